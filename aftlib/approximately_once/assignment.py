@@ -28,13 +28,13 @@ class Assignment(ArrayRecord):
     Attributes
     ----------
     workers : tuple of tuple of int
-        m workers' key indices, in ascending order: n/m each, or as many as they were given.
+        Key indices of each of the m workers, ascending.
     reliability : ndarray, shape (m,)
         R(A_i), the least reliability of a key given all keys outside its worker (D1 eq. (7)).
     estimable : ndarray of bool, shape (m,)
         R(A_i) ≥ 1 − δ.
     names : tuple of str
-        Of the n keys, as the model has them.
+        Names of the n keys, as in the model.
 
     Examples
     --------
@@ -110,9 +110,9 @@ def assign_greedy(
         Whether one worker is kept for keys that fit nowhere (fig. 9, line 10). Otherwise all are
         filled, and the least reliable one takes those keys once there are any.
     rng : numpy.random.Generator, optional
-        Decides which of equally reliable keys comes first, which fig. 9 leaves open. By default it
-        is the one of lowest index, so that alike keys that stand together are placed one after
-        another.
+        Generator that decides which of equally reliable keys comes first, which fig. 9 leaves open.
+        By default it is the one of lowest index, so that correlated keys with neighbouring indices
+        are placed one after another.
 
     Returns
     -------

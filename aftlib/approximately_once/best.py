@@ -1,4 +1,4 @@
-"""The best assignment found, a bound that none can pass, and workers that crash together."""
+"""The best assignment found, a bound on all assignments, and workers that crash together."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def assign_best(
 
     Of minima and maxima, `WindowExtremes`, keys are dealt and moved by the variances, and
     compared by reliabilities that are counted on drawn windows. Shares of draws need not fall as
-    more keys are lost, so that nothing is proved of them: there `bound` is m, which is no news.
+    more keys are lost, so that nothing is proved of them: there `bound` is only the number m of
+    workers.
 
     Examples
     --------
@@ -327,8 +328,9 @@ def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -
     -----
     Of an independent group only the workers that have keys of it matter, and since losing more
     never makes a variance smaller, only choices of exactly f of them. All are tried, and the bound
-    is exact, as long as that takes no more than `EFFORT`. Else the workers are merged into as few
-    blocks as are affordable: any f workers lie in f blocks, whose loss is no better.
+    is exact, as long as that takes no more than `EFFORT`. Else the workers are merged into as many
+    blocks as `EFFORT` permits. Any f workers lie in at most f blocks, and the loss of whole blocks
+    bounds theirs.
 
     Examples
     --------

@@ -206,7 +206,7 @@ def keeps_promise(
 
 
 def accurate_as_assigned(grid: pd.DataFrame, delta: float) -> Finding:
-    """D1-4: greedy's error rate is not below h-best's, and accurate by the demand δ."""
+    """D1-4: greedy's error rate is not below h-best's, and not above δ."""
 
     def judge(grid: pd.DataFrame) -> Finding:
         greedy, best = _by_part(grid, "greedy"), _by_part(grid, "h-best")

@@ -24,7 +24,7 @@ Read = Callable[[int, Sequence[int]], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Lost:
-    """One worker's aggregates of a window that it lost, as they go to the sink, a value a key."""
+    """One worker's aggregates of a window that it lost, as the sink gets them, one per key."""
 
     worker: int
     keys: tuple[int, ...]
@@ -34,7 +34,7 @@ class Lost:
     estimated: np.ndarray  # bool; the others were read again
 
     def with_read(self, window: int, read: Read) -> Lost:
-        """Return the results with those read again that are not to stay estimated."""
+        """Return the results, with the values read again where no estimate is kept."""
         value, samples, again = self.value.copy(), self.samples.copy(), ~self.estimated
         if again.any():
             value[again], samples[again] = read(window, np.array(self.keys)[again].tolist())
@@ -51,10 +51,11 @@ class Coordinator:
 
     Notes
     -----
-    A window with c of its L samples shows the aggregate plus a noise of its own. By independent
-    steps, the noise of keys i and j has the covariance Σ_ij (L o / (c_i c_j) − 1), where o counts
-    the steps that both have samples of, and none with the aggregates. The gain is the best for
-    o = min(c_i, c_j), as when samples go missing together; the half-width holds for every o.
+    A window with c of its L samples shows the aggregate plus a noise of its own. Steps are
+    independent, so the noise of keys i and j has the covariance Σ_ij (L o / (c_i c_j) − 1), where o
+    counts the steps at which both have samples. It is not correlated with the aggregates. The gain
+    is the best for o = min(c_i, c_j), as when samples go missing together; the half-width holds for
+    every o.
 
     Of minima and maxima the model is a `WindowExtremes`. There a window that misses samples is
     not used, and half-widths are counted on drawn windows.
@@ -82,8 +83,8 @@ class Coordinator:
     ) -> None:
         """(1) Take windows that a worker sent to the sink as well; (2) drop complete windows.
 
-        `values` has one aggregate a key of the worker, NaN where none could be computed, and
-        `samples` how many samples it is from; by default none is missing.
+        `values` has one aggregate per key of the worker, NaN where none could be computed, and
+        `samples` the number of its samples; by default no sample is missing.
         """
         self.expect(window)
         keys = list(self.assignment.workers[worker])
@@ -102,9 +103,10 @@ class Coordinator:
     def estimate(self, window: int) -> list[Lost]:
         """(4) Estimate the lost results of workers that have not sent the window, from all others.
 
-        Values are posterior means, and half-widths hold with probability 1 − δ. A worker is to stay
-        estimated when every one is within ε, unless too much is missing of the others' windows. The
-        window is finished by that and dropped; (5) recovery ends with the last such window.
+        Values are posterior means, and half-widths hold with probability 1 − δ. A worker's
+        estimates are kept if every half-width is at most ε. It is larger when too much is missing
+        of the others' windows. The window is finished by that and dropped; (5) recovery ends with
+        the last such window.
         """
         row, samples, owing = self._take(window)
         samples = np.where(np.isfinite(row), samples, 0)
@@ -124,14 +126,14 @@ class Coordinator:
         return estimates
 
     def recover(self, window: int, read: Read) -> list[Lost]:
-        """(4) as it goes to the sink: a worker whose half-widths are not all within ε is read."""
+        """(4) with reading: a worker with a half-width above ε is read from the log instead."""
         return [lost.with_read(window, read) for lost in self.estimate(window)]
 
     def settle(self) -> None:
         """All windows of a micro-batch were received or recovered."""
 
     def audit(self, read: Read) -> None:
-        """Compare earlier estimates with the log, where there is an account of them."""
+        """Compare earlier estimates with the log; without a guard nothing is compared."""
 
     def to_bytes(self) -> bytes:
         """State to be stored beyond a micro-batch: none."""
@@ -204,8 +206,8 @@ class GuardedCoordinator(Coordinator):
     """A coordinator that estimates the sensors that were certified before they were lost.
 
     Windows go to the guard in their order, one round each, as soon as all before them are whole. A
-    lost sensor that its guard had certified for an outage so long is estimated and stays unknown to
-    the guard. Any other is read again, which ends its outage as far as the guard can see, so that
+    lost sensor is estimated if its guard had certified it for an outage of this length; the guard
+    then still treats it as lost. Any other sensor is read again, and the guard gets its window. So
     its next window may be certified again.
 
     The effect of failures on its guarantee is audited: a sensor is only estimated while the account

@@ -167,7 +167,7 @@ def result_row(
 
 @dataclass(frozen=True)
 class SensorSplits(PlannedInput):
-    """A sensor log in splits: one a worker in each micro-batch of `every` steps.
+    """A sensor log in splits: one per worker in each micro-batch of `every` steps.
 
     The worker works where its input is read, so that Spark carries windows and no samples.
     """
@@ -191,7 +191,7 @@ class SensorSplits(PlannedInput):
         return min((start // self.every + 1) * self.every, self.end)
 
     def partitions(self, start: int, stop: int) -> list[InputSplit]:
-        """One split a worker.
+        """One split per worker.
 
         While windows that another worker lost are still due, a crash is recovered exactly: nothing
         would be left to estimate from.

@@ -46,12 +46,12 @@ RECOVER: tuple[Way, ...] = get_args(Way)
 
 @dataclass(frozen=True)
 class Query:
-    """A windowed aggregate a key over a log, and how its workers are recovered.
+    """A windowed aggregate per key over a log, and how its workers are recovered.
 
-    The lost windows of a crashed worker are estimated by the "model" where the worker is
-    estimable, or by a "guard" that is fed every window, where that had certified the sensor
-    before; all else is read again, with "exact" everything. A crash that was not scheduled takes
-    the worker's input from the last block of steps that it had taken in until the end of the
+    With "model" the lost windows of a crashed worker are estimated if the worker is estimable. With
+    "guard", which gets every window, a sensor is estimated if it was certified before the crash.
+    All other windows are read again, and with "exact" all windows. A crash that was not scheduled
+    takes the worker's input from the last block of steps that it had taken in until the end of the
     micro-batch. ValueError when sizes do not fit, or a field is out of its range.
     """
 
@@ -87,7 +87,7 @@ class Query:
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the results: log, windows, model, assignment, requirement, guard."""
+        """Identity of the results: log, windows, model, assignment, requirement, guard."""
         about = [str(self.log.path.absolute()), self.log.names, self.log.steps, self.log.about]
         about += [asdict(self.windows), asdict(self.requirement), self.assignment.workers]
         about += [self.seasons] if self.recover == "guard" else []
@@ -103,7 +103,7 @@ class Query:
 
 @dataclass
 class BatchHandler:
-    """The coordinator's side of each micro-batch: what workers sent goes to the sink and to it."""
+    """The coordinator's part of each micro-batch: it passes the workers' results on to the sink."""
 
     query: Query
     sink: WindowSink
@@ -203,9 +203,9 @@ class BatchHandler:
 class StreamRun:
     """Results of a finished stream.
 
-    `splits` has one row a worker and micro-batch: worker, attempt, pid, start, begin, stop, batch,
-    again (samples that it read although an attempt before it had), and the seconds that the tasks
-    and the coordinator took. Estimates that the guard certified were audited.
+    `splits` has one row per worker and micro-batch: worker, attempt, pid, start, begin, stop,
+    batch, again (samples that it read although an attempt before it had), and the seconds that the
+    tasks and the coordinator took. Estimates that the guard certified were audited.
     """
 
     sink: WindowSink
@@ -248,7 +248,8 @@ def recover_stream(
 def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
     """Refuse a checkpoint of Spark's that is torn, or that skips windows which the sink lacks.
 
-    One that is older than the sink is no harm: its micro-batches run again, into the same rows.
+    A checkpoint that is older than the sink does no harm: its micro-batches run again, into the
+    same rows.
     """
     place = QueryDirectory(
         directory,
@@ -270,7 +271,7 @@ def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
 def staff(
     query: Query, directory: Path, outages: Sequence[Outage] = ()
 ) -> tuple[SensorSplits, BatchHandler]:
-    """Who works on a query: the splits of its source with their worker, and the coordinator's side.
+    """Return the two sides of a query: its source of splits with their worker, and the coordinator.
 
     Arguments and errors as `recover_stream`.
     """
@@ -301,7 +302,7 @@ def staff(
 
 @dataclass(frozen=True)
 class Delivery:
-    """The windows due in one micro-batch, a row a window, and the splits worked in it.
+    """The windows due in one micro-batch, one row per window, and the splits worked in it.
 
     `values` is NaN and `samples` 0 where `sent` is False.
     """

@@ -178,7 +178,7 @@ def saves_most_where_demands_are_loose(counts: pd.DataFrame) -> Finding:
 
 
 def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
-    """D2-5: at no checkpoint that estimates do more results than δ fail.
+    """D2-5: at checkpoints with estimates, at most a share δ of the results is wrong.
 
     The value is the largest failure rate over its δ. An interval of the mean over a plan is taken
     to be as wide as the mean of their intervals, because checkpoints share windows.

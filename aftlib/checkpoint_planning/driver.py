@@ -2,8 +2,8 @@
 
 python -m aftlib.checkpoint_planning.driver DIRECTORY {bare,spark} [FAULTS as JSON]
 
-A fault at a point counts batches; one without counts steps of the stream, and is injected when the
-samples of the batch that has the step are read.
+The step of a fault at a point is a batch number. Without a point it is a step of the stream, and
+the fault is injected when the samples of that step's batch are read.
 """
 
 from __future__ import annotations

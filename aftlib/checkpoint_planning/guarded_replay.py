@@ -46,7 +46,7 @@ class Trail:
     def samples(self, sizes: np.ndarray) -> np.ndarray:
         """A window (w, n) with these sums and gaps, the input of a guard of means.
 
-        Sums that no sensor can have measured are gaps, too: the guard could not bear them.
+        Sums too large for the guard are gaps, too.
         """
         present = np.where(np.abs(self.sums) < LARGEST, np.maximum(self.counts, 0), 0)
         means = np.divide(
@@ -160,7 +160,7 @@ class GuardedReplay(PartialReplay):
     def close(self) -> Audit:
         """Audit the last estimates, and plan the next window with the result.
 
-        A window that has begun keeps its plan, and so the accounts that this counts on.
+        A window that has begun keeps its plan and its accounts.
         """
         checkpoint = self.checkpoint
         if checkpoint.position == checkpoint.window:
@@ -271,7 +271,7 @@ def plan_guarded(
     also: Sequence[int] = (),
     start: int = 0,
 ) -> GuardedPlan:
-    """From each time the largest of the guard's grid that T_SLA lets reach (D2 fig. 4).
+    """From each time on, the latest time of the guard's grid that T_SLA permits (D2 fig. 4).
 
     Each window has its own plan, because O depends on the accounts. The sensors in `also` are read
     in any case. After a failure the rest of the window is planned from a `start`.

@@ -93,7 +93,7 @@ class ReplayQuery:
 
     @cached_property
     def first_plan(self) -> CheckpointPlan:
-        """Plan of a window that nothing has happened to."""
+        """Plan of a window without a failure."""
         if self.planned is None:
             return self.plan()
         times, chosen = self.planned
@@ -103,14 +103,14 @@ class ReplayQuery:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identity of the query: another one must not go on with its state."""
+        """Identity of the query; a query with another one is refused its state."""
         digest = self.model.digest()
         digest.update(json.dumps([self.model.names, self.settings], sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All but the model, plain: numpy's numbers and Python's are the same query."""
+        """All fields but the model, as plain values: numpy's numbers make no other query."""
         settings: dict[str, Any] = {
             "window": int(self.window),
             "t_sla_ms": float(self.t_sla_ms),

@@ -102,7 +102,7 @@ class PlannedLog(PlannedInput):
 
 
 def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
-    """Keys cut into one part a task; one empty part when there are none."""
+    """Keys cut into one part per task; one empty part when there are none."""
     parts = np.array_split(np.array(keys, dtype=int), min(tasks, max(1, len(keys))))
     return [part.tolist() for part in parts]
 
@@ -110,7 +110,7 @@ def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
 def sum_slice(
     log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int, query: str = "mean"
 ) -> pa.RecordBatch:
-    """A row of `SUM`; extremes instead of sums where those are asked for."""
+    """A row of `SUM`; for minima and maxima it has extremes instead of sums."""
     sums, counts = interval_sums(log, keys, start, stop, query)
     row = {"start": start, "stop": stop, "keys": keys, "sums": sums, "counts": counts}
     return pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()}, schema=SUM)
@@ -177,9 +177,9 @@ def replay_stream(
     The log's keys are the model's, in the same order, and a cluster's machines share its folder;
     else a ValueError. The directory is the place of the state, the prepared replay sets and Spark's
     own checkpoint. Those of another stream, and a checkpoint that is torn or ahead of the state,
-    are refused by a ValueError, a driver that is at work on it by a TimeoutError. `passes` is
-    called with each point that a batch passes, where faults are injected; the sensors are read in
-    so many parallel `tasks`.
+    are refused by a ValueError, and a directory that another driver uses by a TimeoutError.
+    `passes` is called with each point that a batch passes, where faults are injected; the sensors
+    are read in `tasks` parallel tasks.
     """
     require_shared(spark, log.path)
     with QueryDirectory(directory).locked():
@@ -210,7 +210,7 @@ def replay_stream(
 def require_in_step(operator: PartialReplay, directory: Path) -> None:
     """Refuse a checkpoint of Spark's that is torn, or ahead of the state.
 
-    One that is behind it is no harm: committed batches are not done again.
+    A checkpoint that is behind it does no harm: committed batches are not done again.
     """
     place = QueryDirectory(
         directory,

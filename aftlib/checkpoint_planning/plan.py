@@ -40,7 +40,7 @@ class CheckpointPlan(ArrayRecord):
     A plan holds until a failure has been recovered from approximately; its later replay sets
     count on exact checkpoints. After a failure in interval k, plan again with `start` =
     times[k + 1] and `checkpoint_variance` = restored_variance(k). An "adaptive" plan guarantees
-    `single_failure_variance`; later failures are the next plan's business.
+    `single_failure_variance`; the next plan covers later failures.
 
         R(c^k, O) = min_i P(|Y_i − y_i| ≤ ε | c^k, o)     (D2 eq. (12))
 
@@ -183,19 +183,19 @@ def plan_checkpoints(
     start: int = 0,
     checkpoint_variance: ArrayLike | None = None,
 ) -> CheckpointPlan:
-    """Fewest checkpoints by alternating what to replay and how far that reaches (D2 fig. 4).
+    """Plan the fewest checkpoints: by turns a replay set and the latest next one (D2 fig. 4).
 
     Parameters
     ----------
     model : GaussianModel
         Distribution of the n sensors' values at one time step; steps are independent.
     window : int
-        Steps w ≥ 1 of the window, one tuple a sensor and step.
+        Steps w ≥ 1 of the window, one tuple per sensor and step.
     requirement : Requirement
         ε, in the unit of the window's result, and δ.
     recovery_time : RecoveryTime
         Milliseconds by the number of replayed tuples. Where it has an `estimate_ms`, an interval
-        replays all sensors if that reaches further, because nothing is then estimated.
+        replays all sensors if its end can then be later, because nothing is estimated.
     t_sla_ms : float
         Longest recovery permitted.
     method : {"proposed", "no-relaxation", "exactly-once", "adaptive"}
@@ -225,8 +225,8 @@ def plan_checkpoints(
     -----
     The maximum of a window errs by no more than its worst step. So a step's variance may be as
     `extreme_max_variance` says of the w − τ steps that may be lost; it grows alike for all sensors
-    as τ does. The bound and not the maximum's own distribution is planned by: it holds for all data
-    that is replayed, and the estimate by `most_likely_within` is no worse.
+    as τ does. Plans use this bound and not the maximum's own distribution, because the bound holds
+    for all replayed data, and the estimate by `most_likely_within` is no worse.
 
     Target (20) is (w² σ* − τ² σ_c) / (w − τ) for the variance of one step of a mean, w² and τ²
     being 1 for a sum. As τ grows all targets grow alike, so the sensors are put in order once and
@@ -240,12 +240,12 @@ def plan_checkpoints(
     fail, d stays. If it fails, d_i grows to A at most, since the errors of different steps are
     independent, and the rest is planned with the remaining tolerance, down to all sensors at
     A = d_i, which T_SLA must permit for one step. By induction d_i ≤ A at the window's end. All
-    intervals are of one length (± 1): no longer one would do, and shorter ones are recovered
-    sooner.
+    intervals have the same length (± 1), because with it the longest interval is as short as it can
+    be.
 
     Examples
     --------
-    Fewer checkpoints the less is replayed:
+    The fewer sensors are replayed, the fewer checkpoints are needed:
 
     >>> from aftlib import GaussianModel, RecoveryTime, Requirement, plan_checkpoints
     >>> model = GaussianModel([20, 20], [[1.0, 0.9], [0.9, 1.0]])

@@ -16,12 +16,13 @@ class RecoveryTime:
     Parameters
     ----------
     fixed_ms : float
-        What every recovery takes; finite, at least 0: T_res + T_est, or T_res with `estimate_ms`.
+        Fixed part of every recovery; finite, at least 0: T_res + T_est, or T_res with
+        `estimate_ms`.
     per_tuple_ms : float
         T_rep of one replayed tuple; finite, above 0.
     estimate_ms : float
         T_est of a recovery that estimates; finite, at least 0. A recovery that replays all sensors
-        does not pay it.
+        does not include it.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class ReplaySet(ArrayRecord):
     share : ndarray, shape (|O| + 1,)
         max_i variance_i / target_i after 0 … |O| choices; never increases.
     names : tuple of str
-        Of the n sensors, as the model has them.
+        Names of the n sensors, as in the model.
 
     Examples
     --------
@@ -68,14 +68,14 @@ class ReplaySet(ArrayRecord):
 
     @classmethod
     def everything(cls, model: GaussianModel) -> ReplaySet:
-        """All n sensors, whatever the target: what exactly-once replays."""
+        """All n sensors, whatever the target, as for exactly-once."""
         n = model.size
         share = np.append(np.full(n, np.inf), 0.0)
         return cls(tuple(range(n)), np.zeros(n), model.cholesky.T, share, names=model.names)
 
     @classmethod
     def of(cls, model: GaussianModel, sensors: Sequence[int]) -> ReplaySet:
-        """The given sensors, whatever is then known of the others.
+        """The given sensors, whatever the resulting variances of the others.
 
         ValueError when they are not different ones of 0 … n − 1.
         """
@@ -124,8 +124,8 @@ class ReplaySet(ArrayRecord):
         """Set that suffices once every target has grown to `times` ≥ 1 times the given one.
 
         Growing all targets alike keeps the order of choice, so that set is a prefix of this one:
-        O(n) for each sensor dropped instead of a new selection. ValueError for sensors that were
-        given and not chosen: nobody knows their targets.
+        O(n) for each sensor dropped instead of a new selection. ValueError for a set from `of`,
+        because its targets are unknown.
         """
         if np.isnan(self.share).any():
             raise ValueError(

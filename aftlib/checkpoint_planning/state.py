@@ -114,9 +114,9 @@ def _head(body: bytes) -> bytes:
 class CheckpointStore:
     """State of one stream that survives its process, in an SQLite file: one writer, many readers.
 
-    Invariant: `commit` is one transaction, so the checkpoint, the batch that it stands for and the
-    windows that the batch finished are all there or none is. It is flushed to the disk, so it
-    survives a power failure if the disk keeps every write that it confirmed.
+    Invariant: `commit` is one transaction, so either all of these are stored or none: the
+    checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
+    disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
     The file is made when absent; ValueError when it is no such store, of another version, or of a
     stream that another `fingerprint` identifies.
@@ -245,7 +245,7 @@ class Preparation:
     """Replay sets and gain matrices on disk, made with the plan so that recovery only loads them.
 
     The directory has one folder per plan: sensors, gain and variance of each interval. Its name is
-    a hash of its contents' origin, so no other plan's or model's is ever taken for it.
+    a hash of the plan and the model, so a folder is never used for another plan or model.
     """
 
     def __init__(self, directory: Path | str) -> None:

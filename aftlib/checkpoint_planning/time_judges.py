@@ -32,8 +32,8 @@ LEAST_REPLAY = 0.5
 def largest(means: pd.Series, half: pd.Series, parts: int) -> tuple[float, tuple[float, float]]:
     """Largest of some means over `parts`, and its interval, from their t intervals' half-widths.
 
-    All lie below a threshold when each interval does, so the upper end is theirs. That one lies
-    above is judged of many, so the lower ends are widened (Bonferroni).
+    All means are below a threshold if every interval is, so the largest upper end is taken as it
+    is. That some mean is above is a choice among many, so the lower ends are widened (Bonferroni).
     """
     level = 1 - (1 - CONFIDENCE) / 2 / len(means)
     wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
@@ -224,7 +224,7 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
 
 
 def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
-    """D2-9: all that it takes from its start to its commit."""
+    """D2-9: the whole time of a new process from its start to its commit."""
     limit = killed["t_sla_ms"] + killed["start_ms"]
     what = (
         "Counted from the new process's start to its commit; T_SLA is D2-8's and the start that "

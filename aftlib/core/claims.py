@@ -93,9 +93,9 @@ class Finding:
         Findings that must hold as well, by name, such as one per data set. The verdict is the worst
         of all.
     expected, threshold, unit
-        These instead of the claim's own, where they depend on the experiment or the reading.
+        Replacements of the claim's own, where they depend on the experiment or the reading.
     missing
-        Why nothing can be judged; the claim counts as not run.
+        Reason why nothing can be judged; the claim then counts as not run.
     """
 
     value: Value
@@ -167,7 +167,7 @@ class Claim:
     timed
         Whether a time decides, which a busy machine may change.
     figure
-        How the title of the figure begins that shows it.
+        Beginning of the title of the figure that shows it.
     formula
         The equation that it is about, as LaTeX.
     recorded

@@ -17,7 +17,7 @@ _ROWS = 128
 
 
 def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and unbiased covariance of values without gaps; ValueError where two keys are one."""
+    """Mean and unbiased covariance of values without gaps; ValueError for equal keys."""
     covariance = np.atleast_2d(np.cov(values, rowvar=False))
     scale = np.sqrt(np.diag(covariance))
     twins = np.argwhere(np.triu(np.abs(covariance) > (1 - 1e-12) * np.outer(scale, scale), 1))
@@ -103,8 +103,9 @@ def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
 def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:
     """Connected parts of the correlation graph; a single part is ordered by clustering.
 
-    Neighbours in that order are alike. Up to `MOST_ORDERED` keys it is the order of least total
-    distance among those of the tree, which takes O(n³); beyond, any order of the tree, O(n²).
+    Neighbours in that order are strongly correlated. Up to `MOST_ORDERED` keys it is the order of
+    least total distance among those of the tree, which takes O(n³); beyond, any order of the tree,
+    O(n²).
     """
     groups = independent_groups(covariance, 1e-12)
     if len(groups) > 1 or len(covariance) < 3:

@@ -38,7 +38,7 @@ _NAMELESS = re.compile(r"Unnamed: 0|index|")
 
 @dataclass(frozen=True)
 class Reading(TextFormat):
-    """How sensors are read: from wide files, rows are moments and columns sensors, or long ones.
+    """How sensors are read: from wide files (a row per time, a column per sensor) or long ones.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Reading(TextFormat):
             When the file cannot be read as such a table, a sensor's column is not numeric or has no
             value at all or only grows as a counter does, times do not lie on an even grid, or two
             different rows or samples share a time and are not averaged, or long samples fill half
-            of the memory. The message names the columns and the way out.
+            of the memory. The message names the columns and the fix.
         """
         if self.long is not None:
             return self._read_long(Path(path), self.long)

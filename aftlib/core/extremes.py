@@ -108,9 +108,9 @@ def most_likely_within(
     Given the observed values the steps are independent, so that the maximum Y of the lost steps and
     of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 below. The best value is
     looked for from ε below the largest m_t, or c, on, in steps of ε/32, or wider ones where ε is
-    tiny; no other one there is within ε more often by more than that leaves. One further down is so
-    in at most half of the cases, for Y lies above in the others: it may be better where less than
-    half is reached.
+    tiny; no other value in this range is noticeably more likely within ε. A value further down is
+    within ε with probability at most one half, because otherwise Y lies above. So it may be better
+    only where less than one half is reached.
     """
     require_choice("query", query, EXTREMES)
     if means.ndim != 2 or 0 in means.shape:
@@ -155,7 +155,7 @@ def extreme_max_variance(requirement: Requirement, steps: int) -> float:
     """Largest posterior variance of a step with which extremes over `steps` lost ones keep (ε, δ).
 
     The maxima of two series differ by no more than the series do at any step. The steps' errors are
-    independent, so that v = (ε / z)² suffices where (2Φ(z) − 1)^steps = 1 − δ. That is a bound: an
+    independent, so that v = (ε / z)² suffices if (2Φ(z) − 1)^steps = 1 − δ. That is a bound: an
     extreme is mostly nearer than the worst of all steps.
     """
     require_number("steps", steps, least=1, whole=True)

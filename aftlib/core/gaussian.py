@@ -41,8 +41,8 @@ class GaussianModel(ArrayRecord):
     covariance : array_like or DataFrame, shape (n, n)
         Σ, symmetric positive definite, squared sensor units.
     names : sequence of str, optional
-        n different names; default the labels of `mean` or `covariance`, else "X1" … "Xn". What
-        pandas has labelled is put in the order of the names.
+        n different names; default the labels of `mean` or `covariance`, else "X1" … "Xn". Labelled
+        pandas objects are put in the order of the names.
 
     Raises
     ------
@@ -117,11 +117,11 @@ class GaussianModel(ArrayRecord):
         Parameters
         ----------
         frame : DataFrame or array_like, shape (rows, n)
-            One row a moment, one column a key; column labels become names.
+            One row per time, one column per key; column labels become names.
         missing : {"refuse", "pairwise"}
-            What to do with gaps (NaN): nothing, or to take each mean, variance and covariance
-            from the rows that have it. Correlations are then shrunk as far as Σ needs to be
-            positive definite.
+            Whether gaps (NaN) are refused, or each mean, variance and covariance is taken from the
+            rows that have it. Correlations are then shrunk as far as Σ needs to be positive
+            definite.
         shrinkage : float or "auto"
             Share λ in [0, 1] by which correlations are drawn to 0. "auto" takes the λ of least
             expected squared error (Schäfer and Strimmer 2005), which few rows need.
@@ -329,7 +329,7 @@ class GaussianModel(ArrayRecord):
         return np.diag(np.linalg.inv(self.precision[np.ix_(block, block)])).copy()
 
     def digest(self) -> hashlib._Hash:
-        """SHA-256 of the bytes of μ and Σ, read where they lie; a caller may add to it."""
+        """SHA-256 hash of the bytes of μ and Σ; a caller may update it further."""
         digest = hashlib.sha256(self.mean.data)
         digest.update(np.ascontiguousarray(self.covariance).data)
         return digest

@@ -44,7 +44,7 @@ def autoregressive_model(dimensions: int, correlation: float = 0.9) -> GaussianM
 
 
 def factor_model(dimensions: int, factors: int, seed: int, explained: float = 0.9) -> GaussianModel:
-    """Model of unit variances that share `factors` factors, of which each key has its own mixture.
+    """Model of unit variances in which each key is its own mixture of `factors` common factors.
 
     The factors explain the share `explained` of each key's variance; `seed` is of the mixtures.
     """
@@ -88,7 +88,7 @@ def generated_model(covariance: str, dimensions: int, groups: int, seed: int) ->
 def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:
     """Rows `first` … `first + rows` of the endless sample that the seed names, shape (rows, n).
 
-    Rows are independent; they are the same whichever way a caller cuts the sample. ValueError when
+    Rows are independent; they do not depend on how a caller cuts the sample. ValueError when
     `rows`, `seed` or `first` is negative or no whole number.
     """
     for argument, value in (("rows", rows), ("seed", seed), ("first", first)):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def in_one_order(
     mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
 ) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
-    """Mean and covariance in the order of the names, which pandas' labels give where it has any."""
+    """Return mean and covariance in the order of the names, by default those of pandas' labels."""
     if "pandas" not in sys.modules:  # then nothing has labels, and it takes long to load
         return mean, covariance, names
     import pandas as pd
@@ -98,8 +98,8 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
 def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndarray:
     """Return values without labels as floats, NaN where a masked array hides them.
 
-    ValueError when they are no numbers, a list of labelled parts, or a frame whose rows are called
-    as the sensors.
+    ValueError for values that are no numbers, a list of labelled parts, or a frame whose rows are
+    labelled like the sensors.
     """
     parts = values if isinstance(values, list | tuple) else []
     labelled = [type(part).__name__ for part in parts if labels_of(part) is not None]

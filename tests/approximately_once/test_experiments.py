@@ -364,9 +364,9 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
     ("other", "message"),
     [
         ({"data": "f.csv"}, "plan must be given without data, got '.*plan.json': the plan"),
-        ({"workers": [2], "epsilons": [1.0]}, "plan must not go with epsilons, workers"),
-        ({"delta": 0.01, "slide": 2, "width": 4}, "must not go with delta, slide, width, got"),
-        ({"blocks": 2, "rows": 10}, "plan must not go with blocks, rows"),
+        ({"workers": [2], "epsilons": [1.0]}, "plan must be given without epsilons, workers"),
+        ({"delta": 0.01, "slide": 2, "width": 4}, "must be given without delta, slide, width, got"),
+        ({"blocks": 2, "rows": 10}, "plan must be given without blocks, rows"),
         ({"time": "t", "resample": "1h", "drop": ["a"]}, "go with drop, resample, time"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
         (

@@ -111,7 +111,7 @@ def test_full_disk_while_committing(store):
     store._rows(f"PRAGMA max_page_count = {pages}")
     wide = Checkpoint(0, 7, np.ones(9000), np.ones(9000), np.ones(9000), (0, 7), "a")
     with pytest.raises(
-        OSError, match=r"could not commit batch 1 .*full.*nothing before it is lost"
+        OSError, match=r"could not commit batch 1 .*full.*earlier commits are intact"
     ):
         store.commit(wide, [], record(1))
     store._rows("PRAGMA max_page_count = 1000000")

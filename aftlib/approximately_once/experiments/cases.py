@@ -101,7 +101,7 @@ class SensorCase:
 
 
 class NotebookParameters(ParameterModel):
-    """What notebook 01 runs with."""
+    """Parameters of notebook 01."""
 
     workers: list[int] | None = parameter(
         None,
@@ -278,7 +278,7 @@ class NotebookParameters(ParameterModel):
 def require_whole_windows(name: str, test: SensorTable, windows: Windows) -> None:
     """Refuse real sensors of which fewer than two parts have a window without gaps.
 
-    A part that is too short for any window is another matter.
+    Parts that are too short for any window are refused elsewhere.
     """
     part = len(test.values) // PARTS
     if part < windows.width:
@@ -348,9 +348,10 @@ def planned_case(file: Path | str, directory: Path) -> SensorCase:
 def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     """Return the model of samples in the first half, the second half, and the rows left out.
 
-    The model is of the complete rows. Where these are fewer than ten per sensor, all rows serve,
-    each covariance by those that have it, and very few rows by shrinkage. ValueError for a sensor
-    without a value in one of the halves, or that does not vary in the first.
+    The model is of the complete rows. If these are fewer than ten per sensor, each covariance is
+    taken from all rows that have both sensors. With very few rows the correlations are shrunk.
+    ValueError for a sensor without a value in one of the halves, or that does not vary in the
+    first.
     """
     first, test = table.split()
     complete, n = np.isfinite(first.values).all(axis=1), len(table.names)

@@ -74,8 +74,8 @@ def grid(
     """Estimable workers and error rates over (ε, m) by assignment method (D1 figs 10–13).
 
     The case's log is cut into 1 + `replications` equal parts, the first of which is the document's
-    experiment. `methods` are by default `METHODS` and those added to `ASSIGN`; ValueError for one
-    that is not there. `seed` is of the `draws` assignments by chance per point and of resampling.
+    experiment. `methods` are by default `METHODS` and those added to `ASSIGN`; ValueError for any
+    other. `seed` is of the `draws` assignments by chance per point and of resampling.
 
     Columns: method, workers, epsilon, draw, estimable; windows: those counted, which miss no
     sample; error, error_low, error_high: rate of (9) in the first part with its bootstrap interval

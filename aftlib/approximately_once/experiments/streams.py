@@ -103,7 +103,8 @@ def repeated_crashes(
 ) -> pd.DataFrame:
     """Compare all recoveries where a worker crashes in each of the last five micro-batches.
 
-    The workers take turns. Without a plan ε is two thirds up the case's list.
+    The workers take turns. Without a plan ε is the value at two thirds of the case's ascending
+    list.
     """
     middle = case.workers[len(case.workers) // 2]
     query = case.query(steps, middle, case.epsilons[2 * len(case.epsilons) // 3])

@@ -77,7 +77,7 @@ class PlanningCase:
 
     @property
     def estimate_apart(self) -> RecoveryTime:
-        """The recovery time of which a full replay pays no T_est."""
+        """The recovery time in which a full replay does not include T_est."""
         fixed_ms = self.recovery_time.fixed_ms - self.estimate_ms
         return replace(self.recovery_time, fixed_ms=fixed_ms, estimate_ms=self.estimate_ms)
 
@@ -129,8 +129,8 @@ def maximum_counts(
 ) -> pd.DataFrame:
     """Plans of the windows' maxima: checkpoints of each method of the document.
 
-    epsilon, as so many standard deviations of the sensor that varies most (`deviations`); sensors:
-    |O| at the window's beginning and at its end by "proposed".
+    epsilon, also in standard deviations of the sensor that varies most (`deviations`); sensors: |O|
+    at the window's beginning and at its end by "proposed".
     """
     scale, rows = float(np.sqrt(case.model.covariance.diagonal().max())), []
     for share in shares:
@@ -146,9 +146,9 @@ def maximum_counts(
 def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     """Share of |restored − true| ≤ ε at every planned checkpoint of the grid (D2 fig. 7).
 
-    Every window of every part is recovered from each checkpoint of the plan "proposed". Counted
-    are the sensors that (12) takes its minimum over: those estimated with the largest variance.
-    Part 0 is the case's log, the document's experiment; the others are `replications` more.
+    Every window of every part is recovered from each checkpoint of the plan "proposed". Only the
+    sensors with the largest variance are counted, over which (12) takes its minimum. Part 0 is the
+    case's log, the document's experiment; the others are `replications` more.
 
     One row per planned interval: epsilon, delta, t_sla_ms, interval, time: τ_k, until: τ_{k+1},
     end: the window's; sensors: |O|. worst: the window's result when all intervals after τ_k fail,

@@ -43,8 +43,8 @@ RESOLUTION = 0.01
 def wide_log(directory: Path, sensors: int, tuples: int, seed: int) -> SensorLog:
     """A log of independent standard normal samples: timing does not look at values.
 
-    It has so many tuples, all sensors together, but at least a row group (1,024 steps): a shorter
-    one takes as long to read. It is kept, keyed by its parameters, and reused when it is there.
+    It has `tuples` tuples in all, but at least one row group (1,024 steps), because a shorter one
+    takes as long to read. It is stored under a name made of its parameters, and used again.
     """
     steps = max(-(-tuples // sensors), ROW_GROUP)
     path = directory / f"wide-n{sensors}-steps{steps}-seed{seed}"
@@ -101,10 +101,10 @@ def recovery_times(
     belongs to the plan (T_res); reads and adds up O over the whole of a `wide_log` (T_rep);
     estimates the others (T_est). The gain is that of `equally_correlated` sensors.
 
-    `reader` is `bare_read`, or a Spark job's `spark_read`. Logs are kept under `directory`, each of
-    so many `tuples`; `scratch` is new, for state and gains. `shares` are |O| / n inside (0, 1]; 1,
-    everything replayed and nothing estimated, is added. `repeats` recoveries are measured for each
-    (n, |O|), after one that warms up.
+    `reader` is `bare_read`, or a Spark job's `spark_read`. Logs of `tuples` tuples are kept under
+    `directory`; `scratch` is a new folder for state and gains. `shares` are |O| / n inside (0, 1];
+    1, everything replayed and nothing estimated, is added. `repeats` recoveries are measured for
+    each (n, |O|), after one that warms up.
 
     One row per recovery: n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms,
     est_ms, total_ms.

@@ -46,7 +46,7 @@ LEAST_DECLARED = 100
 
 
 def wandering(windows: int, memory: float, seed: int) -> np.ndarray:
-    """Samples of sensors that go together, correlated by memory^lag in time; (steps, n).
+    """Samples (steps, n) of sensors that are correlated, with autocorrelation memory^lag in time.
 
     Each is √.97 of a common and √.03 of a part of its own, all AR(1) of variance 1.
     """
@@ -68,10 +68,10 @@ def guarded_windows(
     t_sla_ms: float,
     seasons: Sequence[float] = (),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Lose every window of the second half after each τ of the grid, as D2 plans and as guarded.
+    """Lose each window of the second half after each τ of the grid, by D2's plan and the guard's.
 
     D2's own plan takes steps as independent, of the distribution of the first half's; the guard
-    learns all the time. ε is so many standard deviations of the first half's window means.
+    learns all the time. ε is given in standard deviations of the first half's window means.
 
     Promises: way: "Σ/L" or "guard", tau, window, sensor, estimated, wrong: the window's mean is
     more than ε off when only O is read from τ on; of sensors in O, estimated from the others of O.
@@ -116,8 +116,8 @@ def guarded_windows(
 def promise_table(promises: pd.DataFrame, delta: float) -> pd.DataFrame:
     """Of each way and τ: share estimated, share of those within ε, of the worst sensor, slack.
 
-    `windows` is the median number of estimated ones per sensor, `slack` the excess that the
-    theorem allows beyond δ in so many, as a share of them; nothing is proved of "Σ/L".
+    `windows` is the median number of estimated windows per sensor, and `slack` the share of them
+    that the theorem allows beyond δ; nothing is proved of "Σ/L".
     """
     rows = []
     ways, taus = promises["way"].unique(), promises["tau"].unique()
@@ -159,7 +159,7 @@ def generated_stream(
 ) -> GuardedStream:
     """Stream the samples of `wandering`, with the model of their first half.
 
-    ε is so many standard deviations of the sensors' window means.
+    ε is given in standard deviations of the sensors' window means.
     """
     windows = len(values) // WINDOW
     first = values[: windows // 2 * WINDOW]
@@ -175,9 +175,8 @@ def real_stream(
 ) -> GuardedStream:
     """Stream PM2.5 at twelve stations in Beijing in windows of a day, in units of ε.
 
-    Of the four years the last days are streamed, as many as `windows` if there are so many. The
-    model is of their first half's samples; ε is so many standard deviations of each sensor's window
-    means there.
+    Of the four years the last days are streamed, at most `windows` windows. The model is of their
+    first half's samples; ε is given in standard deviations of each sensor's window means there.
     """
     table = read_table(beijing_pm25())
     days = table.values.reshape(-1, DAY, len(table.names))[-windows:]
@@ -213,9 +212,9 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
 
     Every other window, by chance, has one at a random step, the same for both.
 
-    Pairs: way, part, window, sensor, estimated, off: distance from the truth in units of ε; those
-    windows only with a failure, and no sensor whose samples are all missing. The audit is that of
-    the guard's own estimates.
+    Pairs: way, part, window, sensor, estimated, off: distance from the truth in units of ε; only
+    windows with a failure, and only sensors with samples. The audit is that of the guard's own
+    estimates.
     """
     query, values, rng, frames = stream.query, stream.values, np.random.default_rng(seed), []
     w = query.window
@@ -247,8 +246,8 @@ def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Shares estimated, and of these within ε, of each method and part of the windows.
 
     `within` is the share of the estimates, `low` … `high` its interval by resampling whole windows,
-    for sensors err together; `worst_sensor` the share of the worst; `exact` the share of the others
-    that are the truth, but for rounding.
+    because sensors err together; `worst_sensor` the share of the worst; `exact` the share of the
+    others that are the truth, but for rounding.
     """
     rows, rng = [], np.random.default_rng(seed)
     for (way, part), group in pairs.groupby(["way", "part"], sort=False):

@@ -44,8 +44,8 @@ def restarts(
     A driver is killed when the tuples of an interval are read and nothing of them is committed, and
     the next is started at once: the time until a failure is noticed is not measured here. It
     recovers the interval, goes on and is killed in the next window. After the log's last window a
-    new stream begins. Hit are intervals of which the plan replays some sensors and estimates the
-    others, where it has any, and of these the ones that T_SLA ends, not the window. "bare" drivers
+    new stream begins. Kills hit intervals in which the plan estimates some sensors, if there are
+    any, and of these the ones that end because of T_SLA and not with their window. "bare" drivers
     have no Spark, "spark" ones run the stream on Spark; both recover alike.
 
     One row per kill: kind, trial, batch, stop: the interval's last step, window, sensors: those
@@ -80,12 +80,12 @@ def query_from_kills(
     tuples: int,
     count: int,
 ) -> tuple[ReplayQuery, float]:
-    """Query whose recovery time is that of new processes, and the ms in which 99 % of them start.
+    """Return a query with new processes' recovery time, and the ms in which 99 % of them start.
 
-    Drivers of the first and the last query are killed, as many in all as the `count` that is to
-    keep T_SLA, and (24) is fitted to what the next processes took. Of fewer, even the slowest would
-    often be quicker than several of `count` alike. T_SLA is the time to replay so many `tuples`, at
-    least those of one step, so that it ends intervals.
+    Drivers of the first and the last query are killed, at least `count` in all, and (24) is fitted
+    to the times of the processes that recover. With fewer pilot kills, several of `count` later
+    kills would often be slower than the slowest pilot. T_SLA is the time to replay `tuples` tuples,
+    at least those of one step, so that intervals end because of T_SLA.
     """
     pilots = [
         restarts(query, log, scratch / str(i), max(LEAST_PILOTS, -(-count // 2)), seed)

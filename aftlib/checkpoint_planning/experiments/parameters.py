@@ -35,7 +35,7 @@ _SENSORS: dict[str, Any] = {"least": 1, "most": MOST_SENSORS}
 
 
 class NotebookParameters(ParameterModel):
-    """What notebook 02 runs with."""
+    """Parameters of notebook 02."""
 
     epsilons: list[float] = parameter(
         [0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15], "tolerances ε, sensor units", **_TOLERANCE
@@ -135,9 +135,9 @@ class NotebookParameters(ParameterModel):
 
     @property
     def partial_epsilon(self) -> float:
-        """Four fifths of the ε at which nothing need be replayed: some sensors are, some are not.
+        """Four fifths of the ε at which no sensor needs replay, so that some sensors are replayed.
 
-        For the measured recoveries.
+        It is used to measure recoveries.
         """
         enough = Requirement(1, self.delta).z * np.sqrt(self.variance / self.window)
         return float(4 / 5 * enough)

@@ -137,7 +137,7 @@ def queries(
     budgets: Sequence[int],
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
 ) -> list[ReplayQuery]:
-    """Return the case's query with a T_SLA for each budget, ascending: what its tuples take."""
+    """Return the case's query with the T_SLA in which each budget is replayed, ascending."""
     asked = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
     limits = sorted({recovery_time(budget) for budget in budgets})
     return [ReplayQuery(*asked, limit, query=case.windows.query) for limit in limits]
@@ -146,7 +146,7 @@ def queries(
 def rate_queries(
     case: PlanningCase, epsilon: float, delta: float, t_sla_ms: float
 ) -> dict[str, ReplayQuery]:
-    """Queries whose throughput is compared: exactly-once, charged T_est or not, and proposed."""
+    """Queries whose throughput is compared: exactly-once with and without T_est, and proposed."""
     asked = case.model, case.windows.width, Requirement(epsilon, delta)
     costs = {"exactly-once": case.recovery_time, "exactly-once, no T_est": case.estimate_apart}
     exact = {

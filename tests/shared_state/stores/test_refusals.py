@@ -148,7 +148,7 @@ class TestSqlite:
             pages = table._rows("PRAGMA page_count")[0][0]
             table._rows(f"PRAGMA max_page_count = {pages}")
             with pytest.raises(
-                OSError, match="could not merge in .*full.*nothing before it is lost"
+                OSError, match="could not merge in .*full.*earlier commits are intact"
             ):
                 table.merge(wide, {0: Progress(20)})
             table._rows("PRAGMA max_page_count = 1000000")
