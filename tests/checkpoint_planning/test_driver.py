@@ -60,7 +60,7 @@ def test_a_driver_takes_no_live_one_for_dead(tmp_path):
     with QueryDirectory(tmp_path / "task").locked():
         alive = prepare(query, log, tmp_path / "task")
         alive.store.begin(0, 0, alive.process_id)
-        with pytest.raises(TimeoutError, match="is held by process .*: wait until that has ended"):
+        with pytest.raises(TimeoutError, match="is held by process .*: wait until it has ended"):
             driver.main(str(tmp_path / "task"), "bare")
         assert alive.store.records() == []
     driver.main(str(tmp_path / "task"), "bare")

@@ -55,7 +55,7 @@ def test_awkward_values_are_refused_by_name_or_known_to_be_fine(name, value):
     ("changed", "message"),
     [
         ({"windows": [10**6], "windows_of_events": 51}, "windows_of_events × .*got 51 × 1000000"),
-        ({"bursts": [5], "shares": [0.95]}, "bursts must be 0 or at least 19 with shares .*0.95"),
+        ({"bursts": [5], "shares": [0.95]}, "bursts must be 0 or at least 19 if shares .*0.95"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(changed, message):

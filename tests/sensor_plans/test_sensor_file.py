@@ -76,7 +76,7 @@ def test_long_files_that_are_none(wide, tmp_path, change, how, message):
         (lambda f: f[:1], "the file must hold at least two rows, got 1"),
         (lambda f: f.assign(b=1.0), r"column 'b' must vary, got one value only.*drop=\['b'\]"),
         (lambda f: f * 0, "no column varies, got one value only in each"),
-        (lambda f: f.assign(b=f["b"].where(np.arange(48) % 5 < 2)), "column 'b' must have most of"),
+        (lambda f: f.assign(b=f["b"].where(np.arange(48) % 5 < 2)), "column 'b' must have most"),
         (lambda f: f[f.index.hour % 5 < 2].reindex(f.index), "60% missing; take a longer step"),
     ],
 )

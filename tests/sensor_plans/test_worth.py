@@ -96,7 +96,7 @@ def test_constants_are_measured_on_the_users_file(there):
 def test_measuring_what_cannot_be_measured_is_refused(there, more):
     frame().to_csv("f.csv")
     done = aft_plan("f.csv", "--epsilon-sd", 0.5, "--measure", *more)
-    assert done.exit_code == 2 and "--measure must go with read_rate" in done.output
+    assert done.exit_code == 2 and "--measure must be given with read_rate" in done.output
 
 
 def test_reading_is_timed_per_sample(tmp_path):
