@@ -73,7 +73,7 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
     """Make the folder `path` if needed, and return it once a file could be written into it.
 
     The check writes a file, because permission bits do not show a read-only or full disk. A
-    PermissionError names the folder and the way out.
+    PermissionError names the folder and the fix.
     """
     folder = Path(path)
     try:
@@ -106,9 +106,9 @@ class FreshFolders:
 def atomic_file(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a path to write to; it becomes the file `target` only if the block ends without error.
 
-    The path has the target's name, so libraries that go by the suffix are served. An existing
-    `target` is replaced in one step: readers see the old file or the new one, never a part. A
-    FileNotFoundError when the block wrote nothing, a PermissionError when the folder takes nothing.
+    The path has the target's name, for libraries that choose a format by the suffix. An existing
+    `target` is replaced in one step: readers see the old file or the new one, never a part.
+    FileNotFoundError when the block wrote nothing, PermissionError when the folder is not writable.
     """
     target = Path(target)
     with _scratch(target) as path:

@@ -48,7 +48,7 @@ class Source(Reading):
 
     @classmethod
     def of(cls, data: Path | str, reading: Reading = Reading()) -> Self:  # noqa: B008 - frozen
-        """Return the source that a file is now."""
+        """Return the source that describes a file as it is now."""
         path = Path(data).resolve()
         return cls(path=str(path), sha256=digest_of(path), **asdict(reading))
 
@@ -300,7 +300,7 @@ class SensorPlan:
 
     @cached_property
     def model(self) -> GaussianModel:
-        """Model of the first half's window results, to which the plan was made."""
+        """Model of the first half's window results, for which the plan was made."""
         first, windows = self.table.split()[0].values, self.windows
         rows, samples = windows.aggregate(first, 0, windows.ending_in(0, len(first)))
         least = windows.width if windows.query == "sum" else windows.width / 2

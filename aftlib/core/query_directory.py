@@ -1,8 +1,8 @@
-"""The directory of a streaming query: whose it is, who works in it, and how far Spark has come.
+"""The directory of a streaming query: its identity, its lock, and the progress of Spark.
 
 Spark syncs none of its files on a local disk. A power failure may leave its checkpoint behind the
 query's own state, ahead of a copy of that state, empty or cut. `QueryDirectory` checks this before
-Spark goes on by it. `pack_arrays` makes a state of arrays one value for a transaction.
+Spark continues from it. `pack_arrays` makes a state of arrays one value for a transaction.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class QueryDirectory:
     def claim(self, what: str, identity: Mapping[str, object]) -> None:
         """Write down what identifies the query, or refuse the directory of another query.
 
-        `what` is the query's name in messages, `identity` its values by name, Python's or numpy's.
-        ValueError when the directory was claimed with other values, or holds a checkpoint that
-        nobody claimed.
+        `what` is the query's name in messages; `identity` has its values by name, as Python's or
+        numpy's types. ValueError when the directory was claimed with other values, or holds a
+        checkpoint without a claim.
         """
         claim = self.path / f"{what}.json"
         own = json.loads(json.dumps(identity, default=lambda value: value.tolist()))
@@ -112,8 +112,8 @@ class QueryDirectory:
     def require_state(self, needed: int, stored: int, missing: str, place: Path) -> None:
         """Refuse a checkpoint of Spark's that is ahead of the query's own state.
 
-        One that is behind does no harm, because committed batches do not run again. `missing`
-        names the content that the state must have, for an error.
+        A checkpoint that is behind does no harm, because committed batches do not run again.
+        `missing` names the content that the state must have, for an error.
         """
         if needed > stored:
             raise ValueError(

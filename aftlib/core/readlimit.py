@@ -1,8 +1,8 @@
 """Input that costs something: one limit on all processes of a machine that read a log.
 
-A broker with a quota, a gateway over radio, object storage or an archive hands out so many samples
-per second, whoever asks. `ReadMeter` imposes such a limit on the readers of one log by a token
-bucket in the log's folder, and counts how often each sample was read.
+A broker with a quota, a gateway over radio, object storage or an archive hands out a limited number
+of samples per second to all readers together. `ReadMeter` imposes such a limit on the readers of
+one log by a token bucket in the log's folder, and counts how often each sample was read.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class ReadLimit:
     price_per_gb : float
         Price of 10⁹ bytes, in any currency, at least 0; a sample has 8 bytes.
     again_only : bool
-        Whether only samples that were read before are limited, as where live input is pushed and
-        an archive is slow. By default live reads and repeated ones are limited alike.
+        Whether only repeated reads are limited, for live input that is pushed and an archive that
+        is slow. By default live reads and repeated ones are limited alike.
     """
 
     samples_per_s: float = math.inf
@@ -76,9 +76,9 @@ class ReadMeter:
 
     The bucket is a file that each reader locks, with the time at which the next sample may be read
     by the machine's monotonic clock, which all processes share. So a limit holds until the machine
-    restarts; then set it again. Any reader of the folder is limited, so limit a copy of your own.
-    In every span of T seconds at most `samples_per_s` · (T + `PAUSE_S`) samples are granted, and
-    after a longer pause none at once.
+    restarts; then set it again. Every reader of the folder is limited, so use a copy of the log. In
+    every span of T seconds at most `samples_per_s` · (T + `PAUSE_S`) samples are granted, also
+    after a longer pause.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class ReadMeter:
 
     @property
     def usage(self) -> ReadUsage:
-        """Requests and samples since the first limit was set, and their price at the last one's."""
+        """Requests and samples since the first limit was set, and their price by the last limit."""
         with self._locked() as file:
             _, _, price, _, last_s, requests, samples = _STATE.unpack(file.read())
         return ReadUsage(requests, samples, price * samples * BYTES_PER_SAMPLE / 1e9, last_s)
@@ -146,7 +146,7 @@ class ReadMeter:
     ) -> Iterator[np.ndarray]:
         """Yield blocks (steps, keys) from step `begin` on, each as soon as the limit permits.
 
-        Larger blocks are cut at the steps that `cut` divides. All of it is one request.
+        Larger blocks are cut at multiples of `cut` steps. The whole call counts as one request.
         """
         counts, at, columns = self._opened("r+"), begin, list(keys)
         limit = self._limit()
@@ -192,7 +192,7 @@ class ReadMeter:
 
 
 def slices(limit: ReadLimit, steps: int, sensors: int) -> list[int]:
-    """Bounds of the slices in which so many steps are granted."""
+    """Bounds of the slices in which the steps are granted."""
     if math.isinf(limit.samples_per_s):
         return [0, steps]
     length = max(1, int(limit.samples_per_s * SLICE_S / max(1, sensors)))

@@ -1,4 +1,4 @@
-"""Times of recoveries by a cost model with four constants, and from which read rate on which pays.
+"""Times of recoveries by a cost model with four constants, and the break-even read rate.
 
 A recovery starts a replacement, reads samples again, perhaps estimates others, and commits a
 checkpoint. With S samples read again at R samples per second it takes
@@ -52,9 +52,9 @@ class RecoveryCosts:
         return self.start_s + samples * self.sample_s + estimate + self.checkpoint_s
 
     def recovery_s(self, samples: float, estimates: bool, read_rate: float) -> float:
-        """Time of a recovery that reads so many samples again at `read_rate` per second.
+        """Time of a recovery that reads `samples` again at `read_rate` per second.
 
-        Infinite where something is to be read and nothing can be.
+        Infinite where samples must be read and the rate is 0.
         """
         wait = samples / read_rate if read_rate > 0 else math.inf
         return self.fixed_s(samples, estimates) + (wait if samples else 0.0)
@@ -112,7 +112,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A way to recover.
+    """A method of recovery.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class Scheme:
         Share of the lost samples that is read again: 1 in an exact recovery, 0 in D1, that of the
         replay sets in D2. In [0, 1].
     checkpoints : float
-        Per window, that at its end included; at least 1.
+        Checkpoints per window, that at its end included; at least 1.
     """
 
     name: str

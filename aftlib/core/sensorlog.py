@@ -29,7 +29,7 @@ _NARROW = 1000  # columns of logs whose footers are kept; those of wide ones tak
 
 @dataclass(frozen=True)
 class SensorLog:
-    """A log of n keys over the steps 0 … steps − 1, one row a step, one column a key.
+    """A log of n keys over the steps 0 … steps − 1, one row per step, one column per key.
 
     Reading |O| keys over l steps costs |O|·l values, rounded up to row groups, because Parquet
     stores each key's column apart.
@@ -110,7 +110,7 @@ class SensorLog:
         return out
 
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
-        """As `read`, a block of steps at a time, so that memory stays small.
+        """As `read`, but in blocks of steps, so that memory stays small.
 
         A block holds each key's samples one after the other.
         """
@@ -118,12 +118,12 @@ class SensorLog:
 
 
 class LogReader:
-    """Reads a log onward: no row group twice, where one read goes on at the step of the last.
+    """Reader of a log that reads no row group twice if each read begins where the last one ended.
 
     Steps read beyond the end of a read, at most a file's, are stored for the next read of the
-    same keys. With `ahead` a thread reads on, once a second read has gone on where the first one
-    ended: whoever commits or computes between two reads need not wait for the disk. `shared`
-    readers of a process take the footers of the files that were read last from one another.
+    same keys. With `ahead` a thread reads in advance, once a second read has begun where the first
+    one ended. So commits and computations between two reads need not wait for the disk. `shared`
+    readers of a process share the footers of the files that were read last.
     """
 
     def __init__(self, log: SensorLog, *, ahead: bool = False, shared: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""SQLite files that several processes open, change and lose power over."""
+"""SQLite files that several processes change, and that survive a power failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def open_database(
     `what` names the file in errors, such as "a checkpoint store"; `application` is SQLite's
     `application_id` of such files. `create` makes the tables of a new file, in one process only and
     as one transaction, so it must not call `executescript`. `check` raises ValueError when the file
-    is another's. `timeout_s` is how long to wait for others, now and at every later statement.
+    belongs to another application. `timeout_s` is how long to wait for others, now and at every
+    later statement.
 
     ValueError when the file is damaged or another application's, which is then not touched;
     TimeoutError when others held it for the whole time.
@@ -100,8 +101,8 @@ def transaction(
 ) -> Iterator[sqlite3.Connection]:
     """All of the block or nothing, and on the disk when it ends.
 
-    Without `synced` the system has the data when it ends: they outlive the process at once, and a
-    power failure from the next synced transaction on.
+    Without `synced` the operating system has the data when it ends. They survive the process at
+    once, and a power failure after the next synced transaction.
 
     `act` names the action in the error: "commit batch 3 to". OSError when the disk is full or
     failing, TimeoutError when others held the file for too long.
@@ -130,5 +131,5 @@ def transaction(
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether others held the file, which is no fault of the file."""
+    """Whether the error is that other processes held the file, and no fault of the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _WAITS

@@ -1,6 +1,6 @@
 """Tables in .csv and .parquet files as pandas reads them, and the times and durations in them.
 
-Our own code decides only which numbers are times. What would fill the memory is refused.
+Our own code decides only which numbers are times. A file that would fill the memory is refused.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_frame(path: Path | str, form: TextFormat = TextFormat()) -> pd.DataFram
 
 
 def read_pieces(path: Path, rows: int, form: TextFormat) -> Iterator[pd.DataFrame]:
-    """Yield the rows of a file that `read_frame` reads, at most so many at a time, in order."""
+    """Yield the rows of a file that `read_frame` reads, at most `rows` rows at a time, in order."""
     with naming(path):
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:
@@ -137,7 +137,7 @@ def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in the error of what cannot be read of it, and the fix."""
+    """Name the file, and the fix, in an error about reading it."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -312,7 +312,7 @@ def _times_of_texts(column: pd.Series) -> pd.DatetimeIndex:
 
 
 def advise_grid(values: np.ndarray, times: pd.DatetimeIndex) -> str:
-    """What to do about rows that lie on no even grid; calendar months are no irregular times."""
+    """Return the fix for rows that lie on no even grid; calendar months have a fix of their own."""
     one_day = (times.day == times.day[0]).all() or times.is_month_end.all()
     if one_day and np.diff(times).min() >= pd.Timedelta(days=28):
         return "months differ in length: leave that column out with drop=, so that a row is a step"
@@ -320,7 +320,7 @@ def advise_grid(values: np.ndarray, times: pd.DatetimeIndex) -> str:
 
 
 def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
-    """The usual distance of a sensor's samples, rounded where that is near, for `resample`."""
+    """The usual time between a sensor's samples, rounded if little changes, for `resample`."""
     distances = [np.diff(times[np.isfinite(column)].unique().asi8) for column in values.T]
     usual = np.median([np.median(some) for some in distances if len(some)] or [0])
     seconds = pd.Timedelta(int(usual), unit=times.unit).total_seconds()

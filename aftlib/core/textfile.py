@@ -1,7 +1,7 @@
 """Text tables as pandas reads them: encoding, separator, decimal sign, comments, gzip.
 
-Our own code decides only what pandas cannot: separator, decimal sign and grouped thousands. What
-would fill the memory is refused.
+Our own code decides only what pandas cannot: separator, decimal sign and grouped thousands. A file
+that would fill the memory is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a text table is written, where its first lines do not show it."""
+    """Format of a text table, as far as its first lines do not show it."""
 
     decimal: str | None = None  # decimal sign; None: found in the file
     encoding: str | None = None  # None: UTF-8
@@ -164,7 +164,7 @@ def _require_plain_dots(text: str, separator: str) -> None:
 
 
 def with_numbers(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """The frame with texts such as "1.160,5" as numbers, where the decimal sign is a comma."""
+    """Return the frame with texts such as "1.160,5" as numbers, if the decimal sign is a comma."""
     for name in frame.select_dtypes(exclude="number") if decimal == "," else ():
         texts = frame[name].astype("string").str.strip()
         if texts.str.fullmatch(_GERMAN).fillna(True).all():

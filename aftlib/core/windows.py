@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # workers aggregate and need no model, whose imports take lon
 
 
 class Aggregate(ABC):
-    """How samples become a window's result, and the distribution of that result.
+    """An aggregate: how samples become a window's result, and the distribution of the result.
 
     Samples are added to a part, parts are merged in any order, and the merged part is finished with
     the number of samples in it. A new aggregate is one class, entered in `AGGREGATES`.
@@ -39,15 +39,15 @@ class Aggregate(ABC):
         return part, present.sum(axis=axis)
 
     def finish(self, parts: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """Return the results of parts with so many samples each, NaN where there are none."""
+        """Return the results of parts with `samples` samples each, NaN where there are none."""
         return np.where(samples > 0, parts, np.nan)
 
     def divisor(self, steps: Any) -> Any:
-        """Return the number by which a sum over so many steps is divided."""
+        """Return the number by which a sum over `steps` steps is divided."""
         return steps**0
 
     def of_mean(self, mean: Any, steps: Any) -> Any:
-        """Return the linear result of so many steps whose mean is known."""
+        """Return the linear result over `steps` steps whose mean is known."""
         return mean * steps / self.divisor(steps)
 
     def extrapolate(self, results: np.ndarray, samples: np.ndarray, steps: int) -> np.ndarray:
@@ -86,7 +86,7 @@ class Mean(Aggregate):
     initial, merge, spark = 0.0, np.add, "avg"
 
     def finish(self, parts: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """Return the means of the samples that are there."""
+        """Return the means of the samples present."""
         return np.divide(parts, samples, out=np.full(parts.shape, np.nan), where=samples > 0)
 
     def divisor(self, steps: Any) -> Any:
@@ -206,7 +206,7 @@ class Windows:
     def joined(
         self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What `aggregate` gives, from slices; `starts` is the first slice of each window."""
+        """The result of `aggregate`, from slices; `starts` is the first slice of each window."""
         sums = self._windowed(sums, starts, self.aggregation.merge)
         samples = self._windowed(samples, starts, np.add)
         return self.aggregation.finish(sums, samples), samples

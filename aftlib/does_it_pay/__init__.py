@@ -1,4 +1,4 @@
-"""Does it pay? Recoveries whose input costs something, and a cost model that predicts them.
+"""Does it pay? Recoveries with limited or priced input, and a cost model that predicts them.
 
 The modules, in the order in which data pass through them:
 

@@ -30,10 +30,10 @@ CASE = ["sensors", "window"]
 def measured_costs(recoveries: pd.DataFrame) -> dict[str, RecoveryCosts]:
     """Four constants of each scheme, as medians over the unlimited recoveries of one case.
 
-    The case is the smallest one; per sample, it is the slope over all cases of D2's exact process,
-    which reads by the same reader. On Spark a checkpoint is the coordinator's part of an exact
-    micro-batch, an estimate what D1's coordinator takes longer, and the start all the rest, which
-    the schemes there have in common.
+    The case is the smallest one. Only the time per sample is the slope over all cases of D2's exact
+    process, which uses the same reader. On Spark a checkpoint is the coordinator's part of an exact
+    micro-batch, an estimate is the additional time of D1's coordinator, and the start is the rest,
+    which all schemes on Spark share.
     """
     free = recoveries[np.isinf(recoveries["rate"])]
     exact = free[free["scheme"] == EXACT_PROCESS]
@@ -87,7 +87,7 @@ def points_of(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> p
 
 
 def median_interval(values: np.ndarray) -> tuple[float, float]:
-    """Percentile interval at 95 % of a median, by resampling; seeded by nothing but the values."""
+    """Percentile interval at 95 % of a median, by resampling, seeded by the values alone."""
     rng = np.random.default_rng(1)
     medians = np.median(values[rng.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)
     low, high = np.quantile(medians, LEVELS)
@@ -97,9 +97,9 @@ def median_interval(values: np.ndarray) -> tuple[float, float]:
 def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> pd.DataFrame:
     """Break-even rates, predicted and measured, one row per approximate scheme and case.
 
-    Measured is where the line through the saved times over 1/rate is 0. The times are from the
-    replacement's start on, because both start alike. The interval comes from resampled recoveries.
-    Infinite: the approximate scheme is faster at every rate; 0: at none.
+    The measured rate is where the line through the saved times over 1/rate is 0. The times are from
+    the replacement's start on, because both start alike. The interval comes from resampled
+    recoveries. Infinity means that the approximate scheme is faster at every rate, 0 at none.
     Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high.
     """
     rows = []

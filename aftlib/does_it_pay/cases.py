@@ -64,8 +64,8 @@ class Case:
     def replay_query(self, method: str) -> ReplayQuery:
         """D2's query by a method; "exactly-once" has the checkpoints of "proposed".
 
-        So both differ only in the samples that they read again and estimate. The model of one
-        step is such that windows have the case's model, however steps depend on each other.
+        So both differ only in the samples that they read again and estimate. The model of one step
+        is chosen so that windows have the case's model, even if steps depend on each other.
         """
         width, model = self.windows.width, self.model
         step = GaussianModel(model.mean, model.covariance * width, model.names)
@@ -98,10 +98,10 @@ def make_case(
 ) -> Case:
     """Return a stream of `learned` + `measured` windows of sensors.
 
-    `data` is "beijing", "generated", or a file of sensors: rows are moments, columns are sensors.
-    ε is `epsilon_sd` standard deviations of the windows' means, the median over the sensors. The
-    model of real sensors is fitted to the windows that are learned from. ValueError when there is
-    no such file, or the stream is too short.
+    `data` is "beijing", "generated", or a file of sensors with one row per time and one column per
+    sensor. ε is `epsilon_sd` standard deviations of the windows' means, the median over the
+    sensors. The model of real sensors is fitted to the windows that are learned from. ValueError
+    when there is no such file, or the stream is too short.
     """
     windows = Windows(width, width)
     if data == GENERATED:

@@ -70,7 +70,8 @@ def predicted_times(measured: Measurements) -> Finding:
 def break_even_is_predicted(measured: Measurements) -> Finding:
     """P-3: share of the break-even rates that are predicted.
 
-    The ends are the shares whose whole interval is within the factor, and whose interval meets it.
+    Its interval begins with the share of rates whose whole interval is within the factor, and ends
+    with the share whose interval overlaps it.
     """
     even = measured.break_even
     low, high = even["predicted"] / FACTOR, even["predicted"] * FACTOR
@@ -137,7 +138,7 @@ def d1_halves_the_outage(measured: Measurements) -> Finding:
 
 
 def d2_halves_the_outage(measured: Measurements) -> Finding:
-    """P-6: likewise, D2 proposed against an exact process with the same checkpoints."""
+    """P-6: D2 proposed against an exact process with the same checkpoints, at the same point."""
     rate = slowest(measured)
     return ratio(measured, (PROPOSED, rate), (EXACT_PROCESS, rate))
 

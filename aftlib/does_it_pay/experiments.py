@@ -1,4 +1,4 @@
-"""What notebook 08 runs: schemes over read rate × window × sensors, and a user's own numbers."""
+"""Notebook 08's experiments: schemes by read rate × window × sensors, and a user's own numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WARM = (np.inf,)
 
 
 class NotebookParameters(ParameterModel):
-    """What notebook 08 runs with."""
+    """Parameters of notebook 08."""
 
     data: str = parameter(
         "beijing", "PM2.5 at twelve stations; a CSV or Parquet file of yours; or generated"
@@ -97,7 +97,7 @@ class NotebookParameters(ParameterModel):
 
     @property
     def schedule(self) -> list[float]:
-        """Rates of the micro-batches after those that are learned from, in random order."""
+        """Read rates of the micro-batches after the learning phase, in random order."""
         rng, kills = np.random.default_rng(self.seed), list[float]()
         for _ in range(self.repeats):
             kills += rng.permutation([*self.rates, np.inf]).tolist()
@@ -133,8 +133,8 @@ class Measurements:
     `recoveries` has one row per kill: scheme, sensors, window, and the columns of
     `spark_recoveries`; planned: samples that the plan reads again. `calm` has one row per window
     without a fault: scheme, sensors, window, seconds, latency_s, samples. `estimates` has one row
-    per estimate: scheme, sensors, window, batch, off in units of ε. `plans` has what `plan_of`
-    returns of D2's plan in the last case, by scheme.
+    per estimate: scheme, sensors, window, batch, off in units of ε. `plans` has the result of
+    `plan_of` for D2's plan in the last case, by scheme.
     """
 
     recoveries: pd.DataFrame

@@ -1,4 +1,4 @@
-"""Figures and tables of recoveries whose input costs something; the first shows where it pays."""
+"""Figures and tables of recoveries with limited input; the first shows which recovery pays."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _break_even(here: pd.DataFrame, bottom: float, top: float) -> Iterator[go.Sc
 
 
 def break_even_table(measured: Measurements) -> Styler:
-    """Break-even rates in samples per second, and at how many points a scheme is faster, slower.
+    """Break-even rates in samples per second, and numbers of faster and slower points.
 
     At the other points the intervals overlap.
     """
@@ -182,7 +182,7 @@ def break_even_table(measured: Measurements) -> Styler:
 
 
 def recovery_times(measured: Measurements) -> go.Figure:
-    """Time from the kill until all windows are out over the read rate, one panel per window."""
+    """Time from the kill until all windows are emitted over the read rate, one panel per window."""
     points = most_sensors(measured.points)
     points = points[np.isfinite(points["rate"])].sort_values("rate")
     windows = sorted(points["window"].unique())
@@ -244,7 +244,7 @@ def calm(measured: Measurements) -> go.Figure:
 
 
 def cost_table(measured: Measurements) -> Styler:
-    """The four constants of each scheme, in milliseconds, and of a sample in nanoseconds."""
+    """The four constants of each scheme, in milliseconds or (work per sample) nanoseconds."""
     rows = pd.DataFrame({name: vars(costs) for name, costs in measured.costs.items()}).T
     table = rows[["start_s", "estimate_s", "checkpoint_s"]].mul(1e3)
     table["sample_ns"] = rows["sample_s"] * 1e9
@@ -264,7 +264,7 @@ def own_table(measured: Measurements, operation: Operation) -> Styler:
 
 
 def flink_table(stored: Path | None = None) -> Styler:
-    """Flink's stored recoveries: medians over its runs, one row per way and rate.
+    """Flink's stored recoveries: medians over its runs, one row per method and rate.
 
     By default of ``benchmarks/results/recovery.json``; a table without rows where there is none.
     """

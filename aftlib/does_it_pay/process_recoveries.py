@@ -29,8 +29,8 @@ def process_recoveries(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Kill D2's process by SIGKILL once per rate, each time in the next window of a case.
 
-    It is killed in the interval of which the plan reads most again, when that is read and nothing
-    of it is committed. The next process is started at once and reads again at that rate.
+    It is killed in the interval with most samples to read again, when the interval is read but not
+    committed. The next process is started at once and reads again at that rate.
 
     Two frames, as `spark_recoveries`; of the recoveries: batch, rate, seconds, start_s, commit_s,
     again, and read_s, restore_s, estimate_s.

@@ -84,10 +84,10 @@ def spark_recoveries(
     nothing fails. The directory is a new one.
 
     Two frames. Recoveries, one row per micro-batch: batch, rate; seconds from the kill until all
-    windows due are out, or of a micro-batch without a fault; start_s until the replacement works;
-    commit_s, the coordinator's part, estimates included; latency_s from the last sample read until
-    the windows are out; again, the samples read again. Estimates, one row per (window, sensor):
-    batch, sensor, off in units of ε.
+    due windows are emitted, or of a micro-batch without a fault; start_s until the replacement
+    works; commit_s, the coordinator's part, estimates included; latency_s from the last sample read
+    until the windows are emitted; again, the samples read again. Estimates, one row per (window,
+    sensor): batch, sensor, off in units of ε.
     """
     width, stop = case.windows.width, (case.learned + len(rates)) * case.windows.width
     log = case.write_log(directory / "log")

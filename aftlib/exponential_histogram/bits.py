@@ -15,7 +15,7 @@ EVENTS_PER_RANGE = 2**16
 
 @dataclass(frozen=True)
 class BitStream:
-    """An endless stream of bits, the same whichever way a caller cuts it.
+    """An endless stream of bits, which does not depend on how a caller cuts it.
 
     `burst` is at least 1 and share / (1 - share), which makes runs of zeros as short as they can
     be; without, events are independent. Raises ValueError for a parameter outside its range.
@@ -65,11 +65,10 @@ class BitStream:
 
 
 class BitRing:
-    """The last `window` bits themselves, eight a byte, and how many of them are 1.
+    """The last `window` bits, eight per byte, and the number of ones among them.
 
-    O(1) an event and `window` / 8 bytes; raises ValueError if the window holds no event. Knows
-    nothing of time windows of unknown rate, of sums, or of other windows' answers without counting
-    again.
+    O(1) per event and `window` / 8 bytes; raises ValueError if the window holds no event. It has no
+    time windows and no sums, and it must count again for another window.
     """
 
     def __init__(self, window: int) -> None:
@@ -114,7 +113,7 @@ def exact_counts(events: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
 
 
 def relative(found: NDArray[np.float64], exact: NDArray[np.int64]) -> NDArray[np.float64]:
-    """|found − exact| / exact; where nothing is to be counted 0 if 0 was found, else infinite."""
+    """|found − exact| / exact; if exact is 0, the result is 0 where found is 0, else infinite."""
     off = np.abs(found - exact)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(off == 0, 0.0, off / exact)

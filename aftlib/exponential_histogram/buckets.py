@@ -2,7 +2,7 @@
 
 With `least` = ⌈k/2⌉ and k = ⌈1/ε⌉, every size but the largest has `least` or `least` + 1 buckets,
 and the largest has 1 … `least` + 1. Exactly one such list sums to a given total. So sizes need not
-be stored: a histogram is its total and one timestamp a bucket (Datar, Gionis, Indyk, Motwani).
+be stored: a histogram is its total and one timestamp per bucket (Datar, Gionis, Indyk, Motwani).
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def bucket_sizes(total: int, least: int) -> NDArray[np.int64]:
 class Buckets:
     """Timestamps of buckets whose sizes follow from the total.
 
-    They stand in an array, which bulk updates replace, or in a queue a size, which single events
-    change in place; each is made from the other when it is needed. A single event costs O(1)
-    amortised, n events together O(n) for counting them and O(log n) a bucket that expires or stays.
+    They are stored in an array, which bulk updates replace, or in one queue per size, which single
+    events change in place. Each form is made from the other when it is needed. A single event costs
+    amortised O(1). A bulk update of n events costs O(n) for counting them, and O(log n) per bucket
+    that expires or stays.
 
     A bucket expires when its newest event is at or before `now` - `window`, where `now` is the time
     of the newest event, or before the first. All units came after `origin`. A merge may make a unit
@@ -95,7 +96,7 @@ class Buckets:
 
     @property
     def consistent(self) -> bool:
-        """Whether the timestamps are as many, as ordered and as recent as the rest demands."""
+        """Whether number, order and age of the timestamps fit the other fields."""
         if not (NEVER <= self.origin <= self.now < MAX_UNITS and 0 <= self.total < MAX_UNITS):
             return False
         stamps = self.stamps
@@ -149,10 +150,11 @@ class Buckets:
         answers: NDArray[np.float64] = NO_ANSWERS,
         article: bool = False,
     ) -> None:
-        """Take in a row of events, exactly as if they had come one by one.
+        """Take in an array of events, exactly as if they had come one by one.
 
         Without `times` (size 0) they happen at now + 1, now + 2, …. `answers`, unless it is empty,
-        is filled with the estimate after each, in units; with `article` as the article does.
+        is filled with the estimate after each event, in units; with `article` it is the article's
+        estimate.
         """
         from aftlib.exponential_histogram import kernels
 
@@ -190,9 +192,9 @@ def halves(
     replayed stream is within the inputs' ε of the true one *for every part of the window*, and a
     histogram of it within ε + ε' + εε' (ECM-sketches, Papapetrou et al.).
 
-    Whole halves would be off by s/2, too much for a few small buckets. Hence units of half an
-    event, and of a quarter after a merge of merged ones. They stop at `FINEST`: rounding there is
-    off by half a unit in at least one event, and that relative rounding is returned.
+    Whole units at both ends would be off by s/2, too much for a few small buckets. Hence units of
+    half an event, and of a quarter after a merge of merged ones. They stop at `FINEST`: rounding
+    there is off by half a unit in at least one event, and that relative rounding is returned.
     """
     scale, rounding = max(part.scale for part in parts), 0.0
     finest = [part for part in parts if part.scale == scale]

@@ -55,7 +55,7 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
 def sound_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
     """D5-5, from `experiments.sweep` and `experiments.counterexamples`.
 
-    An error far below ε would mean that more buckets are kept than ε asks for.
+    An error far below ε would mean that more buckets are kept than ε needs.
     """
     worst = max(_worst(swept, "sound", "sound_young"), _worst(smallest, "sound_worst"))
     broken = int((swept["sound_missed"] > 0).sum())

@@ -123,7 +123,7 @@ def _boxes(spans: Sequence[tuple[float, float]], height: float) -> dict:
 def explore(window: int, epsilon: float, share: float, seed: int) -> Any:
     """Buckets after 2N events of which `share` are ones; in JupyterLab with sliders for all three.
 
-    A bucket stands where its newest event came, as high as its block of ones is large.
+    A bucket is drawn at the time of its newest event, and its height is its size.
     """
 
     def draw(window: int, epsilon: float, share: float) -> go.Figure:
@@ -202,7 +202,7 @@ def error_ratios(
 ) -> go.Figure:
     """Largest error as a multiple of ε along an axis of the sweep, a slider for ε.
 
-    Of the other two axes, `fixed` has a value each; the nearest one that was swept is taken.
+    `fixed` has a value of each of the other two axes; the nearest value of the sweep is taken.
     """
     title = f"Largest error by {_AXES[x].partition(' (')[0]}"
     for axis, value in fixed.items():
@@ -244,7 +244,7 @@ def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title
 
 
 def variances(table: pd.DataFrame) -> go.Figure:
-    """Largest error and most buckets of the variance histogram against ε, a line a stream."""
+    """Largest error and most buckets of the variance histogram against ε, one line per stream."""
     figure = make_subplots(cols=2, horizontal_spacing=0.12)
     for (name, each), color in zip(table.groupby("stream"), (BLUE, GREEN, ORANGE), strict=True):
         for column, y in enumerate(("error", "buckets"), 1):
@@ -274,7 +274,7 @@ def demo(table: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
 
 
 def sizes(table: pd.DataFrame) -> go.Figure:
-    """Bytes of the state against N, a line an ε, and of the exact ring of bits."""
+    """Bytes of the state against N, one line per ε, and of the exact ring of bits."""
     figure = go.Figure()
     colors = (RED, ORANGE, PURPLE, GREEN, BLUE, GREY)
     for i, (epsilon, each) in enumerate(table.groupby("epsilon")):
@@ -287,7 +287,7 @@ def sizes(table: pd.DataFrame) -> go.Figure:
 
 
 def rates(table: pd.DataFrame, document: float) -> go.Figure:
-    """Events a second against the events of a call, and the document's rate."""
+    """Events per second against the number of events per call, and the document's rate."""
     figure = go.Figure()
     for column, (name, color) in _RATES.items():
         _lines(figure, table["chunk"], table[column], name, color)
@@ -299,7 +299,7 @@ def rates(table: pd.DataFrame, document: float) -> go.Figure:
 
 
 def parallel(table: pd.DataFrame) -> go.Figure:
-    """Seconds to draw and count events in Spark tasks, and to draw them into histograms."""
+    """Seconds to generate and count events in Spark tasks, and to add them to histograms."""
     figure, x = go.Figure(), [f"{events:,} events" for events in table["events"]]
     grey, blue = {"color": GREY}, {"color": BLUE}
     figure.add_bar(x=x, y=table["count_s"], name="draw and count", marker=grey)

@@ -27,7 +27,7 @@ _ROOM = MAX_UNITS - _FEW
 
 
 class ExponentialHistogram(Sketch):
-    r"""How many events, or what sum, in the last part of a stream, within relative error ε.
+    r"""Count or sum of the last part of a stream, within relative error ε.
 
     The window is the last `window` events, or with `timed` the events after now - `window`, where
     now is the newest timestamp. Buckets hold 1, 2, 4, … units (events that are 1, or units of the
@@ -56,7 +56,7 @@ class ExponentialHistogram(Sketch):
     Attributes
     ----------
     error_bound
-        Relative error that `estimate` promises: ε, and e + ε + eε after merging.
+        Relative error that `estimate` guarantees: ε, and e + ε + eε after merging.
 
     Raises
     ------
@@ -118,7 +118,7 @@ class ExponentialHistogram(Sketch):
         return f"ExponentialHistogram({given}, timed={self.timed}, values={self.values!r})"
 
     def to_frame(self) -> pd.DataFrame:
-        """A row a bucket, newest first: when its newest event came, and its size."""
+        """One row per bucket, newest first: when its newest event came, and its size."""
         return pd.DataFrame(self.buckets, columns=["newest", "size"])
 
     @property
@@ -177,8 +177,8 @@ class ExponentialHistogram(Sketch):
     def estimate(self, last: int | None = None) -> float:
         """Estimate the count or sum of the window, or of its last part, within `error_bound`.
 
-        The oldest bucket that reaches into it has 1 … s of its s units there: (s + 1)/2 count.
-        Exact while the whole stream so far lies inside.
+        The oldest bucket that reaches into it has 1 … s of its s units there; (s + 1)/2 are
+        counted. Exact while the whole stream so far lies inside.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class ExponentialHistogram(Sketch):
         return (2 * units - doubt) / (2 * held.scale)
 
     def article_estimate(self) -> int:
-        """The article's ⌈total - largest / 2⌉, which a few ones make miss ε by up to twice.
+        """The article's ⌈total - largest / 2⌉, whose error is up to 2 ε where ones are few.
 
         D5, figure 2 and `Query`.
         """
@@ -211,7 +211,7 @@ class ExponentialHistogram(Sketch):
         return -((held.largest - 2 * held.total) // (2 * held.scale))
 
     def merge(self, other: Self, *others: Self) -> Self:
-        """Take in what other histograms of the same time window have seen, and return self.
+        """Add the events of other histograms of the same time window, and return self.
 
         `error_bound` becomes e + ε + eε with e the largest of the inputs': merge all in one call
         rather than in a chain. The clock becomes the newest of the inputs'.

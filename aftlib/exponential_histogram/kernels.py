@@ -60,7 +60,7 @@ class Held(NamedTuple):
 
 @jit()
 def top_level(total: int, least: int, level: int = 0) -> int:
-    """The largest bucket's size is 2**level: found from a level near it the sooner."""
+    """Level of the largest bucket, whose size is 2**level; fastest from a level near it."""
     while level > 0 and ((least + 1) << level) - least > total:
         level -= 1
     while ((least + 1) << (level + 1)) - least <= total:
@@ -99,7 +99,7 @@ def ones(typing: Any, mask: Any) -> Any:
 
 @jit()
 def bytes_short(running: Any, rank: Any) -> Any:
-    """How many of a word's eight bytes, which do not fall and are below 128, are below a rank."""
+    """Number of a word's eight bytes below a rank; the bytes are ascending and below 128."""
     reached = ((running | _TOP_BITS) - rank * _EACH_BYTE) & _TOP_BITS
     return 8 - np.int64(((reached >> _U7) * _EACH_BYTE) >> _U56)
 
@@ -128,7 +128,7 @@ def mask_of(bits: Any, tail: Any, block: int) -> Any:
 
 @jit()
 def units_before(chunk: Chunk, event: int) -> Any:
-    """Units of the chunk's first so many events."""
+    """Units of the chunk's first `event` events."""
     block = event >> chunk.shift
     units = chunk.cum[block]
     if chunk.shift > 0 and event & (BLOCK - 1):
@@ -139,7 +139,7 @@ def units_before(chunk: Chunk, event: int) -> Any:
 
 @jit()
 def find(ascending: Any, value: int, low: int) -> int:
-    """First index from `low` on whose entry is at least the value: found near `low` the sooner."""
+    """First index from `low` on whose entry is at least the value; fastest near `low`."""
     step, high = 1, low
     while high < ascending.size and ascending[high] < value:
         low = high + 1
@@ -210,8 +210,8 @@ def answer(
 def sweep(held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int, how: int) -> int:
     """Units that expire during the chunk: hop from one expiry of the oldest bucket to the next.
 
-    What expires first is settled by the total at that moment: had the oldest bucket merged with its
-    neighbour by then, the merged one lives on. Nothing expires in the first `sure` events.
+    The total at that moment decides which bucket expires: if the oldest bucket has merged with its
+    neighbour by then, the merged one stays. Nothing expires in the first `sure` events.
     """
     expired, event, level = 0, sure, 0
     units: Any = units_before(chunk, sure)
@@ -312,7 +312,8 @@ def apply(
     """Timestamps and total after a chunk.
 
     `units` is an `events.Units`, `buckets` those before the chunk; all are plain tuples. If `out`
-    has room, it gets the estimate after each event, the exact total after the first `sure`.
+    is not empty, it gets the estimate after each event; after the first `sure` events that is the
+    exact total.
     """
     size, cum, shift, bits = units
     (times, now), (stamps, total), (window, least) = clock, buckets, rules

@@ -60,21 +60,21 @@ def unpacked(data: bytes) -> dict[str, KeyState]:
 
 @dataclass(frozen=True)
 class HistogramQuery:
-    """The histogram that every key of a stream has, and how often it answers.
+    """The histogram of each key of a stream, and how often it answers.
 
     Called by Spark with the events of a group of keys of a micro-batch, which it sorts by `at`: the
     answers do not depend on how the events were partitioned.
 
     `bad` is the policy for a row without time or event, of an event that is none, and of one
     that comes too late: "refuse" ends the stream, with nothing of its micro-batch committed; with
-    "drop" it is left out and counted, with "keep" it is stored among the `rejects`. A stream may go
-    on with another policy.
+    "drop" it is left out and counted, with "keep" it is stored among the `rejects`. A stream may be
+    continued with another policy.
 
     With a lateness, times are milliseconds since 1970, and events wait until none can come before
     them any more: the last `lateness` ms of a finite input are never answered, unless it ends with
-    a later event (see `pipeline.run`). A window that has emptied answers 0, and its state goes
-    away. Without, nothing waits, no event may come in a later micro-batch than its successor of the
-    same key, and the state stays.
+    a later event (see `pipeline.run`). A window that has emptied answers 0, and its state is
+    removed. Without a lateness nothing waits, no event may come in a later micro-batch than the
+    next event of its key, and the state stays.
     """
 
     window: int  # this and the next three as `ExponentialHistogram`
@@ -90,7 +90,7 @@ class HistogramQuery:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Values with which a stream must be continued."""
+        """Values that must be the same when a stream is continued."""
         names = (each.name for each in fields(HistogramQuery) if each.name != "bad")
         return {name: getattr(self, name) for name in names}
 

@@ -44,7 +44,7 @@ _EXACT = {
 
 
 def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
-    """Answers of one histogram a key over a stream of events, and its rejects.
+    """Answers of one histogram per key over a stream of events, and its rejects.
 
     The stream's columns are key: of any type; at: a whole number, the event's number within its
     key, or its timestamp with `timed`; event: boolean or a whole number. Those of the answers are
@@ -115,12 +115,12 @@ def run(
     directory: Path,
     partitions: int | None = None,
 ) -> DataFrame:
-    """Stream all events that are there into estimates; go on where an earlier process stopped.
+    """Stream all present events into estimates; continue where an earlier process stopped.
 
     The directory is the place of the query, of Spark's checkpoint (offsets and state) and of the
     estimates, as Parquet files; all of these so far are returned: key, at, estimate. `partitions`
     are parts of the state, fixed when the stream first starts; by default the session's number of
-    shuffle partitions. More than there are keys only cost time.
+    shuffle partitions. More partitions than keys only cost time.
 
     With a lateness, a run answers an event once one more than `lateness` ms later has come, of
     whatever key. The last `lateness` ms of a finite input therefore wait in the state. End such an
@@ -130,8 +130,8 @@ def run(
     ------
     ValueError
         As `estimates`, or if the directory holds the stream of another query or of columns of other
-        types, was moved, or is out of step with itself after a power failure, or not all machines
-        of a cluster share it.
+        types, was moved, or was damaged by a power failure, or not all machines of a cluster share
+        it.
     """
     place = Path(directory).absolute()
     require_shared(spark, place)
@@ -157,10 +157,10 @@ def run(
 
 
 def require_in_step(place: Path) -> None:
-    """Refuse a checkpoint of Spark's and estimates that are not of one moment, whole, and in place.
+    """Refuse a checkpoint and estimates that are damaged, moved, or not from the same moment.
 
-    Spark would not notice: it puts a micro-batch out once by its number, whatever was in it, and
-    reads no estimates that were written to another path.
+    Spark would not notice, because it emits a micro-batch once by its number, whatever its
+    contents, and does not read estimates that were written to another path.
     """
     log = place / _LOG
     spark, written = QueryDirectory(place, _ANEW).spark_checkpoint(), last_number(log)
@@ -225,9 +225,9 @@ class Merged:
 def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) -> Merged:
     """Merge one histogram of each partition of a frame; its error is at most ε + ε + ε².
 
-    The frame's rows mean events to the reader, by default one each, with the columns at and event;
-    within a partition they are in order of time. Raises ValueError if the query is no time window,
-    for only these merge, or (in a task) the timestamps go back.
+    The reader turns the frame's rows into events, by default one per row, with the columns at and
+    event; within a partition they are in order of time. Raises ValueError if the query is no time
+    window, because only these merge, or (in a task) if the timestamps go back.
     """
     if not query.timed:
         raise ValueError(
@@ -263,7 +263,7 @@ def _mapped(frame: DataFrame, part: Any, schema: str) -> dict[str, list[Any]]:
 
 
 def count(frame: DataFrame, reader: Reader = rows) -> tuple[int, int]:
-    """Number of events, and of those that are not 0: what `aggregate` is compared with."""
+    """Number of events, and of those that are not 0, with which `aggregate` is compared."""
 
     def part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         events, ones = 0, 0

@@ -1,4 +1,4 @@
-"""The base of both histograms: checked parameters and inputs, and bytes that reveal damage.
+"""The base of both histograms: checked parameters and inputs, and bytes with a check sum.
 
 Inputs are bits, integers or reals, and times that do not go back. Bits and integers become `Units`,
 counted by blocks or one by one. Other inputs are refused by a ValueError that names the position.
@@ -98,7 +98,7 @@ def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
 
 
 def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
-    """Timestamps as 64-bit integers, one an event, none before `now` or its predecessor."""
+    """Timestamps as 64-bit integers, one per event, none before `now` or its predecessor."""
     array = _row(timestamps, "integers, such as milliseconds", "timestamps")
     if array.size != size:
         raise ValueError(
@@ -152,7 +152,7 @@ def seal(kind: int, payload: bytes) -> bytes:
 
 
 def unseal(kind: int, data: bytes) -> bytes:
-    """Return the payload of a sealed byte string; raise ValueError if it is not as sealed."""
+    """Return the payload of a sealed byte string; raise ValueError if it was changed."""
     data = bytes(data)
     if len(data) < _FRAME.size + _SUM_SIZE or data[:4] != _MAGIC:
         raise ValueError(f"data must come from to_bytes, got {len(data)} bytes of something else")

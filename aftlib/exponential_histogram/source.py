@@ -1,4 +1,4 @@
-"""Where events of Spark queries come from: seeded bits, streamed or per partition, and frames."""
+"""Sources of events for Spark queries: seeded bits, streamed or per partition, and frames."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class EventSlice(InputPartition):
 
 @dataclass(frozen=True)
 class BitEvents(PlannedInput):
-    """Bits of several keys, one row an event; `at` counts from 1 within a key.
+    """Bits of several keys, one row per event; `at` counts from 1 within a key.
 
     `share`, `burst` and `seed` are as for `BitStream`; key number i has the seed `seed` + i.
     """
@@ -73,7 +73,7 @@ Reader = Callable[[Iterator[pa.RecordBatch]], Chunks]
 
 
 def rows(batches: Iterator[pa.RecordBatch]) -> Chunks:
-    """Reader of a frame with the columns `at` and `event`, one row an event."""
+    """Reader of a frame with the columns `at` and `event`, one row per event."""
     for batch in batches:
         at, event = (batch.column(name) for name in ("at", "event"))
         yield at.to_numpy(), event.to_numpy(zero_copy_only=False)
@@ -81,9 +81,9 @@ def rows(batches: Iterator[pa.RecordBatch]) -> Chunks:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Reader of a seeded stream: task i of m draws the ranges i, i + m, … where it counts them.
+    """Reader of a seeded stream: task i of m generates and counts the ranges i, i + m, ….
 
-    So every task has events from all over the time, and merging has something to merge.
+    So every task has events from the whole time, and merging is tested.
     """
 
     stream: BitStream
@@ -91,7 +91,7 @@ class Drawn:
     tasks: int
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """One partition a task, holding its number."""
+        """One partition per task, holding its number."""
         return spark.range(0, self.tasks, 1, self.tasks)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Chunks:

@@ -38,9 +38,9 @@ class VarianceHistogram(Sketch):
 
     Every bucket keeps the number n, mean and spread V (sum of squared deviations from the mean) of
     some neighbouring values; two merge while their joint V is at most ρ² times that of all newer
-    values. So only the oldest bucket can reach out of the window. Its part inside has a known
+    values. So only the oldest bucket can extend beyond the window. Its part inside has a known
     number of values; the bucket's mean is taken for that part's, and V/2 for that part's V.
-    O(log(range of spreads) / ε²) buckets; O(1) amortised a value.
+    O(log(range of spreads) / ε²) buckets; amortised O(1) per value.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def d2_reads_again(done: DrillResult) -> Finding:
 
 
 def reads_again(done: DrillResult, names: list[str]) -> Finding:
-    """Whether the share that is read again is the plan's, and less than all."""
+    """Whether the share of samples read again is the plan's, and below 1."""
     rows = rows_of(done, names)
     off = (rows["read"] - rows["planned"]).abs().astype(float)
     if not len(rows) or off.isna().any():

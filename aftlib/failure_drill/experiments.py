@@ -1,4 +1,4 @@
-"""What notebook 07 runs: every scheme through one drill, one row each."""
+"""The experiments of notebook 07: every scheme under one drill, one row each."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class DrillResult:
 
 
 class NotebookParameters(ParameterModel):
-    """What notebook 07 runs with."""
+    """Parameters of notebook 07."""
 
     sensors: int = parameter(24, "in three correlated groups", least=12)
     workers: int = parameter(4, least=2)
@@ -154,7 +154,7 @@ class NotebookParameters(ParameterModel):
 
     @property
     def drill(self) -> Drill:
-        """The drill that they describe, its stream in the data folder."""
+        """The drill with these parameters, its stream in the data folder."""
         return draw_drill(data_dir(), **self.model_dump(exclude={"schemes", "turns"}))
 
 
@@ -230,8 +230,8 @@ def calm_runs(
 ) -> pd.DataFrame:
     """Median seconds of a micro-batch while nothing fails, one row per turn.
 
-    A column for D1's schemes and for no fault tolerance. Each turn runs all of them, and begins
-    with another one than the turn before: the machine's other work and its caches change.
+    There is one column for each of D1's schemes and for no fault tolerance. Each turn runs all of
+    them and begins with another scheme, because the load of the machine changes.
     """
     from aftlib.failure_drill.schemes_spark import GUARD, MODEL, NONE, stream
 

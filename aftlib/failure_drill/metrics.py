@@ -52,8 +52,8 @@ class Score:
     """Emitted values compared with the truth, window by window and sensor by sensor.
 
     `share_low` … `share_high` is the interval at 95 % of the share within ε, resampled by whole
-    windows because the errors of one window are correlated; Clopper and Pearson's over windows
-    where all estimates are.
+    windows because the errors of one window are correlated; Clopper and Pearson's over windows if
+    all estimates are within ε.
     """
 
     due: int

@@ -34,7 +34,7 @@ def draw_schedule(
 
     The patterns take turns, workers and moments are random, and a micro-batch without faults
     follows each event. At least `faults` are drawn, because the last event is complete. ValueError
-    when the stream is too short for them, or has one worker only.
+    when the stream is too short for the faults, or has one worker only.
     """
     require_number("workers", workers, least=2)  # one fails, and one lives
     rng = np.random.default_rng(seed)

@@ -142,7 +142,7 @@ def replay_shares(query: ReplayQuery, recovered: Sequence) -> dict[str, float]:
 
 
 def checkpoint_time(last: Mapping[tuple[str, int], float], calm: Sequence[int]) -> dict[str, float]:
-    """Median time of a checkpoint in ms over undisturbed batches, from when points were passed."""
+    """Median time of a checkpoint in ms over undisturbed batches, from the recorded points."""
 
     def between(begin: str, end: str) -> np.ndarray:
         return np.array([last[end, batch] - last[begin, batch] for batch in calm])
@@ -192,8 +192,8 @@ def shared_state(
 ) -> Run:
     """Run D3's job over the drill's stream; a task reads the sensors of one worker.
 
-    With `supervisor`, that is killed as soon as it has restarted the first failed process. Where
-    the job is `compared` with an undisturbed one, recovery_ms is the time that a fault adds.
+    With `supervisor`, the supervisor is killed once it has restarted the first failed process.
+    Where the job is `compared` with an undisturbed one, recovery_ms is the time that a fault adds.
     """
     texts = [partition(drill, keys) for keys in drill.assignment.workers]
     log = TupleLog.write(directory / "log", texts)
@@ -225,7 +225,7 @@ def shared_state(
 
 
 def killed_supervisor(drill: Drill, directory: Path) -> Run:
-    """Run D3's job; a task is killed, and its supervisor as soon as it has restarted the task."""
+    """Run D3's job; a task is killed, and then the supervisor that has restarted it."""
     return shared_state(replace(drill, schedule=(drill.kills[0],)), directory, supervisor=True)
 
 
@@ -245,7 +245,7 @@ def run_until_done(job: Job) -> Account:
 def faults_of_job(drill: Drill) -> tuple[Fault, ...]:
     """The schedule at D3's processes: a worker's task or, for every other kill, its server.
 
-    A restarted process counts from 0, so the faults of one are spread evenly over its work.
+    A restarted process counts from 0, so the faults of one process are spread evenly over its work.
     """
     faults = list[Fault]()
     for fault in drill.schedule:

@@ -58,7 +58,7 @@ class DrillWorker(TimedWorker):
     resumes: bool = False  # whether they do
 
     def gives_up(self, split: InputSplit) -> bool:
-        """As D1's, or always."""
+        """Whether the lost input stays lost: as in D1, or always."""
         return self.resumes or super().gives_up(split)
 
 
@@ -187,7 +187,7 @@ def recoveries_of(
 
 
 def relayed(drill: Drill, messages: Path) -> pd.DataFrame:
-    """Every window in every message: all that a process had emitted before it ended."""
+    """Every window in every message: all results that a process emitted before it ended."""
     log, parts = MessageLog(messages), [pd.DataFrame(columns=EMITTED)]
     for path in sorted(messages.glob("worker-*")):
         worker, start, attempt = map(int, path.name.split("-")[1:])
@@ -216,7 +216,7 @@ def killed_driver(drill: Drill, directory: Path) -> Run:
     """Stream the first micro-batches by D1's model; the driver is killed, and another one goes on.
 
     It is killed when the handler has written the results of a micro-batch that Spark's checkpoint
-    does not count yet: the next driver runs it again. On a cluster the drivers have the cores of
+    does not count yet: the next driver runs it again. On a cluster the drivers use the cores of
     this process's session. Errors as `run_process`.
     """
     from aftlib.spark.session import cores_lent

@@ -1,7 +1,7 @@
-"""Accounts: whether one more guarantee may be given, by the outcomes of those before it.
+"""Accounts: they decide by the outcomes of earlier guarantees whether one more may be given.
 
-**Theorem.** Take any data, any predictor and any rule of proposing, also adversarial ones. Let E be
-the errors among the N declared rounds of an account whose outcome is known. Then
+**Theorem.** Take any data, any predictor and any proposal rule, also adversarial ones. Let E be the
+errors among the N declared rounds of an account whose outcome is known. Then
 
 1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J, the most credits
    at once, is at most min(8, 1 + log₂(T/m));
@@ -14,17 +14,17 @@ pending rounds. A declaration needs U ≥ 1 − δ − j; each pending round and
 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that were not declared leave W unchanged, and
 a declared one raises it by at most δ − x. So the sum of x − δ over an interval is at most the
 budget at its beginning less the one at its end: c₀, or at most C, plus J + (h − 1)(1 − δ).
-Credit j + 1 takes m·2ʲ blocked rounds, hence J. With u for 1 and n errors a round this gives 3. ∎
+Credit j + 1 takes m·2ʲ blocked rounds, hence J. With u for 1 and n errors per round this gives 3. ∎
 
 **Gaps.** A declared round whose outcome is never known leaves W and U unchanged, as if it had not
 been declared. The proof holds for any set of such rounds, also an adversary's, because a pending
 round costs at most 1 − δ whether or not its outcome comes. The same is true of a round that is
 withdrawn before its outcome is known, because the gaps which came are not covered (`guard.rounds`).
-So N and E count the rounds that were declared, not withdrawn, and whose outcome is known. Of D
-declared rounds with u unknown outcomes at most the bound plus u are wrong, and without assumptions
-nothing better holds: the unknown ones may all be wrong. If windows go missing independently of
-their errors, given the information at the declaration, the unknown ones are wrong as often as the
-others in expectation.
+So N and E count the rounds that were declared, not withdrawn, and whose outcome is known. If u of
+the declared rounds have an unknown outcome, at most the bound plus u of all declared rounds are
+wrong. Without assumptions there is no better bound, because all unknown rounds may be wrong. If
+windows go missing independently of their errors, given the information at the declaration, the
+unknown ones are wrong as often as the others in expectation.
 
 **Changes.** Between two rounds sensors may join and leave, and ε and δ may change. An account goes
 on while its sensor stays with its ε and δ: its budget is untouched, so that 1 and 2 hold for all of
@@ -86,13 +86,13 @@ def prove(account: Any, bad: float, number: float, delta: float, size: int) -> N
 
 @jit()
 def is_open(account: Any, delta: float) -> bool:
-    """Whether a sensor's account bears one more error."""
+    """Whether a sensor's account has the budget for one more error."""
     return account[BUDGET] + account[CREDITS] >= 1 - delta
 
 
 @jit()
 def pool_bears(pool: Any, account: Any, unit: float) -> bool:
-    """Whether the pooled account bears this sensor: all, those with large budgets, or none."""
+    """Whether the pooled account permits this sensor: all, those with large budgets, or none."""
     free = pool[BUDGET] + unit * pool[CREDITS]
     return free >= 0 and (free >= unit or account[BUDGET] >= 0.6 * START)
 
@@ -148,7 +148,7 @@ def continue_pools(pools: np.ndarray, before: int, after: int) -> np.ndarray:
 class Accounts:
     """One account per sensor, and one over all of them, for guarantees `horizon` rounds ahead.
 
-    Of the declared rounds a share `delta` may be wrong; outcomes are known `horizon` rounds later.
+    A share `delta` of the declared rounds may be wrong; outcomes are known `horizon` rounds later.
     ValueError when sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
 
     Examples
@@ -184,7 +184,7 @@ class Accounts:
 
 
 def slack(rounds: int, delta: float, horizon: int = 1) -> float:
-    """Return the errors beyond δN that an account allows in so many rounds (theorem, part 1)."""
+    """Return the errors beyond δN that an account allows in `rounds` rounds (theorem, part 1)."""
     return START + most_credits(rounds) + (horizon - 1) * (1 - delta)
 
 
@@ -195,7 +195,7 @@ def pooled_slack(rounds: int, delta: float, sensors: int, horizon: int = 1) -> f
 
 
 def most_credits(rounds: int) -> int:
-    """Return the most credits J of an account after so many rounds."""
+    """Return the most credits J of an account after `rounds` rounds."""
     return min(MOST_CREDITS, int(math.log2(rounds / QUARANTINE + 1))) if rounds > 0 else 0
 
 
@@ -213,12 +213,13 @@ class Audit:
 
 
 class Estimates:
-    """Estimates of real failures, in an account that ends them where failures depend on the data.
+    """Account of the estimates of real failures; it ends them if failures depend on the data.
 
     A guard's guarantee covers losses that come independently of the data. So every estimate is
-    audited later, in order, and a sensor is only estimated while its account is open here, too. Of
-    N audited ones at most δN + u(2 + J) + P(1 − δ) are wrong (part 3 of the theorem in
-    `guard.accounts`), where P is the largest number not yet audited at one time.
+    audited later, in order, and a sensor is only estimated while its account is open here, too. At
+    most δN + u(2 + J) + P(1 − δ) of N audited estimates are wrong (part 3 of the theorem in
+    `guard.accounts`), where P is the largest number of estimates that wait for their audit at one
+    time.
 
     `place` names the stored numbers that locate an estimate; the first is a window.
     """

@@ -2,8 +2,8 @@
 
 The theorem for changes is in `guard.accounts`. The model of a guard without some sensors is the
 marginal distribution of the others: their moments, and for a fit the Schur complement of its
-precision. A sensor that joins is as one that was there from the beginning and never sent a window.
-So a fit contains no window after a failure, and a real outage gets the shadow predictions.
+precision. A sensor that joins is treated as one that never sent a window. So a fit contains no
+window after a failure, and a real outage gets the shadow predictions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def carry_state(old: State, new: State, origin: np.ndarray, fresh: np.ndarray) -
 
 
 def carry_model(old: Parts, new: Parts, origin: np.ndarray) -> None:
-    """Fill moments and fits; entries of which nothing is known are independent of the others."""
+    """Fill moments and fits; new entries are independent of the others."""
     model, target, clock = old[2], new[2], new[1].clock
     sums = {name: getattr(model, name).copy() for name in ("moments", "recent", "rows")}
     absorb(model._replace(**sums), old[0].forget, clock[1] - clock[2])
@@ -104,6 +104,6 @@ def marginal(precision: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def take(old: np.ndarray, new: np.ndarray, origin: np.ndarray, axis: int) -> None:
-    """Copy along an axis what belongs to the sensors that stay."""
+    """Copy along an axis the entries of the sensors that stay."""
     here: Any = np.flatnonzero(origin >= 0)
     np.moveaxis(new, axis, 0)[here] = np.moveaxis(old, axis, 0)[origin[here]]

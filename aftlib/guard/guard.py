@@ -34,8 +34,9 @@ class Recovered:
     estimate : ndarray, shape (rounds, n)
         Of windows that are missing; NaN for the others, or where nothing is known yet.
     half_width : ndarray, shape (rounds, n)
-        Of this one estimate: 1 − δ of the last comparable errors were within it. It may be above ε,
-        which is a limit for all declared ones together. NaN where too few errors are known.
+        Half-width of this one estimate: 1 − δ of the last comparable errors were within it. It may
+        be above ε, which is a limit for all declared estimates together. NaN where too few errors
+        are known.
     declared : ndarray of bool, shape (rounds, n)
         Whether an error of at most ε was guaranteed before the loss.
     """
@@ -49,7 +50,7 @@ class Recovered:
 class History:
     """Decisions and predictions for windows that arrived, as if each had been lost.
 
-    Both arrays have shape (rounds, horizons, n): a loss would have begun so many rounds before.
+    Both arrays have shape (rounds, horizons, n): horizon h is a loss that began h rounds before.
     """
 
     # 0 not proposed, 1 proposed but blocked by an account, 2 declared, −1 not covered because
@@ -111,7 +112,7 @@ class Guard:
     Raises
     ------
     ValueError
-        When a sensor is missing or there twice, or a number is outside its range.
+        When a sensor is missing or repeated, or a number is outside its range.
 
     Examples
     --------
@@ -173,7 +174,7 @@ class Guard:
         """Whether a loss that begins now would be recovered h windows later, shape (H, n).
 
         For a sensor that has been missing for r windows this is h + r windows after its last one.
-        The guarantee covers gaps of other sensors as they usually come, not rarer ones.
+        The guarantee covers the usual gaps of other sensors, not rarer ones.
         """
         state, ring = self._state, self.horizons + 1
         ahead = np.arange(self.horizons)[:, None] + state.missing
@@ -198,8 +199,8 @@ class Guard:
     def update(self, windows: Any) -> Recovered:
         """Process one window, shape (n,), or many, shape (rounds, n); the state is the same.
 
-        An array goes by position. A Series or dictionary of one window, or a DataFrame of many, is
-        put in the order of the sensors by its labels, one per sensor.
+        An array is in the order of the sensors. A Series or dictionary of one window, or a
+        DataFrame of many, is put in the order of the sensors by its labels, one per sensor.
 
         A missing value (NaN) is a gap or a loss. It is estimated from the values that are there,
         and from those before it began.
@@ -207,14 +208,14 @@ class Guard:
         Raises
         ------
         ValueError
-            When shape or labels do not fit or a value is infinite or near; the state stays as it
-            was.
+            When shape or labels do not fit or a value is infinite or too large; the state stays as
+            it was.
         """
         recovered, _ = self._advance(windows, trace=False)
         return recovered
 
     def skip(self, rounds: int) -> None:
-        """Process so many windows in which no sensor sent anything, at the cost of H + 1 of them.
+        """Process `rounds` windows in which no sensor sent anything, at the cost of H + 1 windows.
 
         The state is the same as after that many rows of NaN. ValueError when `rounds` is no whole
         number ≥ 0.
@@ -241,7 +242,7 @@ class Guard:
 
         Sensors stay by their names, or without names by their numbers "0" … "n − 1". The account of
         a sensor that stays goes on unless its ε or δ changed; the others begin at the next window.
-        The theorem holds for each (`guard.accounts`, **Changes**). Horizons and seasons stay.
+        The theorem still holds (`guard.accounts`, **Changes**). Horizons and seasons stay.
 
         Parameters
         ----------

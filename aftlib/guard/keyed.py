@@ -80,8 +80,8 @@ class KeyedGuard:
         """Process windows in the order of their starts; return their rows and the state's change.
 
         `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
-        a window), one row per window and sensor of the promise. Of a gap without any window H are
-        returned.
+        a window), one row per window and sensor of the promise. Of a gap without any window the
+        first H rows per sensor are returned.
         """
         rounds, change = [], Change()
         for start, value, samples, variance in self._arranged(windows):
@@ -101,7 +101,7 @@ class KeyedGuard:
 
     @property
     def audit(self) -> np.ndarray:
-        """Guarantees with known outcome, the wrong ones, and the most that may be, shape (3,).
+        """Guarantees with known outcome, the wrong ones, and the bound on these, shape (3,).
 
         Summed over all accounts; one without an outcome has no slack yet.
         """
@@ -225,10 +225,10 @@ def _hash(content: bytes) -> bytes:
 
 
 class GuardCache:
-    """Guards that a process keeps between micro-batches, by token: those used last stay.
+    """Guards that a process keeps between micro-batches, by token; the last used ones stay.
 
-    A state that the store took back, as after a failed task, has another token than the guard that
-    went on. So a guard from here is always that of the stored state.
+    When the store restores an earlier state, as after a failed task, its token differs from that of
+    the guard that had continued. So a guard from here is always that of the stored state.
     """
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:

@@ -46,21 +46,21 @@ class PartialGuard:
     come independently of the data.
 
     Windows have w samples and follow each other. Of the intervals (a, b) the samples a … b − 1 may
-    be lost; (τ, w) is the worst case after a checkpoint at τ, in which all that follows fails too
+    be lost; (τ, w) is the worst case after a checkpoint at τ, in which all later intervals fail too
     (D2 eq. (12)). ε is of a window's mean, in sensor units, one or one for each of n sensors, and
     seasons are known seasonal periods in samples. From a covariance (n, n) and the variance that
     each sensor may have, 0 for those that must be read, `select` chooses the sensors to read. The
-    guarantee holds for any rule; a good one reads few. ValueError when a number or an interval is
-    outside its range, or a window's shape does not fit.
+    guarantee holds for any `select`; a good one chooses few sensors. ValueError when a number or an
+    interval is outside its range, or a window's shape does not fit.
 
     Notes
     -----
     A window costs O((2n)³) for each interval. Nothing is declared before the model has more windows
-    than variables, n and two per season. With their share q of the windows a target is reduced to
-    (1 − q) / (1 + q) of it, because fitting adds so much to the variance of a regression's
-    prediction. The model's memory is 600 windows, or `LEAST_MEMORY` per variable beyond 150, so
-    that q falls to 1/4. With a memory of 600 for any number, nothing would ever be declared from
-    600 sensors on.
+    than variables, n and two per season. If variables are the share q of windows, a target is
+    multiplied by (1 − q) / (1 + q), because fitting increases the variance of a regression's
+    prediction by the inverse factor. The model's memory is 600 windows, or `LEAST_MEMORY` per
+    variable beyond 150, so that q falls to 1/4. With a memory of 600 for any number, nothing would
+    ever be declared from 600 sensors on.
 
     Examples
     --------

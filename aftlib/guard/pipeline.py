@@ -110,7 +110,8 @@ def rejected_rows(
 ) -> DataFrame:
     """Return the rows of a stream that `recoverable` leaves out, with a column `reason`.
 
-    The arguments are those of `recoverable`. Late rows are not among them: Spark drops those.
+    The arguments are those of `recoverable`. Late rows are not among them, because Spark drops
+    those.
     """
     columns = {"time": time, "sensor": sensor, "value": value}
     if group is not None:
@@ -181,7 +182,7 @@ class GuardProcessor(StatefulProcessor):
 
     `head` changes with every micro-batch and has some 100 bytes. `log` gains each window. The
     snapshot, in `chunks`, is written once in `keyed.LEAST_LOG` windows; the chunk `PROMISE` has the
-    promise, so that a query with a changed one can read the state and go on from it.
+    promise, so that a query with a changed promise can read the state and continue from it.
     """
 
     def __init__(self, promise: Promise) -> None:
@@ -258,4 +259,4 @@ class GuardProcessor(StatefulProcessor):
         return chunks
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because nothing is open."""

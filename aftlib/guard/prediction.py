@@ -11,8 +11,8 @@ complement). It is the same for all workers, so that m gaps cost O(m³ + m²n) a
 worker.
 
 A sensor whose first window comes late, as that of one that joins, has few rows of its own. Its
-moments are those of its regression on the others in the rows since then, and of the others in all
-rows: the maximum likelihood of monotone missing data (Anderson, JASA 52, 1957).
+moments come from its regression on the others in the rows since then, and from the others' moments
+in all rows: the maximum likelihood of monotone missing data (Anderson, JASA 52, 1957).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_INFLATION = 1e6
 class Model(NamedTuple):
     """State of the prediction; d = 2n + 2k columns (n + 2k beyond `JOINT`), k seasons.
 
-    The fit in use is one refit behind, so that it contains no round after the failure.
+    The fit in use is the last but one, so that it contains no round after the failure.
     """
 
     moments: np.ndarray  # (models, d, d), forgetting sums of z zᵀ
@@ -81,7 +81,7 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
 
 @jit()
 def units_of(matrix: Any) -> Any:
-    """Powers of two near the square roots of a diagonal: to divide by them costs no digit."""
+    """Powers of two near the square roots of a diagonal; dividing by them loses no digit."""
     return 2.0 ** np.round(0.5 * np.log2(np.diag(matrix)))
 
 
@@ -89,7 +89,8 @@ def units_of(matrix: Any) -> Any:
 def solve_in_units(matrix: Any, right: Any) -> Any:
     """Solve with a covariance or precision whose variables may differ by many powers of ten.
 
-    LU chooses its pivots by size, so that units of 1e90 beside 1e5 would leave none for the small.
+    LU chooses its pivots by size, so variables of size 1e5 would get none next to variables of size
+    1e90.
     """
     units = units_of(matrix)
     scaled = (right.T / units).T
@@ -124,9 +125,10 @@ def absorb(model: Any, forget: float, count: int) -> None:
 
 @jit()
 def begin_late(model: Any, sensors: Any) -> None:
-    """Count the rows from here on apart, because of the first windows of some sensors.
+    """Count the following rows separately, because some sensors have their first windows there.
 
-    Those that were late before are as the others now, or late once more if known too badly.
+    Sensors that were late before now count as the others, or as late again if they have too few
+    rows.
     """
     if model.recent_weight[0] >= LATE_STORED:
         end_late(model)
@@ -140,7 +142,7 @@ def begin_late(model: Any, sensors: Any) -> None:
 
 @jit()
 def end_late(model: Any) -> None:
-    """Put the moments of late sensors in the place of those of their own rows."""
+    """Replace the moments of late sensors' own rows by those from the regression."""
     for m in range(model.weight.size):
         model.moments[m] = complete_moments(model, m) * model.weight[m]
     model.late[:] = False
@@ -185,7 +187,7 @@ def load(moments: Any) -> None:
 
 @jit()
 def refit(model: Any, workers: Any) -> None:
-    """Put the next fit to use, and fit the one after it; `workers` has each sensor's worker."""
+    """Use the next fit, and compute the one after it; `workers` has each sensor's worker."""
     model.precision[0], model.gain[0] = model.precision[1], model.gain[1]
     model.variance[0] = model.variance[1]
     model.scale[0], model.products[0] = model.scale[1], model.products[1]

@@ -1,4 +1,4 @@
-"""The guarantee for a stream, and the function that applies it; neither needs Spark to be imported.
+"""The guarantee for a stream, and the function that applies it; importing them needs no Spark.
 
 `Promise` holds the parameters of the guarantee. `recoverable` is the entry for users. It imports
 `pipeline`, which needs the extra `spark`, when it is called.
@@ -46,7 +46,8 @@ class Promise:
     window, slide : str
         Durations as pandas reads them, such as "10min"; by default windows tumble.
     watermark : str
-        How late a sample may come. A window ends when a sample so much after its end has come.
+        How late a sample may come. A window ends when a sample at least this much after its end has
+        come.
     query : {"mean", "sum"}
     samples : int
         Samples of a whole window.
@@ -249,7 +250,7 @@ def recoverable(
     stream : DataFrame
         Streaming, one row per sample.
     promise : Promise
-        The guarantee, of each group for itself.
+        The guarantee, which holds for each group separately.
     group : str, optional
         Column of the groups, such as sites. Each group has the sensors of `promise`, and a guard of
         its own.
@@ -273,17 +274,18 @@ def recoverable(
         - `half_width`: of this one row, 1 − δ of comparable errors were within it, or that of a
           partial window. It may be above ε, which is a limit for all estimated rows together. NaN
           where exact or lost without a value;
-        - `samples`: how many came;
+        - `samples`: how many samples came;
         - `recoverable`: how many windows long a loss of the sensor may be if it begins now.
 
-        Of windows in which no sensor of the group sent anything the first H have rows; windows
-        after those are lost, too. They come with the next window in which a sensor did.
+        When no sensor of the group sends anything for a while, the first H windows of that gap have
+        rows; the later ones are lost, too. These rows come with the next window in which a sensor
+        sent a sample.
 
     Raises
     ------
     ValueError
-        When the stream does not stream or has no such column, or the session's state store is not
-        RocksDB; while it runs, when the checkpoint's promise differs in more than may change.
+        When the stream is no streaming DataFrame or lacks a column, or the session's state store is
+        not RocksDB; while it runs, when the checkpoint's promise differs in more than may change.
     ModuleNotFoundError
         Without the extra `spark`.
 
@@ -296,7 +298,7 @@ def recoverable(
 
     Between two runs of a query `workers`, `epsilon` and `delta` of its promise may change, as well
     as `watermark`, `ahead` and `behind`. Each guard goes on with its next window: it keeps its
-    statistics of the sensors that stay. Windows of sensors that left have no rows any more.
+    statistics of the sensors that stay. Sensors that left have no further rows.
 
     Examples
     --------

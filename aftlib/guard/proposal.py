@@ -3,7 +3,8 @@
 Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on values known before a
 failure, with the regression of all sensors as its prior. The risk p̂ is the share of its last
 residuals with which the error would exceed ε. The proposal is the largest set of smallest risks
-whose average of predicted and observed errors stays below `SAFETY`·δ. The average counts, not each.
+whose average of predicted and observed errors stays below `SAFETY`·δ. The limit is on the average,
+not on each risk.
 """
 
 from __future__ import annotations

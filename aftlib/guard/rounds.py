@@ -4,8 +4,8 @@ Gaps are normal. A window is predicted from the sensors that are there, in a rea
 shadow prediction alike, so that an account counts errors under the gaps that occur. The inflation
 is the factor by which gaps raise the standard deviation of an error. A guarantee covers gaps whose
 inflation is at most a limit, which follows the inflations so that a share `RARE` of the rounds is
-above it. A round above it is withdrawn. So guarantees rest on gaps as they were counted, and two
-workers that fail at once are not covered unless one of them is often away.
+above it. A round above it is withdrawn. So guarantees cover the gaps that were counted. Two workers
+that fail at once are not covered unless one of them is often away.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def fill_gaps(state: Any, model: Any, now: Any, waves: Any, t: int) -> Any:
 
 @jit()
 def welcome(state: Any, model: Any, rules: Any, now: Any) -> None:
-    """Begin with sensors whose first window this is; before it they were at its level."""
+    """Begin with sensors whose first window this is; it sets their earlier level, too."""
     first = (state.level[1] == 0) & ~np.isnan(now)
     for i in np.flatnonzero(first):
         for k in np.flatnonzero(~np.isnan(state.filled[:, i])):
@@ -294,7 +294,7 @@ def remember(state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int) -
 
 @jit()
 def pass_empty(state: Any, model: Any, risk: Any, t: int) -> None:
-    """Put a round without any window into the rings; nothing is learned, nothing declared."""
+    """Put a round without any window into the rings, without learning or declaring anything."""
     slot = t % len(state.windows)
     state.windows[slot] = state.filled[slot] = model.residual[slot] = np.nan
     state.levels[slot] = state.level[0]
@@ -306,7 +306,7 @@ def pass_empty(state: Any, model: Any, risk: Any, t: int) -> None:
 
 @jit()
 def is_due(seen: int, last: int, horizons: int, every: int) -> bool:
-    """Whether to fit the model: first after `FIRST_FIT` windows, then ever more rarely.
+    """Whether to fit the model: first after `FIRST_FIT` windows, then at growing intervals.
 
     At least H windows lie between two fits, because the one in use contains none after a failure.
     """

@@ -85,7 +85,7 @@ class ClaimRecord(BaseModel):
         return self.model_copy(update=about)
 
     def outdated(self) -> ClaimRecord:
-        """Return the record as that of a run which counts no longer."""
+        """Return the record marked as out of date."""
         return self.model_copy(update={"verdict": NOT_RUN, "earlier": self.verdict})
 
     @property
@@ -101,7 +101,7 @@ class ClaimRecord(BaseModel):
 
     @property
     def remarks(self) -> list[str]:
-        """What stands below the verdict: the basis, other values than the defaults, the record."""
+        """Notes below the verdict: basis, values other than the defaults, recorded verdict."""
         if self.earlier:
             return [f"was {SYMBOLS[self.earlier]} {self.earlier}", *not_default(self.changed)]
         if self.verdict == NOT_RUN:
@@ -120,7 +120,7 @@ class ClaimRecord(BaseModel):
     def contradicts(self) -> bool:
         """Whether the verdict contradicts the recorded one.
 
-        Neither of them does if it is undecided or depends on how busy the machine is.
+        An undecided verdict, or one that depends on the load of the machine, contradicts nothing.
         """
         undecided = UNDECIDED in (self.verdict, self.recorded)
         return not (self.as_recorded or undecided or self.timed)
@@ -136,12 +136,12 @@ def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
 
 @dataclass(frozen=True)
 class Scorecard:
-    """The verdicts on `claims`; as a cell's last value it is table and record in one.
+    """The verdicts on `claims`; as a cell's last value it is both a table and a record.
 
     Each claim is judged by those of `frames` that its judge names, such as the notebook's
-    ``globals()``. Reports read the records back from the executed notebook, where they lie beside
-    the table as ``application/vnd.aft.claims+json``. When a notebook shows a claim twice, the last
-    one counts; in one scorecard that is a ValueError.
+    ``globals()``. Reports read the records back from the executed notebook, where they are stored
+    next to the table as ``application/vnd.aft.claims+json``. When a notebook shows a claim twice,
+    the last one counts; in one scorecard that is a ValueError.
     """
 
     claims: Sequence[Claim]

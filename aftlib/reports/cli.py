@@ -116,11 +116,11 @@ def reproduce(
     readme: bool,
     more: tuple[str, ...],
 ) -> None:
-    """Run the notebooks and say, claim by claim, what held.
+    """Run the notebooks and print the verdict on each claim.
 
-    The exit status is 0 if every notebook ran and no verdict contradicts its record. A claim that a
-    time decides, or that nothing decides, is a warning where it differs; `--strict` makes it an
-    error. The index is written after each notebook.
+    The exit status is 0 if every notebook ran and no verdict contradicts its record. An undecided
+    claim, or one that a time decides, is a warning where it differs; `--strict` makes it an error.
+    The index is written after each notebook.
     """
     from aftlib.core.paths import reports_dir, require_writable
     from aftlib.reports.pages import not_default
@@ -172,8 +172,8 @@ def run(
 ) -> None:
     """Run one NOTEBOOK: a name, a number, a document (D1) or a path.
 
-    The run is kept in reports/runs, once for all that its result depends on; its claims do not
-    enter claims.json.
+    The run is stored in reports/runs, under a hash of its inputs; its claims do not enter
+    claims.json.
     """
     from aftlib.reports.notebook import find_notebook
     from aftlib.reports.reproduce import run_alone
@@ -278,7 +278,7 @@ def cite() -> None:
 def overrides(
     given: Iterable[str], option: str = "-p", shape: str = "NAME=VALUE"
 ) -> dict[str, str]:
-    """Return the values, still texts, that the uses of an option give, by name."""
+    """Return the values of a repeated option by name, still as texts."""
     split = [text.partition("=") for text in given]
     for name, equals, _ in split:
         if not equals or not name.strip():
@@ -324,7 +324,7 @@ def attend(
     jobs: int,
     way_out: str = "--fresh runs it again",
 ) -> list[Executed]:
-    """Do the works, `jobs` at a time, and say how each comes on; leave none behind.
+    """Do the works, `jobs` at a time, with a line on the progress of each; end all on an error.
 
     `way_out` is printed for work that was done before and is skipped.
     """

@@ -66,7 +66,7 @@ def _text(value: Any) -> str:
 
 
 def claims(runs: Sequence[Run]) -> list[Line]:
-    """Compare the claims: first where a verdict changed, then where intervals have nothing common.
+    """Compare the claims: first where a verdict changed, then where intervals do not overlap.
 
     "changed" is another verdict, "apart" the same one with intervals that do not overlap.
     """
@@ -94,9 +94,9 @@ def claims(runs: Sequence[Run]) -> list[Line]:
 def tables(runs: Sequence[Run]) -> list[Line]:
     """Compare the tables of each later run with the first's, column by column.
 
-    Rows are joined on their key columns. Where a column has an interval, rows differ
-    ("apart") when the intervals do not overlap; elsewhere ("changed") when the values differ, be
-    they numbers or texts, or a row or column is in one only.
+    Rows are joined on their key columns. Where a column has an interval, rows differ ("apart") when
+    the intervals do not overlap. Other rows differ ("changed") when their values do, or when one
+    table lacks the row or column.
     """
     first, *others = [run.tables() for run in runs]
     lines = []
@@ -166,7 +166,7 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:
-    """Return the first columns of `frame` that together identify its rows; none where all do not.
+    """Return the first columns of `frame` that together identify its rows; none if even all do not.
 
     Tidy frames begin with the chosen values and end with the measured ones.
     """
@@ -229,8 +229,9 @@ def _parts(runs: Sequence[Run]) -> dict[str, list[Line]]:
 def overlay(figures: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any] | None:
     """Return one Plotly figure with the traces of all `figures`, each trace with its label.
 
-    The layout is the first's. A slider has the positions that all figures share; where they share
-    none, each figure is shown as it begins. None when a trace is neither a line nor a bar.
+    The layout is that of the first figure. A slider has the positions that all figures share; if
+    they share none, each figure is shown at its first position. None when a trace is neither a line
+    nor a bar.
     """
     if any(trace.get("type", "scatter") not in _OVERLAID for f in figures for trace in f["data"]):
         return None

@@ -58,7 +58,7 @@ def shown_in(content: nbformat.NotebookNode) -> list[Shown]:
     """Return the figures and tables of a notebook in the order in which a report shows them.
 
     A figure's caption is the Markdown cell behind its own that is tagged ``caption``. Scorecards
-    are none: they have their own form, ``claims.json``.
+    are not among them, because they are stored in ``claims.json``.
     """
     found: list[Shown] = []
     for cell, source in enumerate(content.cells):
@@ -220,7 +220,7 @@ def store_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
 
 
 def frame_csv(frame: pd.DataFrame) -> str:
-    """Return `frame` as CSV: its index as columns, unless it only counts, and one name a column.
+    """Return `frame` as CSV: its index as columns, unless it only counts, and one name per column.
 
     Texts that a spreadsheet would take for a formula begin with an apostrophe.
     """

@@ -142,8 +142,8 @@ def equations(document: Document) -> set[str]:
 def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
     """Return, by claim, links to its equations on its document's page, or to the page.
 
-    Of its formula and its note those numbers count that the page has; a project whose document has
-    no page gives no links. `root` leads to the folder of the index.
+    The links are from the equation numbers in its formula and its note that the page has. Without a
+    page there are no links. `root` leads to the folder of the index.
     """
     links = {}
     for claim in claims:

@@ -110,7 +110,7 @@ def execute(
     When it went well and `tables` is given, its frames are stored in that folder. A notebook that
     fails is saved too, up to and with its error. A run that `stop_all` ended raises
     KeyboardInterrupt and saves nothing: `target` stays as it was. Where code or data changed during
-    the run, its key becomes one that no run has, because nobody knows which version it used.
+    the run, it gets a key that no other run has, because the version that it used is unknown.
     """
     started, stops = time.monotonic(), _stops
     record: dict[str, Any] = {
@@ -229,9 +229,9 @@ def run_and_store(
 
 
 def store(executed: Executed, tables: Path) -> Run:
-    """Put a run into the store, unless one of the same key is there that went well.
+    """Put a run into the store, unless it has a successful one of the same key.
 
-    The rest of a removed run, such as a folder without its record, is replaced.
+    Remains of a removed run, such as a folder without its record, are replaced.
     """
     record, name = executed.record, executed.record["name"]
     run = Run(runs_dir() / name / record["key"][:KEY_LENGTH])
@@ -267,7 +267,7 @@ def commit() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what times depend on; not the machine's name, because reports are passed on."""
+    """Return the machine's properties without its name, because reports are shared."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     model = ""
     if (about := Path("/proc/cpuinfo")).is_file():

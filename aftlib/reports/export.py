@@ -1,4 +1,4 @@
-"""Figures and tables as files: their data always, drawings by a browser where there is one."""
+"""Figures and tables as files: data always, and drawings where there is a browser."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def report_of(wanted: str) -> Executed:
 
 
 def find_shown(executed: Executed, kind: str, number: int) -> Shown:
-    """Return figure or table `number` of a report; ValueError when there is no such."""
+    """Return figure or table `number` of a report; ValueError when there is none."""
     shown = [shown for shown in shown_in(executed.content) if shown.kind == kind]
     if not 1 <= number <= len(shown):
         raise ValueError(
@@ -117,9 +117,9 @@ def export(
     """Write `shown` as `target` in the format `kind`, one of `FORMATS`.
 
     A drawing is `width` CSS pixels wide, and `height` high or as plot and legend need; the
-    title is left to the caption and the legend lies below. A slider or menu stands at the label
-    `at`, or where it begins; data hold all that it can choose. ValueError when it cannot be had in
-    that format or would not be `readable` at that width, or there is no browser to draw with.
+    title is left to the caption and the legend lies below. A slider or menu is set to the label
+    `at`, by default to its first position; data hold all positions. ValueError when it has no such
+    format, would not be `readable` at that width, or there is no browser.
     """
     require_choice(f"format of a {shown.kind}", kind, FORMATS[shown.kind])
     if shown.kind == "table":
@@ -158,9 +158,9 @@ def readable(
 ) -> dict[str, Any]:
     """Return a Plotly figure laid out for paper, `width` CSS pixels wide.
 
-    Panels side by side are stacked where it is narrow. ValueError, with the least width that will
-    do, where a text is smaller than 6 pt, cut off, or lies on another text or on a panel, or where
-    an axis leaves out some of its categories.
+    Panels side by side are stacked where it is narrow. ValueError, with the least width that works,
+    where a text is smaller than 6 pt, cut off, or lies on another text or on a panel, or where an
+    axis leaves out some of its categories.
     """
     layout = for_paper(figure.get("layout", {}))
     plain = {"data": figure["data"], "layout": layout}

@@ -87,10 +87,10 @@ def states(
 
 
 def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
-    """Return a Plotly figure as its slider or menu shows it at the label `at`, and that in words.
+    """Return a Plotly figure with its slider or menu at the label `at`, and that position in words.
 
-    The words are such as ``ε = 0.12``, empty where nothing can be chosen; without `at` it is where
-    the figure begins. ValueError when there is no such label.
+    The words are such as ``ε = 0.12``, empty where nothing can be chosen; without `at` it is the
+    first position. ValueError when there is no such label.
     """
     found = [(name, label, traces) for s, traces in states(figure) for name, label in s.items()]
     layout = figure.get("layout", {})

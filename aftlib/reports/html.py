@@ -1,7 +1,7 @@
 """Pages that open without network: reports of executed notebooks, and the documents' pages.
 
-A report's code is there but hidden, behind one switch, and every figure links to the cell that made
-it. Formulas are MathML, which browsers set without a script.
+A report's code is hidden behind one switch, and every figure links to the cell that made it.
+Formulas are MathML, which browsers set without a script.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def write_report(executed: Executed, target: Path, root: str = "") -> Path:
     """Write the report of `executed` to `target`, and the Plotly script that all share.
 
     `root` leads from `target`'s final place to the folder of the script and the index. A report
-    that is written elsewhere, such as next to a plan, stands alone: it leads to no other page.
+    that is written elsewhere, such as next to a plan, has no links to other pages.
     """
     alone = not root and target.parent.resolve() != reports_dir().resolve()
     page = render_report(executed, None if alone else root)
@@ -181,7 +181,7 @@ def write_report(executed: Executed, target: Path, root: str = "") -> Path:
 
 
 def render_report(executed: Executed, root: str | None = "") -> str:
-    """Return the page of `executed`, to lie where `root` leads to the index; None: to none."""
+    """Return the page of `executed`; `root` is the path to the index, None without one."""
     content, shown = executed.content, shown_in(executed.content)
     document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
     evidence = figures_of(executed.settled, shown)

@@ -1,4 +1,4 @@
-"""The front pages of all reports: ``index.html``, and ``README.md`` with a picture a document."""
+"""The front pages: ``index.html``, and ``README.md`` with one picture per document."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def stability(verdicts: Iterable[str]) -> str:
 
 
 def over_seeds(notebook: Notebook, report: Executed | None, runs: Sequence[Run]) -> dict[str, str]:
-    """Return how stable each claim of `report` is: over `runs` that differ from it by seed only."""
+    """Return the stability of each claim over `runs` that differ from `report` by seed only."""
     if report is None or report.error or SEED not in report.record["parameters"]:
         return {}
     own = dict(report.record["parameters"])
@@ -139,7 +139,7 @@ def picture_path(folder: Path, name: str) -> Path:
 def draw_pictures(reports: Mapping[str, Executed], folder: Path) -> list[str]:
     """Draw the picture of each report whose notebook has a cell tagged ``picture``.
 
-    Returns what could not be drawn and why; the old pictures stay then.
+    Returns the reasons for pictures that could not be drawn, whose old files stay.
     """
     problems: list[str] = []
     for name, executed in reports.items():

@@ -49,7 +49,7 @@ _NOT_SOURCE = {"templates", "__pycache__"}  # how pages look; what Python and nu
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook file; everything is read from it once, when first asked for.
+    """A notebook file; each property is read once, when it is first used.
 
     With a `section`, its cells are those of the section and those that they need.
     """
@@ -94,7 +94,7 @@ class Notebook:
         return {name: p.default for name, p in self.parameters.items()} | dict(given)
 
     def changed(self, given: Mapping[str, Any], profile: str = "") -> dict[str, Any]:
-        """Return the values that `given` sets to others than those of `profile` (the defaults)."""
+        """Return the values of `given` that differ from those of `profile` (the defaults)."""
         own = self.values(profile_parameters(profile, self) if profile else {})
         return {name: value for name, value in given.items() if value != own[name]}
 
@@ -111,7 +111,7 @@ class Notebook:
 
     @property
     def starts_spark(self) -> bool:
-        """Whether one of its cells imports what starts Spark, of which one at a time is enough."""
+        """Whether a cell imports a module that starts Spark; such notebooks run one at a time."""
         return any("aftlib.spark" in c.source for c in self.content.cells if c.cell_type == "code")
 
     @property
@@ -179,8 +179,8 @@ def section_of(content: nbformat.NotebookNode, wanted: str) -> nbformat.Notebook
     content
         A notebook. Its first cell and the cells that check its parameters always stay.
     wanted
-        A heading, or words that only one heading has; or a variable, for the cells that make the
-        value which it has in the end. Case does not matter in headings.
+        A heading, or words that only one heading has; or a variable, for the cells that make its
+        last value. Case does not matter in headings.
 
     Raises
     ------
@@ -343,8 +343,8 @@ def versions() -> dict[str, str]:
 def content_hashes(value: Any) -> list[str]:
     """Return the hashes of the contents of the files and folders that `value` names.
 
-    `value` is a parameter's, plain, a list or a mapping; what names no file gives nothing. A folder
-    counts with everything in it, also through links.
+    `value` is a parameter's value, a list or a mapping of values; texts that name no file give
+    nothing. A folder counts with everything in it, also through links.
     """
     if isinstance(value, Mapping):
         return content_hashes([*value.values()])

@@ -40,7 +40,7 @@ class Parameter:
         return f"{self.name}: {self.kind} = {self.default!r}{comment}"
 
     def check(self, value: Any) -> Any:
-        """Return `value` as the notebook wants it: a text is parsed, 1e6 is fine for an int."""
+        """Return `value` in the parameter's type: a text is parsed, an int may be 1e6."""
         read = [literal(value), value]  # a text stays one where it may be one
         for candidate in read if self.kind == "Any" else reversed(read):
             with suppress(ValidationError):
@@ -102,7 +102,7 @@ def check_parameters(
     """Return `given` with every value checked and converted.
 
     ValueError for a value of the wrong type, or a name that `notebook` does not know: the message
-    lists those it does, with types, defaults and comments.
+    lists the known names with types, defaults and comments.
     """
     for name in given:
         if name not in known:
@@ -115,7 +115,7 @@ def check_parameters(
 
 
 def listing(parameters: Any) -> str:
-    """Return the text that lists known parameters, one a line."""
+    """Return the text that lists known parameters, one per line."""
     lines = [f"  {parameter}" for parameter in parameters]
     return "\n".join(["known are:", *lines]) if lines else "it has none (no cell tagged parameters)"
 

@@ -2,8 +2,8 @@
 
 A notebook's package has one, `NotebookParameters` in its `experiments`. The notebook's `parameters`
 cell holds the same names, defaults and comments, since papermill and a reader want literals; a test
-compares them. The line behind that cell builds the model, which refuses values that the notebook
-cannot run with.
+compares them. The line behind that cell builds the model, which refuses values with which the
+notebook cannot run.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class ParameterModel(BaseModel):
     def of(cls, namespace: Mapping[str, Any]) -> Self:
         """Return the model of a notebook's ``globals()``.
 
-        In Jupyter, a name of the parameters' cell that is none of the model's is refused, and an
-        interrupt of a later cell prints one line.
+        In Jupyter, a name in the parameters' cell that the model lacks is refused, and an interrupt
+        of a later cell prints one line.
         """
         if "get_ipython" in namespace:
             shorten_interrupts(namespace["get_ipython"]())
@@ -104,7 +104,7 @@ class ParameterModel(BaseModel):
 
 
 def shorten_interrupts(shell: Any) -> None:
-    """Have IPython print one line for an interrupted cell, and py4j log nothing of it."""
+    """Let IPython print one line for an interrupted cell, and py4j nothing."""
 
     def show(*about: Any, **options: Any) -> None:
         print("Interrupted. The cell can be run again.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Reproducing: which notebooks, with what parameters; run or reuse each; then the pages of all."""
+"""Reproduction: choose notebooks and parameters, run or reuse each, then write all pages."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Job:
 class Outcome:
     """Result of a reproduction: pages, claims, and the reasons why it is no success.
 
-    `claims` are all there are, `chosen` those of the notebooks that were to be run, and
-    `surprises` those of them that did not come out as recorded.
+    `claims` are all claims, `chosen` those of the chosen notebooks, and `surprises` those of the
+    chosen ones whose verdict differs from the recorded one.
     """
 
     index: Path
@@ -67,8 +67,8 @@ def plan(
     """Return the jobs of a reproduction, in order; all parameters are checked before anything runs.
 
     They are of the notebooks that `only` names, or of all. ValueError for an unknown profile or
-    notebook, a value of the wrong type, or a parameter that none of the notebooks knows: the
-    message lists those they know.
+    notebook, a value of the wrong type, or a parameter that no notebook has: the message lists the
+    known ones.
     """
     known = all_notebooks()
     if not known:
@@ -119,7 +119,7 @@ def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
 
 
 def conclude(jobs: Sequence[Job], readme: bool = False) -> Outcome:
-    """Write index and ``claims.json`` of all reports there are, the README too if `readme`."""
+    """Write index and ``claims.json`` of all reports, and with `readme` the README."""
     with _FRONT_PAGES:
         return _conclude(jobs, readme)
 
@@ -147,11 +147,11 @@ def run_alone(
     on_cell: OnCell | None = None,
     profile: str = "",
 ) -> Executed:
-    """Run one notebook with parameters of one's own, unless the same run is kept already.
+    """Run one notebook with the user's parameters, unless the same run is stored already.
 
-    What `overrides` does not name has the value that `profile` gives, or the notebook's default.
-    The run is kept in the store of runs and listed in the index, and stays out of ``claims.json``.
-    ValueError for a profile that there is not, or parameters that do not fit.
+    Other parameters than those in `overrides` have the value of `profile`, or the notebook's
+    default. The run is kept in the store of runs and listed in the index, and stays out of
+    ``claims.json``. ValueError for an unknown profile, or parameters that do not fit.
     """
     own = profile_parameters(profile, notebook) if profile else {}
     parameters = own | notebook.check(overrides)

@@ -50,7 +50,7 @@ class Executed:
 
     @classmethod
     def find(cls, path: Path) -> Executed | None:
-        """Return the executed notebook at `path`, None where there is none of this project's."""
+        """Return the executed notebook at `path`, None if this project has executed none there."""
         try:
             return cls.read(path)
         except ValueError:
@@ -93,7 +93,7 @@ class Executed:
 
     @property
     def settled(self) -> list[ClaimRecord]:
-        """The claims that its scorecards settle, the last word on each; none when it failed."""
+        """The claims that its scorecards settle, with their last verdicts; none when it failed."""
         return [] if self.error else self._scorecards[0]
 
     @cached_property
@@ -107,7 +107,7 @@ class Executed:
             return [], f"scorecard not readable: {error}"
 
     def copied(self, target: Path) -> Executed:
-        """Return the same run as the file `target`, which it becomes."""
+        """Copy the run to the file `target`, and return it as that file."""
         if target != self.path:
             with atomic_file(target) as scratch:
                 shutil.copyfile(self.path, scratch)
@@ -133,7 +133,7 @@ def read_reports(folder: Path, notebooks: Sequence[Notebook]) -> dict[str, Execu
 
 
 def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> list[ClaimRecord]:
-    """Return every known claim, in order, with what its document's notebook found.
+    """Return every known claim, in order, with the finding of its document's notebook.
 
     "not run", with the reason as its note, where the notebook was not run, failed, settled nothing
     about the claim, or is older than the code: then with its old verdict as `earlier`.
@@ -202,7 +202,7 @@ class Run:
         return {claim["id"]: claim["verdict"] for claim in self.record["claims"]}
 
     def exists(self) -> bool:
-        """Whether there is such a run: its record can be read, and is neither cut short nor old."""
+        """Whether the run has a record that is readable, complete and of this version."""
         try:
             return isinstance(self.record, dict) and self.record.keys() >= FIELDS
         except (OSError, ValueError):
@@ -228,7 +228,7 @@ def runs_dir() -> Path:
 
 
 def file_stem(parts: Sequence[str]) -> str:
-    """Return `parts` as the name of a page: cut, with their hash, where a file's may be no longer.
+    """Return `parts` as the name of a page; a name too long for a file is cut and ends in a hash.
 
     >>> file_stem(["a", "b"])
     'a-b'
@@ -243,7 +243,7 @@ def stored_run(
 ) -> Run | None:
     """Return the stored run of `notebook` with `parameters` and today's code, if there is one.
 
-    One that failed counts only if `failed`.
+    A failed run is returned only if `failed`.
     """
     run = Run(runs_dir() / notebook.name / notebook.key(parameters)[:KEY_LENGTH])
     return run if run.exists() and (failed or not run.record["error"]) else None

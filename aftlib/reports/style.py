@@ -56,7 +56,7 @@ def named(figure: go.Figure, **columns: str) -> go.Figure:
 def with_slider(
     figure: go.Figure, label: str, frames: Mapping[str, Sequence[Mapping]], active: int
 ) -> go.Figure:
-    """Add a slider that exchanges the data of all traces and leaves the legend's choices alone.
+    """Add a slider that exchanges the data of all traces and keeps the selection in the legend.
 
     `label` names the choice; `frames` has for each position the new attributes of every trace,
     in the traces' order, and the figure shows number `active` of them. Returns the same figure.
@@ -105,8 +105,8 @@ def line_figure(
     x, y, curve
         Its columns.
     looks
-        Attributes of the line for each value of `curve`, in the order of the legend. Those that the
-        frame lacks are left out, and values without one have a look of their own.
+        Attributes of the line for each value of `curve`, in the order of the legend. Curves that
+        the frame lacks are left out, and values without a look get one of their own.
     titles
         Of the figure, the x axis and the y axis.
     slider, label, start

@@ -47,7 +47,7 @@ _HEIGHT = 250  # pixels of a small multiple
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of one notebook that a command asked for, with checked parameters each."""
+    """The runs of one notebook that a command requests, each with checked parameters."""
 
     notebook: Notebook
     varied: tuple[str, ...]  # parameters that were given several values
@@ -74,7 +74,7 @@ def plan_sweep(
 
     All combinations are run, or, with `together`, the first values, the second ones, and so on.
     Other parameters have the values of `profile`. ValueError where a value does not fit, a run is
-    given twice, or those that go together are not equally many.
+    given twice, or `together` gets parameters with different numbers of values.
     """
     values = {
         name: [notebook.check({name: text})[name] for text in split_values(texts)]
@@ -126,10 +126,10 @@ def split_values(text: str) -> list[str]:
 
 
 def time_of_one(sweep: Sweep) -> tuple[float | None, bool]:
-    """Return how many seconds a run took before (None: there was none), and whether it was alike.
+    """Return the seconds of an earlier run, None if there is none, and whether it was similar.
 
-    Alike are runs that differ from the sweep's only in the varied parameters; where there is none,
-    other runs of the notebook count.
+    Similar runs differ from the sweep's only in the varied parameters; if there is none, other runs
+    of the notebook are used.
     """
     notebook, (point, *_) = sweep.notebook, sweep.points
     records = [run.record for run in all_runs() if run.notebook == notebook.name]

@@ -46,7 +46,7 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
     Parameters
     ----------
     directory : Path or str
-        The one given to `aftlib.spark.metrics_log.record_metrics`.
+        Directory given to `aftlib.spark.metrics_log.record_metrics`.
 
     Returns
     -------

@@ -71,8 +71,8 @@ def answer_survey(
     """Plan for sensors by their window results, and back-test its guarantee.
 
     Returns the fields of `planfile.Plan`; `name` is the data's. Without a `source`, no pipeline can
-    run from the plan. `on_stretch` is called with the windows walked through and those in all.
-    ValueError when no plan can satisfy the question.
+    run from the plan. `on_stretch` is called with the number of processed windows and the number of
+    all. ValueError when no plan can meet the requirement.
     """
     inventory, results = survey.inventory, survey.results
     names, windows = inventory.names, results.windows
@@ -225,7 +225,7 @@ def summarize_backtest(walk: Walk, names: Sequence[str], results: WindowResults)
 def measure_replay(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) -> dict:
     """Share of windows of the second half that the first replay set would estimate within ε.
 
-    As if a whole window had been lost and only its replay set were read; `scaled` are window
+    A whole window counts as lost, of which only the replay set is read again; `scaled` are window
     results in units of ε, shape (N, n). The planner expects at least 1 − δ of the worst sensor.
     """
     off = replay_errors(model, plan, scaled)
@@ -339,7 +339,7 @@ def guarantee_cautions(
 
 
 def data_cautions(inventory: Inventory, results: WindowResults) -> Iterator[str]:
-    """Yield warnings about drift, sensors that stand still, silences and gaps."""
+    """Yield warnings about drift, stuck sensors, silences and gaps."""
     names, tally, steps = inventory.names, inventory.tally, inventory.steps
     first, second = results.values[: results.half], results.values[results.half :]
     spread = np.nanstd(first, axis=0)

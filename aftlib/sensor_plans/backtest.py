@@ -46,8 +46,8 @@ PACE = 0.005
 class Walk:
     """Counts of a walk forward.
 
-    `tallies` are the windows whose truth is known, those of them that were promised, and those of
-    these that were off by more than ε.
+    `tallies` count the windows whose truth is known, the guaranteed ones among them, and the
+    guaranteed ones that were off by more than ε.
     """
 
     tallies: np.ndarray  # (methods, stretches, H, n, 3)
@@ -71,7 +71,7 @@ class Walk:
 
     @property
     def allowed(self) -> np.ndarray:
-        """Errors beyond δN that the theorem lets pass, shape (H,)."""
+        """Errors beyond δN that the theorem allows, shape (H,)."""
         return np.array([slack(self.rounds, self.delta, h + 1) for h in range(self.books.shape[0])])
 
     @property
@@ -95,7 +95,7 @@ class Walk:
 
     @property
     def least_epsilon(self) -> np.ndarray:
-        """The smallest ε that would be worth it, shape (n,): 1 − δ of the errors are below it."""
+        """The smallest useful ε, shape (n,): a share 1 − δ of the errors is below it."""
         with np.errstate(invalid="ignore"):
             return np.nanquantile(self.errors, 1 - self.delta, axis=0)
 
@@ -105,7 +105,7 @@ class Walk:
         return np.einsum("h,shnk->snk", self.weights, counts)
 
     def summary(self, method: str) -> dict:
-        """Share promised, share of those within ε with its interval, and where it was worst."""
+        """Share guaranteed, share of these within ε with its interval, and where it was worst."""
         stretches = self.of(method)
         declared, within = shares(stretches.sum(axis=(0, 1)))
         _, by_sensor = shares(stretches.sum(axis=0))
@@ -122,7 +122,7 @@ class Walk:
 
 
 def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of counts (…, 3) the share promised, and the share of these within ε, NaN without any."""
+    """From counts (…, 3), the share guaranteed and the share of these within ε, NaN without any."""
     pairs, declared, wrong = np.moveaxis(counts, -1, 0)
     with np.errstate(invalid="ignore"):
         return declared / np.maximum(pairs, 1e-12), 1 - wrong / declared
@@ -134,15 +134,15 @@ def or_none(share: np.ndarray | float) -> float | None:
 
 
 def worst(within: np.ndarray, many: np.ndarray) -> int | None:
-    """Place of the smallest share among those of promises enough; None where there are none."""
+    """Place of the smallest share among those with enough guarantees; None where there are none."""
     return int(np.where(many, within, np.inf).argmin()) if many.any() else None
 
 
 def interval(counts: np.ndarray) -> tuple[float, float]:
-    """Interval of the share within ε, resampling whole stretches of time.
+    """Interval of the share within ε, resampling whole segments of time.
 
-    Counts have shape (stretches, 3), as sensors of a stretch err together. Without any error the
-    low end is what as many independent stretches would leave possible.
+    Counts have shape (segments, 3), because sensors of a segment err together. Without any error
+    the low end is that for as many independent segments.
     """
     used = counts[counts[:, DECLARED] > 0]
     if not len(used):
@@ -171,7 +171,7 @@ def walk_forward(
     `values` (N, n) are window results, NaN where there is none; `limits` (n,) is ε of each sensor;
     `plain` is the documents' model of window results, fitted to the first half
     without regard to time. Horizons and seasons are as `Guard` takes them. `on_stretch` is called
-    with the windows done and those in all.
+    with the number of processed windows and the number of all.
     """
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
@@ -266,7 +266,7 @@ def estimate_by_baseline(
 def certify_by_baseline(
     model: GaussianModel, workers: Sequence[Sequence[int]], limits: np.ndarray, delta: float
 ) -> np.ndarray:
-    """Which sensors the baseline model would promise for, shape (n,) (D1 eq. (8))."""
+    """Which sensors the baseline model would guarantee, shape (n,) (D1 eq. (8))."""
     unit, variance = Requirement(1.0, delta), left_variance(model, workers)
     return unit.is_met_by(unit.reliability(variance / limits**2))
 
@@ -280,7 +280,7 @@ def left_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.
 
 
 def compared(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
-    """Share promised and share of those within ε, of every method, on the same windows."""
+    """Share guaranteed and share of these within ε, of every method, on the same windows."""
     lines = []
     for method in SHOWN:
         summary = walk.summary(method)
@@ -290,10 +290,10 @@ def compared(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]])
 
 
 def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
-    """Most sensors that the baseline model could have promised for without breaking the promise.
+    """Largest share that the baseline model could have certified without breaking the guarantee.
 
-    It ranks them by the error that it foresees, and the number is chosen afterwards: no real
-    system could. The guard's share is compared with it.
+    Sensors are ranked by their expected error, and their number is chosen afterwards, which no real
+    system could do. The guard's share is compared with it.
     """
     sensors = walk.of(BASELINE_ALL).sum(axis=0)
     order = np.argsort(left_variance(plain, workers) / np.diag(plain.covariance))
@@ -348,7 +348,7 @@ def _follow(
 
 
 class Conformal:
-    """Half-widths that follow the errors, and a promise wherever they are at most ε.
+    """Half-widths that adapt to the errors, and a guarantee where they are at most ε.
 
     α ← α + γ (δ − [|error| > half-width]), and the half-width is the 1 − α quantile of the last
     errors (Gibbs and Candès 2021), one per (horizon, sensor). The guarantee is about the share over
@@ -364,7 +364,7 @@ class Conformal:
         self._pending = np.full((*here, horizons), np.inf)
 
     def replay(self, errors: np.ndarray) -> np.ndarray:
-        """Whether each window was promised; absolute errors of shape (rounds, horizons, n)."""
+        """Whether each window is guaranteed; absolute errors have shape (rounds, horizons, n)."""
         certified = np.zeros(errors.shape, np.bool_)
         state = (self._level, self._ring, self._ordered, self._seen, self._pending)
         _follow(np.ascontiguousarray(errors), self._limits, self._delta, *state, certified)

@@ -91,14 +91,14 @@ def command(
     report: bool,
     **asked: Any,
 ) -> None:
-    """Plan which sensors in FILE may be lost, and test whether that would have held.
+    """Plan which sensors in FILE may be lost, and test whether the guarantee would have held.
 
-    FILE is a CSV (.csv, .csv.gz) or Parquet file: rows are moments and columns are sensors, or,
-    with --long, one row a sample. It may be a directory of such files, or a pattern in quotes such
-    as '2024*.csv'. Wide files that would fill more than a quarter of the memory, or are several,
-    are read in pieces, in order. Give either --epsilon or --epsilon-sd. The plan is written as
-    JSON, and the report as HTML next to it. The exit status is 2 when nothing can be planned from
-    the input.
+    FILE is a CSV (.csv, .csv.gz) or Parquet file: one row per time and one column per sensor, or,
+    with --long, one row per sample. It may be a directory of such files, or a pattern in quotes
+    such as '2024*.csv'. Several wide files, or one that would fill more than a quarter of the
+    memory, are read in pieces, in order. Give either --epsilon or --epsilon-sd. The plan is written
+    as JSON, and the report as HTML next to it. The exit status is 2 when nothing can be planned
+    from the input.
     """
     with clear_errors(BAD_INPUT, partial(as_options, data)):
         reading = {

@@ -1,4 +1,4 @@
-"""What notebook 06 runs: plans for files, real or generated sensors, and streams with trouble."""
+"""Notebook 06's experiments: plans for files, real or generated sensors, disturbed streams."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
 def generated(rows: int, seed: int) -> dict[str, SensorTable]:
     """Three sets of hourly sensors that misbehave as real ones do.
 
-    "rooms": 12 thermometers with a rhythm of days and slow weather; "air": 12 stations whose
-    readings are skewed, come in episodes and have gaps; "feeders": 15 loads with a rhythm of days
-    and weeks, groups that go apart, and a slow drift.
+    "rooms": 12 thermometers with a daily period and slow weather; "air": 12 stations whose readings
+    are skewed, come in episodes and have gaps; "feeders": 15 loads with daily and weekly periods,
+    groups that become less correlated, and a slow drift.
     """
     rng, hours = np.random.default_rng(seed), np.arange(rows)
     time = pd.date_range("2024-01-01", periods=rows, freq="h", name="time")
@@ -194,7 +194,7 @@ def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
 
 
 def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
-    """Window results of eight sensors, in order until the middle, shape (rounds, 8).
+    """Window results of eight sensors, undisturbed until the middle, shape (rounds, 8).
 
     They share a slow common part. "drift": two of them move away, further and further; "stuck
     sensors": two repeat their last value; "change of regime": their own noise triples. ValueError
@@ -228,8 +228,8 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
 
     In the first half every estimate is right, so that the budgets are as large as they can be. In
     the second half each certified estimate of the `attacked` sensors is wrong, and each blocked one
-    would have been right, which earns credit. The theorem's part 2, and the same of all together:
-    at most 0.
+    would have been right, which earns credit. By part 2 of the theorem, and for all sensors
+    together, the result is at most 0.
     """
     accounts, counts = Accounts(SENSORS, delta), np.zeros((SENSORS, 2))
     for t in range(rounds):
@@ -245,9 +245,9 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
 
 
 def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
-    """Shares promised and kept of each stretch of time, with and without the guard.
+    """Shares certified, and of these within ε, in each segment of time, with and without the guard.
 
-    Rows of trouble, method, window, declared, within (NaN where nothing was promised).
+    Rows of trouble, method, window, declared, within (NaN where nothing was certified).
     """
     parts = []
     for trouble, walk in walks.items():
@@ -259,7 +259,7 @@ def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
 
 
 def sum_up_troubles(walks: dict[str, Walk]) -> pd.DataFrame:
-    """The same over the whole time after the trouble began, a row a trouble and method."""
+    """The same over the whole time after the trouble began, one row per trouble and method."""
     rows = [
         (trouble, method, *shares(walk.of(method).sum(axis=(0, 1))))
         for trouble, walk in walks.items()

@@ -125,7 +125,7 @@ def promise(plans: Mapping[str, Mapping]) -> go.Figure:
 
 
 def over_time(plan: Mapping) -> go.Figure:
-    """Share certified, and share within ε, stretch by stretch of the second half."""
+    """Share certified, and share within ε, by segment of the second half."""
     parts = pd.DataFrame(plan["stretches"])
     figure = go.Figure()
     marker, line = {"color": "#cfe3f2"}, {"color": BLUE}
@@ -176,7 +176,7 @@ def recovery(plan: Mapping) -> go.Figure:
 
 
 def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
-    """Share certified and share within ε while something goes wrong."""
+    """Share certified and share within ε in disturbed streams."""
     names = list(table["trouble"].unique())
     title = "When something goes wrong (dashed: guaranteed)"
     shares = {"within": ("within ε", None), "declared": ("certified", "dot")}
@@ -207,7 +207,7 @@ def taken(plans: Mapping[str, Mapping]) -> Styler:
 
 
 def cautions(plans: Mapping[str, Mapping]) -> Styler:
-    """What to know before trusting the plans."""
+    """Warnings to read before trusting the plans."""
     rows = [(name, line) for name, plan in plans.items() for line in plan["cautions"]]
     return _table(pd.DataFrame(rows or [("–", "No warnings.")], columns=["set", "warning"]))
 

@@ -39,8 +39,8 @@ def survey_large(data: Path, question: Question, **options: Any) -> Survey:
     """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
 
     Its rows must be in the order of their times, which lie on an even grid, each time once.
-    `options` are fields of `datasets.Reading`. ValueError when the rows are not like that, or
-    `read_sensors` would refuse them; the message names the column and the fix.
+    `options` are fields of `datasets.Reading`. ValueError when they are not, or `read_sensors`
+    would refuse them; the message names the column and the fix.
     """
     reading = Reading(**options)
     file = LargeFile.open(data, reading)

@@ -30,7 +30,7 @@ PARTS = 20
 
 
 def refresh(results: WindowResults, question: Question, every: int, past: int) -> pd.DataFrame:
-    """Compare plans that are made again every so many windows with those of one past.
+    """Compare plans that are made again every `every` windows with one plan.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def refresh(results: WindowResults, question: Question, every: int, past: int) -
     Returns
     -------
     DataFrame
-        One row per way of `WAYS`: certified, the share of results on estimable workers; within, the
-        share of these within ε, with low and high of its interval over segments of time; replayed,
-        the share of sensors in the first replay set; replay_within, the share of the other sensors'
-        results within ε; moved, sensors per refresh whose state moves.
+        One row per method in `WAYS`: certified, the share of results on estimable workers; within,
+        the share of these within ε, with low and high of its interval over segments of time;
+        replayed, the share of sensors in the first replay set; replay_within, the share of the
+        other sensors' results within ε; moved, sensors per refresh whose state moves.
 
     Raises
     ------

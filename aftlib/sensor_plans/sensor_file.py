@@ -173,8 +173,8 @@ def read_sensors(path: Path | str, **options: Any) -> SensorTable:
     Parameters
     ----------
     path : path
-        CSV or Parquet file. Wide: rows are moments, columns are sensors. With `long` also a
-        directory of files, or a pattern.
+        CSV or Parquet file. Wide files have one row per time and one column per sensor. With `long`
+        also a directory of files, or a pattern.
     **options
         Fields of `datasets.Reading`. With `long`, a row is one sample. Values of `missing` stand
         for a missing sample. Other values far from all others are refused, except where it is
@@ -223,8 +223,8 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
     """Refuse too few sensors or steps, and sensors that never vary or miss most samples."""
     if len(names) < 2:
         raise ValueError(
-            f"the file must hold at least two sensors, got {list(names)}: one has no other "
-            "to be estimated from"
+            f"the file must hold at least two sensors, got {list(names)}: a sensor "
+            "is estimated from others"
         )
     if tally.steps < 2:
         raise ValueError("the file must hold at least two rows, got 1: give a longer record")

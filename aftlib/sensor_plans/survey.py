@@ -96,7 +96,7 @@ class Question:
 
     @classmethod
     def of(cls, *, t_sla: str, fixed_ms: float, per_tuple_ms: float, **others: Any) -> Self:
-        """The question in the words of the command line and of the notebook; errors likewise."""
+        """The question from command-line options or notebook parameters; errors name these."""
         t_sla_ms = duration("t_sla", t_sla) / pd.Timedelta(1, "ms")
         recovery_time = RecoveryTime(fixed_ms, per_tuple_ms)
         return cls(t_sla_ms=t_sla_ms, recovery_time=recovery_time, **others)
@@ -117,7 +117,7 @@ class Question:
         return window, slide
 
     def windows(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> Windows:
-        """The windows over so many steps, which need not have been read.
+        """The windows over `steps` steps, which need not have been read.
 
         ValueError when there are too few, or fewer sensors than workers.
         """
@@ -312,7 +312,7 @@ def _strongest_period(samples: np.ndarray, most: int = 65_536) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """All that a plan needs of samples."""
+    """Summary of the samples that a plan needs."""
 
     inventory: Inventory
     results: WindowResults

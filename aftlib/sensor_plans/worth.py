@@ -1,8 +1,8 @@
 """Whether approximate recovery pays for a user's sensors: outage, samples read again, accuracy.
 
 The input has to be read again at a limited rate after a failure of one worker. Exact recovery reads
-all that the worker had in its open window. The guard reads the sensors that it did not certify,
-and estimates the rest. `aft plan --read-rate` prints the comparison.
+all samples of the worker's open windows. The guard reads the sensors that it did not certify, and
+estimates the rest. `aft plan --read-rate` prints the comparison.
 """
 
 from __future__ import annotations

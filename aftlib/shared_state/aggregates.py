@@ -12,7 +12,7 @@ _LIMITS = np.iinfo(np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Partials:
-    """Partial aggregates, one row a window and key (D3 table 1), all of them int64.
+    """Partial aggregates, one row per window and key (D3 table 1), all of them int64.
 
     `windows` and `keys` have shape (n,), `values` shape (n, components): the components that an
     `Aggregate` stores for the tuples of that window and key. ValueError for other shapes, or for
@@ -68,8 +68,8 @@ class Partials:
 class Aggregate:
     """An associative, commutative function f of D3 eqs. (4)-(6), with its partial results.
 
-    `components` say how each of the integers that it keeps merges, by "add", "min" or "max": the
-    mean keeps a sum and a count. `AGGREGATES` has all of them by their names.
+    `components` has the merge rule of each stored integer, "add", "min" or "max": the mean keeps a
+    sum and a count. `AGGREGATES` has all of them by their names.
 
     >>> windows, keys, values = np.array([[0, 0, 0], [7, 3, 7], [1, 2, 4]])
     >>> rows = SUM.group(Partials(windows, keys, values))
@@ -115,7 +115,7 @@ SUM = AGGREGATES["sum"]
 
 
 def overflow() -> OverflowError:
-    """The error of a sum that leaves the 64 bits, in every store the same."""
+    """The error of a sum that does not fit into 64 bits, the same in every store."""
     return OverflowError(
         f"a sum leaves the 64 bits ({_LIMITS.min} … {_LIMITS.max}); nothing was merged: "
         "scale the values down, or use smaller windows"

@@ -2,7 +2,7 @@
 
 The parameters are results of the experiments of the same names: `failures` of `one_task_crashes`,
 `sharing` of `servers_and_tasks_crash`, `engines` of `other_engines`; `large`, of `measured` for
-more tuples, may be empty.
+more tuples, which may be empty.
 """
 
 from __future__ import annotations

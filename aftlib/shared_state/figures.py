@@ -56,7 +56,7 @@ HEADINGS = {
 
 
 def paced(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Throughput on emulated cores against parallelism, a line per design, keys and skew."""
+    """Throughput on emulated cores against parallelism, one line per design, keys and skew."""
     figure = go.Figure()
     cases = frame.groupby(["design", "keys", "skew"])
     colors = dict(zip(sorted(frame["skew"].unique()), cycle(_SKEWS), strict=False))
@@ -88,7 +88,7 @@ def _spread(runs: pd.DataFrame, by: str) -> dict:
 
 
 def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
-    """Measured throughput against skew, a curve a strategy; bars span the runs.
+    """Measured throughput against skew, one curve per strategy; bars span the runs.
 
     Dotted lines are for the fewest tasks, where there are fewer than `tasks`.
     """
@@ -111,7 +111,7 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
 
 
 def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
-    """Where the seconds of a run go, tasks' work divided by their number, a slider for the skew."""
+    """Parts of a run's time, tasks' work divided by their number, a slider for the skew."""
     middle = seconds_by_part(measured, tasks)
     frames = {}
     for skew, rows in middle.groupby("skew"):
@@ -140,7 +140,7 @@ def failures(frame: pd.DataFrame, title: str) -> go.Figure:
 
 
 def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
-    """Throughput of every run of `experiments.checkpoints` by mode, a colour a store."""
+    """Throughput of every run of `experiments.checkpoints` by mode, one colour per store."""
     figure = go.Figure()
     for color, (store, rows) in zip((BLUE, ORANGE, GREEN), runs.groupby("store"), strict=False):
         figure.add_scatter(

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Journal:
-    """One line of JSON for each thing that happened, written whole by all processes of a job.
+    """Journal with one line of JSON per event, each written whole, of all processes of a job.
 
     Each works in the job's folder, and `who` names the process.
     """
@@ -48,7 +48,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class Account:
-    """What tasks did, by the journal."""
+    """Counts of the tasks' work, from the journal."""
 
     joined: dict[str, int]  # how often each task began, at first or again
     read: dict[int, int]  # tuples of each partition that were read, once or more
@@ -89,8 +89,9 @@ class Job:
     """A log → windows → an aggregate by key → the next log (D3 fig. 3).
 
     Partition p belongs to server p mod servers. A fault's target is a process, such as ``task-0-1``
-    or ``server-0``, its point what that has just done, such as ``read`` or ``merged``, and its step
-    how often it has done so. A number out of its range, or a name that is unknown, is a ValueError.
+    or ``server-0``, its point an action that the process has just finished, such as ``read`` or
+    ``merged``, and its step the count of that action. A number out of its range, or a name that is
+    unknown, is a ValueError.
     """
 
     log: TupleLog
@@ -128,7 +129,7 @@ class Job:
         redact(self.shared)  # refuses an address that cannot be read
 
     def to_json(self) -> str:
-        """All of it as text, which must not be stored: `shared` may hold a password."""
+        """All parameters as text; do not store it, because `shared` may hold a password."""
         return json.dumps(asdict(self), default=str)
 
     @classmethod
@@ -155,7 +156,7 @@ class Job:
 
     @property
     def output(self) -> Path:
-        """Folder of the next log: one file a window."""
+        """Folder of the next log: one file per window."""
         return self.directory / "output"
 
     @property
@@ -176,7 +177,7 @@ class Job:
 
     @property
     def place(self) -> str:
-        """Where the global store is, without what lets one in."""
+        """Address of the global store without its password."""
         kind, _, address = self.shared.partition(":")
         if kind == "sqlite":
             return f"sqlite:{(self.directory / (address or 'shared.sqlite')).resolve()}"
@@ -190,7 +191,7 @@ class Job:
 
     @property
     def injector(self) -> Injector:
-        """What injects the job's faults."""
+        """Injector of the job's faults."""
         return Injector(self.directory / "faults", self.faults)
 
     def points(self, who: str) -> Callable[[str], None]:
@@ -219,7 +220,7 @@ class Job:
         }
 
     def claim_folder(self) -> str:
-        """Note in the folder which job it is of, or refuse it if another one began there.
+        """Write the job's identity into the folder, or refuse a folder in which another job began.
 
         Returns a name that no other folder's job has. When anything of `identity` differs, a
         ValueError names the difference.
@@ -254,9 +255,9 @@ class Job:
         return patiently(attempt, self.patience_s, UNREACHABLE, TICK_S)
 
     def claim_table(self, shared: StateTable) -> None:
-        """Note in the global store which folder's job it is of, or refuse another one's.
+        """Write the job's identity into the global store, or refuse the store of another job.
 
-        Also one that no longer knows that it was this one's; as `claim`.
+        A store that lost the identity of this job is refused, too; as `claim`.
         """
         noted = self.directory / "claimed"
         claim(shared, f"job {self.claim_folder()}", begun=noted.exists())

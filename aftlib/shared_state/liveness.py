@@ -1,4 +1,4 @@
-"""Who is alive and who is waited for: processes with a sign of life, locks, slow databases."""
+"""Liveness of processes: signs of life, locks, and waiting for slow databases."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def patiently(
 def watched(call: str, timeout_s: float, break_off: Callable[[], object]) -> Iterator[None]:
     """Report a blocking call after `REPORT_S`, and break it off after `timeout_s` seconds.
 
-    A server that is stopped enforces none of its own timeouts, so this runs on the client's clock.
+    A stopped server enforces no timeouts of its own, so this one uses the client's clock.
     """
     over = threading.Event()
 
@@ -91,7 +91,7 @@ def fail() -> None:
 
 
 def start_thread(work: Callable[..., None], *args: object) -> None:
-    """Run work in a thread of its own; an error of it ends the process, not it alone."""
+    """Run work in a thread; an error in it ends the whole process."""
 
     def run() -> None:
         try:
@@ -113,9 +113,9 @@ def end_with_parent(parent: int, sign: Path) -> None:
 
 @contextmanager
 def held_lock(path: Path | str, patience_s: float) -> Iterator[None]:
-    """Hold a lock that nobody else holds; it is gone with its process and those forked from it.
+    """Hold a lock that no other process holds; it ends with this process and those forked from it.
 
-    A TimeoutError names who else holds it for so many seconds.
+    A TimeoutError names the other holder after `patience_s` seconds.
     """
     with open(path, "a+") as file:
         patiently(lambda: take_lock(file), patience_s, TimeoutError, LOOK_S)

@@ -25,7 +25,7 @@ class Output:
 
     A file is there whole or not at all, and is never replaced. The transaction that forgets the
     slices of a window records the window and the checksum of its file. So a window is never built
-    from the slices that are left of it, and a file that is missing or another one is an error.
+    from only a part of its slices, and a missing or changed file is an error.
 
     Only the process that began last may emit. It checks that after it has read a window's slices,
     so that nobody else had forgotten any of them.

@@ -61,8 +61,8 @@ fork: Any = multiprocessing.get_context("fork")
 class PacedRun:
     """A stream that `tasks` emulated cores sum, merged late or shuffled first.
 
-    `tuples` are emulated: `rows` of each of the stream's `SLICES` parts are summed in fact. Merged
-    late, these have every key that the part's emulated tuples would have. `turn` draws the
+    `tuples` are emulated, of which `rows` of each of the stream's `SLICES` parts are really summed.
+    Merged late, these have every key that the part's emulated tuples would have. `turn` draws the
     shuffle's hash function. Behind a shuffle each of the `tasks` senders and each of the receivers
     has a core of its own.
     """
@@ -84,7 +84,7 @@ class PacedRun:
 
     @property
     def rows(self) -> int:
-        """Tuples of each part that are summed in fact."""
+        """Tuples of each part that are really summed."""
         return SHUFFLED if self.design == "shuffle" else self.stream.tuples // SLICES
 
     def keys_of(self, part: int) -> np.ndarray:
@@ -107,8 +107,8 @@ def run_paced(runs: Sequence[PacedRun]) -> list[dict[str, float]]:
     """Run on emulated cores, one run after another, in a process without threads.
 
     Of each run: seconds of the emulated cores; read_ns, receive_ns: cost of a tuple where it is
-    read, and behind the shuffle; cpu_share: of this machine's cores, how much was at work; behind:
-    the share of the time by which the slowest task fell behind its pace. A RuntimeError when a run
+    read, and behind the shuffle; cpu_share: the busy share of this machine's cores; behind: the
+    share of the time by which the slowest task fell behind its pace. A RuntimeError when a run
     fails or a tuple is missing.
     """
     given = json.dumps([asdict(run) for run in runs])
@@ -136,7 +136,7 @@ class Pace:
         self._due = max(self._due, time.monotonic())
 
     def spend(self, seconds: float) -> None:
-        """Sleep until so many seconds of work are over; a delay is made up for."""
+        """Sleep until the emulated core would have done the work; a delay is made up later."""
         self._due += seconds
         left = self._due - time.monotonic()
         self.behind_s = max(-left, 0.0)
@@ -214,7 +214,7 @@ class Worker:
         self._parts, self._pairs = parts, pairs
 
     def serve(self, link: Connection) -> None:
-        """Do the part of a run that the other end of the link names, again and again."""
+        """Serve requests from the other end of the link, each for a part of a run."""
         while True:
             run, role, task, costs = link.recv()
             self._stretched = [run.stretch * cost for cost in costs]
@@ -290,7 +290,7 @@ class Worker:
 
 
 def send_all(receiver: socket.socket, message: bytes, pace: Pace) -> None:
-    """Send a message; a receiver that is behind holds the sender up."""
+    """Send a message; a receiver that is behind delays the sender."""
     try:
         receiver.send(message, socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -299,7 +299,7 @@ def send_all(receiver: socket.socket, message: bytes, pace: Pace) -> None:
 
 
 def serve_tasks(run: PacedRun, link: Connection) -> None:
-    """Be the server of a run's tasks; then report the tuples in its table, and its CPU seconds.
+    """Serve a run's tasks; then report the tuples in the server's table, and its CPU seconds.
 
     Its own table is in memory, where a server merges between two barriers.
     """

@@ -1,7 +1,7 @@
 """From lines of text to tuples: malformed lines are stored, late tuples counted, neither dropped.
 
-A line is ``timestamp,key,value``, three whole numbers of 64 bits. Buffers end with a line's end: no
-loop over a line looks past it. Importing this module imports numba.
+A line is ``timestamp,key,value``, three whole numbers of 64 bits. Buffers end with a line's end, so
+no loop over a line reads beyond it. Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ bytes_below = byte_mask("<")
 
 @emitted
 def zeros_below(typing: Any, word: Any) -> Any:
-    """How many zeros stand below a word's lowest 1; 64 where there is none."""
+    """Number of zeros below a word's lowest 1; 64 if there is none."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
@@ -100,7 +100,7 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
 
 @jit()
 def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
-    """The number that a word's first bytes spell, and a word that is 0 if they are digits."""
+    """The number in a word's first bytes, and a word that is 0 if these are digits."""
     digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # zeros go before them
     wrong = ((digits + _TO_TOP) | digits) & _TOP_BITS
     digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # neighbours are put together
@@ -191,8 +191,8 @@ class Rules:
 
     Tuples are summed by the common slices of the windows (`windows.pane` ticks). The watermark is
     `delay` ticks behind the partition's newest tuple; a tuple whose slice ends at or before it is
-    late, and with None none ever is. One malformed line more than `most_rejected` in a partition
-    stops the run.
+    late; with None no tuple is late. More than `most_rejected` malformed lines in a partition stop
+    the run.
     """
 
     windows: Windows
@@ -226,8 +226,8 @@ class Rejected:
 class PartitionReader:
     """Tuples of one partition, block by block, from its offset in `progress`.
 
-    `progress` is renewed with every block, `rejects` are the malformed lines since they were last
-    taken away, `read_s` and `parse_s` seconds spent.
+    `progress` is renewed with every block, `rejects` are the malformed lines since the last
+    `take_rejects`, `read_s` and `parse_s` seconds spent.
     """
 
     path: Path
@@ -241,8 +241,8 @@ class PartitionReader:
     def blocks(self, rows: int = BLOCK) -> Iterator[np.ndarray]:
         """Slice number, key and value of the tuples that are not late, shape (3, at most `rows`).
 
-        Each is valid until the next one is asked for. A ValueError stops them when too many lines
-        are malformed, an OverflowError when a value does not fit into 64 bits.
+        Each is valid until the next one is read. A ValueError stops them when too many lines are
+        malformed, an OverflowError when a value does not fit into 64 bits.
         """
         columns, before = np.empty((3, rows), np.int64), time.perf_counter()
         for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):

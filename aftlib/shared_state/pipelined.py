@@ -49,7 +49,7 @@ def pipelined(
 ) -> tuple[Partials, list[dict]]:
     """Sum a log by slice and key behind a pipelined shuffle.
 
-    All tasks need a core at once, and the folder must be without another run's files: its
+    All tasks need a core at once, and the folder must have no files of another run, whose
     checkpoints would be used here. A task sends at most `every` tuples per round, and all save
     their sums every `checkpoint` rounds. Each try has task, attempt, since: the round it started
     with, received: tuples, and by_round: the same round by round.

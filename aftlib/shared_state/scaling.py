@@ -56,10 +56,10 @@ def shown(ratio: Mapping[str, Any]) -> str:
 
 
 def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
-    """Median seconds of runs on so many tasks by skew and strategy, and where they go.
+    """Median seconds of runs on `tasks` tasks by skew and strategy, and their parts.
 
-    The work of all tasks is divided by their number. Tasks merge while others do. `rest_s` is what
-    no part has: transport, taking the sums, commit.
+    The work of all tasks is divided by their number. Tasks merge at the same time. `rest_s` is the
+    remaining time: transport, taking the sums, commit.
     """
     runs = measured[measured["tasks"] == tasks]
     runs = runs.assign(merge_s=runs["merge_s"] - runs["task_merge_s"] * (1 - 1 / tasks))
@@ -125,9 +125,9 @@ def skew_on_emulated_cores(paced: pd.DataFrame, design: str) -> dict[float, dict
 def at_every_skew(
     gains: Mapping[float, Mapping[str, Any]], worst: float, pace: bool = True
 ) -> Finding:
-    """The gain at the skew `worst`, of which those at the others are parts.
+    """The gain at the skew `worst`, with the gains at the other skews as its parts.
 
-    Gains on emulated cores cannot hold unless these set the pace.
+    Gains on emulated cores cannot hold if this machine was too busy to emulate them.
     """
     found = {
         skew: Finding(**{**gain, "control": pace and gain.get("control", True)})
@@ -254,7 +254,7 @@ def _spark_share(measured: pd.DataFrame) -> str:
 
 
 def flink(engines: pd.DataFrame) -> str:
-    """What skew does to Flink's own keyed aggregation, by the stored runs."""
+    """Effect of skew on Flink's own keyed aggregation, by the stored runs."""
     keyed = engines[engines["engine"] == "flink keyed"]
     wide = keyed.pivot_table(index="tuples", columns="skew", values="throughput")
     if wide.empty or UNIFORM not in wide:

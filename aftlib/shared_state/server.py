@@ -59,7 +59,7 @@ class CheckpointCycle:
         self.tables.pop(task, None)
 
     def raise_barrier(self) -> None:
-        """Ask for a checkpoint, unless one is on its way."""
+        """Request a checkpoint, unless one is in progress."""
         self._raised = True
 
     def meet(self, task: str) -> int:
@@ -91,13 +91,12 @@ RETRY_S = 0.1
 class Server:
     """A server's work for its tasks and its store. Safe to call from several threads.
 
-    The crash of a server counts as a barrier that all its tasks have met. So whatever its own store
-    holds when it starts is complete. Partitions continue at the offsets of its own store or, if
+    The crash of a server counts as a barrier that all its tasks have met. So all tables in its own
+    store are complete when it starts. Partitions continue at the offsets of its own store or, if
     that has been lost, of the global one.
 
-    Invariant: each partition stands in the global store exactly where this server's epoch commits
-    have brought it (`agreed`); a ValueError when it does not: one of the two stores is not the one
-    that it was.
+    Invariant: the offset of each partition in the global store is that of this server's last epoch
+    commit (`agreed`). A ValueError if not, because one of the two stores was replaced.
     """
 
     def __init__(self, job: Job, number: int, own: StateTable, shared: StateTable) -> None:
@@ -126,7 +125,7 @@ class Server:
         return [epoch for epoch in self.own.epochs() if epoch != BASE]
 
     def agreed(self) -> tuple[int, dict[int, Progress]]:
-        """Last of this server's tables in the global store, and where its partitions stand there.
+        """Last of this server's tables in the global store, and its partitions' offsets there.
 
         It reads both twice, as a crashed process's epoch commit may come between the two reads.
         """
@@ -147,11 +146,11 @@ class Server:
         )
 
     def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:
-        """How far some tables of its own store bring the partitions."""
+        """Progress of the partitions after some tables of its own store."""
         return furthest(*map(self.own.progress, epochs))
 
     def join(self, task: str, partitions: list[int]) -> dict[int, Progress]:
-        """A task begins; returns where its partitions stand, as far as they have begun."""
+        """Register a task; return the offsets of its partitions that have begun."""
         with self.lock:
             self.cycle.join(task)
             stands = self.own.progress()
@@ -166,7 +165,7 @@ class Server:
             self.changed.notify_all()
 
     def merge(self, task: str, partials: Partials, progress: Mapping[int, Progress]) -> None:
-        """Merge a task's batch, as `StateTable.merge`, into the table that it has to go to."""
+        """Merge a task's batch, as `StateTable.merge`, into the current table of the task."""
         with self.lock:
             before, epoch = self.cycle.tables.get(task), self.cycle.meet(task)
             if epoch != before:
@@ -207,7 +206,7 @@ class Server:
             return self.read_all and not self.tables
 
     def keep_committing(self) -> None:
-        """Commit complete tables while tasks go on merging, for ever."""
+        """Commit complete tables while tasks go on merging, until the process ends."""
         while True:
             with self.changed:
                 self.changed.wait_for(lambda: self.read_all, self.job.commit_s)
@@ -251,7 +250,7 @@ class Server:
 
 
 class SocketServer:
-    """Accepts tasks; a connection that ends, however it ends, is a task that has left.
+    """Accepts tasks; a connection that ends for any reason means that its task has left.
 
     Only processes of the same user can reach the socket, and only those of the same supervisor,
     which passes its key to them, are served. All of them work in the job's folder.
@@ -270,7 +269,7 @@ class SocketServer:
             os.umask(mask)
 
     def run(self) -> None:
-        """Accept tasks, for ever."""
+        """Accept tasks until the process ends."""
         while True:
             start_thread(self.accept_task, self._listener.accept())
 
@@ -286,7 +285,7 @@ class SocketServer:
             self.serve(link)
 
     def serve(self, link: Connection) -> None:
-        """Do content a task asks for, until it leaves."""
+        """Serve the requests of a task, until it leaves."""
         task = f"connection {next(self._connections)}"
         try:
             while True:
@@ -300,7 +299,7 @@ class SocketServer:
             self._server.leave(task)
 
     def answer(self, task: str, word: str, content: Any, rows: Partials) -> bytes:
-        """Serve one request; ValueError for a word that is none of a task's."""
+        """Serve one request; ValueError for an unknown word."""
         if word == "join":
             return pack_message("joined", progress_to_json(self._server.join(task, content)))
         if word == "merge":

@@ -34,7 +34,7 @@ OUTPUTS = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*
 
 
 def require_fresh(directory: Path) -> None:
-    """Refuse, by a ValueError, a folder that holds another run's files: they would count here."""
+    """Raise ValueError for a folder with another run's files, which would count here."""
     old = next((path.name for pattern in OUTPUTS for path in directory.glob(pattern)), None)
     if old is not None:
         raise ValueError(
@@ -44,7 +44,7 @@ def require_fresh(directory: Path) -> None:
 
 
 def record_try(directory: Path, task: int, attempt: int, **counts: Any) -> None:
-    """Record how far a try of a task has come; its later record replaces it."""
+    """Record the progress of a try of a task; a later record replaces it."""
     row = {"task": task, "attempt": attempt, **counts}
     (directory / f"try-{task}-{attempt}.json").write_text(json.dumps(row))
 
@@ -83,7 +83,7 @@ ROWS = 2**18
 
 @dataclass(frozen=True)
 class LogMerge:
-    """A log that tasks sum together, and how.
+    """A log, and the settings by which tasks sum it together.
 
     Tasks leave their reports and malformed lines in `directory`, one that all machines share. The
     target of the fault is ``task-N``, its step the tuples read.
@@ -97,7 +97,7 @@ class LogMerge:
 
     @property
     def injector(self) -> Injector:
-        """What injects the failure."""
+        """Injector of the failure."""
         return Injector(self.directory / "faults", (self.fault,) if self.fault else ())
 
     def partitions(self, task: int) -> range:
@@ -105,7 +105,7 @@ class LogMerge:
         return range(task, self.log.partitions, self.tasks)
 
     def passes(self, task: int, tuples: int) -> None:
-        """Let a task crash here if it is its turn."""
+        """Let a task crash here if a fault is due."""
         self.injector.reach(f"task-{task}", tuples)
 
 
@@ -149,14 +149,14 @@ def merge_log(
         Windows, watermark and how many malformed lines are allowed.
     strategy : {"upfront", "late local", "late global"}
     tasks : int
-        Parallelism; no task has anything to do beyond the log's partitions.
+        Parallelism; tasks beyond the number of the log's partitions are idle.
     directory : path, optional
-        Stores reports and malformed lines of this call alone, also when these stop it; by default
-        they are only in the result. All machines of a cluster must share it, or by default the
-        folder of temporary files.
+        Folder for reports and malformed lines of this call alone, also if these stop it. By default
+        they are only in the result. All machines of a cluster must share it, or else the folder of
+        temporary files.
     table : callable, optional
         Opens the shared table of "late global", once per task; its aggregate is `sums.SUMS`.
-        The call continues at the table's offsets of an earlier one.
+        The call continues at the offsets in the table.
     every : int, optional
         Tuples after which a task of "late global" merges; by default once, at its end.
     fault : Fault, optional
@@ -165,11 +165,11 @@ def merge_log(
     Raises
     ------
     ValueError
-        When the strategy is none of the three, tasks or every is less than 1, "late global" has no
-        table, one of another aggregate, that does not keep every merge, or that was begun with
-        another log, delay or slice, or one that only one machine can open on a cluster of several,
-        or the directory holds another run's files, or is not shared; in a task, when too many lines
-        are malformed.
+        When the strategy is none of the three, or tasks or every is less than 1. When the table of
+        "late global" is missing, has another aggregate, does not keep every merge, was begun with
+        another log, delay or slice, or can be opened on one machine only while tasks run on
+        several. When the directory holds another run's files or is not shared. In a task, when too
+        many lines are malformed.
     """
     require_choice("strategy", strategy, STRATEGIES)
     require_number("tasks", tasks, least=1, whole=True)
@@ -228,7 +228,7 @@ def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]
     """Upfront with the sums behind the shuffle in Python, so that a receiver can be killed.
 
     Sums by slice start and key; task, attempt and tuples of every try of every receiver.
-    The folder must be without another run's files (`require_fresh`).
+    The folder must have no files of another run (`require_fresh`).
     """
     require_fresh(given.directory)
 
@@ -248,7 +248,7 @@ def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]
 
 
 def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
-    """Tasks hand their sums back, the driver merges them; the sums and the driver's seconds."""
+    """The driver merges the tasks' sums; returns the sums and the driver's seconds."""
 
     def sums(index: int) -> Iterator[pa.RecordBatch]:
         began, intake = time.time(), Intake(given.rules, markers=given.directory)

@@ -33,7 +33,7 @@ _AHEAD = 24  # tuples after the next: their cells are on their way meanwhile
 
 @emitted
 def prefetch(typing: Any, cells: Any, place: Any) -> Any:
-    """Have a row of cells brought into the cache, while other work goes on; any place is fine."""
+    """Prefetch a row of cells into the cache; any index is allowed."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -69,7 +69,7 @@ def move_rows(table: Any, larger: Any) -> None:
 
 @jit()
 def merge_values(one: Any, other: Any, how: int) -> tuple[Any, bool]:
-    """Two values merged, and whether their sum left the 64 bits."""
+    """Return the merged value, and whether the sum does not fit into 64 bits."""
     if how == ADD:
         total = one + other
         return total, (one ^ total) & (other ^ total) < 0
@@ -89,7 +89,7 @@ def move_to_cells(table: Any, dense: Any) -> None:
 
 @jit()
 def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> int:
-    """Add tuples to the cells of their keys from `row` on; the first row that has to go elsewhere.
+    """Add tuples from `row` on to the cells of their keys; return the first that does not fit.
 
     It has no cell, or its sum leaves the 64 bits: `merge_rows` handles it. Such tuples are rare,
     and the loop is short without them.
@@ -126,12 +126,12 @@ def merge_rows(
 ) -> tuple[int, int, int]:
     """Merge values by (slice, key) from `row` on, and add up their counts.
 
-    Where `counts` is empty each value counts 1: it is a tuple's. `dense` are a slice, a key, and
-    the cells (value, count) of that slice's keys from there on, shape (keys, 2). Keys without a
-    cell go into the table; those with one are not there (`move_to_cells`).
+    Where `counts` is empty each value is that of one tuple, and counts 1. `dense` are a slice, a
+    key, and the cells (value, count) of that slice's keys from there on, shape (keys, 2). Keys
+    without a cell go into the table; those with one are not there (`move_to_cells`).
 
-    Returns why it stopped, the row to go on with, and how many rows of the table are in use: at
-    most half of them, so that a free one is never far.
+    Returns the reason for stopping, the row to continue with, and the number of used rows of the
+    table, at most half of them, so that a free row is always near.
     """
     here, low, cells = dense
     mask, capacity, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
@@ -196,10 +196,10 @@ _KEPT = {
 class SliceSums:
     """Aggregates by (slice, key): memory grows with the number of keys, not of tuples.
 
-    A slice is `pane` ticks long. Each tuple costs one look-up in a hash table, at most half full,
-    32 bytes a row. A slice that goes on, with keys in a range that is small against its tuples, has
-    an array with a cell for each key of the range instead, 16 bytes a cell. A sum that leaves the
-    64 bits is an OverflowError.
+    A slice is `pane` ticks long. Each tuple costs one look-up in a hash table, which is at most
+    half full and has 32 bytes per row. A slice whose keys lie in a small range compared with its
+    tuples has an array instead, with one cell of 16 bytes per key of the range. OverflowError for a
+    sum that does not fit into 64 bits.
     """
 
     def __init__(self, pane: int, aggregate: Aggregate = SUMS) -> None:
@@ -291,7 +291,7 @@ def merged(partials: Iterable[Partials]) -> Partials:
 def window_sums(slices: Partials, windows: Windows) -> Partials:
     """Sums of windows [start, start + width) from those of their slices (D3 eqs. (1), (2)).
 
-    Windows begin at 0, slide, 2·slide, …; those that hold a tuple are given.
+    Windows begin at 0, slide, 2·slide, …; only windows with a tuple are returned.
     """
     if windows.pane == windows.width:
         return slices

@@ -1,4 +1,4 @@
-"""The supervisor: starts the processes of a job, and those that crash."""
+"""The supervisor: starts the processes of a job, and restarts those that crash."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ ONE_HOST = (
 
 
 def run_job(job: Job) -> Account:
-    """Run a job to its end in a process of its own; returns what its tasks did.
+    """Run a job to its end in a process of its own; returns the counts of its tasks.
 
-    The log `aftlib.shared_state` names processes and stores that the job waits for. A
-    RuntimeError has the reason of an error (`Supervisor.run`), a ValueError that another job
-    began in its folder, a warning that `AFT_MASTER` names a cluster: a job runs on this machine.
+    The log `aftlib.shared_state` names processes and stores that the job waits for. RuntimeError
+    with the reason of an error (`Supervisor.run`); ValueError if another job began in its folder.
+    It warns if `AFT_MASTER` names a cluster, because a job runs on this machine.
     """
     if not (os.environ.get("AFT_MASTER") or "local").startswith("local"):
         warnings.warn(ONE_HOST, stacklevel=2)
@@ -83,7 +83,7 @@ def run_job(job: Job) -> Account:
 
 
 class Supervisor:
-    """Runs a job to its end, whatever of it crashes by a signal; an error ends it.
+    """Runs a job to its end; processes killed by a signal are restarted, an error ends the job.
 
     The supervisor stores nothing: another one for the same folder goes on where it was killed,
     and its processes end with it. Processes are forked, so it must run in a process without
@@ -107,9 +107,8 @@ class Supervisor:
         """Run to the end; `tick` is called now and then.
 
         A RuntimeError names the process that ended with an error, gives no sign of life, or crashes
-        again and again; a TimeoutError that another supervisor runs the job, or processes of a
-        crashed one are left; a ValueError that another job began in its folder
-        (`Job.claim_folder`).
+        again and again; TimeoutError if another supervisor runs the job, or processes of a crashed
+        one still run; ValueError if another job began in its folder (`Job.claim_folder`).
         """
         self.job.claim_folder()
         os.chdir(self.job.directory)

@@ -1,4 +1,4 @@
-"""A task: reads its input split on from where it stands, sums it, and merges it into its server.
+"""A task: reads its input split from the stored offset on, sums it, and merges into its server.
 
 `Intake` reads and sums, also for Spark's tasks. A marker file records the segment that was read of
 a partition between two commits, with its malformed lines; its name has the offset where the segment
@@ -66,7 +66,7 @@ class Intake:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Spent on "read", "parse" and "sum"."""
+        """Seconds spent on "read", "parse" and "sum"."""
         readers = self._readers.values()
         read_s, parse_s = sum(r.read_s for r in readers), sum(r.parse_s for r in readers)
         return {"read": read_s, "parse": parse_s, "sum": self._sum_s}
@@ -82,7 +82,7 @@ class Intake:
         return _tuples(self.progress) - _tuples(self._committed)
 
     def blocks(self, partition: int, path: Path, rows: int = BLOCK) -> Iterator[np.ndarray]:
-        """Tuples of a partition from where it stands, as `PartitionReader.blocks`."""
+        """Tuples of a partition from its offset on, as `PartitionReader.blocks`."""
         begin = self.begin.get(partition, Progress())
         reader = self._readers[partition] = PartitionReader(path, self.rules, begin)
         if self.markers is not None:
@@ -102,7 +102,7 @@ class Intake:
             yield self.waiting
 
     def end(self, partition: int) -> None:
-        """Nothing of a partition will come any more."""
+        """Record that a partition has no further tuples."""
         reader = self._readers[partition]
         reader.progress = replace(reader.progress, watermark=END)
 
@@ -165,7 +165,7 @@ def remove_markers(directory: Path, partition: int, since: int) -> None:
 
 
 def read_markers(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Partitions and malformed lines by a folder's markers, in their order.
+    """Partitions and malformed lines from a folder's markers, in their order.
 
     Columns partition, offset, tuples, late, rejected; and partition, offset, reason, line.
     """
@@ -228,7 +228,7 @@ def progress_from_json(content: Mapping[str, list]) -> dict[int, Progress]:
 
 
 def receive(link: Connection) -> tuple[str, Any, Partials]:
-    """The next message; a peer that crashes inside one has ended like any other."""
+    """Receive the next message; a peer that crashes inside a message counts as ended."""
     try:
         return unpack_message(link.recv_bytes())
     except OSError as error:  # of no class of its own when it comes in mid-message
@@ -243,7 +243,7 @@ def address_of(server: int) -> str:
 class Link:
     """A task's connection to its server.
 
-    By any method a ConnectionError or EOFError means that the server is not there, or crashes.
+    Every method raises ConnectionError or EOFError if the server is not there or crashes.
     """
 
     def __init__(self, server: int) -> None:
@@ -253,7 +253,7 @@ class Link:
             raise ConnectionError(f"server {server} does not answer ({error})") from error
 
     def join(self, partitions: list[int]) -> dict[int, Progress]:
-        """Join the server; returns where the partitions stand."""
+        """Join the server; return the offsets of the partitions."""
         return progress_from_json(self._call(pack_message("join", partitions)))
 
     def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
@@ -261,7 +261,7 @@ class Link:
         self._call(pack_message("merge", progress_to_json(progress), partials))
 
     def stay(self) -> None:
-        """Have no more to merge, and wait until the server ends, which raises EOFError."""
+        """Report the end of the input, and wait until the server ends, which raises EOFError."""
         self._call(pack_message("leave"))
         receive(self._link)
 
@@ -284,10 +284,9 @@ def work(job: Job, server: int, task: int, journal: Journal) -> None:
 
     The server sends the offsets to begin at, at first and again whenever it, or this task's
     process, has crashed. The task stores nothing of the past. At its end it waits until its server
-    has committed everything: if the server crashes before, some tuples are to be read again. Errors
-    are those of
-    `PartitionReader.blocks` and `StateTable.merge`, and a ValueError when a partition's file is
-    gone, or has not the length that it was written with.
+    has committed everything: if the server crashes before, the task must read some tuples again.
+    Errors are those of `PartitionReader.blocks` and `StateTable.merge`, and ValueError when a
+    partition's file is missing or has another length.
     """
     at = job.points(journal.who)
     while not (job.directory / f"server-{server}.done").exists():

@@ -114,7 +114,7 @@ CHUNK = 16 * 2**20
 
 @dataclass(frozen=True)
 class TupleLog:
-    """Lines ``timestamp,key,value`` in one file a partition, each in the order of its queue.
+    """Lines ``timestamp,key,value`` in one file per partition, each in the order of its queue.
 
     `path` is the folder of `part-00000.csv` … and the manifest, which is written last; `tuples` the
     number of lines written, `about` the parameters of a drawn stream.
@@ -147,7 +147,7 @@ class TupleLog:
 
     @classmethod
     def write(cls, path: Path | str, texts: Iterable[bytes]) -> TupleLog:
-        """Write each partition's bytes as they are; a FileExistsError where there is something."""
+        """Write each partition's bytes as they are; FileExistsError where a file exists."""
         with atomic_directory(Path(path)) as scratch:
             partitions = lines = 0
             for text in texts:
@@ -175,7 +175,7 @@ class TupleLog:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What offsets into it stand for: where it is, its files' bytes, its stream."""
+        """Identity of the log, on which offsets depend: its path, its files' bytes, its stream."""
         sizes, path = [*map(self.size, range(self.partitions))], str(Path(self.path).resolve())
         return {"path": path, "bytes": sizes, "tuples": self.tuples, "about": self.about}
 
@@ -203,8 +203,8 @@ def write_tuples(
 ) -> TupleLog:
     """Draw a stream in Spark tasks and keep it as a log; reuse it when it is there.
 
-    There are never more tasks to read it than `partitions`. A ValueError when `path` holds a log of
-    another stream, or not all machines of a cluster share it.
+    At most `partitions` tasks can read it. A ValueError when `path` holds a log of another stream,
+    or not all machines of a cluster share it.
     """
     require_number("partitions", partitions, least=1, whole=True)
     if Path(path).exists():
@@ -235,9 +235,9 @@ def whole_lines(
 ) -> Iterator[tuple[np.ndarray, int, int]]:
     """Bytes of a file from `offset` on, cut after line ends.
 
-    Yields an array of bytes, valid until the next one is asked for; how many of them to look at:
-    they end with a line's end, but for a last line that has none; where in the file they begin. A
-    line longer than `size`, or a file shorter than `offset`, is a ValueError.
+    Yields an array of bytes, valid until the next one is read; the number of its bytes to use,
+    which end with a line's end except at the end of the file; and their offset in the file. A line
+    longer than `size`, or a file shorter than `offset`, is a ValueError.
     """
     buffer = bytearray(size)
     view, lines, held = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0

@@ -1,9 +1,8 @@
-"""The edge to Spark that all packages share; each package has its own pipelines.
+"""Access to Spark that all packages share; each package has its own pipelines.
 
 `session` starts the one session of the process, on the Java that `java` finds, with the archive of
-classes that `archive` makes and the Python processes that `workers` starts. `sweep` spreads work
-that is the same but for its number over tasks; `streams` runs a streaming query on planned
-micro-batches until its input has ended. `faults` kills or stops a process at a named point of its
-work, once. `metrics_log` writes the metrics of guarded streams. `cluster` is Spark's own cluster on
-this machine.
+classes that `archive` makes and the Python processes that `workers` starts. `sweep` distributes
+numbered work over tasks; `streams` runs a streaming query on planned micro-batches until its input
+has ended. `faults` kills or stops a process at a named point of its work, once. `metrics_log`
+writes the metrics of guarded streams. `cluster` is Spark's own cluster on this machine.
 """

@@ -63,7 +63,7 @@ def make(java: Java) -> list[Path]:
 
 
 def rehearse(spark: SparkSession, scratch: Path) -> None:
-    """Do a little of all that notebooks ask of Spark, so that its classes are loaded."""
+    """Use the parts of Spark that notebooks use, so that their classes are loaded."""
     place = str(scratch / "rows")
     spark.range(0, 100, 1, 2).withColumn("key", f.col("id") % 7).write.parquet(place)
     rows = spark.read.parquet(place)

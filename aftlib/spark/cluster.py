@@ -52,9 +52,9 @@ class LocalCluster:
     """A master and workers of Spark on the loopback, ended with the block that it opens.
 
     Each of the `workers` starts an executor, which takes all of its `memory` and runs `cores` tasks
-    at once. Only who knows `secret` may send work: session() takes it from ``AFT_CLUSTER_SECRET``.
-    Messages are encrypted. ValueError when a number is below 1, RuntimeError when a daemon does not
-    start.
+    at once. Only processes that know `secret` may send work: session() takes it from
+    ``AFT_CLUSTER_SECRET``. Messages are encrypted. ValueError when a number is below 1,
+    RuntimeError when a daemon does not start.
     """
 
     def __init__(self, workers: int = 2, cores: int = 1, memory: str = "1g") -> None:
@@ -87,7 +87,7 @@ class LocalCluster:
         return {"AFT_MASTER": self.url, "AFT_CLUSTER_SECRET": self.secret}
 
     def close(self) -> None:
-        """End all of it."""
+        """End all processes of the cluster."""
         for shell in reversed(self._shells):
             with suppress(BrokenPipeError):
                 cast("IO[bytes]", shell.stdin).close()
@@ -154,7 +154,7 @@ class LocalCluster:
 def command(workers: int, cores: int) -> None:
     """Start Spark's own cluster on this machine, until Ctrl-C.
 
-    WORKERS (2) with so many CORES (1) each. It prints how to use it.
+    It has WORKERS (2) with CORES (1) each. It prints how to use it.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

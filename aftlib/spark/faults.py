@@ -21,7 +21,7 @@ TICK_S = 0.002
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: its kind, the process that it hits, and the step at which it does.
+    """One fault: its kind, the process that it hits, and the step at which it hits it.
 
     `kind` is a method of the injector: "kill", "pause", "disconnect" or "slow". `target` names a
     process by its role, and its number where there are several, such as ``worker-3``, ``server-0``,
@@ -41,8 +41,8 @@ class Fault:
 class Injector:
     """Injects each fault of a schedule once: into the process that first comes to its point.
 
-    A marker file in `directory` is written before the fault is injected; later processes that come
-    to the same point are spared by it. A kind without a method is a ValueError.
+    A marker file in `directory` is written before the fault is injected; because of it, later
+    processes at the same point are not hit. A kind without a method is a ValueError.
     """
 
     directory: Path
@@ -100,7 +100,7 @@ class Injector:
         os.kill(pid, signal.SIGSTOP)
 
     def slow(self, fault: Fault, pid: int) -> None:
-        """Hold up the thread that came to the point; other threads go on."""
+        """Delay the thread that came to the point; other threads go on."""
         _require_own("slow", pid)
         time.sleep(fault.lasts_s)
 

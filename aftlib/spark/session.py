@@ -49,16 +49,17 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     """Return the running session, or start one that Spark shows as `app`.
 
     `conf` has Spark properties that go before the defaults here, such as
-    ``**{"spark.sql.shuffle.partitions": "64"}``; static ones count only if no session runs.
-    FileNotFoundError when no Java is usable, ValueError when ``AFT_DRIVER_MEMORY`` is not a size.
+    ``**{"spark.sql.shuffle.partitions": "64"}``; static ones have an effect only if no session
+    runs. FileNotFoundError when no Java is usable, ValueError when ``AFT_DRIVER_MEMORY`` is not a
+    size.
 
     ``AFT_MASTER`` (default ``local[*,4]``) chooses where it runs, ``AFT_DRIVER_MEMORY`` (default
     ``2g``) the memory of the driver, which with a local master is that of all tasks.
 
-    A local master runs the tasks in this process's own Python. To a cluster, aftlib as it lies here
-    is shipped; its machines need the same Python with the dependencies, and ``PYSPARK_PYTHON``
-    names it as they see it (docs/cluster.md). Where ``AFT_CLUSTER_SECRET`` is set, only who knows
-    it may talk to the session, and all messages are encrypted.
+    A local master runs the tasks in this process's own Python. A cluster gets the current copy of
+    aftlib; its machines need the same Python with the dependencies, and ``PYSPARK_PYTHON`` names it
+    as they see it (docs/cluster.md). Where ``AFT_CLUSTER_SECRET`` is set, only processes that know
+    it may connect to the session, and all messages are encrypted.
     """
     warnings.filterwarnings("ignore", message=_PANDAS_NOTICE, category=FutureWarning)
     memory = os.environ.get("AFT_DRIVER_MEMORY") or DEFAULT_DRIVER_MEMORY
@@ -118,7 +119,7 @@ def master() -> str:
 
 @contextmanager
 def cores_lent() -> Iterator[None]:
-    """Leave this process's cores of a cluster to drivers that the block starts.
+    """Free this process's cores of a cluster for drivers that the block starts.
 
     The running session's executors end, and come back after the block, in which it can run no job;
     its cached data are computed again. A local master's tasks are no executors: nothing changes.
@@ -143,7 +144,7 @@ def is_loopback(url: str) -> bool:
 
 
 def packed_library() -> Path:
-    """Return a zip of aftlib as it lies here, named after its contents, in the cache directory."""
+    """Return a zip of the current aftlib, named after its contents, in the cache directory."""
     source = Path(aftlib.__file__).parent
     found = (p for p in sorted(source.rglob("*")) if p.is_file())
     parts = [p for p in found if "__pycache__" not in p.parts]
@@ -161,7 +162,7 @@ def packed_library() -> Path:
 
 @contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """Set environment variables while the block runs: pyspark hands them on in no other way."""
+    """Set environment variables in the block, because pyspark passes options on only so."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

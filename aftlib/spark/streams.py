@@ -28,7 +28,8 @@ class PlannedInput(ABC):
 
     Offsets are counted in steps of any kind. An implementation is a dataclass of its arguments,
     which is pickled to the processes that read. Spark asks `next_boundary` once the micro-batch
-    that ended at `start` has been committed, so it may look at what that one left behind.
+    that ended at `start` has been committed, so it may use the state that this micro-batch
+    committed.
     """
 
     schema: ClassVar[Any]
@@ -38,7 +39,7 @@ class PlannedInput(ABC):
 
     @abstractmethod
     def next_boundary(self, start: int) -> int:
-        """Where the micro-batch ends that begins at `start`; `start` itself when input is over."""
+        """End of the micro-batch that begins at `start`; `start` itself if input has ended."""
 
     @abstractmethod
     def partitions(self, start: int, stop: int) -> Sequence[InputPartition]:
@@ -92,14 +93,14 @@ def drain(
     directory: Path,
     each: Callable[[DataFrame, int], None] | None = None,
 ) -> None:
-    """Run a stream until its source has nothing more; stop it whatever happens.
+    """Run a stream until its source has ended; stop it also after an error.
 
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
-    `each` is called with every micro-batch and its number. What ``foreachBatch`` alone would keep
-    is let go of at the end: `each`, with all that it holds, until the JVM collects garbage, and for
-    good a connection with a thread here, as py4j has one for every thread of the JVM that calls.
-    A RuntimeError is raised if somebody else has stopped the stream, as a second run in the same
-    directory does: Spark itself then ends silently, even if input is left.
+    `each` is called with every micro-batch and its number. At the end it frees two things that
+    ``foreachBatch`` alone would keep: `each` with all its references, until the JVM collects
+    garbage, and for good a py4j connection with a thread in this process. A RuntimeError is raised
+    if somebody else has stopped the stream, as a second run in the same directory does: Spark
+    itself then ends silently, even if input is left.
     """
     acts, connections, stream = [each], list[Any](), None
 

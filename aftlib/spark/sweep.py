@@ -1,4 +1,4 @@
-"""Work that is the same but for its number or its parameters, as one Spark job.
+"""Numbered work, or one function over many parameters, as one Spark job.
 
 `by_number` is any such work, `sweep` applies a function to many points, `require_shared` looks from
 tasks at a folder of all machines, and `write_samples` writes seeded samples of a model.
@@ -38,7 +38,7 @@ def by_number(
     tasks: int | None = None,
     barrier: bool = False,
 ) -> DataFrame:
-    """Frame of what `work` yields for each number from 0 on, by default a Spark task each."""
+    """Frame of the results of `work` for each number from 0 on, by default one task each."""
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -78,8 +78,8 @@ def require_shared(spark: SparkSession, *folders: Path | str) -> None:
     """Refuse a folder that not all machines of the cluster share; a local master has one only.
 
     Tasks check it once per application: they must read the driver's file there, write
-    another one, and find the driver's lock held. Folders are made when missing; those in a folder
-    that is known to be shared are not checked again. ValueError with the fault and the machine.
+    another one, and find the driver's lock held. Folders are made when missing; folders inside a
+    checked one are not checked again. ValueError with the fault and the machine.
     """
     if is_local(spark):
         return
@@ -111,7 +111,7 @@ def other_machines(spark: SparkSession) -> set[str]:
 
 
 def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, str]]:
-    """Machine, host and trouble with a folder, if any, as tasks on all executors see it.
+    """Machine, host and fault of a folder, if any, as seen by tasks on all executors.
 
     There are twice as many tasks as the cluster runs at once, so that each executor gets some.
     """
@@ -168,8 +168,8 @@ def write_samples(
     """Draw rows of the model in Spark tasks and keep them as a log; reuse it when it is there.
 
     Every row range has its own random stream (`generators.draw`), so the files are the same bytes
-    however Spark cuts the work. ValueError when `rows` is no whole number from 1, or `seed`
-    none from 0, `path` holds a log of other parameters, or not all machines of a cluster share it.
+    however Spark cuts the work. ValueError when `rows` is no whole number ≥ 1, or `seed` none ≥ 0,
+    `path` holds a log of other parameters, or not all machines of a cluster share it.
     """
     require_number("rows", rows, least=1, whole=True)
     require_number("seed", seed, least=0, whole=True)

@@ -55,7 +55,7 @@ def ratios(found: pd.DataFrame, measure: str) -> Ratios:
 
 
 def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
-    """That ratio which has the highest upper end of all rates; the others are its parts."""
+    """The ratio with the highest upper end of all rates; the others are its parts."""
     *others, (at, worst, interval) = sorted(ratios(found, measure), key=lambda each: each[2][1])
     return Finding(
         worst,
@@ -69,7 +69,7 @@ def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
 
 
 def by_real_kills(real: pd.DataFrame, measure: str) -> Finding:
-    """The same ratio among real processes that were killed, upstream backup and proposal apart."""
+    """The proposal's mean over upstream backup's in real kills, which are not paired."""
     x, y = (real.loc[real["scheme"] == name, measure].to_numpy(float) for name in BOTH)
     if min(len(x), len(y)) < 2:
         return nothing("It needs two real kills of each scheme.")
@@ -201,7 +201,7 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
     """D4-4: Nagle's algorithm makes the gap at low rates.
 
     Judged by stored runs of ns-3. They settle it only if the simulation, which has every part of
-    TCP but Nagle's algorithm and is run now, makes the same times of them.
+    TCP but Nagle's algorithm gives the same times.
     """
     ours, trials = explained(parts, "ms"), explained(parts, by=("rate", "failure_ms"))
     ours = ours[ours.index <= LOW_RATE].dropna(axis="columns")
@@ -278,7 +278,7 @@ def costs_as_named(costs: pd.DataFrame, counted: pd.DataFrame) -> Finding:
 
 
 def overhead(column: pd.Series, unit: str | None = None) -> Finding:
-    """Active standby's bandwidth overhead; upstream backup's is a tenth at most, and the least."""
+    """Active standby's bandwidth overhead; upstream backup's is the least, at most a tenth."""
     active, passive, upstream = (float(column[name]) for name in HWANG)
     return Finding(active, conditions=upstream < min(passive, active, 0.1), unit=unit)
 

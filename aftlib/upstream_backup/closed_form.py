@@ -60,7 +60,7 @@ def expected_resent(parameters: Parameters, scheme: Scheme) -> float:
 
 
 def four_hops(parameters: Parameters, scheme: Scheme) -> float:
-    """The rule of thumb: all hops, half an interval and the time until the request, by the rate."""
+    """The rule of thumb: rate times all hops, half an interval and the time until the request."""
     waited = held_ms(parameters, scheme) + unnoticed_ms(parameters, scheme)
     return _per_ms(parameters, scheme) * waited
 
@@ -77,7 +77,7 @@ def _per_ms(parameters: Parameters, scheme: Scheme) -> float:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes a second on all links, headers included, TCP's own acknowledgements not."""
+    """Bytes per second on all links, with headers and without TCP's own acknowledgements."""
 
     stream: float  # plain: tuples to the node that works for the result, results downstream
     into_node: float  # its first hop alone, which Hwang et al. take as the measure
@@ -88,7 +88,7 @@ class Traffic:
 
     @property
     def availability(self) -> float:
-        """Everything that is there for availability only."""
+        """Traffic for availability only."""
         return self.copies + self.acks + self.checkpoints + self.heartbeats
 
     @property
@@ -98,17 +98,17 @@ class Traffic:
 
     @property
     def relative(self) -> float:
-        """Availability's traffic by the plain stream's."""
+        """Traffic for availability, divided by that of the stream without fault tolerance."""
         return self.availability / self.stream
 
     @property
     def relative_to_input(self) -> float:
-        """Availability's traffic by that of the stream into the node."""
+        """Traffic for availability, divided by that of the stream into the node."""
         return self.availability / self.into_node
 
 
 def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
-    """Bytes a second of a scheme while nothing fails.
+    """Bytes per second of a scheme while nothing fails.
 
     An ACK or a checkpoint is sent in those intervals that have something to report.
     """

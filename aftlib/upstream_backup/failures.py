@@ -16,7 +16,7 @@ _STREAM = 4
 
 @dataclass(frozen=True)
 class Failure:
-    """The silent crash of a node, so many milliseconds after the stream began.
+    """The silent crash of a node, `at_ms` milliseconds after the stream began.
 
     Raises
     ------

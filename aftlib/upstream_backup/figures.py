@@ -145,7 +145,7 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
 
 
 def real_kills(found: pd.DataFrame, title: str) -> go.Figure:
-    """Tuples sent again and recovery times of real kills, by the time that nobody noticed."""
+    """Tuples sent again and recovery times of real kills, by the time until detection."""
     shown = {"resent": "tuples sent again", "recovery_ms": "recovery time (ms)"}
     figure = make_subplots(cols=2, horizontal_spacing=0.12)
     for scheme, rows in found.groupby("scheme", sort=False):

@@ -1,4 +1,4 @@
-"""A simulated recovery as a sequence diagram draws it: messages between nodes, and queues."""
+"""A simulated recovery for a sequence diagram: messages between nodes, and queues."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def messages(found: Simulated) -> list[Message]:
 def kept(found: Simulated, node: str, time: int) -> tuple[int, ...]:
     """Tuples in the queue kept for a node's failure, at a time in nanoseconds.
 
-    In active standby it is the secondary that keeps results, for the primary's.
+    In active standby the secondary keeps results for the primary's failure.
     """
     if found.scheme.both:
         taken_over = any(time >= r.downtime.detected for r in found.recoveries)

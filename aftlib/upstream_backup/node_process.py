@@ -4,8 +4,8 @@
 
 It processes the tuples of the upstream node (a filter that lets everything pass), passes level-0
 ACKs on as level 1, answers heartbeats, sends its own, and requests recovery when one is not
-answered. All sockets lie in the directory, which belongs to one user alone; START is the number of
-the process among those that had its name.
+answered. All sockets lie in the directory, which belongs to one user alone; START counts the
+processes of this name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def serve(handler: Handler, path: Path) -> asyncio.Server:
 
 
 def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Kill a process; one that hangs in a system call is waited for so many seconds only."""
+    """Kill a process, and wait at most `seconds` if it hangs in a system call."""
     process.kill()
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=seconds)

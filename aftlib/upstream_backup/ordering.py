@@ -1,8 +1,9 @@
 """Order downstream: the costs and benefits of sorting for an operator that needs it.
 
 Re-sent tuples arrive behind later ones that went to the survivor, and two nodes of different speed
-overtake each other at every change of turn. A filter does not mind. An aggregate over windows and a
-join of neighbours do: without sorting they close a window, or forget a partner, too early.
+overtake each other at every change of turn. A filter does not depend on the order. An aggregate
+over windows and a join of neighbours do: without sorting they close a window, or forget a partner,
+too early.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from aftlib.upstream_backup.routes import NEVER
 
 
 class Reorder:
-    """Hands on numbered items in order: holds items back that have a gap before them.
+    """Passes numbered items on in order, and holds back items after a gap.
 
-    A heap of what waits: O(log b) for each item with b waiting.
+    Waiting items are in a heap: O(log b) per item while b items wait.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class Reorder:
 
 @dataclass(frozen=True)
 class Sorting:
-    """What sorting results downstream costs."""
+    """Cost of sorting results downstream."""
 
     late: int  # results that come after one with a larger number
     waiting: int  # held back at the same time, at most
@@ -72,7 +73,7 @@ class Operator:
 
 
 def aggregate(delivered: np.ndarray, window: int) -> Operator:
-    """Tumbling windows over so many tuples, closed by the first result of a later window.
+    """Tumbling windows over `window` tuples, closed by the first result of a later window.
 
     A window is wrong when one of its own results arrives after that. A ValueError when it is
     shorter than a tuple, there are not two, or a result never arrived.
@@ -81,7 +82,8 @@ def aggregate(delivered: np.ndarray, window: int) -> Operator:
     count = len(delivered) // window if window > 0 else 0
     if count < 2:
         raise ValueError(
-            f"window must be 1 … {len(delivered) // 2} tuples, two of them at least, got {window!r}"
+            f"window must be 1 … {len(delivered) // 2} tuples, for at least two windows, got "
+            f"{window!r}"
         )
     times = delivered[: count * window].reshape(count, window)
     first, last = times.min(axis=1), times.max(axis=1)
@@ -93,8 +95,8 @@ def aggregate(delivered: np.ndarray, window: int) -> Operator:
 def join(delivered: np.ndarray, lag: int, memory: int) -> Operator:
     """Pairs (i, i + lag), found when the later one comes and the earlier is still remembered.
 
-    The operator remembers so many results, the last that came; sorted, a memory of `lag` suffices.
-    A ValueError when lag or memory is less than 1 or more than there are, or a result never came.
+    The operator remembers the last `memory` results; if results are sorted, `lag` of them suffice.
+    ValueError when lag or memory is out of range, or a result never came.
     """
     _check_complete(delivered)
     if not (0 < lag < len(delivered) and memory > 0):

@@ -20,7 +20,7 @@ FULLEST = 0.95
 
 @dataclass(frozen=True)
 class Link:
-    """Every link between two nodes, one direction of it."""
+    """One direction of a link between two nodes; all links are equal."""
 
     bandwidth_mbps: float = 16.0
     delay_ms: float = 5.0  # one way
@@ -36,17 +36,17 @@ class Link:
         return round(self.delay_ms * MS)
 
     def wire_ns(self, payload_bytes: int, segments: int = 1) -> int:
-        """Time on the wire of a payload in so many segments, in nanoseconds."""
+        """Time on the wire of a payload in `segments` segments, in nanoseconds."""
         bits = 8 * (payload_bytes + segments * self.header_bytes)
         return max(1, round(bits * US / self.bandwidth_mbps))
 
 
 @dataclass(frozen=True)
 class Tcp:
-    """What TCP does to a connection that has not carried data before.
+    """Behaviour of TCP on a connection that has not carried data before.
 
     `handshake`: a connection needed at recovery only is opened then, a round trip before any data.
-    `initial_window`: segments that may be under way before the first acknowledgement; each one
+    `initial_window`: segments that may be sent before the first acknowledgement; each one
     acknowledged admits one more (slow start); None: no limit. `segment_bytes`: the largest payload
     of a segment; whole tuples only.
     """
@@ -63,7 +63,7 @@ class Tcp:
 
 @dataclass(frozen=True)
 class Phases:
-    """When the intervals begin, as fractions of them in [0, 1): nothing sets the clocks alike."""
+    """Phases of the intervals in [0, 1), which differ because clocks are not synchronised."""
 
     ack: float = 0.0
     heartbeat: float = 0.0
@@ -168,7 +168,7 @@ class Parameters:
 
     @property
     def handshake_ns(self) -> int:
-        """From the wish for a connection until data may go out (SYN and its answer)."""
+        """From the request for a connection until data may be sent (SYN and its answer)."""
         return 2 * (self.link.wire_ns(0) + self.link.delay_ns)
 
     @property
@@ -180,7 +180,7 @@ class Parameters:
     def rhythm(self, name: str) -> tuple[int, int]:
         """Interval and phase of "ack", "heartbeat", "checkpoint" or "switching", nanoseconds.
 
-        That of switching is the cycle of two turns.
+        The interval of switching is the cycle of two turns.
         """
         every = round(getattr(self, f"{name}_ms") * MS) * (2 if name == "switching" else 1)
         return every, round(every * getattr(self.phases, name))

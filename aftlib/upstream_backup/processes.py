@@ -87,7 +87,7 @@ def deliver(
     """Stream tuples through real processes, inject faults, and return the results that arrived.
 
     A failed node is started again once its failure is detected, and takes part again. A node that
-    does not answer a heartbeat in time is taken for failed and killed for certain.
+    does not answer a heartbeat in time counts as failed and is killed.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def deliver(
         Intervals of level-0 ACKs and of heartbeats, seconds.
     patience_s : float, optional
         Limit of each wait, seconds: for a node to start, to come back after its failure, and for
-        results after the stream's end. Results that are missing then are missing in the delivery.
+        results after the stream's end. The delivery lacks results that have not come by then.
 
     Raises
     ------
@@ -304,7 +304,7 @@ class Upstream:
         writer.close()
 
     def close(self) -> None:
-        """Hear no node any more."""
+        """Stop listening to nodes."""
         self.nodes.clear()
 
     def _take(self, node: _Node, message: Message) -> bool:
@@ -344,7 +344,7 @@ class NodeInjector(Injector):
 
 
 class Downstream:
-    """Takes results, acknowledges them at their interval, and hands on those that are new."""
+    """Takes results, acknowledges them at their interval, and passes on new ones."""
 
     def __init__(self, ordered: bool, starts: Mapping[str, int]) -> None:
         self.ordered, self.starts = ordered, starts
@@ -371,7 +371,7 @@ class Downstream:
         writer.close()
 
     def take(self, ids: Sequence[int]) -> None:
-        """Take results, and release those that can be handed on."""
+        """Take results, and release those that can be passed on."""
         now = time.perf_counter()
         for i in ids:
             self.arrived.append((i, now))
@@ -380,7 +380,7 @@ class Downstream:
             self.seen.add(i)
 
     def has(self, number: int) -> bool:
-        """Whether so many results have arrived, copies not counted."""
+        """Whether `number` results have arrived, without copies."""
         return len(self.seen) >= number
 
     def is_new(self, i: int) -> bool:

@@ -34,8 +34,8 @@ class Recovery:
     Shape (q,): `resent`, the tuples in order; `done` and `delivered`, when the survivor had
     processed each and the downstream node had it from the survivor, nanoseconds. `queue_at_crash`
     counts the queue of the failed node (active standby: results in the secondary's queue),
-    `duplicates` those sent again whose result comes from the dead node as well (it may still be on
-    a slow link when they are sent), `reprocessed` those that had to be processed: none where only
+    `duplicates` those sent again whose result also comes from the failed node (it may still be on a
+    slow link when they are sent), `reprocessed` those that had to be processed: none where only
     results are sent.
     """
 
@@ -57,7 +57,7 @@ class Recovery:
 
     @property
     def restored_ms(self) -> float:
-        """Hwang et al.'s: from detection until the survivor is where the dead node was."""
+        """Hwang et al.'s: from detection until the survivor has the failed node's progress."""
         return self._since(self.downtime.detected, self.done) if self.reprocessed else 0.0
 
     @property
@@ -110,7 +110,7 @@ def simulate(
     Raises
     ------
     ValueError
-        As `downtimes`, or when the stream would end never, or before the last request.
+        As `downtimes`, or when the stream would never end, or end before the last request.
 
     Examples
     --------

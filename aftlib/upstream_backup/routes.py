@@ -1,4 +1,4 @@
-"""The way of tuples through one node: link, processing, link, and the ACKs back."""
+"""The route of tuples through one node: link, processing, link, and the ACKs back."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Feed:
 class Route:
     """Results of a feed; times in nanoseconds, `NEVER` for those that the crash prevented.
 
-    Of each tuple, shape (k,): when it was on its way to the node, processed there, its result
-    written to the connection downstream, and delivered; all but `done` with its whole segment.
+    Times of each tuple, shape (k,): sent to the node, processed there, result written to the
+    connection downstream, and delivered; all but `done` are those of its whole segment.
     """
 
     feed: Feed
@@ -103,7 +103,7 @@ def checkpointed(parameters: Parameters, route: Route, time: int) -> int:
 
 
 def checkpoint_ns(parameters: Parameters, changes: int) -> int:
-    """Time on the wire of a checkpoint message with so many changes of the state."""
+    """Time on the wire of a checkpoint message with `changes` changes of the state."""
     payload = parameters.message_bytes + changes * parameters.state_bytes
     return parameters.link.wire_ns(payload, -(-payload // parameters.tcp.segment_bytes))
 

@@ -10,7 +10,7 @@ from aftlib.core.checks import require_choice
 
 @dataclass(frozen=True)
 class Scheme:
-    """One way to stand by.
+    """One standby scheme.
 
     `trimmed_by` names the messages that empty the queue: level-0 and level-1 ACKs, the
     secondary once it has a checkpoint, or nothing, because each result is sent twice anyway (WAN).

@@ -1,4 +1,4 @@
-"""The stream in time: writes, turns, segments, and servers that work them off in order."""
+"""The stream in time: writes, turns, segments, and servers that process them in order."""
 
 from __future__ import annotations
 

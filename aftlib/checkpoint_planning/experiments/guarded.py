@@ -70,12 +70,13 @@ def guarded_windows(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Lose each window of the second half after each τ of the grid, by D2's plan and the guard's.
 
-    D2's own plan takes steps as independent, of the distribution of the first half's; the guard
-    learns all the time. ε is given in standard deviations of the first half's window means.
+    D2's own plan assumes independent steps with the distribution of the first half; the guard
+    learns from every window. ε is given in standard deviations of the first half's window means.
 
-    Promises: way: "Σ/L" or "guard", tau, window, sensor, estimated, wrong: the window's mean is
-    more than ε off when only O is read from τ on; of sensors in O, estimated from the others of O.
-    Plans: window, checkpoints, sensors and tuples: the most that a failure makes replay, total_ms.
+    Promises: way: "Σ/L" or "guard", tau, window, sensor, estimated, wrong: whether the window's
+    mean is off by more than ε when only O is read from τ on. Sensors in O are then estimated from
+    the other sensors of O. Plans: window, checkpoints, sensors and tuples: the most that a failure
+    makes replay, total_ms.
     """
     n, rounds = values.shape[1], len(values) // window
     x = values[: rounds * window].reshape(rounds, window, n)

@@ -27,7 +27,7 @@ DOCUMENT_RATE = 1e5
 def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
     """Windows full of ones: epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes, bound.
 
-    The bound is the most buckets that (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 allows, k = ⌈1/ε⌉.
+    The bound on the number of buckets is (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 with k = ⌈1/ε⌉.
     """
     found = []
     for window, epsilon in product(windows, epsilons):
@@ -41,7 +41,7 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
 
 
 def filled(window: int, epsilon: float) -> ExponentialHistogram:
-    """A window full of ones: one at each of the last events, and a sum before them at once."""
+    """A histogram of a window full of ones; those before the last events come as one sum."""
     histogram = ExponentialHistogram(window, epsilon, timed=True, values="integers")
     singles = min(window, 10**6)
     if window > singles:
@@ -90,10 +90,11 @@ def long_run(
 def rates(
     window: int, epsilon: float, chunks: Sequence[int], seconds: float, seed: int
 ) -> pd.DataFrame:
-    """Events a second on one core, chunks in memory: counting, the exact ring, the histogram.
+    """Events per second on one core, chunks in memory: counting, the exact ring, the histogram.
 
-    `chunks` are events a call; 1 means one Python call an event. Each has about `seconds`, of whose
-    alternating rounds the best is kept: rounds, count_nonzero, ring, update, estimates.
+    `chunks` are numbers of events per call; 1 means one Python call per event. Each runs for about
+    `seconds` in alternating rounds, of which the best is kept: rounds, count_nonzero, ring, update,
+    estimates.
     """
     found = []
     for chunk in chunks:
@@ -142,7 +143,7 @@ def parallel(
     tasks: int,
     rounds: int = 3,
 ) -> pd.DataFrame:
-    """Time of counting by merged partitions, and of merely drawing and counting the events.
+    """Time of counting by merged partitions, and of only generating and counting the events.
 
     events, partitions; count_s, histogram_s: the best of the rounds; ratio; estimate, exact: of the
     last `window` time units; error, bound: relative; buckets.

@@ -75,7 +75,7 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 def operator_demo(
     spark: SparkSession, directory: Path, events: BitEvents, *, window: int, epsilon: float
 ) -> pd.DataFrame:
-    """The article's operator (figs. 6 and 7) as a streaming query: one answer an event.
+    """The article's operator (figs. 6 and 7) as a streaming query: one answer per event.
 
     In order of key and at; estimate, exact; error: relative.
     """
@@ -137,8 +137,8 @@ def sweep(
     """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts.
 
     One Spark job plays them; a point of the grid is a unit of work. A burst of 0 means independent
-    events. A stream is `windows_of_events` windows long, and at least 131,072 events. A row a
-    point: epsilon, window, share, burst, and what `measure` finds.
+    events. A stream is `windows_of_events` windows long, and at least 131,072 events. One row per
+    point: epsilon, window, share, burst, and the results of `measure`.
     """
     from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
 
@@ -158,9 +158,9 @@ def sweep(
 def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
     """Errors with 1 … `most` ones in the window, all inside, after zeros that fill it.
 
-    epsilon, ones; article, sound: the answers, and more: the article's, had it up to k + 1 buckets
-    of count 1; article_error, sound_error, more_error: relative; buckets, more_buckets: how many
-    buckets the article has, and would have.
+    epsilon, ones; article, sound: the answers, and more: the article's with up to k + 1 buckets of
+    count 1; article_error, sound_error, more_error: relative; buckets, more_buckets: numbers of
+    buckets of the article and of `more`.
     """
     exact, tables = np.arange(1, most + 1), []
     for epsilon in epsilons:
@@ -183,7 +183,7 @@ def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
 def kept_buckets(most: int, ones: int, larger: int) -> NDArray[np.int64]:
     """Count of the oldest bucket and number of buckets after 1 … `most` ones, shape (most, 2).
 
-    No one expires. Up to `ones` buckets of count 1 are kept and up to `larger` of each larger
+    No event expires. Up to `ones` buckets of count 1 are kept and up to `larger` of each larger
     count; with one more the two oldest merge.
 
     >>> kept_buckets(4, ones=2, larger=2).tolist()
@@ -224,7 +224,7 @@ def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
 def error_curve(
     stream: BitStream, events: int, window: int, epsilon: float, points: int = 2000
 ) -> pd.DataFrame:
-    """Largest relative errors, sound and article, in `points` stretches that end `at`."""
+    """Largest relative errors, sound and article, in `points` segments that end `at`."""
     bits = stream.draw(events)
     exact = exact_counts(bits, window)
     edges = np.linspace(0, events, min(points, events) + 1).astype(int)
@@ -238,9 +238,9 @@ def error_curve(
 def variances(epsilons: Sequence[float], window: int, seed: int, looks: int = 200) -> pd.DataFrame:
     """Errors and buckets of the variance histogram on three streams, against the exact variance.
 
-    Noise is normal. The walk adds it up. Steps jump by ten at every third of a window, so that the
-    mean of the oldest bucket is often far from that of the rest. Four windows are played, and each
-    answer is compared `looks` times after the first.
+    Noise is normal. The walk is its running sum. The mean of "steps" jumps by ten at every third of
+    a window, so that the mean of the oldest bucket is often far from that of the rest. Four windows
+    are played, and each answer is compared `looks` times after the first.
 
     epsilon, stream; error: the largest, relative; buckets: the most.
     """

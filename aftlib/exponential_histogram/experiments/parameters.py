@@ -14,7 +14,7 @@ MOST_SWEPT = 5 * 10**7
 
 
 class NotebookParameters(ParameterModel):
-    """What notebook 05 runs with."""
+    """Parameters of notebook 05."""
 
     epsilons: list[float] = parameter(
         [0.001, 0.01, 0.05, 0.1, 0.2, 0.5], "promised errors ε of the sweep", least=1e-5, below=1

@@ -35,7 +35,7 @@ STREAM_TUPLES: Any = {"least": 2, "smoke": 1_000_000, "quick": 5_000_000, "full"
 
 
 class NotebookParameters(ParameterModel):
-    """What notebook 03 runs with."""
+    """Parameters of notebook 03."""
 
     skews: list[int | float] = parameter(
         [0.0, 1.2, 1.4, 1.6, 1.8, 2.0], "Zipf's parameter; 0 is uniform", least=0, **FEW_SKEWS
@@ -124,13 +124,13 @@ class NotebookParameters(ParameterModel):
         return min(sum(partitions[task::tasks]) for task in range(tasks))
 
     def streams(self, tuples: int, skews: Sequence[float]) -> list[TupleStream]:
-        """Return a stream of so many tuples for each skew, of the notebook's keys and seed."""
+        """Return a stream of `tuples` tuples for each skew, of the notebook's keys and seed."""
         return [TupleStream(tuples, self.keys, skew, self.seed) for skew in skews]
 
 
 @dataclass(frozen=True)
 class Input:
-    """A stream, its log, and the one big window that the document sums it by."""
+    """A stream, its log, and the single window over which the document sums it."""
 
     stream: TupleStream
     log: TupleLog

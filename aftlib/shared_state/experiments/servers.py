@@ -66,7 +66,7 @@ def served(
 
     Each task sums its partitions and merges them into its server's own table (RocksDB behind a
     buffer), which is flushed and committed to SQLite at the end, when the clock has stopped. An
-    input is read `times` over, and its tuples count as often.
+    input is read `times` times, and its tuples count each time.
 
     Besides the columns of `measure` (strategy "servers and tasks"): states, sum: over all keys;
     seconds: from the first task's start until the last has merged all.
@@ -97,9 +97,10 @@ def paced(
 ) -> pd.DataFrame:
     """Time the document's design and a shuffle on many emulated cores (`run_paced`), in turns.
 
-    Uniform keys are merged late at every parallelism and number of keys. Skewed ones are merged
-    late with 24 tasks, and all are shuffled with 8 and 24, at the most keys. Each turn has another
-    hash function. A shuffle costs nothing per sum, so half of the tuples is enough there.
+    Uniform keys are merged late at every parallelism and number of keys. Skewed keys are merged
+    late with 24 tasks. All inputs are shuffled with 8 and 24 tasks, at the largest number of keys.
+    Each turn has another hash function. A shuffle costs nothing per sum, so half of the tuples is
+    enough there.
 
     Columns design, skew, keys, tasks, turn, tuples, throughput, and those of `run_paced`.
     """
@@ -120,7 +121,7 @@ def paced(
 
 
 def repeated_log(log: TupleLog, times: int, path: Path) -> TupleLog:
-    """Return a log in a new folder that has each partition of another one so many times."""
+    """Return a log in a new folder that has each partition of another one `times` times."""
     path.mkdir()
     for number in range(log.partitions * times):
         part_path(path, number).symlink_to(log.part(number % log.partitions).absolute())
@@ -133,7 +134,7 @@ def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataF
 
     A server's own store is RocksDB, the global one SQLite. Task 0-0 crashes when it has read half
     of its partition, server 0 when its two tasks have merged three quarters of theirs. Each of four
-    partitions has so many tuples; the folder is a new one.
+    partitions has `tuples` tuples; the folder is a new one.
 
     Columns run, task, crashed: whether it or its server was killed; joined: how often it started,
     read_again: tuples that it read a second time, seconds: the whole run, error: windows of the run
@@ -236,7 +237,7 @@ def _ones(keys: np.ndarray) -> Partials:
 
 
 def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
-    """Stream through a server of two tasks in each of `MODES`, in turns that begin anywhere.
+    """Stream through a server of two tasks in each of `MODES`, in rotating order.
 
     `stores` are kinds of the server's own store; the global one is SQLite. The tuples of each
     stream are over 100,000 uniform keys; a stream of less than a few seconds has few barriers.
@@ -307,7 +308,8 @@ def other_engines() -> pd.DataFrame:
 def stored_memory() -> pd.DataFrame:
     """Most resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
 
-    Of two runs of the same number of tuples the larger one. Empty where nothing is stored.
+    If two runs have the same number of tuples, the larger value is taken. Empty where nothing is
+    stored.
     """
     sizes = [
         (int(tuples.replace(",", "")), gigabytes)

@@ -143,7 +143,7 @@ def measured(
 def stage_seconds(spark: SparkSession) -> Iterator[list[float]]:
     """List that holds, after the block, the run time of each stage of Spark that ran in it.
 
-    In seconds of all its tasks together, in the order of the stages, without those skipped.
+    Each is in seconds over all its tasks, in the order of the stages, without skipped ones.
     """
     context, group = spark.sparkContext, uuid.uuid4().hex
     seconds = list[float]()
@@ -189,12 +189,12 @@ def shared_table(spark: SparkSession, directory: Path | str) -> Iterator[Callabl
 def one_task_crashes(
     spark: SparkSession, given: Input, tasks: int, every: int, after: int
 ) -> pd.DataFrame:
-    """Kill one task's process by SIGKILL under each strategy, and count.
+    """Kill one task's process by SIGKILL under each strategy, and count tuples read again.
 
-    Behind a shuffle it is the task that receives most, so that it reads its part at least. It
-    crashes when it has read `after` tuples, and has `every` of them between checkpoints. No more
-    tasks run than Spark has cores, or the log partitions. The last strategy is a broken control
-    (`OffsetsApart`), which crashes between sums and offsets.
+    Behind a shuffle it is the task that receives most tuples. It crashes when it has read `after`
+    tuples, and has `every` of them between checkpoints. No more tasks run than Spark has cores, or
+    the log partitions. The last strategy is a broken control (`OffsetsApart`), which crashes
+    between sums and offsets.
 
     Columns strategy, tasks, tuples, again: tuples read more than once, by all tries of all tasks,
     disturbed: healthy tasks that were restarted, twice: tuples that these would count twice if they
@@ -268,7 +268,7 @@ class OffsetsApart:
     def merge(
         self, partials: Partials, progress: Mapping[int, Progress], *rest: Any, **options: Any
     ) -> bool:
-        """Merge a batch, and then the offsets that it brings its partitions to."""
+        """Merge a batch, and then the offsets of its partitions after it."""
         if len(partials):
             self._table.merge(partials, {})
             self._between()

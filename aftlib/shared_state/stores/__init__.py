@@ -27,8 +27,8 @@ def open_table(
     """Open a state table, given when it is durable (`FLUSHES`) and options of the store.
 
     The address is ``memory:``, ``rocksdb:FOLDER``, ``sqlite:FILE`` or ``postgresql://…``, for which
-    there is the option `schema`. With "barrier", merges wait in memory (`BufferedTable`). Another
-    word, or an address of no known kind, is a ValueError; others are those of the store.
+    there is the option `schema`. With "barrier", merges wait in memory (`BufferedTable`).
+    ValueError for another word or an unknown kind of address; other errors are those of the store.
     """
     require_choice("flush", flush, FLUSHES)
     shown = redact(address)
@@ -45,12 +45,12 @@ def open_table(
 
 
 def claim(table: StateTable, owner: str, begun: bool = False) -> None:
-    """Note in a table, as an epoch commit of nothing, whose state it holds; refuse another's.
+    """Record a table's owner in it, as an empty epoch commit; refuse a table of another owner.
 
     All processes that may merge into it name the same owner: the job to which its
-    offsets and rows belong. Of two owners that claim a new table at once, at least one is refused,
-    and then the table is nobody's. With `begun` the owner has claimed it before, so it cannot be
-    new. A table that is another's, or holds something of nobody known, is a ValueError.
+    offsets and rows belong. If two owners claim a new table at once, at least one is refused, and
+    then the table has no owner. With `begun` the owner has claimed it before, so it cannot be new.
+    ValueError for a table of another owner, or one that holds state without an owner.
     """
 
     def owners() -> set[str]:
@@ -62,9 +62,9 @@ def claim(table: StateTable, owner: str, begun: bool = False) -> None:
         table.merge(Partials.empty(len(table.aggregate.components)), {}, token=(_OWNER + owner, 0))
     if not free or owners() != ours:
         raise ValueError(
-            "table must be new, or the one that this was begun with: the one given has been "
-            "emptied, or holds the state of another log, job or setting; choose another table "
-            "(file or schema), or go on with that one"
+            "table must be new, or the one with which this log or job was begun: the given table "
+            "has been emptied, or holds the state of another log, job or setting; choose another "
+            "table (file or schema), or go on with the first one"
         )
 
 
@@ -79,8 +79,8 @@ UNREADABLE = (
 def redact(address: str) -> str:
     """Return a store's address for a message, without its password.
 
-    Of a PostgreSQL address these are user, host, port and database. Of another one without a file
-    only the word before the colon is shown. A PostgreSQL address is a ValueError when it cannot be
+    For PostgreSQL it shows user, host, port and database. For another address without a file it
+    shows only the word before the colon. A PostgreSQL address is a ValueError when it cannot be
     read or when a delimiter has moved its password, or part of it, into another field.
     """
     kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)

@@ -33,7 +33,7 @@ class PostgresTable(SqlTable):
     ``postgresql://user:password@host/database``; the schema is made when absent.
 
     A PermissionError is raised if the server refuses the user, the password or the database, a
-    ConnectionError that none answers. A call that takes longer than `timeout_s` seconds, because
+    ConnectionError if no server answers. A call that takes longer than `timeout_s` seconds, because
     others hold the tables or the server is stopped, is broken off with a ConnectionError; the log
     `aftlib.shared_state` reports it after a second.
     """
@@ -83,7 +83,7 @@ class PostgresTable(SqlTable):
             self._live().execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(schema))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def _add(self, rows: Partials, epoch: int) -> None:
@@ -231,7 +231,7 @@ def _marked(query: str) -> bytes:
 
 
 def shut_down(connection: psycopg.Connection | None) -> None:
-    """End a connection under the call that waits on it."""
+    """End a connection while another call waits on it."""
     if connection and not connection.closed:
         with suppress(OSError), socket.fromfd(connection.fileno(), 0, 0) as same:
             same.shutdown(socket.SHUT_RDWR)

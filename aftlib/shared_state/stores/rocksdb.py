@@ -40,7 +40,8 @@ class RocksTable(StateTable):
     """Blocks of keys as packed arrays; a batch and its offsets are one write batch.
 
     Every merge is fsynced to the log, and RocksDB never keeps a part of a batch, as all of it is in
-    one column family. One process at a time, else an OSError, and in it one thread.
+    one column family. Only one process at a time may open it, else an OSError, and use it in one
+    thread.
     """
 
     def __init__(self, path: Path | str, aggregate: Aggregate) -> None:
@@ -101,7 +102,7 @@ class RocksTable(StateTable):
         return {_number(name, 1): _number(stored, 0) for name, stored in self._under(_OUTPUT)}
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the database."""
         with suppress(DbClosedError):
             self._db.close()
 

@@ -218,7 +218,7 @@ class SqliteTable(SqlTable):
         return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def _add(self, rows: Partials, epoch: int) -> None:

@@ -29,16 +29,16 @@ Output = tuple[int, int]
 
 
 class StaleBatch(RuntimeError):
-    """A batch begins where its partition no longer stands: somebody else went on with it."""
+    """A batch does not begin at its partition's offset, because another task went on."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one partition has been read, or is part of a state; no field of it ever goes back.
+    """Progress of one partition, as read or as merged into a state; no field ever decreases.
 
-    Late are tuples that came after their slice was complete, and were left out. When `since` is
-    given, a merge is refused unless the partition stands there, at 0 if nothing is known of it. So
-    neither a task that was given up does harm, nor a store that has forgotten something.
+    `late` counts tuples that came after their slice was complete, and were left out. If `since` is
+    given, a merge is refused unless the store has this offset for the partition, 0 for a new one.
+    This protects against abandoned tasks and against stores that lost data.
     """
 
     offset: int = 0  # bytes: where the next batch begins
@@ -58,9 +58,9 @@ class StateTable(ABC):
     """Values by window and key, and the offsets that they stand for, in tables called epochs.
 
     Invariant: `merge` is one transaction. At every moment a store holds the aggregate of
-    exactly those tuples that its offsets say, also after a crash.
+    exactly the tuples up to its offsets, also after a crash.
 
-    A server's own store has one table an epoch: the checkpoint barrier switches to the next one,
+    A server's own store has one table per epoch: the checkpoint barrier switches to the next one,
     which starts empty, so each holds the delta between two barriers (D3 section 5.1). A store that
     servers merge into uses table 0 only.
 
@@ -85,7 +85,7 @@ class StateTable(ABC):
         epoch: int = 0,
         token: Token | None = None,
     ) -> bool:
-        """Merge a batch and the offsets that it brings its partitions to, in one transaction.
+        """Merge a batch and the offsets of its partitions after it, in one transaction.
 
         Rows are in any order; a window and key may occur more than once. They go into the table
         `epoch`, 0 or above. A token (server, epoch) names an epoch commit: a server
@@ -99,7 +99,7 @@ class StateTable(ABC):
         StaleBatch
             When a partition does not stand where its batch begins; nothing was merged.
         OSError
-            When the store is out of reach or its disk full; ask `progress` or repeat with the
+            When the store cannot be reached or its disk is full; ask `progress` or repeat with the
             token, because the transaction may have been committed before the connection broke.
         """
         rows = self.aggregate.group(partials)
@@ -161,7 +161,7 @@ class StateTable(ABC):
 
     @abstractmethod
     def drop(self, epoch: int) -> None:
-        """Empty a table; how far the partitions are (`progress()`) stays."""
+        """Empty a table; the progress of the partitions stays."""
 
     @abstractmethod
     def forget(self, *windows: int, output: Output | None = None) -> None:
@@ -173,7 +173,7 @@ class StateTable(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections, once or again; only `barrier` promises to flush."""
+        """Close files and connections, also twice; only `barrier` guarantees a flush."""
 
     def __enter__(self) -> Self:
         return self
@@ -183,7 +183,7 @@ class StateTable(ABC):
 
 
 def furthest(*accounts: Mapping[int, Progress]) -> dict[int, Progress]:
-    """How far each partition is by the furthest of some accounts, without `since`."""
+    """Largest progress of each partition among some records, without `since`."""
     found: dict[int, Progress] = {}
     for partition, now in (each for account in accounts for each in account.items()):
         before = found.get(partition, now).stored
@@ -192,7 +192,7 @@ def furthest(*accounts: Mapping[int, Progress]) -> dict[int, Progress]:
 
 
 def check_identity(place: object, found: Any, aggregate: Aggregate, kind: str) -> None:
-    """Refuse, by a ValueError, a store whose (version, aggregate) is another one."""
+    """Raise ValueError for a store of another version or aggregate."""
     version, name = found
     if version != VERSION:
         raise ValueError(
@@ -217,8 +217,8 @@ class _Epoch:
 class MemoryTable(StateTable):
     """Sorted arrays by window: a merge costs O(n log m), and O(m) when it brings new keys.
 
-    Nothing survives the process; whoever starts again reads on from the offsets of the store that
-    the tables were committed to. Not locked: one thread at a time.
+    Nothing survives the process; a new process continues at the offsets of the store to which the
+    tables were committed. Not locked: one thread at a time.
     """
 
     durable = False
@@ -297,21 +297,20 @@ class MemoryTable(StateTable):
         return dict(self._outputs)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing, because no file is open."""
 
 
 class BufferedTable(StateTable):
-    """Merges at the speed of memory, in front of a store that gets their sums at the barrier.
+    """A table that merges in memory, and writes the sums into a store at the barrier.
 
     Sums merged since the last barrier need not survive the process, so the store does not see
-    each batch: it gets every row once. Tables go there in the order of their numbers, which is the
-    order in which a server's partitions go through them; so even where a store has the first of two
-    without the other, it holds the tuples up to its offsets. Sums that it could not write
-    continue to wait.
-    Nobody else uses the store: one process, and in it one thread.
+    each batch: it gets every row once. Tables are written in the order of their numbers, in which a
+    server's partitions go through them. So a store that has only the first of two tables still
+    holds the tuples up to its offsets. Sums that could not be written stay in memory. No other
+    process or thread may use the store.
 
-    An OverflowError comes from `merge` when the sums of one barrier leave the 64 bits, from
-    `barrier` and `read` when those do that they make together with the stored ones.
+    OverflowError from `merge` if the sums since the last barrier do not fit into 64 bits, and from
+    `barrier` and `read` if their totals with the stored sums do not.
     """
 
     flush = "barrier"
@@ -337,13 +336,13 @@ class BufferedTable(StateTable):
         return self.aggregate.group(Partials.concat(*both))
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is, with what waits."""
+        """How far each partition is, waiting sums included."""
         if epoch is None:
             return dict(self._latest)
         return furthest(self.store.progress(epoch), self._since.progress(epoch))
 
     def epochs(self) -> tuple[int, ...]:
-        """Tables that hold something, there or here."""
+        """Tables with rows, in the store or in memory."""
         return tuple(sorted({*self.store.epochs(), *self._since.epochs()}))
 
     def committed(self) -> dict[str, int]:
@@ -351,17 +350,17 @@ class BufferedTable(StateTable):
         return self.store.committed()
 
     def barrier(self) -> None:
-        """Write what waits into the store."""
+        """Write the waiting sums into the store."""
         self._write(self._since.epochs())
 
     def drop(self, epoch: int) -> None:
-        """Empty a table, there and here."""
+        """Empty a table, in the store and in memory."""
         # how far the partitions are is to stay, and no offset may overtake earlier rows
         self._write(e for e in self._since.epochs() if e <= epoch)
         self.store.drop(epoch)
 
     def forget(self, *windows: int, output: Output | None = None) -> None:
-        """Drop windows, there and here."""
+        """Drop windows, in the store and in memory."""
         self.store.forget(*windows, output=output)
         self._since.forget(*windows)
 
@@ -370,7 +369,7 @@ class BufferedTable(StateTable):
         return self.store.outputs()
 
     def close(self) -> None:
-        """Let go of the store; what waits in memory is gone."""
+        """Close the store; sums that wait in memory are lost."""
         self.store.close()
 
     def _write(self, epochs: Iterable[int]) -> None:

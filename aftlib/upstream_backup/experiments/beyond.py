@@ -39,7 +39,7 @@ SharePoint = tuple[float, str, Sequence[tuple[Parameters, float]]]
 def unequal_nodes(
     spark: SparkSession, case: Sweep, rate: float, secondary_us: float, shares: Sequence[float]
 ) -> pd.DataFrame:
-    """A slower secondary, and how the primary's share of the stream makes up for it.
+    """Recovery with a slower secondary, by the primary's share of the stream.
 
     `case` gives failure times and parameters, `secondary_us` is the slower node's time for a tuple,
     `shares` are of the tuples that go to the primary. Rows: share, failed (node), resent and
@@ -71,9 +71,9 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
     """Effect of out-of-order results on operators after a failure of the primary, by scheme.
 
     Rows of scheme, operator, then means over the case's failures: wrong: outputs that are wrong
-    without sorting, delay_ms: what sorting adds to an output, and of sorting itself late: results
-    that it has to move, waiting: held back at the same time at most, longest_ms: held back at most.
-    A filter needs none of it.
+    without sorting, delay_ms: delay of an output by sorting, late: results that sorting moves,
+    waiting: most results held back at once, longest_ms: longest time that one is held back. A
+    filter needs no sorting.
     """
     rows = []
     least_ms = 2000 * (window + 1) / rate  # two windows, at any rate
@@ -154,17 +154,17 @@ def settings_of_hwang(
 
 
 def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.DataFrame:
-    """Kill the primary of a real system as often, and simulate the same.
+    """Kill the primary of a real system `kills` times under each scheme, and simulate it.
 
     Each kill hits a system of its own, at a random moment of its stream. The simulation is given
     the rate that was reached, the real intervals, and the time that a tuple takes to be decoded and
     encoded here; it takes the mean over failures at other moments.
 
-    `kills` for upstream backup and as many for the proposal; `seed` is of the moments. Rows:
-    scheme, kill, rate: tuples a second, lost: results that never came, twice: results that came
-    more than once, requests: failures detected (more than one: a node answered too late); of the
-    primary's, unnoticed_ms: until the request, resent, recovery_ms: until the last of those has its
-    result downstream; and the same three as simulated (…_simulated).
+    `seed` is of the moments. Rows: scheme, kill, rate: tuples per second, lost: results that never
+    came, twice: results that came more than once, requests: failures detected (more than one: a
+    node answered too late); of the primary's, unnoticed_ms: until the request, resent, recovery_ms:
+    until the last of those has its result downstream; and the same three as simulated
+    (…_simulated).
     """
     ids = list(range(100_000))
     began = perf_counter()

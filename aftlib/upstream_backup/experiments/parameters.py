@@ -14,7 +14,7 @@ INTERVAL: Any = {"least": 0.1, "most": 10_000}
 
 
 class NotebookParameters(ParameterModel):
-    """What notebook 04 runs with."""
+    """Parameters of notebook 04."""
 
     rates: list[int | float] = parameter(
         [200, 500, 1000, 2000, 5000, 10000, 15000, 20000],
@@ -74,7 +74,7 @@ class NotebookParameters(ParameterModel):
 
     @model_validator(mode="after")
     def describe_systems(self) -> Self:
-        """Refuse impossible systems: links and nodes must bear each rate, and a turn a tuple."""
+        """Refuse impossible systems: a link or node too slow for a rate, a turn without a tuple."""
         scheme_named(self.scheme)
         if not (self.failing and all(node in NODES for node in self.failing)):
             raise ValueError(

@@ -38,7 +38,7 @@ def example(scheme: str) -> Simulated:
 
 
 def example_table() -> pd.DataFrame:
-    """What figs 3 and 4 show: scheme, tuples sent again, their number, recovery time."""
+    """The content of figs 3 and 4: scheme, tuples sent again, their number, recovery time."""
     found = {s.name: example(s.name).recoveries[0] for s in (UPSTREAM, PROPOSED)}
     rows = [
         (name, ", ".join(map(str, one.resent)), len(one.resent), one.recovery_ms)
@@ -91,10 +91,10 @@ def recoveries(
 ) -> pd.DataFrame:
     """Let the primary fail at every failure time, under every scheme and rate, on Spark.
 
-    A row a trial: scheme, rate, trial, failure_ms, queue_at_crash, resent, reprocessed, duplicates
-    (results that came twice), recovery_ms (the experiment's), restored_ms (Hwang et al.'s),
-    caught_up_ms (until downstream has everything). Trials are paired: every scheme has the same
-    failure times and phases.
+    One row per trial: scheme, rate, trial, failure_ms, queue_at_crash, resent, reprocessed,
+    duplicates (results that came twice), recovery_ms (the experiment's), restored_ms (Hwang et
+    al.'s), caught_up_ms (until downstream has everything). Trials are paired: every scheme has the
+    same failure times and phases.
     """
     points: list[Point] = [
         (name, rate, i, drawn[i : i + _CHUNK])
@@ -107,7 +107,7 @@ def recoveries(
 
 
 def one_point(point: Point) -> list[dict[str, object]]:
-    """Some trials of one scheme at one rate, from a number on, a row each."""
+    """Some trials of one scheme at one rate, one row each."""
     name, rate, first, drawn = point
     return [
         {"scheme": name, "rate": rate, "trial": trial, "failure_ms": time}
@@ -138,7 +138,8 @@ def summary(trials: pd.DataFrame) -> pd.DataFrame:
 def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Upstream backup minus the proposal, by trial: rate, mean, low, high.
 
-    And upstream: its mean, ratio: the proposal's to it, 1 where both are 0.
+    Further columns: upstream: the mean of upstream backup, ratio: the proposal's mean over it, 1
+    where both are 0.
     """
     wide = trials.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
     less = (wide[UPSTREAM.name] - wide[PROPOSED.name]).unstack("trial")

@@ -51,7 +51,7 @@ def systems(table: pd.DataFrame) -> list[Parameters]:
 
 
 def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
-    """Simulated means by the closed form's: rates down, schemes across, in three groups.
+    """Simulated means over the closed form's: rates as rows, schemes as columns, three groups.
 
     Queue at the crash; sent again; sent again by the rule of thumb that counts all hops.
     """
@@ -94,7 +94,7 @@ def against_ns3() -> pd.DataFrame:
 
 
 def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
-    """The rows of `against_ns3` that the case's system has as well: stored runs are of defaults."""
+    """The rows of `against_ns3` that hold for the case's system: stored runs have the defaults."""
     return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
 
 
@@ -133,7 +133,7 @@ def explained(
 ) -> pd.DataFrame:
     """Parts of the gap between upstream backup and the proposal, by rate, in ms.
 
-    Means, or with `by` of each failure.
+    Means over failures, or with `by` one row per failure.
 
     gap = handshake + initial_window + tuples, each the part that disappears when the handshake,
     then the window's limit are switched off, and the rest; nagle_adds, window_1_adds: to upstream

@@ -177,7 +177,9 @@ def test_a_table_is_of_one_owner(opened):
         claim(table, "a")
     table.merge(rows((0, 1, 5)), {0: Progress(10)})
     claim(table, "a")
-    with pytest.raises(ValueError, match="table must be new, or the one that this was begun with"):
+    with pytest.raises(
+        ValueError, match="table must be new, or the one with which this log or job"
+    ):
         claim(table, "b")
     assert content(table.read()) == {(0, 1): (5,)}
 
