@@ -129,8 +129,8 @@ class ReplaySet(ArrayRecord):
         """
         if np.isnan(self.share).any():
             raise ValueError(
-                f"the replay set of sensors {self.sensors} must come from select_replay to be "
-                "shortened for larger variances; choose it so"
+                f"the replay set of sensors {self.sensors} must come from select_replay, because "
+                "a given set has no targets that could grow; call select_replay"
             )
         size = int(np.argmax(self.share <= times * (1 + COMPARED_TO)))
         if size == len(self.sensors):

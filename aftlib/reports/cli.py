@@ -242,7 +242,7 @@ def runs(
 def open_run(run: str) -> None:
     """Open the report of a stored RUN (its key, NOTEBOOK/KEY or a notebook; default the last).
 
-    Its path is printed too, and only that where there is no screen.
+    The path is printed, too; without a screen nothing is opened.
     """
     from aftlib.reports.runs import find_run
 

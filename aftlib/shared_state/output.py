@@ -150,8 +150,8 @@ def emit_windows(job: Job, _: Journal) -> None:
             done = patiently(output.emit, job.patience_s, UNREACHABLE, TICK_S)
             if over and not done:
                 raise ValueError(
-                    "the global store must have all commits of the servers, got one that "
-                    "does not: it was replaced or is an older copy; start again in another "
+                    "the global store must have all commits of the servers, got a store "
+                    "that lacks some: it was replaced or is an older copy; start again in another "
                     "directory and schema"
                 )
             time.sleep(TICK_S)

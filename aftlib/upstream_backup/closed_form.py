@@ -37,8 +37,9 @@ def held_ms(parameters: Parameters, scheme: Scheme) -> float:
 def unnoticed_ms(parameters: Parameters, scheme: Scheme) -> float:
     """From the crash until the queue is sent again, on average.
 
-    A heartbeat interval passes until the next one is due, and half of one until the first that is
-    not answered; the heartbeat's hop and the request's cancel. Active standby needs no request.
+    On average half a heartbeat interval passes until the first heartbeat that is not answered, and
+    one more until the next is due. The hops of heartbeat and request cancel each other. Active
+    standby needs no request.
     """
     if scheme.trimmed_by == "copy":
         return 0.0

@@ -124,7 +124,7 @@ def recovery_cost(
     outages: Sequence[Outage],
     methods: Sequence[str] = ("none", "model", "exact"),
 ) -> pd.DataFrame:
-    """Stream the same log once per method of recovery with the same crashes, by "none" with none.
+    """Stream one log once per method of recovery with the same crashes; "none" is without crashes.
 
     Columns: recovery; seconds: of each micro-batch with a crash, from its tasks' start until the
     coordinator has finished; batch_seconds: their mean; samples_read_again;
