@@ -77,8 +77,8 @@ class ReadMeter:
     The bucket is a file that each reader locks, with the time at which the next sample may be read
     by the machine's monotonic clock, which all processes share. So a limit holds until the machine
     restarts; then set it again. Every reader of the folder is limited, so use a copy of the log. In
-    every span of T seconds at most `samples_per_s` · (T + `PAUSE_S`) samples are granted, also
-    after a longer pause.
+    every span of T seconds at most `samples_per_s` · (T + `PAUSE_S`) samples are granted, and a
+    pause longer than `PAUSE_S` gives no credit.
 
     Parameters
     ----------
