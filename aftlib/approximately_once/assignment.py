@@ -10,7 +10,7 @@ import pandas as pd
 
 from aftlib.core.checks import listed, require_choice, require_instance, require_number
 from aftlib.core.covariance import correlated_groups
-from aftlib.core.extremes import WindowExtremes
+from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import ArrayRecord, frame_of_keys
 from aftlib.core.requirement import Requirement
@@ -340,7 +340,7 @@ def assess(
     Parameters
     ----------
     model : GaussianModel
-        Model of the n keys' aggregates. Of minima and maxima, `WindowExtremes`, the reliability is
+        Model of the n keys' aggregates. Of minima and maxima, `DrawnWindows`, the reliability is
         counted on drawn windows.
     workers : sequence of sequences of int or str
         Key indices or names of each worker; each of the n keys once.
@@ -371,7 +371,7 @@ def assess(
             f"workers must have each of the {model.size} keys once, got another number of times "
             f"for {listed(model.names, counts != 1)}: give each key to one worker"
         )
-    if isinstance(model, WindowExtremes):
+    if isinstance(model, DrawnWindows):
         others = [np.setdiff1d(np.arange(model.size), keys) for keys in key_sets]
         asked = zip(key_sets, others, strict=True)
         reliability = np.array([model.reliability(*a, requirement.epsilon).min() for a in asked])

@@ -18,7 +18,7 @@ from aftlib.approximately_once.assignment import (
 )
 from aftlib.core.checks import require_number
 from aftlib.core.covariance import correlated_groups
-from aftlib.core.extremes import WindowExtremes
+from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
@@ -96,7 +96,7 @@ def assign_best(
     each are exchangeable and workers are of one size, dealing out min(p_b, k·a_b) keys of each
     group in turn reaches it.
 
-    Of minima and maxima, `WindowExtremes`, keys are dealt and moved by the variances, and
+    Of minima and maxima, `DrawnWindows`, keys are dealt and moved by the variances, and
     compared by reliabilities that are counted on drawn windows. Shares of draws need not fall as
     more keys are lost, so that nothing is proved of them: there `bound` is only the number m of
     workers.
@@ -119,7 +119,7 @@ def assign_best(
     lone = requirement.is_met_by(requirement.reliability(1 / np.diag(model.precision)))
     alive = np.array([int(lone[part].sum()) for part in parts])
     bound = m
-    if not isinstance(model, WindowExtremes):
+    if not isinstance(model, DrawnWindows):
         known: dict[bytes, int] = {}
         most = [_most_estimable(model, part[lone[part]], requirement, known) for part in parts]
         held = np.minimum(alive, np.outer(range(m + 1), most)).sum(axis=1)
@@ -342,9 +342,9 @@ def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -
     >>> [crash_together(model, assignment, f).round(2).tolist() for f in (1, 2)]
     [[0.19, 0.19, 0.19, 0.19], [1.0, 1.0, 1.0, 1.0]]
     """
-    if isinstance(model, WindowExtremes):
+    if isinstance(model, DrawnWindows):
         raise ValueError(
-            "model must be of means or sums, got WindowExtremes: variances do not bound minima and "
+            "model must be of means or sums, got DrawnWindows: variances do not bound minima and "
             "maxima; instead merge the workers that crash together, and call `assess`"
         )
     m = len(assignment.workers)

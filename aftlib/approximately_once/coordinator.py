@@ -10,7 +10,7 @@ from typing import cast
 import numpy as np
 
 from aftlib.approximately_once.assignment import Assignment
-from aftlib.core.extremes import WindowExtremes
+from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
@@ -57,8 +57,8 @@ class Coordinator:
     is the best for o = min(c_i, c_j), as when samples go missing together; the half-width holds for
     every o.
 
-    Of minima and maxima the model is a `WindowExtremes`. There a window that misses samples is
-    not used, and half-widths are counted on drawn windows.
+    Of minima and maxima, as of all results that are not Gaussian, the model is a `DrawnWindows`.
+    There a window that misses samples is not used, and half-widths are counted on drawn windows.
     """
 
     model: GaussianModel  # of the n keys' window aggregates
@@ -74,8 +74,9 @@ class Coordinator:
         """Refuse models without an estimate of the query."""
         if self.windows.aggregation.gaussian == self._extremes:
             raise ValueError(
-                f"model must be a WindowExtremes for minima and maxima, and only for them, got "
-                f"{type(self.model).__name__} for {self.windows.query!r}"
+                "model must be a DrawnWindows for results that are not Gaussian, and only for "
+                f"them, got {type(self.model).__name__} for {self.windows.query!r}: "
+                "`Aggregate.model` makes it"
             )
 
     def receive(
@@ -189,13 +190,13 @@ class Coordinator:
 
     @property
     def _extremes(self) -> bool:
-        return isinstance(self.model, WindowExtremes)
+        return isinstance(self.model, DrawnWindows)
 
     def _solve_extremes(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same for minima or maxima; those of windows that miss samples are not used."""
-        model, full = cast("WindowExtremes", self.model), samples == self.windows.width
+        model, full = cast("DrawnWindows", self.model), samples == self.windows.width
         gain = np.zeros((len(keys), len(observed)))
         gain[:, full] = model.conditional(observed[full], keys)[0]
         return gain, model.half_width(keys, observed[full], self.requirement.delta)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
 from aftlib.core.checks import require_choice, require_instance, require_number
-from aftlib.core.extremes import extreme_max_variance, extreme_reliability
+from aftlib.core.extremes import EXTREMES, extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import ArrayRecord
 from aftlib.core.requirement import Requirement
@@ -30,7 +30,8 @@ METHODS = ("proposed", "no-relaxation", "exactly-once")
 ADAPTIVE = "adaptive"
 """Beyond the document: every interval as if it alone failed, and planned again once one has."""
 
-QUERIES = tuple(AGGREGATES)
+QUERIES = tuple(name for name, each in AGGREGATES.items() if each.gaussian or name in EXTREMES)
+"""Aggregates of a plan: linear ones, and those with a bound on the error of a lost one."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

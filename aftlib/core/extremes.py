@@ -1,4 +1,4 @@
-"""Minima and maxima of a sensor's window, and the estimate of a lost one from the others.
+"""Minima, maxima and other results that are not Gaussian, and the estimate of a lost one.
 
 The documents aggregate each key over the steps of its own window, and so is a minimum or maximum
 meant here: over the steps of one sensor's window, never over sensors. Steps are independent draws
@@ -15,30 +15,31 @@ from scipy.special import ndtr, ndtri
 from aftlib.core.checks import require_choice, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import AGGREGATES
 
 EXTREMES = ("min", "max")
 DRAWS = 4000
-"""Windows drawn for the moments of extremes, and as many again for their errors."""
+"""Windows drawn for the moments of results, and as many again for their errors."""
 _POINTS = 32  # of the grid on which the likeliest value is looked for, for each ε
 _REACH = 2**15  # points of it at most above the likeliest step
 _HALVINGS = 40
 
 
-class WindowExtremes(GaussianModel):
-    """Minima or maxima of n keys' windows, when only extremes of other keys are known (D1).
+class DrawnWindows(GaussianModel):
+    """Results of n keys' windows that are not Gaussian, such as minima and maxima (D1).
 
-    Its mean and covariance are those of the keys' extremes, counted on half of the draws. A lost
-    extreme is estimated from the others' by the best linear estimate, for which these are enough.
+    Its mean and covariance are those of the keys' results, counted on half of the draws. A lost
+    result is estimated from the others' by the best linear estimate, for which these are enough.
     How far that errs is counted on the other half, the attribute `draws`, shape (draws, n).
 
     `model` is of one step, of which a window has `steps`, independent of each other. `rng` draws
-    twice `draws` windows, at least 2n + 2 for a covariance. ValueError when `query` is neither
-    "min" nor "max", or a number is too small.
+    twice `draws` windows, at least 2n + 2 for a covariance. ValueError when `query` names no
+    aggregate, or a linear one, whose model has a closed form, or when a number is too small.
 
     Examples
     --------
     >>> pair = GaussianModel([20, 20], [[1.0, 0.95], [0.95, 1.0]], ["kitchen", "hall"])
-    >>> extremes = WindowExtremes(pair, 30, "max", np.random.default_rng(1))
+    >>> extremes = DrawnWindows(pair, 30, "max", np.random.default_rng(1))
     >>> extremes.mean.round(1), extremes.condition({"hall": 23}).mean.round(1)
     (array([22., 22.]), array([22.8]))
     >>> bool(extremes.half_width([0], [1], delta=0.05) < extremes.half_width([0], [], delta=0.05))
@@ -55,14 +56,13 @@ class WindowExtremes(GaussianModel):
         rng: np.random.Generator,
         draws: int = DRAWS,
     ) -> None:
-        require_choice("query", query, EXTREMES)
+        require_choice("query", query, [n for n, each in AGGREGATES.items() if not each.gaussian])
         require_number("steps", steps, least=1, whole=True)
         require_number("draws", draws, least=2 * model.size + 2, whole=True)
-        fold = np.maximum if query == "max" else np.minimum
-        found = np.empty((2 * draws, model.size))
+        aggregate, found = AGGREGATES[query], np.empty((2 * draws, model.size))
         for window in range(2 * draws):
-            found[window] = fold.reduce(rng.standard_normal((steps, model.size)) @ model.cholesky.T)
-        found += model.mean
+            noise = rng.standard_normal((steps, model.size)) @ model.cholesky.T
+            found[window] = aggregate.finish(*aggregate.add(model.mean + noise))
         covariance = np.atleast_2d(np.cov(found[:draws].T))
         super().__init__(found[:draws].mean(axis=0), covariance, model.names)
         object.__setattr__(self, "draws", found[draws:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +14,7 @@ if TYPE_CHECKING:  # workers aggregate and need no model, whose imports take lon
     from aftlib.core.gaussian import GaussianModel
 
 
-class Aggregate(ABC):
+class Aggregate:
     """An aggregate: how samples become a window's result, and the distribution of the result.
 
     Samples are added to a part, parts are merged in any order, and the merged part is finished with
@@ -26,10 +25,10 @@ class Aggregate(ABC):
     """The part of no samples."""
     merge: ClassVar[np.ufunc]
     """Joins two parts; `merge.reduce` joins the samples of one."""
-    spark: ClassVar[str]
-    """Its name in ``pyspark.sql.functions``."""
+    spark: ClassVar[str] = ""
+    """The name of a linear one in ``pyspark.sql.functions``."""
     gaussian: ClassVar[bool] = True
-    """Whether it is linear, so that Gaussian samples have a Gaussian result."""
+    """Whether it is a sum over `divisor`, so that Gaussian samples have a Gaussian result."""
 
     def add(self, values: np.ndarray, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return the part and the number of the finite samples along an axis."""
@@ -54,14 +53,20 @@ class Aggregate(ABC):
         """Estimate the results of whole windows from `results` over `samples` of their steps."""
         return results
 
-    @abstractmethod
     def model(
         self, step: GaussianModel, steps: int, rng: np.random.Generator | None = None
     ) -> GaussianModel:
         """Return the model of the results over `steps` independent steps, each with model `step`.
 
-        `rng` draws windows where there is no closed form.
+        Where there is no closed form, `rng` draws windows: some for the moments, and further ones
+        to count errors on. ValueError when it is missing then.
         """
+        from aftlib.core.extremes import DRAWS, DrawnWindows
+
+        if rng is None:
+            raise ValueError("rng must draw the windows, got None; give a Generator")
+        query = next(name for name, each in AGGREGATES.items() if each is self)
+        return DrawnWindows(step, steps, query, rng, max(DRAWS, 2 * step.size + 2))
 
 
 class Sum(Aggregate):
@@ -104,32 +109,16 @@ class Mean(Aggregate):
         return step.aggregate(steps, "mean")
 
 
-class Extreme(Aggregate):
-    """Largest or smallest sample; its estimates are in `aftlib.core.extremes`."""
-
-    gaussian = False
-
-    def model(
-        self, step: GaussianModel, steps: int, rng: np.random.Generator | None = None
-    ) -> GaussianModel:
-        """Return the moments of drawn windows, and further ones to count errors on."""
-        from aftlib.core.extremes import DRAWS, WindowExtremes
-
-        if rng is None:
-            raise ValueError("rng must draw the windows of extremes, got None; give a Generator")
-        return WindowExtremes(step, steps, self.spark, rng, max(DRAWS, 2 * step.size + 2))
-
-
-class Minimum(Extreme):
+class Minimum(Aggregate):
     """min x."""
 
-    initial, merge, spark = np.inf, np.minimum, "min"
+    initial, merge, gaussian = np.inf, np.minimum, False
 
 
-class Maximum(Extreme):
+class Maximum(Aggregate):
     """max x."""
 
-    initial, merge, spark = -np.inf, np.maximum, "max"
+    initial, merge, gaussian = -np.inf, np.maximum, False
 
 
 AGGREGATES: dict[str, Aggregate] = {
@@ -197,11 +186,10 @@ class Windows:
 
         `values` (steps, n) are consecutive steps from a multiple of `pane`.
         """
-        present, aggregation = np.isfinite(values), self.aggregation
-        return (
-            self._sliced(np.where(present, values, aggregation.initial), aggregation.merge),
-            self._sliced(present.astype(np.int64), np.add),
-        )
+        slices = len(values) // self.pane
+        panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
+        # added along contiguous memory: NumPy's pairwise order then depends on `pane` alone
+        return self.aggregation.add(np.ascontiguousarray(panes.transpose(0, 2, 1)), axis=-1)
 
     def joined(
         self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
@@ -215,12 +203,6 @@ class Windows:
     def aggregation(self) -> Aggregate:
         """The aggregate that `query` names."""
         return AGGREGATES[self.query]
-
-    def _sliced(self, values: np.ndarray, fold: np.ufunc) -> np.ndarray:
-        slices = len(values) // self.pane
-        panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
-        # summed along contiguous memory: NumPy's pairwise order then depends on `pane` alone
-        return np.asarray(fold.reduce(np.ascontiguousarray(panes.transpose(0, 2, 1)), axis=-1))
 
     def _windowed(self, sums: np.ndarray, starts: np.ndarray, fold: np.ufunc) -> np.ndarray:
         total = sums[starts]

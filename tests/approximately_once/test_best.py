@@ -16,7 +16,7 @@ from aftlib import (
 from aftlib.approximately_once import best as best_module
 from aftlib.approximately_once.assignment import assess
 from aftlib.approximately_once.best import crash_together
-from aftlib.core.extremes import WindowExtremes
+from aftlib.core.extremes import DrawnWindows
 from aftlib.core.generators import block_model
 
 
@@ -201,7 +201,7 @@ def test_sizes_that_do_not_fit_are_refused(workers, message):
 def test_of_extremes_it_is_never_worse_either_and_counts_on_draws(query):
     better = 0
     for seed in (0, 12):
-        maxima = WindowExtremes(some_model(seed, 24), 5, query, np.random.default_rng(seed), 200)
+        maxima = DrawnWindows(some_model(seed, 24), 5, query, np.random.default_rng(seed), 200)
         for workers, epsilon in ((4, 0.9), (8, 0.9), (8, 1.3), (12, 1.1)):
             asked = maxima, workers, Requirement(epsilon, 0.05)
             best = assign_best(*asked)
@@ -291,7 +291,7 @@ def test_all_workers_of_a_group_that_is_too_large_to_try(monkeypatch):
 
 
 def test_extremes_are_refused():
-    model = WindowExtremes(some_model(0, 9, 0.5), 5, "max", np.random.default_rng(0), draws=64)
+    model = DrawnWindows(some_model(0, 9, 0.5), 5, "max", np.random.default_rng(0), draws=64)
     assignment = assign_spread(model, 3, ASKED)
-    with pytest.raises(ValueError, match="must be of means or sums, got WindowExtremes"):
+    with pytest.raises(ValueError, match="must be of means or sums, got DrawnWindows"):
         crash_together(model, assignment, 1)

@@ -5,7 +5,7 @@ import pytest
 
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.coordinator import Coordinator
-from aftlib.core.extremes import WindowExtremes
+from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -150,7 +150,7 @@ def test_gain_and_variance_are_those_of_one_solve_over_the_complement(missing, g
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
 def test_lost_extremes_are_within_their_half_widths(query, gaps):
     rng, windows, step = np.random.default_rng(3), Windows(12, 12, query), block_model(6, 2)
-    extremes = WindowExtremes(step, 12, query, np.random.default_rng(1))
+    extremes = DrawnWindows(step, 12, query, np.random.default_rng(1))
     requirement = Requirement(0.8, 0.05)
     assignment = assign_spread(extremes, 3, requirement)
     coordinator, within, widths = Coordinator(extremes, assignment, requirement, windows), [], []
@@ -173,8 +173,8 @@ def test_lost_extremes_are_within_their_half_widths(query, gaps):
 
 @pytest.mark.parametrize("query", ["mean", "max"])
 def test_the_model_of_a_maximum_is_one_of_maxima(query):
-    extremes = WindowExtremes(MODEL, 5, "max", np.random.default_rng(1), draws=20)
+    extremes = DrawnWindows(MODEL, 5, "max", np.random.default_rng(1), draws=20)
     model = extremes if query == "mean" else MODEL
     assignment = assign_spread(MODEL, 3, REQUIREMENT)
-    with pytest.raises(ValueError, match="model must be a WindowExtremes for minima and maxima"):
+    with pytest.raises(ValueError, match="model must be a DrawnWindows for results that"):
         Coordinator(model, assignment, REQUIREMENT, Windows(5, 5, query))

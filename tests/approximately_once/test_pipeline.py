@@ -11,7 +11,7 @@ from aftlib.approximately_once.assignment import assign_packed, assign_spread
 from aftlib.approximately_once.best import assign_best
 from aftlib.approximately_once.pipeline import Query, recover_stream
 from aftlib.approximately_once.sink import Outage
-from aftlib.core.extremes import WindowExtremes
+from aftlib.core.extremes import DrawnWindows
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -103,7 +103,7 @@ def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tm
 
 def test_a_maximum_is_estimated_too(spark, log, tmp_path):
     windows = Windows(10, 10, "max")
-    extremes = WindowExtremes(MODEL, 10, "max", np.random.default_rng(1), draws=500)
+    extremes = DrawnWindows(MODEL, 10, "max", np.random.default_rng(1), draws=500)
     requirement = Requirement(3.0, 0.05)
     assignment = assign_best(extremes, 2, requirement)
     assert assignment.estimable.all()

@@ -20,7 +20,7 @@ from aftlib.approximately_once.assignment import (
 from aftlib.approximately_once.best import assign_best, crash_together
 from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.core.checks import require_number
-from aftlib.core.extremes import WindowExtremes
+from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import bootstrap_interval, t_interval
 from aftlib.core.requirement import Requirement
@@ -291,7 +291,7 @@ def other_aggregates(case: SensorCase, workers: int, width: int, seed: int) -> p
     everyone, rows = np.arange(case.samples.size), []
 
     def half_width(model: GaussianModel, keys: np.ndarray, observed: np.ndarray) -> np.ndarray:
-        if isinstance(model, WindowExtremes):
+        if isinstance(model, DrawnWindows):
             return model.half_width(keys, observed, case.delta)
         return requirement.half_width(model.conditional(observed, keys)[1].diagonal())
 
