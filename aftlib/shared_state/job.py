@@ -20,7 +20,7 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
 from aftlib.shared_state.liveness import LONGEST_S, patiently
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores import claim, open_table, redact
+from aftlib.shared_state.stores import FILES, SHARED, claim, open_table, redact
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault, Injector
@@ -80,7 +80,6 @@ class Account:
 TICK_S = 0.02
 UNREACHABLE = ConnectionError, TimeoutError
 """Errors of a global store that does not answer, or that others hold: the job waits for it."""
-OWN = ("memory", "rocksdb", "sqlite")
 IDENTITY = "job.json"
 
 
@@ -100,8 +99,8 @@ class Job:
     aggregate: str = "sum"  # a name of `AGGREGATES`
     servers: int = 2
     tasks: int = 2  # of each server
-    own: str = "rocksdb"  # kind of a server's own store, one of `OWN`
-    # address of the global store, sqlite: or postgresql://…, which may hold a password
+    own: str = "rocksdb"  # kind of a server's own store, one of `FILES`
+    # address of the global store, one of `SHARED`, which may hold a password
     shared: str = field(default="sqlite:", repr=False)
     schema: str = "aft"  # PostgreSQL's
     batch: int = 10_000  # tuples that a task aggregates before it merges
@@ -120,11 +119,11 @@ class Job:
         require_number("commit_s", self.commit_s, least=0)
         require_number("patience_s", self.patience_s, above=0, most=LONGEST_S)
         require_choice("aggregate", self.aggregate, AGGREGATES)
-        require_choice("own", self.own, OWN)
-        if self.shared.partition(":")[0] not in ("sqlite", "postgresql", "postgres"):
+        require_choice("own", self.own, FILES)
+        if self._kind not in SHARED:
             raise ValueError(
-                "shared must be sqlite: or postgresql://…, which several processes can open, "
-                f"got {redact(self.shared)!r}"
+                f"shared must be an address of {', '.join(SHARED)}, which several processes can "
+                f"open, got {redact(self.shared)!r}"
             )
         redact(self.shared)  # refuses an address that cannot be read
 
@@ -143,6 +142,11 @@ class Job:
             faults=tuple(Fault(**fault) for fault in faults),
             **given,
         )
+
+    @property
+    def _kind(self) -> str:
+        """Kind of the global store."""
+        return self.shared.partition(":")[0]
 
     @property
     def windows(self) -> Windows:
@@ -172,20 +176,20 @@ class Job:
     def open_own(self, server: int) -> StateTable:
         """A server's own store, flushed at barriers only."""
         place = self.directory / f"server-{server}.{self.own}"
-        others = {"timeout_s": self.patience_s} if self.own == "sqlite" else {}
+        others = {"timeout_s": self.patience_s} if self.own in SHARED else {}
         return open_table(f"{self.own}:{place}", self.function, "barrier", **others)
 
     @property
     def place(self) -> str:
         """Address of the global store without its password."""
-        kind, _, address = self.shared.partition(":")
-        if kind == "sqlite":
-            return f"sqlite:{(self.directory / (address or 'shared.sqlite')).resolve()}"
+        if self._kind in FILES:
+            name = self.shared.partition(":")[2] or f"shared.{self._kind}"
+            return f"{self._kind}:{(self.directory / name).resolve()}"
         return f"{redact(self.shared)} schema={self.schema}"
 
     def open_shared(self) -> StateTable:
         """The global store."""
-        if self.shared.startswith("sqlite:"):
+        if self._kind in FILES:
             return open_table(self.place, self.function, timeout_s=self.patience_s)
         return open_table(self.shared, self.function, schema=self.schema, timeout_s=self.patience_s)
 

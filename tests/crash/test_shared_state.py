@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.job import Account
+from aftlib.shared_state.stores import FILES
 from aftlib.shared_state.stores.tables import END
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
@@ -34,7 +35,7 @@ Settings, WINDOWS, DELAY = driver.Settings, driver.WINDOWS, driver.DELAY
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
 SEEDS = 5 if FULL else 1
-STORES = [(own, shared) for own in ("rocksdb", "sqlite", "memory") for shared in ("sqlite", "pg")]
+STORES = [(own, shared) for own in FILES for shared in ("sqlite", "pg")]
 SAMPLE = STORES if FULL else [("rocksdb", "pg"), ("sqlite", "sqlite")]
 SERVER = ("met", "merged", "complete", "stored", "flushed", "committed", "dropped")
 """Points of a server; "stored" is within the barrier of a store that outlives it."""

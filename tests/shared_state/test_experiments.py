@@ -23,8 +23,10 @@ from aftlib.shared_state.experiments.strategies import (
     shared_table,
 )
 from aftlib.shared_state.scaling import BROKEN
+from aftlib.shared_state.stores import FILES
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.sql import SqliteTable
+from aftlib.shared_state.stores.tables import FLUSHES
 from aftlib.shared_state.strategies import STRATEGIES
 from aftlib.shared_state.sums import SliceSums
 from aftlib.shared_state.supervisor import run_job
@@ -264,11 +266,9 @@ def test_servers_sum_the_same_as_the_strategies(tmp_path):
 
 def test_merges_are_timed_of_every_store_and_flush():
     found = servers.merges(servers.EMBEDDED, [1_000], 3_000, seed=1, turns=2)
-    assert found["turn"].tolist() == [0] * 5 + [1] * 5
-    assert found[["store", "flush"]].to_numpy()[:5].tolist() == [
-        ["memory", "barrier"], ["rocksdb", "merge"], ["rocksdb", "barrier"],
-        ["sqlite", "merge"], ["sqlite", "barrier"],
-    ]  # fmt: skip
+    both = [[store, flush] for store in FILES for flush in FLUSHES][1:]  # memory never flushes
+    assert found["turn"].tolist() == [0] * len(both) + [1] * len(both)
+    assert found[["store", "flush"]].to_numpy().tolist() == 2 * both
     assert (found[["with_barriers_per_s", "barrier_most_ms"]] > 0).all(axis=None)
     assert (found["with_barriers_per_s"] < found["merges_per_s"]).all()
 

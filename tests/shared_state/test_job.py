@@ -17,7 +17,8 @@ import psycopg
 import pytest
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state import supervisor
+from aftlib.shared_state import job as jobs
+from aftlib.shared_state import stores, supervisor
 from aftlib.shared_state.aggregates import AGGREGATES, SUM, Partials
 from aftlib.shared_state.job import Account, Job, Journal
 from aftlib.shared_state.liveness import held_lock
@@ -53,7 +54,7 @@ def job(tmp_path):
         ({"patience_s": 3e6}, "patience_s must be above 0 and at most 1e+06, got 3000000.0"),
         ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
         ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
-        ({"shared": "rocksdb:x"}, "shared must be sqlite: or postgresql://.*, got 'rocksdb:x'"),
+        ({"shared": "rocksdb:x"}, "shared must be an address of sqlite, .*, got 'rocksdb:x'"),
     ],
 )
 def test_impossible_jobs_are_refused(job, other, message):
@@ -82,6 +83,19 @@ def test_the_watermark_is_that_of_the_slowest():
     assert watermark(progress, [0, 1]) == 40
     assert watermark(progress, [0, 1, 2]) == NEVER
     assert watermark(progress, []) == END
+
+
+def test_a_new_kind_of_store_serves_a_job(job, monkeypatch):
+    """It is entered once, and a server's own store or the global one can be of it."""
+    kind = stores.Kind("aftlib.shared_state.stores.sql:SqliteTable", shared=True)
+    monkeypatch.setitem(stores.KINDS, "copy", kind)
+    for module, name in ((jobs, "FILES"), (jobs, "SHARED"), (stores, "FILES")):
+        monkeypatch.setattr(module, name, (*getattr(module, name), "copy"))
+    job = replace(job, own="copy", shared="copy:")
+    job.claim_folder()
+    with job.open_shared() as table, job.open_own(1) as own:
+        assert table.path == job.directory / "shared.copy"
+        assert own.store.path == job.directory / "server-1.copy"
 
 
 def windows_of(job):

@@ -24,11 +24,11 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.experiments.parameters import Input
 from aftlib.shared_state.experiments.strategies import measure
-from aftlib.shared_state.job import OWN, Job
+from aftlib.shared_state.job import Job
 from aftlib.shared_state.paced import PacedRun, run_paced
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.scaling import GROWTH, SERVED
-from aftlib.shared_state.stores import open_table
+from aftlib.shared_state.stores import FILES, open_table
 from aftlib.shared_state.stores.tables import FLUSHES, Progress, StateTable
 from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import (
@@ -189,7 +189,7 @@ def _embedded(store: str, flush: str) -> Iterator[StateTable]:
         yield table
 
 
-EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in OWN}
+EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in FILES}
 """Stores that need no server."""
 
 

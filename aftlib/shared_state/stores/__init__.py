@@ -6,18 +6,33 @@ The SQL stores share their statements (`sql`, with SQLite), PostgreSQL and Rocks
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from importlib import import_module
 
 from aftlib.core.checks import require_choice
 from aftlib.shared_state.aggregates import Aggregate, Partials
 from aftlib.shared_state.stores.tables import FLUSHES, BufferedTable, MemoryTable, StateTable
 
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of store, by which an address begins."""
+
+    table: str  # module:class, imported when a table is opened
+    file: bool = True  # its address is a path, which holds no password
+    shared: bool = False  # several processes can have it open, and wait up to `timeout_s` for it
+
+
 KINDS = {
-    "rocksdb": "aftlib.shared_state.stores.rocksdb:RocksTable",
-    "sqlite": "aftlib.shared_state.stores.sql:SqliteTable",
-    "postgresql": "aftlib.shared_state.stores.postgres:PostgresTable",
-    "postgres": "aftlib.shared_state.stores.postgres:PostgresTable",
+    "rocksdb": Kind("aftlib.shared_state.stores.rocksdb:RocksTable"),
+    "sqlite": Kind("aftlib.shared_state.stores.sql:SqliteTable", shared=True),
+    "postgresql": Kind("aftlib.shared_state.stores.postgres:PostgresTable", False, shared=True),
+    "postgres": Kind("aftlib.shared_state.stores.postgres:PostgresTable", False, shared=True),
 }
+FILES = ("memory", *(name for name, kind in KINDS.items() if kind.file))
+"""Kinds of addresses that hold no password; a server's own store is one of them."""
+SHARED = tuple(name for name, kind in KINDS.items() if kind.shared)
+"""Kinds that a job's global store can be."""
 _OWNER = "owner "
 
 
@@ -38,9 +53,9 @@ def open_table(
     if kind not in KINDS:
         known = ", ".join(f"{name}:" for name in ("memory", *KINDS))
         raise ValueError(f"address must begin with one of {known}, got {shown!r}")
-    module, name = KINDS[kind].split(":")
+    module, name = KINDS[kind].table.split(":")
     opened = getattr(import_module(module), name)
-    table = opened(address if kind.startswith("postgres") else place, aggregate, **options)
+    table = opened(place if KINDS[kind].file else address, aggregate, **options)
     return BufferedTable(table) if flush == "barrier" else table
 
 
@@ -68,8 +83,6 @@ def claim(table: StateTable, owner: str, begun: bool = False) -> None:
         )
 
 
-FILES = "memory", "rocksdb", "sqlite"
-"""Kinds of addresses that hold no password."""
 UNREADABLE = (
     "url must be readable as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, got one that is not; "
     "write % / [ ] @ : ? and # of the password as urllib.parse.quote(password, safe='') does"
