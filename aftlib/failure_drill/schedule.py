@@ -19,9 +19,10 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
 
-PATTERNS = ("single", "repeated", "simultaneous", "pause")
-"""A worker is killed; it is killed again in the next micro-batch; two are killed at once; one is
-paused and goes on."""
+KILLS = ("single", "repeated", "simultaneous")
+"""A worker is killed; it is killed again in the next micro-batch; two are killed at once."""
+PATTERNS = (*KILLS, "pause")
+"""The others are kinds of faults after which the worker goes on."""
 DIGITS = 1000
 """Samples are whole thousandths, so that their sums are exact in every scheme."""
 BLOCKS, COVARIANCE = 3, 0.9
@@ -53,9 +54,8 @@ def draw_schedule(
             # not at the edges: some samples are lost, and some follow
             step = (batch + later) * every + int(rng.integers(every // 4, 3 * every // 4))
             for worker in targets:
-                fault = Fault("kill", f"worker-{worker}", step, event=event)
-                if pattern == "pause":
-                    fault = replace(fault, kind="pause", lasts_s=pause_s)
+                kind, lasts_s = ("kill", 0.0) if pattern in KILLS else (pattern, pause_s)
+                fault = Fault(kind, f"worker-{worker}", step, lasts_s=lasts_s, event=event)
                 schedule.append(fault)
         batch += batches + 1
         event += 1

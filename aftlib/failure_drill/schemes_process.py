@@ -32,7 +32,7 @@ from aftlib.spark.faults import Fault, Injector, schedule_to_json
 from aftlib.upstream_backup.closed_form import traffic
 from aftlib.upstream_backup.failures import Failure, drawn_phases
 from aftlib.upstream_backup.parameters import MS, NODES, Parameters
-from aftlib.upstream_backup.processes import deliver
+from aftlib.upstream_backup.processes import NodeInjector, deliver
 from aftlib.upstream_backup.recursion import Recovery, simulate
 from aftlib.upstream_backup.schemes import ACTIVE, PASSIVE, PROPOSED, UPSTREAM, Scheme
 
@@ -282,8 +282,12 @@ def emitted_sums(drill: Drill, output: Path) -> pd.DataFrame:
 
 
 def standby(drill: Drill, scheme: Scheme) -> Run:
-    """Send one tuple per step through D4's real processes; workers are the two nodes in turn."""
-    schedule = drill.aimed(lambda worker: NODES[worker % 2])
+    """Send one tuple per step through D4's real processes; workers are the two nodes in turn.
+
+    Faults that only a node itself could inject are left out; the run's `faults` counts the others.
+    """
+    aimed = drill.aimed(lambda worker: NODES[worker % 2])
+    schedule = [fault for fault in aimed if fault.kind not in NodeInjector.own]
     delivery = deliver(scheme, drill.log.steps, schedule)
     counts = np.bincount(delivery.released, minlength=drill.log.steps)
     width = drill.windows.width

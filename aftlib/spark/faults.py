@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 TICK_S = 0.002
 
@@ -23,10 +24,10 @@ TICK_S = 0.002
 class Fault:
     """One fault: its kind, the process that it hits, and the step at which it hits it.
 
-    `kind` is a method of the injector: "kill", "pause", "disconnect" or "slow". `target` names a
-    process by its role, and its number where there are several, such as ``worker-3``, ``server-0``,
-    ``driver``, ``primary``. `step` counts the target's progress: steps, tuples, results
-    or micro-batches; `point` names the place in its work, if there are several.
+    `kind` is a method of the injector, such as "kill", "pause", "disconnect" or "slow". `target`
+    names a process by its role, and its number where there are several, such as ``worker-3``,
+    ``server-0``, ``driver``, ``primary``. `step` counts the target's progress: steps, tuples,
+    results or micro-batches; `point` names the place in its work, if there are several.
     """
 
     kind: str = "kill"
@@ -44,6 +45,9 @@ class Injector:
     A marker file in `directory` is written before the fault is injected; because of it, later
     processes at the same point are not hit. A kind without a method is a ValueError.
     """
+
+    own: ClassVar[frozenset[str]] = frozenset({"slow", "disconnect"})
+    """Kinds that hit the calling process only; the others hit any."""
 
     directory: Path
     schedule: tuple[Fault, ...] = ()
@@ -84,7 +88,15 @@ class Injector:
                 self.inject(fault, os.getpid(), step)
 
     def inject(self, fault: Fault, pid: int, reached: int = 0) -> None:
-        """Write the marker file, then inject a fault into a process."""
+        """Write the marker file, then inject a fault into a process.
+
+        ValueError when the fault can hit the calling process only, and this is another one.
+        """
+        if fault.kind in self.own and pid != os.getpid():
+            raise ValueError(
+                f"kind {fault.kind!r} can hit the calling process only, got process {pid}: let the "
+                "target call Injector.reach"
+            )
         self.directory.mkdir(parents=True, exist_ok=True)
         draft = self.directory / f".{os.getpid()}-{threading.get_ident()}"
         draft.write_text(json.dumps({"pid": pid, "reached": reached}))
@@ -99,14 +111,12 @@ class Injector:
         """Stop the whole process, heartbeats included; `resuming` lets it go on."""
         os.kill(pid, signal.SIGSTOP)
 
-    def slow(self, fault: Fault, pid: int) -> None:
+    def slow(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Delay the thread that came to the point; other threads go on."""
-        _require_own("slow", pid)
         time.sleep(fault.lasts_s)
 
     def disconnect(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Shut down every connection of the process; its listening sockets stay open."""
-        _require_own("disconnect", pid)
         for number in map(int, os.listdir("/dev/fd")):
             with (
                 suppress(OSError),
@@ -142,14 +152,6 @@ class Injector:
         finally:
             over.set()
             thread.join()
-
-
-def _require_own(kind: str, pid: int) -> None:
-    if pid != os.getpid():
-        raise ValueError(
-            f"kind {kind!r} can hit the calling process only, got process {pid}: let the target "
-            "call Injector.reach"
-        )
 
 
 def schedule_to_json(schedule: Sequence[Fault]) -> str:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from aftlib.core.checks import require_number
 from aftlib.spark.faults import Fault, Injector
@@ -43,10 +44,6 @@ from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM, Scheme
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
 TURN = 10
 """Batches that a node is sent in its turn (the proposal)."""
-
-
-KINDS = ("kill", "pause", "disconnect")
-"""Faults that can hit a node; a paused one is alive, but taken for failed."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,8 @@ def deliver(
     Raises
     ------
     ValueError
-        For another scheme, or a fault of another kind, at no node, or after the stream's end.
+        For another scheme, or a fault that only a node could inject into itself (`NodeInjector`),
+        is at no node, or comes after the stream's end.
     RuntimeError, TimeoutError
         When a node does not start in time, with its error output, or does not come back.
     """
@@ -118,10 +116,12 @@ def deliver(
     require_number("tuples", tuples, least=0, whole=True)
     for name, value in dict(ack_s=ack_s, heartbeat_s=heartbeat_s, patience_s=patience_s).items():
         require_number(name, value, above=0)
+    NodeInjector(Path(), tuple(faults))  # refuses unknown kinds
     for fault in faults:
-        if fault.kind not in KINDS or fault.target not in NODES or not 0 < fault.step < tuples:
+        inside = fault.kind in NodeInjector.own
+        if inside or fault.target not in NODES or not 0 < fault.step < tuples:
             raise ValueError(
-                f"faults must be of a kind in {KINDS}, at a node, after 1 … {tuples - 1} results, "
+                f"faults must be injected from outside, at a node, after 1 … {tuples - 1} results, "
                 f"got {fault!r}"
             )
     with (
@@ -333,7 +333,9 @@ class Upstream:
 
 @dataclass(frozen=True)
 class NodeInjector(Injector):
-    """Injects faults into the nodes' processes from outside."""
+    """Injects faults into the nodes' processes from outside; a paused one is taken for failed."""
+
+    own: ClassVar[frozenset[str]] = Injector.own - {"disconnect"}
 
     upstream: Upstream | None = None
 

@@ -43,7 +43,7 @@ def test_patterns_are_what_they_are_called():
         shape = (len(event), len(workers), len(steps))
         assert shape == {"repeated": (2, 1, 2), "simultaneous": (2, 2, 1)}.get(pattern, (1, 1, 1))
         assert batches[-1] - batches[0] == (pattern == "repeated")
-        assert {f.lasts_s for f in event} == {1 if pattern == "pause" else 0}
+        assert {f.lasts_s for f in event} == {0 if event[0].kind == "kill" else 1}
 
 
 def test_an_undisturbed_micro_batch_follows_each_event():

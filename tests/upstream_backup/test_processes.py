@@ -348,6 +348,8 @@ def test_what_is_refused():
     ):
         with pytest.raises(ValueError, match="faults must be .* at a node, after 1 … 2999 results"):
             deliver(UPSTREAM, 3000, [fault])
+    with pytest.raises(ValueError, match="kind must name a method of NodeInjector .*'melt'"):
+        deliver(UPSTREAM, 3000, [Fault("melt", "primary", 30)])
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "x"])
