@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.reports.documents import DOCUMENTS, PROFILES, all_claims
+from aftlib.reports.documents import DOCUMENTS, PROFILES, all_claims, with_all_claims
 from aftlib.reports.notebook import find_notebook, profile_parameters
 
 ROOT = Path(__file__).parents[1]
@@ -62,8 +62,9 @@ def test_a_documents_page_leads_from_equation_to_function_test_and_figure(id):
     text = PAGES[OF_DOCUMENTS[id]]
     functions = re.findall(r"`(aftlib\.[\w.]+)`", text)
     tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
-    assert len(functions) >= 5 and len(tests) >= 5
-    assert any(".figures." in name for name in functions)
+    least = min(5, sum(claim.document == id for claim in all_claims().values()))
+    assert len(functions) >= least and len(tests) >= least
+    assert any(".figures." in name or ".experiments." in name for name in functions)
     assert all(found(name) for name in functions)
     assert [test for file, test in tests if f"def {test}(" not in (ROOT / file).read_text()] == []
 
@@ -72,7 +73,18 @@ def test_a_documents_page_leads_from_equation_to_function_test_and_figure(id):
 def test_a_documents_page_gives_claims_their_recorded_verdict(id):
     line = r"^\| (\w+-\d+)(?:, ours)? \| (\w+) \|"
     rows = dict(re.findall(line, PAGES[OF_DOCUMENTS[id]], re.MULTILINE))
-    assert rows == {c.id: c.recorded for c in all_claims().values() if c.document == id}
+    recorded = {c.id: c.recorded for c in all_claims().values() if c.document == id}
+    assert rows and rows.items() <= recorded.items()  # a claim without a row gets one on the page
+
+
+@pytest.mark.parametrize("id", DOCUMENTS)
+def test_a_claim_without_a_row_on_its_documents_page_gets_one(id):
+    page = with_all_claims(PAGES[OF_DOCUMENTS[id]], DOCUMENTS[id])
+    claim = next(claim for claim in all_claims().values() if claim.document == id)
+    cut = re.sub(rf"^\| {claim.id}\b.*\n", "", page, flags=re.MULTILINE)
+    again = with_all_claims(cut, DOCUMENTS[id])
+    assert f"\n| {claim.id} | {claim.recorded} | {claim.statement} |\n" in again
+    assert again.count("\n") == page.count("\n") == cut.count("\n") + 1
 
 
 def test_the_page_about_profiles_has_their_values():
@@ -81,7 +93,7 @@ def test_the_page_about_profiles_has_their_values():
         PAGES["howto/profiles.md"],
         re.MULTILINE,
     )
-    assert {number for number, *_ in rows} == {f"0{n}" for n in range(1, 9)}
+    assert {number for number, *_ in rows} >= {f"0{n}" for n in range(1, 9)}
     for number, name, *values in rows:
         notebook = find_notebook(number)
         default = notebook.parameters[name].default

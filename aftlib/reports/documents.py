@@ -139,6 +139,23 @@ def equations(document: Document) -> set[str]:
     return set(re.findall(r'id="eq-(\d+)"', document.source.read_text(encoding="utf-8")))
 
 
+def with_all_claims(text: str, document: Document) -> str:
+    """Return Markdown from its page, in whose table of verdicts each claim has a row.
+
+    A claim of which the page gives no reason has its recorded verdict and its statement.
+    """
+
+    def complete(table: re.Match[str]) -> str:
+        rows = [table[0]]
+        for claim in all_claims().values():
+            if claim.document == document.id and not re.search(rf"\n\| {claim.id}\b", table[0]):
+                statement = claim.statement.replace("|", "\\|")
+                rows.append(f"| {claim.id} | {claim.recorded} | {statement} |\n")
+        return "".join(rows)
+
+    return re.sub(r"^\| claim \| verdict \|.*\n(?:\|.*\n)+", complete, text, flags=re.MULTILINE)
+
+
 def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
     """Return, by claim, links to its equations on its document's page, or to the page.
 

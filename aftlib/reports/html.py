@@ -36,7 +36,14 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.documents import DOCUMENTS, Document, all_claims, cited, linked
+from aftlib.reports.documents import (
+    DOCUMENTS,
+    Document,
+    all_claims,
+    cited,
+    linked,
+    with_all_claims,
+)
 from aftlib.reports.figure_data import figure_csv, plain_text
 from aftlib.reports.pages import render, slug, tally
 from aftlib.reports.parameter_cell import read_parameters
@@ -151,6 +158,7 @@ def render_document(document: Document, text: str, reports: str | None = None) -
 
     With `reports`, the way to the folder of the reports, each claim leads to its line there.
     """
+    text = with_all_claims(text, document)
     text = re.sub(r"\]\((\w+)\.md\)", r"](\1.html)", text).replace("](../../", "](")
     for id, claim in all_claims().items() if reports is not None else ():
         link = f"{reports}{DOCUMENTS[claim.document].notebook}.html#claim-{id}"
