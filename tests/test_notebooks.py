@@ -3,6 +3,7 @@
 import ast
 import re
 from importlib import import_module
+from importlib.util import find_spec
 from typing import get_type_hints
 
 import numpy as np
@@ -38,18 +39,25 @@ def test_notebook_is_thin_and_clean(name):
             assert node.end_lineno - node.lineno <= 5
 
 
+def drawing(name):
+    """The module that draws a notebook's figures: a small document's `experiments` may."""
+    package = next(f"aftlib.{d.package}" for d in DOCUMENTS.values() if d.notebook == name)
+    module = "figures" if find_spec(f"{package}.figures") else "experiments"
+    return import_module(f"{package}.{module}")
+
+
 def makes_figure(cell, figures) -> bool:
-    """Whether a cell calls a function of the package's `figures` that returns a figure."""
+    """Whether a cell calls a function of its module `figures` that returns a figure."""
     calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
-    named = [c.func.attr for c in calls if ast.unparse(c.func).startswith("figures.")]
+    prefix = figures.__name__.rpartition(".")[2] + "."
+    named = [c.func.attr for c in calls if ast.unparse(c.func).startswith(prefix)]
     kinds = [get_type_hints(getattr(figures, name))["return"] for name in named]
     return go.Figure in kinds or "explore" in named  # a widget only in JupyterLab
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_figure_says_what_to_see_in_it(name):
-    package = next(d.package for d in DOCUMENTS.values() if d.notebook == name)
-    figures = import_module(f"aftlib.{package}.figures")
+    figures = drawing(name)
     cells = NOTEBOOKS[name].content.cells
     made = [i for i, c in enumerate(cells) if c.cell_type == "code" and makes_figure(c, figures)]
     captions = [i for i, cell in enumerate(cells) if is_caption(cell)]
@@ -62,8 +70,7 @@ def test_every_figure_says_what_to_see_in_it(name):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_words_of_headings_are_no_names_of_code(name):
-    package = next(d.package for d in DOCUMENTS.values() if d.notebook == name)
-    headings = import_module(f"aftlib.{package}.figures").HEADINGS
+    headings = drawing(name).HEADINGS
     assert [
         words for words in headings.values() if re.search(r"\w_(?!SLA|re[cps]|est)", words)
     ] == []
@@ -71,8 +78,7 @@ def test_words_of_headings_are_no_names_of_code(name):
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_prose_is_short_and_names_no_column_of_a_table(name):
-    package = next(d.package for d in DOCUMENTS.values() if d.notebook == name)
-    headings = import_module(f"aftlib.{package}.figures").HEADINGS
+    headings = drawing(name).HEADINGS
     texts = [c.source for c in NOTEBOOKS[name].content.cells if c.cell_type == "markdown"]
     prose = re.sub(r"\$\$.*?\$\$", "", "\n".join(texts), flags=re.DOTALL)
     words = re.sub(r"\$[^$]*\$", "formula", prose).split()

@@ -61,12 +61,13 @@ def test_the_readmes_code_prints_what_it_says():
 
 
 @pytest.mark.parametrize("id", DOCUMENTS)
-def test_the_readmes_table_leads_from_document_to_notebook_room_and_claims(id):
-    (row,) = re.findall(rf"^\| {id} \|.*$", README, re.MULTILINE)
+def test_the_readmes_table_leads_from_document_to_page_claims_notebook_and_package(id):
+    (row,) = re.findall(rf"^\| \[{id}\].*$", README, re.MULTILINE)
     links = re.findall(r"\]\((.*?)\)", row)
     package = f"aftlib/{DOCUMENTS[id].package}"
     notebook = f"notebooks/{DOCUMENTS[id].notebook}.ipynb"
-    assert links == [f"{package}/claims.py", notebook, f"{package}/__init__.py"]
+    page = f"docs/documents/{DOCUMENTS[id].page}.md"
+    assert links == [page, f"{package}/claims.py", notebook, f"{package}/__init__.py"]
     assert all((ROOT / link).is_file() for link in links)
 
 

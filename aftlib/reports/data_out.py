@@ -134,12 +134,15 @@ class _TableFormatter(BaseFormatter):
 def load_ipython_extension(shell: Any) -> None:
     """Capture each frame that a cell of this kernel shows, and show its headings in words.
 
-    The words are `HEADINGS` of the module that the notebook calls `figures`, and shared ones.
+    The words are `HEADINGS` of the module that the notebook calls `figures`, or else `experiments`,
+    and shared ones.
     """
     from aftlib.reports.style import SHARED_HEADINGS
 
     def words() -> Mapping[str, str]:
-        own = getattr(shell.user_ns.get("figures"), "HEADINGS", {})
+        modules = [shell.user_ns.get(name) for name in ("figures", "experiments")]
+        found = (each.HEADINGS for each in modules if hasattr(each, "HEADINGS"))
+        own: dict[str, str] = next(found, {})
         return SHARED_HEADINGS | own if own else {}
 
     def frame_html(frame: pd.DataFrame) -> str:

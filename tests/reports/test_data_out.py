@@ -178,8 +178,10 @@ def test_a_shown_frame_carries_its_values_and_its_texts(monkeypatch):
 def test_a_shown_table_has_headings_in_words_and_its_csv_the_names():
     shell = InteractiveShell()
     data_out.load_ipython_extension(shell)
-    shell.user_ns["figures"] = SimpleNamespace(HEADINGS={"a_b": "A of B", "m": "workers"})
-    for shown in (STYLED.data.style, STYLED.data):
+    words = SimpleNamespace(HEADINGS={"a_b": "A of B", "m": "workers"})
+    for module, shown in (("experiments", STYLED.data.style), ("figures", STYLED.data)):
+        shell.user_ns.pop("experiments", None)
+        shell.user_ns[module] = words
         data, _ = shell.display_formatter.format(shown)
         heads = re.findall(r"<th[^>]*>([^<]+)</th>", data["text/html"])
         assert {"A of B", "ε", "workers"} < set(heads) and not {"a_b", "m"} & set(heads)
