@@ -199,7 +199,7 @@ def runs(
 ) -> None:
     """List the stored runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
     from aftlib.reports.notebook import find_notebook
-    from aftlib.reports.pages import counted, duration, started, tally
+    from aftlib.reports.pages import counted, duration, started, tally, values_of
     from aftlib.reports.parameter_cell import literal
     from aftlib.reports.runs import all_runs, run_folders
 
@@ -221,16 +221,12 @@ def runs(
     width = max((len(run.name) for run in found), default=0)
     for run in found:
         record = run.record
-        own = [f"profile {record['profile']}"] * bool(record["profile"])
-        own += [f"section {record['section']!r}"] if record.get("section") else []
-        own += [f"{name}={value}" for name, value in record["changed"].items()]
         result = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
         if record["error"]:
             result = f"✘ failed: {record['error'].splitlines()[0]}"
         took = duration(record["seconds"])
-        click.echo(
-            f"{run.name:<{width}}  {started(record)}  {took:>12}  {result or '–'}  {' '.join(own)}"
-        )
+        about = f"{started(record)}  {took:>12}  {result or '–'}  {values_of(record)}"
+        click.echo(f"{run.name:<{width}}  {about}")
     counts = f"{len(found)} of {len(stored)} runs; `aft open KEY` opens one."
     click.echo(counts if stored else "No run is stored yet: `aft run 02`, say, stores one.")
     for folder in sorted({*run_folders()} - {run.folder for run in stored}):

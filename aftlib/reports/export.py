@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,10 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.figure_data import chosen, figure_csv
+from aftlib.reports.figure_data import chosen, figure_csv, plain_text, with_names
 from aftlib.reports.html import in_script, share_plotly
 from aftlib.reports.notebook import find_notebook
-from aftlib.reports.pages import asset
+from aftlib.reports.pages import asset, values_of
 from aftlib.reports.runs import Executed, find_run
 
 DRAWN = ("svg", "png", "pdf")
@@ -106,20 +106,26 @@ def find_shown(executed: Executed, kind: str, number: int) -> Shown:
     return shown[number - 1]
 
 
+def contents(executed: Executed) -> Iterator[str]:
+    """Yield a line for each figure and table of a report: its number and title, or its columns."""
+    for shown in shown_in(executed.content):
+        if shown.kind == "figure":
+            title = shown.data.get(PLOTLY, {}).get("layout", {}).get("title") or shown.caption
+            text = plain_text(title if isinstance(title, str) else title.get("text") or "")
+        else:
+            table = shown.data.get(TABLE, {"caption": "", "csv": ""})
+            text = table["caption"] or table["csv"].partition("\n")[0]
+        yield f"{shown.kind} {shown.number:2}  {text[:80]}".rstrip()
+
+
 def export(
-    shown: Shown,
-    target: Path,
-    kind: str,
-    width: float = 640.0,
-    height: float | None = None,
-    at: str | None = None,
+    shown: Shown, target: Path, kind: str, series: Sequence[str] = (), **drawing: Any
 ) -> Path:
     """Write `shown` as `target` in the format `kind`, one of `FORMATS`.
 
-    A drawing is `width` CSS pixels wide, and `height` high or as plot and legend need; the
-    title is left to the caption and the legend lies below. A slider or menu is set to the label
-    `at`, by default to its first position; data hold all positions. ValueError when it has no such
-    format, would not be `readable` at that width, or there is no browser.
+    A figure's CSV has the lines called `series` alone, if any are named, at all positions of its
+    slider. `drawing` are the other arguments of `draw`. ValueError when it has no such format, or
+    cannot be drawn.
     """
     require_choice(f"format of a {shown.kind}", kind, FORMATS[shown.kind])
     if shown.kind == "table":
@@ -134,10 +140,49 @@ def export(
     if figure is None:
         raise ValueError(f"figure {shown.number} is a picture, without data: save it in the report")
     if kind in ("csv", "json"):
-        text = figure_csv(figure) if kind == "csv" else json.dumps(figure, ensure_ascii=False)
-        return write_whole(target, text)
+        text = json.dumps(figure, ensure_ascii=False)
+        return write_whole(target, figure_csv(figure, series) if kind == "csv" else text)
+    return draw(figure, target, kind=kind, series=series, **drawing)
 
-    figure, _ = chosen(figure, at)
+
+def draw(
+    figure: Any,
+    target: str | Path,
+    *,
+    width: str = "84mm",
+    height: str | None = None,
+    at: str | None = None,
+    series: Sequence[str] = (),
+    kind: str = "",
+) -> Path:
+    """Draw a Plotly figure for paper as the file `target`, and return its path.
+
+    The title is left to the caption, and the legend lies below.
+
+    Parameters
+    ----------
+    figure
+        As a notebook shows it, or as JSON.
+    target, kind
+        The file, and its format: svg, png or pdf, by default the file's ending.
+    width, height
+        Lengths such as 84mm or 3.3in; the height is by default what plot and legend need.
+    at
+        The label at which a slider or menu stands, by default where it begins.
+    series
+        The names of the lines to draw, by default all.
+
+    Raises
+    ------
+    ValueError
+        When it would not be `readable` at that width, has no such label or line, or there is no
+        browser to draw with.
+    """
+    kind = kind or Path(target).suffix[1:]
+    require_choice("format of a drawing", kind, DRAWN)
+    size = pixels(width), pixels(height) if height else None
+    figure, _ = chosen(figure if isinstance(figure, Mapping) else figure.to_plotly_json(), at)
+    figure["data"] = [trace for _, trace in with_names(figure["data"], series)]
     browser = find_browser()
     if browser is None:
         raise ValueError(
@@ -145,12 +190,12 @@ def export(
             "AFT_BROWSER. Without one there are csv and json, and SVG and PNG by the buttons below "
             "the figure in its report"
         )
-    drawn = readable(figure, browser, width, height)
+    drawn = readable(figure, browser, *size)
     if kind == "pdf":
-        return print_page(drawn, target, browser)
-    size = {name: drawn["layout"][name] for name in ("width", "height")}
-    options = size | {"format": kind, "scale": _DOTS if kind == "png" else 1}
-    return write_whole(target, _image(drawn, browser, options))
+        return print_page(drawn, Path(target), browser)
+    options = {name: drawn["layout"][name] for name in ("width", "height")}
+    options |= {"format": kind, "scale": _DOTS if kind == "png" else 1}
+    return write_whole(Path(target), _image(drawn, browser, options))
 
 
 def readable(
@@ -270,6 +315,7 @@ def _show(
 @click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
 @click.option("--height", help="Likewise; default what plot and legend need.")
 @click.option("--at", metavar="VALUE", help="Of its slider; default where the slider begins.")
+@click.option("--series", metavar="NAME", multiple=True, help="Only this line; many times.")
 @click.option("--output", metavar="FILE", help="Default: named after report and number.")
 def command(
     run: str,
@@ -279,23 +325,34 @@ def command(
     width: str,
     height: str | None,
     at: str | None,
+    series: tuple[str, ...],
     output: str | None,
 ) -> None:
     """Write a figure or table of a RUN, or of a notebook's report, as a file.
 
-    Drawings (svg, png, pdf) need a Chromium; csv, json and tex do not.
+    Without --figure and --table it lists them. Drawings (svg, png, pdf) need a Chromium; csv, json
+    and tex do not.
     """
     with clear_errors():
-        if (figure is None) == (table is None):
-            raise ValueError("give either --figure N or --table N")
         executed = report_of(run)
+        values = values_of(executed.record) or "all values the defaults"
+        click.echo(f"From {executed.path}: {values}", err=True)
+        if figure is None and table is None:
+            click.echo("\n".join(contents(executed)))
+            return
+        if figure is not None and table is not None:
+            raise ValueError("give either --figure N or --table N")
         what = "table" if figure is None else "figure"
         shown = find_shown(executed, what, (table if figure is None else figure) or 0)
         kind = kind or (Path(output).suffix[1:] if output else "") or "csv"
         name = f"{executed.record['name']}-{what}-{shown.number}.{kind}"
-        size = pixels(width), None if height is None else pixels(height)
+        for length in (width, height or width):
+            pixels(length)  # wrong lengths are refused where there is nothing to draw, too
+        if series and (what == "table" or kind == "json"):
+            raise ValueError("--series is of a figure's csv or drawing: leave it out")
+        size = {"width": width, "height": height}
         try:
-            click.echo(export(shown, Path(output or name), kind, *size, at))
+            click.echo(export(shown, Path(output or name), kind, series, **size, at=at))
             if kind in DRAWN and (where := chosen(shown.data[PLOTLY], at)[1]):
                 click.echo(f"It is drawn at {where}; --at chooses another value.", err=True)
         except RuntimeError as error:

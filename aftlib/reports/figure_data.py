@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from aftlib.core.checks import require_choice
 from aftlib.reports.data_out import frame_csv
 
 _COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
 
 
-def figure_csv(figure: Mapping[str, Any]) -> str:
+def figure_csv(figure: Mapping[str, Any], series: Sequence[str] = ()) -> str:
     """Return the data of a Plotly figure as CSV: one row per point and position of its slider.
 
+    It has the traces called `series` alone, if any are named.
     The columns are the panel, where there are several, the series, the choice of the slider or
     menu, the coordinates under the names of their axes, and the bounds of error bars as values. An
     axis is named by its title or by ``columns`` of the layout's ``meta``.
@@ -26,10 +28,9 @@ def figure_csv(figure: Mapping[str, Any]) -> str:
     parts, layout = [pd.DataFrame()], figure.get("layout", {})
     places = [(t.get("xaxis") or "x", t.get("yaxis") or "y") for t in figure.get("data", [])]
     for choice, traces in states(figure):
-        for number, trace in enumerate(traces, 1):
+        for called, trace in with_names(traces, series):
             columns = _columns(trace, layout)
             if length := max(map(len, columns.values()), default=0):
-                called = plain_text(str(trace.get("name") or f"series {number}"))
                 values = {name: pd.Series(column, dtype=object) for name, column in columns.items()}
                 about: dict[str, Any] = (
                     {"panel": _panel(layout, trace)} if len({*places}) > 1 else {}
@@ -37,6 +38,20 @@ def figure_csv(figure: Mapping[str, Any]) -> str:
                 about |= {"series": called} | choice | values
                 parts.append(pd.DataFrame(about, range(length), dtype=object))
     return frame_csv(pd.concat(parts, ignore_index=True))
+
+
+def with_names(
+    traces: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the traces by name, those `chosen` alone if any are; ValueError for another name."""
+    names = [
+        plain_text(str(trace.get("name") or f"series {number}"))
+        for number, trace in enumerate(traces, 1)
+    ]
+    for name in chosen:
+        require_choice("series", name, dict.fromkeys(names))
+    named = zip(names, traces, strict=True)
+    return [(name, trace) for name, trace in named if name in (chosen or names)]
 
 
 def _axes(layout: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -190,8 +190,8 @@ def section_of(content: nbformat.NotebookNode, wanted: str) -> nbformat.Notebook
     Notes
     -----
     A cell is needed if it assigns or changes a name that a needed cell reads. A statement whose
-    value nobody uses counts as a change of all names in it; a change through another name of the
-    same object is not seen. A cell that reads ``globals()``, such
+    value nobody uses counts as a change of all names in it that are not imported; a change through
+    another name of the same object is not seen. A cell that reads ``globals()``, such
     as a scorecard, needs all cells before it.
     """
     cells = content.cells
@@ -206,7 +206,7 @@ def section_of(content: nbformat.NotebookNode, wanted: str) -> nbformat.Notebook
     needed, kept, everything = {wanted} if variable else set(), {0, *chosen}, False
     for i in sorted(names, reverse=True):
         used = names[i]
-        gives = used.assigned | (used.changed - modules)
+        gives = used.assigned | used.changed | (used.called - modules)
         if i in chosen | always or everything or needed & gives:
             kept.add(i)
             needed = (needed - used.certain) | used.read
@@ -222,6 +222,7 @@ class _Names:
     def __init__(self, source: str) -> None:
         self.read, self.assigned, self.changed = set[str](), set[str](), set[str]()
         self.imported, self.certain = set[str](), set[str]()  # certain: assigned whatever is true
+        self.called = set[str]()  # in a statement whose value nobody uses
         statements = ast.parse(TransformerManager().transform_cell(source)).body
         for statement in statements:
             table = symtable.symtable(ast.unparse(statement), "cell", "exec")
@@ -230,7 +231,7 @@ class _Names:
             assigned = {name.get_name() for name in table.get_symbols() if name.is_assigned()}
             changed = {name for node in ast.walk(statement) for name in _changed(node)}
             if isinstance(statement, ast.Expr) and statement is not statements[-1]:
-                changed |= read
+                self.called |= read
             self.read |= (read | changed) - self.certain
             self.assigned |= assigned | imported
             self.changed |= changed

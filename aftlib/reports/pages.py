@@ -112,6 +112,13 @@ def not_default(changed: Mapping[str, Any]) -> list[str]:
     return [f"{name} = {text}, not the default" for name, text in short.items()]
 
 
+def values_of(record: Mapping[str, Any]) -> str:
+    """Return a run's profile, section and values that are not the defaults, as text."""
+    own = [f"profile {record['profile']}"] * bool(record["profile"])
+    own += [f"section {record['section']!r}"] if record.get("section") else []
+    return " ".join([*own, *(f"{name}={value}" for name, value in record["changed"].items())])
+
+
 def why_and_rest(note: str) -> tuple[str, str]:
     """Return a note's first sentence, cut at a comma when it has over 25 words, and the rest.
 

@@ -81,6 +81,15 @@ def test_a_slider_gives_all_that_it_can_choose():
     assert {row["series"] for row in rows(figure_csv(two.to_plotly_json()))} == {"two"}
 
 
+def test_a_figures_csv_has_the_lines_that_were_named():
+    made = go.Figure(figure()).add_scatter(y=[1.0], name="two")
+    both = with_slider(made, "ε", {"0.1": [{"y": [1.0]}, {"y": [2.0]}]}, active=0).to_plotly_json()
+    assert [row["series"] for row in rows(figure_csv(both))] == ["one", "one", "two"]
+    assert [(row["ε"], row["rate"]) for row in rows(figure_csv(both, ["two"]))] == [("0.1", "2.0")]
+    with pytest.raises(ValueError, match="series must be one of one, two, got 'three'"):
+        figure_csv(both, ["three"])
+
+
 def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
     steps = {"0.1": [{"y": [1, 2]}], "0.2": [{"y": [3, 4], "error_y.array": [9, 9]}]}
     made = with_slider(figure(), "ε", steps, active=0).to_plotly_json()
@@ -290,17 +299,24 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
     monkeypatch.setattr(export.shutil, "which", lambda name: None)
     monkeypatch.delenv("AFT_BROWSER", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert aft("01", "--figure", "1").output == "01_approximately_once-figure-1.csv\n"
+    first = aft("01", "--figure", "1", "--series", "one")
+    assert first.stdout == "01_approximately_once-figure-1.csv\n"
+    assert first.stderr == f"From {report}: profile quick\n"
     assert (tmp_path / "01_approximately_once-figure-1.csv").read_text().startswith("series,")
-    assert aft("D1", "--figure", "1", "--output", "f.json").output == "f.json\n"
-    assert aft("D1", "--table", "1", "--output", "t.tex").output == "t.tex\n"
+    assert aft("D1", "--figure", "1", "--output", "f.json").stdout == "f.json\n"
+    assert aft("D1", "--table", "1", "--output", "t.tex").stdout == "t.tex\n"
     assert (tmp_path / "t.tex").read_text() == table_latex(TABLE_SHOWN)
+
+
+def test_without_a_number_the_figures_and_tables_are_listed(report):
+    lines = ["figure  1  A figure", "figure  2", "table  1  Two rows"]
+    assert aft("01").stdout.splitlines() == lines
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["01"], "give either --figure N or --table N"),
+        (["01", "--figure", "1", "--table", "1"], "give either --figure N or --table N"),
         (["01", "--figure", "3"], "01_approximately_once has figures 1 to 2, got 3"),
         (["01", "--figure", "1", "--format", "tex"], "format of a figure must be one of csv, json"),
         (["01", "--figure", "2"], "figure 2 is a picture, without data: save it in the report"),
@@ -310,6 +326,8 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
         (["01", "--figure", "1", "--height", "1px"], "'1px' must be from 10 to 5000 px, of which"),
         (["01", "--figure", "1", "--format", "pdf"], "format pdf is drawn by a browser, and none"),
         (["01", "--figure", "1", "--format", "svg", "--at", "5"], "no slider or menu to be set"),
+        (["01", "--figure", "1", "--series", "x"], "series must be one of one, got 'x'"),
+        (["01", "--table", "1", "--series", "one"], "--series is of a figure's csv or drawing"),
         (["2", "--figure", "1"], "no run '2'"),
     ],
 )

@@ -51,6 +51,14 @@ def test_common_figures_are_readable_in_a_column_and_on_a_page(figure, width):
     assert drawn["layout"]["width"] == pytest.approx(pixels(width), abs=1)
 
 
+def test_a_cell_draws_its_figure_for_paper(tmp_path):
+    made = lines().add_scatter(y=[3, 2, 1], name="two")
+    target = export.draw(made, tmp_path / "one.svg", series=["one"])
+    assert target.read_text().count('class="trace scatter') == 1
+    with pytest.raises(ValueError, match="format of a drawing must be one of svg, png, pdf, got"):
+        export.draw(made, tmp_path / "one.jpg")
+
+
 def note(x: float, xref: str = "x domain") -> dict:
     about = {"xref": xref, "yref": "paper" if xref == "paper" else "y domain", "showarrow": False}
     return about | {"x": x, "y": 0.5, "text": "a note on it"}

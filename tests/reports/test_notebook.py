@@ -111,6 +111,14 @@ def test_a_section_has_the_cells_that_it_needs(wanted, cells):
     assert [SECTIONS.cells.index(cell) for cell in kept] == cells
 
 
+def test_a_section_has_the_cells_that_change_what_is_imported():
+    added = "grids.ASSIGN['mine'] = sorted"
+    sources = ["from aftlib import grids", added, "grids.clear()\n0", "table = grids.ASSIGN"]
+    content = new_notebook(cells=[new_code_cell(source) for source in sources])
+    kept = [cell.source for cell in section_of(content, "table").cells]
+    assert kept == [sources[0], added, sources[3]]
+
+
 @pytest.mark.parametrize(
     ("wanted", "known"),
     [
