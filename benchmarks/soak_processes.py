@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.checkpoint_planning.driver import write_task
+from aftlib.checkpoint_planning.driver import driver_command, run_process, write_task
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.generators import block_model
@@ -32,13 +32,7 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.failure_drill.schedule import Drill
-from aftlib.failure_drill.schemes_process import (
-    TUPLES,
-    driver_command,
-    emitted_results,
-    run_process,
-    shared_state,
-)
+from aftlib.failure_drill.schemes_process import TUPLES, emitted_results, shared_state
 from aftlib.spark.faults import Fault
 from benchmarks import soak_counting as counting
 
@@ -115,7 +109,7 @@ def run_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
     while not (rounds > 1 and over()):  # one recovers the state of another
         batch += int(rng.integers(30, 120))
         fault = Fault("kill", "driver", batch, "replayed")
-        run_process(driver_command(stored, [fault]), (-signal.SIGKILL,))
+        run_process(driver_command(stored, "bare", [fault]), (-signal.SIGKILL,))
         rounds += 1
     store = CheckpointStore(stored / "state.sqlite", query.fingerprint)
     checkpoint = store.restore()

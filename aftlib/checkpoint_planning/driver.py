@@ -9,25 +9,28 @@ the fault is injected when the samples of that step's batch are read.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.faults import Injector, schedule_from_json
+from aftlib.spark.faults import Fault, Injector, schedule_from_json, schedule_to_json
 
 KINDS = ("bare", "spark")
 _TASK, _PASSED = "task.npz", "passed.jsonl"
+PATIENCE_S = 1800.0
+"""Longest time of a driver."""
 
 
 def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
@@ -52,6 +55,36 @@ def passed_points(directory: Path) -> list[tuple[str, int, float]]:
     """Points that the processes in a directory passed: point, batch, seconds since the epoch."""
     lines = (directory / _PASSED).read_text().splitlines()
     return [(point, batch, at) for point, batch, at in map(json.loads, lines)]
+
+
+def driver_command(directory: Path, kind: str, schedule: Sequence[Fault]) -> list[str]:
+    """Command of the driver in a directory, one of `KINDS`."""
+    module = "aftlib.checkpoint_planning.driver"
+    return [sys.executable, "-m", module, str(directory), kind, schedule_to_json(schedule)]
+
+
+def run_process(
+    command: Sequence[str], expected: Sequence[int] = (0,), env: Mapping[str, str] | None = None
+) -> int:
+    """Run a process and return its exit status.
+
+    RuntimeError, with the end of its stderr, for another status or when it does not end in time.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
+    late = ""
+    try:
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        _, errors = process.communicate()
+        late = f" when it was killed after {PATIENCE_S:g} s"
+    if late or process.returncode not in expected:
+        raise RuntimeError(
+            f"driver must end with status {' or '.join(map(str, expected))}, got "
+            f"{process.returncode}{late}; the end of its stderr: "
+            f"{errors.decode(errors='replace')[-500:]}"
+        )
+    return process.returncode
 
 
 def main(place: str, kind: str, schedule: str = "[]") -> None:

@@ -19,8 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery, bare_read
-from aftlib.checkpoint_planning.startup import prepare
+from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,

@@ -1,4 +1,6 @@
-"""Numba's compiler, as the kernels use it; without numba they run as Python, and far slower.
+"""Numba's compiler and the processor's instructions, as the kernels use them.
+
+Without numba the kernels run as Python, and far slower.
 
 Only kernels import this module, and only bulk updates import the kernels: importing numba takes
 most of a second, which those who do not use it do not pay.
@@ -17,9 +19,9 @@ import numpy as np
 
 try:
     import numba
-    from numba.core.cgutils import ir as ir
+    from numba.core.cgutils import ir
     from numba.core.typeinfer import register_dispatcher
-    from numba.extending import intrinsic as intrinsic
+    from numba.extending import intrinsic
 except ModuleNotFoundError:
     COMPILED = False
 else:
@@ -29,16 +31,6 @@ else:
 OCTETS, LONGS, DOUBLES = (
     f"Array({kind}, 1, 'C', readonly=True, aligned=False)" for kind in ("uint8", "int64", "float64")
 )
-
-
-def __getattr__(name: str) -> Any:
-    """Raise for names of numba that the parser of lines needs, because numba is missing."""
-    if name in ("numba", "ir", "intrinsic"):
-        raise ModuleNotFoundError(
-            "the parser of lines needs numba, which is not installed: pip install 'aftlib[fast]'",
-            name="numba",
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def jit(signature: str | None = None) -> Callable[[Any], Any]:
@@ -81,6 +73,12 @@ def emitted(python: Any) -> Callable[[Any], Any]:
     return intrinsic if COMPILED else lambda _: python
 
 
+def _address(context: Any, builder: Any, signature: Any, args: Any, index: Any, kind: Any) -> Any:
+    """Pointer to an entry of the array that is the first argument."""
+    array = context.make_array(signature.args[0])(context, builder, args[0])
+    return builder.bitcast(builder.gep(array.data, [index]), kind.as_pointer())
+
+
 def byte_mask(comparison: str) -> Any:
     """Return a function of an array of bytes, an index and a limit: the mask of 64 bytes.
 
@@ -96,9 +94,8 @@ def byte_mask(comparison: str) -> Any:
     @emitted(by_numpy)
     def mask(typing: Any, array: Any, first: Any, limit: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            values = context.make_array(signature.args[0])(context, builder, args[0])
             row, word = ir.VectorType(ir.IntType(8), 64), ir.IntType(64)
-            here = builder.bitcast(builder.gep(values.data, [args[1]]), row.as_pointer())
+            here = _address(context, builder, signature, args, args[1], row)
             one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
             lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), None)
             limits = builder.shuffle_vector(one, one, lanes)
@@ -108,3 +105,49 @@ def byte_mask(comparison: str) -> Any:
         return numba.uint64(array, numba.intp, numba.uint8), emit
 
     return mask
+
+
+@emitted(lambda mask: int(mask).bit_count())
+def ones(typing: Any, mask: Any) -> Any:
+    """Number of ones of a mask."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.ctpop(args[0])
+
+    return numba.int64(numba.uint64), emit
+
+
+@emitted(lambda word: (int(word) & -int(word)).bit_length() - 1 if word else 64)
+def zeros_below(typing: Any, word: Any) -> Any:
+    """Number of zeros below a word's lowest 1; 64 if there is none."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
+
+    return numba.int64(numba.uint64), emit
+
+
+@emitted(lambda array, first: array[first : first + 8].view("<u8")[0])
+def eight_bytes(typing: Any, array: Any, first: Any) -> Any:
+    """The eight bytes from an index on, the first the lowest."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        here = _address(context, builder, signature, args, args[1], ir.IntType(64))
+        return builder.load(here, align=1)
+
+    return numba.uint64(array, numba.intp), emit
+
+
+@emitted(lambda cells, place: None)
+def prefetch(typing: Any, cells: Any, place: Any) -> Any:
+    """Prefetch a row of two cells into the cache; any index is allowed."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        flag, cell = ir.IntType(32), builder.mul(args[1], ir.Constant(ir.IntType(64), 2))
+        here = _address(context, builder, signature, args, cell, ir.IntType(8))
+        kind = ir.FunctionType(ir.VoidType(), [here.type, flag, flag, flag])
+        instruction = builder.module.declare_intrinsic("llvm.prefetch", [here.type], kind)
+        builder.call(instruction, [here, flag(1), flag(3), flag(1)])  # to write, near, data
+        return context.get_dummy_value()
+
+    return numba.void(cells, numba.uint64), emit

@@ -12,8 +12,7 @@ import pandas as pd
 from aftlib.checkpoint_planning.driver import write_task
 from aftlib.checkpoint_planning.experiments.kills import killed_driver, phase_timings
 from aftlib.checkpoint_planning.experiments.recoveries import score_results
-from aftlib.checkpoint_planning.operator import bare_read
-from aftlib.checkpoint_planning.startup import prepare
+from aftlib.checkpoint_planning.operator import bare_read, prepare
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.readlimit import ReadLimit
 from aftlib.does_it_pay.cases import Case

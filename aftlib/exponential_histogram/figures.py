@@ -20,22 +20,31 @@ from aftlib.reports.style import (
     PURPLE,
     RED,
     explorable,
+    line_figure,
+    line_look,
     named,
     styled,
     with_slider,
 )
 
-LOOK: Mapping[str, dict] = {
-    "article": {"name": "article's ⌈total − last/2⌉", "color": RED, "symbol": "square"},
-    "sound": {"name": "sound total − (last − 1)/2", "color": BLUE, "symbol": "circle"},
-}
 LIMIT = {"color": "#333", "dash": "dash"}
+_NAMES = {
+    "article": "article's ⌈total − last/2⌉",
+    "sound": "sound total − (last − 1)/2",
+    "guaranteed": "promised ε",
+}
+LOOK = {
+    _NAMES["article"]: line_look(RED, "square"),
+    _NAMES["sound"]: line_look(BLUE),
+    _NAMES["guaranteed"]: {"mode": "lines", "line": LIMIT},
+}
 _AXES = {
     "epsilon": "promised relative error ε (logarithmic)",
     "window": "window N (events, logarithmic)",
     "share": "share of ones P(1) (logarithmic)",
     "burst": "mean length of a run of ones (events; 0: independent events)",
 }
+_ESTIMATES = ["article", "sound"]
 _SYMBOLS = {"window": "N =", "share": "P(1) =", "burst": "bursts of"}
 _RATES = {
     "count_nonzero": ("np.count_nonzero", GREY),
@@ -149,36 +158,22 @@ def explore(window: int, epsilon: float, share: float, seed: int) -> Any:
 
 
 def _with_guarantee(
-    curves: Mapping[Any, tuple[pd.DataFrame, Any]],
-    slider: str,
-    start: float,
-    titles: tuple[str, str, str],
-    mode: str = "lines+markers",
+    table: pd.DataFrame, x: str, slider: str, start: float, titles: tuple[str, str, str]
 ) -> go.Figure:
-    """Both estimates and the guaranteed error at each stop of a slider."""
-    frames = {}
-    for stop, (each, guaranteed) in curves.items():
-        table, x = each[list(LOOK)].assign(guaranteed=guaranteed), each.index.tolist()
-        rows = table.astype(object).where(table.notna(), None)  # JSON has no NaN
-        frames[str(float(stop))] = [{"x": x, "y": rows[name].tolist()} for name in rows]
-    active = list(curves).index(start)
-    figure, shown = go.Figure(), list(frames.values())[active]
-    for look, data in zip(LOOK.values(), shown, strict=False):
-        marker = {"symbol": look["symbol"], "size": 6, "color": look["color"]}
-        line = {"color": look["color"]}
-        figure.add_scatter(mode=mode, name=look["name"], marker=marker, line=line, **data)
-    figure.add_scatter(mode="lines", name="promised ε", line=LIMIT, **shown[-1])
-    return with_slider(styled(figure, *titles), slider, frames, active)
+    """Both estimates' errors and the guaranteed one along an axis, a slider for another."""
+    rows = table.rename(columns=_NAMES).melt([slider, x], [*LOOK], "estimate", "error")
+    label = {"epsilon": "ε", "share": "P(1)"}[slider]
+    return line_figure(
+        rows, x, "error", "estimate", LOOK, titles, slider=slider, label=label, start=start
+    )
 
 
 def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
     """Relative error by the number of ones in the window, a slider for ε."""
-    curves = {}
-    for epsilon, each in table.groupby("epsilon"):
-        named = {f"{name}_error": name for name in LOOK}
-        curves[epsilon] = each.set_index("ones")[[*named]].rename(columns=named), epsilon
+    errors = {name: table[f"{name}_error"] for name in _ESTIMATES}
     titles = "Few ones break the article's promise", "ones in the window", "relative error"
-    figure = _with_guarantee(curves, "ε", start, titles, "lines")
+    table = table.assign(**errors, guaranteed=table["epsilon"])
+    figure = _with_guarantee(table, "ones", "epsilon", start, titles).update_traces(mode="lines")
     figure.update_xaxes(type="log", dtick=1).update_yaxes(rangemode="tozero", tickformat=".2~%")
     return figure
 
@@ -188,12 +183,11 @@ def errors(swept: pd.DataFrame, start: float) -> go.Figure:
 
     Over full windows, whatever their size and bursts.
     """
-    curves = {}
-    for share, each in swept.groupby("share"):
-        worst = each.groupby("epsilon")[list(LOOK)].max()
-        curves[share] = worst.where(worst > 0), worst.index  # a logarithmic axis has no place for 0
+    worst = swept.groupby(["share", "epsilon"], as_index=False)[_ESTIMATES].max()
+    # a logarithmic axis has no place for 0
+    worst = worst.where(worst > 0).assign(guaranteed=worst["epsilon"])
     titles = "Largest relative error measured", _AXES["epsilon"], "relative error"
-    figure = _with_guarantee(curves, "P(1)", start, titles)
+    figure = _with_guarantee(worst, "epsilon", "share", start, titles)
     return _logarithmic(figure).update_yaxes(tickformat=".2~%")
 
 
@@ -211,12 +205,10 @@ def error_ratios(
         swept = swept[swept[axis] == nearest]
         independent = axis == "burst" and not nearest
         title += ", independent events" if independent else f", {_SYMBOLS[axis]} {nearest:g}"
-    curves = {}
-    for epsilon, each in swept.groupby("epsilon"):
-        worst = each.groupby(x)[list(LOOK)].max() / float(each["epsilon"].iloc[0])
-        curves[epsilon] = worst.rename(index="{:g}".format) if x == "burst" else worst, 1.0
+    worst = swept.groupby(["epsilon", x], as_index=False)[_ESTIMATES].max()
+    worst[_ESTIMATES] = worst[_ESTIMATES].div(worst["epsilon"], axis=0)
     titles = title, _AXES[x], "largest relative error / ε"
-    figure = _with_guarantee(curves, "ε", start, titles)
+    figure = _with_guarantee(worst.assign(guaranteed=1.0), x, "epsilon", start, titles)
     figure.update_xaxes(**({"type": "category"} if x == "burst" else {"type": "log", "dtick": 1}))
     return figure.update_yaxes(rangemode="tozero")
 
@@ -236,8 +228,8 @@ def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title
     """Relative errors along a stream under the guaranteed line; `columns` names each estimate's."""
     figure = go.Figure()
     for name, column in columns.items():
-        line = {"color": LOOK[name]["color"], "width": 1}
-        figure.add_scatter(x=table["at"], y=table[column], name=LOOK[name]["name"], line=line)
+        line = LOOK[_NAMES[name]]["line"] | {"width": 1}
+        figure.add_scatter(x=table["at"], y=table[column], name=_NAMES[name], line=line)
     figure.add_hline(epsilon, line=LIMIT, annotation_text=f"promised ε = {epsilon:g}")
     styled(figure, title, "events so far", "relative error")
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.core import compiling
-from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, byte_mask, emitted, jit
+from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, byte_mask, jit, ones
 
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
@@ -85,16 +84,6 @@ def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
 
 #: Mask of the 64 bytes from an index on, lowest bit first: which are above a limit.
 mask_above = byte_mask(">")
-
-
-@emitted(lambda mask: int(mask).bit_count())
-def ones(typing: Any, mask: Any) -> Any:
-    """How many bits of a mask are 1."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return compiling.numba.int64(compiling.numba.uint64), emit
 
 
 @jit()

@@ -20,6 +20,7 @@ import pandas as pd
 
 from aftlib.core.intervals import resampled_share, share_interval, t_interval
 from aftlib.failure_drill.schedule import Drill
+from aftlib.upstream_backup.routes import lindley
 
 LOAD = 0.7
 """Rate of the input, as a share of the throughput while nothing fails."""
@@ -142,11 +143,8 @@ def latencies(service_s: np.ndarray, every_s: float) -> np.ndarray:
 
     With completion C_i = max((i + 1)·T, C_{i−1}) + S_i, latency is C_i − (i + 1)·T.
     """
-    latency, done = np.empty(len(service_s)), 0.0
-    for i, service in enumerate(service_s):
-        done = max((i + 1) * every_s, done) + service
-        latency[i] = done - (i + 1) * every_s
-    return latency
+    complete = every_s * np.arange(1, len(service_s) + 1)
+    return lindley(complete, service_s) - complete
 
 
 def recovery_metrics(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.driver import passed_points, write_task
+from aftlib.checkpoint_planning.driver import driver_command, passed_points, run_process, write_task
 from aftlib.checkpoint_planning.experiments.costs import stream_rates
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
@@ -28,7 +26,7 @@ from aftlib.shared_state.job import Account, Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog
-from aftlib.spark.faults import Fault, Injector, schedule_to_json
+from aftlib.spark.faults import Fault, Injector
 from aftlib.upstream_backup.closed_form import traffic
 from aftlib.upstream_backup.failures import Failure, drawn_phases
 from aftlib.upstream_backup.parameters import MS, NODES, Parameters
@@ -44,7 +42,6 @@ REAL = (UPSTREAM, PROPOSED)
 NO_CHECKPOINTS = "no checkpoints"
 D2_WINDOW = 10_000
 """Steps of a window in D2's experiments."""
-PATIENCE_S = 300.0
 TUPLES = RecoveryTime(0, 1)
 """Counts tuples instead of milliseconds: T_SLA is then the number that may be read again."""
 SERVERS, TASKS = 2, 2
@@ -53,30 +50,6 @@ READS = 100
 RATE, STEADY_MS = 1000.0, 2000.0
 """Tuples per second of D4's simulated stream, and when it is in its steady state."""
 EMITTED = ["window", "sensor", "value", "estimated"]
-
-
-def run_process(
-    command: Sequence[str], expected: Sequence[int] = (0,), env: Mapping[str, str] | None = None
-) -> int:
-    """Run a process and return its exit status.
-
-    RuntimeError, with the end of its stderr, for another status or when it does not end in time.
-    """
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=env)
-    late = ""
-    try:
-        _, errors = process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        _, errors = process.communicate()
-        late = f" when it was killed after {PATIENCE_S:g} s"
-    if late or process.returncode not in expected:
-        raise RuntimeError(
-            f"driver must end with status {' or '.join(map(str, expected))}, got "
-            f"{process.returncode}{late}; the end of its stderr: "
-            f"{errors.decode(errors='replace')[-500:]}"
-        )
-    return process.returncode
 
 
 def run_to_end(
@@ -92,12 +65,6 @@ def run_to_end(
     raise RuntimeError("driver must be killed by the schedule only, got a SIGKILL from elsewhere")
 
 
-def driver_command(directory: Path, schedule: Sequence[Fault]) -> list[str]:
-    """Command of D2's driver in a directory."""
-    module = "aftlib.checkpoint_planning.driver"
-    return [sys.executable, "-m", module, str(directory), "bare", schedule_to_json(schedule)]
-
-
 def partial_replay(drill: Drill, directory: Path, name: str, budget: int) -> Run:
     """Run D2's driver over the drill's log by a method of `METHODS`.
 
@@ -109,7 +76,7 @@ def partial_replay(drill: Drill, directory: Path, name: str, budget: int) -> Run
     injector = Injector(directory / "faults", drill.aimed(lambda _: "driver"))
     write_task(directory, query, drill.log)
     start = time.time()
-    run_to_end(driver_command(directory, injector.schedule), injector)
+    run_to_end(driver_command(directory, "bare", injector.schedule), injector)
 
     store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
     records, points = store.records(), passed_points(directory)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import byte_mask, intrinsic, ir, jit, numba
+from aftlib.core.compiling import byte_mask, eight_bytes, jit, zeros_below
 from aftlib.core.windows import Windows
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.tuplelog import CHUNK, whole_lines
@@ -28,7 +28,6 @@ NO_END = "the file ends before the line does"
 _MOST = 2**63 - 1
 _NUMBER = re.compile(rb"-?[0-9]+")
 
-emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
 
 #: Registers of a partition's reading, an int64 array that outlives the chunk.
 POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
@@ -53,30 +52,8 @@ _LAST = _MOST - 1
 """The largest watermark of a partition that has not ended."""
 
 
-@emitted
-def eight_bytes(typing: Any, lines: Any, first: Any) -> Any:
-    """The eight bytes from an index on, the first the lowest."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        here = builder.gep(array.data, [args[1]])
-        return builder.load(builder.bitcast(here, ir.IntType(64).as_pointer()), align=1)
-
-    return numba.uint64(lines, numba.intp), emit
-
-
 #: Mask of the 64 bytes from an index on, lowest bit first: which are below a limit.
 bytes_below = byte_mask("<")
-
-
-@emitted
-def zeros_below(typing: Any, word: Any) -> Any:
-    """Number of zeros below a word's lowest 1; 64 if there is none."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
-
-    return numba.int64(numba.uint64), emit
 
 
 @jit()

@@ -101,8 +101,11 @@ def spark_hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
 def gains_over_uniform(measured: pd.DataFrame, strategy: str) -> dict[float, dict[str, Any]]:
     """Gain over uniform keys at each skew, with the most tasks that were measured."""
     most = measured[measured["tasks"] == measured["tasks"].max()]
-    chosen = most[most["strategy"] == strategy]
-    wide = chosen.pivot_table(index="repeat", columns="skew", values="throughput")
+    return _over_uniform(most[most["strategy"] == strategy], "repeat")
+
+
+def _over_uniform(runs: pd.DataFrame, turn: str) -> dict[float, dict[str, Any]]:
+    wide: Any = runs.pivot_table(index=turn, columns="skew", values="throughput")
     return {skew: over_turns(wide[skew] / wide[UNIFORM]) for skew in wide if skew != UNIFORM}
 
 
@@ -117,9 +120,7 @@ def _paced(paced: pd.DataFrame, design: str) -> tuple[bool, str]:
 def skew_on_emulated_cores(paced: pd.DataFrame, design: str) -> dict[float, dict[str, Any]]:
     """Gain over uniform keys at each skew on 24 emulated cores."""
     chosen = paced[(paced["design"] == design) & (paced["tasks"] == GROWTH[1])]
-    chosen = chosen[chosen["keys"] == chosen["keys"].max()]
-    wide = chosen.pivot_table(index="turn", columns="skew", values="throughput")
-    return {skew: over_turns(wide[skew] / wide[UNIFORM]) for skew in wide if skew != UNIFORM}
+    return _over_uniform(chosen[chosen["keys"] == chosen["keys"].max()], "turn")
 
 
 def at_every_skew(

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import intrinsic, ir, jit, numba
+from aftlib.core.compiling import jit, prefetch
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate, Partials
-
-emitted: Any = intrinsic  # mypy knows only the arguments of the decorated function
 
 #: Columns of a table of sums; a row is 32 bytes, half a line of the processor's cache.
 SLICE, KEY, VALUE, COUNT = range(4)
@@ -29,22 +27,6 @@ _MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
 _MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(32)
 _AHEAD = 24  # tuples after the next: their cells are on their way meanwhile
-
-
-@emitted
-def prefetch(typing: Any, cells: Any, place: Any) -> Any:
-    """Prefetch a row of cells into the cache; any index is allowed."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        flag, cell = ir.IntType(32), builder.mul(args[1], ir.Constant(ir.IntType(64), 2))
-        here = builder.bitcast(builder.gep(array.data, [cell]), ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [here.type, flag, flag, flag])
-        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [here.type], kind)
-        builder.call(prefetch, [here, flag(1), flag(3), flag(1)])  # to write, near, data
-        return context.get_dummy_value()
-
-    return numba.void(cells, numba.uint64), emit
 
 
 @jit()

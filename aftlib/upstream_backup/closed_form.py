@@ -10,9 +10,8 @@ import math
 from dataclasses import dataclass
 
 from aftlib.upstream_backup.parameters import MS, Parameters
-from aftlib.upstream_backup.routes import checkpoint_ns
+from aftlib.upstream_backup.routes import Segments, checkpoint_ns, written_ns
 from aftlib.upstream_backup.schemes import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM, Scheme
-from aftlib.upstream_backup.stream import Segments, written_ns
 
 _HELD = {UPSTREAM.name: 4, PROPOSED.name: 4, PASSIVE.name: 3, ACTIVE.name: 3, ACTIVE_WAN.name: 0}
 """Hops that a tuple waits for while nothing fails: to the node, downstream, and the ACKs back."""

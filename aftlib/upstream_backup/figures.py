@@ -9,17 +9,29 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, named, styled, with_slider
+from aftlib.reports.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    line_figure,
+    line_look,
+    named,
+    styled,
+    with_slider,
+)
 from aftlib.upstream_backup.messages import Message, kept, messages
 from aftlib.upstream_backup.parameters import MS, NODES
 from aftlib.upstream_backup.recursion import Simulated
 
-LOOK: Mapping[str, tuple[str, str, str]] = {
-    "upstream backup": (RED, "square", "dot"),
-    "proposed": (BLUE, "circle", "solid"),
-    "passive standby": (ORANGE, "triangle-up", "dash"),
-    "active standby": (GREEN, "diamond", "dashdot"),
-    "active standby (WAN)": (PURPLE, "x", "longdash"),
+LOOK = {
+    "passive standby": line_look(ORANGE, "triangle-up", "dash"),
+    "upstream backup": line_look(RED, "square", "dot"),
+    "active standby": line_look(GREEN, "diamond", "dashdot"),
+    "active standby (WAN)": line_look(PURPLE, "x", "longdash"),
+    "proposed": line_look(BLUE),
 }
 _BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 AFTER_MS = 25  # shown of a recovery after its last tuple
@@ -70,25 +82,23 @@ HEADINGS = {
 """Words for the names of columns in the tables of its notebook."""
 
 
-def _line(scheme: Hashable) -> dict:
-    return {"color": LOOK[str(scheme)][0], "dash": LOOK[str(scheme)][2]}
-
-
 def _mark(scheme: Hashable, size: int, kind: str = "") -> dict:
-    color, symbol, _ = LOOK[str(scheme)]
-    return {"symbol": symbol + kind, "size": size, "color": color}
+    marker = LOOK[str(scheme)]["marker"]
+    return marker | {"symbol": marker["symbol"] + kind, "size": size}
 
 
-def _styled_by_rate(
-    figure: go.Figure, frame: pd.DataFrame, title: str, y: str, **more: int
-) -> None:
-    styled(figure, title, "input rate (tuples/s, logarithmic)", y, **more)
+def _against_rate(
+    frame: pd.DataFrame, measure: str, title: str, y: str, bounds: tuple[str, str] | None = None
+) -> go.Figure:
+    titles = title, "input rate (tuples/s, logarithmic)", y
+    figure = line_figure(frame, "rate", measure, "scheme", LOOK, titles, bounds=bounds)
     ticks = sorted(frame["rate"].unique())
     texts = [f"{v / 1000:g}k" if v >= 1000 else f"{v:g}" for v in ticks]  # short: they lie close
     for place, (tick, above) in enumerate(pairwise(ticks)):
         if above < 1.5 * tick:
             texts[place] = ""
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
+    return figure.update_layout(legend=_BESIDE)
 
 
 def by_rate(
@@ -98,16 +108,10 @@ def by_rate(
 
     `ns3` is a frame of `against_ns3`; the title has a note if no row is left of it.
     """
-    figure = go.Figure()
     if ns3 is not None and ns3.empty:
         title += "; simulation only: ns-3 ran the default parameters"
-    for scheme, rows in means.groupby("scheme", sort=False):
-        up, down = rows[f"{measure}_high"] - rows[measure], rows[measure] - rows[f"{measure}_low"]
-        figure.add_scatter(
-            x=rows["rate"], y=rows[measure], name=str(scheme), legendgroup=scheme,
-            mode="lines+markers", line=_line(scheme), marker=_mark(scheme, 7),
-            error_y={"array": up, "arrayminus": down, "thickness": 1.2},
-        )  # fmt: skip
+    figure = _against_rate(means, measure, title, y, (f"{measure}_low", f"{measure}_high"))
+    figure.for_each_trace(lambda line: line.update(legendgroup=line.name))
     for scheme, rows in ns3.groupby("scheme", sort=False) if ns3 is not None else ():
         if f"{measure}_ns3" not in rows or str(scheme) not in set(means["scheme"]):
             continue
@@ -116,7 +120,6 @@ def by_rate(
             mode="markers", showlegend=scheme == "proposed", marker=_mark(scheme, 13, "-open"),
             error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
         )  # fmt: skip
-    _styled_by_rate(figure, means, title, y, height=480)
     buttons = [
         {
             "label": label,
@@ -129,7 +132,7 @@ def by_rate(
         "type": "buttons", "direction": "left", "buttons": buttons,
         "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top",
     }  # fmt: skip
-    return figure.update_layout(updatemenus=[menu], margin={"b": 100}, legend=_BESIDE)
+    return figure.update_layout(updatemenus=[menu], margin={"b": 100}, height=480)
 
 
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
@@ -167,13 +170,10 @@ def real_kills(found: pd.DataFrame, title: str) -> go.Figure:
 
 def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
     """Recovery time against the primary's share of the stream, by the node that fails."""
-    figure = go.Figure()
-    for (node, rows), color in zip(found.groupby("failed"), (BLUE, ORANGE), strict=False):
-        figure.add_scatter(
-            x=rows["share"], y=rows["recovery_ms"], name=f"the {node} fails",
-            mode="lines+markers", line={"color": color},
-        )  # fmt: skip
-    styled(figure, title, "primary's share of the tuples", "recovery time (ms)")
+    looks = {node: line_look(color) for node, color in zip(NODES, (BLUE, ORANGE), strict=True)}
+    titles = title, "primary's share of the tuples", "recovery time (ms)"
+    figure = line_figure(found, "share", "recovery_ms", "failed", looks, titles)
+    figure.for_each_trace(lambda line: line.update(name=f"the {line.name} fails"))
     figure.add_annotation(  # along the line: at its end it would widen the axis
         x=matching, y=0.5, yref="paper", text="both nodes loaded alike", textangle=-90,
         showarrow=False, xanchor="right",
@@ -183,14 +183,8 @@ def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
 
 def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
     """Bandwidth overhead against the input rate, by scheme."""
-    figure = go.Figure()
-    for scheme, rows in costs.groupby("scheme", sort=False):
-        figure.add_scatter(
-            x=rows["rate"], y=rows[column], name=str(scheme), mode="lines+markers",
-            line=_line(scheme), marker=_mark(scheme, 6),
-        )  # fmt: skip
-    _styled_by_rate(figure, costs, title, y)
-    return figure.update_yaxes(tickformat=".0%", rangemode="tozero").update_layout(legend=_BESIDE)
+    figure = _against_rate(costs, column, title, y)
+    return figure.update_yaxes(tickformat=".0%", rangemode="tozero")
 
 
 def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:

@@ -8,33 +8,12 @@ too early.
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 
 import numpy as np
 
 from aftlib.upstream_backup.parameters import MS
 from aftlib.upstream_backup.routes import NEVER
-
-
-class Reorder:
-    """Passes numbered items on in order, and holds back items after a gap.
-
-    Waiting items are in a heap: O(log b) per item while b items wait.
-    """
-
-    def __init__(self) -> None:
-        self.expected = 0
-        self.waiting: list[int] = []
-
-    def add(self, number: int) -> list[int]:
-        """Take an item; return the items that can be passed on now, in order."""
-        heapq.heappush(self.waiting, number)
-        ready = []
-        while self.waiting and self.waiting[0] <= self.expected:
-            ready.append(heapq.heappop(self.waiting))
-            self.expected = ready[-1] + 1
-        return ready
 
 
 @dataclass(frozen=True)

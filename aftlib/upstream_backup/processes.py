@@ -37,7 +37,6 @@ from aftlib.upstream_backup.node_process import (
     wait_until,
     write_message,
 )
-from aftlib.upstream_backup.ordering import Reorder
 from aftlib.upstream_backup.parameters import NODES, OTHER
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM, Scheme
 
@@ -61,7 +60,7 @@ class Delivery:
     """The results that the downstream node received."""
 
     arrived: tuple[int, ...]  # every result in order of arrival, copies included
-    released: tuple[int, ...]  # handed on: without copies, in order if the operator needs it
+    released: tuple[int, ...]  # handed on: without copies
     requests: tuple[Request, ...]  # failures that were detected
     faults: int  # injected
     rate: float  # tuples per second that upstream sent
@@ -76,7 +75,6 @@ def deliver(
     scheme: Scheme,
     tuples: int,
     faults: Sequence[Fault] = (),
-    ordered: bool = False,
     ack_s: float = ACK_S,
     heartbeat_s: float = HEARTBEAT_S,
     patience_s: float = PATIENCE_S,
@@ -93,8 +91,6 @@ def deliver(
     tuples : int
     faults : sequence of Fault, optional
         Target: "primary" or "secondary"; step: results that have arrived downstream by then.
-    ordered : bool, optional
-        Whether the downstream operator needs its input in order.
     ack_s, heartbeat_s : float, optional
         Intervals of level-0 ACKs and of heartbeats, seconds.
     patience_s : float, optional
@@ -128,20 +124,18 @@ def deliver(
         tempfile.TemporaryDirectory(prefix="aft-") as folder,  # of mode 0700
         ThreadPoolExecutor(1) as thread,  # a notebook's own thread has an event loop already
     ):
-        system = _System(Path(folder), scheme, ordered, heartbeat_s, patience_s)
+        system = _System(Path(folder), scheme, heartbeat_s, patience_s)
         return thread.submit(asyncio.run, system.stream(tuples, faults, ack_s)).result()
 
 
 class _System:
     """The upstream and downstream node, and the two processes between them."""
 
-    def __init__(
-        self, folder: Path, scheme: Scheme, ordered: bool, heartbeat_s: float, patience_s: float
-    ) -> None:
+    def __init__(self, folder: Path, scheme: Scheme, heartbeat_s: float, patience_s: float) -> None:
         self.folder, self.heartbeat_s, self.patience_s = folder, heartbeat_s, patience_s
         self.starts = dict.fromkeys(NODES, 0)  # number of each node's newest process
         self.upstream = Upstream(scheme, self.starts, self.restart)
-        self.downstream = Downstream(ordered, self.starts)
+        self.downstream = Downstream(self.starts)
         self.injector = NodeInjector(folder / "faults", upstream=self.upstream)
         self.processes = dict[str, subprocess.Popen[bytes]]()
         self.restarts = list[asyncio.Task[None]]()
@@ -348,10 +342,9 @@ class NodeInjector(Injector):
 class Downstream:
     """Takes results, acknowledges them at their interval, and passes on new ones."""
 
-    def __init__(self, ordered: bool, starts: Mapping[str, int]) -> None:
-        self.ordered, self.starts = ordered, starts
+    def __init__(self, starts: Mapping[str, int]) -> None:
+        self.starts, self.seen = starts, set[int]()
         self.arrived, self.released = list[tuple[int, float]](), list[int]()
-        self.seen, self.reorder = set[int](), Reorder()
         self.greeted = dict.fromkeys(NODES, 0)
         self.acknowledged = dict[
             asyncio.StreamWriter, tuple[int, int]
@@ -373,12 +366,12 @@ class Downstream:
         writer.close()
 
     def take(self, ids: Sequence[int]) -> None:
-        """Take results, and release those that can be passed on."""
+        """Take results, and pass on new ones."""
         now = time.perf_counter()
         for i in ids:
             self.arrived.append((i, now))
             if self.is_new(i):
-                self.released += self.reorder.add(i) if self.ordered else [i]
+                self.released.append(i)
             self.seen.add(i)
 
     def has(self, number: int) -> bool:

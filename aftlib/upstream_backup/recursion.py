@@ -17,11 +17,12 @@ from aftlib.upstream_backup.routes import (
     acknowledged,
     checkpointed,
     departed,
+    primary_turn,
     results_kept,
     travel,
+    written_ns,
 )
 from aftlib.upstream_backup.schemes import Scheme, scheme_named
-from aftlib.upstream_backup.stream import primary_turn, written_ns
 
 AFTER_MS = 200.0
 """Default time for which the stream continues after the last request."""

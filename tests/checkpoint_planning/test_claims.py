@@ -402,9 +402,13 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
     model = block_model(6, 2, 4, 3)
     log = SensorLog.write(tmp_path / "log", draw(model, 48, 1), model.names)
 
+    command = kills.driver_command
+
     def found(name, t_sla_ms, seconds):
-        clocked = sys.executable, "-c", CLOCKED.format(seconds=seconds)
-        monkeypatch.setitem(kills.restarts.__wrapped__.__globals__, "_DRIVER", clocked)
+        def clocked(*asked):
+            return [sys.executable, "-c", CLOCKED.format(seconds=seconds), *command(*asked)[3:]]
+
+        monkeypatch.setattr(kills, "driver_command", clocked)
         cost = RecoveryTime(t_sla_ms - 10, 1)  # T_SLA ends intervals
         query = ReplayQuery(model, 24, Requirement(0.5, 0.05), cost, t_sla_ms)
         killed = kills.restarts(query, log, tmp_path / name, 2, 1).assign(start_ms=0.0)

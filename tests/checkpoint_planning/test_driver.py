@@ -9,9 +9,8 @@ import pytest
 
 from aftlib.checkpoint_planning import driver
 from aftlib.checkpoint_planning.driver import read_task, write_task
-from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement

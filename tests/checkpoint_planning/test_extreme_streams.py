@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.steps import estimate_extremes
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement

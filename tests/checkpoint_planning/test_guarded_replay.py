@@ -10,10 +10,9 @@ from aftlib.checkpoint_planning import state
 from aftlib.checkpoint_planning.driver import write_task
 from aftlib.checkpoint_planning.experiments.guarded import wandering
 from aftlib.checkpoint_planning.experiments.recoveries import killed_driver
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from aftlib.checkpoint_planning.experiments.recoveries import fail_and_recover
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import CheckpointStore, Preparation
 from aftlib.checkpoint_planning.steps import estimate_with_gaps
 from aftlib.core.generators import block_model, draw

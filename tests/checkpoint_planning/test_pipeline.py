@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import (
     PlannedLog,
     replay_in_process,
@@ -15,7 +15,6 @@ from aftlib.checkpoint_planning.pipeline import (
     spark_read,
 )
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog

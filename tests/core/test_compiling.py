@@ -49,3 +49,31 @@ def test_a_kernel_compiles_where_it_cannot_be_stored(monkeypatch):
     kernel = type(compiling.jit()(lambda x: x))
     monkeypatch.setattr(kernel, "enable_caching", refuse)
     assert compiling.jit()(lambda x: x + 1)(1) == 2
+
+
+WITHOUT = """
+import sys
+sys.modules["numba"] = None if {without} else __import__("numba")
+from pathlib import Path
+from aftlib.core import compiling
+from aftlib.core.windows import Windows
+from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.task import sum_partitions
+assert compiling.COMPILED != {without}
+sums, progress = sum_partitions({{0: Path({path!r})}}, Rules(Windows(10, 10), most_rejected=10))
+print(sums.windows.tolist(), sums.keys.tolist(), sums.values.tolist(), progress)
+"""
+
+
+def test_tuples_are_parsed_and_summed_alike_without_numba(tmp_path):
+    lines = [f"{i // 9},{100 + i % 7},{i - 50}" for i in range(100)]
+    lines += ["12,-9223372036854775808,9223372036854775807", "13,1,-9", "x,1,2", "14,123456789,0"]
+    path = tmp_path / "part"
+    path.write_text("\n".join([*lines, *lines[:100]]) + "\n")
+    printed = []
+    for without in (False, True):
+        code = WITHOUT.format(without=without, path=str(path))
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert printed[0] == printed[1]

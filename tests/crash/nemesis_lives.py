@@ -81,7 +81,7 @@ def live_upstream_backup(directory: Path, place: Path, told: Told) -> None:
     scheme = {"upstream": UPSTREAM, "proposed": PROPOSED}[told["scheme"]]
     schedule = schedule_from_json(told["schedule"])
     begin(place)
-    found = deliver(scheme, Standby.tuples, schedule, ordered=told["ordered"], patience_s=20)
+    found = deliver(scheme, Standby.tuples, schedule, patience_s=20)
     with atomic_file(place / "released.json") as scratch:
         scratch.write_text(json.dumps({"released": found.released, "faults": found.faults}))
 

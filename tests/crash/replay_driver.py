@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from aftlib.checkpoint_planning import pipeline, startup
+from aftlib.checkpoint_planning import operator, pipeline
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
@@ -58,7 +58,7 @@ def main(place: str, kind: str, store: str, point: str = "", batch: str = "0") -
     log = SensorLog.open(directory / "log")
     if store == "split":
         SplitStore.passes = staticmethod(reach)
-        startup.CheckpointStore = SplitStore
+        operator.CheckpointStore = SplitStore
     if kind == "spark":
         from aftlib.spark.session import session
 

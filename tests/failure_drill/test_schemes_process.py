@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from aftlib.checkpoint_planning import driver
 from aftlib.failure_drill import schemes_process as schemes
 from aftlib.failure_drill.metrics import score_emitted, score_run
 from aftlib.shared_state.job import Job
@@ -33,9 +34,9 @@ def python(code):
     ],
 )
 def test_a_process_that_ends_otherwise_is_an_error(code, expected, message, monkeypatch):
-    monkeypatch.setattr(schemes, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.3)
     with pytest.raises(RuntimeError, match=f"(?s)driver must end with {message}"):
-        schemes.run_process(python(code), expected)
+        driver.run_process(python(code), expected)
 
 
 def test_a_process_is_restarted_after_its_own_faults_only(tmp_path):

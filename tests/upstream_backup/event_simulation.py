@@ -15,9 +15,8 @@ from aftlib.upstream_backup.failures import Downtime, Failure, downtimes
 from aftlib.upstream_backup.messages import Message
 from aftlib.upstream_backup.parameters import MS, NODES, Parameters
 from aftlib.upstream_backup.recursion import AFTER_MS, Recovery, Simulated
-from aftlib.upstream_backup.routes import NEVER, checkpoint_ns
+from aftlib.upstream_backup.routes import NEVER, checkpoint_ns, primary_turn, written_ns
 from aftlib.upstream_backup.schemes import Scheme, scheme_named
-from aftlib.upstream_backup.stream import primary_turn, written_ns
 
 
 def simulate(parameters, scheme, failures, until_ms=None):

@@ -145,7 +145,7 @@ def test_foreign_messages_close_their_connection_only(tmp_path, line):
 
     async def scenario():
         server, upstream, restarted, _, secondary = await two_nodes(tmp_path, UPSTREAM)
-        downstream = Downstream(ordered=False, starts=upstream.starts)
+        downstream = Downstream(upstream.starts)
         below = await serve(downstream.meet, tmp_path / "downstream")
         results = await Played.connect(tmp_path / "downstream", hello="secondary", start=1)
         while not downstream.acknowledged:
@@ -182,18 +182,17 @@ def test_messages_that_a_node_does_not_send_close_its_connection(tmp_path, messa
     played(scenario())
 
 
-@pytest.mark.parametrize("ordered", [False, True])
-def test_copies_are_removed_and_order_is_restored_if_needed(ordered):
-    downstream = Downstream(ordered, {})
+def test_copies_are_removed():
+    downstream = Downstream({})
     for ids in ([0, 1], [4, 5], [1, 2, 3, 4]):
         downstream.take(ids)
-    assert downstream.released == ([*range(6)] if ordered else [0, 1, 4, 5, 2, 3])
+    assert downstream.released == [0, 1, 4, 5, 2, 3]
     assert [i for i, _ in downstream.arrived] == [0, 1, 4, 5, 1, 2, 3, 4]
 
 
 def test_results_are_acknowledged_once_each(tmp_path):
     async def scenario():
-        downstream = Downstream(False, {"primary": 1})
+        downstream = Downstream({"primary": 1})
         server = await serve(downstream.meet, tmp_path / "downstream")
         acknowledging = asyncio.create_task(downstream.acknowledge(0.001))
         node = await Played.connect(tmp_path / "downstream", hello="primary", start=1)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftlib.upstream_backup.parameters import Parameters
-from aftlib.upstream_backup.stream import Segments, lindley, primary_turn, slow_start, written_ns
+from aftlib.upstream_backup.routes import Segments, lindley, primary_turn, slow_start, written_ns
 
 JOBS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 30)), min_size=1, max_size=60)
 

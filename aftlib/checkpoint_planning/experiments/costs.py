@@ -14,11 +14,10 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import theilslopes
 from threadpoolctl import threadpool_limits
 
-from aftlib.checkpoint_planning.operator import Read, ReplayQuery, bare_read
+from aftlib.checkpoint_planning.operator import Read, ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,

@@ -19,11 +19,10 @@ from aftlib.checkpoint_planning.experiments.recoveries import (
     score_results,
 )
 from aftlib.checkpoint_planning.guarded_replay import plan_guarded, replay_guard
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import resampled_share

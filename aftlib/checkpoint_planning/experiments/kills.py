@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -13,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.driver import passed_points, write_task
+from aftlib.checkpoint_planning.driver import driver_command, passed_points, run_process, write_task
 from aftlib.checkpoint_planning.experiments.costs import fit_recovery_time
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.faults import Fault, schedule_to_json
+from aftlib.spark.faults import Fault
 from aftlib.spark.java import short_lived
 from aftlib.spark.session import cores_lent
 
@@ -27,7 +25,6 @@ PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
 committing the recovered interval; and then planning the rest of the window."""
 LEAST_PILOTS = 3
 """Kills that a fit starts from at least, under each of two queries."""
-_DRIVER = (sys.executable, "-m", "aftlib.checkpoint_planning.driver")
 
 
 @cores_lent()
@@ -131,12 +128,7 @@ def killed_driver(directory: Path, kind: str, fault: Fault) -> float:
 
     On a cluster it waits for cores: a session of this process must release its own (`cores_lent`).
     """
-    command = [*_DRIVER, str(directory), kind, schedule_to_json([fault])]
     start = time.time()
-    done = subprocess.run(command, capture_output=True, text=True, env=short_lived())
-    if done.returncode != -signal.SIGKILL:
-        raise RuntimeError(
-            f"driver must be killed by {fault}, ended with status {done.returncode}; its last "
-            f"output: {done.stderr[-500:]}"
-        )
+    command = driver_command(directory, kind, [fault])
+    run_process(command, (-signal.SIGKILL,), short_lived())
     return start

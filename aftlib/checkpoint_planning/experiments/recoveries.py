@@ -14,11 +14,10 @@ import pandas as pd
 from aftlib.checkpoint_planning.driver import write_task
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.experiments.kills import killed_driver
-from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery
+from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery, prepare
 from aftlib.checkpoint_planning.pipeline import replay_stream, spark_read
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
-from aftlib.checkpoint_planning.startup import prepare
 from aftlib.checkpoint_planning.state import WindowResult
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
