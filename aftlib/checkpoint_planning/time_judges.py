@@ -74,7 +74,7 @@ def _slowest_recovery(times: pd.DataFrame) -> Finding:
         (low, high),
         n=repeats,
         counted="turns",
-        conditions=bool((found["read"] >= LEAST_REPLAY).all()),
+        control=bool((found["read"] >= LEAST_REPLAY).all()),
         note=f"Largest T_rec over full replay's, at n = {at['n']:.0f} and |O| = {at['sensors']:.0f}"
         f". Means over turns, for every |O| < n measured: {shown}. T_rep is at least "
         f"{found['read'].min():.2f} times |O|/n of full replay's; less than {LEAST_REPLAY} would "
