@@ -43,8 +43,8 @@ TABLE_DELAY = 5
 """Ticks that the watermark is behind: enough for the tuples that arrive out of order here."""
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
-BETWEEN = Fault("kill", "store", 1, "between")
-"""Its crash: after the sums of a task's first batch, and before its offsets."""
+BETWEEN = "between"
+"""Point of its crash: after the sums of a task's first batch, and before its offsets."""
 
 
 def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
@@ -214,8 +214,8 @@ def one_task_crashes(
     for name, method in METHODS.items():
         victim = int(np.bincount(receivers[name], true.values[:, 1]).argmax())
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
-            fault = Fault("kill", f"task-{victim}", after)
-            fault = BETWEEN if name == BROKEN else fault
+            when = (1, BETWEEN) if name == BROKEN else (after,)
+            fault = Fault("kill", f"task-{victim}", *when)
             job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
             sums, tries = method(spark, job, every)
             note = job.injector.injected(fault)
@@ -291,7 +291,11 @@ def _late_global(
 
 
 def _offsets_apart(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
-    reach = partial(job.injector.reach, BETWEEN.target, BETWEEN.step, BETWEEN.point)
+    def reach() -> None:
+        from pyspark import TaskContext
+
+        job.injector.reach(f"task-{TaskContext.get().partitionId()}", 1, BETWEEN)
+
     return _late_global(spark, job, every, lambda table: OffsetsApart(table, reach))
 
 

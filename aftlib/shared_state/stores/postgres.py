@@ -137,11 +137,21 @@ class PostgresTable(SqlTable):
         if self._in_call:
             yield
             return
-        self._in_call = True
+        self._in_call, late = True, False
+
+        def break_off() -> None:
+            nonlocal late
+            late = True
+            shut_down(self._connection)
+
         try:
             call = f"{act} in schema {self.schema!r} of {self._place}"
-            with watched(call, self.timeout_s, lambda: shut_down(self._connection)):
+            with watched(call, self.timeout_s, break_off):
                 yield
+        except psycopg.Error as error:
+            if not late:
+                raise
+            raise psycopg.OperationalError(f"timeout of {self.timeout_s:g} s") from error
         finally:
             self._in_call = False
 
