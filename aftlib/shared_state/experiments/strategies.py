@@ -294,7 +294,8 @@ def _offsets_apart(spark: SparkSession, job: LogMerge, every: int) -> tuple[Part
     def reach() -> None:
         from pyspark import TaskContext
 
-        job.injector.reach(f"task-{TaskContext.get().partitionId()}", 1, BETWEEN)
+        task = TaskContext.get()
+        job.injector.reach(f"task-{task.partitionId() if task else 0}", 1, BETWEEN)
 
     return _late_global(spark, job, every, lambda table: OffsetsApart(table, reach))
 
