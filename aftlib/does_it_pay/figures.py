@@ -84,7 +84,7 @@ def saved_times(measured: Measurements) -> pd.DataFrame:
 
 
 FASTEST = 1e6
-"""Highest read rate of the first figure, samples per second; it has arrows for what is beyond."""
+"""Highest read rate of the first figure, samples per second; it has arrows for higher rates."""
 FLINK = {
     "system": "Flink",
     "rate": "read rate",
@@ -136,7 +136,7 @@ def where_it_pays(measured: Measurements) -> go.Figure:
 
 
 def _break_even(here: pd.DataFrame, bottom: float, top: float) -> Iterator[go.Scatter]:
-    """Break-even rates of a scheme, measured ones with intervals; arrows stand for what is outside.
+    """Break-even rates of a scheme, measured ones with intervals; arrows stand for rates outside.
 
     The axis goes from `bottom` to `top`, in samples per second.
     """
