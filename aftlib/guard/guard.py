@@ -299,7 +299,7 @@ class Guard:
         self._names = names
         recovered, shape = np.empty((len(rows), n, 3)), (len(rows) * trace, self.horizons, n)
         history = np.zeros(shape, np.int64), np.full(shape, np.nan)
-        rows = np.ascontiguousarray(rows)
+        rows = np.require(rows, requirements=["C", "W"])  # numba compiles anew for read-only
         advance(self._state, self._model, self._risk, self._rules, rows, recovered, history)
         estimate, half_width, declared = np.moveaxis(recovered, -1, 0)
         return Recovered(estimate, half_width, declared == 1), History(*history)

@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.core.compiling import COMPILED
 from aftlib.guard.accounts import BUDGET, CAP, START, slack
 from aftlib.guard.guard import Guard
+from aftlib.guard.rounds import advance
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
 
@@ -40,6 +42,15 @@ def test_single_windows_many_and_a_restart_give_the_same(share):
     for name in ("estimate", "half_width", "declared"):
         one = np.concatenate([getattr(row, name) for row in rows])
         np.testing.assert_array_equal(one, getattr(recovered, name))
+
+
+@pytest.mark.skipif(not COMPILED, reason="numba is not installed")
+def test_read_only_windows_are_not_compiled_for_anew():
+    windows = stream(10)
+    windows.flags.writeable = False  # as of a log in bytes, or of a DataFrame
+    Guard(WORKERS, 0.8, 0.05).update(windows)
+    rows = [signature[4] for signature in advance.signatures]
+    assert rows and all(each.mutable for each in rows)
 
 
 @pytest.mark.parametrize("gap", [None, 1])
