@@ -332,9 +332,11 @@ def guarantee_cautions(
     never = np.flatnonzero(share < 0.05)
     if len(never) and walk.edges[0] >= LEARNING:
         worth = [f"{names[i]} {walk.least_epsilon[i]:.4g} (asked {limits[i]:.4g})" for i in never]
+        most = np.fmax.reduce(walk.least_epsilon[never] / limits[never])
         yield (
             f"ε is too small for {len(never)} of {len(names)} sensors: they are hardly ever "
-            f"certified. The smallest ε that would be worth it: {_listed(worth)}."
+            f"certified. The smallest ε that would be worth it: {_listed(worth)}. All are at most "
+            f"{np.ceil(100 * most) / 100:g} times the ε asked."
         )
 
 

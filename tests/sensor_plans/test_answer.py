@@ -1,6 +1,7 @@
 """The plan: assignments that do not divide evenly, variances as measured, a file as documented."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -199,6 +200,14 @@ def test_warnings(change, warning):
 def test_few_promises_are_said_to_be_few():
     found = answer(sensors(2400, n=3), Question(epsilon_sd=0.3), "x")["cautions"]
     assert any(line.startswith("Few guarantees: of N = ") for line in found)
+
+
+def test_the_warning_bounds_what_all_sensors_need():
+    plan = answer(sensors(5000), Question(epsilon_sd=0.02), "x")
+    (line,) = [line for line in plan["cautions"] if line.startswith("ε is too small for 7 of 7")]
+    (factor,) = re.findall(r"and 1 more\. All are at most ([\d.]+) times the ε asked\.$", line)
+    most = max(sensor["least_epsilon"] / sensor["epsilon"] for sensor in plan["sensors"])
+    assert most <= float(factor) < most + 0.011
 
 
 def test_the_smallest_epsilon_worth_asking_is_worth_asking():
