@@ -181,8 +181,8 @@ class GridPoints:
             pooled_high=pooled_high,
             error_all=all_shares[:, : edges[1]].mean(axis=1),
             pooled_all=all_means.mean(axis=1),
-            by_part=means.tolist(),
-            all_by_part=all_means.tolist(),
+            by_part=list(means),
+            all_by_part=list(all_means),
         )
 
 
