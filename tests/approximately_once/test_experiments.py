@@ -367,7 +367,7 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
         ({"workers": [2], "epsilons": [1.0]}, "plan must be given without epsilons, workers"),
         ({"delta": 0.01, "slide": 2, "width": 4}, "must be given without delta, slide, width, got"),
         ({"blocks": 2, "rows": 10}, "plan must be given without blocks, rows"),
-        ({"time": "t", "resample": "1h", "drop": ["a"]}, "go with drop, resample, time"),
+        ({"time": "t", "resample": "1h", "drop": ["a"]}, "without drop, resample, time"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
         (
             {"plan": "long.json"},

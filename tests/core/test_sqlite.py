@@ -117,7 +117,7 @@ def test_a_transaction_is_all_or_nothing(tmp_path):
         with closing(opened(tmp_path / "s", timeout_s=0.05)) as other:
             with transaction(connection, "write to"):
                 connection.execute("INSERT INTO facts VALUES ('whole')")
-                wanted = pytest.raises(TimeoutError, match=r"could not change .*/s'.*end who holds")
+                wanted = pytest.raises(TimeoutError, match=r"could not change .*/s'.*end the p")
                 with wanted, transaction(other, "change"):
                     pass
             assert facts(other) == ["made", "whole"]
