@@ -1,6 +1,7 @@
 """`aft watch`: the table, once and again, as a page, and errors."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -102,7 +103,7 @@ def test_the_page_is_written_again_until_an_interrupt(metrics, tmp_path, monkeyp
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(watch.time, "sleep", sleep)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))  # other threads sleep, too
     result = aft(metrics, "--html", page)
     assert (result.exit_code, result.output) == (0, "")
     assert ["21 (70.00%)" in waits[0], "28 (70.00%)" in waits[1]] == [True, True]
