@@ -1,8 +1,8 @@
 """The shuffle's imbalance and growth against counting by hand, and runs on emulated cores."""
 
 import socket
-import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,8 +47,8 @@ def test_tuples_reach_the_task_of_their_key():
 
 def test_a_late_process_makes_up_for_its_delay(monkeypatch):
     now, slept = [100.0], []
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(time, "sleep", slept.append)
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append)
+    monkeypatch.setattr(paced, "time", clock)  # other threads keep theirs
     pace = Pace(100.0)
     now[0] = 103.0
     pace.spend(2.0)  # due at 102
@@ -62,7 +62,8 @@ def test_a_late_process_makes_up_for_its_delay(monkeypatch):
 
 
 def test_a_full_receiver_holds_the_sender_up(monkeypatch):
-    monkeypatch.setattr(time, "monotonic", lambda: 5.0)
+    clock = SimpleNamespace(monotonic=lambda: 5.0, sleep=lambda seconds: None)
+    monkeypatch.setattr(paced, "time", clock)
     outgoing, incoming = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     pace = Pace(1.0)
     with outgoing, incoming:

@@ -77,7 +77,7 @@ def test_an_unknown_kind_is_refused(kind, tmp_path):
 
 def test_a_slow_thread_waits_and_others_go_on(tmp_path, monkeypatch):
     waits = []
-    monkeypatch.setattr(faults.time, "sleep", waits.append)
+    monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=waits.append))
     Injector(tmp_path, (Fault("slow", "driver", lasts_s=0.2),)).reach("driver")
     assert waits == [0.2]
     for kind in ("slow", "disconnect"):
