@@ -68,7 +68,7 @@ def test_a_cut_archive_and_that_of_another_java_are_left_out(java, tmp_path):
 
 
 def test_none_is_made_beside_a_session(spark, java):
-    with pytest.raises(ValueError, match="a session is running.*stop it first"):
+    with pytest.raises(ValueError, match="no Spark session may run.*stop it first"):
         make(java)
     assert len(archives(java)) == 1
 
