@@ -213,11 +213,11 @@ def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
     assert (first.tuples, again.tuples) == (300_000, 0)
     other = TupleLog.write(tmp_path / "other", [log.part(0).read_bytes()])
     for wrong in ((other, RULES), (log, replace(RULES, delay=9)), (log, Rules(Windows(7, 7)))):
-        with pytest.raises(ValueError, match="table must be new, or the one that this was"):
+        with pytest.raises(ValueError, match="table must be new, or the one with which"):
             merge_log(spark, *wrong, "late global", 1, table=table)
     with SqliteTable(tmp_path / "filled.sqlite", SUMS) as filled:
         filled.merge(lift(SUMS, *np.ones((3, 1), int)), {0: Progress(8)})
-    with pytest.raises(ValueError, match="table must be new, or the one that"):
+    with pytest.raises(ValueError, match="table must be new, or the one with"):
         merge_log(spark, log, RULES, "late global", 1,
             table=partial(SqliteTable, tmp_path / "filled.sqlite", SUMS))  # fmt: skip
 
