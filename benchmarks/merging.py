@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 import duckdb
@@ -41,6 +42,7 @@ TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", USUAL))
 RUNS = int(os.environ.get("AFT_MERGING_RUNS", 5))
 SKEWS = (0.0, 1.4, 2.0)
 KEYS, TASKS, SEED = 100_000, 2, 1
+FLINK_MODES = ("keyed", "late", "shared")
 TOTALS = ("keys", "sum", "count")
 """What all systems must agree on: the number of keys, the sum of their sums, of their counts."""
 
@@ -80,8 +82,8 @@ def run() -> dict[str, Any]:
     _say("servers and tasks done")
     cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
     _say("one core each done")
-    rivals, reason = _flink(given)
-    require_equal([_of_spark(strategies), _of_servers(servers), cores, rivals])
+    one, rivals, reason = _flink(given)
+    require_equal([_of_spark(strategies), _of_servers(servers), cores, one, rivals])
     return {
         "benchmark": "merging" if TUPLES == USUAL else f"merging-{TUPLES}",
         "tuples": TUPLES,
@@ -92,7 +94,8 @@ def run() -> dict[str, Any]:
         "servers_million_tuples_a_second": _spread(servers, "strategy"),
         "one_core_million_tuples_a_second": _spread(cores, "system"),
         "flink_million_tuples_a_second": _spread(rivals, "system") if len(rivals) else reason,
-        "ratios": _ratios(strategies, cores, rivals),
+        "flink_one_task_million_tuples_a_second": _spread(one, "system") if len(one) else reason,
+        "ratios": _ratios(strategies, cores, rivals) | _within_flink(one, rivals),
         "memory_gb_at_most_by_tuples": memory,
     }
 
@@ -180,26 +183,39 @@ def require_equal(frames: Sequence[pd.DataFrame]) -> None:
         raise RuntimeError(f"the systems disagree, nothing can be compared:\n{found.to_string()}")
 
 
-def _flink(given: list[Input]) -> tuple[pd.DataFrame, str]:
-    """Flink's throughput, or an empty frame and why."""
+def _flink(given: list[Input]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+    """Flink's throughput with one task and with `TASKS`; or empty frames and why."""
     by_path = {str(each.log.path): each for each in given}
+    folders = [each.log.path for each in given]
+    found: dict[int, list[dict[str, Any]]] = {1: [], TASKS: []}
     try:
         path = flink.prepare(data_dir())
-        found = []
-        for mode in ("keyed", "late"):
-            _say(f"Flink, {mode}: {RUNS + 1} runs at each skew")
-            folders = [each.log.path for each in given]
-            found.append(flink.timed(path, mode, folders, RUNS, TASKS))
+        for mode, tasks in product(FLINK_MODES, found):
+            _say(f"Flink, {mode}, tasks {tasks}: {RUNS + 1} runs at each skew")
+            found[tasks] += [
+                _row(f"flink {mode}", by_path[r.folder], r.seconds, (r.keys, r.sum, r.tuples))
+                for r in flink.timed(path, mode, folders, RUNS, tasks).itertuples()
+            ]
     except RuntimeError as error:
         _say(f"Flink is left out: {error}")
-        return pd.DataFrame(), f"left out: {error}"
-    frame = pd.concat(found)
-    return pd.DataFrame(
-        [
-            _row(f"flink {r.mode}", by_path[r.folder], r.seconds, (r.keys, r.sum, r.tuples))
-            for r in frame.itertuples()
-        ]
-    ), ""
+        return pd.DataFrame(), pd.DataFrame(), f"left out: {error}"
+    return pd.DataFrame(found[1]), pd.DataFrame(found[TASKS]), ""
+
+
+def _within_flink(one: pd.DataFrame, rivals: pd.DataFrame) -> dict[str, float]:
+    """Medians of a mode over those of keyed aggregation, and of `TASKS` tasks over one."""
+    if rivals.empty:
+        return {}
+    tables = (frame.groupby(["system", "skew"])["throughput"].median() for frame in (one, rivals))
+    speeds = dict(zip((1, TASKS), tables, strict=True))
+    ratios = {
+        f"flink {mode} / flink keyed, tasks {tasks}, skew {skew:g}": at[f"flink {mode}", skew]
+        / at["flink keyed", skew]
+        for mode, (tasks, at), skew in product(FLINK_MODES[1:], speeds.items(), SKEWS)
+    }
+    growth = speeds[TASKS] / speeds[1]
+    grows = {f"{name}: {TASKS} tasks / 1, skew {skew:g}": g for (name, skew), g in growth.items()}
+    return ratios | grows
 
 
 def _memory(spark: Any, each: Input) -> float:

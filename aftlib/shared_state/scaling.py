@@ -256,7 +256,7 @@ def _spark_share(measured: pd.DataFrame) -> str:
 
 def flink(engines: pd.DataFrame) -> str:
     """Effect of skew on Flink's own keyed aggregation, by the stored runs."""
-    keyed = engines[engines["engine"] == "flink keyed"]
+    keyed = engines[(engines["engine"] == "flink keyed") & (engines["on"] == "two tasks")]
     wide = keyed.pivot_table(index="tuples", columns="skew", values="throughput")
     if wide.empty or UNIFORM not in wide:
         return ""

@@ -1,6 +1,10 @@
 import java.io.IOException;
 import java.io.InputStream;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Objects;
 
 import org.apache.flink.api.common.JobExecutionResult;
@@ -36,15 +40,26 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
 import org.apache.flink.streaming.api.operators.OneInputStreamOperator;
+import org.apache.flink.streaming.api.operators.Output;
 import org.apache.flink.streaming.api.watermark.Watermark;
 import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
+import org.apache.flink.util.FileUtils;
+
+import org.rocksdb.Options;
+import org.rocksdb.RocksDB;
+import org.rocksdb.RocksDBException;
+import org.rocksdb.RocksIterator;
+import org.rocksdb.WriteBatch;
+import org.rocksdb.WriteOptions;
 
 /**
  * Sums of a log of tuples by key in one big tumbling window, as D3's experiment has it.
  *
  * <p>{@code MergeJob PARALLELISM RUNS MODE FOLDER...} runs the job RUNS times in this JVM for every
  * folder, and prints folder, mode, seconds, tuples, keys and sum of each. MODE is {@code keyed}
- * (tuples are keyed before the window) or {@code late} (each task sums its own tuples first).
+ * (tuples are keyed before the window), {@code late} (each task sums its own tuples first) or {@code
+ * shared} (each task sums its own tuples, and merges its sums once into a table in RocksDB that all
+ * tasks of the TaskManager share; nothing is keyed). The last is the document's prototype.
  *
  * <p>What costs time a tuple is kept as low as the DataStream API allows: lines are parsed from the
  * bytes of the file, a record is three primitive fields with a serializer of its own, objects are
@@ -70,12 +85,21 @@ public final class MergeJob {
         env.setBufferTimeout(-1); // buffers leave when they are full
         SingleOutputStreamOperator<Sum> tuples =
                 env.fromSource(source(folder), WatermarkStrategy.noWatermarks(), "log");
-        if (mode.equals("late")) {
-            tuples = tuples.transform("local sums", SumType.ONLY, new LocalSums());
+        SingleOutputStreamOperator<Sum> sums;
+        if (mode.equals("shared")) {
+            SharedTable.only = new SharedTable(parallelism);
+            sums = tuples.transform("shared sums", SumType.ONLY, new SharedSums());
+        } else {
+            if (mode.equals("late")) {
+                tuples = tuples.transform("local sums", SumType.ONLY, new LocalSums());
+            } else if (!mode.equals("keyed")) {
+                throw new IllegalArgumentException("MODE is keyed, late or shared, not " + mode);
+            }
+            sums =
+                    tuples.keyBy(tuple -> tuple.key)
+                            .transform("window sums", SumType.ONLY, new WindowSums());
         }
-        tuples.keyBy(tuple -> tuple.key)
-                .transform("window sums", SumType.ONLY, new WindowSums())
-                .map(new Counted(), SumType.ONLY)
+        sums.map(new Counted(), SumType.ONLY)
                 .sinkTo(new DiscardingSink<>());
         JobExecutionResult result = env.execute();
         return String.join(
@@ -314,14 +338,14 @@ public final class MergeJob {
      * A task's own sums, handed on with the last watermark, before the windows behind close, and
      * before each checkpoint, so that none of it is the checkpoint's to keep.
      */
-    public static final class LocalSums extends AbstractStreamOperator<Sum>
+    public static class LocalSums extends AbstractStreamOperator<Sum>
             implements OneInputStreamOperator<Sum, Sum> {
         private static final int FIRST_SLOTS = 1 << 12;
 
         /** Key, sum and count side by side; a count of 0 is a free slot; at most half are taken. */
-        private transient long[] slots;
+        protected transient long[] slots;
 
-        private transient int taken;
+        protected transient int taken;
 
         @Override
         public void open() throws Exception {
@@ -344,7 +368,7 @@ public final class MergeJob {
             }
         }
 
-        private static int slotOf(long[] slots, long key) {
+        protected static int slotOf(long[] slots, long key) {
             int last = slots.length / 3 - 1; // their number is a power of two
             int at = (int) ((key * 0x9E3779B97F4A7C15L) >>> 32) & last;
             while (slots[3 * at + 2] != 0 && slots[3 * at] != key) {
@@ -372,11 +396,11 @@ public final class MergeJob {
         }
 
         @Override
-        public void prepareSnapshotPreBarrier(long checkpoint) {
+        public void prepareSnapshotPreBarrier(long checkpoint) throws Exception {
             handOn();
         }
 
-        private void handOn() {
+        protected void handOn() throws Exception {
             Sum sum = new Sum();
             StreamRecord<Sum> out = new StreamRecord<>(sum);
             for (int i = 0; i < slots.length; i += 3) {
@@ -387,6 +411,115 @@ public final class MergeJob {
             }
             Arrays.fill(slots, 0);
             taken = 0;
+        }
+    }
+
+    /** A task's own sums, merged into the shared table; the last task to do so emits the table. */
+    public static final class SharedSums extends LocalSums {
+        @Override
+        public void processWatermark(Watermark mark) throws Exception {
+            super.processWatermark(mark); // which hands on after the last tuple
+            if (mark.getTimestamp() == Long.MAX_VALUE && SharedTable.only.isComplete()) {
+                SharedTable.only.emit(output);
+                SharedTable.only.close();
+            }
+        }
+
+        @Override
+        protected void handOn() throws Exception {
+            long[] keys = new long[taken];
+            for (int i = 0, found = 0; i < slots.length; i += 3) {
+                if (slots[i + 2] != 0) {
+                    keys[found++] = slots[i];
+                }
+            }
+            Arrays.sort(keys);
+            SharedTable.only.merge(keys, slots);
+            Arrays.fill(slots, 0);
+            taken = 0;
+        }
+    }
+
+    /**
+     * Key to sum and count in RocksDB, one for all tasks of this process.
+     *
+     * <p>As in Flink's own RocksDB state there is no write-ahead log: durability is a checkpoint's
+     * matter, and none is taken here.
+     */
+    static final class SharedTable {
+        /** The running job's; a task finds it here because all run in this process. */
+        static SharedTable only;
+
+        private static final int BATCH = 1 << 12;
+
+        private final int tasks;
+        private final java.nio.file.Path folder;
+        private final Options options = new Options().setCreateIfMissing(true);
+        private final WriteOptions unlogged = new WriteOptions().setDisableWAL(true);
+        private final RocksDB table;
+        private int complete;
+
+        SharedTable(int tasks) throws IOException, RocksDBException {
+            RocksDB.loadLibrary();
+            this.tasks = tasks;
+            folder = Files.createTempDirectory("shared-sums");
+            table = RocksDB.open(options, folder.toString());
+        }
+
+        /** Adds a task's sums, as transactions of some keys: read, add, write under one lock. */
+        void merge(long[] keys, long[] slots) throws RocksDBException {
+            for (int from = 0; from < keys.length; from += BATCH) {
+                mergeBatch(Arrays.copyOfRange(keys, from, Math.min(from + BATCH, keys.length)), slots);
+            }
+        }
+
+        private synchronized void mergeBatch(long[] keys, long[] slots) throws RocksDBException {
+            List<byte[]> names = new ArrayList<>(keys.length);
+            for (long key : keys) {
+                names.add(ByteBuffer.allocate(Long.BYTES).putLong(key).array());
+            }
+            List<byte[]> held = table.multiGetAsList(names);
+            try (WriteBatch batch = new WriteBatch()) {
+                for (int i = 0; i < keys.length; i++) {
+                    int slot = LocalSums.slotOf(slots, keys[i]);
+                    long sum = slots[slot + 1];
+                    long count = slots[slot + 2];
+                    if (held.get(i) != null) {
+                        ByteBuffer before = ByteBuffer.wrap(held.get(i));
+                        sum = Math.addExact(before.getLong(), sum);
+                        count += before.getLong();
+                    }
+                    byte[] after =
+                            ByteBuffer.allocate(2 * Long.BYTES).putLong(sum).putLong(count).array();
+                    batch.put(names.get(i), after);
+                }
+                table.write(unlogged, batch);
+            }
+        }
+
+        /** Whether the task that asks is the last to have merged. */
+        synchronized boolean isComplete() {
+            return ++complete == tasks;
+        }
+
+        void emit(Output<StreamRecord<Sum>> output) throws RocksDBException {
+            Sum sum = new Sum();
+            StreamRecord<Sum> out = new StreamRecord<>(sum);
+            try (RocksIterator rows = table.newIterator()) {
+                for (rows.seekToFirst(); rows.isValid(); rows.next()) {
+                    ByteBuffer value = ByteBuffer.wrap(rows.value());
+                    sum.with(ByteBuffer.wrap(rows.key()).getLong(), value.getLong(), value.getLong());
+                    output.collect(out);
+                }
+                rows.status();
+            }
+        }
+
+        void close() throws IOException {
+            table.close();
+            unlogged.close();
+            options.close();
+            FileUtils.deleteDirectory(folder.toFile());
         }
     }
 

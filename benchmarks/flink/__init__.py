@@ -11,7 +11,8 @@ the same sums as D3's, inside one warm JVM.
   reused. What is left boxed is the key, once a tuple behind `keyBy`: its interface asks for that.
 - Keyed state is touched once a tuple (`AggregatingState`, on the heap), without a timer a key: the
   last watermark walks over all keys. Late merge sums into an array of primitives before `keyBy`,
-  and hands on before each checkpoint.
+  and hands on before each checkpoint. The third mode, D3's prototype, merges these arrays into one
+  RocksDB of the TaskManager instead, in transactions of 4,096 sorted keys.
 - Buffers leave when they are full. No checkpoint is taken, as Spark's late local takes none.
 - The heap is 3 GB from the start, and the collector the parallel one, made for throughput.
 """

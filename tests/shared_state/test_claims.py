@@ -92,7 +92,8 @@ def frames():
 
 ENGINES = pd.DataFrame(
     {"engine": ["flink keyed"] * 2 + ["Spark, late local", "Spark, upfront, compiled"],
-     "tuples": 10**8, "skew": [0.0, 2.0, 2.0, 2.0], "throughput": [1.0, 2.0, 8.0, 2.0]}
+     "on": "two tasks", "tuples": 10**8, "skew": [0.0, 2.0, 2.0, 2.0],
+     "throughput": [1.0, 2.0, 8.0, 2.0]}
 )  # fmt: skip
 
 

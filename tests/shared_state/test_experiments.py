@@ -331,7 +331,8 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
     results = tmp_path / "benchmarks" / "results"
     results.mkdir(parents=True)
     rates = {"late local": {"0": [2.5, 2, 3]}}
-    stored = {f"{kind}_million_tuples_a_second": rates for kind in ("spark", "flink", "one_core")}
+    kinds = ("spark", "flink", "flink_one_task", "one_core")
+    stored = {f"{kind}_million_tuples_a_second": rates for kind in kinds}
     stored |= {
         "tuples": 10,
         "runs": 3,
@@ -341,6 +342,7 @@ def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
     (results / "merging.json").write_text(json.dumps(stored))
     assert servers.other_engines().to_numpy().tolist() == [
         [10, 3, "two tasks", "Spark, late local", 0.0, 2.5e6],
+        [10, 3, "one task", "late local", 0.0, 2.5e6],
         [10, 3, "one core", "late local", 0.0, 2.5e6],
     ]
     more = stored | {"memory_gb_at_most_by_tuples": {"10": 2}}

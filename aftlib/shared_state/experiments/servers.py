@@ -283,17 +283,18 @@ def time_stream(
 def other_engines() -> pd.DataFrame:
     """Throughput of the strategies and of other engines, as `benchmarks merging` stored it.
 
-    Columns tuples, on (two tasks, or one core), engine, skew, throughput: tuples per second, the
-    median; runs: of the strategies. Empty where nothing is stored.
+    Columns tuples, on (two tasks, one task or one core), engine, skew, throughput: tuples per
+    second, the median; runs: of the strategies. Empty where nothing is stored.
     """
     rows = []
     kinds = {
         "spark": ("Spark, ", "two tasks"),
         "flink": ("", "two tasks"),
+        "flink_one_task": ("", "one task"),
         "one_core": ("", "one core"),
     }
     for stored, (kind, (prefix, on)) in product(_stored_results(), kinds.items()):
-        engines = stored[f"{kind}_million_tuples_a_second"]
+        engines = stored.get(f"{kind}_million_tuples_a_second", "not in an older result")
         if isinstance(engines, str):  # why there is none
             continue
         at = {"tuples": stored["tuples"], "runs": stored["runs"], "on": on}
