@@ -20,9 +20,9 @@ def require_number(
     whole: bool = False,
     fix: str = "",
 ) -> None:
-    """Raise ValueError, with `name` and the bounds, if `value` is no finite number within them.
+    """Raise ValueError, with `name` and the bounds, unless `value` is a finite number within them.
 
-    It must not reach `above` or `below`; it may reach `least` and `most`. `fix` ends the error.
+    `least` and `most` are permitted values, `above` and `below` are not. `fix` ends the message.
 
     Examples
     --------
@@ -52,7 +52,7 @@ _MADE_BY = {
 
 
 def require_instance(name: str, value: object, kind: type) -> None:
-    """ValueError, with `name` and how one is made, where `value` is no `kind`.
+    """Raise ValueError, with `name` and a call that makes a `kind`, unless `value` is one.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def require_instance(name: str, value: object, kind: type) -> None:
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
-    """Refuse a value that is no list, is empty, or holds one that `require_number` refuses."""
+    """Raise ValueError unless `values` is a non-empty list that `require_number` accepts."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ValueError(f"{name} must be a list of numbers, got {values!r}: put it in [ ]")
     if not len(values):
@@ -78,20 +78,23 @@ def require_numbers(name: str, values: Sequence[float], **bounds: float | bool |
 
 
 def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
-    """ValueError, with `name` and the choices, where `value` is none of them."""
+    """Raise ValueError, with `name` and the choices, unless `value` is one of them."""
     if value not in (known := tuple(choices)):
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
 
 
 def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> str:
-    """Return the first eight of the (chosen) names as an error shows them, and how many more."""
+    """Return the first eight names, quoted for a message, and the number of the others.
+
+    `chosen` has a flag per name; names without a true flag are left out.
+    """
     quoted = [f"{name!r:.80}" for name in (names if chosen is None else compress(names, chosen))]
     more = f" and {len(quoted) - 8} more" if len(quoted) > 8 else ""
     return ", ".join(quoted[:8]) + more
 
 
 def with_value(grid: Iterable[float], *values: float) -> list[float]:
-    """Return the grid in ascending order with the values in it, each once.
+    """Return the numbers of `grid` and `values` in ascending order, without duplicates.
 
     Examples
     --------

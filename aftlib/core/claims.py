@@ -21,7 +21,10 @@ MEASURED, SIMULATED, MODELLED, DERIVED = "measured", "simulated", "modelled", "d
 BASES = (MEASURED, SIMULATED, MODELLED, DERIVED)
 
 POWER = 1 + 0.8416 / 1.96
-"""Half-widths of a 95 % interval from a threshold at which 80 % of such intervals exclude it."""
+"""Distance from a threshold, in half-widths of a 95 % interval, that is detected 80 % of the time.
+
+At that distance 80 % of such intervals exclude the threshold.
+"""
 
 Value = str | int | float | None
 
@@ -40,8 +43,8 @@ class Threshold:
     strict
         Whether a value equal to a bound is outside.
     margin
-        How far an interval may reach beyond a bound that the tested plan uses up entirely, because
-        no sample is large enough to show that a rate of exactly δ is at most δ.
+        Distance by which an interval may exceed a bound. A plan whose error rate is exactly δ needs
+        it, because no sample is large enough to show that this rate is at most δ.
     """
 
     source: str
@@ -57,7 +60,7 @@ class Threshold:
             raise ValueError(f"low must be at most high and margin at least 0, got {self!r}")
 
     def decide(self, low: float, high: float) -> str:
-        """Return the verdict on a confidence interval; a value without one is both its ends."""
+        """Return the verdict on a confidence interval; for a single value, pass it as both ends."""
         within = lt if self.strict else le
         if within(self.low, low + self.margin) and within(high - self.margin, self.high):
             return HOLDS
@@ -80,12 +83,13 @@ class Finding:
     conditions
         Whether the claim's other conditions, besides its threshold, are met.
     control
-        Whether the experiment could have shown the contrary; if not, it is undecided, not holding.
+        Whether the experiment could have shown the contrary. If not, the verdict is "undecided"
+        instead of "holds".
     n, counted
         Number and kind of the independent observations behind `value`, such as ``"kills"``.
     detectable
-        The smallest deviation from the threshold that would have shown. By default it follows from
-        the interval.
+        Smallest deviation from the threshold that the experiment would detect in 80 % of its
+        repetitions. By default it follows from the interval.
     readings
         Findings under other plausible readings of the document, by name. The verdict is undecided
         when they disagree.
@@ -93,7 +97,7 @@ class Finding:
         Findings that must hold as well, by name, such as one per data set. The verdict is the worst
         of all.
     expected, threshold, unit
-        Replacements of the claim's own, where they depend on the experiment or the reading.
+        Values that replace the claim's own if they depend on the experiment or the reading.
     missing
         Reason why nothing can be judged; the claim then counts as not run.
     """
@@ -135,7 +139,7 @@ class Finding:
 
 
 def nothing(why: str) -> Finding:
-    """Return the finding of an experiment that cannot judge a claim, because of `why`."""
+    """Return the finding for a claim that cannot be judged, for the reason `why`."""
     return Finding(None, missing=why)
 
 
@@ -150,7 +154,7 @@ class Claim:
     statement
         The claim, as a sentence.
     judge
-        Function from frames of the notebook, which it names as its parameters, to a `Finding`.
+        Function that returns a `Finding`; its parameters name the notebook's frames that it needs.
     source
         Place of the claim in the document, such as ``"fig. 12"``.
     expected
@@ -158,18 +162,18 @@ class Claim:
     threshold
         Values with which the claim holds; None where `Finding.conditions` alone decides.
     unit
-        Unit of the measured number; of a share or a multiple, its reference.
+        Unit of the measured number; for a share or a multiple, its reference.
     basis
         One of `BASES`: whether the value is observed, simulated, made by a cost model, or follows
         from a formula.
     project
         Whether the claim is ours and not the document's.
     timed
-        Whether a time decides, which a busy machine may change.
+        Whether a measured time decides the verdict, because a busy machine may change it.
     figure
         Beginning of the title of the figure that shows it.
     formula
-        The equation that it is about, as LaTeX.
+        The claim's equation, as LaTeX.
     recorded
         The verdict that our runs are expected to give.
     """
@@ -200,9 +204,9 @@ class Claim:
         return self.id.partition("-")[0]
 
     def find(self, frames: Mapping[str, Any]) -> Finding:
-        """Return what its judge finds in those of `frames` that it names.
+        """Return the judge's finding; the judge gets the frames that its parameters name.
 
-        ValueError where one of them is not there.
+        ValueError when such a frame is missing.
         """
         parameters = inspect.signature(self.judge).parameters.values()
         names = [p.name for p in parameters if p.default is inspect.Parameter.empty]
@@ -216,9 +220,10 @@ class Claim:
     def decide(self, finding: Finding) -> str:
         """Return the verdict on a finding and on those under other readings.
 
-        A confidence interval wholly within the threshold holds, one wholly outside deviates, and
-        one across it is undecided, as are readings that disagree and a control that fails. A
-        reading under which nothing can be judged does not count.
+        The verdict is "holds" for a confidence interval within the threshold, "deviates" for one
+        outside, and "undecided" for one across a bound. It is also "undecided" when readings
+        disagree, or when the control of a finding that would hold fails. A reading under which
+        nothing can be judged is ignored.
         """
         if finding.missing:
             return NOT_RUN
@@ -229,8 +234,8 @@ class Claim:
     def grounds(self, finding: Finding) -> list[dict[str, Any]]:
         """Return the values from which the verdict follows: one row per reading and part.
 
-        The claim's own reading, and a finding that is no part, have the name "". An unlimited bound
-        is None, and a value without an interval is both its ends.
+        The claim's own reading has the name "", as has the part of a whole finding. An unlimited
+        bound is None. Without an interval, the measured value is compared with the threshold.
         """
         rows = []
         for reading, found in {"": finding, **finding.readings}.items():
@@ -265,7 +270,7 @@ class Claim:
         return " ".join(filter(None, words)) + f", {self._decide(finding)}"
 
     def unit_of(self, finding: Finding) -> str:
-        """Return the unit of the finding's value; none for a text or nothing."""
+        """Return the unit of the finding's value; "" if the value is a text or None."""
         if isinstance(finding.value, str | None):
             return ""
         return self.unit if finding.unit is None else finding.unit
@@ -277,7 +282,7 @@ class Claim:
         return next((worst for worst in (DEVIATES, UNDECIDED) if worst in verdicts), alone)
 
     def _alone(self, finding: Finding) -> str:
-        """Return the verdict without a finding's parts."""
+        """Return the verdict on a finding, its parts left out."""
         if finding.missing:
             return NOT_RUN
         threshold, value = finding.threshold or self.threshold, finding.value

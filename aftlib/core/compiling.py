@@ -1,9 +1,9 @@
-"""Numba's compiler and the processor's instructions, as the kernels use them.
+"""Numba's compiler and the processor instructions that the kernels use.
 
-Without numba the kernels run as Python, and far slower.
+Without numba the kernels run as Python code, far slower.
 
-Only kernels import this module, and only bulk updates import the kernels: importing numba takes
-most of a second, which those who do not use it do not pay.
+Importing numba takes most of a second. So only kernels import this module, and only bulk updates
+import the kernels.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ except ModuleNotFoundError:
 else:
     COMPILED = True
 
-# Arguments may be read-only and start anywhere, as Arrow's buffers do.
+# Arguments may be read-only and start at any address, as Arrow's buffers do.
 OCTETS, LONGS, DOUBLES = (
     f"Array({kind}, 1, 'C', readonly=True, aligned=False)" for kind in ("uint8", "int64", "float64")
 )
 
 
 def jit(signature: str | None = None) -> Callable[[Any], Any]:
-    """Compile at once for numba's `signature`, else when first called; stored on disk if possible.
+    """Return a decorator that compiles for numba's `signature`, or at the first call if it is None.
 
-    A stored kernel is used while every module of kernels is as it was, because it contains the
-    functions and constants of other kernels. Without numba the function itself is the result. As in
-    compiled code, integers wrap around and a division by zero is infinite, without a warning.
+    Compiled kernels are stored on disk if possible. They contain functions and constants of other
+    kernels, so a change of any kernel module makes them compile again. Without numba the decorator
+    returns the function itself; as in compiled code, integers wrap around and a division by zero is
+    infinite, without a warning.
     """
 
     def compiled(function: Any) -> Any:
@@ -60,7 +61,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
 
 @cache
 def kernel_sources() -> str:
-    """Hash of the package's modules of kernels, which are those that import this one."""
+    """Return a hash of all modules of the package that mention this one, so of all kernels."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         if b"compiling" in (source := path.read_bytes()):
@@ -69,21 +70,20 @@ def kernel_sources() -> str:
 
 
 def emitted(python: Any) -> Callable[[Any], Any]:
-    """Compile a function by LLVM's own instructions, or let `python` stand in without numba."""
+    """Return a decorator for a function that emits LLVM code; without numba it gives `python`."""
     return intrinsic if COMPILED else lambda _: python
 
 
 def _address(context: Any, builder: Any, signature: Any, args: Any, index: Any, kind: Any) -> Any:
-    """Pointer to an entry of the array that is the first argument."""
+    """Return a pointer to entry `index` of the array that is the first argument."""
     array = context.make_array(signature.args[0])(context, builder, args[0])
     return builder.bitcast(builder.gep(array.data, [index]), kind.as_pointer())
 
 
 def byte_mask(comparison: str) -> Any:
-    """Return a function of an array of bytes, an index and a limit: the mask of 64 bytes.
+    """Return a function (array, first, limit) that compares 64 bytes and returns a 64-bit mask.
 
-    The lowest bit is that of the byte at the index. A bit is 1 where the comparison with the limit,
-    "<" or ">", holds.
+    Bit i of the mask is 1 if ``array[first + i] < limit``, or ``>`` if `comparison` is ">".
     """
 
     def by_numpy(array: Any, first: Any, limit: Any) -> Any:
@@ -129,7 +129,7 @@ def zeros_below(typing: Any, word: Any) -> Any:
 
 @emitted(lambda array, first: array[first : first + 8].view("<u8")[0])
 def eight_bytes(typing: Any, array: Any, first: Any) -> Any:
-    """The eight bytes from an index on, the first the lowest."""
+    """Eight bytes from an index on as one integer; the first byte is the lowest."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         here = _address(context, builder, signature, args, args[1], ir.IntType(64))
@@ -140,7 +140,7 @@ def eight_bytes(typing: Any, array: Any, first: Any) -> Any:
 
 @emitted(lambda cells, place: None)
 def prefetch(typing: Any, cells: Any, place: Any) -> Any:
-    """Prefetch a row of two cells into the cache; any index is allowed."""
+    """Prefetch a row of two cells into the cache; an index outside of the array does no harm."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         flag, cell = ir.IntType(32), builder.mul(args[1], ir.Constant(ir.IntType(64), 2))

@@ -1,4 +1,4 @@
-"""Covariances: from rows with gaps or few rows, and which keys they leave independent."""
+"""Covariances from few rows or rows with gaps, and the independent groups of keys in them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 LEAST_EIGENVALUE = 1e-6
-"""Least eigenvalue of the correlations; a smaller one makes them shrink until they have it."""
+"""Least eigenvalue of a correlation matrix; correlations shrink until the matrix has it."""
 
 MOST_ORDERED = 300
-"""Keys up to which those of one correlated group are put in the best order of their clustering."""
+"""Most keys of a correlated group that are put in the best order of their clustering."""
 
 _ROWS = 128
-"""Rows of a covariance that are looked at together, so that no second matrix is needed."""
+"""Rows of a covariance that are compared at once, which saves a second n × n matrix."""
 
 
 def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and unbiased covariance of values without gaps; ValueError for equal keys."""
+    """Mean and unbiased covariance without gaps; ValueError for perfectly correlated keys."""
     covariance = np.atleast_2d(np.cov(values, rowvar=False))
     scale = np.sqrt(np.diag(covariance))
     twins = np.argwhere(np.triu(np.abs(covariance) > (1 - 1e-12) * np.outer(scale, scale), 1))
@@ -30,19 +30,19 @@ def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarr
 
 
 def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance, each entry from the rows that have it; correlations are then shrunk.
+    """Mean and covariance of values with gaps, each entry from the rows that have its keys.
 
-    `values` (rows, n) are NaN where one is missing; each column has two different values.
-    `shrinkage` is the share λ of (1 − λ) R + λ I; "auto" is Σ Var(r_ij) / Σ r_ij² over i ≠ j, the
-    λ of least expected squared error (Schäfer and Strimmer 2005, target D). λ is raised where the
-    result would not be positive definite.
+    `values` (rows, n) are NaN where one is missing; each column has at least two different values.
+    The correlations R shrink to (1 − λ) R + λ I, where `shrinkage` is λ. "auto" is
+    λ = Σ Var(r_ij) / Σ r_ij² over i ≠ j, which has the least expected squared error (Schäfer and
+    Strimmer 2005, target D). λ is raised if the result would not be positive definite.
     """
     present = np.isfinite(values)
     counts = present.T.astype(float) @ present
     mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0, ddof=1)
     z = np.where(present, (values - mean) / deviation, 0.0)
 
-    # r_ij is the mean of w = z_i z_j over the rows that have both; Var(r_ij) from the spread of w.
+    # r_ij is the mean of w = z_i z_j over the rows that have both; the spread of w gives Var(r_ij).
     common = np.maximum(counts, 1)
     products, squares = z.T @ z / common, (z**2).T @ z**2 / common
     correlation = products * common / np.maximum(common - 1, 1)
@@ -64,10 +64,11 @@ def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.nda
 
 
 def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.ndarray]:
-    """Connected parts of the correlation graph: ascending indices, each in exactly one group.
+    """Connected components of the correlation graph, each as ascending key indices.
 
-    Two keys are connected where their correlation is beyond ± `least`; 0 counts every covariance
-    that is not exactly 0. Each row is read once, O(n²), or only a few where all are one group.
+    Two keys are connected if their |correlation| exceeds `least`; for `least` = 0, if their
+    covariance is not exactly 0. Each row is read at most once, O(n²). If all keys form one group,
+    a few rows suffice.
     """
     deviation = np.sqrt(covariance.diagonal()) if least else np.empty(0)
     unseen, groups = np.ones(len(covariance), dtype=bool), []
@@ -89,7 +90,7 @@ def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.nd
 
 
 def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
-    """Largest |Σ_ij − Σ_ji| and the first i, j that has it, by rows instead of a second matrix."""
+    """Largest |Σ_ij − Σ_ji| and the first i, j that has it, without a second n × n matrix."""
     worst = (-1.0, 0, 0)
     for first in range(0, len(covariance), _ROWS):
         upper, lower = covariance[first : first + _ROWS, first:], covariance[first:, first:]
@@ -101,11 +102,11 @@ def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
 
 
 def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:
-    """Connected parts of the correlation graph; a single part is ordered by clustering.
+    """Connected components of the correlation graph; a single one is ordered by clustering.
 
-    Neighbours in that order are strongly correlated. Up to `MOST_ORDERED` keys it is the order of
-    least total distance among those of the tree, which takes O(n³); beyond, any order of the tree,
-    O(n²).
+    Neighbours in that order are strongly correlated. The clustering tree permits several orders. Up
+    to `MOST_ORDERED` keys the order of least total distance is chosen, O(n³); with more keys any
+    order, O(n²).
     """
     groups = independent_groups(covariance, 1e-12)
     if len(groups) > 1 or len(covariance) < 3:

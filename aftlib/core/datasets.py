@@ -38,29 +38,30 @@ _NAMELESS = re.compile(r"Unnamed: 0|index|")
 
 @dataclass(frozen=True)
 class Reading(TextFormat):
-    """How sensors are read: from wide files (a row per time, a column per sensor) or long ones.
+    """Options for reading wide files (one row per time, one column per sensor) or long files.
 
     Parameters
     ----------
     decimal, encoding, comment, na
-        Of a text table, see `textfile.TextFormat`.
+        Format of a text table, see `textfile.TextFormat`.
     long : sequence of str, optional
-        Columns of time, sensor and value of long files, a row a sample.
+        Columns of time, sensor and value in long files, which have one row per sample.
     time : str, optional
         Column of times: dates, numbers since 1970 in s, ms, µs or ns, or stamps such as
-        202401311400. Default the index, or the first column that holds dates, or one that looks
-        like such numbers. Without any, rows are taken as consecutive steps. A column 0, 1, 2 … only
-        numbers the rows and is left out.
+        202401311400. By default the index if it holds times, else the first column that holds dates
+        or looks like such numbers. Without such a column, each row is one step. A column 0, 1, 2 …
+        that only numbers the rows is left out.
     resample : str, optional
-        Period of the grid, such as "10min". Each row goes to the nearest step, and rows that meet
-        there are averaged. Default the commonest distance, from which no row may differ.
+        Period of the grid, such as "10min". Each row goes to the nearest step, and rows of the same
+        step are averaged. By default the period is the most frequent distance between rows, and
+        every row must lie exactly on the grid.
     drop : sequence of str
-        Columns to leave out; of long files, sensors.
+        Columns to leave out; in long files, sensors.
     missing : sequence of float, optional
         Fill values: numbers that stand for a missing sample. Empty: every value is measured.
     where : sequence of str
         Conditions such as "status=GOOD" on the rows that are read. Several values of one column are
-        alternatives, and the column is no sensor.
+        alternatives. The columns of conditions are not read as sensors.
     tz : str, optional
         Zone of local times, such as "Europe/Berlin"; they become UTC.
     """
@@ -82,10 +83,10 @@ class Reading(TextFormat):
         Raises
         ------
         ValueError
-            When the file cannot be read as such a table, a sensor's column is not numeric or has no
-            value at all or only grows as a counter does, times do not lie on an even grid, or two
-            different rows or samples share a time and are not averaged, or long samples fill half
-            of the memory. The message names the columns and the fix.
+            When the file cannot be read as such a table; a sensor's column is not numeric, has no
+            value, or only grows like a counter; times do not lie on an even grid; two different
+            rows or samples share a time without `resample`; or long samples fill half of the
+            memory. The message names the columns and the fix.
         """
         if self.long is not None:
             return self._read_long(Path(path), self.long)
@@ -130,12 +131,12 @@ def read_table(path: Path | str, time: str | None = None, **options: Any) -> Sen
 
 
 def _with_filtered(table: SensorTable, rows: int) -> SensorTable:
-    """The table with the number of rows that were left out."""
+    """Return the table with `rows` as the number of rows that `where` left out."""
     return replace(table, quality=replace(table.quality, filtered=rows))
 
 
 def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
-    """One column a sensor, and one row a time, of rows that hold one sample each."""
+    """Return a wide frame, one row per time and one column per sensor, of long rows."""
     time, sensor, value = long
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
@@ -222,7 +223,7 @@ def read_values(
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Samples (rows, n), NaN where missing, infinite or a fill value, and counts of these.
 
-    ValueError for a column of texts; with `times` it names long= where one row is one sample.
+    ValueError for a column of texts. If `times` show that a row is one sample, it suggests long=.
     """
     for column in sensors.columns:
         if pd.api.types.is_numeric_dtype(sensors[column].dtype):
@@ -249,7 +250,7 @@ def read_values(
 
 
 def _numbers_rows(column: pd.Series) -> bool:
-    """Whether a column numbers the rows: in their order, or in any where it has no name."""
+    """Whether a column numbers the rows in order; a column without a name may use any order."""
     if not pd.api.types.is_numeric_dtype(column.dtype) or len(column) < 2:
         return False
     numbers = column.to_numpy(dtype=float)
@@ -315,7 +316,7 @@ def _apart(
         times = as_times(frame[looks[0]], looks[0], tz)
         frame = frame.drop(columns=looks[0])
 
-    # pandas writes an index without a name as a first column without one
+    # pandas writes an index without a name as the first column, without a name
     first = frame.columns[0] if frame.shape[1] else None
     nameless = times is None and first is not None and _NAMELESS.fullmatch(str(first))
     if nameless and (np.diff(frame[first].to_numpy(dtype=float)) > 0).all():
@@ -330,7 +331,7 @@ def _apart(
 def _placed(
     values: np.ndarray, times: pd.DatetimeIndex
 ) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
-    """Rows, each once, at their steps of a grid whose period is the commonest distance."""
+    """Rows without duplicates on a grid whose period is the most frequent distance of rows."""
     order = np.argsort(times.asi8, kind="stable")
     values, times = values[order], times[order]
     again = np.flatnonzero(times[1:] == times[:-1]) + 1
@@ -362,7 +363,7 @@ def _placed(
 def _averaged(
     values: np.ndarray, times: pd.DatetimeIndex, resample: str
 ) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
-    """Means of the rows nearest to each step of a grid of that period."""
+    """Means of the rows nearest to each step of a grid with the period `resample`."""
     period = duration("resample", resample)
     try:
         nearest = times.as_unit("ns").round(period)

@@ -1,9 +1,9 @@
-"""Minima, maxima and other results that are not Gaussian, and the estimate of a lost one.
+"""Minima, maxima and other results that are not Gaussian, and estimates of lost ones.
 
-The documents aggregate each key over the steps of its own window, and so is a minimum or maximum
-meant here: over the steps of one sensor's window, never over sensors. Steps are independent draws
-of the model, as for means and sums. An extreme is not Gaussian, and has no covariance in closed
-form: where nothing better is known, seeded draws stand for the distribution.
+A minimum or maximum is taken over the steps of one sensor's window, never over sensors. Steps are
+independent draws of the model, as for means and sums. An extreme is not Gaussian, and its
+covariance has no closed form. Where no better solution is known, seeded draws represent its
+distribution.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from aftlib.core.windows import AGGREGATES
 
 EXTREMES = ("min", "max")
 DRAWS = 4000
-"""Windows drawn for the moments of results, and as many again for their errors."""
-_POINTS = 32  # of the grid on which the likeliest value is looked for, for each ε
-_REACH = 2**15  # points of it at most above the likeliest step
+"""Windows drawn for the moments of results; as many others are drawn to count errors."""
+_POINTS = 32  # grid points per ε in the search for the likeliest value
+_REACH = 2**15  # most grid points between the largest posterior mean and the end of its spread
 _HALVINGS = 40
 
 
 class DrawnWindows(GaussianModel):
-    """Results of n keys' windows that are not Gaussian, such as minima and maxima (D1).
+    """Model of n keys' window results that are not Gaussian, such as minima and maxima (D1).
 
-    Its mean and covariance are those of the keys' results, counted on half of the draws. A lost
-    result is estimated from the others' by the best linear estimate, for which these are enough.
-    How far that errs is counted on the other half, the attribute `draws`, shape (draws, n).
+    Half of the drawn windows give the mean and covariance of the results. The best linear estimate
+    of a lost result needs only these. Its errors are counted on the other half, the attribute
+    `draws`, shape (draws, n).
 
-    `model` is of one step, of which a window has `steps`, independent of each other. `rng` draws
-    twice `draws` windows, at least 2n + 2 for a covariance. ValueError when `query` names no
-    aggregate, or a linear one, whose model has a closed form, or when a number is too small.
+    `model` is the model of one step; a window has `steps` independent steps. `rng` draws twice
+    `draws` windows; `draws` must be at least 2n + 2. ValueError when a number is too small, or
+    `query` is not an aggregate or is a linear one, whose model has a closed form.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class DrawnWindows(GaussianModel):
         object.__setattr__(self, "draws", found[draws:])
 
     def errors(self, wanted: ArrayLike, observed: ArrayLike) -> np.ndarray:
-        """|truth − estimate| of some keys from others' extremes, shape (draws, wanted)."""
+        """|result − estimate| of wanted keys, given the observed keys, shape (draws, wanted)."""
         w, o = self.indices("wanted", wanted), self.indices("observed", observed)
         off, (gain, _) = self.draws - self.mean, self.conditional(o, w)
         return np.abs(off[:, w] - off[:, o] @ gain.T)
@@ -78,10 +78,11 @@ class DrawnWindows(GaussianModel):
         return (self.errors(wanted, observed) <= epsilon).mean(axis=0)
 
     def half_width(self, wanted: ArrayLike, observed: ArrayLike, delta: float) -> np.ndarray:
-        """Half-width that holds with probability 1 − δ for each wanted key, shape (wanted,).
+        """Error not exceeded with probability 1 − δ, for each wanted key, shape (wanted,).
 
-        It is the ⌈(d + 1)(1 − δ)⌉-th smallest of d errors, so that a further draw is within it
-        with at least that probability, whatever the distribution; infinite for too few draws.
+        It is the ⌈(d + 1)(1 − δ)⌉-th smallest of the errors of d draws. For any distribution, the
+        error of a further draw exceeds it with probability at most δ. It is infinite if d is too
+        small.
         """
         errors = np.sort(self.errors(wanted, observed), axis=0)
         rank = int(np.ceil((len(errors) + 1) * (1 - delta) - 1e-9))
@@ -95,22 +96,22 @@ def most_likely_within(
     known: ArrayLike | None = None,
     query: str = "max",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Estimate windows' extremes from posteriors of their steps: in closed form but for a search.
+    """Estimate windows' extremes from the posteriors of their lost steps.
 
     `means` (steps, k) and `variance` (k,) or (steps, k) are the posteriors of k sensors at the
     steps that were lost (D2 eq. (5)); `known` (k,) has the extremes of the windows' other steps,
     such as a checkpoint's, where there are any.
 
-    Returns, (k,) each, the value that is most likely within ε of the window's extreme, the
-    probability that it is, and the half-width around it that holds with probability 1 − δ.
+    Returns three arrays (k,) for the extreme Y of each window: the value v with the largest
+    P(|Y − v| ≤ ε), this probability, and the least half-width h with P(|Y − v| ≤ h) ≥ 1 − δ.
     ValueError when the query is neither "min" nor "max", or there is no step or no sensor.
 
-    Given the observed values the steps are independent, so that the maximum Y of the lost steps and
-    of c, known, has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 below. The best value is
-    looked for from ε below the largest m_t, or c, on, in steps of ε/32, or wider ones where ε is
-    tiny; no other value in this range is noticeably more likely within ε. A value further down is
-    within ε with probability at most one half, because otherwise Y lies above. So it may be better
-    only where less than one half is reached.
+    Given the observed values the steps are independent. So the maximum Y of the lost steps and of
+    the known extreme c has P(Y ≤ x) = Π_t Φ((x − m_t) / √v_t) for x ≥ c, and 0 for x < c. The
+    search for v begins at max(c, max_t m_t) − ε and goes up in steps of ε/32, or wider ones if ε is
+    tiny. No other value in this range is noticeably better. For a value below it, the probability
+    is at most one half, because Y < max_t m_t has probability at most one half. So such a value can
+    be better only if the returned probability is below one half.
     """
     require_choice("query", query, EXTREMES)
     if means.ndim != 2 or 0 in means.shape:
@@ -135,10 +136,10 @@ def most_likely_within(
         return below(x + half) - below(np.nextafter(x - half, -np.inf))
 
     reach = deviation * (2 + np.sqrt(2 * np.log(max(len(lost), 2))))
-    step = np.maximum(epsilon / _POINTS, reach / _REACH)  # a sensor's own: units may differ
+    step = np.maximum(epsilon / _POINTS, reach / _REACH)  # per sensor, because units may differ
     ends = np.ceil(epsilon / step).max(), np.ceil((reach + epsilon) / step).max()
     tried = top + np.arange(-ends[0], ends[1] + 1)[:, None] * step
-    chances = within(tried, epsilon * (1 - 1e-9))  # a value of its own is never just at the edge
+    chances = within(tried, epsilon * (1 - 1e-9))  # the known extreme never lies just at the edge
     reliability = chances.max(axis=0)
     equal = chances >= reliability * (1 - 1e-9)
     best = (equal.argmax(axis=0) + len(tried) - 1 - equal[::-1].argmax(axis=0)) // 2
@@ -152,11 +153,11 @@ def most_likely_within(
 
 
 def extreme_max_variance(requirement: Requirement, steps: int) -> float:
-    """Largest posterior variance of a step with which extremes over `steps` lost ones keep (ε, δ).
+    """Posterior variance v per step with which extremes over `steps` lost steps meet (ε, δ).
 
-    The maxima of two series differ by no more than the series do at any step. The steps' errors are
-    independent, so that v = (ε / z)² suffices if (2Φ(z) − 1)^steps = 1 − δ. That is a bound: an
-    extreme is mostly nearer than the worst of all steps.
+    The maxima of two series differ by at most the largest difference at a step. The steps' errors
+    are independent, so that v = (ε / z)² suffices if (2Φ(z) − 1)^steps = 1 − δ. Larger variances
+    may suffice, too, because the error of an extreme is mostly below the largest error of a step.
     """
     require_number("steps", steps, least=1, whole=True)
     outside = -np.expm1(np.log1p(-requirement.delta) / steps)  # of each step
@@ -165,5 +166,5 @@ def extreme_max_variance(requirement: Requirement, steps: int) -> float:
 
 
 def extreme_reliability(requirement: Requirement, variance: ArrayLike, steps: int) -> np.ndarray:
-    """Probability, at least, that an extreme is within ε: (2Φ(ε/√v) − 1)^steps, elementwise."""
+    """Least probability that an extreme is within ε: (2Φ(ε/√v) − 1)^steps, elementwise."""
     return np.asarray(requirement.reliability(variance) ** steps)

@@ -1,8 +1,7 @@
 """Fill values: numbers such as -999.25 or 9.97e36 that loggers write for a missing sample.
 
-A fill value repeats exactly and lies far from all measurements. The bulk of the measurements is
-found among the distinct values, each counted once: so a fill value does not widen the bulk, however
-many samples have it.
+A fill value repeats exactly and lies far from all measurements. The search for the bulk of the
+measurements counts each distinct value once. So a frequent fill value does not widen the bulk.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 TYPICAL = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
-"""Usual fill values, with either sign and any fraction; one occurrence is enough."""
+"""Usual fill values, sign and fraction ignored; one occurrence is suspicious."""
 LARGEST = 1e100
-"""No sensor measures more."""
+"""A value of this size is no measurement of any sensor."""
 FAR, CERTAIN, ABSURD = 1, 3, 1000
-"""Distances from the bulk, in widths of it: suspicious, certain when repeated, certain at once."""
+"""Distances from the bulk, in its widths: suspicious, certain if repeated, certain in any case."""
 SAMPLED = 20_000
 """Samples of a column from which the bulk is first estimated."""
 MOST_CODES = 4
-"""Fill values of one sensor; a sensor with more such values has several modes."""
+"""Most fill values of one sensor; a sensor with more such values has several modes."""
 FEW = 8
-"""Distinct values below which a column may have states instead of a range of measurements."""
+"""A column with fewer distinct values may have states instead of a range of measurements."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class FillValue:
     count: int
     low: float  # smallest and largest of the sensor's other values
     high: float
-    certain: bool  # no plausible measurement
+    certain: bool  # whether it cannot be a measurement
 
 
 def find_fill_values(names: Sequence[str], values: np.ndarray) -> tuple[FillValue, ...]:
@@ -101,7 +100,7 @@ def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
     found = []
     for value, count in zip(outside[beyond].tolist(), counts[beyond].tolist(), strict=True):
         distance = max(low - value, value - high) / max(high - low, 1e-300)
-        # of many values close together none is a code: they are another state of the sensor
+        # many values close together are another state of the sensor, not fill values
         alone = (np.abs(outside - value) <= high - low).sum() <= MOST_CODES
         # a machine that is off, or on standby, measures values nearest to zero
         off = min(low, 0) <= value <= max(high, 0)
@@ -116,7 +115,7 @@ def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
 
 
 def _densest_half(values: np.ndarray) -> tuple[int, int]:
-    """Places of the first and last of the half of sorted values that lies closest together."""
+    """Indices of the first and last value of the narrowest half of sorted values."""
     half = len(values) // 2
     widths = values[half:] - values[: len(values) - half]
     begin = int(widths.argmin())
@@ -124,7 +123,7 @@ def _densest_half(values: np.ndarray) -> tuple[int, int]:
 
 
 def _grow(values: np.ndarray, begin: int, end: int) -> tuple[float, float]:
-    """Bounds of the bulk: sorted values join it until the next is farther than the bulk is wide."""
+    """Bounds of the bulk, which grows until its width is smaller than the gap to the next value."""
     before = None
     while before != (begin, end):
         before = (begin, end)
@@ -136,7 +135,7 @@ def _grow(values: np.ndarray, begin: int, end: int) -> tuple[float, float]:
 
 
 def _find_at_ends(name: str, column: np.ndarray, sampled: np.ndarray) -> list[FillValue]:
-    """The smallest or largest value, where it repeats and lies apart or has a sign of its own."""
+    """The smallest or largest value, if it repeats and lies apart or alone is negative."""
     if len(sampled) <= FEW:
         return []
     usual = float(np.quantile(np.diff(sampled), 0.98))
@@ -147,7 +146,7 @@ def _find_at_ends(name: str, column: np.ndarray, sampled: np.ndarray) -> list[Fi
         gap, count = max(low - value, value - high), len(column) - len(rest)
         least = 0.5 if value == 0 else 0.1  # a machine that is off uses zero
         apart = gap > least * (high - low) and gap > 5 * usual
-        alone = value <= -1 and low >= 0  # zero itself may drift a little below
+        alone = value <= -1 and low >= 0  # a measured zero may drift slightly below 0
         if (apart or alone) and count > max(2, 1e-3 * len(column)):
             certain = alone and bool((np.floor(abs(value)) == TYPICAL).any())
             found.append(FillValue(name, value, count, low, high, certain))

@@ -1,4 +1,4 @@
-"""The multivariate Gaussian of the sensors' correlations (D1 section 3.2, D2 section 3)."""
+"""The multivariate Gaussian model of correlated sensors (D1 section 3.2, D2 section 3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aftlib.core.covariance import (
 from aftlib.core.labels import ArrayRecord, as_numbers, in_one_order, labels_of
 from aftlib.core.posterior import Posterior
 
-if TYPE_CHECKING:  # a process that recovers needs none, and it takes long to load
+if TYPE_CHECKING:  # recovery does not need pandas, which takes long to load
     import pandas as pd
 
 
@@ -54,7 +54,7 @@ class GaussianModel(ArrayRecord):
     -----
     The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once, or
     Σ n_g³ for independent groups of n_g keys. With Σ itself these are three matrices of 8 n² bytes.
-    A float array that owns its data and is read-only is kept as it is, any other is copied.
+    A read-only float array that owns its data is stored without a copy; any other is copied.
 
     Examples
     --------
@@ -119,12 +119,12 @@ class GaussianModel(ArrayRecord):
         frame : DataFrame or array_like, shape (rows, n)
             One row per time, one column per key; column labels become names.
         missing : {"refuse", "pairwise"}
-            Whether gaps (NaN) are refused, or each mean, variance and covariance is taken from the
-            rows that have it. Correlations are then shrunk as far as Σ needs to be positive
-            definite.
+            "refuse" raises an error for gaps (NaN). "pairwise" computes each mean, variance and
+            covariance from the rows that have its keys, and then shrinks correlations until Σ is
+            positive definite.
         shrinkage : float or "auto"
-            Share λ in [0, 1] by which correlations are drawn to 0. "auto" takes the λ of least
-            expected squared error (Schäfer and Strimmer 2005), which few rows need.
+            Share λ in [0, 1] by which correlations shrink to 0. "auto", for few rows, takes the λ
+            of least expected squared error (Schäfer and Strimmer 2005).
 
         Raises
         ------
@@ -217,7 +217,7 @@ class GaussianModel(ArrayRecord):
     def _each_group(
         self, act: Callable[[np.ndarray], np.ndarray], matrix: np.ndarray
     ) -> np.ndarray:
-        """What `act` makes of the blocks of the independent groups; 0 between them."""
+        """Apply `act` to the block of each independent group; return 0 between groups."""
         if len(self.groups) == 1:
             return act(matrix)
         made = np.zeros_like(matrix)
@@ -233,7 +233,7 @@ class GaussianModel(ArrayRecord):
         ----------
         observed : mapping of str to float, Series, or DataFrame
             Value of each observed key, in sensor units; may be empty. Lists of equal length, or a
-            DataFrame with the keys as columns, are several rows, each conditioned by itself.
+            DataFrame with the keys as columns, are several rows; each row has its own posterior.
 
         Raises
         ------
@@ -287,10 +287,10 @@ class GaussianModel(ArrayRecord):
         return np.asarray(cho_solve(factor, self.covariance[np.ix_(o, y)]).T)
 
     def conditional(self, observed: ArrayLike, wanted: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Gain of `gain`, and covariance (wanted, wanted) of keys that are not observed, given O.
+        """Gain, as by `gain`, and covariance (wanted, wanted) of unobserved keys, given O.
 
-        By equation (1), (2) or, where fewer keys are left than observed, by the block of Λ = Σ⁻¹ of
-        those left: Cov(X_Y | X_O) = (Λ_YY)⁻¹ and the gain is −(Λ_YY)⁻¹ Λ_YO. That is O(|Y|³ + n²).
+        Y are all unobserved keys. If |Y| ≥ |O|, D1 eqs (1) and (2) are used. Otherwise
+        Cov(X_Y | X_O) = (Λ_YY)⁻¹ and the gain is −(Λ_YY)⁻¹ Λ_YO with Λ = Σ⁻¹, in O(|Y|³ + n²).
         """
         o, w = self.indices("observed", observed), self.indices("wanted", wanted)
         rest = np.ones(self.size, dtype=bool)
@@ -323,7 +323,7 @@ class GaussianModel(ArrayRecord):
     def block_variance(self, keys: ArrayLike) -> np.ndarray:
         """Variance of each key of a block given every key outside it, shape (len(keys),).
 
-        Cov(X_A | X∖A) = (Λ_AA)⁻¹, so the complement need not be solved for.
+        Cov(X_A | X∖A) = (Λ_AA)⁻¹, so only a matrix of the block's size is inverted.
         """
         block = self.indices("keys", keys)
         return np.diag(np.linalg.inv(self.precision[np.ix_(block, block)])).copy()
@@ -347,7 +347,7 @@ class GaussianModel(ArrayRecord):
         Raises
         ------
         ValueError
-            When steps < 1 or the query is another.
+            When steps < 1, or for another query.
         """
         require_number("steps", steps, least=1, whole=True)
         require_choice("query", query, ("mean", "sum"))
@@ -356,7 +356,7 @@ class GaussianModel(ArrayRecord):
         return GaussianModel(self.mean * steps, self.covariance * steps, self.names)
 
     def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
-        """Key indices, given as such or as names, as an integer array; errors name `argument`."""
+        """Indices, shape (k,), of keys given as indices or names; errors name `argument`."""
         several: Any = sorted(keys) if isinstance(keys, set | frozenset) else keys
         if not isinstance(several, np.ndarray):
             several = list(several) if isinstance(several, Iterable) else [[several]]
@@ -377,7 +377,7 @@ class GaussianModel(ArrayRecord):
 
 
 def _frozen(values: ArrayLike) -> np.ndarray:
-    """The values as an array that nobody can change: themselves where they are one, or a copy."""
+    """Return the values as a read-only array that owns its data, without a copy if they are one."""
     if isinstance(values, np.ndarray) and values.dtype == float:
         kept = values.flags.owndata and not values.flags.writeable
         if kept:

@@ -1,4 +1,4 @@
-"""Seeded streams of the documents' data, the same bytes however they are cut into tasks."""
+"""Seeded streams of the documents' data; the bytes do not depend on the number of tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import ROWS_PER_RANGE
 
 COVARIANCES = ("block", "autoregressive", "factor", "random")
-"""Kinds of covariance of generated keys, the document's first."""
+"""Kinds of covariance of generated keys; the first is the documents'."""
 
 
 def block_model(
@@ -21,8 +21,8 @@ def block_model(
 ) -> GaussianModel:
     """Model of n = `dimensions` keys in equal blocks (D1 section 6.1, D2 section 5).
 
-    `covariance` is that of two keys of a block; across blocks it is 0. ValueError when `blocks`
-    does not divide `dimensions`, or the matrix is not positive definite.
+    Two keys of a block have the covariance `covariance`, keys of different blocks 0. ValueError
+    when `blocks` does not divide `dimensions`, or the matrix is not positive definite.
     """
     if not (blocks >= 1 and dimensions >= 1 and dimensions % blocks == 0):
         divisors = ", ".join(str(d) for d in range(1, dimensions + 1) if dimensions % d == 0)
@@ -46,7 +46,7 @@ def autoregressive_model(dimensions: int, correlation: float = 0.9) -> GaussianM
 def factor_model(dimensions: int, factors: int, seed: int, explained: float = 0.9) -> GaussianModel:
     """Model of unit variances in which each key is its own mixture of `factors` common factors.
 
-    The factors explain the share `explained` of each key's variance; `seed` is of the mixtures.
+    The factors explain the share `explained` of each key's variance. `seed` draws the mixtures.
     """
     require_number("explained", explained, least=0, below=1)
     mixture = np.random.default_rng(seed).standard_normal((dimensions, factors))
@@ -59,8 +59,8 @@ def factor_model(dimensions: int, factors: int, seed: int, explained: float = 0.
 def random_model(dimensions: int, seed: int, explained: float = 0.9) -> GaussianModel:
     """Model of unit variances whose correlations are those of a Wishart matrix.
 
-    It has (n − 1) / `explained` degrees of freedom, so that the other keys explain about the share
-    `explained` of each key's variance.
+    That matrix has about (n − 1) / `explained` degrees of freedom, so that the other keys explain
+    about the share `explained` of each key's variance.
     """
     require_number("explained", explained, above=0, below=1)
     freedom = int(np.ceil(max(dimensions - 1, 1) / explained)) + 1
@@ -72,9 +72,9 @@ def random_model(dimensions: int, seed: int, explained: float = 0.9) -> Gaussian
 
 
 def generated_model(covariance: str, dimensions: int, groups: int, seed: int) -> GaussianModel:
-    """Return the model of `COVARIANCES` that is named; `groups` are its blocks or factors.
+    """Return the model with one of `COVARIANCES`; `groups` is its number of blocks or factors.
 
-    `seed` is of the covariance itself. ValueError for any other name.
+    `seed` draws the covariance of "factor" and "random". ValueError for any other name.
     """
     require_choice("covariance", covariance, COVARIANCES)
     return {
@@ -86,7 +86,7 @@ def generated_model(covariance: str, dimensions: int, groups: int, seed: int) ->
 
 
 def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:
-    """Rows `first` … `first + rows` of the endless sample that the seed names, shape (rows, n).
+    """Rows [first, first + rows) of the endless sample of this seed, shape (rows, n).
 
     Rows are independent; they do not depend on how a caller cuts the sample. ValueError when
     `rows`, `seed` or `first` is negative or no whole number.

@@ -15,9 +15,9 @@ def bootstrap_interval(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Percentile intervals of mean rates, resampling blocks of whole windows.
 
-    Windows that overlap share samples, and keys of a window err together, so neither may be
-    resampled alone: `block` consecutive windows of `rates` (..., windows) go together. Bounds
-    (...) are at level `CONFIDENCE`, from `RESAMPLES` resamples, the same ones for every row.
+    Windows that overlap share samples, and keys of a window err together. So `block` consecutive
+    windows of `rates` (..., windows) are drawn together. The bounds (...) have level `CONFIDENCE`
+    and come from `RESAMPLES` resamples, which are the same for every row of `rates`.
     """
     windows = rates.shape[-1]
     if block < 1 or windows < 1:
@@ -33,7 +33,7 @@ def bootstrap_interval(
 def resampled_share(
     hits: np.ndarray, totals: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Percentile interval of the sum of `hits` over that of `totals`, resampling whole units.
+    """Percentile interval of Σ hits / Σ totals, resampling whole units.
 
     Both have shape (units,); errors within a unit may depend on each other. No total may be 0.
     """
@@ -46,8 +46,8 @@ def resampled_share(
 def t_interval(means: np.ndarray, family: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centre, low and high (...) of t intervals at level `CONFIDENCE`.
 
-    `means` (..., parts) come from two or more independent parts; `family` intervals hold together
-    (Bonferroni).
+    `means` (..., parts) come from two or more independent parts. `family` such intervals hold
+    jointly at that level (Bonferroni).
     """
     parts = means.shape[-1]
     if parts < 2:
@@ -69,8 +69,9 @@ def ratio_interval(
 ) -> tuple[float, tuple[float, float]]:
     """Ratio of the means of `x` and `y`, shape (trials,) each, and its t interval.
 
-    By the delta method. `paired` trials have the same conditions; `family` intervals hold together
-    at level `CONFIDENCE` (Bonferroni). ValueError with fewer than two trials or a mean of 0 in `y`.
+    The delta method gives the interval. If `paired`, x[i] and y[i] have the same conditions.
+    `family` such intervals hold jointly at level `CONFIDENCE` (Bonferroni). ValueError with fewer
+    than two trials or a mean of 0 in `y`.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     least = min(len(x), len(y))

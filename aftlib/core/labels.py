@@ -1,4 +1,4 @@
-"""Labels of values: brought into one order on the way in, and shown with results on the way out."""
+"""Labels of values: arguments are put in the order of the names, and results are labelled."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def in_one_order(
     mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
 ) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
-    """Return mean and covariance in the order of the names, by default those of pandas' labels."""
-    if "pandas" not in sys.modules:  # then nothing has labels, and it takes long to load
+    """Return mean, covariance and names in the order of `names`, or else of the pandas labels."""
+    if "pandas" not in sys.modules:  # without it nothing has labels, and it takes long to load
         return mean, covariance, names
     import pandas as pd
 
@@ -31,7 +31,7 @@ def in_one_order(
         axes |= {"covariance": covariance.index, "covariance's columns": covariance.columns}
     labels = {axis: [str(label) for label in index] for axis, index in axes.items()}
     numbered = [axis for axis, index in axes.items() if index.equals(pd.RangeIndex(len(index)))]
-    if len(numbered) == len(labels):  # pandas' own 0, 1, …: nobody has labelled anything
+    if len(numbered) == len(labels):  # only pandas' default labels 0, 1, …
         return mean, covariance, names
     own = next(axis for axis in labels if axis not in numbered)
     order = [str(name) for name in (labels[own] if names is None else names)]
@@ -61,7 +61,7 @@ def in_one_order(
 def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
     """Return the labels of a dictionary, a Series or a frame's columns; None where it has none.
 
-    pandas' own 0, 1, … are no labels, because nobody gave them, unless they are the `names`.
+    pandas' default labels 0, 1, … do not count, because no user gave them, unless they are `names`.
     """
     if isinstance(values, Mapping):
         return [str(label) for label in values]
@@ -75,7 +75,7 @@ def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
 def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarray:
     """Return labelled values as an array whose last axis is in the order of `names`.
 
-    ValueError, with the name of the `argument`, unless each name is there once and no other.
+    ValueError, which names `argument`, unless the labels are exactly the names, each once.
     """
     labels = labels_of(values, names) or []
     place = {label: i for i, label in enumerate(labels)}
@@ -96,7 +96,7 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
 
 
 def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndarray:
-    """Return values without labels as floats, NaN where a masked array hides them.
+    """Return values without labels as floats, NaN where a masked array is masked.
 
     ValueError for values that are no numbers, a list of labelled parts, or a frame whose rows are
     labelled like the sensors.
@@ -124,7 +124,7 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
 
 def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
     """Return columns as a frame with one row per key; without `names` they are X1, X2 and so on."""
-    import pandas as pd  # here, because a process that recovers shows nothing
+    import pandas as pd  # here, because recovery makes no frames and pandas takes long to load
 
     size = len(next(iter(columns.values())))
     labels = list(names) or [f"X{number + 1}" for number in range(size)]
@@ -132,9 +132,9 @@ def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFr
 
 
 class ArrayRecord:
-    """A dataclass with arrays: equal if all fields are, with long values cut in its repr.
+    """Base of dataclasses with arrays: they are equal if all fields are, and their repr is short.
 
-    Its subclasses are made with ``eq=False, repr=False``.
+    Declare its subclasses as dataclasses with ``eq=False, repr=False``.
     """
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""Where the project keeps its files, and how a file or folder is made whole or not at all."""
+"""The folders of the project, and writers that make a file or folder whole or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOCK = "lock"
 def project_root() -> Path:
     """Return the project's folder: ``AFT_HOME``, else the nearest parent that has the `MARKERS`.
 
-    Parents of the working directory come first, then those of the installed package. A
+    Parents of the working directory come first, then those of the installed package.
     FileNotFoundError when ``AFT_HOME`` names a folder without the markers, or no parent has them.
     """
     if named := os.environ.get("AFT_HOME"):
@@ -70,10 +70,10 @@ def notebooks_dir() -> Path:
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:
-    """Make the folder `path` if needed, and return it once a file could be written into it.
+    """Make the folder `path` if needed, and return it if a file can be written into it.
 
-    The check writes a file, because permission bits do not show a read-only or full disk. A
-    PermissionError names the folder and the fix.
+    The check writes a file, because permission bits do not show a read-only or full disk.
+    PermissionError, which names the folder and the fix, when that fails.
     """
     folder = Path(path)
     try:
@@ -89,9 +89,9 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 
 
 class FreshFolders:
-    """A temporary folder in which every ``folders / name`` is another path, not there yet.
+    """A temporary folder in which every ``folders / name`` is a new path that does not exist yet.
 
-    A notebook's cell that makes such a path can be run again, also after an interrupt.
+    A notebook's cell that uses such a path can run again, also after an interrupt.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def atomic_file(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_whole(target: str | os.PathLike[str], contents: str | bytes) -> Path:
-    """Make the file `target` hold `contents`, all of it or none, and return its path."""
+    """Write `contents` to the file `target`, all of it or none, and return the file's path."""
     with atomic_file(target) as scratch:
         scratch.write_bytes(contents.encode() if isinstance(contents, str) else contents)
     return Path(target)
@@ -131,9 +131,9 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Give an empty folder to fill; it becomes `target` only if the block ends without error.
 
     The folder may also be removed and made again inside the block, as Spark's writers do. When
-    another process finishes the same target first, its folder stays and this one is dropped: a
-    target is named after its contents, so both are the same. A FileExistsError when `target` is
-    there before; other errors as `atomic_file`.
+    another process finishes the same target first, its folder stays and this one is removed: a
+    target is named after its contents, so both have the same contents. FileExistsError when
+    `target` exists before; other errors as `atomic_file`.
     """
     target = Path(target)
     if target.exists():
@@ -154,9 +154,9 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def take_lock(file: IO[str]) -> None:
-    """Hold an open file's lock until it is closed, or this process and those forked from it end.
+    """Lock an open file until it is closed, or until this process and its forks have ended.
 
-    A TimeoutError names who else holds it.
+    TimeoutError, which names the holder, when another process holds the lock.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,11 +178,11 @@ def _require_written(path: Path, target: Path) -> None:
 
 @contextmanager
 def _scratch(target: Path) -> Iterator[Path]:
-    """Yield a path named like `target` inside a locked sibling folder that never outlives us."""
+    """Yield a path named like `target` in a locked sibling folder, which is removed at the end."""
     require_writable(target.parent)
 
-    # Remains of interrupted runs next to the target go; files of a live process stay. The
-    # lock, unlike a process id, is gone exactly when its owner is, also across containers.
+    # Remove the folders of interrupted runs, but not those of live processes. A lock, unlike a
+    # process id, ends exactly when its owner ends, also across containers.
     for holder in target.parent.glob(f".{glob.escape(target.name)}{_PARTIAL}*"):
         with suppress(OSError):
             lock = os.open(holder / _LOCK, os.O_RDWR)
@@ -198,7 +198,7 @@ def _scratch(target: Path) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (holder / _LOCK).exists():
             break
-        os.close(lock)  # another process swept it away between the two lines above
+        os.close(lock)  # another process removed the folder before it was locked
 
     try:
         yield holder / target.name

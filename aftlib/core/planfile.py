@@ -1,6 +1,6 @@
-"""The file plan.json: one model with a version, and the samples that a plan was made for.
+"""The file plan.json: a model of it with a version, and the samples for which a plan was made.
 
-`aft plan` writes it, and the pipelines of D1 and D2 run from it.
+`aft plan` writes the file, and the pipelines of D1 and D2 run from it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aftlib.core.windows import Windows
 
 VERSION = 1
 SHRINKAGE = 1e-4
-"""Of the model of window results, so that sensors may repeat each other."""
+"""Shrinkage of the model of window results; it permits sensors that repeat each other."""
 _NEW_PLAN = "make a new plan by aft plan"
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -41,7 +41,7 @@ Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 @checked_dataclass(frozen=True, kw_only=True, config=ConfigDict(strict=True))
 class Source(Reading):
-    """Which file it was, and how it was read."""
+    """The file of samples, and the options with which it was read."""
 
     path: str
     sha256: str
@@ -53,7 +53,7 @@ class Source(Reading):
         return cls(path=str(path), sha256=digest_of(path), **asdict(reading))
 
     def read_again(self, folder: Path) -> SensorTable:
-        """Return the samples of the file, where it was or in a directory; ValueError if changed."""
+        """Read the file at its old path or in `folder`; ValueError if it is missing or changed."""
         path = Path(self.path)
         places = [p for p in (path, folder / path.name) if p.exists() or glob(str(p))]
         if places and not places[0].is_file() and self.long is None:
@@ -82,7 +82,7 @@ def digest_of(data: Path) -> str:
 
 
 class Part(BaseModel):
-    """A part of the file: values of the stated type; fields of later writers are kept."""
+    """A part of plan.json; it converts no types, and keeps unknown fields of later versions."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -96,7 +96,7 @@ class Data(Part):
     step_seconds: float | None
     windows: int
     quality: dict[str, int]
-    source: Source | None  # the pipelines read it again
+    source: Source | None  # the file, which the pipelines read again
     seasons_in_windows: list[Positive] = []  # seasonal periods
 
 
@@ -116,7 +116,7 @@ class Question(Part):
 
 
 class Replay(Part):
-    """Sensors that are read again when a window fails between two times."""
+    """The sensors to read again after a failure between two steps of a window."""
 
     begin: int = Field(alias="from")
     until: int
@@ -128,10 +128,10 @@ class Replay(Part):
 class Backtest(Part):
     """Every window of the second half, estimated as if it had been lost."""
 
-    declared_recoverable: Share  # share of (sensor, window) pairs certified, weights H : … : 1
+    declared_recoverable: Share  # certified share of (sensor, window) pairs, horizons H : … : 1
     within_epsilon: Share | None  # share of those within ε; null without any
     interval: Interval | None  # 95 % interval of within_epsilon
-    worst_sensor: float | None  # smallest share of a sensor with 400 guarantees or more
+    worst_sensor: float | None  # smallest within_epsilon of a sensor with 400 guarantees or more
     worst_sensor_name: str | None
     worst_stretch: dict[str, Any] | None
     promises: int  # certified pairs, all horizons
@@ -139,12 +139,12 @@ class Backtest(Part):
     slack_errors: float  # errors beyond δN that the theorem permits
     slack: float | None  # slack_errors / N
     replay_within: float | None  # share within ε when only the first replay set is read again
-    replay_worst_sensor: float | None  # the same of the worst sensor; neither is guarded
+    replay_worst_sensor: float | None  # the same for the worst sensor; the guard covers neither
     excess_over_theorem: Annotated[float, Field(le=0)]
 
 
 class Method(Part):
-    """One method on the same windows."""
+    """The back-test of another method on the same windows."""
 
     method: str
     declared: Share
@@ -153,14 +153,14 @@ class Method(Part):
 
 
 class Sensor(Part):
-    """One sensor; lists are by horizon, 1 … H windows."""
+    """The back-test of one sensor; lists have an entry per horizon, 1 … H windows."""
 
     name: str
     worker: int
     epsilon: float
     explained: float | None  # share of its variance that other workers' sensors explain
     closest: str | None
-    correlation: float | None  # with the closest
+    correlation: float | None  # with the closest sensor
     declared: list[Share]
     within: list[float | None]
     longest: int  # windows of an outage that is certified half of the time
@@ -171,13 +171,13 @@ class Sensor(Part):
 
 
 class Worth(Part):
-    """Whether approximate recovery pays: exact recovery and the guard, at the user's read rate."""
+    """Comparison of exact recovery and approximate recovery at the user's read rate."""
 
     read_rate: Positive  # samples per second, the running stream's included
     samples_per_s: Positive  # of the running stream
     failures_per_month: NotNegative
-    constants: dict[str, NotNegative]  # seconds; more in `recovery_costs.RecoveryCosts`
-    schemes: list[dict[str, Any]]  # more in `recovery_costs.MonthlyCost`
+    constants: dict[str, NotNegative]  # seconds; see `recovery_costs.RecoveryCosts`
+    schemes: list[dict[str, Any]]  # see `recovery_costs.MonthlyCost`
     recommended: str
     reason: str
 
@@ -196,17 +196,17 @@ class Plan(Part):
     sensors: list[Sensor]
     correlation: list[list[float | None]] | None = None
     stretches: list[dict[str, Any]]
-    cautions: list[str]  # what to know before trusting the plan
-    worth: Worth | None = None  # where a read rate was given
+    cautions: list[str]  # reasons to trust the plan less
+    worth: Worth | None = None  # only with a read rate
 
     @property
     def times(self) -> tuple[int, ...]:
-        """Steps of a window: it begins, takes checkpoints, and ends."""
+        """Steps at which a window begins, takes checkpoints and ends."""
         return (0, *self.checkpoints, self.question.window)
 
     @model_validator(mode="after")
     def require_consistent(self) -> Self:
-        """Refuse parts that name other sensors, or intervals that do not cut the window."""
+        """Refuse different sensors in two parts, and replay intervals that do not fill a window."""
         names = sorted(self.question.epsilon)
         assigned = sorted(name for worker in self.assignment for name in worker)
         if assigned != names:
@@ -234,7 +234,7 @@ def write_plan(plan: dict, path: Path | str) -> Path:
 
 
 def read_plan(path: Path | str) -> Plan:
-    """Read a plan that `write_plan` wrote; ValueError when it is none, or of another version."""
+    """Read a plan that `write_plan` wrote; ValueError for another file or version."""
     try:
         return Plan.model_validate_json(Path(path).read_bytes())
     except ValidationError as error:
@@ -269,7 +269,7 @@ def headline(path: Path | str) -> Headline:
 
 
 def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
-    """Model of rows with gaps, also where they are fewer than the sensors."""
+    """Fit a model to rows with gaps, also to fewer rows than sensors."""
     shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
     frame = pd.DataFrame(rows, columns=list(names))
     return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
@@ -277,22 +277,22 @@ def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
 
 @dataclass(frozen=True, eq=False)
 class SensorPlan:
-    """The part of plan.json that the pipelines need, everything in units of ε.
+    """The part of plan.json that the pipelines need, with samples in units of ε.
 
-    A sample is divided by its sensor's ε, so that one tolerance, 1, is enough for all. Sensors are
+    A sample is divided by its sensor's ε, so that the tolerance is 1 for all sensors. Sensors are
     key indices.
     """
 
-    table: SensorTable  # all samples of the plan's data
+    table: SensorTable  # all samples of the plan's data, in units of ε
     digest: str  # of the data's contents
     epsilon: np.ndarray  # (n,), in the sensors' own units
     delta: float
     windows: Windows
-    workers: tuple[tuple[int, ...], ...]  # the sensors of each
-    times: tuple[int, ...]  # steps of a window: it begins, takes checkpoints, and ends
+    workers: tuple[tuple[int, ...], ...]  # the sensors of each worker
+    times: tuple[int, ...]  # steps at which a window begins, takes checkpoints and ends
     replay: tuple[
         tuple[int, ...], ...
-    ]  # sensors that a failure between two of these times reads again
+    ]  # sensors that are read again after a failure between two of these times
     seasons: tuple[float, ...]  # known seasonal periods, in windows
     t_sla_ms: float
     fixed_ms: float  # of the recovery time that the plan assumes
@@ -307,10 +307,10 @@ class SensorPlan:
         return fitted(np.where(samples >= least, rows, np.nan), self.table.names)
 
     def write_log(self, directory: Path) -> SensorLog:
-        """The second half as a log below a directory, reused when it is there."""
+        """Write the second half as a log below `directory`, or return the log if it exists."""
         about = (self.table.names, self.epsilon.tolist(), self.table.values.shape)
         content = hashlib.sha256(repr(about).encode())
-        content.update(np.ascontiguousarray(self.table.values).data)  # as they were read
+        content.update(np.ascontiguousarray(self.table.values).data)  # `Reading` changes them
         path = directory / f"plan-{self.digest[:12]}-{content.hexdigest()[:12]}-second-half"
         if path.exists():
             return SensorLog.open(path)
@@ -318,10 +318,10 @@ class SensorPlan:
 
 
 def open_plan(path: Path | str) -> SensorPlan:
-    """Read a plan, and the data that it was made for.
+    """Read a plan, and the data for which it was made.
 
-    The data are looked for where they were, then next to the plan; they must be the same to the
-    byte. ValueError when they are not, or the file is no plan of this version that fits them.
+    The data must be at their old path or next to the plan, with every byte unchanged. ValueError
+    when they are not, or the file is no plan of this version, or its sensors are not the data's.
     """
     plan = read_plan(path)
     asked, source = plan.question, plan.data.source

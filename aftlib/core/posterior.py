@@ -1,4 +1,4 @@
-"""Estimates by a Gaussian model of the keys that were not observed (D1 eqs (1), (2))."""
+"""Estimates of unobserved keys by a Gaussian model (D1 eqs (1), (2))."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Posterior(ArrayRecord):
     Attributes
     ----------
     names : tuple of str
-        Of the k keys, in the model's order.
+        Names of the k keys, in the model's order.
     mean : ndarray, shape (k,) or (rows, k)
         μ_{Y|o} (D1 eq. (1)); one row per row of observed values where several were given.
     variance : ndarray, shape (k,)
@@ -54,7 +54,7 @@ class Posterior(ArrayRecord):
         columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
         if self.mean.ndim == 1:
             return frame_of_keys(columns, self.names)
-        import pandas as pd  # here, because a process that recovers shows nothing
+        import pandas as pd  # here, because recovery makes no frames and pandas takes long to load
 
         labels = pd.MultiIndex.from_product([self.rows, self.names], names=["row", "key"])
         repeated = {

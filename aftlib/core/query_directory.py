@@ -1,8 +1,9 @@
-"""The directory of a streaming query: its identity, its lock, and the progress of Spark.
+"""The directory of a streaming query: its identity, its lock, and Spark's progress.
 
 Spark syncs none of its files on a local disk. A power failure may leave its checkpoint behind the
 query's own state, ahead of a copy of that state, empty or cut. `QueryDirectory` checks this before
-Spark continues from it. `pack_arrays` makes a state of arrays one value for a transaction.
+Spark continues from it. `pack_arrays` packs the arrays of a state into one value, for a
+transaction.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class SparkCheckpoint:
 
     started: int
     committed: int
-    offset: Any = None  # at which the last committed one ended; None before the first
+    offset: Any = None  # at which the last committed micro-batch ended; None before the first
 
 
 def read_claim(path: Path, what: str) -> dict:
@@ -55,11 +56,11 @@ class QueryDirectory:
         return self.path / "checkpoint"
 
     def claim(self, what: str, identity: Mapping[str, object]) -> None:
-        """Write down what identifies the query, or refuse the directory of another query.
+        """Record the identity of the query, or refuse the directory of another query.
 
-        `what` is the query's name in messages; `identity` has its values by name, as Python's or
-        numpy's types. ValueError when the directory was claimed with other values, or holds a
-        checkpoint without a claim.
+        `what` names the identity in messages and is the name of the claim file. `identity` maps
+        names to values of Python or numpy types. ValueError when the directory was claimed with
+        other values, or holds a checkpoint without a claim.
         """
         claim = self.path / f"{what}.json"
         own = json.loads(json.dumps(identity, default=lambda value: value.tolist()))
@@ -89,7 +90,7 @@ class QueryDirectory:
             yield
 
     def spark_checkpoint(self) -> SparkCheckpoint:
-        """Return how far Spark's checkpoint has come.
+        """Return the progress in Spark's checkpoint.
 
         ValueError when its last files are empty or cut, or a batch is committed that never started.
         """
@@ -101,7 +102,7 @@ class QueryDirectory:
             )
         if started >= 0 or (self.checkpoint / "metadata").exists():
             self._read_log("metadata", 0)
-        for number in {started, started - 1, committed} - {-1, -2}:  # those that Spark goes on by
+        for number in {started, started - 1, committed} - {-1, -2}:  # Spark continues from these
             if len(self._read_log(f"offsets/{number}", 1)) < 2:
                 raise self._torn(f"offsets/{number} is cut")
         if committed < 0:
@@ -113,7 +114,7 @@ class QueryDirectory:
         """Refuse a checkpoint of Spark's that is ahead of the query's own state.
 
         A checkpoint that is behind does no harm, because committed batches do not run again.
-        `missing` names the content that the state must have, for an error.
+        `missing` begins the error: it names the content that the state must have.
         """
         if needed > stored:
             raise ValueError(
@@ -122,7 +123,7 @@ class QueryDirectory:
             )
 
     def _read_log(self, name: str, version_lines: int) -> list[Any]:
-        """Return the lines of JSON in a file of Spark's, after those of its version."""
+        """Return the JSON lines of a file of Spark's, after the lines with its version."""
         try:
             text = (self.checkpoint / name).read_text()
             lines = [json.loads(line) for line in text.splitlines()[version_lines:]]
@@ -140,7 +141,7 @@ class QueryDirectory:
 
 
 def last_number(folder: Path) -> int:
-    """Highest number that a file of one of Spark's logs has, compacted or not; −1 without any."""
+    """Highest number of a file, compacted or not, in the folder of a Spark log; −1 without any."""
     names = (path.name.removesuffix(".compact") for path in folder.glob("[0-9]*"))
     return max((int(name) for name in names if name.isdecimal()), default=-1)
 

@@ -1,4 +1,4 @@
-"""Input that costs something: one limit on all processes of a machine that read a log.
+"""A read limit, shared by all processes of a machine that read a log.
 
 A broker with a quota, a gateway over radio, object storage or an archive hands out a limited number
 of samples per second to all readers together. `ReadMeter` imposes such a limit on the readers of
@@ -24,9 +24,9 @@ from aftlib.core.checks import require_number
 
 BYTES_PER_SAMPLE = 8
 PAUSE_S = 0.1
-"""Longest time without a read that is made up for: readers compute between two reads."""
+"""Longest pause whose samples are granted afterwards, because readers compute between reads."""
 SLICE_S = 0.01
-"""Time of the samples that are granted at once, so that several readers share the rate."""
+"""Seconds of the rate that one grant covers; short, so that several readers share the rate."""
 _STATE = struct.Struct("<3d?d2q")  # the limit's fields, next free time, requests, samples
 _BUCKET, _COUNTS = "read-limit", "read-counts"
 
@@ -41,12 +41,12 @@ class ReadLimit:
         Samples per second that all readers of one machine get together, above 0; infinite for
         input that is counted only.
     request_s : float
-        Latency of each request in seconds, at least 0. Requests wait side by side.
+        Latency of each request in seconds, at least 0. Latencies of concurrent requests overlap.
     price_per_gb : float
         Price of 10⁹ bytes, in any currency, at least 0; a sample has 8 bytes.
     again_only : bool
-        Whether only repeated reads are limited, for live input that is pushed and an archive that
-        is slow. By default live reads and repeated ones are limited alike.
+        Whether only repeated reads are limited, as with pushed live input and a slow archive. By
+        default all reads are limited.
     """
 
     samples_per_s: float = math.inf
@@ -68,17 +68,17 @@ class ReadUsage:
     requests: int
     samples: int  # every read of a sample counts
     price: float
-    last_s: float  # when the last sample was there, by the monotonic clock
+    last_s: float  # time by the monotonic clock at which the last sample was granted
 
 
 class ReadMeter:
-    """Limit and account of a log's readers, in files next to the log's own.
+    """Read limit and read counts of a log, in files next to the log's own.
 
-    The bucket is a file that each reader locks, with the time at which the next sample may be read
-    by the machine's monotonic clock, which all processes share. So a limit holds until the machine
-    restarts; then set it again. Every reader of the folder is limited, so use a copy of the log. In
-    every span of T seconds at most `samples_per_s` · (T + `PAUSE_S`) samples are granted, and a
-    pause longer than `PAUSE_S` gives no credit.
+    The bucket is a file that each reader locks. It holds the time at which the next sample may be
+    read, by the machine's monotonic clock, which all processes share. That clock restarts with the
+    machine: then set the limit again. The limit applies to every reader of the folder, so use a
+    copy of the log. In every span of T seconds at most `samples_per_s` · (T + `PAUSE_S`) samples
+    are granted, and a pause longer than `PAUSE_S` gives no credit.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ReadMeter:
     steps, sensors : int
         Size of the log.
     clock, sleep
-        Time in seconds, and how to wait; tests give their own.
+        Functions that return the time in seconds, and that wait; tests replace them.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ReadMeter:
         return self._bucket.exists()
 
     def set_limit(self, limit: ReadLimit) -> None:
-        """Limit every read from now on; the account goes on.
+        """Limit every read from now on; earlier reads stay counted.
 
         ValueError when the log has no samples.
         """
@@ -171,7 +171,7 @@ class ReadMeter:
             return ReadLimit(*_STATE.unpack(file.read())[:4])
 
     def _reserve(self, samples: int, limited: int, requests: int = 0) -> float:
-        """Take the limited ones out of the bucket; return the seconds until the last is there."""
+        """Take `limited` samples from the bucket; return the seconds until the last is granted."""
         with self._locked() as file:
             *limit, free, asked, read = _STATE.unpack(file.read())
             now = self._clock()

@@ -30,9 +30,9 @@ class RecoveryCosts:
     start_s : float
         From the failure until a replacement reads or estimates.
     sample_s : float
-        Work per sample read again, without the time that it waits for the input.
+        Processing of one sample that is read again; waiting for the input is excluded.
     estimate_s : float
-        Estimates of one recovery.
+        All estimates of one recovery.
     checkpoint_s : float
         Commit of one checkpoint or of a recovered window.
     """
@@ -65,8 +65,8 @@ def break_even_rate(
 ) -> float:
     """Return the read rate, samples per second, at which both recoveries take equally long.
 
-    Below it the approximate one, with `costs` and `samples`, is faster. Infinite where it is faster
-    at every rate, 0 where it is at none.
+    Below it the approximate recovery, with `costs` and `samples`, is faster. The rate is infinite
+    if that recovery is always faster, and 0 if it never is.
     """
     saved = exact_samples - samples
     extra = costs.fixed_s(samples, True) - exact.fixed_s(exact_samples, False)
@@ -77,12 +77,12 @@ def break_even_rate(
 
 @dataclass(frozen=True)
 class Operation:
-    """A stream in operation: a user's own numbers.
+    """Load, read rate, failures and prices of a user's stream.
 
     Parameters
     ----------
     sensors : int
-        At least 1.
+        Number of sensors, at least 1.
     samples_per_s : float
         Samples per second of all sensors together, above 0.
     window_s : float
@@ -121,10 +121,10 @@ class Scheme:
     lost : float
         Share of the sensors whose samples one failure takes: 1/m of m workers. In (0, 1].
     replayed : float
-        Share of the lost samples that is read again: 1 in an exact recovery, 0 in D1, that of the
-        replay sets in D2. In [0, 1].
+        Share of the lost samples that is read again: 1 in an exact recovery, 0 in D1, the share of
+        the replay sets in D2. In [0, 1].
     checkpoints : float
-        Checkpoints per window, that at its end included; at least 1.
+        Checkpoints per window, the one at its end included; at least 1.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class MonthlyCost:
-    """Cost of a scheme per month, on average over the moment of a failure."""
+    """Cost of a scheme per month, averaged over the times of failures."""
 
     scheme: str
     recovery_s: float  # of one failure, until every due window is emitted
@@ -157,9 +157,10 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[Month
     """Return the monthly cost of each scheme in an operation.
 
     A failure comes at a uniformly random moment between two checkpoints, so half an interval is
-    lost on average. Live reads go on meanwhile: the rate that they leave is free for reading again,
-    and an outage is infinite where they leave none. A scheme that reads nothing again skips its
-    input until its replacement works, so windows that begin meanwhile are estimated, too.
+    lost on average. Live reads continue during a recovery and leave `read_rate` − `samples_per_s`
+    for repeated reads. If they leave nothing, a recovery with repeated reads takes infinitely long.
+    A scheme without repeated reads skips its input until its replacement works, so windows that
+    begin meanwhile are estimated, too.
     """
     spare = max(0.0, operation.read_rate - operation.samples_per_s)
     windows = MONTH_S / operation.window_s

@@ -33,7 +33,7 @@ class Requirement:
     Notes
     -----
     An estimate of variance v errs by at most ε with probability R = erf(ε / sqrt(2v)) (D1 eq. (3)).
-    It is at least 1 − δ where v ≤ (ε / z)² with z = Φ⁻¹(1 − δ/2) (D2 eq. (21)).
+    R is at least 1 − δ if v ≤ (ε / z)² with z = Φ⁻¹(1 − δ/2) (D2 eq. (21)).
 
     Examples
     --------

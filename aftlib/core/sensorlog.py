@@ -19,12 +19,12 @@ from aftlib.core.paths import atomic_directory
 from aftlib.core.readlimit import ReadMeter
 
 ROWS_PER_RANGE = 4096
-"""Steps per file, and rows of one random stream; no parameter, because samples depend on it."""
+"""Steps per file and rows per random stream; a constant, because drawn samples depend on it."""
 ROW_GROUP = 1024
-"""Steps a row group: the least that a read of one key touches."""
+"""Steps per row group, the smallest unit that a read of one key touches."""
 MANIFEST = "manifest.json"
-_TAIL = 4096  # bytes, of the footer: statistics of its last columns
-_NARROW = 1000  # columns of logs whose footers are kept; those of wide ones take megabytes
+_TAIL = 4096  # bytes at a file's end, with the statistics of its last columns
+_NARROW = 1000  # most columns of a log whose footers are cached; wider ones take megabytes
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class SensorLog:
     path: Path  # directory of `part-00000.parquet` … and the manifest, which is written last
     names: tuple[str, ...]  # the n keys
     steps: int
-    about: dict  # whatever the writer noted: parameters, quality counts
+    about: dict  # facts from the writer, such as parameters and quality counts
 
     @classmethod
     def open(cls, path: Path | str) -> SensorLog:
@@ -61,8 +61,8 @@ class SensorLog:
     def identity(self) -> dict[str, object]:
         """Fingerprint that distinguishes this log from others of the same keys, wherever it lies.
 
-        It has the manifest, and a check sum of the end of the first file, whose footer has the
-        least and largest of its last samples.
+        It has the manifest's steps and facts, and a check sum of the end of the first file. The
+        footer there has the least and largest samples of the last keys.
         """
         tail = b""
         if self.steps:
@@ -93,7 +93,7 @@ class SensorLog:
 
     @property
     def meter(self) -> ReadMeter:
-        """Limit and account of all that read this log; by default there is none."""
+        """Read limit and read counts of this log, for all its readers; inactive by default."""
         return ReadMeter(self.path, self.steps, len(self.names))
 
     def read(self, keys: Sequence[int] | None, begin: int, stop: int) -> np.ndarray:
@@ -112,7 +112,7 @@ class SensorLog:
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
         """As `read`, but in blocks of steps, so that memory stays small.
 
-        A block holds each key's samples one after the other.
+        In memory, each key's samples of a block are contiguous.
         """
         return LogReader(self).blocks(keys, begin, stop)
 
@@ -120,10 +120,10 @@ class SensorLog:
 class LogReader:
     """Reader of a log that reads no row group twice if each read begins where the last one ended.
 
-    Steps read beyond the end of a read, at most a file's, are stored for the next read of the
-    same keys. With `ahead` a thread reads in advance, once a second read has begun where the first
-    one ended. So commits and computations between two reads need not wait for the disk. `shared`
-    readers of a process share the footers of the files that were read last.
+    A reader stores the steps that it read beyond the end of a read, at most one file, for the next
+    read of the same keys. With `ahead` a thread reads in advance, once a second read has begun
+    where the first one ended. So commits and computations between two reads need not wait for the
+    disk. `shared` readers of a process share a cache of the footers of files.
     """
 
     def __init__(self, log: SensorLog, *, ahead: bool = False, shared: bool = False) -> None:
@@ -167,9 +167,9 @@ class LogReader:
             yield block
 
     def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
-        """Samples from a step on, within its file, up to the end of the last one's row group.
+        """Samples from `begin` to `stop`, or to the end of that file, and the rest of a row group.
 
-        ValueError when the file is damaged, or holds other steps than those of its place.
+        ValueError when the file is damaged, or holds other steps than its name implies.
         """
         index, inside = divmod(begin, ROWS_PER_RANGE)
         path, last = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
@@ -220,7 +220,7 @@ def write_part(directory: Path, index: int, values: np.ndarray, names: Sequence[
     while step in names:  # a sensor may be called so
         step = f"_{step}"
     table = pa.table(columns, names=[step, *names])
-    # noise does not shrink: packed files are no smaller, and take four times as long to read
+    # noise cannot be compressed: compressed files are not smaller, and take four times as long
     packing = {"compression": "none", "use_dictionary": False}
     pq.write_table(table, part_path(directory, index), row_group_size=ROW_GROUP, **packing)
 

@@ -18,10 +18,10 @@ from aftlib.core.sensorlog import SensorLog
 class Quality:
     """Counts of the faults in a table, so that nothing is dropped silently."""
 
-    rows: int  # as they came
+    rows: int  # of the file
     out_of_order: int = 0  # rows with an earlier time than the row before them; they were sorted
     duplicates: int = 0  # rows that repeated another of the same time exactly; one was kept
-    missing_steps: int = 0  # of the grid, without a row; kept as missing
+    missing_steps: int = 0  # steps of the grid without a row; kept as missing
     missing_values: int = 0  # empty or NaN in the rows present; kept as missing
     non_finite: int = 0  # infinite values; kept as missing
     averaged: int = 0  # rows that share a step with others after resampling; their mean was kept

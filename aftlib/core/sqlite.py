@@ -21,20 +21,20 @@ def open_database(
     check: Callable[[sqlite3.Connection], object] | None = None,
     timeout_s: float = 30.0,
 ) -> sqlite3.Connection:
-    """Open a file of one application; make it when it is new.
+    """Open a database file of one application, or create it.
 
     A commit is on the disk when it returns (`synchronous = FULL` with a write-ahead log), and
-    readers take no lock. Statements outside `transaction` commit by themselves. Any thread may use
-    the connection, one at a time.
+    readers take no lock. Each statement outside `transaction` is a transaction of its own. Any
+    thread may use the connection, but only one at a time.
 
     `what` names the file in errors, such as "a checkpoint store"; `application` is SQLite's
     `application_id` of such files. `create` makes the tables of a new file, in one process only and
     as one transaction, so it must not call `executescript`. `check` raises ValueError when the file
-    belongs to another application. `timeout_s` is how long to wait for others, now and at every
-    later statement.
+    belongs to another application. `timeout_s` is the longest wait for other processes, now and at
+    every later statement.
 
-    ValueError when the file is damaged or another application's, which is then not touched;
-    TimeoutError when others held it for the whole time.
+    ValueError when the file is damaged or belongs to another application, and then it stays
+    unchanged. TimeoutError when other processes held it for the whole time.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -76,7 +76,7 @@ def _prepare(
     create: Callable[[sqlite3.Connection], object],
 ) -> None:
     def is_new() -> bool:
-        # tables first: who makes them sets the id in the same transaction
+        # read the tables first: their creator sets the id in the same transaction
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         found = connection.execute("PRAGMA application_id").fetchone()[0]
         if found != application and (found or tables):
@@ -90,7 +90,7 @@ def _prepare(
     connection.execute("PRAGMA synchronous = FULL")
     if new:
         with transaction(connection, "create"):
-            if is_new():  # nobody came first
+            if is_new():  # no other process created it first
                 connection.execute(f"PRAGMA application_id = {application}")
                 create(connection)
 
@@ -99,10 +99,10 @@ def _prepare(
 def transaction(
     connection: sqlite3.Connection, act: str, *, synced: bool = True
 ) -> Iterator[sqlite3.Connection]:
-    """All of the block or nothing, and on the disk when it ends.
+    """Commit all statements of the block or none; a commit is on the disk when the block ends.
 
-    Without `synced` the operating system has the data when it ends. They survive the process at
-    once, and a power failure after the next synced transaction.
+    Without `synced` a commit survives a crash of the process. It survives a power failure only
+    after the next synced transaction.
 
     `act` names the action in the error: "commit batch 3 to". OSError when the disk is full or
     failing, TimeoutError when others held the file for too long.
@@ -115,7 +115,7 @@ def transaction(
             yield connection
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:  # a full disk ends it by itself
+            if connection.in_transaction:  # a full disk has already rolled it back
                 connection.execute("ROLLBACK")
             raise
     except sqlite3.OperationalError as error:
@@ -131,5 +131,5 @@ def transaction(
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether the error is that other processes held the file, and no fault of the file."""
+    """Whether the error means that other processes held the file, and not that it is damaged."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _WAITS

@@ -35,7 +35,7 @@ _LEAST_EPOCH = 1e8
 _UNITS = {"s": 4.102e9, "ms": 4.102e12, "us": 4.102e15}
 # Digits of a calendar stamp, such as 202401311400, and their order.
 _STAMPS = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-# Years in units of 100 ns, from 1601 (Windows) and from the year 1 (.NET), which ns may resemble.
+# Numbers of 100 ns since 1601 (Windows) and since the year 1 (.NET), which resemble ns since 1970.
 _TICKS = {1601: (1.24e17, 1.42e17), 1: (6.28e17, 6.47e17)}
 _ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
 _PARTS = ("year", "month", "day", "hour", "minute", "second")
@@ -89,7 +89,7 @@ def read_pieces(path: Path, rows: int, form: TextFormat) -> Iterator[pd.DataFram
 
 
 def files_of(data: Path) -> tuple[Path, ...]:
-    """Return the file, those of a directory, or those of a pattern such as ``2024*.csv``, by name.
+    """Return a file, or the files of a directory or a pattern such as ``2024*.csv``, by name.
 
     ValueError when there are none, or they are not of one kind.
     """
@@ -112,9 +112,10 @@ def files_of(data: Path) -> tuple[Path, ...]:
 
 
 def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
-    """Return the rows that satisfy all conditions such as ``status=GOOD``, without their columns.
+    """Return the rows that satisfy all conditions, without the columns that conditions name.
 
-    Several values of one column are alternatives. ValueError when a condition names no column.
+    A condition is a text such as ``status=GOOD``. Several values of one column are alternatives.
+    ValueError when a condition names no column.
     """
     wanted: dict[str, list[str]] = {}
     for condition in where if frame.shape[1] else ():
@@ -137,7 +138,7 @@ def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file, and the fix, in an error about reading it."""
+    """Add the file's name, and the fix, to an error that occurs while it is read."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -156,9 +157,9 @@ def _as_floats(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
 
 
 def duration(name: str, text: str) -> pd.Timedelta:
-    """Return a duration such as "2s", "10min" or "1.5h"; ValueError, which names the argument.
+    """Return a duration such as "2s", "10min" or "1.5h"; errors name the argument, `name`.
 
-    Every text that `pandas.Timedelta` reads is one, except a number without a unit.
+    `pandas.Timedelta` reads the text. ValueError for a number without a unit, or at most 0.
     """
     try:
         length = pd.Timedelta(text)
@@ -173,7 +174,7 @@ def duration(name: str, text: str) -> pd.Timedelta:
 
 
 def looks_like_times(column: pd.Series) -> bool:
-    """Whether a column is no number at all, or holds times as numbers that mostly grow."""
+    """Whether a column is not numeric, or holds numbers that mostly grow and may be times."""
     if not pd.api.types.is_numeric_dtype(column.dtype):
         return True
     numbers = column.to_numpy(dtype=float)
@@ -254,7 +255,7 @@ def _read_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
         times = _times_of_numbers(column, name) if numeric else _times_of_texts(column)
     except (ValueError, TypeError) as error:
         row = 0
-        if not numeric:  # several notations are no reason to name a time that is one
+        if not numeric:  # name a cell that is no time, not one in a different notation
             read = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
             odd = (read.isna() & column.notna()).to_numpy()
             row = int(odd.argmax())
@@ -280,7 +281,7 @@ def _read_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
 
 
 def _times_of_numbers(column: pd.Series, name: str) -> pd.DatetimeIndex:
-    """Times of numbers; refused are stamps that are no dates, and those with two meanings."""
+    """Times of numbers; ValueError for stamps that are no dates, and for ambiguous numbers."""
     numbers = column.to_numpy(dtype=float)
     size, wrong = float(np.nanmax(np.abs(numbers))), None
     stamps = _calendar_stamps(column)
@@ -306,7 +307,7 @@ def _times_of_texts(column: pd.Series) -> pd.DatetimeIndex:
         column = column.astype("string").str.replace(
             DOTTED, lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", regex=True
         )
-    # of times with offsets, which change in spring and autumn, only UTC is even
+    # offsets change in spring and autumn, so that only UTC has even steps
     offsets = bool(column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$").all())
     return pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", utc=offsets))
 
@@ -320,7 +321,7 @@ def advise_grid(values: np.ndarray, times: pd.DatetimeIndex) -> str:
 
 
 def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
-    """The usual time between a sensor's samples, rounded if little changes, for `resample`."""
+    """Median time between a sensor's samples, as a text for `resample`; rounded if within 2 %."""
     distances = [np.diff(times[np.isfinite(column)].unique().asi8) for column in values.T]
     usual = np.median([np.median(some) for some in distances if len(some)] or [0])
     seconds = pd.Timedelta(int(usual), unit=times.unit).total_seconds()

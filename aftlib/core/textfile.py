@@ -23,11 +23,11 @@ from typing import Any, BinaryIO, cast
 import pandas as pd
 
 LONGEST_LINE = 2**20
-"""Bytes that a line of a text table may have; twice as many are always refused."""
+"""Most bytes of a line that is never refused; a line of twice as many always is."""
 HEAD_ROWS = 1000
-"""Rows that show whether every row ends with a separator."""
+"""Rows that are read to see whether every row ends with a separator."""
 HEAD = 2**22
-"""Characters that show the decimal sign, because whole numbers may come first."""
+"""Characters that are searched for the decimal sign; many, because whole numbers may come first."""
 _GZIP = b"\x1f\x8b"
 _PACKED = (_GZIP, b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _DOTS = re.compile(r"[-+]?\d*(\.\d+)+")
@@ -106,7 +106,7 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
             "the file with the line that names all columns"
         )
     if not isinstance(head.index, pd.RangeIndex) and len(head) and head.iloc[:, -1].isna().all():
-        # every row ends with a separator, which pandas takes for one column more
+        # every row ends with a separator, after which pandas reads a further column
         options["index_col"] = False
     return options
 
@@ -137,7 +137,7 @@ def _require_lines(file: BinaryIO) -> None:
 
 
 def _require_plain_dots(text: str, separator: str) -> None:
-    """Refuse a table in which "1.160" may be 1160: "820" stands in its column, "1.5" nowhere."""
+    """Refuse a table in which "1.160" may mean 1160: its column has "820", and no column "1.5"."""
     try:
         names, *rows = csv.reader(io.StringIO(text), delimiter=separator)
     except (csv.Error, ValueError):
@@ -164,7 +164,7 @@ def _require_plain_dots(text: str, separator: str) -> None:
 
 
 def with_numbers(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """Return the frame with texts such as "1.160,5" as numbers, if the decimal sign is a comma."""
+    """Convert texts such as "1.160,5" to numbers, if the decimal sign is a comma."""
     for name in frame.select_dtypes(exclude="number") if decimal == "," else ():
         texts = frame[name].astype("string").str.strip()
         if texts.str.fullmatch(_GERMAN).fillna(True).all():

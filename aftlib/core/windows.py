@@ -15,20 +15,20 @@ if TYPE_CHECKING:  # workers aggregate and need no model, whose imports take lon
 
 
 class Aggregate:
-    """An aggregate: how samples become a window's result, and the distribution of the result.
+    """An aggregate function: it computes a window's result from samples, and models the result.
 
     Samples are added to a part, parts are merged in any order, and the merged part is finished with
     the number of samples in it. A new aggregate is one class, entered in `AGGREGATES`.
     """
 
     initial: ClassVar[float]
-    """The part of no samples."""
+    """The part without samples."""
     merge: ClassVar[np.ufunc]
-    """Joins two parts; `merge.reduce` joins the samples of one."""
+    """Merges two parts; `merge.reduce` makes a part of samples."""
     spark: ClassVar[str] = ""
-    """The name of a linear one in ``pyspark.sql.functions``."""
+    """The name of a linear aggregate in ``pyspark.sql.functions``."""
     gaussian: ClassVar[bool] = True
-    """Whether it is a sum over `divisor`, so that Gaussian samples have a Gaussian result."""
+    """Whether it is linear, a sum divided by `divisor`; then Gaussian samples give a Gaussian."""
 
     def add(self, values: np.ndarray, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return the part and the number of the finite samples along an axis."""
@@ -46,7 +46,7 @@ class Aggregate:
         return steps**0
 
     def of_mean(self, mean: Any, steps: Any) -> Any:
-        """Return the linear result over `steps` steps whose mean is known."""
+        """Return the result of a linear aggregate over `steps` steps with the mean `mean`."""
         return mean * steps / self.divisor(steps)
 
     def extrapolate(self, results: np.ndarray, samples: np.ndarray, steps: int) -> np.ndarray:
@@ -58,8 +58,8 @@ class Aggregate:
     ) -> GaussianModel:
         """Return the model of the results over `steps` independent steps, each with model `step`.
 
-        Where there is no closed form, `rng` draws windows: some for the moments, and further ones
-        to count errors on. ValueError when it is missing then.
+        Without a closed form, `rng` draws windows: one half for the moments, the other half to
+        count errors. ValueError when `rng` is missing then.
         """
         from aftlib.core.extremes import DRAWS, DrawnWindows
 
@@ -127,7 +127,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "min": Minimum(),
     "max": Maximum(),
 }
-"""By the name that a query has."""
+"""Aggregates by the name of the query."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Windows:
 
     @property
     def pane(self) -> int:
-        """Steps of the slices that all windows share, gcd(width, slide)."""
+        """Steps per slice, gcd(width, slide), so that every window consists of whole slices."""
         return gcd(self.width, self.slide)
 
     def ending_in(self, after: int, until: int) -> range:
