@@ -1,4 +1,4 @@
-"""Which worker computes which key, so that a lost worker can be estimated (D1 section 5)."""
+"""Assignments of keys to workers from which a lost worker can be estimated (D1 section 5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Assignment(ArrayRecord):
-    """Disjoint key sets of m workers, and how reliably each could be estimated.
+    """Disjoint key sets of m workers, and the reliability of estimates of each worker.
 
     Attributes
     ----------
@@ -100,19 +100,19 @@ def assign_greedy(
     requirement : Requirement
         ε and δ of the estimates.
     uneven : bool
-        Whether n mod m workers may have one key more than the others, so that any m of 1 … n will
-        do. By default that is refused, as in the document.
+        Whether n mod m workers may have one key more than the others, so that m may be any number
+        in 1 … n. By default m must divide n, as in the document.
     empty_drop : str
-        By how much the reliability of an empty worker drops with its first key, which fig. 9 leaves
-        open: "reliability" takes R(∅) = 1, so that keys are packed; "zero" takes no drop, so that
+        Drop of the reliability of an empty worker with its first key, which fig. 9 does not define.
+        "reliability" takes R(∅) = 1, so that keys are packed. "zero" takes a drop of 0, so that
         every open worker gets a key first.
     reserve : bool
-        Whether one worker is kept for keys that fit nowhere (fig. 9, line 10). Otherwise all are
-        filled, and the least reliable one takes those keys once there are any.
+        Whether one worker is reserved for keys that fit nowhere (fig. 9, line 10). Otherwise all
+        workers are filled, and the least reliable one takes such keys.
     rng : numpy.random.Generator, optional
-        Generator that decides which of equally reliable keys comes first, which fig. 9 leaves open.
-        By default it is the one of lowest index, so that correlated keys with neighbouring indices
-        are placed one after another.
+        Generator of a random order of equally reliable keys, whose order fig. 9 does not define. By
+        default the lowest index comes first, so that correlated keys with neighbouring indices are
+        placed one after another.
 
     Returns
     -------
@@ -147,7 +147,7 @@ def assign_greedy(
     closed, crashed = _fill(np.flatnonzero(~alive).tolist(), sizes)
 
     small, opened = sizes[-1], max(0, len(sizes) - len(closed) - bool(reserve or crashed))
-    wide = sum(size > small for size in sizes[len(closed) :])  # may still take a key more
+    wide = sum(size > small for size in sizes[len(closed) :])  # workers that may have one key more
 
     def full(keys: list[int]) -> bool:
         return len(keys) > small or (len(keys) == small and not wide)
@@ -174,7 +174,7 @@ def assign_greedy(
 def assign_spread(
     model: GaussianModel, workers: int, requirement: Requirement, *, uneven: bool = False
 ) -> Assignment:
-    """Deal the keys of each correlated group out in turn (D1's h-best).
+    """Deal out the keys of each correlated group to the workers in turn (D1's h-best).
 
     Arguments, result and errors as `assign_greedy`.
 
@@ -221,9 +221,9 @@ def assign_random(
     *,
     uneven: bool = False,
 ) -> Assignment:
-    """Assign keys to workers by chance (D1 section 6's random division).
+    """Assign keys to workers at random (D1 section 6's random division).
 
-    `rng` decides; other arguments, result and errors as `assign_greedy`.
+    `rng` draws the assignment; other arguments, result and errors as `assign_greedy`.
 
     Examples
     --------
@@ -255,8 +255,8 @@ class _OpenWorkers:
         self._held = np.zeros((workers, capacity), dtype=bool)
 
     def place(self, key: int, requirement: Requirement) -> int | None:
-        """Put a key where the reliability drops least, if any worker stays estimable."""
-        # with the key on it, a worker's (Λ_AA)⁻¹ is bordered: weights u, pivot s
+        """Give a key to the worker that stays estimable and loses least; None if none stays so."""
+        # the new key borders each worker's (Λ_AA)⁻¹: weights u, pivot s
         most = max(map(len, self.members), default=0)
         covariance = self.covariance[:, :most, :most]  # the rest is 0, and large
         b = np.where(self._held[:, :most], self.precision[key][self._index[:, :most]], 0)
@@ -304,7 +304,7 @@ class _OpenWorkers:
 def worker_sizes(
     model: GaussianModel, workers: int, requirement: Requirement, uneven: bool = False
 ) -> list[int]:
-    """Keys of each of m workers, the larger ones first; ValueError as in `assign_greedy`."""
+    """Number of keys of each worker, largest first; ValueError as in `assign_greedy`."""
     require_instance("model", model, GaussianModel)
     require_instance("requirement", requirement, Requirement)
     n = model.size
@@ -322,7 +322,7 @@ def worker_sizes(
 
 
 def _fill(keys: Iterable[int], sizes: Sequence[int]) -> tuple[list[list[int]], list[int]]:
-    """Full workers of keys in their order, and the keys left over."""
+    """Fill workers with the keys in order; return the full workers and the keys left over."""
     full, left = [], list(keys)
     for size in sizes:
         if len(left) < size:
@@ -340,8 +340,8 @@ def assess(
     Parameters
     ----------
     model : GaussianModel
-        Model of the n keys' aggregates. Of minima and maxima, `DrawnWindows`, the reliability is
-        counted on drawn windows.
+        Model of the n keys' aggregates. For minima and maxima it is a `DrawnWindows`, and
+        reliabilities are counted on drawn windows.
     workers : sequence of sequences of int or str
         Key indices or names of each worker; each of the n keys once.
     requirement : Requirement

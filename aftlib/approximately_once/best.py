@@ -1,4 +1,4 @@
-"""The best assignment found, a bound on all assignments, and workers that crash together."""
+"""A search for the best assignment, a bound on all assignments, and simultaneous crashes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
 MOST_KEYS = 12
-"""Keys of a part whose subsets are all tried: at most 2¹² of them."""
+"""Most keys of a part, because all its subsets, at most 2¹², may be tried."""
 DRAWS = 5
-"""Random assignments that a best one must not be worse than."""
+"""Random assignments among the candidates for the best one."""
 STEPS, CANDIDATES = 40, 256
-"""Swaps for each number of workers tried, and keys looked at for each swap."""
+"""Most swaps for each number of workers that is tried, and most keys compared for a swap."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BestAssignment(Assignment):
-    """An `Assignment` with an upper bound on what any assignment could do.
+    """An `Assignment` with an upper bound on the estimable workers of any assignment.
 
     Attributes
     ----------
     bound : int
-        No assignment of these keys to workers of these sizes has more estimable workers. Of minima
-        and maxima it is the number of workers, trivially.
+        No assignment of these keys to workers of these sizes has more estimable workers. For minima
+        and maxima it is only the number of workers.
     """
 
     bound: int
@@ -63,17 +63,17 @@ def assign_best(
     requirement : Requirement
         ε and δ of the estimates.
     uneven : bool
-        Whether m workers may differ in size by one, so that any m of 1 … n will do.
+        Whether workers may differ in size by one, so that m may be any number in 1 … n.
     capacities : sequence of int, optional
-        Most keys that each of the m workers can take. They get equally many (± 1), except where
-        that is more than one can take.
+        Most keys that each of the m workers can take. Workers get equally many keys (± 1), or their
+        capacity if it is smaller.
 
     Returns
     -------
     BestAssignment
-        With at least as many estimable workers as `assign_greedy`, `assign_spread` and five random
-        assignments, where no two workers differ by more than a key. With capacities given, workers
-        are in their order.
+        Workers are in the order of the capacities, if given. If no two workers differ by more than
+        one key, it has at least as many estimable workers as `assign_greedy`, `assign_spread` and
+        five random assignments.
 
     Raises
     ------
@@ -83,23 +83,23 @@ def assign_best(
 
     Notes
     -----
-    Cut the keys into parts P_b in any way. Let p_b of its keys be estimable when lost alone, and
-    a_b be the size of the largest subset of P_b that is estimable when just it is lost. Losing more
-    keys never makes a variance smaller (Var(X_i | X∖A) ≤ Var(X_i | X∖B) for A ⊆ B), so a subset of
-    an estimable worker is estimable itself. Hence an estimable worker holds at most a_b keys of
-    P_b, all of them among the p_b. If k workers are estimable they hold at most min(p_b, k·a_b) of
-    P_b together, and at least as many as the k smallest workers:
+    Cut the keys into parts P_b in any way. Let p_b keys of P_b be estimable when lost alone, and
+    let a_b be the size of the largest subset of P_b that is estimable when only it is lost. Losing
+    more keys never makes a variance smaller (Var(X_i | X∖A) ≤ Var(X_i | X∖B) for A ⊆ B), so a
+    subset of an estimable worker is estimable itself. Hence an estimable worker holds at most a_b
+    keys of P_b, all of them among the p_b. So k estimable workers together hold at most
+    min(p_b, k·a_b) keys of P_b. With worker sizes c₁ ≤ c₂ ≤ … ≤ c_m they hold at least
+    c₁ + … + c_k keys in all:
 
-        Σ_b min(p_b, k·a_b) ≥ c₁ + … + c_k,  c₁ ≤ c₂ ≤ … ≤ c_m.
+        Σ_b min(p_b, k·a_b) ≥ c₁ + … + c_k.
 
-    `bound` is the largest k ≤ m for which this holds. Where groups are independent, the keys of
-    each are exchangeable and workers are of one size, dealing out min(p_b, k·a_b) keys of each
-    group in turn reaches it.
+    `bound` is the largest k ≤ m for which this holds. Assume that groups are independent, the keys
+    of a group are exchangeable, and workers have equal sizes. Then dealing out min(p_b, k·a_b) keys
+    of each group in turn reaches the bound.
 
-    Of minima and maxima, `DrawnWindows`, keys are dealt and moved by the variances, and
-    compared by reliabilities that are counted on drawn windows. Shares of draws need not fall as
-    more keys are lost, so that nothing is proved of them: there `bound` is only the number m of
-    workers.
+    For minima and maxima, `DrawnWindows`, keys are dealt out and swapped by variances, and
+    assignments are compared by reliabilities counted on drawn windows. Such a reliability may rise
+    as more keys are lost, so that the proof does not apply and `bound` is m.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def assign_best(
     sizes = _sizes(model, workers, requirement, uneven, capacities)
     m = len(sizes)
     groups = correlated_groups(model.covariance)
-    parts = [  # of at most `MOST_KEYS` keys that lie together in their group's order
+    parts = [  # of at most `MOST_KEYS` keys that are neighbours in their group's order
         part for group in groups for part in np.array_split(group, -(-len(group) // MOST_KEYS))
     ]
     lone = requirement.is_met_by(requirement.reliability(1 / np.diag(model.precision)))
@@ -134,14 +134,14 @@ def assign_best(
     best = max(found, key=_merit)
 
     low, high = int(best.estimable.sum()), bound
-    while low < high:  # the largest number that dealing and then improving reaches
+    while low < high:  # search the largest k that dealing out and swapping reaches
         k = (low + high + 1) // 2
         improved = _improve(model, _deal(parts, lone, sizes, k), sizes, k, requirement)
         tried = assess(model, improved, requirement)
         best = max(best, tried, key=_merit)
         low, high = (k, high) if best.estimable.sum() >= k else (low, k - 1)
         low = max(low, int(best.estimable.sum()))
-    # those of other functions come with the larger workers first, or in the order of closing
+    # other functions return the larger workers first, or workers in the order of closing
     larger = np.argsort([-len(keys) for keys in best.workers], kind="stable")
     like = larger[np.argsort(np.argsort([-size for size in sizes], kind="stable"))]
     ordered = tuple(best.workers[i] for i in like)
@@ -189,7 +189,7 @@ def _most_estimable(
     if not len(keys):
         return 0
     block = model.precision[np.ix_(keys, keys)]
-    name = (block * requirement.max_variance).round(12).tobytes()  # whatever the unit
+    name = (block * requirement.max_variance).round(12).tobytes()  # independent of the unit
     if name not in known:
 
         def met(variances: np.ndarray) -> bool:
@@ -201,11 +201,11 @@ def _most_estimable(
             variances = np.einsum("sii->si", np.linalg.inv(blocks))  # of a key, given all others
             return met(variances.max(axis=1).min())
 
-        # some set is estimable that leaving out the worst key leads to, and mostly none is larger
+        # leaving out the worst key again and again gives an estimable set, mostly the largest
         left = keys
         while len(left) > 1 and not met(variances := model.block_variance(left)):
             left = np.delete(left, variances.argmax())
-        # a subset of an estimable set is estimable, so that the first size that fails is the last
+        # a subset of an estimable set is estimable, so no size above the first that fails succeeds
         size = len(left)
         while size < len(keys) and possible(size + 1):
             size += 1
@@ -216,10 +216,10 @@ def _most_estimable(
 def _deal(
     parts: Sequence[np.ndarray], lone: np.ndarray, sizes: Sequence[int], k: int
 ) -> list[list[int]]:
-    """Deal the parts' keys out to the k smallest workers in turn; the others take the rest."""
+    """Deal out the parts' keys to the k smallest workers in turn; the others take the rest."""
     order = np.argsort(sizes, kind="stable").tolist()
     chosen, space = order[:k], sum(sizes[i] for i in order[:k])
-    # Where keys must be left over, those that cannot be estimated go first, then from the fullest.
+    # Leave over keys that are not estimable alone first, then keys of the largest part.
     left = [key for part in parts for key in part[~lone[part]].tolist()]
     spare = [part[lone[part]].tolist() for part in parts]
     while sum(map(len, spare)) > space:
@@ -296,10 +296,11 @@ def _swapped(
     at: np.ndarray,
     keys: np.ndarray,
 ) -> np.ndarray:
-    """Variances of a worker's keys once the one at place `at` is another, shape (members, swaps).
+    """Variances of a worker's keys after each swap, shape (members, swaps).
 
-    Leaving out a key changes (Λ_AA)⁻¹ by one outer product, after which its row is 0; taking in
-    another does so, too: O(|A|) for each swap after one product of (Λ_AA)⁻¹.
+    Swap s replaces the key at place `at[s]` by `keys[s]`. Removing a key changes (Λ_AA)⁻¹ by an
+    outer product, which makes the key's row 0. Adding a key changes it by another outer product. So
+    a swap costs O(|A|) after one product with (Λ_AA)⁻¹.
     """
     swap = np.arange(len(at))
     b = precision[np.ix_(members, keys)]
@@ -313,24 +314,25 @@ def _swapped(
 
 
 EFFORT = 2e9
-"""Multiplications spent on one number of crashes: some seconds."""
-_NUMBERS = 2e6  # of matrices that are inverted together
+"""Most multiplications of a call of `crash_together`: some seconds."""
+_NUMBERS = 2e6  # most entries of the matrices that are inverted at once
 
 
 def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -> np.ndarray:
-    """Bound every worker's variance from above when it is one of `crashes` workers that crash.
+    """Bound the largest variance of each worker's keys when it and others, `crashes` in all, crash.
 
-    Returns the bounds, shape (m,): the largest variance of a key of each worker given the keys of
-    all workers that are left, over all choices of the others. One crash is D1 eq. (7). ValueError
-    when `crashes` is no whole number of 1 … m, or the model is of minima or maxima.
+    Returns upper bounds, shape (m,), on the variance of a key given the keys of all remaining
+    workers, the largest over a worker's keys and over all choices of the other crashed workers.
+    One crash is D1 eq. (7). ValueError when `crashes` is not a whole number in 1 … m, or the model
+    is of minima or maxima.
 
     Notes
     -----
-    Of an independent group only the workers that have keys of it matter, and since losing more
-    never makes a variance smaller, only choices of exactly f of them. All are tried, and the bound
-    is exact, as long as that takes no more than `EFFORT`. Else the workers are merged into as many
-    blocks as `EFFORT` permits. Any f workers lie in at most f blocks, and the loss of whole blocks
-    bounds theirs.
+    Each independent group is bounded separately: only the workers that have keys of it matter.
+    Losing more keys never makes a variance smaller, so only choices of exactly f = `crashes` of
+    these workers are tried. If trying all takes at most `EFFORT`, the bound is exact. Otherwise the
+    workers are merged into as many blocks as `EFFORT` permits. Any f workers lie in at most f
+    blocks, so the loss of f whole blocks bounds the loss of f workers.
 
     Examples
     --------
@@ -365,9 +367,9 @@ def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -
 
 
 def _largest_variances(precision: np.ndarray, sets: Sequence[np.ndarray], lost: int) -> np.ndarray:
-    """Largest diagonal entry of (Λ_DD)⁻¹ of each key, D all unions of `lost` sets that hold it."""
+    """Largest diagonal entry of (Λ_DD)⁻¹ of each key over all unions D of `lost` sets with it."""
     n, width = len(precision), max(map(len, sets))
-    places = np.full((len(sets), width), n)  # n stands for no key
+    places = np.full((len(sets), width), n)  # n marks an empty place
     for row, keys in zip(places, sets, strict=True):
         row[: len(keys)] = keys
     padded = np.zeros((n + 1, n + 1))

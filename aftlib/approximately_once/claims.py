@@ -1,4 +1,4 @@
-"""D1's claims, and how the frames of notebook 01 on the document's data judge them."""
+"""D1's claims, and functions that judge them by notebook 01's frames on the document's data."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ POINT = ["workers", "epsilon"]
 GREEDY = {"R(∅) drops by nothing": NO_DROP, "ties by chance": CHANCE}
 """Other readings of fig. 9, and the methods of the grid that follow them."""
 MARGIN = 0.05
-"""Share of δ by which the interval of a rate may pass it: an assignment uses δ up entirely."""
+"""Share of δ by which a rate's interval may exceed δ, because the rate may be exactly δ."""
 SEEN = 0.001
-"""Lower rates rarely show in any row."""
+"""Tolerance of a rate's interval: errors of a lower rate rarely occur in any row."""
 
 
 def _at_most(delta: float, source: str) -> Threshold:
-    """The threshold of a rate that an assignment brings as near to δ as it can."""
+    """The threshold δ, with a margin because an assignment's rate may be exactly δ."""
     margin = f"{source}; margin ours: a twentieth of δ, which is used up"
     return Threshold(margin, high=delta, margin=MARGIN * delta)
 
 
 def _counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Estimable workers at each point (m, ε), a column for each method, the mean of its draws."""
+    """Estimable workers, means over draws: a row per point (m, ε), a column per method."""
     return frame.pivot_table(index=POINT, columns="method", values="estimable")
 
 
 def _by_part(grid: pd.DataFrame, method: str, column: str = "by_part") -> pd.DataFrame:
-    """Return a method's error rates at each point (m, ε), the mean of its draws, by data set."""
+    """Error rates of a method, means over draws: a row per point (m, ε), a column per data set."""
     chosen = grid[grid["method"] == method]
     rates = np.stack(chosen[column].to_list())
     return pd.DataFrame(rates, pd.MultiIndex.from_frame(chosen[POINT])).groupby(level=[0, 1]).mean()
 
 
 def _together(rates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Centre, low and high of the rates at each point; all intervals hold together (Bonferroni)."""
+    """Centre, low and high of the rates at each point; all intervals hold jointly (Bonferroni)."""
     return t_interval(rates.to_numpy(), family=len(rates))
 
 
@@ -74,7 +74,7 @@ def _for_each_greedy(judge: Callable[[pd.DataFrame], Finding], grid: pd.DataFram
 
 
 def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
-    """D1-1: below h-best, and nearer to it than to h-worst; also against chance."""
+    """D1-1: greedy is below h-best, nearer to it than to h-worst, and no worse than chance."""
     lacking = _counts(bests)
 
     def judge(grid: pd.DataFrame) -> Finding:

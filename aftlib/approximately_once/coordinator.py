@@ -19,12 +19,12 @@ from aftlib.guard import Guard
 from aftlib.guard.accounts import Audit, Estimates
 
 Read = Callable[[int, Sequence[int]], tuple[np.ndarray, np.ndarray]]
-"""How a coordinator reads the log: aggregates and samples of a window's keys."""
+"""Function that reads aggregates and numbers of samples of a window's keys from the log."""
 
 
 @dataclass(frozen=True)
 class Lost:
-    """One worker's aggregates of a window that it lost, as the sink gets them, one per key."""
+    """One worker's aggregates of a window that it lost, one per key, for the sink."""
 
     worker: int
     keys: tuple[int, ...]
@@ -34,7 +34,7 @@ class Lost:
     estimated: np.ndarray  # bool; the others were read again
 
     def with_read(self, window: int, read: Read) -> Lost:
-        """Return the results, with the values read again where no estimate is kept."""
+        """Return the results, in which the keys that are not estimated are read again."""
         value, samples, again = self.value.copy(), self.samples.copy(), ~self.estimated
         if again.any():
             value[again], samples[again] = read(window, np.array(self.keys)[again].tolist())
@@ -44,34 +44,34 @@ class Lost:
 
 @dataclass
 class Coordinator:
-    """Windows of all workers, until each is finished.
+    """The coordinator: it holds windows of all workers until each window is finished.
 
-    The numbers are the steps of the document's recovery protocol. Invariant: `held` has a window
+    (1) … (5) are the steps of the document's recovery protocol. Invariant: `held` has a window
     only while some worker has not sent it.
 
     Notes
     -----
-    A window with c of its L samples shows the aggregate plus a noise of its own. Steps are
+    An aggregate over c of a window's L samples is the window's aggregate plus noise. Steps are
     independent, so the noise of keys i and j has the covariance Σ_ij (L o / (c_i c_j) − 1), where o
-    counts the steps at which both have samples. It is not correlated with the aggregates. The gain
-    is the best for o = min(c_i, c_j), as when samples go missing together; the half-width holds for
-    every o.
+    counts the steps at which both have samples. The noise is not correlated with the aggregates.
+    The gain is optimal for o = min(c_i, c_j), which is the case if samples go missing together. The
+    half-width holds for every o.
 
-    Of minima and maxima, as of all results that are not Gaussian, the model is a `DrawnWindows`.
-    There a window that misses samples is not used, and half-widths are counted on drawn windows.
+    For minima, maxima and other results that are not Gaussian, the model is a `DrawnWindows`. Then
+    a window that misses samples is not used, and half-widths are counted on drawn windows.
     """
 
     model: GaussianModel  # of the n keys' window aggregates
     assignment: Assignment
     requirement: Requirement
-    windows: Windows = Windows(1, 1)  # their width gives the share of a window that its samples are
+    windows: Windows = Windows(1, 1)  # a window with fewer samples than their width misses some
     held: dict[int, np.ndarray] = field(default_factory=dict)
     _samples: dict[int, np.ndarray] = field(default_factory=dict)
     _owing: dict[int, set[int]] = field(default_factory=dict)
     _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse models without an estimate of the query."""
+        """Refuse a model that does not fit the query."""
         if self.windows.aggregation.gaussian == self._extremes:
             raise ValueError(
                 "model must be a DrawnWindows for results that are not Gaussian, and only for "
@@ -82,10 +82,10 @@ class Coordinator:
     def receive(
         self, window: int, worker: int, values: np.ndarray, samples: np.ndarray | None = None
     ) -> None:
-        """(1) Take windows that a worker sent to the sink as well; (2) drop complete windows.
+        """(1) Store a worker's results, which the sink gets, too; (2) drop complete windows.
 
-        `values` has one aggregate per key of the worker, NaN where none could be computed, and
-        `samples` the number of its samples; by default no sample is missing.
+        `values` has one aggregate per key of the worker, NaN where none could be computed.
+        `samples` has the number of samples of each; by default no sample is missing.
         """
         self.expect(window)
         keys = list(self.assignment.workers[worker])
@@ -104,10 +104,10 @@ class Coordinator:
     def estimate(self, window: int) -> list[Lost]:
         """(4) Estimate the lost results of workers that have not sent the window, from all others.
 
-        Values are posterior means, and half-widths hold with probability 1 − δ. A worker's
-        estimates are kept if every half-width is at most ε. It is larger when too much is missing
-        of the others' windows. The window is finished by that and dropped; (5) recovery ends with
-        the last such window.
+        Values are posterior means, and their errors are within the half-widths with probability
+        1 − δ. A worker's estimates are used if every half-width is at most ε. A half-width is
+        larger if the other workers' windows miss too many samples. Then the window is finished and
+        dropped. (5) Recovery ends with the last such window.
         """
         row, samples, owing = self._take(window)
         samples = np.where(np.isfinite(row), samples, 0)
@@ -127,11 +127,11 @@ class Coordinator:
         return estimates
 
     def recover(self, window: int, read: Read) -> list[Lost]:
-        """(4) with reading: a worker with a half-width above ε is read from the log instead."""
+        """(4) As `estimate`, but read a worker with a half-width above ε from the log instead."""
         return [lost.with_read(window, read) for lost in self.estimate(window)]
 
     def settle(self) -> None:
-        """All windows of a micro-batch were received or recovered."""
+        """Finish a micro-batch, all of whose windows were received or recovered."""
 
     def audit(self, read: Read) -> None:
         """Compare earlier estimates with the log; without a guard nothing is compared."""
@@ -161,10 +161,10 @@ class Coordinator:
     def _solve(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Gain, and half-width of the remaining error, by the samples of each key observed.
+        """Gain and half-width of estimates, given the number of samples of each observed key.
 
-        Complete windows have no noise: they come first, by the block of Λ of the others. Of
-        the others only those that miss samples are left to be solved for.
+        Complete windows have no noise, so `GaussianModel.conditional` conditions on them first.
+        Then only the windows that miss samples are left to be solved for.
         """
         w, width, full = len(keys), self.windows.width, samples == self.windows.width
         partial, counts = observed[~full], samples[~full]
@@ -179,7 +179,7 @@ class Coordinator:
         gain[:, full], gain[:, ~full] = by_full[:w] - by_partial @ by_full[w:], by_partial
         explained = np.einsum("ij,ij->i", 2 * across - by_partial @ among, by_partial)
 
-        # the least that two keys may have had in common, and the most: which is worse?
+        # take the larger noise of the fewest and the most steps that two keys may have in common
         least = np.maximum(0, np.add.outer(counts, counts) - width)
         np.fill_diagonal(least, counts)
         apart = sigma * (width * least / both - 1)
@@ -195,7 +195,7 @@ class Coordinator:
     def _solve_extremes(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The same for minima or maxima; those of windows that miss samples are not used."""
+        """As `_solve`, for minima or maxima; windows that miss samples are not used."""
         model, full = cast("DrawnWindows", self.model), samples == self.windows.width
         gain = np.zeros((len(keys), len(observed)))
         gain[:, full] = model.conditional(observed[full], keys)[0]
@@ -206,13 +206,13 @@ class Coordinator:
 class GuardedCoordinator(Coordinator):
     """A coordinator that estimates the sensors that were certified before they were lost.
 
-    Windows go to the guard in their order, one round each, as soon as all before them are whole. A
-    lost sensor is estimated if its guard had certified it for an outage of this length; the guard
-    then still treats it as lost. Any other sensor is read again, and the guard gets its window. So
-    its next window may be certified again.
+    Windows go to the guard in order, one per round, as soon as all earlier windows are whole. A
+    lost sensor is estimated if the guard had certified it for an outage of this length. The guard
+    gets no value for it, as for any lost sensor. Any other lost sensor is read again, and the guard
+    gets its value, so that its next window may be certified again.
 
-    The effect of failures on its guarantee is audited: a sensor is only estimated while the account
-    of real failures is open, too (`guard.accounts`).
+    Estimates after real failures have an audited account of their own (`guard.accounts`). A sensor
+    is only estimated while that account permits it, too.
     """
 
     seasons: Sequence[float] = ()
@@ -220,7 +220,7 @@ class GuardedCoordinator(Coordinator):
     _whole: dict[int, np.ndarray] = field(default_factory=dict)  # not yet fed to the guard
 
     def __post_init__(self, state: bytes) -> None:
-        """Go on where the coordinator that wrote the state was, or begin with nothing known."""
+        """Restore the coordinator that wrote `state`, or begin without a state."""
         epsilon, delta = self.requirement.epsilon, self.requirement.delta
         self.guard = Guard(self.assignment.workers, epsilon, delta, seasons=self.seasons)
         self.estimates = Estimates(self.model.size, delta, "windows")
@@ -235,11 +235,11 @@ class GuardedCoordinator(Coordinator):
         return self.guard.rounds
 
     def recover(self, window: int, read: Read) -> list[Lost]:
-        """(4) Every aggregate lost in the window: estimated where that was certified, else read."""
+        """(4) Return every lost aggregate of the window, estimated if certified, else read."""
         row, _, owing = self._take(window)
         self._feed(window)
         lost = np.isin(self.assignment.worker_of, list(owing))
-        trial = deepcopy(self.guard)  # the guard itself must not see sensors that are read again
+        trial = deepcopy(self.guard)  # the guard itself gets this window after lost keys are read
         history = trial.update(row)
         certified = lost & history.declared[0]
         estimated = self.estimates.declare((window,), certified, history.estimate[0])
@@ -260,7 +260,7 @@ class GuardedCoordinator(Coordinator):
         self._feed(max(self._whole, default=self.next - 1) + 1)
 
     def audit(self, read: Read) -> None:
-        """Compare the estimates with the log, and book them in their order."""
+        """Compare the estimates with the log, and enter the errors into the account, in order."""
 
         def off(place: tuple[int, ...], keys: list[int], estimate: np.ndarray) -> np.ndarray:
             return np.abs(estimate - read(place[0], keys)[0])
@@ -278,7 +278,7 @@ class GuardedCoordinator(Coordinator):
         return pack_arrays(guard=guard, **self.estimates.arrays())
 
     def _feed(self, until: int) -> None:
-        """Give the guard the windows before one, which are whole, in their order."""
+        """Give the guard the windows before `until` in order; all of them are whole."""
         rows = [self._whole.pop(window) for window in range(self.next, until)]
         if rows:
             self.guard.update(np.array(rows))

@@ -75,11 +75,11 @@ HEADINGS = {
     "pooled_low": "95 % interval, low",
     "pooled_high": "95 % interval, high",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Headings of columns in the tables of notebook 01."""
 
 
 def correlation(model: GaussianModel, sample: np.ndarray, observed: float) -> go.Figure:
-    """Two correlated variables and where X2 was observed (fig. 4); `sample` has shape (rows, 2)."""
+    """Two correlated variables and the observed X2 (fig. 4); `sample` has shape (rows, 2)."""
     points = go.Scattergl(
         x=sample[:, 1],
         y=sample[:, 0],
@@ -147,7 +147,7 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
 
 
 def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = None) -> go.Figure:
-    """Estimable workers or error rate along m or ε, a slider for the other (figs 10–13).
+    """Estimable workers or error rate along m or ε, with a slider for the other (figs 10–13).
 
     `x` is "workers" or "epsilon", `y` "estimable" or "pooled", columns of `experiments.grid` (or
     `bests`); the slider begins at the value nearest to `start`, by default the middle one.
@@ -172,7 +172,7 @@ def error_rates(grid: pd.DataFrame, x: str, title: str, start: float, delta: flo
     """`sweep` of the error rates with the δ that they must not exceed."""
     figure = sweep(grid, x, "pooled", title, start)
     threshold(figure, delta, f"δ = {delta:g}", "top left")
-    # no axis from zero: an interval's side of δ decides
+    # the axis need not begin at zero: only the intervals' positions relative to δ matter
     return figure.update_yaxes(rangemode="normal", autorangeoptions={"include": [delta]})
 
 
@@ -201,9 +201,9 @@ def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:
 def explore(
     model: GaussianModel, m: int, epsilon: float, delta: float, block: int | None = None
 ) -> Any:
-    """Reliability of each of `m` workers; in JupyterLab below sliders for ε, δ and m.
+    """Reliability of each of `m` workers; in JupyterLab with sliders for ε, δ and m.
 
-    `block` is the number of keys in a block of a `block_model`: a slider sets it, too.
+    `block` is the number of keys per block of a `block_model`; if given, it has a slider, too.
     """
 
     def draw(epsilon: float, delta: float, m: int, block: int | None = None) -> go.Figure:

@@ -25,23 +25,23 @@ class SentMessages:
 
     pid: int
     reached: int  # step up to which it has taken in its input
-    ended: bool  # well or by an error, instead of a crash
+    ended: bool  # whether it finished or raised an error, instead of crashing
     windows: dict[int, tuple[np.ndarray, np.ndarray]]  # aggregates and samples, shape (keys,)
 
 
 @dataclass(frozen=True)
 class MessageLog:
-    """A folder with one file for each attempt at a split; on a cluster, one that all share.
+    """A folder with one file for each attempt at a split; all machines of a cluster share it.
 
-    A file is locked while its writer runs. The kernel frees the lock of a crashed process, so a
-    free lock on a file without an end proves a crash; a second attempt does not.
+    A file is locked while its writer runs. The kernel frees the lock of a crashed process. So a
+    file without a lock and without an end message proves a crash; a second attempt proves none.
     """
 
     folder: Path  # new for each start of a stream, so that no older file is read
 
     @contextmanager
     def writing(self, worker: int, start: int, attempt: int, begin: int) -> Iterator[Send]:
-        """Write the messages of one attempt until the block ends; yields how to send them."""
+        """Yield a function that sends messages of one attempt; the messages end with the block."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._path(worker, start, attempt).open("wb", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -91,7 +91,7 @@ class MessageLog:
     ) -> SentMessages | None:
         """Messages of an attempt whose process crashed; None when that is not proven.
 
-        A process that is just ending gets `patience_s` to do so.
+        It waits up to `patience_s` for the end of a process that still holds its lock.
         """
         path, deadline = self._path(worker, start, attempt), time.monotonic() + patience_s
         while path.exists():
@@ -108,9 +108,9 @@ class MessageLog:
         return None
 
     def claim(self, worker: int, start: int) -> bool:
-        """Whether this worker is the first to be estimated in the micro-batch that begins there.
+        """Whether this worker is the first to be estimated in the micro-batch from step `start`.
 
-        A second one has fewer results to estimate from, so it reads its input again.
+        A second worker would have fewer results to estimate from, so it reads its input again.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"estimated-{start}"

@@ -1,4 +1,4 @@
-"""A worker: the task that fills windows in its own memory and sends each when it is finished."""
+"""A worker: the task that fills windows in its own memory and sends each finished window."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class InputSplit(InputPartition):
 
     worker: int
     keys: list[int]
-    begin: int  # first step that its half-filled windows need; later when an outage took them
+    begin: int  # first step that its half-filled windows need, or the end of an outage if later
     start: int
     stop: int
-    resume: int | None  # where a replacement goes on; None for one that reads all again
+    resume: int | None  # step at which a replacement continues; None: it reads the split again
 
 
 Blocks = Callable[[Sequence[int], int, int], Iterator[np.ndarray]]
@@ -48,7 +48,7 @@ Blocks = Callable[[Sequence[int], int, int], Iterator[np.ndarray]]
 
 @dataclass
 class Memory:
-    """A worker's half-filled windows: samples from the step `first` on, the next window due."""
+    """A worker's half-filled windows: samples from step `first` on, and the next window due."""
 
     windows: Windows
     first: int
@@ -57,11 +57,11 @@ class Memory:
 
     @property
     def reached(self) -> int:
-        """Step up to which samples have been taken in."""
+        """Step up to which samples were added."""
         return self.first + len(self.samples)
 
     def take(self, block: np.ndarray) -> tuple[range, np.ndarray, np.ndarray]:
-        """Take in samples, shape (steps, keys); return the windows that they finish."""
+        """Add samples (steps, keys); return the windows that they finish, values and counts."""
         samples = np.concatenate([self.samples, block])
         done = self.windows.ending_in(0, self.first + len(samples))
         done = range(self.next, max(self.next, done.stop))
@@ -75,21 +75,22 @@ class Memory:
 
 @dataclass(frozen=True)
 class Worker:
-    """The work of a task on its split: fill windows, and send each when it is finished.
+    """The work of a task on its split: fill windows, and send each finished window.
 
-    Faults are injected into the first to work on a split. A replacement that
-    can prove the crash of all before it, and may be estimated, goes on where its split resumes.
+    Faults are injected into the first attempt at a split only. A replacement continues at the
+    split's `resume` if it proves the crash of all earlier attempts and the lost windows may be
+    estimated. Otherwise it reads the split again.
     """
 
     windows: Windows
-    injector: Injector  # of faults at ``worker-N``, by steps
+    injector: Injector  # injects faults at ``worker-N``, by step
     messages: Path
 
     def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
-        """Rows of `RESULT`: runs of finished windows, one of windows lost, one of the split."""
+        """Yield rows of `RESULT`: the run of lost windows, runs of finished ones, and the split."""
         log, keys = MessageLog(self.messages), len(split.keys)
         lost: SentMessages | None = None
-        if attempt and split.resume is not None:  # the attempts before may be estimated, if crashed
+        if attempt and split.resume is not None:  # estimates are permitted if all attempts crashed
             crashes = [log.crash(split.worker, split.start, i, keys) for i in range(attempt)]
             if None not in crashes and self.gives_up(split):
                 lost = crashes[0]
@@ -121,11 +122,11 @@ class Worker:
         yield result_row(about)
 
     def gives_up(self, split: InputSplit) -> bool:
-        """Whether the lost input of a split stays lost: that of one worker in each micro-batch."""
+        """Whether the split's lost input is not read again; true for one worker per micro-batch."""
         return MessageLog(self.messages).claim(split.worker, split.start)
 
     def memory(self, split: InputSplit, begin: int) -> Memory:
-        """Return an empty memory, so that only windows from there on will be whole."""
+        """Return an empty memory; its next window is the first due one from step `begin` on."""
         due = self.windows.ending_in(split.start, split.stop)
         first = min(max(due.start, -(-begin // self.windows.slide)), due.stop)
         return Memory(self.windows, begin, first, np.empty((0, len(split.keys))))
@@ -135,7 +136,7 @@ class Worker:
 class TimedWorker(Worker):
     """A worker that also records when it started, by a marker file next to those of its faults.
 
-    It is defined here because a new Python process that imports more than this starts later.
+    It is defined in this module, because further imports delay the start of a Python process.
     """
 
     def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
@@ -156,7 +157,7 @@ def result_row(
     values: np.ndarray | None = None,
     samples: np.ndarray | None = None,
 ) -> pa.RecordBatch:
-    """A run of windows, lost ones without values, or without windows the row of the split."""
+    """Return the row of a run of windows, lost if without values; without windows, the split's."""
     row = dict.fromkeys(RESULT.names) | about
     if windows is not None:
         row |= {"first": windows.start, "count": len(windows)}
@@ -169,18 +170,18 @@ def result_row(
 class SensorSplits(PlannedInput):
     """A sensor log in splits: one per worker in each micro-batch of `every` steps.
 
-    The worker works where its input is read, so that Spark carries windows and no samples.
+    The worker runs inside the data source, so that Spark transfers windows instead of samples.
     """
 
     log: str  # path of the sensor log
-    sink: str  # path of the sink, whose outages say what workers no longer hold
+    sink: str  # path of the sink, whose outages show the input that workers have lost
     worker: Worker
     every: int
-    workers: list[list[int]]  # key indices of each
+    workers: list[list[int]]  # key indices of each worker
     approximate: list[bool]  # whether a worker's replacement skips the lost windows
     outages: list[tuple[int, int, int]]  # worker, failure, recovery, as scheduled
     end: int
-    learned: int = 0  # steps of a longer first micro-batch, which the guard learns from
+    learned: int = 0  # steps of a longer first micro-batch, from which the guard learns
 
     schema: ClassVar[StructType] = from_arrow_schema(RESULT)
 
@@ -193,8 +194,8 @@ class SensorSplits(PlannedInput):
     def partitions(self, start: int, stop: int) -> list[InputSplit]:
         """One split per worker.
 
-        While windows that another worker lost are still due, a crash is recovered exactly: nothing
-        would be left to estimate from.
+        A crash is recovered exactly while windows that another worker lost are still due, because
+        too few results would be left for estimates.
         """
         windows = self.worker.windows
         due = windows.ending_in(start, stop)
@@ -214,6 +215,6 @@ class SensorSplits(PlannedInput):
         """Results of the worker on its split; later attempts are replacements."""
         context, log = TaskContext.get(), SensorLog.open(self.log)
         attempt = 0 if context is None else context.attemptNumber()
-        # several workers of a process read the same files
+        # shared, because several workers of a process read the same files
         blocks = LogReader(log, shared=True).blocks
         return self.worker.work(cast("InputSplit", partition), attempt, blocks)

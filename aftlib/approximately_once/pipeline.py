@@ -1,7 +1,7 @@
 """Approximately-once recovery on Structured Streaming (D1 section 4).
 
-A Spark task is a worker: its keys come from the assignment, its half-filled windows live in its
-Python process alone. Spark's retry of a task whose process crashed is the replacement.
+A Spark task is a worker: its keys come from the assignment, and only its Python process has its
+half-filled windows. Spark's retry of a task whose process crashed is the replacement.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ RECOVER: tuple[Way, ...] = get_args(Way)
 
 @dataclass(frozen=True)
 class Query:
-    """A windowed aggregate per key over a log, and how its workers are recovered.
+    """A windowed aggregate per key over a log, and the method of recovery, `recover`.
 
     With "model" the lost windows of a crashed worker are estimated if the worker is estimable. With
     "guard", which gets every window, a sensor is estimated if it was certified before the crash.
-    All other windows are read again, and with "exact" all windows. A crash that was not scheduled
-    takes the worker's input from the last block of steps that it had taken in until the end of the
-    micro-batch. ValueError when sizes do not fit, or a field is out of its range.
+    All other lost windows are read again; with "exact", all lost windows. An unscheduled crash
+    loses the worker's input from the end of the last block of steps that the worker had processed
+    to the end of the micro-batch. ValueError when sizes do not fit, or a field is out of range.
     """
 
     log: SensorLog
@@ -60,7 +60,7 @@ class Query:
     model: GaussianModel  # of the window aggregates
     assignment: Assignment
     requirement: Requirement
-    every: int  # steps a micro-batch
+    every: int  # steps per micro-batch
     stop: int | None = None  # step at which the stream ends; by default the log's end
     recover: Way = "model"
     seasons: tuple[float, ...] = ()  # seasonal periods in windows; the guard uses them
@@ -96,7 +96,7 @@ class Query:
 
     @property
     def approximate(self) -> list[bool]:
-        """Workers whose replacement skips the lost windows, which the coordinator recovers."""
+        """For each worker, whether its replacement leaves lost windows to the coordinator."""
         always = {"guard": True, "exact": False}
         return [always.get(self.recover, bool(e)) for e in self.assignment.estimable]
 
@@ -133,7 +133,7 @@ class BatchHandler:
             Counter[int](),
         )
         new = [i for i, window in enumerate(found.windows) if window >= coordinator.next]
-        # windows that all have sent are dropped; only a guard gets every window
+        # the coordinator needs only windows that a worker has not sent; a guard needs all
         owed = [i for i in new if self.query.recover == "guard" or not found.sent[i].all()]
         for i in owed:
             for worker, keys in enumerate(workers):
@@ -174,14 +174,14 @@ class BatchHandler:
         return self.coordinator.audited
 
     def _read(self, window: int, keys: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Aggregates and samples of a window from the log."""
+        """Aggregates and numbers of samples of a window from the log."""
         windows, start = self.query.windows, window * self.query.windows.slide
         samples = self.query.log.read(keys, start, start + windows.width)
         aggregates, counts = windows.aggregate(samples, start, range(window, window + 1))
         return aggregates[0], counts[0]
 
     def _complete(self, found: Delivery) -> None:
-        """Add windows that replacements lack, from crashed workers' messages or from the sink."""
+        """Add windows that were not sent, from earlier attempts' messages or from the sink."""
         slide, names = self.query.windows.slide, self.query.log.names
         lacking = np.flatnonzero(~found.sent.all(axis=1))
         held = self.sink.exact(found.windows[i] * slide for i in lacking)
@@ -204,8 +204,8 @@ class StreamRun:
     """Results of a finished stream.
 
     `splits` has one row per worker and micro-batch: worker, attempt, pid, start, begin, stop,
-    batch, again (samples that it read although an attempt before it had), and the seconds that the
-    tasks and the coordinator took. Estimates that the guard certified were audited.
+    batch, again (samples that the replacement or the coordinator read again), and the seconds that
+    the tasks and the coordinator took. `audit` is about the estimates that the guard certified.
     """
 
     sink: WindowSink
@@ -215,20 +215,20 @@ class StreamRun:
 
     @cached_property
     def windows(self) -> pd.DataFrame:
-        """The sink's: start, stop, key, value, half_width, estimated, samples; read when asked."""
+        """All results, as `WindowSink.windows`; they are read at the first use."""
         return self.sink.windows()
 
 
 def recover_stream(
     spark: SparkSession, query: Query, directory: Path | str, outages: Sequence[Outage] = ()
 ) -> StreamRun:
-    """Stream the whole log through the query, killing workers at the steps of their outages.
+    """Stream the log through the query, and kill workers at the steps of their outages.
 
-    The directory is the place of the sink and of Spark's own checkpoint; an interrupted stream goes
-    on from there. ValueError when an outage names no worker or no step of the log, or ends before
-    it begins; when the directory is another query's, or not on storage that a cluster's machines
-    share; when Spark's checkpoint in it is torn, or ahead of the sink; when `spark.speculation` is
-    on, whose second attempts at slow tasks cost time and never help.
+    `directory` has the sink and Spark's own checkpoint; an interrupted stream continues from them.
+    ValueError when an outage names no worker or no step of the log, or ends before it begins; when
+    the directory is another query's, or not on storage that a cluster's machines share; when
+    Spark's checkpoint in it is torn, or ahead of the sink; or when `spark.speculation` is on,
+    because second attempts at slow tasks only cost time.
     """
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise ValueError(
@@ -246,10 +246,10 @@ def recover_stream(
 
 
 def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
-    """Refuse a checkpoint of Spark's that is torn, or that skips windows which the sink lacks.
+    """Refuse a Spark checkpoint that is torn, or that is ahead of the results in the sink.
 
-    A checkpoint that is older than the sink does no harm: its micro-batches run again, into the
-    same rows.
+    A checkpoint that is behind the sink does no harm: its micro-batches run again, into the same
+    rows.
     """
     place = QueryDirectory(
         directory,
@@ -271,7 +271,7 @@ def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
 def staff(
     query: Query, directory: Path, outages: Sequence[Outage] = ()
 ) -> tuple[SensorSplits, BatchHandler]:
-    """Return the two sides of a query: its source of splits with their worker, and the coordinator.
+    """Return the source of a query's splits, with its worker, and the handler of micro-batches.
 
     Arguments and errors as `recover_stream`.
     """
@@ -302,18 +302,18 @@ def staff(
 
 @dataclass(frozen=True)
 class Delivery:
-    """The windows due in one micro-batch, one row per window, and the splits worked in it.
+    """The windows due in one micro-batch, one row per window, and its splits.
 
     `values` is NaN and `samples` 0 where `sent` is False.
     """
 
     layout: Windows
     assignment: Assignment
-    splits: list[dict]  # one a worker, as in `operator.RESULT`
+    splits: list[dict]  # one per worker, as in `operator.RESULT`
     windows: range
     values: np.ndarray  # (windows, n)
     samples: np.ndarray  # (windows, n)
-    sent: np.ndarray  # (windows, m) bool, whether a worker did
+    sent: np.ndarray  # (windows, m) bool, whether a worker sent a window
 
     @classmethod
     def of(cls, rows: pa.Table, layout: Windows, assignment: Assignment) -> Delivery:

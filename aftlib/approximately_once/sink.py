@@ -1,4 +1,4 @@
-"""The sink: an SQLite table of window results in which writing twice is writing once."""
+"""The sink: an SQLite table of window results; writing the same results again changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SCHEMA = (
     worker INTEGER NOT NULL, failure INTEGER NOT NULL, recovery INTEGER NOT NULL,
     crashed_pid INTEGER, replacement_pid INTEGER, PRIMARY KEY (worker, failure)) WITHOUT ROWID""",
 )
-_AT_ONCE = 100  # rows a statement: an old SQLite takes 999 values
+_AT_ONCE = 100  # rows per statement, because an old SQLite permits 999 values
 _UPSERT = """
 INSERT INTO windows VALUES {} ON CONFLICT (start, key) DO UPDATE SET
   value = excluded.value, half_width = excluded.half_width,
@@ -44,7 +44,7 @@ class Outage:
     worker: int  # index in the assignment
     failure: int
     recovery: int
-    crashed_pid: int | None = None  # process before and after
+    crashed_pid: int | None = None  # the processes before and after the outage
     replacement_pid: int | None = None
 
 
@@ -53,8 +53,8 @@ class WindowSink:
 
     Invariant: `write` is one transaction and idempotent, so a micro-batch that runs twice leaves
     the same rows as one that runs once. An estimate never replaces an exact value. `path` is an
-    SQLite file, created when absent; ValueError for one that cannot be written, is no such sink,
-    or is of another `query`. Without a query any sink is opened.
+    SQLite file, created when absent. ValueError if it cannot be written, is no sink, or belongs to
+    another `query`. Without a query any sink is opened.
     """
 
     def __init__(self, path: Path | str, query: str | None = None) -> None:
@@ -66,7 +66,7 @@ class WindowSink:
     ) -> None:
         """Upsert rows (start, stop, key, value, half_width, estimated, samples) and outages.
 
-        The coordinator's state after them, where it has one, goes into the same transaction.
+        The coordinator's state, unless it is empty, goes into the same transaction.
         """
         known = [astuple(outage) for outage in outages]
         with (
@@ -89,8 +89,11 @@ class WindowSink:
         return found[0][0] if found else b""
 
     def windows(self) -> pd.DataFrame:
-        """All results by start and key: start, stop, key, value, half_width, estimated, samples."""
-        import pandas as pd  # here, as below: the source opens a sink in a process of its own
+        """Return all results, ordered by start and key.
+
+        Columns: start, stop, key, value, half_width, estimated, samples.
+        """
+        import pandas as pd  # here, because the source opens a sink in a process without pandas
 
         with closing(self._connection()) as connection:
             frame = pd.read_sql("SELECT * FROM windows ORDER BY start, key", connection)
@@ -114,11 +117,11 @@ class WindowSink:
         return found
 
     def outages(self) -> list[Outage]:
-        """Outages by failure and worker."""
+        """Outages in the order of failure and worker."""
         return [Outage(*o) for o in self._rows("SELECT * FROM outages ORDER BY failure, worker")]
 
     def held(self) -> dict[int, int]:
-        """Step since which each worker that was down has held its input."""
+        """For each worker that was down, the step from which on it has its input again."""
         return dict(self._rows("SELECT worker, max(recovery) FROM outages GROUP BY worker"))
 
     def _rows(self, query: str, *values: object) -> list[tuple]:

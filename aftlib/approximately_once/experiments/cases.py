@@ -1,4 +1,4 @@
-"""Notebook 01's parameters, and the sensors that they name: generated, of a file, or of a plan."""
+"""Notebook 01's parameters, and their sensors: generated, from a file, or from a plan."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 ROWS, WINDOWS, UNSCALED = "rows are aggregates", "rows are samples", "rows are samples, Σ unscaled"
 PARTS = 10
-"""Equal segments of time that real sensors are cut into; intervals come from them."""
+"""Equal segments of time into which real data are cut; intervals are over these segments."""
 BLOCK_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
 BLOCK_EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
 PLAN_EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 FRACTIONS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """Tolerances of real sensors, in median standard deviations."""
 PLANNED_WINDOWS = 1000
-"""Windows that the query of a plan streams at least: its guard learns from the first hundreds."""
+"""Fewest windows that a plan's query streams, because its guard learns from the first hundreds."""
 _OF_A_FILE = ("time", "resample", "drop")
 _WITH_A_PLAN = {"seed", "pipeline_steps", "kills", "recover", "plan"}
 
@@ -49,8 +49,8 @@ _WITH_A_PLAN = {"seed", "pipeline_steps", "kills", "recover", "plan"}
 class SensorCase:
     """A log of sensors, their model, and the grid of m and ε to try on it."""
 
-    log: SensorLog  # on which estimates are evaluated; of real sensors the second half
-    samples: GaussianModel  # of single samples
+    log: SensorLog  # on which estimates are evaluated; for real sensors, the second half
+    samples: GaussianModel  # model of single samples
     windows: Windows
     delta: float
     workers: tuple[int, ...]
@@ -58,7 +58,7 @@ class SensorCase:
     replications: int  # parts of the log beyond the first
     about: dict[str, int]  # counts to show: rows, gaps, rows left out of the fit
     block: int | None = None  # windows resampled together; None: those that overlap
-    plan: SensorPlan | None = None  # whose workers, ε and δ a query has
+    plan: SensorPlan | None = None  # from which a query has its workers, ε and δ
 
     @property
     def readings(self) -> dict[str, tuple[GaussianModel, Windows]]:
@@ -77,7 +77,7 @@ class SensorCase:
     def query(self, steps: int, workers: int, epsilon: float) -> Query:
         """Return a query over the first `steps`, its keys assigned greedily.
 
-        With a plan the workers, ε and at least `PLANNED_WINDOWS` windows are the plan's.
+        With a plan, it has the plan's workers and ε, and `PLANNED_WINDOWS` windows or more.
         """
         model, windows = self.readings[WINDOWS]
         if self.plan is None:
@@ -165,7 +165,7 @@ class NotebookParameters(ParameterModel):
     def case(self, spark: SparkSession, directory: Path) -> SensorCase:
         """Return the sensors that the parameters name; logs are stored under `directory`.
 
-        A stored log is named by the parameters, or by the file's contents, and used again.
+        A log is stored under a name made of the parameters or of the file's contents, and reused.
         """
         if self.plan is not None:
             return planned_case(self.plan, directory)
@@ -276,7 +276,7 @@ class NotebookParameters(ParameterModel):
 
 
 def require_whole_windows(name: str, test: SensorTable, windows: Windows) -> None:
-    """Refuse real sensors of which fewer than two parts have a window without gaps.
+    """Refuse real sensors if fewer than two parts of their data have a window without gaps.
 
     Parts that are too short for any window are refused elsewhere.
     """
@@ -310,8 +310,8 @@ def table_case(
 ) -> SensorCase:
     """Return real sensors: a model fitted on the first half, and the second half as log at `path`.
 
-    By default up to ten numbers of workers are tried, from 2 on in about equal ratios, and
-    fractions of the median standard deviation as ε.
+    By default `workers` are up to ten numbers from 2 to n in about equal ratios, and `epsilons` are
+    fractions of the median standard deviation.
     """
     model, test, left_out = fitted(table)
     n, deviation = model.size, float(np.sqrt(np.median(np.diag(model.covariance))))
@@ -348,10 +348,9 @@ def planned_case(file: Path | str, directory: Path) -> SensorCase:
 def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     """Return the model of samples in the first half, the second half, and the rows left out.
 
-    The model is of the complete rows. If these are fewer than ten per sensor, each covariance is
-    taken from all rows that have both sensors. With very few rows the correlations are shrunk.
-    ValueError for a sensor without a value in one of the halves, or that does not vary in the
-    first.
+    The model is fitted to the complete rows. If these are at most ten per sensor, each covariance
+    comes from all rows that have both sensors. With very few rows the correlations are shrunk.
+    ValueError for a sensor that has no value in one of the halves, or does not vary in the first.
     """
     first, test = table.split()
     complete, n = np.isfinite(first.values).all(axis=1), len(table.names)

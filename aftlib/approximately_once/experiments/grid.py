@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 DOCUMENT = ("greedy", "h-best", "h-worst")
 """The methods that the document compares."""
 NO_DROP, NO_RESERVE, NEITHER = "greedy, no drop", "greedy, no reserve", "greedy, neither"
-"""Greedy where an empty worker's reliability drops by nothing, where none is reserved, and both."""
+"""Greedy with a drop of 0 for empty workers, greedy without a reserved worker, and both changes."""
 VARIANTS = (NO_DROP, NO_RESERVE, NEITHER)
 CHANCE = "greedy, ties by chance"
-"""Greedy where chance decides which of equally reliable keys comes first."""
+"""Greedy with a random order of equally reliable keys."""
 # any number of workers: where m does not divide n, their sizes differ by one
 ASSIGN: dict[str, Callable[..., Assignment]] = {
     "greedy": lambda *asked, rng: assign_greedy(*asked, uneven=True),
@@ -53,13 +53,13 @@ ASSIGN: dict[str, Callable[..., Assignment]] = {
 }
 """The assignments by method, called with model, m, requirement and `rng`.
 
-One that is added, in a notebook too, joins the grid and the best ones, and so figs 10–13.
+A method that is added, also in a notebook, appears in `grid` and `bests`, and so in figs 10–13.
 """
 DRAWN = ("random", CHANCE)
-"""Methods by chance, of which there are several draws per point."""
+"""Random methods, which are drawn several times per point."""
 METHODS = (*DOCUMENT, "random", NO_DROP, CHANCE)
 STEPS = 30_000
-"""Steps of the log, at most, that estimates of extremes are compared with."""
+"""Most steps of the log on which `other_aggregates` checks half-widths."""
 
 
 def grid(
@@ -74,15 +74,16 @@ def grid(
     """Estimable workers and error rates over (ε, m) by assignment method (D1 figs 10–13).
 
     The case's log is cut into 1 + `replications` equal parts, the first of which is the document's
-    experiment. `methods` are by default `METHODS` and those added to `ASSIGN`; ValueError for any
-    other. `seed` is of the `draws` assignments by chance per point and of resampling.
+    experiment. `methods` are by default `METHODS` and those added to `ASSIGN`; ValueError for a
+    method that is not in `ASSIGN`. `seed` seeds the `draws` random assignments per point and the
+    resampling.
 
-    Columns: method, workers, epsilon, draw, estimable; windows: those counted, which miss no
-    sample; error, error_low, error_high: rate of (9) in the first part with its bootstrap interval
-    over whole windows; pooled, pooled_low, pooled_high: mean over all parts with a t interval over
-    parts; error_all, pooled_all: the same over all keys, estimable or not; by_part, all_by_part:
-    the rates of each part; expected: the rate that the model predicts for the keys counted. NaN
-    where no key counts.
+    Columns: method, workers, epsilon, draw, estimable; windows: the number of counted windows,
+    which miss no sample; error, error_low, error_high: the rate (9) in the first part, and its
+    bootstrap interval over whole windows; pooled, pooled_low, pooled_high: the mean rate of all
+    parts, and its t interval over parts; error_all, pooled_all: the same over all keys, estimable
+    or not; by_part, all_by_part: the rates of each part; expected: the rate that the model predicts
+    for the estimable keys. Rates over estimable keys are NaN if there are none.
     """
     model, windows = case.readings[reading]
     methods = added_to(METHODS) if methods is None else methods
@@ -107,13 +108,13 @@ def grid(
 
 
 def added_to(methods: Sequence[str]) -> list[str]:
-    """Return `methods`, and those that somebody has added to `ASSIGN`."""
+    """Return `methods` and the methods that a user has added to `ASSIGN`."""
     return [*methods, *(name for name in ASSIGN if name not in {*METHODS, *VARIANTS})]
 
 
 @dataclass(frozen=True)
 class GridPoints:
-    """The work of a task of the grid at a point (method, m, draw); pickled to the tasks."""
+    """Function that a task runs at a point (method, m, draw) of the grid; Spark pickles it."""
 
     model: GaussianModel
     log: SensorLog
@@ -127,7 +128,7 @@ class GridPoints:
 
     @cached_property
     def scaled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Λ (x − μ) of the whole windows of all parts, (n, windows), and where each part begins."""
+        """Λ (x − μ) of the whole windows of all parts, (n, windows), and the parts' bounds."""
         part = self.log.steps // self.parts
         due = self.windows.ending_in(0, part)
         samples = self.log.read(None, 0, part * self.parts)
@@ -198,14 +199,14 @@ def residuals(model: GaussianModel, assignment: Assignment, scaled: np.ndarray) 
 
 
 def _share(wrong: np.ndarray) -> np.ndarray:
-    """Share of wrong keys in each window, shape (windows,); NaN when no key counts."""
+    """Share of wrong keys in each window, shape (windows,); NaN when there are no keys."""
     if not len(wrong):
         return np.full(wrong.shape[1], np.nan)
     return wrong.sum(axis=0, dtype=np.uint32) / len(wrong)
 
 
 def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd.DataFrame:
-    """Share of estimates within ε of estimable keys by reading; only points where a key counts."""
+    """Share of estimates within ε per reading, over estimable keys; points without any left out."""
     both = pd.concat(grids, names=["reading"]).reset_index("reading")
     chosen = both[(both["method"] == method) & (both["workers"] == workers)]
     bounds = {"share": "pooled", "low": "pooled_high", "high": "pooled_low"}
@@ -215,7 +216,7 @@ def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd
 
 
 def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
-    """Estimable workers by method, of the best assignment, and the bound on all of them.
+    """Estimable workers of each method and of the best assignment, and the bound on any.
 
     Columns: method ("greedy" and its variants, "h-best", those added to `ASSIGN`, "best" or
     "bound"), workers, epsilon, estimable.
@@ -239,7 +240,7 @@ def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
 def crashes_survived(spark: SparkSession, case: SensorCase, most: int = 3) -> pd.DataFrame:
     """Workers of h-best that stay estimable whichever f of them crash at once, for f = 1 … `most`.
 
-    Columns: method ("1 crash", "2 crashes" …), workers, epsilon, estimable: as many as are proven.
+    Columns: method ("1 crash", "2 crashes" …), workers, epsilon, estimable: the number proven.
     """
     model, delta, epsilons = case.samples, case.delta, case.epsilons
 
@@ -274,14 +275,14 @@ def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float
 
 
 def other_aggregates(case: SensorCase, workers: int, width: int, seed: int) -> pd.DataFrame:
-    """Half-widths of lost means, sums, minima and maxima, and how often they held on the log.
+    """Half-widths of estimates of lost means, sums, minima and maxima, checked on the log.
 
-    Rows are samples, windows tumbling ones of `width`; every worker of h-best is lost once from
-    every whole window of the log. `seed` is of the draws of extremes.
+    Rows are samples, and windows are tumbling with `width` steps. Each worker of h-best is lost
+    once in every whole window of the log. `seed` seeds the draws of extremes.
 
-    Columns: query; half_width and prior: with probability 1 − δ, of an estimate from the others and
-    of one from nothing, medians over the keys; within: the share of estimates whose half-width
-    held, with low and high of its interval over whole windows; windows; workers.
+    Columns: query; half_width: the median over the keys of the half-width at probability 1 − δ;
+    prior: the same without other workers' results; within: the share of estimates that err by at
+    most their half-width, with low and high of its interval over whole windows; windows; workers.
     """
     samples, requirement = (
         case.log.read(None, 0, min(case.log.steps, STEPS)),

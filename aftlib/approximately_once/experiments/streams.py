@@ -36,7 +36,7 @@ FIGURE_8 = pd.DataFrame(
     index=pd.Index([0, 5, 10, 15, 20], name="start"),
     dtype=float,
 )
-"""Window means of D1 fig. 8; X4–X6 over [10, 20) and [15, 25), which it lost, are our choice."""
+"""Window means of D1 fig. 8; those of X4–X6 over [10, 20) and [15, 25), lost there, are ours."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,14 @@ class SixSensors:
 def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: int) -> SixSensors:
     """Stream fig. 8's six sensors through two workers and kill worker B for real.
 
-    The `directory` is a new one. Steps 16 and 19 are failure and recovery in the document.
+    `directory` must be new. In the document, failure is step 16 and recovery is step 19.
     """
     # samples are constant over half windows, at levels whose sliding means are the table's
     levels = np.zeros((len(FIGURE_8) + 1, FIGURE_8.shape[1]))
     for j, row in enumerate(FIGURE_8.to_numpy()):
         levels[j + 1] = 2 * row - levels[j]
-    # adding c to even and taking it from odd half windows keeps every mean: take the smoothest
+    # adding c to even half windows and subtracting it from odd ones keeps every mean: choose the
+    # smoothest levels
     sign = (-1.0) ** np.arange(len(levels))[:, None]
     step, turn = np.diff(levels, axis=0), np.diff(sign, axis=0)
     levels -= sign * (step * turn).sum(axis=0) / (turn**2).sum()
@@ -82,9 +83,9 @@ def recoveries(
 ) -> pd.DataFrame:
     """Compare an undisturbed stream with crashes, recovered approximately and exactly.
 
-    The first estimable worker crashes in each micro-batch but the first two. By default the model
-    recovers it, with a plan the guard. The approximate stream runs before and after the exact one,
-    so that a machine that becomes faster or slower favours neither.
+    The first estimable worker crashes in each micro-batch but the first two. By default the guard
+    recovers it if the case has a plan, otherwise the model. The approximate stream runs before and
+    after the exact one, so that a machine that becomes faster or slower favours neither.
     """
     query = case.query(steps, case.workers[len(case.workers) // 2], case.epsilons[-1])
     every, width = -(-query.steps // (crashes + 2)), query.windows.width
@@ -101,7 +102,7 @@ def recoveries(
 def repeated_crashes(
     spark: SparkSession, case: SensorCase, directory: Path, steps: int
 ) -> pd.DataFrame:
-    """Compare all recoveries where a worker crashes in each of the last five micro-batches.
+    """Compare all methods of recovery if a worker crashes in each of the last five micro-batches.
 
     The workers take turns. Without a plan ε is the value at two thirds of the case's ascending
     list.
@@ -128,9 +129,9 @@ def recovery_cost(
 
     Columns: recovery; seconds: of each micro-batch with a crash, from its tasks' start until the
     coordinator has finished; batch_seconds: their mean; samples_read_again;
-    aggregates_estimated; within_epsilon: the share of them within ε of the log's own; audited,
-    wrong and bound of the guard's estimates; largest_other_difference: from the log's aggregates,
-    among all that was not estimated.
+    aggregates_estimated; within_epsilon: the share of them within ε of the log's aggregates;
+    audited, wrong and bound: of the guard's estimates; largest_other_difference: the largest
+    difference between a result that was not estimated and the log's aggregate.
     """
     windows, log = query.windows, query.log
     due = windows.ending_in(0, query.steps)
