@@ -1,7 +1,7 @@
-"""D2's claims, and how the frames of its experiments settle them.
+"""D2's claims, and functions that judge them by the results of experiments.
 
-The parameters are results of the experiments: `counts` of `checkpoint_counts` and `success` of
-`success_rates`, both of the `case`. `time_judges` names the others.
+The parameters are these results: `counts` is from `checkpoint_counts` and `success` from
+`success_rates`, both of the `case`. `time_judges` lists the others.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from aftlib.core.claims import (
 
 METHODS = ("exactly-once", "no-relaxation", "proposed")
 MARGIN = 0.05
-"""Share of δ by which an interval around a failure rate of δ may end above it."""
+"""Share of δ by which a failure rate's interval may exceed δ, because the rate may be exactly δ."""
 
 
 def _by_charging(counts: pd.DataFrame, judge: Callable[[pd.DataFrame], Finding]) -> Finding:
-    """The finding where every recovery pays T_est; the other chargings are its readings.
+    """Return the finding if every recovery pays T_est; the other chargings are its readings.
 
-    `judge` gets the checkpoints at each point of the grid, a column for each method.
+    `judge` gets the numbers of checkpoints: one row per point of the grid, one column per method.
     """
     found = {
         name: judge(rows.pivot_table(index=list(AXES), columns="method", values="checkpoints"))
@@ -53,7 +53,7 @@ def _by_charging(counts: pd.DataFrame, judge: Callable[[pd.DataFrame], Finding])
 
 
 def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
-    """D2-1: exactly-once's counts are those that T_SLA alone gives."""
+    """D2-1: exactly-once's counts equal those that follow from T_SLA alone."""
     exact = counts[counts["method"] == "exactly-once"]
     pays = exact["charging"] == CHARGINGS[0]
     fixed = np.where(pays, case.recovery_time.fixed_ms, case.estimate_apart.fixed_ms)
@@ -96,7 +96,7 @@ def ordered_counts(counts: pd.DataFrame) -> Finding:
 
 
 def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
-    """D2-3: where no-relaxation takes no fewer than exactly-once, proposed does."""
+    """D2-3: proposed takes fewer than exactly-once where no-relaxation takes as many or more."""
 
     def judge(wide: pd.DataFrame) -> Finding:
         exact, fixed = wide["exactly-once"], wide["no-relaxation"]
@@ -123,7 +123,7 @@ def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
 
 
 def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
-    """D2-4: the shortest T_SLA saves the most; in checkpoints, and as a share of them."""
+    """D2-4: proposed saves most at the shortest T_SLA, in checkpoints and as a share of them."""
     chargings = {name: counts[counts["charging"] == name] for name in CHARGINGS}
     found = {
         f"{of}, {name}": _saved_by_t_sla(rows, of)
@@ -141,7 +141,7 @@ def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
 
 
 def _saved_by_t_sla(counts: pd.DataFrame, of: str) -> Finding:
-    """At how many ε and δ the shortest T_SLA saves the most; the means are the note."""
+    """Share of the pairs (ε, δ) at which the shortest T_SLA saves most; the note has the means."""
     wide = counts.pivot_table(index=list(AXES), columns="method", values="checkpoints")
     each = wide["exactly-once"] - wide["proposed"]
     if of == "share":
@@ -180,8 +180,8 @@ def saves_most_where_demands_are_loose(counts: pd.DataFrame) -> Finding:
 def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
     """D2-5: at checkpoints with estimates, at most a share δ of the results is wrong.
 
-    The value is the largest failure rate over its δ. An interval of the mean over a plan is taken
-    to be as wide as the mean of their intervals, because checkpoints share windows.
+    The value is the largest failure rate over its δ. Checkpoints of a plan share windows, so the
+    interval of their mean rate is as wide as their intervals in the mean.
     """
     estimated = success[success["sensors"] < case.model.size]
     if estimated.empty:
@@ -189,7 +189,7 @@ def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
     parts, delta = case.replications + 1, estimated["delta"]
 
     def rates(measure: str) -> pd.DataFrame:
-        """Failures over δ, and half the width of their interval, at each checkpoint."""
+        """Failure rate over δ, and the half-width of its interval, at each checkpoint."""
         failed = (1 - estimated[measure]) / delta
         half = (estimated[f"{measure}_high"] - estimated[measure]) / delta
         return pd.DataFrame({"failed": failed, "half": half})
@@ -222,7 +222,7 @@ def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
 
 
 def _most_failures(rates: pd.DataFrame, parts: int) -> Finding:
-    """Largest rate of `failed`."""
+    """Return the finding on the largest rate in `failed`."""
     value, interval = largest(rates["failed"], rates["half"], parts)
     return Finding(value, (max(0.0, interval[0]), interval[1]), n=parts, counted="data sets")
 

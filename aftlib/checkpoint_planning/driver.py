@@ -1,9 +1,9 @@
-"""A driver process of its own that streams a log by partial replay, to be killed and started again.
+"""A separate driver process that streams a log by partial replay; it can be killed and restarted.
 
 python -m aftlib.checkpoint_planning.driver DIRECTORY {bare,spark} [FAULTS as JSON]
 
-The step of a fault at a point is a batch number. Without a point it is a step of the stream, and
-the fault is injected when the samples of that step's batch are read.
+If a fault has a point, its step is a batch number. Otherwise its step is a step of the stream, and
+the fault is injected after the samples of that step's batch are read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from aftlib.spark.faults import Fault, Injector, schedule_from_json, schedule_to
 KINDS = ("bare", "spark")
 _TASK, _PASSED = "task.npz", "passed.jsonl"
 PATIENCE_S = 1800.0
-"""Longest time of a driver."""
+"""Longest time that a driver may run, in seconds."""
 
 
 def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
-    """Write the task of the process into a new directory: the model, the rest as JSON."""
+    """Write a driver's task into a new directory: the model as arrays, the rest as JSON."""
     directory.mkdir(parents=True)
     rest = query.settings | {"names": query.model.names, "log": str(log.path.absolute())}
     arrays = {"mean": query.model.mean, "covariance": query.model.covariance}
@@ -52,7 +52,7 @@ def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
 
 
 def passed_points(directory: Path) -> list[tuple[str, int, float]]:
-    """Points that the processes in a directory passed: point, batch, seconds since the epoch."""
+    """Points that the drivers in a directory passed: point, batch, seconds since the epoch."""
     lines = (directory / _PASSED).read_text().splitlines()
     return [(point, batch, at) for point, batch, at in map(json.loads, lines)]
 
@@ -90,7 +90,7 @@ def run_process(
 def main(place: str, kind: str, schedule: str = "[]") -> None:
     """Recover the batch of an earlier process, then stream the rest.
 
-    Spark is loaded once the recovery is committed: none of its start is part of T_rec.
+    Spark is loaded after the recovery is committed, so that T_rec does not include its start.
     """
     directory = Path(place)
     injector, step = Injector(directory / "faults", schedule_from_json(schedule)), 0

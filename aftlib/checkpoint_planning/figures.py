@@ -111,11 +111,11 @@ HEADINGS = {
     "slack": "slack of the theorem",
     "exact": "exact share of the others",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Headings of columns in the tables of notebook 02."""
 
 
 def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go.Figure:
-    """Fig. 1's values by step, coloured by where a recovery takes them from."""
+    """Fig. 1's values by step, coloured by their source in a recovery."""
     figure = go.Figure()
     for state, color in _STATES.items():
         chosen = cells[cells["state"] == state]
@@ -144,7 +144,7 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
 
 
 def plan(plans: Mapping[str, CheckpointPlan], title: str) -> go.Figure:
-    """Sensors replayed after a failure, by its time, for each method; steps are checkpoints."""
+    """Sensors replayed after a failure, by its time and the method; markers are checkpoints."""
     figure = go.Figure()
     for method, planned in plans.items():
         look = LOOKS[method]
@@ -170,10 +170,10 @@ def explore(
     delta: float,
     t_sla_ms: float,
 ) -> Any:
-    """Sensors that a failure replays, by its time; in JupyterLab below sliders for ε, δ and T_SLA.
+    """Sensors replayed after a failure; in JupyterLab with sliders for ε, δ and T_SLA.
 
-    `plan_window` is called with ε, δ, T_SLA in ms and a method. A method that has no plan for a
-    T_SLA, because one recovery takes longer, is missing in the figure.
+    `plan_window` is called with ε, δ, T_SLA in ms and a method. The figure leaves out a method
+    that has no plan, because a recovery takes longer than T_SLA.
     """
 
     def draw(epsilon: float, delta: float, t_sla_ms: float) -> go.Figure:
@@ -195,7 +195,7 @@ def explore(
 def counts(
     frame: pd.DataFrame, x: str, title: str, fixed: Mapping[str, float], start: float | None = None
 ) -> go.Figure:
-    """Checkpoints per window along one axis, one curve per method, a slider for another (fig. 6).
+    """Checkpoints per window along one axis by method, with a slider for another axis (fig. 6).
 
     `frame` is that of `experiments.cases.checkpoint_counts`, `x` "epsilon", "delta" or "t_sla_ms".
     `fixed` holds the value of one other axis; the slider takes the third and begins at `start`, or
@@ -209,7 +209,7 @@ def counts(
 def success_by_time(
     frame: pd.DataFrame, delta: float, t_sla_ms: float, start: float | None = None
 ) -> go.Figure:
-    """Success at every checkpoint of a plan, a slider for ε (fig. 7); bars are 95 % intervals."""
+    """Success at a plan's checkpoints, with a slider for ε (fig. 7); bars are 95 % intervals."""
     chosen = frame[np.isclose(frame["delta"], delta) & np.isclose(frame["t_sla_ms"], t_sla_ms)]
     looks = {name: look | {"mode": "markers"} for name, look in _SUCCESS.items()}
     looks[_EXPECTED] = {"mode": "lines", "line": {"color": BLUE, "dash": "dot"}}
@@ -224,7 +224,7 @@ def success_by_time(
 def success(
     frame: pd.DataFrame, x: str, title: str, fixed: Mapping[str, float], start: float | None = None
 ) -> go.Figure:
-    """Success along one axis, all checkpoints of a plan averaged, a slider for another (fig. 7).
+    """Mean success of a plan's checkpoints along one axis, with a slider for another (fig. 7).
 
     The arguments are those of `counts`.
     """
@@ -237,7 +237,7 @@ def success(
 
 
 def recovery_times(times: pd.DataFrame, title: str, start: int | None = None) -> go.Figure:
-    """Parts of the recovery time against |O|, a slider for n, and a full replay's (fig. 5).
+    """Recovery time, its parts, and full replay's time against |O|, with a slider for n (fig. 5).
 
     `times` has one row for each (n, |O|), as `experiments.costs.fastest` gives.
     """
@@ -301,7 +301,7 @@ def restarts(frame: pd.DataFrame) -> go.Figure:
 
 
 def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.Figure:
-    """Shares of the last windows lost after τ: estimated, and of those within ε, for each way."""
+    """Shares, by method, of the last windows lost after τ: estimated, and of these within ε."""
     figure = go.Figure()
     colors = {"guard": BLUE, "Σ/L": ORANGE}
     for way, rows in frame[frame["tau"] == tau].groupby("way"):
@@ -322,7 +322,7 @@ def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.
 
 
 def guarded_plans(plans: pd.DataFrame) -> go.Figure:
-    """Checkpoints of each window's plan, and the most sensors that a failure makes replay."""
+    """Checkpoints of each window's plan, and the most sensors that are replayed after a failure."""
     figure = go.Figure()
     for column, color in (("checkpoints", BLUE), ("sensors", ORANGE)):
         figure.add_scatter(
@@ -336,7 +336,7 @@ def guarded_plans(plans: pd.DataFrame) -> go.Figure:
 
 
 def _along(frame: pd.DataFrame, x: str, *curves: Any, fixed: Any, **options: Any) -> go.Figure:
-    """Curves along one axis of the grid, at the values nearest to `fixed`; a slider for the rest.
+    """Curves along axis `x` at the values nearest to `fixed`, with a slider for the third axis.
 
     `curves` and `options` are those of `line_figure`.
     """

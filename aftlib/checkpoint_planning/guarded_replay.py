@@ -1,9 +1,10 @@
 """Partial replay with a guard: the replayed sensors depend on the data (D2, guarded).
 
-While nothing fails, the guard receives each window and certifies, for every time τ of a grid, the
-sensors whose rest of the window could be estimated. After a failure at τ only the others, O, are
-read up to the window's end (D2 eq. (12)). A sensor whose account is used up joins O, and the next
-window is planned within T_SLA. Estimates are audited from the log later (`guard.accounts`).
+While nothing fails, the guard receives each window. For every time τ of a grid it certifies the
+sensors that can be estimated from τ to the window's end. After a failure at τ only the others, O,
+are read up to the window's end (D2 eq. (12)). A sensor whose account is used up joins O, and the
+next window is planned within T_SLA. Later the estimates are audited: they are compared with the log
+(`guard.accounts`).
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ GUARDED = "guarded"
 
 @dataclass(eq=False)
 class Trail:
-    """Samples read of the running window: sums and counts per segment of the grid and sensor."""
+    """Samples that were read of the running window, as sums and counts."""
 
     sums: np.ndarray  # (segments, n)
-    counts: np.ndarray  # (segments, n); −1 where not read
+    counts: np.ndarray  # (segments, n), one segment per interval of the grid; −1 where not read
     lost: int = -1  # segment at which a failure left the sensors outside O unread
 
     @classmethod
     def empty(cls, segments: int, sensors: int) -> Self:
-        """Nothing was read yet."""
+        """Return the trail of a window of which nothing was read."""
         return cls(np.zeros((segments, sensors)), np.full((segments, sensors), -1, np.int64))
 
     def samples(self, sizes: np.ndarray) -> np.ndarray:
-        """A window (w, n) with these sums and gaps, the input of a guard of means.
+        """Return a window (w, n) with these sums and gaps, for a guard that estimates means.
 
-        Sums too large for the guard are gaps, too.
+        Sums that are too large for the guard become gaps, too.
         """
         present = np.where(np.abs(self.sums) < LARGEST, np.maximum(self.counts, 0), 0)
         means = np.divide(
@@ -59,7 +60,7 @@ class Trail:
 
 @dataclass
 class GuardedReplay(PartialReplay):
-    """`PartialReplay` whose replay sets are a guard's; see the module.
+    """`PartialReplay` with replay sets chosen by a guard; see the module's docstring.
 
     The guard's state, the steps read of the current window, and the audit are committed with the
     batch.
@@ -69,7 +70,7 @@ class GuardedReplay(PartialReplay):
     estimates: Estimates = field(init=False)
 
     def __post_init__(self) -> None:
-        """Go on where an earlier process was, or begin with nothing known."""
+        """Continue from the state of an earlier process, or begin with an empty state."""
         q = self.query
         n, self.grid = q.model.size, np.array([*q.grid, q.window])
         self.sizes = np.diff(self.grid)
@@ -80,7 +81,7 @@ class GuardedReplay(PartialReplay):
                 f"grid's longest segment of {int(self.sizes.max())} steps, got {q.t_sla_ms!r}; "
                 "give a finer grid or more time"
             )
-        per_mean = float(q.aggregate.of_mean(1.0, q.window))  # a result, by the window's mean
+        per_mean = float(q.aggregate.of_mean(1.0, q.window))  # the result of a window of mean 1
         self.limit = np.broadcast_to(q.requirement.epsilon / per_mean, (n,))
         self._load()
         if self.store.restore() is None:
@@ -105,7 +106,7 @@ class GuardedReplay(PartialReplay):
         return self.estimates.audited
 
     def process(self, batch: int, read: Read) -> None:
-        """Aggregate the next planned interval; from a failure on only O, up to the window's end."""
+        """Aggregate the next planned interval; after a failure, read only O in the whole rest."""
         if self.store.committed(batch):
             return
         try:
@@ -147,7 +148,7 @@ class GuardedReplay(PartialReplay):
             results = self._finish(aggregated)
             memory[GUARDED] = self.guard.to_bytes()
             aggregated = self._planned(fresh(self.query, stop))
-        elif failed:  # other sensors are read from now on than was planned
+        elif failed:  # the rest of the window reads other sensors than planned
             asked = self.query.recovery_time, self.query.t_sla_ms
             rest = plan_guarded(self.guard, *asked, keys, start=stop - window)
             aggregated = replace(aggregated, times=tuple(window + tau for tau in rest.times))
@@ -170,7 +171,7 @@ class GuardedReplay(PartialReplay):
         return self.audited
 
     def _lose(self, window: int, segment: int) -> None:
-        """Settle which sensors stay unread, by the guard and the audit of earlier estimates."""
+        """Decide by the guard and the audit of earlier estimates which sensors stay unread."""
         others = np.ones(self.query.model.size, bool)
         others[self.guard.replay[segment]] = False
         self.estimates.declare((window, segment), others, np.nan)
@@ -182,7 +183,7 @@ class GuardedReplay(PartialReplay):
         return decisions[-1] == 2 if decisions else np.zeros(self.query.model.size, bool)
 
     def _finish(self, checkpoint: Checkpoint) -> list[WindowResult]:
-        """The window's results, estimated where sensors stayed unread; the guard learns from it."""
+        """Return the window's results, estimated for unread sensors, and update the guard."""
         history = self.guard.update(self.trail.samples(self.sizes))
         w, counts, unread = self.query.window, checkpoint.counts, self._unread(checkpoint.window)
         values = np.where(counts > 0, checkpoint.sums / np.maximum(counts, 1), np.nan)
@@ -198,7 +199,7 @@ class GuardedReplay(PartialReplay):
         return results_of(self.query, checkpoint, values, half, np.where(unread, w, counts))
 
     def _audit(self, position: int) -> None:
-        """Read the truth of estimates in windows that end by a step, and book them in order."""
+        """Audit the estimates in windows that end at `position` or before, by reading the truth."""
         w = self.query.window
 
         def off(place: tuple[int, ...], keys: list[int], estimate: np.ndarray) -> np.ndarray:
@@ -210,7 +211,7 @@ class GuardedReplay(PartialReplay):
         self.estimates.audit(off, self.limit, position - w)
 
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint at a window's beginning, planned by both accounts."""
+        """Return the checkpoint at a window's beginning, with a plan that both accounts permit."""
         self._audit(checkpoint.window - self.query.window)
         closed = np.flatnonzero(self.estimates.account.declare(np.ones(self.query.model.size)) != 2)
         asked = self.query.recovery_time, self.query.t_sla_ms
@@ -228,8 +229,9 @@ class GuardedReplay(PartialReplay):
 class GuardedPlan:
     """Checkpoint times of the next window, and the sensors read after a failure in each interval.
 
-    `times` are τ_0 … τ_K = w, `replay` K arrays of key indices, ascending; the others' part of
-    the window's mean is estimated, and its error was declared to be within ε.
+    `times` are τ_0 … τ_K = w, and `replay` has K arrays of ascending key indices. For the other
+    sensors, the rest of the window is estimated. The guard certified that the window's mean then
+    errs by at most ε.
     """
 
     times: tuple[int, ...]
@@ -237,7 +239,7 @@ class GuardedPlan:
 
     @property
     def tuples(self) -> tuple[int, ...]:
-        """Tuples that a failure in each interval makes replay."""
+        """Tuples that are replayed after a failure in each interval."""
         sizes = np.diff(self.times)
         return tuple(len(o) * int(size) for o, size in zip(self.replay, sizes, strict=True))
 
@@ -250,9 +252,10 @@ def replay_guard(
     sensors: int,
     seasons: Sequence[float] = (),
 ) -> PartialGuard:
-    """A guard for failures after each τ of the grid, 0 first; O is chosen as in D2 fig. 3.
+    """Return a guard for failures after each τ of the grid, in which 0 is first.
 
-    After a failure in (τ, …] only O is read up to the window's end, as D2 eq. (12) has it.
+    O is chosen as in D2 fig. 3. After a failure in the interval that begins at τ only O is read up
+    to the window's end, as in D2 eq. (12).
     """
     if not len(grid) or grid[0] != 0:
         raise ValueError(f"grid must begin with 0, the window's beginning, got {list(grid)!r}")
@@ -271,10 +274,10 @@ def plan_guarded(
     also: Sequence[int] = (),
     start: int = 0,
 ) -> GuardedPlan:
-    """From each time on, the latest time of the guard's grid that T_SLA permits (D2 fig. 4).
+    """Plan a window: each next time is the latest of the grid that T_SLA permits (D2 fig. 4).
 
     Each window has its own plan, because O depends on the accounts. The sensors in `also` are read
-    in any case. After a failure the rest of the window is planned from a `start`.
+    in any case. After a failure, the rest of the window is planned from `start`.
 
     ValueError when T_SLA does not reach from one time of the grid to the next.
     """

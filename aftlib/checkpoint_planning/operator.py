@@ -41,13 +41,12 @@ Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True, eq=False)
 class ReplayQuery:
-    """A mean, sum, minimum or maximum over tumbling windows, and how quickly it must recover.
+    """A mean, sum, minimum or maximum over tumbling windows, and the requirements on a recovery.
 
-    The model is of the n sensors' values at one step, `window` counts steps; all are as
-    `plan_checkpoints` takes them. Where `planned` has the times of a plan and its replay sets, an
-    undisturbed window follows these; the rest of a window after a failure is planned here.
-    By `recover` "guard" the replayed sensors depend on the data, at the times of a `grid`; see
-    `guarded_replay`.
+    The fields up to `query` are the arguments of `plan_checkpoints`. `planned`, if given, has the
+    times and replay sets of a plan, which a window follows until a failure; the operator plans the
+    rest of a window after a failure. If `recover` is "guard", the replayed sensors depend on the
+    data, and checkpoints are taken at times of the `grid`; see `guarded_replay`.
     """
 
     model: GaussianModel
@@ -62,7 +61,7 @@ class ReplayQuery:
     grid: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        """Refuse settings that no operator could recover by."""
+        """Refuse settings with which no operator could recover."""
         require_choice("recover", self.recover, RECOVER)
         require_choice("query", self.query, QUERIES)
         if not self.aggregate.gaussian and self.recover == "guard":
@@ -79,7 +78,7 @@ class ReplayQuery:
             )
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
-        """Plan of a window from `start` steps after its beginning."""
+        """Plan a window from `start` steps after its beginning."""
         asked = self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms
         return plan_checkpoints(*asked, self.method, self.query, start, checkpoint_variance)
 
@@ -105,14 +104,14 @@ class ReplayQuery:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identity of the query; a query with another one is refused its state."""
+        """Identity of the query; its state is refused to a query with another identity."""
         digest = self.model.digest()
         digest.update(json.dumps([self.model.names, self.settings], sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All fields but the model, as plain values: numpy's numbers make no other query."""
+        """All fields but the model as Python values, so that NumPy's types change no identity."""
         settings: dict[str, Any] = {
             "window": int(self.window),
             "t_sla_ms": float(self.t_sla_ms),
@@ -150,11 +149,11 @@ class Phases:
 
 @dataclass
 class PartialReplay:
-    """The stream's operator: aggregates batch after batch, and recovers the one that had failed.
+    """The stream's operator: it aggregates one batch after another, and recovers failed batches.
 
-    A batch that a process other than `process_id` began is recovered. `passes` is called with each
-    point that a batch passes, and the batch: "begun", "restored", "replayed", "estimated",
-    "committed", "planned". Faults are injected there.
+    A batch is recovered if another process than `process_id` began it. Whenever a batch passes a
+    point, `passes` is called with the point and the batch number. The points are "begun",
+    "restored", "replayed", "estimated", "committed" and "planned". Faults are injected there.
     """
 
     query: ReplayQuery
@@ -177,9 +176,10 @@ class PartialReplay:
             self.store.keep(self._planned(checkpoint or fresh(q, 0)))
 
     def recover(self) -> bool:
-        """Recover at once the batch that a process had begun when it crashed, if there is one.
+        """Recover the batch that a crashed process had begun; return whether there was one.
 
-        It is read in this process: T_SLA permits few tuples, and no Spark has to start.
+        This process reads the batch without Spark, because T_SLA permits few tuples and Spark would
+        have to start first.
         """
         batch = self.store.unfinished(self.checkpoint.position)
         if batch is not None:
@@ -188,7 +188,7 @@ class PartialReplay:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The last one."""
+        """The last checkpoint."""
         return cast("Checkpoint", self.store.restore())
 
     def process(self, batch: int, read: Read) -> None:
@@ -207,7 +207,7 @@ class PartialReplay:
         phases.end("restored")
 
         if not q.aggregate.gaussian and len(keys) == n:
-            # all sensors are read, in the keys' order and not that of choice
+            # all sensors are read, in key order instead of the order of choice
             prepared, keys = None, list(range(n))
         each_step = prepared is not None and not q.aggregate.gaussian
         values = self.log.read(keys, start, stop) if each_step else None
@@ -235,11 +235,11 @@ class PartialReplay:
     def _estimate(
         self, checkpoint: Checkpoint, sensors: list[int], values: np.ndarray | None
     ) -> tuple[list[int], np.ndarray, np.ndarray]:
-        """Estimate step by step, of gaps and extremes, from `values` of some sensors if they do.
+        """Estimate gaps and extremes step by step, from `values` of `sensors` if these suffice.
 
-        Further sensors are replayed until every sensor is known as well as the plan wants it, or
-        all are. Sensors replayed, and sums and variances of all n. T_SLA may be exceeded; if
-        even all sensors give a variance above the limit, the results are not `kept`.
+        Further sensors are replayed until every variance is within the plan's limit, or all sensors
+        are replayed. This may exceed T_SLA. A result whose variance is above the limit even then is
+        not `kept`. Returns the replayed sensors, and sums and variances of all n.
         """
         q, start, stop = self.query, checkpoint.position, checkpoint.next_boundary
         left = np.maximum(q.allowed - checkpoint.variance, 0)
@@ -263,7 +263,7 @@ class PartialReplay:
             sensors, more = [*sensors, *lacking[first[:more]].tolist()], 2 * more
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
-        """Make the batch durable; only then plan the rest after a recovery."""
+        """Commit the batch; after a recovery, plan the rest of the window after the commit."""
         window, results = checkpoint.window, []
         if checkpoint.position == window + self.query.window:
             results = window_results(self.query, checkpoint)
@@ -279,11 +279,11 @@ class PartialReplay:
         self.passes("planned", record.batch)
 
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint with a plan for the rest of its window, prepared."""
+        """Return the checkpoint with a plan for the rest of its window, and prepare that plan."""
         q, window, done = self.query, checkpoint.window, checkpoint.position - checkpoint.window
         variance = checkpoint.variance / q.aggregate.divisor(max(done, 1)) ** 2
         if checkpoint.variance.max() > q.allowed * (1 + COMPARED_TO):
-            q = replace(q, method="exactly-once")  # which adds no error
+            q = replace(q, method="exactly-once")  # it adds no error
         elif not q.aggregate.gaussian and variance.any():
             q, variance = replace(q, method="exactly-once"), np.zeros(variance.size)
         plan = q.plan(done, variance) if done else q.first_plan
@@ -321,7 +321,7 @@ def results_of(
 
 
 def bare_read(log: SensorLog, query: str = "mean") -> Read:
-    """Reader of a log in this process, from one interval on to the next."""
+    """Return a reader of a log in this process, which reads consecutive intervals in advance."""
     return partial(interval_sums, LogReader(log, ahead=True, shared=True), query=query)
 
 
@@ -331,10 +331,10 @@ def prepare(
     directory: Path | str,
     passes: Callable[[str, int], None] = lambda point, batch: None,
 ) -> PartialReplay:
-    """The operator over the state in a directory, under a new name of this process.
+    """Return the operator on the state in a directory, with a new id of this process.
 
-    ValueError when the log's keys are not the model's, or the state belongs to another stream: of
-    another query, or over another log.
+    ValueError when the log's keys are not the model's, or the state belongs to another query or
+    another log.
     """
     if log.names != query.model.names:
         gone = sorted(set(query.model.names) - set(log.names))
@@ -347,7 +347,7 @@ def prepare(
     directory.mkdir(parents=True, exist_ok=True)
     store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
     own = json.dumps(log.identity, sort_keys=True).encode()
-    begun = store.memory("log")  # not there when the stream is new, or an earlier release's
+    begun = store.memory("log")  # empty if the stream is new, or an earlier release began it
     if not begun:
         store.remember({"log": own})
     elif begun != own:
@@ -356,7 +356,7 @@ def prepare(
             f"{begun.decode()}, got {own.decode()}: go on with that one, or start again in another "
             "directory"
         )
-    if query.recover == "guard":  # which others need not load
+    if query.recover == "guard":  # imported here, because other queries do not need it
         from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
 
         kind = GuardedReplay

@@ -1,7 +1,7 @@
 """Partial replay on Structured Streaming: micro-batch boundaries are the planned τ_k (D2).
 
-A batch that had begun when the driver crashed is recovered by the next driver before Spark's stream
-starts; Spark then runs it again, and the operator finds it committed.
+If a driver crashes in a batch, the next driver recovers the batch before Spark's stream starts.
+Spark then runs the batch again, and the operator skips it, because it is committed.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class PlannedLog(PlannedInput):
     log: str  # path
     state: str  # path of the checkpoint store
     fingerprint: str  # of the stream
-    stop: int  # step at which the stream ends: its last window is whole
+    stop: int  # step at which the stream ends, the end of the last whole window
     tasks: int  # slices of the sensors that are read in parallel
     window: int = 0
-    grid: tuple[int, ...] = ()  # steps of a window at which sums are kept apart
+    grid: tuple[int, ...] = ()  # steps of a window at which new sums begin
     query: str = "mean"
 
     schema: ClassVar[StructType] = SUM_SCHEMA
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:
-        """Next τ of the current plan; for a batch that was committed already, its end."""
+        """Next τ of the current plan; for a batch that is already committed, the batch's end."""
         if start >= self.stop:
             return start
         store = CheckpointStore(self.state, self.fingerprint)
@@ -85,13 +85,13 @@ class PlannedLog(PlannedInput):
         )
 
     def partitions(self, start: int, stop: int) -> list[SensorSlice]:
-        """Slices of all sensors; of none when the operator has committed these steps already."""
+        """Slices of all sensors, or of none if the operator has already committed these steps."""
         position = CheckpointStore(self.state, self.fingerprint).restore().position  # type: ignore[union-attr]
         keys = range(len(SensorLog.open(self.log).names) if position == start else 0)
         return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Sums of the slice, in one row, or one per segment of the grid."""
+        """Yield the sums of the slice, in one row or in one row per segment of the grid."""
         piece = cast("SensorSlice", partition)
         log = LogReader(SensorLog.open(self.log))
         first = piece.start - piece.start % max(1, self.window)
@@ -116,7 +116,7 @@ def sum_slice(
 
 
 def collected(frame: DataFrame) -> Read:
-    """Reader that runs the tasks of a frame of `SUM` rows and puts their sums in order.
+    """Return a reader that runs the tasks of a frame of `SUM` rows and puts sums in key order.
 
     The tasks run once for all segments of the batch.
     """
@@ -171,14 +171,15 @@ def replay_stream(
     passes: Callable[[str, int], None] = lambda point, batch: None,
     tasks: int = 2,
 ) -> ReplayedStream:
-    """Stream the whole windows of a log; go on where an earlier process crashed.
+    """Stream the whole windows of a log; continue where an earlier process crashed.
 
-    The log's keys are the model's, in the same order, and a cluster's machines share its folder;
-    else a ValueError. The directory is the place of the state, the prepared replay sets and Spark's
-    own checkpoint. Those of another stream, and a checkpoint that is torn or ahead of the state,
-    are refused by a ValueError, and a directory that another driver uses by a TimeoutError.
-    `passes` is called with each point that a batch passes, where faults are injected; the sensors
-    are read in `tasks` parallel tasks.
+    `directory` has the state, the prepared replay sets and Spark's own checkpoint. `passes` is
+    called with each point that a batch passes, where faults are injected. Each batch is read by
+    `tasks` parallel tasks.
+
+    ValueError when the log's keys are not the model's in the same order; when a cluster's machines
+    do not share the log's folder; when the directory is another stream's; or when Spark's
+    checkpoint is torn or ahead of the state. TimeoutError when another driver uses the directory.
     """
     require_shared(spark, log.path)
     with QueryDirectory(directory).locked():
@@ -207,9 +208,9 @@ def replay_stream(
 
 
 def require_in_step(operator: PartialReplay, directory: Path) -> None:
-    """Refuse a checkpoint of Spark's that is torn, or ahead of the state.
+    """Refuse a Spark checkpoint that is torn, or ahead of the state.
 
-    A checkpoint that is behind it does no harm: committed batches are not done again.
+    A checkpoint that is behind the state does no harm: committed batches do not run again.
     """
     place = QueryDirectory(
         directory,

@@ -1,4 +1,4 @@
-"""When to take checkpoints so that a recovery keeps ε, δ and T_SLA (D2 section 5)."""
+"""Plans of checkpoint times with which every recovery meets ε, δ and T_SLA (D2 section 5)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 METHODS = ("proposed", "no-relaxation", "exactly-once")
 """Methods to choose the replayed sensors (D2 section 6.2)."""
 ADAPTIVE = "adaptive"
-"""Beyond the document: every interval as if it alone failed, and planned again once one has."""
+"""Ours: plan each interval as the only one that fails, and plan again after a failure."""
 
 QUERIES = tuple(name for name, each in AGGREGATES.items() if each.gaussian or name in EXTREMES)
-"""Aggregates of a plan: linear ones, and those with a bound on the error of a lost one."""
+"""Aggregates that can be planned: linear ones, and extremes, whose errors have a bound."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CheckpointPlan(ArrayRecord):
-    """Checkpoint times of a window, and the sensors that a failure in each interval replays.
+    """Checkpoint times of a window, and the sensors to replay after a failure in each interval.
 
-    A plan holds until a failure has been recovered from approximately; its later replay sets
-    count on exact checkpoints. After a failure in interval k, plan again with `start` =
+    A plan is valid until the first approximate recovery, because its later replay sets
+    assume exact checkpoints. After a failure in interval k, plan again with `start` =
     times[k + 1] and `checkpoint_variance` = restored_variance(k). An "adaptive" plan guarantees
     `single_failure_variance`; the next plan covers later failures.
 
@@ -77,7 +77,7 @@ class CheckpointPlan(ArrayRecord):
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        """Times strictly inside, at which a checkpoint is taken."""
+        """Times strictly inside the window, at which checkpoints are taken."""
         return self.times[1:-1]
 
     @property
@@ -88,7 +88,7 @@ class CheckpointPlan(ArrayRecord):
 
     @property
     def worst_case_variance(self) -> np.ndarray:
-        """Variance of the window's result when everything after τ_k fails, shape (K, n).
+        """Variance of the window's result when every interval after τ_k fails, shape (K, n).
 
         From τ_k on only set k is replayed: D2 eq. (16) as definition 1 uses it.
         """
@@ -104,7 +104,7 @@ class CheckpointPlan(ArrayRecord):
     def worst_case_reliability(self) -> np.ndarray:
         """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); its row minima are (12).
 
-        Of minima and maxima it is the bound of `extreme_reliability`.
+        For minima and maxima it is the lower bound `extreme_reliability`.
         """
         if not AGGREGATES[self.query].gaussian:
             lost = [self.times[-1] - begin for begin in self.times[:-1]]
@@ -116,8 +116,8 @@ class CheckpointPlan(ArrayRecord):
     def to_frame(self, step: Any = None, start: Any = None) -> pd.DataFrame:
         """One row per interval: begin, end, sensors replayed, tuples, least worst-case reliability.
 
-        Times are steps; with `step`, a duration such as "1min", Timedeltas since the window began;
-        and with `start` too, its Timestamp, they are Timestamps.
+        Times are steps. With `step`, a duration such as "1min", they are Timedeltas since the
+        window began; with `start`, the Timestamp of that beginning, too, they are Timestamps.
         """
         import pandas as pd
 
@@ -184,7 +184,7 @@ def plan_checkpoints(
     start: int = 0,
     checkpoint_variance: ArrayLike | None = None,
 ) -> CheckpointPlan:
-    """Plan the fewest checkpoints: by turns a replay set and the latest next one (D2 fig. 4).
+    """Plan the fewest checkpoints: in turn a replay set and the latest next time (D2 fig. 4).
 
     Parameters
     ----------
@@ -195,18 +195,18 @@ def plan_checkpoints(
     requirement : Requirement
         ε, in the unit of the window's result, and δ.
     recovery_time : RecoveryTime
-        Milliseconds by the number of replayed tuples. Where it has an `estimate_ms`, an interval
+        Milliseconds as a function of the replayed tuples. With an `estimate_ms`, an interval
         replays all sensors if its end can then be later, because nothing is estimated.
     t_sla_ms : float
         Longest recovery permitted.
     method : {"proposed", "no-relaxation", "exactly-once", "adaptive"}
         "proposed" chooses the sensors again at each checkpoint by eq. (20); "no-relaxation"
         keeps the choice of the window's beginning; "exactly-once" replays every sensor; "adaptive"
-        lets each interval alone spend all of ε, and has to be planned again after each failure.
+        lets one failed interval spend all of ε, and must be planned again after each failure.
     query : {"mean", "sum", "min", "max"}
         The window's query, over the steps of each sensor.
     start : int
-        τ to plan from, in steps since the window began.
+        τ at which the plan begins, in steps since the window began.
     checkpoint_variance : array_like, shape (n,), optional
         σ_c, variance of each sensor's aggregate over (0, start] after an approximate restoration;
         0 by default.
@@ -224,25 +224,24 @@ def plan_checkpoints(
 
     Notes
     -----
-    The maximum of a window errs by no more than its worst step. So a step's variance may be as
-    `extreme_max_variance` says of the w − τ steps that may be lost; it grows alike for all sensors
-    as τ does. Plans use this bound and not the maximum's own distribution, because the bound holds
-    for all replayed data, and the estimate by `most_likely_within` is no worse.
+    A window's maximum errs by at most the largest error of a step. So the target variance of a step
+    is `extreme_max_variance` of the w − τ steps that may be lost. With τ it grows by one factor for
+    all sensors. Plans use this bound instead of the maximum's own distribution, because the bound
+    holds for all replayed data. The estimate by `most_likely_within` is no worse.
 
-    Target (20) is (w² σ* − τ² σ_c) / (w − τ) for the variance of one step of a mean, w² and τ²
-    being 1 for a sum. As τ grows all targets grow alike, so the sensors are put in order once and
-    each later set is a prefix of it.
+    Target (20) for the variance of one step of a mean is (w² σ* − τ² σ_c) / (w − τ); for a sum, w²
+    and τ² are 1. With τ all targets grow by one factor, so the sensors are put in order once and
+    each later set is a prefix of that order.
 
-    "adaptive" keeps ε, δ and T_SLA for every pattern of failures if it is planned again after each.
-    Let A = w² σ* be the variance that the error of the window's sum may have (1 for w² and a sum),
-    and d_i the variance of the restored aggregate of sensor i: 0 while nothing has failed, because
-    a checkpoint that is reached without a failure is exact. Interval k replays a set O with
+    "adaptive" meets ε, δ and T_SLA for every pattern of failures if it is planned again after each.
+    Let A = w² σ* (σ* for a sum) be the permitted error variance of the window's sum, and d_i the
+    error variance of sensor i's sum at the last checkpoint. d_i is 0 until a failure, because a
+    checkpoint that is reached without a failure is exact. Interval k replays a set O with
     (τ_{k+1} − τ_k) Var(X_i | O) ≤ A − d_i for all i and a recovery within T_SLA. If it does not
-    fail, d stays. If it fails, d_i grows to A at most, since the errors of different steps are
-    independent, and the rest is planned with the remaining tolerance, down to all sensors at
-    A = d_i, which T_SLA must permit for one step. By induction d_i ≤ A at the window's end. All
-    intervals have the same length (± 1), because with it the longest interval is as short as it can
-    be.
+    fail, d_i stays. If it fails, d_i grows to at most A, because the errors of different steps are
+    independent. The rest is planned with the tolerance A − d_i; where it is 0 all sensors are
+    replayed, and T_SLA must permit that for one step. By induction d_i ≤ A at the window's end. All
+    intervals have the same length (± 1), which minimises the length of the longest interval.
 
     Examples
     --------
@@ -305,7 +304,7 @@ def plan_checkpoints(
 def _furthest(
     chosen: ReplaySet, steps: int, model: GaussianModel, reach: Callable[[int], int]
 ) -> tuple[ReplaySet, int]:
-    """Of a set and of all sensors, the one that reaches further into `steps`; and how far."""
+    """Return the set, or all sensors if they reach further, and the steps reached of `steps`."""
     reached, everything = (min(steps, reach(m)) for m in (len(chosen.sensors), model.size))
     if everything > reached:
         return ReplaySet.everything(model), everything
@@ -315,10 +314,10 @@ def _furthest(
 def _alone(
     tightest: ReplaySet, steps: int, furthest: Callable[[ReplaySet, int], tuple[ReplaySet, int]]
 ) -> tuple[tuple[int, ...], ReplaySet]:
-    """Cut `steps` into the fewest intervals that meet T_SLA if each may use up ε.
+    """Cut `steps` into the fewest intervals that meet T_SLA if each may spend all of ε.
 
-    `tightest` is the set for one interval of all steps. A shorter one needs fewer sensors, so that
-    its tuples grow with its length, and the longest that fits is found by halving.
+    `tightest` is the set for one interval of all steps. A shorter interval needs fewer sensors, so
+    that tuples grow with the length, and bisection finds the longest interval that fits.
     """
 
     def chosen(length: int) -> tuple[ReplaySet, int]:
@@ -395,5 +394,5 @@ def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.n
 
 
 def _weight(query: str, steps: int) -> int:
-    """Square of what turns an aggregate over `steps` steps into a sum (D2 eq. (14))."""
+    """Square of the factor from an aggregate over `steps` steps to the sum (D2 eq. (14))."""
     return AGGREGATES[query].divisor(steps) ** 2

@@ -1,4 +1,4 @@
-"""How long a recovery takes, by the number of tuples replayed (D2 section 5.1)."""
+"""The time of a recovery as a function of the number of replayed tuples (D2 section 5.1)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class RecoveryTime:
     Parameters
     ----------
     fixed_ms : float
-        Fixed part of every recovery; finite, at least 0: T_res + T_est, or T_res with
-        `estimate_ms`.
+        Fixed part of every recovery; finite, at least 0: T_res + T_est, or T_res alone if
+        `estimate_ms` is given.
     per_tuple_ms : float
         T_rep of one replayed tuple; finite, above 0.
     estimate_ms : float
@@ -49,7 +49,7 @@ class RecoveryTime:
         require_number("estimate_ms", self.estimate_ms, least=0)
 
     def __call__(self, tuples: int, *, full: bool = False) -> float:
-        """Milliseconds to recover by replaying this many tuples; `full`: of all sensors.
+        """Milliseconds to recover by replaying `tuples` tuples; with `full`, of all sensors.
 
         Raises
         ------
@@ -64,13 +64,13 @@ class RecoveryTime:
         return self.fixed_ms if full else self.fixed_ms + self.estimate_ms
 
     def max_tuples(self, t_sla_ms: float, *, full: bool = False) -> int:
-        """Most tuples that can be replayed within T_SLA (D2 eq. (25)); `full`: of all sensors.
+        """Most tuples that can be replayed within T_SLA (D2 eq. (25)); `full` as in a call.
 
         Returns
         -------
         int
-            The largest m, up to 2⁵³, for which this recovery time of m is at most `t_sla_ms` as
-            floating-point numbers compare, so that T_SLA = rt(m) permits m tuples.
+            The largest m, up to 2⁵³, for which the recovery time rt(m) is at most `t_sla_ms` in
+            floating-point numbers, so that T_SLA = rt(m) permits m tuples.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class RecoveryTime:
         return most
 
     def max_steps(self, sensors: int, of: int, t_sla_ms: float) -> int:
-        """Most steps of some sensors, `of` all, that can be replayed within T_SLA; 0 if none."""
+        """Most steps for which `sensors` out of `of` can be replayed within T_SLA; 0 if none."""
         full = sensors == of
         if t_sla_ms < self._constant(full):
             return 0
@@ -103,4 +103,4 @@ DOCUMENT_RECOVERY_TIME = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
 """The document's measurement for n = 100 sensors on its machine (D2 eqs (27), (28))."""
 
 DOCUMENT_ESTIMATE_MS = 26.33
-"""Its T_est: restoring took at most 2 ms (D2 section 6.1)."""
+"""The document's T_est: the fixed part without 2 ms, the longest T_res (D2 section 6.1)."""

@@ -1,4 +1,4 @@
-"""Which sensors to replay so that the others can be estimated (D2 section 4.2, fig. 3)."""
+"""The choice of sensors to replay so that the others can be estimated (D2 section 4.2, fig. 3)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ COMPARED_TO = 1e-12
 
 _MET = 1 + COMPARED_TO
 _FEW = 128
-"""Choices up to which LAPACK, which factorises the whole matrix, is slower."""
+"""Number of choices up to which LAPACK is slower, because it factorises the whole matrix."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReplaySet(ArrayRecord):
-    """Sensors O that are replayed after a failure, and the variances of all n sensors then.
+    """Sensors O that are replayed after a failure, and the variances of all n sensors given O.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class ReplaySet(ArrayRecord):
         Variance of every sensor's value at one time step given those of O; 0 in O.
     factor : ndarray, shape (|O|, n)
         Lᵀ of the pivoted Cholesky factor of Σ: Lᵀ[:, i]ᵀ Lᵀ[:, j] = Σ_ij for i or j in O, and
-        Lᵀ[:, sensors] is upper triangular. The first rows belong to the first sensors alone.
+        Lᵀ[:, sensors] is upper triangular. The first k rows depend on the first k sensors only.
     share : ndarray, shape (|O| + 1,)
         max_i variance_i / target_i after 0 … |O| choices; never increases.
     names : tuple of str
@@ -97,7 +97,7 @@ class ReplaySet(ArrayRecord):
         return np.setdiff1d(np.arange(self.variance.size), self.sensors)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per sensor: turn in the choice (from 1, else missing) and variance."""
+        """Return one row per sensor: turn (its place in O from 1 on, or missing) and variance."""
         import pandas as pd
 
         turns = pd.array([pd.NA] * self.variance.size, dtype="Int64")
@@ -110,8 +110,8 @@ class ReplaySet(ArrayRecord):
         Returns
         -------
         ndarray, shape (n − |O|, |O|)
-            Σ_YO Σ_OO⁻¹, rows as `estimated`, columns as `sensors`. It serves a single step and
-            means or sums over any number of steps alike.
+            Σ_YO Σ_OO⁻¹, rows as `estimated`, columns as `sensors`. The same matrix serves a single
+            step and means or sums over any number of steps.
 
         Notes
         -----
@@ -121,11 +121,11 @@ class ReplaySet(ArrayRecord):
         return np.asarray(solve_triangular(replayed, rest, check_finite=False)).T
 
     def loosened(self, times: float) -> ReplaySet:
-        """Set that suffices once every target has grown to `times` ≥ 1 times the given one.
+        """Return the set that suffices if every target is multiplied by `times` ≥ 1.
 
-        Growing all targets alike keeps the order of choice, so that set is a prefix of this one:
-        O(n) for each sensor dropped instead of a new selection. ValueError for a set from `of`,
-        because its targets are unknown.
+        A common factor keeps the order of choice, so the result is a prefix of this set. It costs
+        O(n) per sensor left out instead of a new selection. ValueError for a set from `of`, because
+        its targets are unknown.
         """
         if np.isnan(self.share).any():
             raise ValueError(
@@ -149,8 +149,8 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     model : GaussianModel
         Distribution of the n sensors' values at one time step.
     max_variance : float or array_like, shape (n,)
-        Target of every sensor, or one for each, at least 0: variance of one time step, in squared
-        sensor units. Infinity asks nothing of a sensor.
+        Target of all sensors, or one per sensor, at least 0: variance of one time step, in squared
+        sensor units. Every variance meets an infinite target.
 
     Returns
     -------
@@ -164,16 +164,16 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     Notes
     -----
     Rule (22), (23) picks the sensor whose own posterior variance is largest, so for a common
-    target fig. 3 is Cholesky's factorisation with diagonal pivots. With a target for each sensor
-    the same rule is applied to sensors measured in units of each one's tolerance,
-    X_i / sqrt(target_i): the pivot is the sensor whose variance exceeds its target by the largest
-    factor. All scaled targets are then 1, as in the document; a sensor that meets its target is
-    never picked while another does not; and targets that grow alike keep the order of choice.
-    Scores are compared to 1e-12; ties go to the lowest index while few are chosen.
+    target fig. 3 is Cholesky's factorisation with diagonal pivots. With a target per sensor the
+    same rule is applied to scaled sensors, X_i / sqrt(target_i): the pivot is the sensor whose
+    variance exceeds its target by the largest factor. All scaled targets are then 1, as in the
+    document. A sensor that meets its target is never picked while another does not. Targets that
+    grow by a common factor keep the order of choice. Scores are compared to 1e-12; ties go to the
+    lowest index in the first `_FEW` choices.
 
-    The first `_FEW` choices are left-looking, O(n|O|²): only their rows of Σ are read. For more,
-    LAPACK's `pstrf` goes on, O(n²|O|) but in blocks that stay in the cache. Groups of sensors that
-    are independent of each other are factorised apart, so g equal groups cost 1/g².
+    The first `_FEW` choices are left-looking, O(n|O|²): only their rows of Σ are read. LAPACK's
+    `pstrf` makes the others, O(n²|O|) but in blocks that stay in the cache. Independent groups of
+    sensors are factorised separately, so that g equal groups reduce the cost to 1/g².
 
     Examples
     --------
@@ -207,7 +207,7 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
 
 
 def _factorise(covariance: np.ndarray, target: np.ndarray) -> ReplaySet:
-    """Left-looking for the first choices, which touches their rows of Σ only; LAPACK for more."""
+    """Choose sensors: left-looking, which reads only their rows of Σ; after `_FEW`, by LAPACK."""
     n = len(covariance)
     variance, factor = covariance.diagonal().copy(), np.empty((min(n, _FEW), n))
     sensors: list[int] = []
@@ -240,7 +240,7 @@ def _factorise(covariance: np.ndarray, target: np.ndarray) -> ReplaySet:
 
 
 def _merged(groups: Sequence[np.ndarray], parts: list[ReplaySet]) -> ReplaySet:
-    """The choice among all sensors from those of independent groups: by falling share."""
+    """Merge the choices of independent groups into one, in the order of falling share."""
     n = sum(group.size for group in groups)
     factor, variance = np.zeros((sum(len(p.sensors) for p in parts), n)), np.empty(n)
     sensors, share, row = [], [], 0

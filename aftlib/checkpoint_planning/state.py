@@ -1,4 +1,4 @@
-"""The checkpoint store: running aggregates and the batch that they stand for."""
+"""The checkpoint store: running aggregates, and the last batch that they contain."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Checkpoint:
     sums: np.ndarray  # (n,) over [window, position), estimated parts included
     counts: np.ndarray  # (n,) samples in each sum; an estimated step counts as one
     variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing was estimated
-    times: tuple[int, ...]  # τ of the plan in force, from where it was made to the window's end
-    plan: str  # its name; empty while the rest of the window is not planned yet
+    times: tuple[int, ...]  # τ of the current plan, from the step of planning to the window's end
+    plan: str  # name of the plan; empty while the rest of the window is not planned yet
 
     @property
     def interval(self) -> int:
-        """Number of the plan's interval that comes next."""
+        """Index of the plan's next interval."""
         return self.times.index(self.position)
 
     @property
@@ -100,8 +100,8 @@ class IntervalRecord:
     batch: int  # Spark's id
     start: int
     stop: int
-    recovered: bool  # begun by a process that crashed
-    sensors: int  # that were read
+    recovered: bool  # whether a process that crashed had begun it
+    sensors: int  # number of sensors that were read
     res_ms: float
     rep_ms: float
     est_ms: float
@@ -118,8 +118,8 @@ class CheckpointStore:
     checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
     disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
-    The file is made when absent; ValueError when it is no such store, of another version, or of a
-    stream that another `fingerprint` identifies.
+    The file is made when absent. ValueError when it is no such store, of another version, or of a
+    stream with another `fingerprint`.
     """
 
     def __init__(self, path: Path | str, fingerprint: str) -> None:
@@ -151,8 +151,8 @@ class CheckpointStore:
     def begin(self, batch: int, start: int, process_id: str) -> bool:
         """Record that a process begins a batch; True when another began it before and crashed.
 
-        The record outlives the process, but a power failure may take it: the batch is then read
-        whole.
+        The record survives the process, but a power failure may delete it. The batch is then not
+        recovered, but read from all sensors.
         """
         act = f"begin batch {batch} in"
         with transaction(self._connection, act, synced=False) as connection:
@@ -167,16 +167,16 @@ class CheckpointStore:
         return rows[0][0] if rows else None
 
     def end(self, process_id: str) -> None:
-        """Record that a process ends of itself: the batches that it began have not failed."""
+        """Record that a process ends without a crash: the batches that it began have not failed."""
         with transaction(self._connection, "end the process in") as connection:
             connection.execute("DELETE FROM begun WHERE process = ?", (process_id,))
 
     def keep(
         self, checkpoint: Checkpoint, memory: Mapping[str, bytes] = MappingProxyType({})
     ) -> None:
-        """Make a checkpoint durable that finishes no batch: the first, or one with a new plan.
+        """Store a checkpoint that finishes no batch: the first, or one with a new plan.
 
-        `memory` has the parameters of that plan by name.
+        `memory` has the operator's other state by name.
         """
         with transaction(self._connection, "keep the plan in") as connection:
             connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
@@ -211,17 +211,17 @@ class CheckpointStore:
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
     def remember(self, memory: Mapping[str, bytes]) -> None:
-        """Make an operator's state beyond its checkpoint durable, by name."""
+        """Store the operator's state that is not in its checkpoint, by name."""
         with transaction(self._connection, "keep the memory in") as connection:
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
     def memory(self, name: str) -> bytes:
-        """The state last remembered by that name; empty when there is none."""
+        """The state that was last stored under a name; empty when there is none."""
         rows = self._rows("SELECT data FROM memory WHERE name = ?", name)
         return bytes(rows[0][0]) if rows else b""
 
     def results(self) -> list[WindowResult]:
-        """Windows finished so far, by start and key."""
+        """Windows finished so far, ordered by start and key."""
         rows = self._rows("SELECT * FROM windows ORDER BY start, key")
         nan = {None: np.nan}  # SQLite keeps NaN as NULL
         return [
@@ -282,14 +282,14 @@ class Preparation:
 
 @dataclass(frozen=True, eq=False)
 class PreparedReplay:
-    """Contents of a preparation: the replay set O and how the others follow from it."""
+    """The preparation of an interval: the replay set O, and the gain that estimates the others."""
 
     sensors: list[int]  # O
     gain: np.ndarray  # (n − |O|, |O|)
     variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
 
     def complete(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
-        """Sums of all n sensors over some steps from those of O, whole (D2 eqs (5), (10))."""
+        """Sums of all n sensors over some steps from O's sums without gaps (D2 eqs (5), (10))."""
         everyone, replayed = np.empty(mean.size), mean[self.sensors]
         others = np.setdiff1d(np.arange(mean.size), self.sensors)
         everyone[self.sensors] = sums

@@ -1,4 +1,4 @@
-"""Aggregates over some steps of each sensor: read, or estimated step by step from other sensors."""
+"""Aggregates of sensors over some steps: read, or estimated step by step from other sensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def interval_sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sum, or extreme, and number of the finite samples of each sensor over [start, stop).
 
-    They are added up by row groups, so that the bits do not depend on earlier reads.
+    Samples are added up by row groups, so that the bits do not depend on earlier reads.
     """
     aggregate = AGGREGATES[query]
     sums, counts = np.full(len(keys), aggregate.initial), np.zeros(len(keys), dtype=np.int64)
@@ -27,7 +27,7 @@ def interval_sums(
     for block in log.blocks(keys, start, stop) if len(keys) else ():
         for values in np.split(block, range(-at % ROW_GROUP, len(block), ROW_GROUP)):
             part = aggregate.merge.reduce(values, initial=aggregate.initial)
-            if aggregate.gaussian and np.isfinite(part).all():  # then all samples are
+            if aggregate.gaussian and np.isfinite(part).all():  # then all samples are finite
                 counts += len(values)
             else:
                 part, samples = aggregate.add(values)
@@ -40,12 +40,12 @@ def interval_sums(
 def estimate_with_gaps(
     model: GaussianModel, sensors: Sequence[int], values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate sums over some steps, and their error variances, of all n sensors from some of them.
+    """Estimate all n sensors' sums over some steps from `sensors`; return sums, error variances.
 
-    `values` has shape (steps, len(sensors)), NaN or infinite where a sample is missing; it is
-    estimated as if its sensor were not read. Steps at which the same sensors P are present are
-    estimated together, from those alone: Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). Their variances
-    Σ_{Y|P} add up.
+    `values` has shape (steps, len(sensors)), NaN or infinite where a sample is missing. A missing
+    sample is estimated as if its sensor were not read. Steps at which the same sensors P are
+    present are estimated together from P: Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). The variances
+    Σ_{Y|P} of steps add up.
     """
     replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
     prior = model.covariance.diagonal()
@@ -73,11 +73,12 @@ def estimate_extremes(
     query: str,
     known: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Extremes over some steps of all n sensors, those `known` before included, and variances.
+    """Estimate all n sensors' extremes over some steps and earlier ones; return also variances.
 
-    `values` is as in `estimate_with_gaps`. A variance is (h / z)² of the half-width h of a sensor's
-    extreme, and 0 where each of its samples is there. Exact samples that are aggregated later make
-    that error no larger: |max(Y, x) − max(y, x)| ≤ |Y − y|.
+    `known` has the extremes of the earlier steps; `values` is as in `estimate_with_gaps`. A
+    variance is (h / z)² with the half-width h of a sensor's extreme, and 0 if no sample of the
+    sensor is missing. Exact samples that are added later do not increase the error:
+    |max(Y, x) − max(y, x)| ≤ |Y − y|.
     """
     replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
     means, variance = np.zeros((2, len(values), model.size))

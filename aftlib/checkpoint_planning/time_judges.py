@@ -1,8 +1,8 @@
 """Judges of D2's claims on recovery times and throughput; `claims` lists the claims.
 
-The parameters are results of the experiments: `times` and, with a Spark job, `through` of
-`recovery_times`; `solved` of `solving_times`, `rates` of `stream_rates`, `running` of `recoveries`,
-`killed` of `restarts`.
+The parameters are results of experiments: `times` and, with a Spark job, `through` are from
+`recovery_times`, `solved` from `solving_times`, `rates` from `stream_rates`, `running` from
+`recoveries`, and `killed` from `restarts`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ RESTORED_MS = 2.0
 SERIES = 1e5
 """Tuples that the document replays (section 6.1)."""
 DECIDING = 72
-"""Recoveries, all within T_SLA, of which Clopper and Pearson's interval lies above 95 %."""
+"""If this many recoveries are all within T_SLA, Clopper and Pearson's interval is above 95 %."""
 LEAST_REPLAY = 0.5
-"""Share of |O|/n of a full replay's T_rep that replaying O takes at least, if it is read at all."""
+"""If T_rep of O is less than this share of |O|/n times a full replay's, O was not really read."""
 
 
 def largest(means: pd.Series, half: pd.Series, parts: int) -> tuple[float, tuple[float, float]]:
-    """Largest of some means over `parts`, and its interval, from their t intervals' half-widths.
+    """Return the largest of several means over `parts`, and its interval.
 
-    All means are below a threshold if every interval is, so the largest upper end is taken as it
-    is. That some mean is above is a choice among many, so the lower ends are widened (Bonferroni).
+    `half` has the half-widths of the means' t intervals. The upper bound is the largest upper end,
+    because all means are below a threshold if every interval is. The lower ends are widened
+    (Bonferroni), because the largest mean is selected among many.
     """
     level = 1 - (1 - CONFIDENCE) / 2 / len(means)
     wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
@@ -50,7 +51,7 @@ def beats_full_replay(times: pd.DataFrame, through: pd.DataFrame) -> Finding:
 
 
 def _slowest_recovery(times: pd.DataFrame) -> Finding:
-    """Largest of T_rec over full replay's, turn by turn, among the document's n."""
+    """Largest ratio of T_rec to a full replay's in the same turn, for n up to `LARGEST_N`."""
     rows = []
     for n, each in times[times["n"] <= LARGEST_N].groupby("n"):
         turns = each.pivot_table(index="repeat", columns="sensors", values=["total_ms", "rep_ms"])
@@ -93,9 +94,9 @@ def replays_in_proportion(times: pd.DataFrame, through: pd.DataFrame) -> Finding
 
 
 def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
-    """How near to a line through 0 replay time is, and the longest restoring.
+    """Smallest R² of a line through 0 and the replay times, and the longest T_res.
 
-    Full replays load no `gain` matrix: their T_res is the checkpoint's alone.
+    With `gain`, T_res is of partial replays; otherwise of full replays, which load no gain matrix.
     """
     judged, turns = times[times["n"] >= SMALLEST_N], int(times["repeat"].nunique())
     rows = []
@@ -138,7 +139,7 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
 
 
 def _turns(groups: Any) -> tuple[pd.Series, pd.Series]:
-    """Means over turns of each group, and half the width of their t intervals."""
+    """Means over turns of each group, and the half-widths of their t intervals."""
     scale = groups.count().map(lambda n: t.ppf((1 + CONFIDENCE) / 2, n - 1) / np.sqrt(n))
     return groups.mean(), groups.std() * scale
 
@@ -149,7 +150,7 @@ def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.Dat
     T_est is measured; 10⁵ tuples are replayed, at the document's cost per tuple or at ours.
     """
     rows = solved[solved["n"] == solved["n"].max()]
-    largest = fastest(times).iloc[-1]  # of the most sensors, all of them
+    largest = fastest(times).iloc[-1]  # a full replay of the most sensors
     ours = float(largest["rep_ms"] / largest["tuples"])
     document, size = case.recovery_time.per_tuple_ms, int(rows["n"].iloc[0])
     costs = {
@@ -214,7 +215,7 @@ def fewer_checkpoints_raise_throughput(
 
 
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
-    """D2-8: T_rec of the process that a failure leaves behind."""
+    """D2-8: T_rec of the new process after a kill is within T_SLA."""
     what = (
         "T_rec is restoring, replaying and estimating in the new, cold process. T_SLA is the time "
         "that the fit to as many pilot kills, with its reserve for 99 % of these, gives for the "
@@ -224,7 +225,7 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
 
 
 def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
-    """D2-9: the whole time of a new process from its start to its commit."""
+    """D2-9: a new process commits within T_SLA plus the time that pilots needed to start."""
     limit = killed["t_sla_ms"] + killed["start_ms"]
     what = (
         "Counted from the new process's start to its commit; T_SLA is D2-8's and the start that "
@@ -234,7 +235,7 @@ def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
 
 
 def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
-    """D2-10: T_rec of recoveries through Spark in the running stream."""
+    """D2-10: T_rec of recoveries through Spark in the running stream is within T_SLA."""
     by_limit = "; ".join(
         f"{limit:.0f} ms: {int((rows['total_ms'] <= limit).sum())} of {len(rows)}"
         for limit, rows in _estimating(running).groupby("t_sla_ms")
@@ -247,7 +248,7 @@ def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
 
 
 def _estimating(recovered: pd.DataFrame) -> pd.DataFrame:
-    """Recoveries that estimated some sensors, of intervals that T_SLA ended, not the window."""
+    """Recoveries that estimated some sensors, in intervals that end before their window ends."""
     some = recovered["sensors"].between(1, recovered["n"] - 1)
     return recovered[some & (recovered["stop"] % recovered["window"] > 0)]
 
@@ -255,7 +256,7 @@ def _estimating(recovered: pd.DataFrame) -> pd.DataFrame:
 def _kept(
     recovered: pd.DataFrame, counted: str, took: pd.Series, limit: pd.Series, what: str
 ) -> Finding:
-    """How many recoveries that estimate took no longer than their limit."""
+    """Share of the recoveries with estimates that took at most their limit."""
     rows = _estimating(recovered).index
     if not len(rows):
         return nothing("No recovery estimated sensors in an interval that T_SLA ended.")

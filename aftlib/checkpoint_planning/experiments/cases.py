@@ -33,8 +33,8 @@ CHARGINGS = (
     "all but exactly-once pay T_est",
     "T_est where |O| < n, full replays where they reach further",
 )
-"""Who pays the time of estimating, which the document does not say. In the last, a plan replays all
-sensors where that reaches further, which fig. 4 does not do."""
+"""Readings of the recoveries that take T_est, which the document does not name. In the last one a
+plan also replays all sensors where that reaches further, which fig. 4 does not do."""
 MEASURES = ("worst", "single", "restored", "every")
 _EQUAL = 1e-9
 
@@ -45,14 +45,14 @@ class PlanningCase:
 
     model: GaussianModel  # of the n sensors' values at one step
     log: SensorLog  # the document's experiment: the first rows of the sample that `seed` names
-    windows: Windows  # every one follows the same plan
+    windows: Windows  # all follow the same plan
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
     t_slas: tuple[float, ...]  # ms
-    recovery_time: RecoveryTime  # that the plans count on
+    recovery_time: RecoveryTime  # that the plans assume
     replications: int  # further segments of the sample, each as long as the log
     seed: int  # of the sample and of resampling
-    estimate_ms: float = 0.0  # T_est, of the recovery time's fixed part
+    estimate_ms: float = 0.0  # T_est, which is included in the recovery time's fixed part
 
     def plan(
         self,
@@ -94,7 +94,7 @@ def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     sensors: |O| at the window's beginning. ValueError when the shortest T_SLA does not suffice to
     replay all sensors over one step.
     """
-    # the longest of all recoveries over one step: a T_SLA that permits it permits every other
+    # the longest of all recoveries over one step: if T_SLA permits it, T_SLA permits all others
     case.plan(case.epsilons[0], case.deltas[0], min(case.t_slas), "exactly-once")
 
     def count(point: tuple[str, str, tuple[float, float, float]]) -> tuple:
@@ -108,7 +108,7 @@ def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
 
 
 def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """Counts as text, one after another as in `METHODS`, T_SLA down and ε across.
+    """Counts of all `METHODS` as text, one row per T_SLA and one column per ε.
 
     ValueError when the counts have no such δ.
     """
@@ -127,10 +127,10 @@ def maximum_counts(
     t_sla_ms: float,
     shares: Sequence[float] = (1, 2, 3, 3.5, 4, 5),
 ) -> pd.DataFrame:
-    """Plans of the windows' maxima: checkpoints of each method of the document.
+    """Checkpoints of plans for the windows' maxima, by the document's methods.
 
-    epsilon, also in standard deviations of the sensor that varies most (`deviations`); sensors: |O|
-    at the window's beginning and at its end by "proposed".
+    Columns: deviations: ε in standard deviations of the sensor that varies most; epsilon; one per
+    method; sensors first, sensors last: |O| of "proposed" at the window's beginning and end.
     """
     scale, rows = float(np.sqrt(case.model.covariance.diagonal().max())), []
     for share in shares:
@@ -147,17 +147,17 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     """Share of |restored − true| ≤ ε at every planned checkpoint of the grid (D2 fig. 7).
 
     Every window of every part is recovered from each checkpoint of the plan "proposed". Only the
-    sensors with the largest variance are counted, over which (12) takes its minimum. Part 0 is the
-    case's log, the document's experiment; the others are `replications` more.
+    sensors with the largest variance are counted, because they give the minimum in (12). Part 0 is
+    the case's log, the document's experiment; `replications` further parts are drawn.
 
     One row per planned interval: epsilon, delta, t_sla_ms, interval, time: τ_k, until: τ_{k+1},
     end: the window's; sensors: |O|. worst: the window's result when all intervals after τ_k fail,
-    as in (12); single: when this one fails; restored: the running aggregate at τ_{k+1} itself, for
-    which nothing is guaranteed; every: as worst, of all n sensors. Each is the mean over all parts,
-    with a t interval …_low, …_high over parts and the probability …_expected that the plan gives. 1
-    where every sensor is replayed.
+    as in (12); single: when only this interval fails; restored: the running aggregate at τ_{k+1}
+    itself, for which nothing is guaranteed; every: as worst, of all n sensors. Each is the mean
+    over all parts, with a t interval …_low, …_high over parts and the probability …_expected that
+    the plan gives. It is 1 where every sensor is replayed.
     document, document_low, document_high: `worst` in part 0 alone, with the interval from
-    resampling disjoint windows (NaN where there is one only); windows: those of one part.
+    resampling disjoint windows (NaN where there is only one); windows: their number in one part.
     """
     width, rows = case.windows.width, case.log.steps
     require_number("replications", case.replications, least=1)  # an interval needs two parts
@@ -201,7 +201,7 @@ def _expected(point: tuple[float, float, float], found: CheckpointPlan) -> pd.Da
 
 @dataclass(frozen=True)
 class _Parts:
-    """The work of a task: draw a part, recover all its windows under all plans."""
+    """Function that a task runs: draw a part, and recover all its windows under all plans."""
 
     case: PlanningCase
     replayed: Sequence[tuple[int, ...]]
@@ -215,9 +215,9 @@ class _Parts:
 
     @cached_property
     def estimators(self) -> dict[tuple[int, ...], tuple[np.ndarray, int, np.ndarray]]:
-        """The sensors outside each replay set, the number estimated worst, and the gain of all.
+        """For each replay set: the sensors outside it, how many of them are hardest, their gain.
 
-        Those that are estimated worst come first.
+        The hardest sensors, which have the largest variance, come first.
         """
         model, estimators = self.case.model, {}
         for sensors in set(self.replayed):

@@ -1,4 +1,4 @@
-"""D2 fig. 5: what restoring, replaying and estimating take, and the line fitted to their sum."""
+"""D2 fig. 5: times of restoring, replaying and estimating, and a line fitted to their sum."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from aftlib.core.sensorlog import ROW_GROUP, SensorLog
 PARTS = ("res_ms", "rep_ms", "est_ms")
 CORRELATION = 0.5
 SHARES = (0.1, 0.25, 0.5, 0.75)
-"""Of the sensors, replayed."""
+"""Shares of the sensors that are replayed."""
 LARGEST_N = 1000
-"""Sensors up to which recovery beats full replay by D2-6."""
+"""Largest n for which D2-6 claims that recovery beats full replay."""
 SMALLEST_N = 100
-"""Sensors from which D2-7 is judged: with fewer, opening the log is most of T_rep."""
+"""Smallest n for which D2-7 is judged: with fewer, opening the log is most of T_rep."""
 RESOLUTION = 0.01
-"""Share of a recovery's time below which the cost of all its tuples cannot be seen."""
+"""Smallest share of a recovery's time that the cost of its tuples must have to be measurable."""
 
 
 def wide_log(directory: Path, sensors: int, tuples: int, seed: int) -> SensorLog:
-    """A log of independent standard normal samples: timing does not look at values.
+    """A log of independent standard normal samples, because times do not depend on values.
 
     It has `tuples` tuples in all, but at least one row group (1,024 steps), because a shorter one
     takes as long to read. It is stored under a name made of its parameters, and used again.
@@ -54,10 +54,10 @@ def wide_log(directory: Path, sensors: int, tuples: int, seed: int) -> SensorLog
 
 
 def equally_correlated(sensors: int, size: int) -> ReplaySet:
-    """The first `size` of n equally correlated sensors, variance 1, without an n × n matrix.
+    """Replay set of the first `size` of n equally correlated sensors of variance 1.
 
-    Below the diagonal every column of their Cholesky factor holds one number, so the factor has a
-    closed form; `select_replay` would need Σ of n².
+    Below the diagonal, each column of the Cholesky factor is constant, so the factor has a closed
+    form. `select_replay` would need Σ, an n × n matrix.
     """
     factor, explained = np.zeros((size, sensors)), 0.0
     for row in range(size):
@@ -96,14 +96,14 @@ def recovery_times(
 ) -> pd.DataFrame:
     """T_res, T_rep and T_est of real recoveries for n sensors of which |O| are replayed (fig. 5).
 
-    Restores a checkpoint of n sensors from the store and loads the gain matrix, whose preparation
-    belongs to the plan (T_res); reads and adds up O over the whole of a `wide_log` (T_rep);
-    estimates the others (T_est). The gain is that of `equally_correlated` sensors.
+    T_res: restore a checkpoint of n sensors from the store, and load the gain matrix, which was
+    prepared with the plan. T_rep: read and add up O over a whole `wide_log`. T_est: estimate the
+    others. The gain is that of `equally_correlated` sensors.
 
-    `reader` is `bare_read`, or a Spark job's `spark_read`. Logs of `tuples` tuples are kept under
-    `directory`; `scratch` is a new folder for state and gains. `shares` are |O| / n inside (0, 1];
-    1, everything replayed and nothing estimated, is added. `repeats` recoveries are measured for
-    each (n, |O|), after one that warms up.
+    `reader` is `bare_read`, or a Spark job's `spark_read`. Logs of `tuples` tuples are stored under
+    `directory`; `scratch` is a new folder for state and gains. `shares` are |O| / n in (0, 1]; the
+    share 1, a full replay without estimates, is always added. `repeats` recoveries are measured for
+    each (n, |O|), after one as a warm-up.
 
     One row per recovery: n, sensors: |O|, steps, tuples: |O| · steps, repeat, res_ms, rep_ms,
     est_ms, total_ms.
@@ -123,7 +123,7 @@ def recovery_times(
             replay, asked = (equally_correlated(n, size),), Requirement(1, 0.5)
             plan = CheckpointPlan((0, log.steps), replay, asked, "mean", zeros)
             plans[size] = preparation.keep(f"{n} equally correlated", plan)
-        # sizes take turns, which spreads what else the machine does; the first turn warms up
+        # sizes take turns, so that other work on the machine slows all; the first turn warms up
         for repeat, size in product(range(-1, repeats), sizes):
             timings = [time.perf_counter()]
             store.restore()
@@ -147,9 +147,9 @@ def solving_times(
 ) -> pd.DataFrame:
     """T_est of `equally_correlated` sensors, solved at recovery, and with a gain made beforehand.
 
-    The document solves (6) at recovery: Σ_YO Σ_OO⁻¹ (o − μ_O), with Σ in memory. Here its product
-    with o is all that is left. One row per (n, |O|): n, sensors, repeats, solve_ms, product_ms, the
-    fastest of the `repeats` after one that warms up, in one thread.
+    The document solves (6) at recovery: Σ_YO Σ_OO⁻¹ (o − μ_O), with Σ in memory. Here a recovery
+    only multiplies the gain matrix by o − μ_O. One row per (n, |O|): n, sensors, repeats; solve_ms
+    and product_ms, the shortest times of the `repeats` after a warm-up, in one thread.
     """
     rows = []
     for n, share in product(ns, shares):
@@ -208,7 +208,7 @@ class Fit:
     """T_rec = fixed + per tuple · |o| as measured, with its residuals."""
 
     line: RecoveryTime  # robust line through the measurements: half of them take longer
-    reserve: float  # quantile of measured over fitted, ≥ 1: what disturbs a recovery slows all
+    reserve: float  # quantile of measured over fitted time, ≥ 1; a disturbance slows all parts
     points: pd.DataFrame  # tuples, total_ms, fitted_ms, residual_ms
 
     @property
@@ -220,11 +220,11 @@ class Fit:
 
 
 def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
-    """Fit (24) to measured recoveries (Theil and Sen's line, which stragglers do not bend).
+    """Fit (24) to measured recoveries (Theil and Sen's line, which is robust to stragglers).
 
-    `times` has tuples and total_ms, one row a recovery; the line with its reserve covers `quantile`
-    of them. It rises by `RESOLUTION` of the median time at least: where the cost of a tuple is lost
-    in the noise, it is taken to be just too small to be seen.
+    `times` has tuples and total_ms, one row per recovery. The line with its reserve covers the
+    share `quantile` of them. Up to the largest number of tuples the line rises by at least
+    `RESOLUTION` of the median time, because a smaller cost cannot be measured.
     """
     x, y = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
     if not x.any():

@@ -1,4 +1,4 @@
-"""D2's guarantee where steps depend on those before them, and the guard's."""
+"""D2's guarantee, and the guard's, on data whose steps depend on earlier steps."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from aftlib.core.windows import Windows
 from aftlib.guard.accounts import Audit, slack
 
 SENSORS, WINDOW, GRID = 12, 30, tuple(range(0, 30, 5))
-"""Of the generated example: n, w, and the times τ at which a checkpoint may be taken."""
+"""The generated example's n, w, and the times τ at which a checkpoint may be taken."""
 EPSILON, BUDGET = 0.5, 60
-"""Of the example: ε in standard deviations of a window's mean, and tuples within T_SLA."""
+"""The example's ε in standard deviations of a window's mean, and the tuples that T_SLA permits."""
 DAY = 24
 """Steps of a window of the real sensors, which report each hour."""
 LOOSE = 0.75
-"""Share of the example after which its last sensor goes its own way."""
+"""Share of the example after which its last sensor is independent of the others."""
 LEAST_DECLARED = 100
-"""Least number of windows for a share of one sensor."""
+"""Fewest estimated windows of a sensor for which its share within ε is computed."""
 
 
 def wandering(windows: int, memory: float, seed: int) -> np.ndarray:
-    """Samples (steps, n) of sensors that are correlated, with autocorrelation memory^lag in time.
+    """Samples (steps, n) of correlated sensors with autocorrelation memory^lag.
 
-    Each is √.97 of a common and √.03 of a part of its own, all AR(1) of variance 1.
+    Each sensor is √.97 times a common series plus √.03 times its own, all AR(1) of variance 1.
     """
     rng, steps = np.random.default_rng(seed), windows * WINDOW
     common, own, apart = (rng.standard_normal((steps, k)) for k in (1, SENSORS, 1))
@@ -67,15 +67,15 @@ def guarded_windows(
     t_sla_ms: float,
     seasons: Sequence[float] = (),
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Lose each window of the second half after each τ of the grid, by D2's plan and the guard's.
+    """Lose the rest of each window of the second half after each τ, under D2's plan and the guard.
 
     D2's own plan assumes independent steps with the distribution of the first half; the guard
     learns from every window. ε is given in standard deviations of the first half's window means.
 
-    Promises: way: "Σ/L" or "guard", tau, window, sensor, estimated, wrong: whether the window's
-    mean is off by more than ε when only O is read from τ on. Sensors in O are then estimated from
-    the other sensors of O. Plans: window, checkpoints, sensors and tuples: the most that a failure
-    makes replay, total_ms.
+    Returns two frames. Guarantees: way: the method, "Σ/L" or "guard", tau, window, sensor,
+    estimated, wrong: whether the window's mean errs by more than ε if only O is read from τ on. For
+    the guard, a sensor in O is estimated from the other sensors of O. Plans: window, checkpoints,
+    sensors and tuples: the most that are replayed after a failure, total_ms.
     """
     n, rounds = values.shape[1], len(values) // window
     x = values[: rounds * window].reshape(rounds, window, n)
@@ -114,10 +114,11 @@ def guarded_windows(
 
 
 def promise_table(promises: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """Of each way and τ: share estimated, share of those within ε, of the worst sensor, slack.
+    """Return per method and τ the share estimated, and of these the share within ε.
 
-    `windows` is the median number of estimated windows per sensor, and `slack` the share of them
-    that the theorem allows beyond δ; nothing is proved of "Σ/L".
+    `worst_sensor` is the share within ε of the worst sensor. `windows` is the median number of
+    estimated windows per sensor, and `slack` the share of them that the theorem permits beyond δ.
+    The theorem does not cover "Σ/L".
     """
     rows = []
     ways, taus = promises["way"].unique(), promises["tau"].unique()
@@ -140,9 +141,9 @@ _STRETCHES, _MOST_WINDOWS, _MOST_WORK = 6, 800, 2e10
 
 @dataclass(frozen=True, eq=False)
 class GuardedStream:
-    """Samples (steps, n), the query with a guard that streams them, and their windows in parts.
+    """Samples (steps, n), a query with a guard for them, and parts of their windows.
 
-    `parts` has the first window of each part, rising.
+    `parts` has the first window of each part, in ascending order.
     """
 
     query: ReplayQuery
@@ -157,7 +158,7 @@ def generated_stream(
     recovery_time: RecoveryTime,
     t_sla_ms: float,
 ) -> GuardedStream:
-    """Stream the samples of `wandering`, with the model of their first half.
+    """Return the stream of samples from `wandering`, with a model of their first half.
 
     ε is given in standard deviations of the sensors' window means.
     """
@@ -173,10 +174,10 @@ def generated_stream(
 def real_stream(
     windows: int, epsilon_sd: float, delta: float, recovery_time: RecoveryTime, t_sla_ms: float
 ) -> GuardedStream:
-    """Stream PM2.5 at twelve stations in Beijing in windows of a day, in units of ε.
+    """Return the stream of PM2.5 at twelve stations in Beijing, in windows of a day.
 
-    Of the four years the last days are streamed, at most `windows` windows. The model is of their
-    first half's samples; ε is given in standard deviations of each sensor's window means there.
+    It has the last `windows` days of four years, in units of ε. The model is fitted to the first
+    half's samples; ε is given in standard deviations of each sensor's window means in that half.
     """
     table = read_table(beijing_pm25())
     days = table.values.reshape(-1, DAY, len(table.names))[-windows:]
@@ -192,9 +193,9 @@ def real_stream(
 
 
 def planned_stream(file: Path | str) -> GuardedStream:
-    """A plan's data, in units of ε: their last 800 windows, fewer of many sensors.
+    """Return the stream of a plan's data in units of ε: the last 800 windows, fewer for large n.
 
-    A window may have its checkpoints at six places, or at more where T_SLA asks for them.
+    The grid has about six times per window, or more if T_SLA requires it.
     """
     plan = require_planned(file)
     query, n = planned_query(plan), len(plan.table.names)
@@ -210,11 +211,11 @@ def planned_stream(file: Path | str) -> GuardedStream:
 def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd.DataFrame, Audit]:
     """Stream samples by the model and by the guard, with failures in windows of the second half.
 
-    Every other window, by chance, has one at a random step, the same for both.
+    Each of these windows fails with probability one half, at a random step, under both methods.
 
-    Pairs: way, part, window, sensor, estimated, off: distance from the truth in units of ε; only
-    windows with a failure, and only sensors with samples. The audit is that of the guard's own
-    estimates.
+    Returns a frame and the guard's audit of its estimates. Columns: way: the method, part, window,
+    sensor, estimated, off: the error in units of ε. It has only windows with a failure and sensors
+    with samples.
     """
     query, values, rng, frames = stream.query, stream.values, np.random.default_rng(seed), []
     w = query.window
@@ -245,9 +246,9 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
 def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Shares estimated, and of these within ε, of each method and part of the windows.
 
-    `within` is the share of the estimates, `low` … `high` its interval by resampling whole windows,
-    because sensors err together; `worst_sensor` the share of the worst; `exact` the share of the
-    others that are the truth, but for rounding.
+    `within` is the share of estimates within ε, and `low` … `high` is its interval by resampling
+    whole windows, because sensors err together. `worst_sensor` is the share of the worst sensor.
+    `exact` is the share of the other results that equal the truth up to rounding.
     """
     rows, rng = [], np.random.default_rng(seed)
     for (way, part), group in pairs.groupby(["way", "part"], sort=False):

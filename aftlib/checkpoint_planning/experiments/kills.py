@@ -24,7 +24,7 @@ PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
 """From the start of the new process: Python and its imports; opening the state; T_rec itself;
 committing the recovered interval; and then planning the rest of the window."""
 LEAST_PILOTS = 3
-"""Kills that a fit starts from at least, under each of two queries."""
+"""Fewest pilot kills for a fit, under each of two queries."""
 
 
 @cores_lent()
@@ -38,17 +38,17 @@ def restarts(
 ) -> pd.DataFrame:
     """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover it.
 
-    A driver is killed when the tuples of an interval are read and nothing of them is committed, and
-    the next is started at once: the time until a failure is noticed is not measured here. It
-    recovers the interval, goes on and is killed in the next window. After the log's last window a
-    new stream begins. Kills hit intervals in which the plan estimates some sensors, if there are
-    any, and of these the ones that end because of T_SLA and not with their window. "bare" drivers
-    have no Spark, "spark" ones run the stream on Spark; both recover alike.
+    A driver is killed after it has read the tuples of an interval and before it commits them. The
+    next driver starts at once, so the time to detect a failure is not measured. It recovers the
+    interval, continues and is killed in the next window. After the log's last window a new stream
+    begins. If possible, kills hit intervals in which the plan estimates some sensors, and which
+    T_SLA ends before their window ends. "bare" drivers have no Spark, "spark" drivers run the
+    stream on Spark; both recover in the same way.
 
     One row per kill: kind, trial, batch, stop: the interval's last step, window, sensors: those
     replayed, of all `n`, tuples, the milliseconds of `PHASES`, t_sla_ms, total_ms: T_rec, and
-    all_ms from the start of the new process to its commit. RuntimeError when a process ends
-    otherwise than by its SIGKILL. On a cluster they have the cores of this process's session.
+    all_ms from the start of the new process to its commit. RuntimeError when a process does not end
+    by its SIGKILL. On a cluster the drivers use the cores of this process's session.
     """
     rng, plan, n = np.random.default_rng(seed), query.first_plan, query.model.size
     partial = [k for k, replay in enumerate(plan.replay) if 0 < len(replay.sensors) < n]
@@ -77,7 +77,7 @@ def query_from_kills(
     tuples: int,
     count: int,
 ) -> tuple[ReplayQuery, float]:
-    """Return a query with new processes' recovery time, and the ms in which 99 % of them start.
+    """Return a query with the recovery time of new processes, and the ms in which 99 % start.
 
     Drivers of the first and the last query are killed, at least `count` in all, and (24) is fitted
     to the times of the processes that recover. With fewer pilot kills, several of `count` later
@@ -99,7 +99,7 @@ def query_from_kills(
 def phase_timings(
     directory: Path, query: ReplayQuery, starts: Sequence[float]
 ) -> Iterator[dict[str, float | str]]:
-    """Yield the phases of each process but the first of a stream, which began at `starts` (s).
+    """Yield the phases of a stream's processes but the first; `starts` has their start times (s).
 
     A row has batch, sensors, tuples, the milliseconds of `PHASES`, total_ms and all_ms.
     """
@@ -109,7 +109,7 @@ def phase_timings(
     for point, batch, when in passed_points(directory):
         if point == "loaded":
             processes.append({point: when})
-        elif processes[-1].setdefault("batch", batch) == batch:  # its first
+        elif processes[-1].setdefault("batch", batch) == batch:  # its first batch only
             processes[-1][point] = when
     for start, at in zip(starts, processes[1:], strict=True):
         record = records[int(at["batch"])]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_SENSORS = 20_000
-"""Sensors whose covariance, and gain matrix, still fit into memory."""
+"""Most sensors whose covariance and gain matrix fit into memory."""
 _TOLERANCE: dict[str, Any] = {"above": 0, "below": 1e100}
 _CHANCE: dict[str, Any] = {"above": 0, "below": 1}
 _SENSORS: dict[str, Any] = {"least": 1, "most": MOST_SENSORS}
@@ -113,9 +113,10 @@ class NotebookParameters(ParameterModel):
             )
 
     def case(self, spark: SparkSession, directory: Path) -> PlanningCase:
-        """Return D2's data set (section 6.2), drawn on Spark, and the grid with its first values.
+        """Return D2's data set (section 6.2), drawn on Spark, and the grid.
 
-        The log is stored under `directory`, named by its parameters, and used again.
+        The grid includes `epsilon`, `delta` and `t_sla`. The log is stored under `directory`, with
+        a name made of its parameters, and used again.
         """
         model = block_model(self.sensors, self.groups, self.variance, self.covariance)
         kind = f"n{self.sensors}-g{self.groups}-v{self.variance:.15g}-c{self.covariance:.15g}"
@@ -144,5 +145,5 @@ class NotebookParameters(ParameterModel):
 
     @property
     def guard_cost(self) -> RecoveryTime:
-        """The recovery time that lets `BUDGET` tuples be replayed within T_SLA."""
+        """The recovery time with which `BUDGET` tuples can be replayed within T_SLA."""
         return RecoveryTime(0, self.t_sla / (BUDGET + 0.5))

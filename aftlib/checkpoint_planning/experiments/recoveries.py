@@ -42,14 +42,14 @@ FIGURE_1 = pd.DataFrame(
 )
 """Sensor values of D2 fig. 1."""
 MODEL = GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.40, 0.30, 0.60]])
-"""Our choice, the figure gives none: X1 and X2 correlate strongly (.90), X3 weakly (.52, .41)."""
+"""Our choice, as fig. 1 has no model: X1 and X2 correlate strongly (.90), X3 weakly (.52, .41)."""
 EPSILON, DELTA, T_SLA_MS = 0.44, 0.05, 6
 """Our choice: at 1 ms per replayed tuple these give the document's plan."""
 
 CHANCE = 0.8
-"""With which an interval fails."""
+"""Probability that an interval fails."""
 PLANNED_WINDOWS = 20
-"""Windows of the plan's second half that are streamed; each batch of Spark costs a moment."""
+"""Windows of a plan's second half that are streamed; few, because each Spark batch takes time."""
 _CRASHED = "the process that crashed"
 _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
 
@@ -57,10 +57,10 @@ _RECORDED = ("start", "stop", "sensors", "res_ms", "rep_ms", "est_ms")
 def fail_and_recover(
     operator: PartialReplay, read: Read, fails: Callable[[int, int], bool]
 ) -> Iterator[bool]:
-    """Process the whole windows of the operator's log, and yield for each interval if it failed.
+    """Process the whole windows of the operator's log; yield for each interval whether it failed.
 
-    An interval [begin, end) fails if `fails` returns true: another process is on record as having
-    begun it, as after a crash, so that the operator recovers it.
+    An interval fails if `fails(begin, end)` is true. Then the store records that another process
+    began it, as after a crash, and the operator recovers it.
     """
     end = operator.log.steps - operator.log.steps % operator.query.window
     for batch in itertools.count():
@@ -77,9 +77,10 @@ def fail_and_recover(
 def score_results(
     results: Sequence[WindowResult], values: np.ndarray, query: ReplayQuery
 ) -> pd.DataFrame:
-    """Compare windows with their samples: window, sensor, estimated, and off in units of ε.
+    """Compare window results with the samples; return window, sensor, estimated and off.
 
-    `values`, shape (steps, n), begin with the first window; off is NaN without any sample.
+    `off` is the error in units of ε, NaN for a window without samples. `values`, shape (steps, n),
+    begin with the first window.
     """
     w = query.window
     samples = values[: len(values) // w * w].reshape(-1, w, query.model.size)
@@ -105,7 +106,7 @@ class ThreeSensors:
 def three_sensors(spark: SparkSession, directory: Path, failure: int = 5) -> ThreeSensors:
     """Aggregate fig. 1's window, fail, restore the last checkpoint and replay the plan's sensors.
 
-    The process fails at step `failure`, 1 … 7; the directory is new, for log and state.
+    The failure is at step `failure`, 1 … 7. `directory` must be new; it gets the log and the state.
     """
     require_number("failure", failure, least=1, most=len(FIGURE_1))
     requirement, cost = Requirement(EPSILON, DELTA), RecoveryTime(0, 1)
@@ -136,7 +137,7 @@ def queries(
     budgets: Sequence[int],
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
 ) -> list[ReplayQuery]:
-    """Return the case's query with the T_SLA in which each budget is replayed, ascending."""
+    """Return one query per budget of tuples, with the T_SLA that permits it, ascending."""
     asked = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
     limits = sorted({recovery_time(budget) for budget in budgets})
     return [ReplayQuery(*asked, limit, query=case.windows.query) for limit in limits]
@@ -164,9 +165,8 @@ def recoveries(
 ) -> pd.DataFrame:
     """Recover `count` failed intervals under each query: restore, replay O, estimate, plan.
 
-    Queries take turns; one more recovery of each comes first and is not recorded, because the first
-    is slower. The stream runs over the log's windows, again from the start after the last; an
-    interval fails by chance. Spark's restart is no part of T_rec.
+    Queries take turns. The first recovery of each is slower and is not recorded. The stream repeats
+    the log's windows, and intervals fail at random. T_rec does not include a restart of Spark.
 
     The queries differ in T_SLA only; `read` is `bare_read` or `spark_read` of the log, `scratch` a
     new directory. One row per recovery: t_sla_ms, window, n, start, stop, sensors, tuples, res_ms,
@@ -206,8 +206,9 @@ def _recovered(
 def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
     """Share of recoveries that took at most T_SLA, low … high its interval (Clopper and Pearson).
 
-    `frame` has t_sla_ms and total_ms of each recovery, and process: what recovered. One row per
-    (process, t_sla_ms): recoveries, kept, share, low, high, median_ms, longest_ms.
+    `frame` has t_sla_ms and total_ms of each recovery, and process, the kind of process that
+    recovered. One row per (process, t_sla_ms): recoveries, kept, share, low, high, median_ms,
+    longest_ms.
     """
     rows = []
     for (process, t_sla), group in frame.groupby(["process", "t_sla_ms"], sort=False):
@@ -223,8 +224,8 @@ def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
 def planned_query(plan: SensorPlan) -> ReplayQuery:
     """Return the query of a plan, in units of ε: tumbling windows, planned times and replay sets.
 
-    The model is of one step, such that a window's result has the variance that was measured,
-    however its steps depend on each other.
+    The model of one step is scaled so that a window's result has the measured variance, even if
+    steps depend on each other.
     """
     w, over = plan.windows.width, plan.model
     mean, scale = (over.mean, w) if plan.windows.query == "mean" else (over.mean / w, 1 / w)
@@ -257,7 +258,7 @@ def planned_recoveries(
 ) -> pd.DataFrame:
     """Stream a plan's data as planned, while drivers are killed in the middle of a batch.
 
-    The session streams the rest after the last. The log is stored under `directory`.
+    After the last kill, the session streams the rest. The log is stored under `directory`.
 
     One row per interval that failed: start, until, sensors: those read again, of all `n`, tuples
     and total_ms of the recovery, estimated: results of its window that are estimates, within: the
