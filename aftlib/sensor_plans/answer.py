@@ -35,17 +35,17 @@ from aftlib.sensor_plans.sensor_file import Inventory
 from aftlib.sensor_plans.survey import Question, Survey, WindowResults
 
 MOST_SHOWN = 80
-"""Sensors up to which the plan has their correlations."""
+"""Most sensors of a plan that contains their correlations."""
 LEAST_GUARANTEES = 100
-"""Guarantees from which a stretch may be the worst one."""
+"""Fewest guarantees of a segment of time that may be reported as the worst."""
 LEARNING = 250
 """Windows that the guard needs before it certifies anything."""
 STILL = 30
-"""Steps on one value from which a sensor may be stuck."""
+"""Fewest consecutive steps with one value that count as stuck."""
 QUIET = 0.1
-"""Share of missing samples from which a sensor is silent for long."""
+"""Share of a sensor's samples that may be missing without a caution."""
 NAMED = 6
-"""Sensors that a caution names at most."""
+"""Most sensors that a caution names."""
 
 
 def answer(
@@ -54,7 +54,7 @@ def answer(
     name: str,
     on_stretch: OnStretch = lambda done, of: None,
 ) -> dict:
-    """Plan for a table in memory, as `answer_survey`; ValueError for too few windows."""
+    """Make a plan for a table in memory, as `answer_survey`; ValueError for too few windows."""
     survey = Survey.of(table, Inventory.of(table), question)
     return answer_survey(survey, question, name, on_stretch)
 
@@ -68,11 +68,11 @@ def answer_survey(
     on_stretch: OnStretch = lambda done, of: None,
     source: Source | None = None,
 ) -> dict:
-    """Plan for sensors by their window results, and back-test its guarantee.
+    """Make a plan from the sensors' window results, and back-test its guarantee.
 
     Returns the fields of `planfile.Plan`; `name` is the data's. Without a `source`, no pipeline can
-    run from the plan. `on_stretch` is called with the number of processed windows and the number of
-    all. ValueError when no plan can meet the requirement.
+    run from the plan. `on_stretch` is called with the number of processed windows and the total
+    number. ValueError when no plan can meet the requirement.
     """
     inventory, results = survey.inventory, survey.results
     names, windows = inventory.names, results.windows
@@ -118,9 +118,9 @@ def answer_survey(
 
 
 def assign_sensors(model: GaussianModel, workers: int, requirement: Requirement) -> Assignment:
-    """Assign sensors to workers so that the others' sensors predict each well on average.
+    """Assign sensors to workers so that, on average, other workers predict each sensor well.
 
-    Where m does not divide n, some workers have one sensor more.
+    If m does not divide n, some workers have one sensor more.
     """
     methods = (assign_greedy, assign_spread)
     tried = [assign(model, workers, requirement, uneven=True) for assign in methods]
@@ -137,9 +137,9 @@ def plan_window(
 ) -> CheckpointPlan:
     """Checkpoints and replay sets of one window.
 
-    The planner assumes independent steps. Its step has w times the covariance of window means, not
-    that of single samples. So the whole window's variance is the true one, however samples are
-    correlated in time.
+    The planner assumes independent steps. The covariance of a step is w times the covariance of
+    window means, not that of single samples. So the variance of a whole window is correct even if
+    samples are correlated in time.
     """
     w = windows.width
     scale = w if windows.query == "mean" else 1 / w
@@ -168,7 +168,7 @@ def describe_data(inventory: Inventory, results: WindowResults, name: str) -> di
 def describe_question(
     question: Question, windows: Windows, names: Sequence[str], limits: np.ndarray
 ) -> dict:
-    """The question, with a value for everything that was left open."""
+    """The question, with values for all parameters that the user did not give."""
     return {
         "epsilon": dict(zip(names, limits.tolist(), strict=True)),
         "epsilon_sd": question.epsilon_sd,
@@ -185,7 +185,7 @@ def describe_question(
 
 
 def describe_replay(plan: CheckpointPlan, names: Sequence[str], question: Question) -> list[dict]:
-    """Sensors that a failure between two checkpoints of a window reads again."""
+    """Sensors to read again after a failure between two checkpoints of a window."""
     return [
         {
             "from": begin,
@@ -225,8 +225,8 @@ def summarize_backtest(walk: Walk, names: Sequence[str], results: WindowResults)
 def measure_replay(model: GaussianModel, plan: CheckpointPlan, scaled: np.ndarray) -> dict:
     """Share of windows of the second half that the first replay set would estimate within ε.
 
-    A whole window counts as lost, of which only the replay set is read again; `scaled` are window
-    results in units of ε, shape (N, n). The planner expects at least 1 − δ of the worst sensor.
+    A whole window is lost, and only the replay set is read again. `scaled` are window results in
+    units of ε, shape (N, n). The planner expects a share of at least 1 − δ for the worst sensor.
     """
     off = replay_errors(model, plan, scaled)
     known = np.isfinite(off)
@@ -258,7 +258,7 @@ def describe_sensors(
     names: Sequence[str],
     limits: np.ndarray,
 ) -> list[dict]:
-    """How well other workers predict each sensor, and how long it may be lost."""
+    """One row per sensor: its prediction by other workers, and the outages that are certified."""
     correlation = correlations(model)
     elsewhere = assignment.worker_of[:, None] != assignment.worker_of[None, :]
     strength = np.where(elsewhere, np.abs(correlation), -1.0)
@@ -290,13 +290,13 @@ def describe_sensors(
 
 
 def correlations(model: GaussianModel) -> np.ndarray:
-    """Of the window results, shape (n, n)."""
+    """Correlations of the window results, shape (n, n)."""
     deviation = np.sqrt(np.diag(model.covariance))
     return model.covariance / np.outer(deviation, deviation)
 
 
 def describe_stretches(walk: Walk, inventory: Inventory, windows: Windows) -> list[dict]:
-    """Share certified, and share of those within ε, over time."""
+    """Share certified, and share of these within ε, in each segment of time."""
     begins = (walk.edges[:-1] * windows.slide).tolist()
     parts = zip(begins, *shares(walk.of(GUARD).sum(axis=1)), strict=True)
     return [

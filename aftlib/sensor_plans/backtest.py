@@ -1,4 +1,4 @@
-"""Back-test on the second half: certified windows, and whether their estimates were within ε."""
+"""Back-test on the second half: shares of windows certified, and of these within ε."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ HINDSIGHT = "baseline model, honest in hindsight"
 SHOWN = (GUARD, BASELINE, ALWAYS, CONFORMAL, LINEAR, LAST)
 OnStretch = Callable[[int, int], None]
 STRETCHES, LEAST_STRETCH = 50, 10
-"""Parts of the second half from which intervals come, at most, and windows of each, at least."""
+"""Most segments of the second half, which are resampled for intervals; fewest windows of each."""
 WARM_UP = 5000
-"""Windows before the second half that are fed at most; the guard's memory is some 600."""
+"""Most windows before the second half that the guard is fed; its memory is some 600."""
 SAMPLED = 2000
 MOST_SCORED = 2_000_000
-"""Sensor-windows that are scored at most, the last ones: a minute's work, and more than enough."""
+"""Most pairs (sensor, window) that are scored, the last ones; this takes about a minute."""
 MANY = 400
-"""Least number of certified windows for a share of one sensor."""
+"""Fewest certified windows of a sensor for which its share within ε is reported."""
 PAIRS, DECLARED, WRONG = range(3)
 MEMORY = 300
 LEAST = 50
@@ -52,20 +52,20 @@ class Walk:
 
     tallies: np.ndarray  # (methods, stretches, H, n, 3)
     edges: np.ndarray  # (stretches + 1,) first window of each stretch, and the end
-    books: np.ndarray  # (H, n, 2) all promises of the guard, and those that were wrong
+    books: np.ndarray  # (H, n, 2) all guarantees of the guard, and the wrong ones
     rounds: int  # windows that the guard was fed
-    recoverable: np.ndarray  # (H, n) whether it would promise for a loss that begins now
-    errors: np.ndarray  # (about `SAMPLED`, n) some of the errors one window after a loss
+    recoverable: np.ndarray  # (H, n) whether the guard certifies a loss after the last window
+    errors: np.ndarray  # (about `SAMPLED`, n) a sample of the errors one window after a loss
     delta: float
 
     @property
     def guarantees(self) -> int:
-        """Guarantees one window ahead, of all sensors."""
+        """Number of guarantees one window ahead, over all sensors."""
         return int(self.books[0, :, 0].sum())
 
     @property
     def weights(self) -> np.ndarray:
-        """How much each horizon counts: H : … : 2 : 1."""
+        """Weights of the horizons, H : … : 2 : 1, shape (H,)."""
         down = np.arange(self.books.shape[0], 0, -1.0)
         return down / down.sum()
 
@@ -78,7 +78,7 @@ class Walk:
     def excess(self) -> float:
         """Largest number of errors above the theorem's bound, over accounts and pools.
 
-        At most 0, whatever the data.
+        By the theorem it is at most 0 for any data.
         """
         promised, wrong = np.moveaxis(self.books, -1, 0)
         single = wrong - self.delta * promised - self.allowed[:, None]
@@ -105,7 +105,7 @@ class Walk:
         return np.einsum("h,shnk->snk", self.weights, counts)
 
     def summary(self, method: str) -> dict:
-        """Share guaranteed, share of these within ε with its interval, and where it was worst."""
+        """Share guaranteed, share of these within ε with its interval, and the worst sensor."""
         stretches = self.of(method)
         declared, within = shares(stretches.sum(axis=(0, 1)))
         _, by_sensor = shares(stretches.sum(axis=0))
@@ -134,7 +134,7 @@ def or_none(share: np.ndarray | float) -> float | None:
 
 
 def worst(within: np.ndarray, many: np.ndarray) -> int | None:
-    """Place of the smallest share among those with enough guarantees; None where there are none."""
+    """Index of the smallest share among those where `many` is true; None where it never is."""
     return int(np.where(many, within, np.inf).argmin()) if many.any() else None
 
 
@@ -142,7 +142,7 @@ def interval(counts: np.ndarray) -> tuple[float, float]:
     """Interval of the share within ε, resampling whole segments of time.
 
     Counts have shape (segments, 3), because sensors of a segment err together. Without any error
-    the low end is that for as many independent segments.
+    the low end is the exact one for as many independent segments, all without an error.
     """
     used = counts[counts[:, DECLARED] > 0]
     if not len(used):
@@ -166,7 +166,7 @@ def walk_forward(
 ) -> Walk:
     """Feed the first half, then score every window of the second as if its worker had been lost.
 
-    Of a file with more than `MOST_SCORED` windows in its second half the last ones are scored.
+    If the second half has more than `MOST_SCORED` pairs (sensor, window), the last ones are scored.
 
     `values` (N, n) are window results, NaN where there is none; `limits` (n,) is ε of each sensor;
     `plain` is the documents' model of window results, fitted to the first half
@@ -216,7 +216,7 @@ def walk_forward(
 
 
 def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, int]]:
-    """Cuts of the walk, none of which lies in two stretches or holds too many windows."""
+    """Parts of the walk, each of which lies in one segment and has at most `most` windows."""
     marks = [first, *edges.tolist()]
     return [
         (begin, min(begin + most, end))
@@ -228,7 +228,7 @@ def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, i
 def _settled(
     errors: np.ndarray, promised: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Promises whose outcome is known, and which of them were broken."""
+    """Whether a guarantee was given whose outcome is known, and whether it was broken."""
     declared = promised & np.isfinite(errors)
     return declared, declared & (errors > limits)
 
@@ -236,9 +236,10 @@ def _settled(
 def _from_itself(
     values: np.ndarray, begin: int, end: int, horizons: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each window from its own sensor, shape (rounds, H, n): the last before an outage, and linear.
+    """Estimates of windows from the same sensor, shape (rounds, H, n): last value, and linear.
 
-    The line runs from there to the window after the outage, which ends with the window in question.
+    An outage ends with the estimated window. The last value is that before the outage, and the line
+    runs from there to the window after the outage.
     """
     rows, steps = np.arange(begin, end), np.arange(1, horizons + 1)
     before = values[np.maximum(rows[:, None] - steps, 0)]
@@ -251,9 +252,9 @@ def _from_itself(
 def estimate_by_baseline(
     model: GaussianModel, values: np.ndarray, workers: Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """Each worker's windows from the others' of the same time, shape (N, n) (D1 eq. (1)).
+    """Estimate each worker's windows from the others' at the same time, (N, n) (D1 eq. (1)).
 
-    Gaps among the others are taken at their mean.
+    Gaps among the others are replaced by their mean.
     """
     z = np.nan_to_num(values - model.mean)
     scaled, found = z @ model.precision, np.empty(values.shape)
@@ -266,7 +267,7 @@ def estimate_by_baseline(
 def certify_by_baseline(
     model: GaussianModel, workers: Sequence[Sequence[int]], limits: np.ndarray, delta: float
 ) -> np.ndarray:
-    """Which sensors the baseline model would guarantee, shape (n,) (D1 eq. (8))."""
+    """Whether the baseline model would certify each sensor, shape (n,) (D1 eq. (8))."""
     unit, variance = Requirement(1.0, delta), left_variance(model, workers)
     return unit.is_met_by(unit.reliability(variance / limits**2))
 

@@ -45,7 +45,7 @@ def keeps_promise(plans: Mapping[str, Mapping]) -> Finding:
 
 
 def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Finding:
-    """G-2: no account ever has more errors than the theorem allows."""
+    """G-2: no account ever has more errors than the theorem permits."""
     excess = {name: plan["backtest"]["excess_over_theorem"] for name, plan in plans.items()}
     excess |= {trouble: walk.excess for trouble, walk in walks.items()}
     deltas = {plan["question"]["delta"] for plan in plans.values()}

@@ -36,7 +36,7 @@ BAD_INPUT = 2
 PASSED_ON = ("time", "resample", "where", "tz", "decimal", "encoding", "comment", "na")
 """Options that are fields of `datasets.Reading`."""
 LISTED = 12
-"""Sensors and machines that the text names at most."""
+"""Most sensors or machines that the text names."""
 
 
 @click.command("plan")
@@ -119,7 +119,7 @@ def command(
                 "measure must be given with read_rate and data that fit into memory, got read_rate "
                 f"= {read_rate!r} and {str(data)!r}: give --read-rate, or a part of the data"
             )
-        # hashed before they are read: data that change meanwhile are not those of the plan
+        # the hash is taken first, so that data which change while they are read do not match it
         known = data.exists() or any(glob(str(data)))
         source = Source.of(data, Reading(**reading)) if known else None
         if pieces is None:
@@ -157,7 +157,7 @@ def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str,
 def cost_constants(
     plan: dict, data: Path, reading: dict[str, Any], measure: bool, folder: Path
 ) -> RecoveryCosts:
-    """Constants of a recovery: measured here, or those that --fixed-ms and --per-tuple-ms name."""
+    """Constants of a recovery: measured here, or given by --fixed-ms and --per-tuple-ms."""
     if not measure:
         asked = plan["question"]
         return RecoveryCosts(asked["fixed_ms"] / 1e3, asked["per_tuple_ms"] / 1e3, 0.0, 0.0)
@@ -168,7 +168,7 @@ def cost_constants(
 
 
 def numbers_of(text: str | None) -> list[float] | None:
-    """The numbers of an option such as "-127,85"; none of them for "none"."""
+    """The numbers of an option such as "-127,85"; an empty list for "none", None for None."""
     if text is None:
         return None
     try:
@@ -221,7 +221,7 @@ def show_inventory(inventory: Inventory) -> None:
 
 
 def is_large(data: Path) -> bool:
-    """Whether the samples, as numbers, would fill more than a quarter of the memory."""
+    """Whether there are several files, or one that would fill more than a quarter of the memory."""
     if not data.is_file():
         return data.is_dir() or any(glob(str(data)))
     size = data.stat().st_size
@@ -232,7 +232,7 @@ def is_large(data: Path) -> bool:
 
 
 def move(bar: tqdm, done: int, total: int) -> None:
-    """Bring a bar up to date."""
+    """Update a progress bar."""
     bar.total = total
     bar.update(done - bar.n)
 
@@ -247,7 +247,7 @@ def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
 
 
 def as_options(data: Path, message: str) -> str:
-    """A library's message about the file `data` in the words of the command line."""
+    """A message about the file `data`, with options in place of the library's arguments."""
     names = "|".join(str(one.name) for one in command.params if isinstance(one, click.Option))
     message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
     message = re.sub(

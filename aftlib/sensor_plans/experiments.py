@@ -28,7 +28,7 @@ TROUBLES = ("drift", "stuck sensors", "change of regime")
 EPSILON_SD = 0.5
 BEIJING = "Beijing's stations"
 EVERY, PAST = 50, 300
-"""Windows between two refreshes, and those that a refreshed model is fitted to."""
+"""Windows between two refreshes, and windows to which a refreshed model is fitted."""
 
 
 class NotebookParameters(ParameterModel):
@@ -79,7 +79,7 @@ class NotebookParameters(ParameterModel):
 
     @property
     def question(self) -> Question:
-        """The question to the data."""
+        """The question that the parameters ask."""
         names = {"epsilon", "epsilon_sd", "delta", "t_sla", "window", "slide", "query", "workers"}
         return Question.of(
             **self.model_dump(include=names | {"horizons", "fixed_ms", "per_tuple_ms"})
@@ -114,7 +114,7 @@ class NotebookParameters(ParameterModel):
 
     @model_validator(mode="after")
     def require_plans(self) -> Self:
-        """Refuse files without a plan; reads them."""
+        """Read the files, and refuse those for which no plan can be made."""
         if self.plan is not None and self.data is not None:
             raise ValueError(f"plan must not go with data, got {self.plan!r} and {self.data!r}")
         if self.plan is not None:
@@ -126,7 +126,7 @@ class NotebookParameters(ParameterModel):
 
 
 def plans(parameters: NotebookParameters) -> dict[str, dict]:
-    """The plan of each table, by its name, or the one that was given."""
+    """The plan of each table by its name, or the given plan."""
     if parameters.plan is not None:
         plan = read_plan(parameters.plan).model_dump(by_alias=True)
         return {plan["data"]["name"]: plan}
@@ -135,7 +135,7 @@ def plans(parameters: NotebookParameters) -> dict[str, dict]:
 
 
 def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
-    """`refresh.refresh` of each set, every `EVERY` windows from the last `PAST`; none of a plan."""
+    """Results of `refresh` for each set, with `EVERY` and `PAST`; empty for a given plan."""
     frames = {}
     for name, table in parameters.tables().items() if parameters.plan is None else ():
         question = parameters.question
@@ -196,9 +196,9 @@ def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
 def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
     """Window results of eight sensors, undisturbed until the middle, shape (rounds, 8).
 
-    They share a slow common part. "drift": two of them move away, further and further; "stuck
-    sensors": two repeat their last value; "change of regime": their own noise triples. ValueError
-    for any other.
+    They share a slow common part. "drift": two sensors drift away steadily; "stuck sensors": two
+    sensors repeat their last value; "change of regime": the noise of each sensor triples.
+    ValueError for any other.
     """
     own = rng.normal(size=(rounds, SENSORS))
     common = lfilter([1], [1, -0.9], rng.normal(size=rounds))
@@ -247,7 +247,7 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
 def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
     """Shares certified, and of these within ε, in each segment of time, with and without the guard.
 
-    Rows of trouble, method, window, declared, within (NaN where nothing was certified).
+    Columns: trouble, method, window, declared, within (NaN where nothing was certified).
     """
     parts = []
     for trouble, walk in walks.items():
@@ -259,7 +259,7 @@ def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
 
 
 def sum_up_troubles(walks: dict[str, Walk]) -> pd.DataFrame:
-    """The same over the whole time after the trouble began, one row per trouble and method."""
+    """Shares as in `over_time` over all the time after the trouble began, without `window`."""
     rows = [
         (trouble, method, *shares(walk.of(method).sum(axis=(0, 1))))
         for trouble, walk in walks.items()

@@ -1,4 +1,4 @@
-"""Figures and tables of a plan; names come from a user's file, and are never taken as HTML."""
+"""Figures and tables of a plan; names from a user's file are escaped for HTML."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ LOOK = {
 }
 GUARANTEE = {"color": RED, "dash": "dash"}
 MOST, LISTED = 60, 200
-"""Sensors that a figure shows at most, and a table."""
+"""Most sensors in a figure, and in a table."""
 HEADINGS = {
     "declared": "share certified",
     "replayed": "share of sensors read again",
     "replay_within": "share of the others within ε",
     "moved": "sensors moved per new plan",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Headings of columns in the tables of notebook 06."""
 
 
 def _heatmap(
@@ -56,7 +56,7 @@ def _heatmap(
 
 
 def correlations(plan: Mapping) -> go.Figure:
-    """Correlations of the sensors' results or, of many sensors, their explained shares."""
+    """Correlations of the sensors' results; for many sensors, only the shares explained."""
     sensors = plan["sensors"]
     if plan["correlation"] is None or len(sensors) > MOST:
         shares = [sensor["explained"] for sensor in sensors]
@@ -72,7 +72,7 @@ def correlations(plan: Mapping) -> go.Figure:
 
 
 def recoverable(plan: Mapping) -> go.Figure:
-    """Share of the time that each sensor could have been lost, by how long the outage lasts."""
+    """Share of the time at which a loss of each sensor was certified, by the outage's length."""
     sensors = sorted(plan["sensors"], key=lambda sensor: -sum(sensor["declared"]))[:MOST]
     longest = int(plan["question"]["horizons"])
     horizons = [f"{h} windows" if h > 1 else "1 window" for h in range(1, longest + 1)]
@@ -96,7 +96,7 @@ def _panels(titles: list[str], title: str, x: str, y: float) -> go.Figure:
 
 
 def promise(plans: Mapping[str, Mapping]) -> go.Figure:
-    """Share certified against share within ε: every method, every set, dashed the guarantee."""
+    """Share certified against share within ε, for every method and set; dashed: the guarantee."""
     title = "Promise and measurement (dashed: guaranteed)"
     figure = _panels([*plans], title, "share certified", -0.25)
     for column, plan in enumerate(plans.values(), 1):
@@ -160,7 +160,7 @@ def sensors(plan: Mapping) -> go.Figure:
 
 
 def recovery(plan: Mapping) -> go.Figure:
-    """Sensors read again when a window fails, over the window."""
+    """Sensors read again after a failure, by its step in the window."""
     parts, n = plan["replay"], len(plan["sensors"])
     steps = [step for part in parts for step in (part["from"], part["until"])]
     counts = [len(part["sensors"]) for part in parts for _ in range(2)]
@@ -213,7 +213,7 @@ def cautions(plans: Mapping[str, Mapping]) -> Styler:
 
 
 def worth(plan: Mapping) -> Styler:
-    """Exact recovery and the guard at the user's read rate, one row per scheme and month."""
+    """Exact recovery and the guard at the user's read rate, one row per scheme."""
     found = plan.get("worth") or {"schemes": []}
     names = ["scheme", "longest_s", "outage_minutes", "gb_read_again", "estimated_results"]
     rows = [[row[name] for name in names] for row in found["schemes"]]
@@ -248,7 +248,7 @@ def compared(plans: Mapping[str, Mapping]) -> Styler:
 
 
 def replayed(plan: Mapping) -> Styler:
-    """Sensors that a failure in each interval reads again, and its duration."""
+    """Sensors read again after a failure in each interval, and the duration of the recovery."""
     limit, n = plan["question"]["t_sla_ms"], len(plan["sensors"])
     rows = []
     for part in plan["replay"]:
@@ -269,7 +269,7 @@ def replay_kept(plan: Mapping) -> Styler:
 
 
 def details(plan: Mapping) -> Styler:
-    """One row per sensor; of many sensors, the ones that are certified least."""
+    """One row per sensor; if there are many, only the sensors that are certified least."""
     sensors = plan["sensors"]
     if len(sensors) > LISTED:
         sensors = sorted(sensors, key=lambda sensor: sensor["declared"][0])[:LISTED]
@@ -293,6 +293,6 @@ def table(rows: list, columns: list[str]) -> Styler:
 
 
 def _table(frame: pd.DataFrame) -> Styler:
-    """A table without its index; texts, also of its heads, are escaped."""
+    """A table without its index; texts and headings are escaped."""
     frame = frame.rename(columns=lambda name: escape(str(name)))
     return frame.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")

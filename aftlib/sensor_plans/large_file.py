@@ -32,15 +32,15 @@ from aftlib.sensor_plans.survey import (
 )
 
 HEAD = 20_000
-"""Rows from which columns, times and the period are read."""
+"""First rows of a file, which show its columns, times and period."""
 
 
 def survey_large(data: Path, question: Question, **options: Any) -> Survey:
     """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
 
     Its rows must be in the order of their times, which lie on an even grid, each time once.
-    `options` are fields of `datasets.Reading`. ValueError when they are not, or `read_sensors`
-    would refuse them; the message names the column and the fix.
+    `options` are fields of `datasets.Reading`. ValueError when rows are not in that order, or
+    `read_sensors` would refuse the data; the message names the column and the fix.
     """
     reading = Reading(**options)
     file = LargeFile.open(data, reading)
@@ -113,14 +113,14 @@ class LargeFile:
         head = next((frame for frame in heads if len(frame)), pd.DataFrame())
         shown = head.copy()
         silent = [c for c in shown if shown[c].dtype.kind == "f" and shown[c].isna().all()]
-        shown.loc[shown.index[:1], silent] = 0.0  # a sensor may begin later
+        shown.loc[shown.index[:1], silent] = 0.0  # a sensor's first sample may come later
         table = even_grid(shown, reading.time, drop=reading.drop, tz=reading.tz)
         if not isinstance(table.time, pd.DatetimeIndex) or len(table.time) < 2:
             raise ValueError(
                 f"a file that is read in pieces must have times in its rows, got {str(data)!r} "
                 "without; give it a column of times"
             )
-        # row numbers without a name would come before the times
+        # searched from the end, because row numbers without a name would come before the times
         known = {*table.names, *table.row_numbers, *reading.drop}
         column = next((name for name in reversed(head.columns) if name not in known), None)
         return cls(
@@ -135,7 +135,7 @@ class LargeFile:
         )
 
     def read(self, counts: Counter[str]) -> Iterator[np.ndarray]:
-        """Yield samples (steps, n) that follow each other, NaN where missing; add to the counts.
+        """Yield consecutive pieces of samples (steps, n), NaN where missing; add to the counts.
 
         ValueError when a time is off the grid or out of order, or a column holds no numbers.
         """
@@ -189,7 +189,7 @@ class LargeFile:
                     yield file, frame
 
     def _steps_of(self, frame: pd.DataFrame, end: int) -> np.ndarray:
-        """Places of a piece's rows on the grid, at `end` or later."""
+        """Steps of a piece's rows on the grid; ValueError for a step before `end`."""
         times = times_of(frame, self.time, self.reading.tz)
         if (times.tz is None) != (self.first.tz is None):
             raise ValueError(

@@ -1,8 +1,8 @@
-"""Compare a plan that is made again every k windows with a plan that stays.
+"""Compare plans that are made again every k windows with a plan that stays.
 
-Sensors change, and a plan is made from one past. Here the second half of the windows is walked
-through twice: with the plan of the first half, and with one that is made again from the latest
-windows. State moves with its sensor, at a window's end.
+Sensors change, but a plan is fitted to the past. The second half of the windows is processed with
+the plan of the first half, and with plans that are made again from the latest windows: model only,
+or model and assignment. A sensor's state moves to its new worker at a window's end.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from aftlib.sensor_plans.survey import Question, WindowResults
 
 NEVER, MODEL_ONLY, REFRESHED = "never", "model only", "model and assignment"
 WAYS = (NEVER, MODEL_ONLY, REFRESHED)
-"""Parts that are made again; replay sets belong to the model."""
+"""Parts of a plan that are made again; replay sets are made again with the model."""
 PARTS = 20
-"""Segments of time, which are resampled as a whole."""
+"""Segments of time, which are resampled as wholes."""
 
 
 def refresh(results: WindowResults, question: Question, every: int, past: int) -> pd.DataFrame:
@@ -36,11 +36,11 @@ def refresh(results: WindowResults, question: Question, every: int, past: int) -
     ----------
     results : WindowResults
     question : Question
-        With ε, δ and the machines.
+        ε, δ and the number of workers.
     every : int
         k, windows between two refreshes, at least 1.
     past : int
-        Latest windows that a refreshed model is fitted to; at least the sensors.
+        Number of latest windows to which a refreshed model is fitted; at least n.
 
     Returns
     -------
@@ -87,9 +87,9 @@ def _walk(
     every: int,
     past: int,
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Yield for each plan, of its windows: counts (windows, 3) of `shares`, errors of the replay.
+    """Yield for each plan counts (windows, 3) for `shares`, and the errors of `replay_errors`.
 
-    Further the share of the sensors replayed, (windows,), and the sensors moved, (1,).
+    Then the share of the sensors replayed, (windows,), and the number of sensors moved, (1,).
     """
     unit, moved = Requirement(1.0, question.delta), 0
     workers = question.workers or scaled.shape[1]
@@ -116,7 +116,7 @@ def _walk(
 
 
 def sensors_moved(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> int:
-    """Fewest sensors that change their worker, however the new groups are named."""
+    """Number of sensors that change their worker, if new groups are matched to old ones best."""
     shared = np.array([[len({*one} & {*other}) for other in after] for one in before])
     stay = shared[linear_sum_assignment(-shared)].sum()
     return int(sum(map(len, before)) - stay)

@@ -1,6 +1,6 @@
 """A user's file of sensors, read whole and checked for a plan; nothing is guessed silently.
 
-A tally counts pieces that follow each other, so that `large_file` may read a file in pieces.
+A `Tally` counts consecutive pieces, so that `large_file` can read a file in pieces.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from aftlib.core.sensortable import Quality, SensorTable
 from aftlib.core.tablefile import usual_step
 
 PIECE = 1_000_000
-"""Samples that are counted or aggregated at a time, about."""
+"""Approximate number of samples that are counted or aggregated at a time."""
 MOST_MISSING = 0.5
-"""Share of a sensor's samples that may be missing: with more, windows are mostly guesses."""
+"""Share of a sensor's samples that may be missing: with more, most results would be guesses."""
 LONG_GAP = 0.1
 """Share of the steps from which a gap of all sensors separates two campaigns."""
 
 
 class Runs:
-    """Consecutive trues among flags that come in pieces; m columns."""
+    """Longest run of true flags in each of m columns; the flags come in consecutive pieces."""
 
     def __init__(self, m: int) -> None:
-        self.tail = np.zeros(m, np.int64)  # trues that the flags end with
+        self.tail = np.zeros(m, np.int64)  # length of the run that has not ended yet
         self.longest = np.zeros(m, np.int64)
 
     def add(self, flags: np.ndarray) -> None:
-        """Add the flags that follow, shape (at least 1, m)."""
+        """Add the next flags, shape (at least 1, m)."""
         step = np.arange(1, len(flags) + 1)[:, None]
         before = np.maximum.accumulate(np.where(flags, -self.tail, step), axis=0)
         lengths = step - before
@@ -44,17 +44,17 @@ class Runs:
 
 
 class Tally:
-    """Counts over steps that come in pieces; n sensors."""
+    """Counts of the samples of n sensors, which come in consecutive pieces."""
 
     def __init__(self, n: int) -> None:
         self.steps = 0
-        self.missing = np.zeros(n, np.int64)  # samples
-        self.lowest, self.highest = np.full(n, np.inf), np.full(n, -np.inf)  # of those there
-        self.lows, self.highs = np.zeros((2, n), np.int64)  # samples that equal these
+        self.missing = np.zeros(n, np.int64)  # missing samples
+        self.lowest, self.highest = np.full(n, np.inf), np.full(n, -np.inf)  # sample values
+        self.lows, self.highs = np.zeros((2, n), np.int64)  # samples equal to lowest, highest
         self.last = np.full(n, np.nan)  # sample of the last step, NaN where missing
         self.silent = 0  # steps without any sample
-        self.silence = Runs(1)  # of these
-        self.still = Runs(n)  # of samples that repeat the one before them
+        self.silence = Runs(1)  # runs of steps without any sample
+        self.still = Runs(n)  # runs of samples that repeat the one before them
 
     @classmethod
     def of(cls, values: np.ndarray) -> Self:
@@ -65,7 +65,7 @@ class Tally:
         return tally
 
     def add(self, values: np.ndarray) -> None:
-        """Count the samples that follow, shape (at least 1, n), NaN where missing."""
+        """Count the next samples, shape (at least 1, n), NaN where missing."""
         gone = np.isnan(values)
         nobody = gone.all(axis=1)
         self.steps += len(values)
@@ -82,7 +82,7 @@ class Tally:
 
 
 def pieces_of(samples: np.ndarray) -> Iterator[np.ndarray]:
-    """Samples (steps, n) in pieces that follow each other."""
+    """Samples (steps, n) in consecutive pieces."""
     rows = max(1, PIECE // samples.shape[1])
     return (samples[begin : begin + rows] for begin in range(0, len(samples), rows))
 
@@ -168,7 +168,7 @@ def step_of(table: SensorTable) -> pd.Timedelta | None:
 
 
 def read_sensors(path: Path | str, **options: Any) -> SensorTable:
-    """Read sensors that a plan can be made for.
+    """Read sensors, and refuse data for which no plan can be made.
 
     Parameters
     ----------
@@ -176,9 +176,9 @@ def read_sensors(path: Path | str, **options: Any) -> SensorTable:
         CSV or Parquet file. Wide files have one row per time and one column per sensor. With `long`
         also a directory of files, or a pattern.
     **options
-        Fields of `datasets.Reading`. With `long`, a row is one sample. Values of `missing` stand
-        for a missing sample. Other values far from all others are refused, except where it is
-        empty.
+        Fields of `datasets.Reading`. With `long`, a row is one sample. Values in `missing` stand
+        for a missing sample. Other certain fill values are refused, unless `missing` is an empty
+        list.
 
     Raises
     ------

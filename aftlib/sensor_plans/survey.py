@@ -21,11 +21,11 @@ from aftlib.sensor_plans.sensor_file import Inventory, pieces_of
 
 QUERIES = ("mean", "sum")
 CHUNK = 20_000
-"""Windows that are put together at a time."""
+"""Windows that are aggregated from slices at a time."""
 LEAST_PERIOD = 0.02
 """Share of the variance that a seasonal period must explain to be given to the guard."""
 MOST_ROWS = 200_000
-"""Samples before the middle to which the baseline model is fitted at most."""
+"""Most steps, the last ones before the middle, to which the baseline model is fitted."""
 LEAST_WINDOWS = 8
 
 
@@ -45,21 +45,21 @@ class Question:
     t_sla_ms : float
         T_SLA, the longest recovery permitted, in milliseconds.
     window, slide : int or str
-        In samples, or a duration such as "6h" where the file has times; slide is by default the
+        Number of samples, or a duration such as "6h" if the file has times. By default slide is the
         window's width.
     query : {"mean", "sum"}
         Aggregate of a window.
     workers : int, optional
         m machines that share the sensors; by default one per sensor.
     horizons : int
-        Most windows of an outage for which there are guarantees.
+        Length in windows of the longest outage with guarantees.
     recovery_time : RecoveryTime
-        Milliseconds by the number of tuples read again; by default document D2's measurement.
+        Milliseconds as a function of the tuples read again; by default document D2's measurement.
 
     Raises
     ------
     ValueError
-        With the argument, its value and the fix.
+        When an argument is out of range; the message has its name, its value and the fix.
     """
 
     epsilon: float | Mapping[str, float] | None = None
@@ -104,8 +104,8 @@ class Question:
     def steps(self, step: pd.Timedelta | None) -> tuple[int, int]:
         """Window and slide in steps of the file.
 
-        ValueError when a duration meets a file without times or is no multiple of its step, or the
-        slide is longer than the window.
+        ValueError when a duration is given for a file without times or is no multiple of its step,
+        or the slide is longer than the window.
         """
         window = _in_steps("window", self.window, step)
         slide = window if self.slide is None else _in_steps("slide", self.slide, step)
@@ -117,9 +117,9 @@ class Question:
         return window, slide
 
     def windows(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> Windows:
-        """The windows over `steps` steps, which need not have been read.
+        """The windows over `steps` steps of a file.
 
-        ValueError when there are too few, or fewer sensors than workers.
+        ValueError when there are too few windows, or fewer sensors than workers.
         """
         windows = Windows(*self.steps(step), self.query)
         count = len(windows.ending_in(0, steps))
@@ -135,8 +135,9 @@ class Question:
         return windows
 
     def limits(self, names: tuple[str, ...], deviations: np.ndarray) -> np.ndarray:
-        """ε of each sensor, shape (n,); `deviations` of their window results in the first half.
+        """ε of each sensor, shape (n,).
 
+        `deviations` are the standard deviations of their window results in the first half.
         ValueError when a sensor has no ε, or ε names a sensor that is not in the file.
         """
         if self.epsilon_sd is not None:
@@ -219,7 +220,7 @@ class WindowResults:
         step: pd.Timedelta | None,
         samples: np.ndarray | None = None,
     ) -> Self:
-        """Check the results and find their seasonal periods, without a `step` from the samples.
+        """Check the results and find their seasonal periods, from `samples` if there is no `step`.
 
         ValueError when a sensor has less than two different results in a half.
         """
@@ -229,7 +230,7 @@ class WindowResults:
 
     @property
     def half(self) -> int:
-        """Windows of the first half, from which everything is fitted."""
+        """Number of windows of the first half, to which everything is fitted."""
         return len(self.values) // 2
 
 
@@ -275,10 +276,10 @@ def _require_results(names: Sequence[str], first: np.ndarray, second: np.ndarray
 def find_seasons(
     samples: np.ndarray | None, first: np.ndarray, windows: Windows, step: pd.Timedelta | None
 ) -> tuple[float, ...]:
-    """Seasonal periods that explain most, in windows, at most four.
+    """At most four seasonal periods, in windows, that explain most of the variance.
 
-    With times these are days, weeks and years and their halves; without, the strongest period of
-    the samples. `first` are the window results of the first half, shape (rows, n).
+    With times the candidates are days, weeks, years and their halves; without, the strongest period
+    of the samples and its half. `first` are the window results of the first half, shape (rows, n).
     """
     if step is None:
         periods = [0.0 if samples is None else _strongest_period(samples[: len(samples) // 2])]
@@ -301,7 +302,7 @@ def find_seasons(
 
 
 def _strongest_period(samples: np.ndarray, most: int = 65_536) -> float:
-    """Period in steps with the most power, averaged over sensors, of at least six repetitions."""
+    """Period in steps with the most power, averaged over sensors, and six repetitions or more."""
     part = samples[-most:]
     z = np.nan_to_num(part - np.nanmean(part, axis=0))
     power = (np.abs(np.fft.rfft(z, axis=0)) ** 2 / np.maximum((z**2).sum(axis=0), 1e-12)).sum(1)
@@ -312,7 +313,7 @@ def _strongest_period(samples: np.ndarray, most: int = 65_536) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """Summary of the samples that a plan needs."""
+    """Summary of a file's samples, from which a plan is made."""
 
     inventory: Inventory
     results: WindowResults

@@ -1,7 +1,7 @@
-"""Whether approximate recovery pays for a user's sensors: outage, samples read again, accuracy.
+"""Exact recovery and the guard compared for a user's sensors: outage, samples read, estimates.
 
-The input has to be read again at a limited rate after a failure of one worker. Exact recovery reads
-all samples of the worker's open windows. The guard reads the sensors that it did not certify, and
+After a failure of one worker, input is read again at a limited rate. Exact recovery reads all
+samples of the worker's open windows. The guard reads the sensors that it did not certify, and
 estimates the rest. `aft plan --read-rate` prints the comparison.
 """
 
@@ -26,7 +26,7 @@ from aftlib.guard import Guard
 
 EXACT, GUARD = "exact recovery", "guard"
 REPEATS = 5
-"""Repeats of each measurement; the median counts."""
+"""Repeats of each measurement, of which the median is used."""
 _ROWS = 400
 """Windows that the measured guard learns from."""
 
@@ -44,17 +44,17 @@ def worth(
     plan : dict
         Fields of `planfile.Plan`.
     read_rate : float
-        Samples per second that the input hands out in all, those of the running stream included.
+        Samples per second that can be read in all, those of the running stream included.
     failures_per_month : float
-        Of any worker.
+        Failures of all workers together.
     costs : RecoveryCosts
         Constants of both schemes; exact recovery pays no estimate.
 
     Returns
     -------
     dict
-        Fields of `planfile.Worth`. A time is None where the read rate does not exceed the stream's
-        own, so that reading again never ends.
+        Fields of `planfile.Worth`. A time is None if it is infinite, because the read rate does not
+        exceed the stream's own.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def worth(
     schemes = [Scheme(EXACT, costs, lost, 1.0), Scheme(GUARD, costs, lost, 1.0 - certified)]
     rows = []
     for scheme, month in zip(schemes, monthly_costs(operation, schemes), strict=True):
-        # monthly costs are of a failure in the middle of a window; at its end twice as much is lost
+        # monthly costs are for failures in the middle of a window; at its end twice as much is lost
         samples = scheme.replayed * lost * sensors * width
         spare = max(0.0, read_rate - operation.samples_per_s)
         longest = costs.recovery_s(samples, scheme.replayed < 1, spare)
@@ -92,7 +92,7 @@ def worth(
 
 
 def _recommend(rows: Sequence[dict[str, Any]], t_sla_s: float) -> dict[str, str]:
-    """Return the scheme to take, and why: the exact one wherever it keeps T_SLA."""
+    """Recommend exact recovery if it meets T_SLA or the guard is no faster, else the guard."""
     slow, fast = (np.inf if row["longest_s"] is None else row["longest_s"] for row in rows)
     need = f"Exact recovery {_takes(slow)}"
     if slow <= t_sla_s:
@@ -121,9 +121,9 @@ def measure_costs(
 ) -> RecoveryCosts:
     """Measure the constants on this machine: medians, in seconds.
 
-    A new Python process that imports the guard is the start. `read` reads the user's data once
-    more, which gives the time per sample. The guard estimates one window. A checkpoint is one
-    synced commit of the guard's state to SQLite in `folder`, and is read back.
+    The start is a new Python process that imports the guard. The work per sample is the time of
+    `read`, which reads the user's data, per sample. The estimate is one window by the guard. The
+    checkpoint is one synced commit of the guard's state to SQLite in `folder`, which is read back.
     """
     code = [sys.executable, "-c", "import aftlib.guard"]
     start_s = _median_s(lambda: subprocess.run(code, check=True))
