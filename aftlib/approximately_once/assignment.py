@@ -255,7 +255,7 @@ class _OpenWorkers:
         self._held = np.zeros((workers, capacity), dtype=bool)
 
     def place(self, key: int, requirement: Requirement) -> int | None:
-        """Give a key to the worker that stays estimable and loses least; None if none stays so."""
+        """Give a key to the worker that stays estimable and loses least reliability, if any."""
         # the new key borders each worker's (Λ_AA)⁻¹: weights u, pivot s
         most = max(map(len, self.members), default=0)
         covariance = self.covariance[:, :most, :most]  # the rest is 0, and large

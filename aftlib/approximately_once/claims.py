@@ -74,7 +74,7 @@ def _for_each_greedy(judge: Callable[[pd.DataFrame], Finding], grid: pd.DataFram
 
 
 def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
-    """D1-1: greedy is below h-best, nearer to it than to h-worst, and no worse than chance."""
+    """D1-1: greedy is below h-best, nearer to it than to h-worst; also compared with chance."""
     lacking = _counts(bests)
 
     def judge(grid: pd.DataFrame) -> Finding:

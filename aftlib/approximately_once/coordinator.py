@@ -64,7 +64,7 @@ class Coordinator:
     model: GaussianModel  # of the n keys' window aggregates
     assignment: Assignment
     requirement: Requirement
-    windows: Windows = Windows(1, 1)  # a window with fewer samples than their width misses some
+    windows: Windows = Windows(1, 1)  # a window is complete with as many samples as their width
     held: dict[int, np.ndarray] = field(default_factory=dict)
     _samples: dict[int, np.ndarray] = field(default_factory=dict)
     _owing: dict[int, set[int]] = field(default_factory=dict)
@@ -106,8 +106,8 @@ class Coordinator:
 
         Values are posterior means, and their errors are within the half-widths with probability
         1 − δ. A worker's estimates are used if every half-width is at most ε. A half-width is
-        larger if the other workers' windows miss too many samples. Then the window is finished and
-        dropped. (5) Recovery ends with the last such window.
+        larger if the other workers' windows miss too many samples. The estimated window is dropped.
+        (5) Recovery ends with the last such window.
         """
         row, samples, owing = self._take(window)
         samples = np.where(np.isfinite(row), samples, 0)
@@ -127,7 +127,7 @@ class Coordinator:
         return estimates
 
     def recover(self, window: int, read: Read) -> list[Lost]:
-        """(4) As `estimate`, but read a worker with a half-width above ε from the log instead."""
+        """(4) As `estimate`, but read the results of workers with a half-width above ε again."""
         return [lost.with_read(window, read) for lost in self.estimate(window)]
 
     def settle(self) -> None:
@@ -207,9 +207,9 @@ class GuardedCoordinator(Coordinator):
     """A coordinator that estimates the sensors that were certified before they were lost.
 
     Windows go to the guard in order, one per round, as soon as all earlier windows are whole. A
-    lost sensor is estimated if the guard had certified it for an outage of this length. The guard
-    gets no value for it, as for any lost sensor. Any other lost sensor is read again, and the guard
-    gets its value, so that its next window may be certified again.
+    lost sensor is estimated if the guard had certified it for an outage of this length; the guard
+    gets no value for it. Any other lost sensor is read again, and the guard gets its value, so that
+    its next window may be certified again.
 
     Estimates after real failures have an audited account of their own (`guard.accounts`). A sensor
     is only estimated while that account permits it, too.

@@ -61,7 +61,7 @@ class Memory:
         return self.first + len(self.samples)
 
     def take(self, block: np.ndarray) -> tuple[range, np.ndarray, np.ndarray]:
-        """Add samples (steps, keys); return the windows that they finish, values and counts."""
+        """Add samples (steps, keys); return the finished windows, their values and counts."""
         samples = np.concatenate([self.samples, block])
         done = self.windows.ending_in(0, self.first + len(samples))
         done = range(self.next, max(self.next, done.stop))
@@ -147,7 +147,7 @@ class TimedWorker(Worker):
         return super().work(split, attempt, blocks)
 
     def start_marker(self, worker: int, start: int, attempt: int) -> Path:
-        """Return the file whose time is that of the start of an attempt at a split."""
+        """Return the marker file whose time of change is the start of an attempt at a split."""
         return self.injector.directory / f"started-{worker}-{start}-{attempt}"
 
 
@@ -157,7 +157,7 @@ def result_row(
     values: np.ndarray | None = None,
     samples: np.ndarray | None = None,
 ) -> pa.RecordBatch:
-    """Return the row of a run of windows, lost if without values; without windows, the split's."""
+    """Return the row of a run of windows (lost ones have no values) or, without, of the split."""
     row = dict.fromkeys(RESULT.names) | about
     if windows is not None:
         row |= {"first": windows.start, "count": len(windows)}

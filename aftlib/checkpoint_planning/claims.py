@@ -73,7 +73,7 @@ def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
 
 
 def ordered_counts(counts: pd.DataFrame) -> Finding:
-    """D2-2: proposed ≤ no-relaxation ≤ exactly-once, and each saves somewhere."""
+    """D2-2: proposed ≤ no-relaxation ≤ exactly-once, and each saves checkpoints at some point."""
 
     def judge(wide: pd.DataFrame) -> Finding:
         exact, fixed, proposed = (wide[m] for m in METHODS)
@@ -96,7 +96,7 @@ def ordered_counts(counts: pd.DataFrame) -> Finding:
 
 
 def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
-    """D2-3: proposed takes fewer than exactly-once where no-relaxation takes as many or more."""
+    """D2-3: proposed saves checkpoints where no-relaxation saves none."""
 
     def judge(wide: pd.DataFrame) -> Finding:
         exact, fixed = wide["exactly-once"], wide["no-relaxation"]
@@ -180,8 +180,8 @@ def saves_most_where_demands_are_loose(counts: pd.DataFrame) -> Finding:
 def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
     """D2-5: at checkpoints with estimates, at most a share δ of the results is wrong.
 
-    The value is the largest failure rate over its δ. Checkpoints of a plan share windows, so the
-    interval of their mean rate is as wide as their intervals in the mean.
+    The value is the largest failure rate over its δ. Checkpoints of a plan share windows. So the
+    interval of their mean rate has the mean width of their intervals.
     """
     estimated = success[success["sensors"] < case.model.size]
     if estimated.empty:

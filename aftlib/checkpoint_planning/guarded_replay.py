@@ -106,7 +106,7 @@ class GuardedReplay(PartialReplay):
         return self.estimates.audited
 
     def process(self, batch: int, read: Read) -> None:
-        """Aggregate the next planned interval; after a failure, read only O in the whole rest."""
+        """Aggregate the next planned interval; after a failure in the window, read only O."""
         if self.store.committed(batch):
             return
         try:
@@ -279,7 +279,7 @@ def plan_guarded(
     Each window has its own plan, because O depends on the accounts. The sensors in `also` are read
     in any case. After a failure, the rest of the window is planned from `start`.
 
-    ValueError when T_SLA does not reach from one time of the grid to the next.
+    ValueError when T_SLA does not permit a replay from one time of the grid to the next.
     """
     marks = [*(interval.start for interval in guard.intervals), guard.window]
     replay = [np.union1d(o, also).astype(int) for o in guard.replay]

@@ -225,13 +225,13 @@ def plan_checkpoints(
     Notes
     -----
     A window's maximum errs by at most the largest error of a step. So the target variance of a step
-    is `extreme_max_variance` of the w − τ steps that may be lost. With τ it grows by one factor for
-    all sensors. Plans use this bound instead of the maximum's own distribution, because the bound
-    holds for all replayed data. The estimate by `most_likely_within` is no worse.
+    is `extreme_max_variance` of the w − τ steps that may be lost. It grows with τ, by the same
+    factor for all sensors. Plans use this bound instead of the maximum's own distribution, because
+    the bound holds for all replayed data. The estimate by `most_likely_within` is no worse.
 
     Target (20) for the variance of one step of a mean is (w² σ* − τ² σ_c) / (w − τ); for a sum, w²
-    and τ² are 1. With τ all targets grow by one factor, so the sensors are put in order once and
-    each later set is a prefix of that order.
+    and τ² are 1. All targets grow with τ by the same factor, so the sensors are put in order once
+    and each later set is a prefix of that order.
 
     "adaptive" meets ε, δ and T_SLA for every pattern of failures if it is planned again after each.
     Let A = w² σ* (σ* for a sum) be the permitted error variance of the window's sum, and d_i the
@@ -304,7 +304,7 @@ def plan_checkpoints(
 def _furthest(
     chosen: ReplaySet, steps: int, model: GaussianModel, reach: Callable[[int], int]
 ) -> tuple[ReplaySet, int]:
-    """Return the set, or all sensors if they reach further, and the steps reached of `steps`."""
+    """Return the set, or all sensors if they reach further, and the number of steps reached."""
     reached, everything = (min(steps, reach(m)) for m in (len(chosen.sensors), model.size))
     if everything > reached:
         return ReplaySet.everything(model), everything

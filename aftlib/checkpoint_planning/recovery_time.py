@@ -64,7 +64,7 @@ class RecoveryTime:
         return self.fixed_ms if full else self.fixed_ms + self.estimate_ms
 
     def max_tuples(self, t_sla_ms: float, *, full: bool = False) -> int:
-        """Most tuples that can be replayed within T_SLA (D2 eq. (25)); `full` as in a call.
+        """Most tuples, of all sensors if `full`, to replay within T_SLA (D2 eq. (25)).
 
         Returns
         -------

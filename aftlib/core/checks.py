@@ -68,7 +68,7 @@ def require_instance(name: str, value: object, kind: type) -> None:
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
-    """Raise ValueError unless `values` is a non-empty list that `require_number` accepts."""
+    """Raise ValueError unless `values` is a list, not empty, of numbers within the bounds."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ValueError(f"{name} must be a list of numbers, got {values!r}: put it in [ ]")
     if not len(values):

@@ -234,8 +234,8 @@ class Claim:
     def grounds(self, finding: Finding) -> list[dict[str, Any]]:
         """Return the values from which the verdict follows: one row per reading and part.
 
-        The claim's own reading has the name "", as has the part of a whole finding. An unlimited
-        bound is None. Without an interval, the measured value is compared with the threshold.
+        The name "" stands for the claim's own reading, and as a part for the finding itself. An
+        unlimited bound is None. Without an interval, the measured value decides.
         """
         rows = []
         for reading, found in {"": finding, **finding.readings}.items():

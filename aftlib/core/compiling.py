@@ -61,7 +61,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
 
 @cache
 def kernel_sources() -> str:
-    """Return a hash of all modules of the package that mention this one, so of all kernels."""
+    """Return a hash of all modules that mention this one, which are those with kernels."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         if b"compiling" in (source := path.read_bytes()):
@@ -70,7 +70,7 @@ def kernel_sources() -> str:
 
 
 def emitted(python: Any) -> Callable[[Any], Any]:
-    """Return a decorator for a function that emits LLVM code; without numba it gives `python`."""
+    """Return a decorator of functions that emit LLVM code; without numba it returns `python`."""
     return intrinsic if COMPILED else lambda _: python
 
 

@@ -29,10 +29,10 @@ from aftlib.core.tablefile import (
 from aftlib.core.textfile import TextFormat, memory_bytes
 
 COUNTER_ROWS = 24
-"""Rows from which a column that never falls is a counter or a clock."""
+"""With this many rows or more, a column that never falls is a counter or a clock."""
 COUNTER_RISES = 8
 STEADY = 0.8
-"""Share of equal, non-zero differences from which a column is a clock or counter that restarts."""
+"""With this share of equal, non-zero differences, a column is a clock or counter that restarts."""
 _NAMELESS = re.compile(r"Unnamed: 0|index|")
 
 
@@ -136,7 +136,7 @@ def _with_filtered(table: SensorTable, rows: int) -> SensorTable:
 
 
 def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
-    """Return a wide frame, one row per time and one column per sensor, of long rows."""
+    """Return long rows as a wide frame: one row per time, one column per sensor."""
     time, sensor, value = long
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
@@ -223,7 +223,7 @@ def read_values(
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Samples (rows, n), NaN where missing, infinite or a fill value, and counts of these.
 
-    ValueError for a column of texts. If `times` show that a row is one sample, it suggests long=.
+    ValueError for a column of texts; it suggests long= if `times` show that a row is one sample.
     """
     for column in sensors.columns:
         if pd.api.types.is_numeric_dtype(sensors[column].dtype):
@@ -294,7 +294,7 @@ def _no_number(column: pd.Series) -> str:
 def _apart(
     frame: pd.DataFrame, time: str | None, tz: str | None
 ) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
-    """Sensor columns and times."""
+    """Separate sensor columns and times."""
     if time is not None and time == frame.index.name:
         return frame, as_times(frame.index.to_series(), time, tz)
     if time is not None and time not in frame.columns:
@@ -316,7 +316,7 @@ def _apart(
         times = as_times(frame[looks[0]], looks[0], tz)
         frame = frame.drop(columns=looks[0])
 
-    # pandas writes an index without a name as the first column, without a name
+    # pandas writes a nameless index as a nameless first column
     first = frame.columns[0] if frame.shape[1] else None
     nameless = times is None and first is not None and _NAMELESS.fullmatch(str(first))
     if nameless and (np.diff(frame[first].to_numpy(dtype=float)) > 0).all():

@@ -14,7 +14,7 @@ import numpy as np
 TYPICAL = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
 """Usual fill values, sign and fraction ignored; one occurrence is suspicious."""
 LARGEST = 1e100
-"""A value of this size is no measurement of any sensor."""
+"""A value of this size or more is no measurement."""
 FAR, CERTAIN, ABSURD = 1, 3, 1000
 """Distances from the bulk, in its widths: suspicious, certain if repeated, certain in any case."""
 SAMPLED = 20_000

@@ -52,8 +52,8 @@ class GaussianModel(ArrayRecord):
 
     Notes
     -----
-    The Cholesky factor and the precision Λ = Σ⁻¹ are computed on first use and kept: O(n³) once, or
-    Σ n_g³ for independent groups of n_g keys. With Σ itself these are three matrices of 8 n² bytes.
+    The Cholesky factor and the precision Λ = Σ⁻¹ are computed once, on first use: O(n³), or O(Σ
+    n_g³) for independent groups of n_g keys. With Σ itself these are three matrices of 8 n² bytes.
     A read-only float array that owns its data is stored without a copy; any other is copied.
 
     Examples

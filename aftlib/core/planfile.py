@@ -1,4 +1,4 @@
-"""The file plan.json: a model of it with a version, and the samples for which a plan was made.
+"""The file plan.json: its versioned model, and the samples for which a plan was made.
 
 `aft plan` writes the file, and the pipelines of D1 and D2 run from it.
 """
@@ -128,7 +128,7 @@ class Replay(Part):
 class Backtest(Part):
     """Every window of the second half, estimated as if it had been lost."""
 
-    declared_recoverable: Share  # certified share of (sensor, window) pairs, horizons H : … : 1
+    declared_recoverable: Share  # share of (sensor, window) pairs certified, weighted H : … : 1
     within_epsilon: Share | None  # share of those within ε; null without any
     interval: Interval | None  # 95 % interval of within_epsilon
     worst_sensor: float | None  # smallest within_epsilon of a sensor with 400 guarantees or more
@@ -144,7 +144,7 @@ class Backtest(Part):
 
 
 class Method(Part):
-    """The back-test of another method on the same windows."""
+    """The back-test of one method; all methods have the same windows."""
 
     method: str
     declared: Share
@@ -163,7 +163,7 @@ class Sensor(Part):
     correlation: float | None  # with the closest sensor
     declared: list[Share]
     within: list[float | None]
-    longest: int  # windows of an outage that is certified half of the time
+    longest: int  # length in windows of the longest outage that is certified half of the time
     now: list[bool]  # whether a loss after the file's end is certified
     N: list[int]
     slack: list[float | None]
@@ -206,7 +206,7 @@ class Plan(Part):
 
     @model_validator(mode="after")
     def require_consistent(self) -> Self:
-        """Refuse different sensors in two parts, and replay intervals that do not fill a window."""
+        """Refuse parts with different sensors, and replay intervals that do not fill a window."""
         names = sorted(self.question.epsilon)
         assigned = sorted(name for worker in self.assignment for name in worker)
         if assigned != names:
@@ -310,7 +310,7 @@ class SensorPlan:
         """Write the second half as a log below `directory`, or return the log if it exists."""
         about = (self.table.names, self.epsilon.tolist(), self.table.values.shape)
         content = hashlib.sha256(repr(about).encode())
-        content.update(np.ascontiguousarray(self.table.values).data)  # `Reading` changes them
+        content.update(np.ascontiguousarray(self.table.values).data)  # differs by reading options
         path = directory / f"plan-{self.digest[:12]}-{content.hexdigest()[:12]}-second-half"
         if path.exists():
             return SensorLog.open(path)

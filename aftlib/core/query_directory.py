@@ -23,7 +23,7 @@ from aftlib.core.paths import take_lock, write_whole
 
 @dataclass(frozen=True)
 class SparkCheckpoint:
-    """Numbers of the last micro-batches in Spark's checkpoint; −1 where there is none."""
+    """The last started and last committed micro-batch of Spark's checkpoint; −1 for none."""
 
     started: int
     committed: int

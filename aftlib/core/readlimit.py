@@ -33,13 +33,13 @@ _BUCKET, _COUNTS = "read-limit", "read-counts"
 
 @dataclass(frozen=True)
 class ReadLimit:
-    """Cost of reading a log.
+    """Limit and price of reading a log.
 
     Parameters
     ----------
     samples_per_s : float
-        Samples per second that all readers of one machine get together, above 0; infinite for
-        input that is counted only.
+        Samples per second that all readers of one machine get together, above 0; infinite if reads
+        are only counted.
     request_s : float
         Latency of each request in seconds, at least 0. Latencies of concurrent requests overlap.
     price_per_gb : float

@@ -61,8 +61,8 @@ class SensorLog:
     def identity(self) -> dict[str, object]:
         """Fingerprint that distinguishes this log from others of the same keys, wherever it lies.
 
-        It has the manifest's steps and facts, and a check sum of the end of the first file. The
-        footer there has the least and largest samples of the last keys.
+        It has `steps`, `about`, and a check sum of the end of the first file. The footer there has
+        the least and largest samples of the last keys.
         """
         tail = b""
         if self.steps:
@@ -99,8 +99,8 @@ class SensorLog:
     def read(self, keys: Sequence[int] | None, begin: int, stop: int) -> np.ndarray:
         """Samples over the steps [begin, stop), NaN where one is missing: (stop − begin, keys).
 
-        `keys` are indices, in the order of the columns wanted, or None for all. ValueError when one
-        is unknown, or the steps lie outside of the log.
+        `keys` are indices in the order of the result's columns, or None for all. ValueError when
+        one is unknown, or the steps lie outside of the log.
         """
         out = np.empty((max(0, stop - begin), len(self.names if keys is None else keys)))
         done = 0
@@ -153,7 +153,7 @@ class LogReader:
             values = self._rest[2]
             if self._rest[:2] != (names, at) or not len(values):
                 if self._next and self._next[:2] == (names, at):
-                    future, self._next = self._next[2], None  # if it failed, it is read again
+                    future, self._next = self._next[2], None  # a failed read is repeated
                     values = future.result()
                 else:
                     values = self._read_on(names, at, stop)
@@ -167,7 +167,7 @@ class LogReader:
             yield block
 
     def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
-        """Samples from `begin` to `stop`, or to the end of that file, and the rest of a row group.
+        """Samples from `begin` to `stop` or the file's end, and the rest of the last row group.
 
         ValueError when the file is damaged, or holds other steps than its name implies.
         """

@@ -89,7 +89,7 @@ def read_pieces(path: Path, rows: int, form: TextFormat) -> Iterator[pd.DataFram
 
 
 def files_of(data: Path) -> tuple[Path, ...]:
-    """Return a file, or the files of a directory or a pattern such as ``2024*.csv``, by name.
+    """Return a file, or the files of a directory or pattern such as ``2024*.csv``, sorted by name.
 
     ValueError when there are none, or they are not of one kind.
     """
@@ -157,9 +157,10 @@ def _as_floats(frame: pd.DataFrame, schema: pa.Schema) -> pd.DataFrame:
 
 
 def duration(name: str, text: str) -> pd.Timedelta:
-    """Return a duration such as "2s", "10min" or "1.5h"; errors name the argument, `name`.
+    """Return a duration such as "2s", "10min" or "1.5h", read by `pandas.Timedelta`.
 
-    `pandas.Timedelta` reads the text. ValueError for a number without a unit, or at most 0.
+    ValueError, which names the argument `name`, for a text that is no duration, is not above 0, or
+    has no unit.
     """
     try:
         length = pd.Timedelta(text)
@@ -321,7 +322,7 @@ def advise_grid(values: np.ndarray, times: pd.DatetimeIndex) -> str:
 
 
 def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
-    """Median time between a sensor's samples, as a text for `resample`; rounded if within 2 %."""
+    """Median time between a sensor's samples, for `resample`; a round time if one is within 2 %."""
     distances = [np.diff(times[np.isfinite(column)].unique().asi8) for column in values.T]
     usual = np.median([np.median(some) for some in distances if len(some)] or [0])
     seconds = pd.Timedelta(int(usual), unit=times.unit).total_seconds()

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, cast
 import pandas as pd
 
 LONGEST_LINE = 2**20
-"""Most bytes of a line that is never refused; a line of twice as many always is."""
+"""A line of up to this many bytes is accepted; a line of twice as many is always refused."""
 HEAD_ROWS = 1000
 """Rows that are read to see whether every row ends with a separator."""
 HEAD = 2**22

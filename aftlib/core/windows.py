@@ -28,7 +28,7 @@ class Aggregate:
     spark: ClassVar[str] = ""
     """The name of a linear aggregate in ``pyspark.sql.functions``."""
     gaussian: ClassVar[bool] = True
-    """Whether it is linear, a sum divided by `divisor`; then Gaussian samples give a Gaussian."""
+    """Whether it is linear, Σ x / divisor, so that Gaussian samples have a Gaussian result."""
 
     def add(self, values: np.ndarray, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return the part and the number of the finite samples along an axis."""

@@ -28,7 +28,7 @@ HINDSIGHT = "baseline model, honest in hindsight"
 SHOWN = (GUARD, BASELINE, ALWAYS, CONFORMAL, LINEAR, LAST)
 OnStretch = Callable[[int, int], None]
 STRETCHES, LEAST_STRETCH = 50, 10
-"""Most segments of the second half, which are resampled for intervals; fewest windows of each."""
+"""Most segments of the second half, which intervals resample, and fewest windows of a segment."""
 WARM_UP = 5000
 """Most windows before the second half that the guard is fed; its memory is some 600."""
 SAMPLED = 2000
@@ -44,7 +44,7 @@ PACE = 0.005
 
 @dataclass(frozen=True)
 class Walk:
-    """Counts of a walk forward.
+    """Counts of a walk-forward back-test.
 
     `tallies` count the windows whose truth is known, the guaranteed ones among them, and the
     guaranteed ones that were off by more than ε.
@@ -171,7 +171,7 @@ def walk_forward(
     `values` (N, n) are window results, NaN where there is none; `limits` (n,) is ε of each sensor;
     `plain` is the documents' model of window results, fitted to the first half
     without regard to time. Horizons and seasons are as `Guard` takes them. `on_stretch` is called
-    with the number of processed windows and the number of all.
+    with the number of processed windows and the total number.
     """
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
@@ -293,8 +293,8 @@ def compared(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]])
 def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
     """Largest share that the baseline model could have certified without breaking the guarantee.
 
-    Sensors are ranked by their expected error, and their number is chosen afterwards, which no real
-    system could do. The guard's share is compared with it.
+    Sensors are ranked by their expected error, and the number of certified sensors is chosen
+    afterwards, which no real system could do. The guard's share is compared with this share.
     """
     sensors = walk.of(BASELINE_ALL).sum(axis=0)
     order = np.argsort(left_variance(plain, workers) / np.diag(plain.covariance))

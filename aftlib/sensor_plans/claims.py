@@ -1,4 +1,4 @@
-"""The guard's own claims, judged by the plan of each set and by walks through troubled streams."""
+"""The guard's own claims, judged by plans of data sets and back-tests of streams with trouble."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
 
 
 def generated(rows: int, seed: int) -> dict[str, SensorTable]:
-    """Three sets of hourly sensors that misbehave as real ones do.
+    """Three sets of hourly sensors with irregularities of real ones.
 
     "rooms": 12 thermometers with a daily period and slow weather; "air": 12 stations whose readings
     are skewed, come in episodes and have gaps; "feeders": 15 loads with daily and weekly periods,
@@ -189,7 +189,7 @@ def slow(rng: np.random.Generator, rows: int, n: int, memory: float) -> np.ndarr
 
 
 def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
-    """A walk through each troubled stream."""
+    """The back-test of each stream with trouble."""
     return {trouble: walk_through(trouble, rounds, delta, seed) for trouble in TROUBLES}
 
 
@@ -215,7 +215,7 @@ def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def walk_through(trouble: str, rounds: int, delta: float, seed: int) -> Walk:
-    """Walk forward through a troubled stream; everything is fitted before the trouble."""
+    """Back-test a stream with trouble; everything is fitted before the trouble."""
     values = troubled(trouble, rounds, np.random.default_rng([seed, TROUBLES.index(trouble)]))
     first = values[: rounds // 2]
     plain = fitted(first, [f"X{i}" for i in range(1, SENSORS + 1)])
@@ -259,7 +259,7 @@ def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
 
 
 def sum_up_troubles(walks: dict[str, Walk]) -> pd.DataFrame:
-    """Shares as in `over_time` over all the time after the trouble began, without `window`."""
+    """Shares as in `over_time`, but over the whole time after the trouble began."""
     rows = [
         (trouble, method, *shares(walk.of(method).sum(axis=(0, 1))))
         for trouble, walk in walks.items()

@@ -160,7 +160,7 @@ def sensors(plan: Mapping) -> go.Figure:
 
 
 def recovery(plan: Mapping) -> go.Figure:
-    """Sensors read again after a failure, by its step in the window."""
+    """Sensors read again after a failure, by the step of the failure in the window."""
     parts, n = plan["replay"], len(plan["sensors"])
     steps = [step for part in parts for step in (part["from"], part["until"])]
     counts = [len(part["sensors"]) for part in parts for _ in range(2)]

@@ -26,7 +26,7 @@ NEVER, MODEL_ONLY, REFRESHED = "never", "model only", "model and assignment"
 WAYS = (NEVER, MODEL_ONLY, REFRESHED)
 """Parts of a plan that are made again; replay sets are made again with the model."""
 PARTS = 20
-"""Segments of time, which are resampled as wholes."""
+"""Segments of time, each of which is resampled as a whole."""
 
 
 def refresh(results: WindowResults, question: Question, every: int, past: int) -> pd.DataFrame:
@@ -116,7 +116,7 @@ def _walk(
 
 
 def sensors_moved(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]]) -> int:
-    """Number of sensors that change their worker, if new groups are matched to old ones best."""
+    """Fewest sensors that change their worker, over all matchings of new to old workers."""
     shared = np.array([[len({*one} & {*other}) for other in after] for one in before])
     stay = shared[linear_sum_assignment(-shared)].sum()
     return int(sum(map(len, before)) - stay)

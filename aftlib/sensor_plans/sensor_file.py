@@ -25,7 +25,7 @@ PIECE = 1_000_000
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, most results would be guesses."""
 LONG_GAP = 0.1
-"""Share of the steps from which a gap of all sensors separates two campaigns."""
+"""A gap of all sensors over more than this share of the steps separates two campaigns."""
 
 
 class Runs:

@@ -1,4 +1,4 @@
-"""The question that a plan answers, and the results of all windows that it needs."""
+"""The question that a plan answers, and the window results from which it is made."""
 
 from __future__ import annotations
 

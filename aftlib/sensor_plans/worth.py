@@ -48,7 +48,7 @@ def worth(
     failures_per_month : float
         Failures of all workers together.
     costs : RecoveryCosts
-        Constants of both schemes; exact recovery pays no estimate.
+        Constants of both schemes; exact recovery does not use `estimate_s`.
 
     Returns
     -------
@@ -121,9 +121,9 @@ def measure_costs(
 ) -> RecoveryCosts:
     """Measure the constants on this machine: medians, in seconds.
 
-    The start is a new Python process that imports the guard. The work per sample is the time of
-    `read`, which reads the user's data, per sample. The estimate is one window by the guard. The
-    checkpoint is one synced commit of the guard's state to SQLite in `folder`, which is read back.
+    `start_s`: a new Python process imports the guard. `sample_s`: `read` reads the user's data; the
+    time is divided by the number of samples. `estimate_s`: the guard estimates one window.
+    `checkpoint_s`: the guard's state is committed to SQLite in `folder`, synced, and read back.
     """
     code = [sys.executable, "-c", "import aftlib.guard"]
     start_s = _median_s(lambda: subprocess.run(code, check=True))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ROWS, WINDOWS, UNSCALED = "rows are aggregates", "rows are samples", "rows are samples, Σ unscaled"
 PARTS = 10
-"""Equal segments of time into which real data are cut; intervals are over these segments."""
+"""Equal segments of time into which real data are cut, to compute intervals over segments."""
 BLOCK_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
 BLOCK_EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
 PLAN_EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)

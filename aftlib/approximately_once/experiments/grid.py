@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DOCUMENT = ("greedy", "h-best", "h-worst")
 """The methods that the document compares."""
 NO_DROP, NO_RESERVE, NEITHER = "greedy, no drop", "greedy, no reserve", "greedy, neither"
-"""Greedy with a drop of 0 for empty workers, greedy without a reserved worker, and both changes."""
+"""Greedy with a drop of 0 for empty workers, without a reserved worker, and with both changes."""
 VARIANTS = (NO_DROP, NO_RESERVE, NEITHER)
 CHANCE = "greedy, ties by chance"
 """Greedy with a random order of equally reliable keys."""
@@ -206,7 +206,7 @@ def _share(wrong: np.ndarray) -> np.ndarray:
 
 
 def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd.DataFrame:
-    """Share of estimates within ε per reading, over estimable keys; points without any left out."""
+    """Share of estimates within ε per reading, over estimable keys; omits points without them."""
     both = pd.concat(grids, names=["reading"]).reset_index("reading")
     chosen = both[(both["method"] == method) & (both["workers"] == workers)]
     bounds = {"share": "pooled", "low": "pooled_high", "high": "pooled_low"}
@@ -216,7 +216,7 @@ def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd
 
 
 def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
-    """Estimable workers of each method and of the best assignment, and the bound on any.
+    """Estimable workers of each method and the best assignment, and a bound for all assignments.
 
     Columns: method ("greedy" and its variants, "h-best", those added to `ASSIGN`, "best" or
     "bound"), workers, epsilon, estimable.

@@ -36,7 +36,7 @@ FIGURE_8 = pd.DataFrame(
     index=pd.Index([0, 5, 10, 15, 20], name="start"),
     dtype=float,
 )
-"""Window means of D1 fig. 8; those of X4–X6 over [10, 20) and [15, 25), lost there, are ours."""
+"""Window means of D1 fig. 8; the lost ones, X4–X6 over [10, 20) and [15, 25), are our choice."""
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ CHARGINGS = (
     "all but exactly-once pay T_est",
     "T_est where |O| < n, full replays where they reach further",
 )
-"""Readings of the recoveries that take T_est, which the document does not name. In the last one a
-plan also replays all sensors where that reaches further, which fig. 4 does not do."""
+"""The recoveries whose time includes T_est, by reading; the document does not say. In the last one,
+a plan also replays all sensors where that reaches further, which fig. 4 does not do."""
 MEASURES = ("worst", "single", "restored", "every")
 _EQUAL = 1e-9
 
@@ -215,7 +215,7 @@ class _Parts:
 
     @cached_property
     def estimators(self) -> dict[tuple[int, ...], tuple[np.ndarray, int, np.ndarray]]:
-        """For each replay set: the sensors outside it, how many of them are hardest, their gain.
+        """For each replay set: the sensors outside it, the number of hardest ones, and the gain.
 
         The hardest sensors, which have the largest variance, come first.
         """

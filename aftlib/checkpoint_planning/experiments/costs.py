@@ -198,7 +198,7 @@ def stream_rates(
 
 
 def fastest(times: pd.DataFrame) -> pd.DataFrame:
-    """Shortest of each part over the repeats, which other work on the machine disturbs least."""
+    """Shortest time of each part over the repeats, because other work disturbs it least."""
     columns = ["tuples", *PARTS, "total_ms"]
     return times.groupby(["n", "sensors"])[columns].min().reset_index()
 

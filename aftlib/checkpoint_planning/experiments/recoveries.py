@@ -192,7 +192,7 @@ def recoveries(
 def _recovered(
     query: ReplayQuery, log: SensorLog, read: Read, scratch: Path, rng: np.random.Generator
 ) -> Iterator[dict[str, float]]:
-    """Times of each recovery of one query's stream, over the log again and again."""
+    """Times of each recovery of one query's stream, which repeats the log."""
     for run in itertools.count():  # each with its own state
         operator = prepare(query, log, scratch / str(run))
         for failed in fail_and_recover(operator, read, lambda *_: rng.random() < CHANCE):
