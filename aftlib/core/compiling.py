@@ -61,7 +61,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
 
 @cache
 def kernel_sources() -> str:
-    """Return a hash of all modules that mention this one, which are those with kernels."""
+    """Return a hash of all modules that mention this one, which include all with kernels."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         if b"compiling" in (source := path.read_bytes()):

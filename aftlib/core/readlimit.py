@@ -68,7 +68,7 @@ class ReadUsage:
     requests: int
     samples: int  # every read of a sample counts
     price: float
-    last_s: float  # time by the monotonic clock at which the last sample was granted
+    last_s: float  # time by the monotonic clock from which the last sample may be read
 
 
 class ReadMeter:
