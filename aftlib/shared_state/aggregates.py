@@ -1,4 +1,4 @@
-"""Merge functions: associative, commutative aggregates of int64 values, exact or an error."""
+"""Merge functions: associative, commutative aggregates of int64 values, exact or OverflowError."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LIMITS = np.iinfo(np.int64)
 class Partials:
     """Partial aggregates, one row per window and key (D3 table 1), all of them int64.
 
-    `windows` and `keys` have shape (n,), `values` shape (n, components): the components that an
-    `Aggregate` stores for the tuples of that window and key. ValueError for other shapes, or for
-    numbers that are not integers of at most 64 bits.
+    `windows` and `keys` have shape (n,). `values` has shape (n, components), one column for each
+    component of the `Aggregate`; shape (n,) becomes one column. ValueError for different lengths,
+    or for numbers that are not integers of at most 64 bits.
     """
 
     windows: np.ndarray
@@ -46,30 +46,30 @@ class Partials:
 
     @classmethod
     def empty(cls, components: int) -> Partials:
-        """No row."""
+        """Return partials without rows."""
         none = np.empty(0, np.int64)
         return cls(none, none, np.empty((0, components), np.int64))
 
     @classmethod
     def concat(cls, first: Partials, *others: Partials) -> Partials:
-        """All rows, one below the other; a window and key may then occur more than once."""
+        """Concatenate the rows; a window and key may then occur more than once."""
         names = ("windows", "keys", "values")
         return cls(*(np.concatenate([getattr(p, n) for p in (first, *others)]) for n in names))
 
     @property
     def in_order(self) -> bool:
         """Whether the rows are sorted by window and key, each occurring once."""
-        window, key = self.windows[:-1], self.keys[:-1]  # compared, as differences may wrap
+        window, key = self.windows[:-1], self.keys[:-1]  # compared: a difference may overflow
         after, key_after = self.windows[1:], self.keys[1:]
         return bool(np.all((after > window) | ((after == window) & (key_after > key))))
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """An associative, commutative function f of D3 eqs. (4)-(6), with its partial results.
+    """An associative, commutative function f of D3 eqs. (4)-(6), and the components it stores.
 
-    `components` has the merge rule of each stored integer, "add", "min" or "max": the mean keeps a
-    sum and a count. `AGGREGATES` has all of them by their names.
+    `components` has one merge rule per stored integer: "add", "min" or "max". The mean stores a sum
+    and a count, both "add". `AGGREGATES` has all aggregates by name.
 
     >>> windows, keys, values = np.array([[0, 0, 0], [7, 3, 7], [1, 2, 4]])
     >>> rows = SUM.group(Partials(windows, keys, values))
@@ -81,9 +81,9 @@ class Aggregate:
     components: tuple[str, ...]
 
     def group(self, partials: Partials) -> Partials:
-        """The same rows, each window and key once, sorted; OverflowError beyond 64 bits.
+        """Merge the rows of each window and key into one, sorted; OverflowError beyond 64 bits.
 
-        ValueError when they are not of this aggregate.
+        ValueError if the rows have another number of components.
         """
         if len(partials) and partials.values.shape[1:] != (len(self.components),):
             raise ValueError(
@@ -100,7 +100,7 @@ class Aggregate:
         return Partials(rows.windows[first], rows.keys[first], np.stack(columns, axis=1))
 
     def merge(self, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """f(one, other), row by row, shape (n, components), D3 eq. (7); OverflowError as above."""
+        """Return f(one, other) row by row, shape (n, components) (D3 eq. (7)), or OverflowError."""
         columns = [_HOW[how][0](one[:, i], other[:, i]) for i, how in enumerate(self.components)]
         return np.stack(columns, axis=1)
 
@@ -124,14 +124,14 @@ def overflow() -> OverflowError:
 
 def _add(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     total = one + other
-    # a sum has wrapped where both have a sign that it has not
+    # a sum has wrapped if its sign differs from the sign of both operands
     if np.any((one ^ total) & (other ^ total) < 0):
         raise overflow()
     return total
 
 
 def _sums(values: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Sums of the runs that begin at `first`."""
+    """Sums of the runs of values that begin at the indices `first`."""
     bound = np.abs(values.astype(np.float64)).sum()
     if bound < 2.0**62:
         return np.add.reduceat(values, first)
@@ -146,4 +146,4 @@ _HOW: dict[str, tuple[Callable, Callable]] = {
     "min": (np.minimum, np.minimum.reduceat),
     "max": (np.maximum, np.maximum.reduceat),
 }
-"""How a component of two rows merges, and those of runs of rows, given where they begin."""
+"""By rule: merge of two rows, and merge of runs of rows from the indices at which they begin."""

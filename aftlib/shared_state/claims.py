@@ -1,8 +1,8 @@
-"""D3's claims, and how the frames of its experiments judge them.
+"""D3's claims, each judged by the results of its experiments.
 
-The parameters are results of the experiments of the same names: `failures` of `one_task_crashes`,
-`sharing` of `servers_and_tasks_crash`, `engines` of `other_engines`; `large`, of `measured` for
-more tuples, which may be empty.
+A parameter of a judge is the result of the experiment of the same name. Exceptions: `failures` of
+`one_task_crashes`, `sharing` of `servers_and_tasks_crash`, `engines` of `other_engines`, and
+`large` of `measured` with more tuples. `large` is None or empty if those did not run.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from aftlib.shared_state.tuplelog import UNIFORM
 IN_SPARK = ("late local", "late global")
 LATE = (*IN_SPARK, SERVED)
 MOST = 0.5
-"""Share of a saving from which one part is most of it."""
+"""Least share of a saving by which one part counts as most of it."""
 
 
 def grows(measured: pd.DataFrame, served: pd.DataFrame, paced: pd.DataFrame) -> Finding:
@@ -86,7 +86,7 @@ def skew_is_faster(
     paced: pd.DataFrame,
     large: pd.DataFrame | None,
 ) -> Finding:
-    """D3-4: with shared state, skewed input is faster, and why."""
+    """D3-4: with shared state, skewed input is faster; the note names the part that is faster."""
     found = skew_does_not_hurt(measured, served, paced, large)
     return replace(
         found,
@@ -96,7 +96,7 @@ def skew_is_faster(
 
 
 def explanation(measured: pd.DataFrame) -> str:
-    """Return the time that skew saves late global merge, by part, and a conclusion on the cause."""
+    """Text: how much time skew saves late global merge, by part of a run, and the likely cause."""
     chosen = measured[measured["strategy"] == "late global"]
     by_skew = seconds_by_part(chosen, int(chosen["tasks"].max())).droplevel("strategy")
     saved = by_skew.loc[UNIFORM] - by_skew.loc[by_skew.index.max()]
@@ -121,7 +121,7 @@ def explanation(measured: pd.DataFrame) -> str:
 
 
 def _beside(measured: pd.DataFrame, paced: pd.DataFrame, large: pd.DataFrame | None) -> str:
-    """Gains of Spark's late strategies, on emulated cores, and of larger runs if there are any."""
+    """Text: gains of Spark's late strategies, gains on emulated cores, and gains of larger runs."""
     gains = {strategy: gains_over_uniform(measured, strategy) for strategy in IN_SPARK}
     most = max(gains[IN_SPARK[0]])
     texts = ", ".join(f"{s} {shown(by_skew[most])}" for s, by_skew in gains.items())
@@ -169,7 +169,7 @@ def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Findin
 
 
 def _none_of(n: int, count: int) -> str:
-    """The exact upper bound of a rate of which no event was seen."""
+    """Text: upper bound of the rate of an event that occurred in none of n trials; else empty."""
     if count:
         return ""
     return f"So few exclude only a rate above {share_interval(0, n)[1]:.0%} (exact 95 % interval)."

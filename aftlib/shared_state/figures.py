@@ -52,11 +52,11 @@ HEADINGS = {
     "on": "cores",
     "gigabytes": "peak memory, GB",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Column headings of the notebook's tables."""
 
 
 def paced(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Throughput on emulated cores against parallelism, one line per design, keys and skew."""
+    """Throughput on emulated cores against parallelism, one line per design, key count and skew."""
     figure = go.Figure()
     cases = frame.groupby(["design", "keys", "skew"])
     colors = dict(zip(sorted(frame["skew"].unique()), cycle(_SKEWS), strict=False))
@@ -79,7 +79,7 @@ def paced(frame: pd.DataFrame, title: str) -> go.Figure:
 
 
 def _spread(runs: pd.DataFrame, by: str) -> dict:
-    """Median throughput of some runs, and bars that span them, as attributes of a trace."""
+    """Attributes of a trace: median throughput, with error bars from the least to the greatest."""
     groups = runs.groupby(by)["throughput"]
     middle, low, high = (getattr(groups, how)() / 1e6 for how in ("median", "min", "max"))
     bars = {"error_y.array": high - middle, "error_y.arrayminus": middle - low}
@@ -88,9 +88,9 @@ def _spread(runs: pd.DataFrame, by: str) -> dict:
 
 
 def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
-    """Measured throughput against skew, one curve per strategy; bars span the runs.
+    """Measured throughput against skew, one curve per strategy, with error bars over the runs.
 
-    Dotted lines are for the fewest tasks, where there are fewer than `tasks`.
+    Dotted lines show the smallest parallelism, if it is below `tasks`.
     """
     figure = go.Figure()
     few = measured["tasks"].min()
@@ -111,7 +111,7 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
 
 
 def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
-    """Parts of a run's time, tasks' work divided by their number, a slider for the skew."""
+    """Parts of a run's time by strategy, task times over the number of tasks; slider: skew."""
     middle = seconds_by_part(measured, tasks)
     frames = {}
     for skew, rows in middle.groupby("skew"):
@@ -128,7 +128,7 @@ def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
 
 
 def failures(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Tuples processed again, and those that healthy tasks would count twice, if any."""
+    """Tuples processed again, and tuples that healthy tasks would count twice, by strategy."""
     figure = go.Figure()
     names = [f"{row.strategy}<br>({row.disturbed} disturbed)" for row in frame.itertuples()]
     bars = {"again": ("processed again", BLUE), "twice": ("counted twice if not set back", RED)}
@@ -153,7 +153,7 @@ def checkpoints(runs: pd.DataFrame, title: str) -> go.Figure:
 
 
 def merges(frame: pd.DataFrame, title: str) -> go.Figure:
-    """Rows merged per second, barriers included, by store, size and when it flushes."""
+    """Rows merged per second, barriers included, by store, table size and flush mode."""
     figure = go.Figure()
     looks = {"merge": ("flushes at every merge", RED), "barrier": ("at barriers only", BLUE)}
     for flush, (name, color) in looks.items():

@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 
 class Journal:
-    """Journal with one line of JSON per event, each written whole, of all processes of a job.
+    """Journal of all processes of a job: one line of JSON per event, each written whole.
 
-    Each works in the job's folder, and `who` names the process.
+    A process opens it in the job's folder; `who` is its name.
     """
 
     def __init__(self, who: str) -> None:
@@ -40,9 +40,9 @@ class Journal:
         self._file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(self, what: str, **more: object) -> None:
-        """Write a line."""
+        """Append an event."""
         line = {"time": time.time(), "who": self.who, "what": what, **more}
-        # the end of the line before comes first: on a full disk that may be missing
+        # begins with a line end, because a full disk may have cut off the end of the last line
         os.write(self._file, ("\n" + json.dumps(line)).encode())
 
 
@@ -50,15 +50,15 @@ class Journal:
 class Account:
     """Counts of the tasks' work, from the journal."""
 
-    joined: dict[str, int]  # how often each task began, at first or again
-    read: dict[int, int]  # tuples of each partition that were read, once or more
-    tuples: int  # all of them, each as often as it was read
-    seconds: float  # from the first task's beginning to the last one's end
-    read_again: dict[str, int]  # tuples that a task read though they had been, where there are any
+    joined: dict[str, int]  # how often each task connected: at its start and after crashes
+    read: dict[int, int]  # different tuples read of each partition
+    tuples: int  # tuples read, repeated reads included
+    seconds: float  # from the first task's start to the last task's end
+    read_again: dict[str, int]  # tuples that a task read a second time; only tasks with any
 
     @classmethod
     def of(cls, directory: Path) -> Account:
-        """The account of a job's folder; a line that a full disk has cut short is left out."""
+        """Read the account of a job from its folder, without lines that a full disk cut short."""
         lines = []
         for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
             with suppress(ValueError):
@@ -79,7 +79,7 @@ class Account:
 
 TICK_S = 0.02
 UNREACHABLE = ConnectionError, TimeoutError
-"""Errors of a global store that does not answer, or that others hold: the job waits for it."""
+"""Errors of a global store that does not answer or is locked by others; the job tries again."""
 IDENTITY = "job.json"
 
 
@@ -88,29 +88,29 @@ class Job:
     """A log → windows → an aggregate by key → the next log (D3 fig. 3).
 
     Partition p belongs to server p mod servers. A fault's target is a process, such as ``task-0-1``
-    or ``server-0``, its point an action that the process has just finished, such as ``read`` or
-    ``merged``, and its step the count of that action. A number out of its range, or a name that is
-    unknown, is a ValueError.
+    or ``server-0``. Its point is an action, such as ``read`` or ``merged``, and its step is the
+    number of such actions after which it is injected. ValueError for a number out of range or an
+    unknown name.
     """
 
     log: TupleLog
     rules: Rules
-    directory: Path  # of the servers' own stores, the output, malformed lines, the journal
+    directory: Path  # holds the servers' own stores, the output, malformed lines, the journal
     aggregate: str = "sum"  # a name of `AGGREGATES`
     servers: int = 2
     tasks: int = 2  # of each server
     own: str = "rocksdb"  # kind of a server's own store, one of `FILES`
-    # address of the global store, one of `SHARED`, which may hold a password
+    # address of the global store, of a kind in `SHARED`; it may hold a password
     shared: str = field(default="sqlite:", repr=False)
-    schema: str = "aft"  # PostgreSQL's
+    schema: str = "aft"  # of a global store in PostgreSQL
     batch: int = 10_000  # tuples that a task aggregates before it merges
-    checkpoint_s: float = 1.0  # between barriers
-    commit_s: float = 0.0  # between epoch commits at least; 0: whenever a table is complete
-    patience_s: float = 600.0  # for a global store out of reach, or a process without sign of life
+    checkpoint_s: float = 1.0  # seconds between barriers
+    commit_s: float = 0.0  # least seconds between epoch commits; 0: after every barrier
+    patience_s: float = 600.0  # longest wait for the global store, or for a sign of life
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
-        # its processes work in the job's folder
+        # absolute paths, because the job's processes work in its folder
         object.__setattr__(self, "directory", Path(self.directory).resolve())
         object.__setattr__(self, "log", replace(self.log, path=Path(self.log.path).resolve()))
         for name in ("servers", "tasks", "batch"):
@@ -133,7 +133,7 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> Job:
-        """The job of which `to_json` made the text."""
+        """Restore the job that `to_json` wrote."""
         given = json.loads(text)
         log, rules, faults = (given.pop(name) for name in ("log", "rules", "faults"))
         return cls(
@@ -150,7 +150,7 @@ class Job:
 
     @property
     def windows(self) -> Windows:
-        """Width and slide; the query is not used."""
+        """Width and slide of the windows; their `query` is not used."""
         return self.rules.windows
 
     @property
@@ -174,7 +174,7 @@ class Job:
         return list(all_of_it if task is None else all_of_it[task :: self.tasks])
 
     def open_own(self, server: int) -> StateTable:
-        """A server's own store, flushed at barriers only."""
+        """Open a server's own store, which flushes only at barriers."""
         place = self.directory / f"server-{server}.{self.own}"
         others = {"timeout_s": self.patience_s} if self.own in SHARED else {}
         return open_table(f"{self.own}:{place}", self.function, "barrier", **others)
@@ -188,7 +188,7 @@ class Job:
         return f"{redact(self.shared)} schema={self.schema}"
 
     def open_shared(self) -> StateTable:
-        """The global store."""
+        """Open the global store."""
         if self._kind in FILES:
             return open_table(self.place, self.function, timeout_s=self.patience_s)
         return open_table(self.shared, self.function, schema=self.schema, timeout_s=self.patience_s)
@@ -199,7 +199,7 @@ class Job:
         return Injector(self.directory / "faults", self.faults)
 
     def points(self, who: str) -> Callable[[str], None]:
-        """Called by a process at each point of its work, where a fault may end it."""
+        """Return a function that injects due faults; a process calls it after each action."""
         injector, passed = self.injector, Counter[str]()
 
         def passes(point: str) -> None:
@@ -210,7 +210,7 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Parameters on which the state of a job depends, as JSON has them."""
+        """Parameters on which the state of a job depends, as JSON values."""
         return {
             "folder": str(self.directory),
             "log": self.log.identity,
@@ -224,10 +224,10 @@ class Job:
         }
 
     def claim_folder(self) -> str:
-        """Write the job's identity into the folder, or refuse a folder in which another job began.
+        """Write the job's identity into its folder; return an id that no other folder's job has.
 
-        Returns a name that no other folder's job has. When anything of `identity` differs, a
-        ValueError names the difference.
+        If another job began in the folder, a ValueError lists the parameters of `identity` that
+        differ.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         path, now = self.directory / IDENTITY, self.identity
@@ -245,7 +245,10 @@ class Job:
         return before["id"]
 
     def open_claimed(self, start: Callable[[StateTable], T]) -> T:
-        """Start something on the global store, once it is reachable and known to be this job's."""
+        """Open the global store, claim it for this job (`claim_table`), and return `start` of it.
+
+        An unreachable store is tried again for `patience_s` seconds.
+        """
 
         def attempt() -> T:
             shared = self.open_shared()
@@ -259,9 +262,9 @@ class Job:
         return patiently(attempt, self.patience_s, UNREACHABLE, TICK_S)
 
     def claim_table(self, shared: StateTable) -> None:
-        """Write the job's identity into the global store, or refuse the store of another job.
+        """Claim the global store for this job (`claim`); ValueError for the store of another job.
 
-        A store that lost the identity of this job is refused, too; as `claim`.
+        A store that this job claimed before must still hold the claim, or it is refused too.
         """
         noted = self.directory / "claimed"
         claim(shared, f"job {self.claim_folder()}", begun=noted.exists())

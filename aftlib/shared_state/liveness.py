@@ -16,9 +16,9 @@ from aftlib.core.paths import take_lock
 
 LOG = logging.getLogger("aftlib.shared_state")
 WAITS = "waiting:"
-"""How a line begins that names the process or store that is waited for."""
+"""First word of a log line that names the process or store for which the job waits."""
 REPORT_S = 1.0
-"""Seconds after which such a line is logged."""
+"""Seconds of waiting after which such a line is logged."""
 LONGEST_S = 1e6
 """Most seconds to wait: PostgreSQL counts milliseconds in 32 bits."""
 T = TypeVar("T")
@@ -27,10 +27,10 @@ T = TypeVar("T")
 def patiently(
     attempt: Callable[[], T], patience_s: float, refused: type[Exception] | tuple, pause_s: float
 ) -> T:
-    """Return the result of the first attempt that is not refused.
+    """Call `attempt` again while it raises an error of the types `refused`; return its result.
 
-    The log reports the refusal once after `REPORT_S`. The last refusal is raised when `patience_s`
-    seconds have passed.
+    The log reports one such error, after `REPORT_S` seconds. After `patience_s` seconds the error
+    is raised.
     """
     start, reported = time.monotonic(), False
     while True:
@@ -73,11 +73,11 @@ SILENT_S = 5.0
 """Seconds without a sign of life after which a process is reported."""
 LOOK_S = 0.05
 _error_pipe: list[int] = []
-"""Pipe to the supervisor, in a process that has one: a full disk does not stop it."""
+"""Pipe to the supervisor, or empty. A pipe, because a file cannot be written on a full disk."""
 
 
 def report_errors_to(pipe: int) -> None:
-    """Send the error that ends this process through a pipe."""
+    """Set the pipe into which `fail` writes the error that ends this process."""
     _error_pipe[:] = [pipe]
 
 
@@ -103,7 +103,7 @@ def start_thread(work: Callable[..., None], *args: object) -> None:
 
 
 def end_with_parent(parent: int, sign: Path) -> None:
-    """Renew a sign of life now and then; end this process soon after its parent has ended."""
+    """Touch the file `sign` every `LOOK_S` seconds; end this process when its parent has ended."""
     while os.getppid() == parent:
         with suppress(OSError):  # others report a full disk
             sign.touch()
@@ -113,9 +113,9 @@ def end_with_parent(parent: int, sign: Path) -> None:
 
 @contextmanager
 def held_lock(path: Path | str, patience_s: float) -> Iterator[None]:
-    """Hold a lock that no other process holds; it ends with this process and those forked from it.
+    """Hold the lock of a file until the block, or this process and those forked from it, end.
 
-    A TimeoutError names the other holder after `patience_s` seconds.
+    After `patience_s` seconds a TimeoutError names the other holder.
     """
     with open(path, "a+") as file:
         patiently(lambda: take_lock(file), patience_s, TimeoutError, LOOK_S)

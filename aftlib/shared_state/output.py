@@ -1,4 +1,4 @@
-"""The output task: windows before the watermark go to the next log, once."""
+"""The output task: emits each window once, when the watermark has reached its end."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from aftlib.shared_state.liveness import patiently
 from aftlib.shared_state.stores.tables import END, NEVER, Progress, StateTable
 
 LEASE = "output"
-"""Name under which the global store counts the processes that have emitted from it."""
+"""Counter in the global store: number of output processes that have started on it."""
 
 
 class Output:
     """Emits the windows of the global store, one file per window.
 
-    A file is there whole or not at all, and is never replaced. The transaction that forgets the
-    slices of a window records the window and the checksum of its file. So a window is never built
-    from only a part of its slices, and a missing or changed file is an error.
+    A file is there whole or not at all, and is never replaced. The transaction that drops the
+    slices of a window also records the window and its file's checksum. So no window is built from
+    only a part of its slices, and a missing or changed file is an error.
 
-    Only the process that began last may emit. It checks that after it has read a window's slices,
-    so that nobody else had forgotten any of them.
+    Only the process that started last may emit (`LEASE`). It checks this after it has read a
+    window's slices: if it is still the last, no other process had dropped any of them.
     """
 
     def __init__(self, job: Job, table: StateTable) -> None:
@@ -42,12 +42,12 @@ class Output:
             self.lease += 1
 
     def emit(self) -> bool:
-        """Emit the windows that are complete; True when no more rows will come."""
+        """Emit the complete windows; return True once every partition has ended."""
         windows = self.job.windows
         mark = watermark(self.table.progress(), list(range(self.job.log.partitions)))
         until = float("inf") if mark == END else mark  # a window may end beyond 64 bits
         slices = self.table.windows()
-        last = slices // windows.slide * windows.slide  # window that begins last, of each slice's
+        last = slices // windows.slide * windows.slide  # each slice's last window
 
         backs = np.arange(0, windows.width, windows.slide)
         for start in np.unique(last[:, None] - backs).tolist():
@@ -94,7 +94,7 @@ class Output:
         return self.job.output / f"window-{start:020d}.csv"
 
     def _write(self, start: int, slices: list[int]) -> int:
-        """Write the file of a window of these slices; returns its checksum."""
+        """Write the file of the window at `start` from the slices `slices`; return its checksum."""
         rows = Partials.concat(*map(self.table.read, slices))  # D3 eqs. (1) and (2)
         self._require_lease()
         rows = Partials(np.full(len(rows), start), rows.keys, rows.values)

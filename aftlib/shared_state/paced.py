@@ -1,10 +1,10 @@
 """D3's designs on emulated cores: processes that keep the pace of slower cores (D3 figs 5, 6).
 
-More tasks run than this machine has cores. A task spends as long on a tuple as a core that is
-`slowdown` times as slow, on which each tuple stands for `stands_for`. So it sleeps most of the
-time, and the real cores are free for all the others. The cost of a tuple is measured beforehand,
-parsing included. Everything else is real: sockets, locks, the sums that are merged, and which
-tuples a shuffle's receivers get. Merging into the shared state takes `slowdown` times its CPU time.
+More tasks run than this machine has cores. An emulated core is `slowdown` times as slow as a real
+one. A task sums only a sample of its emulated tuples, and then sleeps until its emulated core would
+have summed all of them. So the real cores are free for the other tasks. The cost of a tuple,
+parsing included, is measured beforehand. Sockets, locks, the merged sums, and the choice of a
+tuple's receiver are real. Merging into the shared state takes `slowdown` times its CPU time.
 
 Processes are forked, so all of it runs in a process of its own (`run_paced`).
 """
@@ -41,17 +41,17 @@ from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 
 DESIGNS = ("late", "shuffle")
 SLICES = 48
-"""Equal parts of a stream, which all tasks share out: a multiple of their number."""
+"""Equal parts of a stream; the number of tasks must divide it."""
 SHUFFLED = 8_192
-"""Tuples of a part that are shuffled in fact."""
+"""Tuples of a part that are really shuffled."""
 RECEIVERS = 24
-"""Of the shuffle whose cost per tuple is measured."""
+"""Receivers of the shuffle with which the cost per tuple is measured."""
 MESSAGE = 2**20
 """Most bytes of a message."""
 PASSES, CALIBRATING = 6, 500_000
-"""Passes over so many tuples; the fastest gives the cost of a tuple."""
+"""Passes, and tuples per pass, of the measurement of a tuple's cost; the fastest pass counts."""
 AHEAD_S = 0.02
-"""Seconds until all processes of a run begin at once."""
+"""Seconds from the start signal until all processes of a run start at once."""
 PATIENCE_S = 60.0
 RULES = Rules(Windows(1, 1))
 fork: Any = multiprocessing.get_context("fork")
@@ -59,12 +59,12 @@ fork: Any = multiprocessing.get_context("fork")
 
 @dataclass(frozen=True)
 class PacedRun:
-    """A stream that `tasks` emulated cores sum, merged late or shuffled first.
+    """A run in which `tasks` emulated cores sum a stream, merged late or shuffled first.
 
-    `tuples` are emulated, of which `rows` of each of the stream's `SLICES` parts are really summed.
-    Merged late, these have every key that the part's emulated tuples would have. `turn` draws the
-    shuffle's hash function. Behind a shuffle each of the `tasks` senders and each of the receivers
-    has a core of its own.
+    `tuples` are emulated. Of each of the `SLICES` parts of the stream, `rows` tuples are really
+    summed. In a late merge these have every key that the part's emulated tuples would have. `turn`
+    seeds the hash function of a shuffle. A shuffle has `tasks` senders and `tasks` receivers, each
+    on a core of its own.
     """
 
     design: str
@@ -78,7 +78,7 @@ class PacedRun:
 
     @property
     def stream(self) -> TupleStream:
-        """The stream that is drawn: each part has room for all keys."""
+        """The stream to draw; each part has at least one row per key."""
         rows = max(SHUFFLED, self.keys)
         return TupleStream(SLICES * rows, self.keys, self.skew, self.seed)
 
@@ -99,17 +99,17 @@ class PacedRun:
 
     @property
     def stretch(self) -> float:
-        """Seconds of a task per CPU second that its tuples cost on a real core."""
+        """Seconds on the emulated core per CPU second that the really summed tuples cost."""
         return self.slowdown * self.tuples / (SLICES * self.rows)
 
 
 def run_paced(runs: Sequence[PacedRun]) -> list[dict[str, float]]:
-    """Run on emulated cores, one run after another, in a process without threads.
+    """Make the runs one after another, in a new process without threads.
 
-    Of each run: seconds of the emulated cores; read_ns, receive_ns: cost of a tuple where it is
-    read, and behind the shuffle; cpu_share: the busy share of this machine's cores; behind: the
-    share of the time by which the slowest task fell behind its pace. A RuntimeError when a run
-    fails or a tuple is missing.
+    Of each run: seconds: its time over `slowdown`; read_ns, receive_ns: cost of a tuple for its
+    reader, and for the receiver of a shuffle; cpu_share: busy share of this machine's cores;
+    behind: delay of the slowest task at its end, as a share of the run's time. RuntimeError if a
+    run fails or loses a tuple.
     """
     given = json.dumps([asdict(run) for run in runs])
     command = [sys.executable, "-m", __name__]
@@ -132,11 +132,11 @@ class Pace:
         self.behind_s = 0.0
 
     def resume(self) -> None:
-        """Start again now, after the process had to wait for others."""
+        """Continue from now, because the process had to wait for others."""
         self._due = max(self._due, time.monotonic())
 
     def spend(self, seconds: float) -> None:
-        """Sleep until the emulated core would have done the work; a delay is made up later."""
+        """Sleep until the emulated core would have done the work; later calls make up a delay."""
         self._due += seconds
         left = self._due - time.monotonic()
         self.behind_s = max(-left, 0.0)
@@ -153,7 +153,7 @@ class SlowTable:
         return getattr(self._table, name)
 
     def merge(self, *batch: Any, **options: Any) -> bool:
-        """Merge, while the caller holds its lock."""
+        """Merge, and sleep for the rest of the emulated time, while the caller holds its lock."""
         before = time.thread_time()
         merged = self._table.merge(*batch, **options)
         time.sleep((self._slowdown - 1) * (time.thread_time() - before))
@@ -175,10 +175,10 @@ def unsplit(message: bytes) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def tuple_costs(design: str, keys: int, turn: int) -> tuple[float, float]:
-    """CPU seconds of a tuple where it is read, and behind the shuffle: the fastest of the passes.
+    """CPU seconds per tuple of a reader and of a shuffle's receiver, each from the fastest pass.
 
-    Keys are uniform, so that runs of a turn differ only by the emulation. A
-    sender's block goes to `RECEIVERS`: a message has the 32 KiB of a network buffer of Flink.
+    Keys are uniform, so that the runs of a turn have equal costs. A sender splits a block among
+    `RECEIVERS` receivers, so that a message has 32 KiB, as a network buffer of Flink.
     """
     stream = TupleStream(CALIBRATING, keys, seed=turn, rate=CALIBRATING)  # one window
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
@@ -205,16 +205,16 @@ Work = Callable[[Pace], int]
 
 
 class Worker:
-    """Main function of a process, which is forked once and takes part in one run after another.
+    """A process that is forked once and takes part in one run after another.
 
-    All of them see the tuples of the run in `parts`, and the sockets of the receivers.
+    All processes share the run's tuples in `parts`, and the sockets of the receivers.
     """
 
     def __init__(self, parts: np.ndarray, pairs: list[tuple[socket.socket, socket.socket]]) -> None:
         self._parts, self._pairs = parts, pairs
 
     def serve(self, link: Connection) -> None:
-        """Serve requests from the other end of the link, each for a part of a run."""
+        """Serve requests from the other end of the link; each names a run, a role and a task."""
         while True:
             run, role, task, costs = link.recv()
             self._stretched = [run.stretch * cost for cost in costs]
@@ -228,7 +228,7 @@ class Worker:
             link.send((time.monotonic(), pace.behind_s, counted, cpu_s))
 
     def _blocks(self, run: PacedRun, task: int) -> Iterator[np.ndarray]:
-        """Tuples that a task reads, by parts."""
+        """Tuples that a task reads, one block per part."""
         size = run.stream.tuples // SLICES
         firsts = range(task * size, run.stream.tuples, run.tasks * size)
         return (self._parts[:, first : first + run.rows] for first in firsts)
@@ -301,7 +301,8 @@ def send_all(receiver: socket.socket, message: bytes, pace: Pace) -> None:
 def serve_tasks(run: PacedRun, link: Connection) -> None:
     """Serve a run's tasks; then report the tuples in the server's table, and its CPU seconds.
 
-    Its own table is in memory, where a server merges between two barriers.
+    The server's own table is in memory, as is the buffer into which a server merges between
+    barriers.
     """
     log = TupleLog(Path(), run.tasks, 0, {})
     job = Job(log, RULES, Path(), aggregate="mean", servers=1, tasks=run.tasks)
@@ -328,7 +329,7 @@ class Emulation:
         self._links = [start_process(worker.serve) for _ in range(count)]
 
     def _draw(self, run: PacedRun) -> None:
-        """Draw the tuples of a run, where all processes see them."""
+        """Draw the tuples of a run into the memory that all processes share."""
         stream, holds = run.stream, (run.stream, run.design, run.tuples)
         if self._holds == holds:
             return
@@ -338,14 +339,14 @@ class Emulation:
             parts[0, first : first + len(keys)] = 0
             parts[1:, first : first + len(keys)] = keys, values
             first += len(keys)
-        if run.design == "late":  # as many sums are merged as the emulated tuples would have
+        if run.design == "late":  # with every key of the emulated tuples: as many sums are merged
             for part in range(SLICES):
                 span = slice(part * run.rows, (part + 1) * run.rows)
                 parts[1, span] = np.resize(run.keys_of(part), run.rows)
         self._holds = holds
 
     def measure(self, run: PacedRun) -> dict[str, float]:
-        """Run once."""
+        """Make one run; return its results as in `run_paced`."""
         self._draw(run)
         costs = tuple_costs(run.design, run.keys, run.turn)
         roles = {"late": ["late"], "shuffle": ["send", "receive"]}[run.design]
@@ -365,7 +366,7 @@ class Emulation:
         if server is not None:
             server.send("end")
             in_table, server_s = server.recv()
-            server.poll(PATIENCE_S)  # until it has ended: nobody must join it any more
+            server.poll(PATIENCE_S)  # wait for its end
             summed, used_s = summed + in_table, used_s + server_s
         if summed != SLICES * run.rows:
             raise RuntimeError(f"{SLICES * run.rows} tuples must be summed, got {summed}")

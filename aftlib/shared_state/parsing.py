@@ -1,7 +1,7 @@
-"""From lines of text to tuples: malformed lines are stored, late tuples counted, neither dropped.
+"""Parse lines of text into tuples; malformed lines are stored, late tuples counted and left out.
 
-A line is ``timestamp,key,value``, three whole numbers of 64 bits. Buffers end with a line's end, so
-no loop over a line reads beyond it. Importing this module imports numba.
+A line is ``timestamp,key,value``, three whole numbers of 64 bits. A buffer ends with a line end, so
+that no loop over a line reads beyond the buffer. Importing this module imports numba.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from aftlib.shared_state.tuplelog import CHUNK, whole_lines
 
 FIELDS = ("timestamp", "key", "value")
 BLOCK = 32_768
-"""Tuples of a block: few enough for the cache to hold their columns, and many enough per call."""
+"""Tuples of a block: few enough that its columns fit the cache, many enough to make calls cheap."""
 NO_END = "the file ends before the line does"
 
 _MOST = 2**63 - 1
 _NUMBER = re.compile(rb"-?[0-9]+")
 
 
-#: Registers of a partition's reading, an int64 array that outlives the chunk.
+#: Indices of `at`, the int64 array in which `parse_lines` keeps its state between calls.
 POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
 REGISTERS = 6
-#: Why `parse_lines` stopped: at the end, `columns` are full, `bad` is full.
+#: Why `parse_lines` stopped: it reached `stop`, `columns` are full, `bad` is full.
 DONE, FULL, CROWDED = range(3)
 DIGITS = 19
-"""Of the longest number."""
+"""Most digits of a number."""
 NO_DELAY = -1
 
 _ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
-_LINE = 64  # bytes that are looked at together, and so the longest line that is read the quick way
+_LINE = 64  # bytes compared at once: the longest line for fast parsing
 _HALF = np.uint64(32)
 _U1, _U3, _U8, _U16 = np.uint64(1), np.uint64(3), np.uint64(8), np.uint64(16)
 _ZEROS, _TOP_BITS = np.uint64(0x3030303030303030), np.uint64(0x8080808080808080)
@@ -52,13 +52,13 @@ _LAST = _MOST - 1
 """The largest watermark of a partition that has not ended."""
 
 
-#: Mask of the 64 bytes from an index on, lowest bit first: which are below a limit.
+#: Mask of the 64 bytes from an index on, lowest bit first: 1 for a byte below a limit.
 bytes_below = byte_mask("<")
 
 
 @jit()
 def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
-    """The whole number at i and the index after the byte that ends it; 0 where none fits."""
+    """Return the number at i and the index after its last byte `ending`; zeros if there is none."""
     negative = lines[i] == _MINUS
     if negative:
         i += 1
@@ -77,20 +77,20 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
 
 @jit()
 def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
-    """The number in a word's first bytes, and a word that is 0 if these are digits."""
-    digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # zeros go before them
+    """Return the number in the first `size` bytes of a word, and 0 if these bytes are digits."""
+    digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # pad with leading zeros
     wrong = ((digits + _TO_TOP) | digits) & _TOP_BITS
-    digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # neighbours are put together
+    digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # merge neighbours
     digits = (digits * _HUNDRED + (digits >> _U16)) & _FOURS
     return np.int64((digits * _MYRIAD + (digits >> _HALF)) & _EIGHT), wrong
 
 
 @jit()
 def short_fields(ends: Any) -> tuple[int, int, int]:
-    """Where three numbers end by the mask of a line's bytes below "0"; 64 where one is too long.
+    """Return the ends of a line's three numbers from the mask of its bytes below "0", or 64s.
 
-    A short one has one to eight bytes. All ends are found at once: the next line need not wait for
-    the digits of this one.
+    They are 64 if a number has not one to eight bytes. All ends are computed before any digit is
+    parsed, so that the next line need not wait for the digits of this one.
     """
     first = zeros_below(ends)
     ends &= ends - _U1
@@ -104,11 +104,11 @@ def short_fields(ends: Any) -> tuple[int, int, int]:
 def parse_lines(
     lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any
 ) -> int:
-    """Put slice, key and value of the lines up to `stop` into columns; returns why it stopped.
+    """Parse the lines up to `stop` into columns slice, key, value; return why it stopped.
 
-    `at` is the offset to continue at; `columns`, shape (3, rows), has `USED` rows filled; `bad`
-    gets the begin and end of malformed lines. A tuple whose slice had ended by the watermark,
-    `delay` behind the newest before it (`NO_DELAY`: it stays), is counted late and left out.
+    `at[POSITION]` is the offset to continue at. `columns`, shape (3, rows), has `at[USED]` rows.
+    `bad` gets begin and end of malformed lines. The watermark is `delay` behind the largest
+    timestamp so far (`NO_DELAY`: it stays). A tuple is late if its slice ends at or before it.
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
     capacity, status, begin, part = columns.shape[1], DONE, -pane, -1
@@ -118,7 +118,7 @@ def parse_lines(
             status = FULL
             break
         after = time = key = value = 0
-        if i + _LINE + 8 <= len(lines):  # in place: handed on, `lines` is counted at every line
+        if i + _LINE + 8 <= len(lines):  # inline: a call would count references to `lines`
             first, second, last = short_fields(bytes_below(lines, i, _ZERO))
             commas = last < _LINE and lines[i + first] == _COMMA and lines[i + second] == _COMMA
             if commas and lines[i + last] == _END:
@@ -164,12 +164,12 @@ def parse_lines(
 
 @dataclass(frozen=True)
 class Rules:
-    """How a partition's lines become tuples of slices.
+    """Rules by which a partition's lines become tuples.
 
     Tuples are summed by the common slices of the windows (`windows.pane` ticks). The watermark is
-    `delay` ticks behind the partition's newest tuple; a tuple whose slice ends at or before it is
-    late; with None no tuple is late. More than `most_rejected` malformed lines in a partition stop
-    the run.
+    `delay` ticks behind the partition's newest tuple. A tuple whose slice ends at or before the
+    watermark is late; with None no tuple is late. More than `most_rejected` malformed lines in a
+    partition stop the run.
     """
 
     windows: Windows
@@ -189,9 +189,9 @@ class Rules:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A line that is no tuple: the byte of the file at which it begins, why, and the line itself.
+    """A malformed line: its first byte's offset in the file, the reason, and the text.
 
-    The line is without its end; bytes that are not ASCII are escaped.
+    `line` has no line end, and its bytes that are not ASCII are escaped.
     """
 
     offset: int
@@ -201,10 +201,10 @@ class Rejected:
 
 @dataclass
 class PartitionReader:
-    """Tuples of one partition, block by block, from its offset in `progress`.
+    """Reads the tuples of one partition block by block, from the offset in `progress`.
 
-    `progress` is renewed with every block, `rejects` are the malformed lines since the last
-    `take_rejects`, `read_s` and `parse_s` seconds spent.
+    Each block updates `progress`. `rejects` has the malformed lines since the last `take_rejects`;
+    `read_s` and `parse_s` are the seconds spent on reading and parsing.
     """
 
     path: Path
@@ -216,10 +216,10 @@ class PartitionReader:
     parse_s: float = 0.0
 
     def blocks(self, rows: int = BLOCK) -> Iterator[np.ndarray]:
-        """Slice number, key and value of the tuples that are not late, shape (3, at most `rows`).
+        """Yield slice number, key and value of tuples that are not late, shape (3, at most `rows`).
 
-        Each is valid until the next one is read. A ValueError stops them when too many lines are
-        malformed, an OverflowError when a value does not fit into 64 bits.
+        A block is valid until the next one is read. ValueError if too many lines are malformed,
+        OverflowError if a value does not fit into 64 bits.
         """
         columns, before = np.empty((3, rows), np.int64), time.perf_counter()
         for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):
@@ -234,7 +234,7 @@ class PartitionReader:
     def _parsed(
         self, lines: np.ndarray, stop: int, offset: int, columns: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Blocks of a chunk of whole lines."""
+        """Yield the blocks of a chunk of whole lines."""
         pane = self.rules.windows.pane
         delay = NO_DELAY if self.rules.delay is None else self.rules.delay
         at, bad = np.zeros(REGISTERS, np.int64), np.empty((64, 2), np.int64)
@@ -252,7 +252,7 @@ class PartitionReader:
                 yield columns[:, :used]
 
     def take_rejects(self) -> list[Rejected]:
-        """The rejects so far, which are then forgotten."""
+        """Return the rejects since the last call."""
         taken, self.rejects = self.rejects, []
         return taken
 
@@ -276,7 +276,7 @@ class PartitionReader:
 
 
 def reason_against(line: bytes) -> str:
-    """Why a line, without its end, is no tuple; empty when it is one."""
+    """Return why a line, without its end, is malformed; empty if it is a tuple."""
     fields = line.split(b",")
     if len(fields) != len(FIELDS):
         return f"{len(fields)} fields instead of {len(FIELDS)}"

@@ -1,10 +1,10 @@
-"""Upfront partitioning as streaming systems run it: senders and receivers of a shuffle at once.
+"""Upfront partitioning as in streaming systems: senders and receivers of a shuffle run at once.
 
 All tasks are one barrier stage. In every round each task reads tuples, sends them to the tasks of
-their keys, and sums the tuples that it receives. At times all of them save their sums and offsets
-together. When one crashes, Spark restarts all of them from the last common checkpoint. Tuples read
-since then pass the shuffle a second time, and the healthy tasks may not count them twice (D3
-fig. 1).
+their keys, and sums the tuples that it receives. After some rounds all tasks save their sums and
+offsets together. When one crashes, Spark restarts all of them from the last common checkpoint.
+Tuples read since then pass the shuffle a second time. The healthy tasks would count them twice if
+they were not reset (D3 fig. 1).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from aftlib.shared_state.task import (
 from aftlib.spark.sweep import by_number
 
 PATIENCE_S = 60
-"""Seconds to wait for a task that Spark takes to be alive."""
+"""Seconds to wait for a task's message."""
 
 
 def read_checkpoint(path: Path) -> tuple[Partials, dict[int, Progress]]:
-    """Sums of a task by slice and key after a round, and how far it had read by then."""
+    """Read a task's sums by slice and key after a round, and its partitions' progress then."""
     _, stands, sums = unpack_message(path.read_bytes())
     return sums, progress_from_json(stands)
 
@@ -49,10 +49,12 @@ def pipelined(
 ) -> tuple[Partials, list[dict]]:
     """Sum a log by slice and key behind a pipelined shuffle.
 
-    All tasks need a core at once, and the folder must have no files of another run, whose
-    checkpoints would be used here. A task sends at most `every` tuples per round, and all save
-    their sums every `checkpoint` rounds. Each try has task, attempt, since: the round it started
-    with, received: tuples, and by_round: the same round by round.
+    All tasks need a core at the same time. The folder must have no files of another run, because
+    checkpoints in it are used. A task sends at most `every` tuples per round; all tasks save their
+    sums every `checkpoint` rounds.
+
+    Return the sums and a record of each try: task, attempt; since: the round in which it started;
+    received: tuples; by_round: tuples received in each round.
     """
     require_fresh(given.directory)
 
@@ -75,7 +77,7 @@ class _Member:
         rounds = [int(path.name.split("-")[1]) for path in given.directory.glob("checkpoint-*")]
         complete = [r for r in set(rounds) if rounds.count(r) == given.tasks]
         mine = json.dumps([attempts, max(complete, default=0)])
-        # takes a second, which is why the rounds themselves meet through message files
+        # takes a second, so the rounds exchange message files instead
         agreed = [json.loads(each) for each in BarrierTaskContext.get().allGather(mine)]
         self.attempt = max(each[0] for each in agreed)
         self.round = self.since = min(each[1] for each in agreed)
@@ -86,7 +88,7 @@ class _Member:
         self.sums, self.by_round = SliceSums(given.rules.windows.pane), list[int]()
 
     def work(self, every: int, checkpoint: int) -> None:
-        """Rounds until no task has anything left to read."""
+        """Exchange tuples round by round until no task has any left; save the result."""
         blocks = (
             block
             for partition in self.given.partitions(self.index)
@@ -99,7 +101,7 @@ class _Member:
         self._save(self.given.directory / f"result-{self.index}")
 
     def exchange(self, mine: np.ndarray) -> bool:
-        """Send tuples and sum those received; whether any task had any to send."""
+        """Send tuples and sum the received ones; return whether any task sent tuples."""
         receivers = mine[1] % self.given.tasks
         # Nothing is synced: messages do not outlive a run, and a name always has the same content.
         for receiver in range(self.given.tasks):

@@ -22,25 +22,25 @@ SERVED = "servers and tasks"
 BROKEN = "late global, offsets apart"
 """A store that commits offsets apart from the sums: the broken control of D3-8."""
 SKEWED = 1.4
-"""Skew from which D3 sees no growth of the shuffle's throughput beyond few tasks."""
+"""Least skew at which D3 sees the throughput of a shuffle stop growing after few tasks."""
 GROWTH = (8, 24)
 """Parallelisms between which throughput is compared."""
 STILL = 1.2
-"""Growth that counts as none where parallelism doubles or triples: a fifth at most."""
+"""Growth below this factor counts as none where the number of tasks doubles or triples."""
 BUSY, BEHIND = 0.5, 0.1
-"""Share of the cores at work, and delay, from which emulated cores do not set the pace."""
+"""Busy share of the cores, and delay, from which this machine is too slow to emulate cores."""
 AGREED = 1.25
 """Factor within which the computed growth of a shuffle must agree with the emulated one."""
 HASHES = 200
-"""Hash functions of which the growth of a shuffle is computed."""
+"""Number of hash functions for which the growth of a shuffle is computed."""
 SKEWS = (UNIFORM, 1.2, 1.4, 1.6, 1.8, 2.0)
-"""Those of the document."""
+"""The document's skews."""
 
 
 def over_turns(ratios: pd.Series) -> dict[str, Any]:
     """Geometric mean of the turns' ratios with its t interval, as arguments of a `Finding`.
 
-    A single turn has no interval, so it cannot hold (`control`).
+    A single turn has no interval. Its `control` is False, so no claim can hold by it.
     """
     counts = {"n": len(ratios), "counted": "turns"}
     if len(ratios) < 2:
@@ -56,10 +56,10 @@ def shown(ratio: Mapping[str, Any]) -> str:
 
 
 def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
-    """Median seconds of runs on `tasks` tasks by skew and strategy, and their parts.
+    """Median seconds of runs on `tasks` tasks, and of their parts, by skew and strategy.
 
-    The work of all tasks is divided by their number. Tasks merge at the same time. `rest_s` is the
-    remaining time: transport, taking the sums, commit.
+    Seconds that several tasks spend are added up and divided by the number of tasks. `rest_s` is
+    the remaining time: transport, collecting the sums, commit.
     """
     runs = measured[measured["tasks"] == tasks]
     runs = runs.assign(merge_s=runs["merge_s"] - runs["task_merge_s"] * (1 - 1 / tasks))
@@ -70,7 +70,7 @@ def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
 
 
 def largest_share(shares: np.ndarray, hashes: np.ndarray, tasks: int) -> float:
-    """Share of the tuples that the busiest task behind a shuffle gets: key k's task is its hash.
+    """Share of tuples that the busiest task gets behind a shuffle: key k goes to hash mod `tasks`.
 
     >>> largest_share(np.array([0.75, 0.125, 0.125]), hashes=np.array([0, 1, 3]), tasks=2)
     0.75
@@ -83,7 +83,8 @@ def shuffled_growth(
 ) -> float:
     """Growth of a pipelined shuffle's throughput between the parallelisms of `GROWTH`.
 
-    The slower of the senders and of the busiest receiver sets the pace, at these costs of a tuple.
+    A tuple costs its sender `read_s` and its receiver `receive_s`. The senders or the busiest
+    receiver set the pace, whichever are slower.
     """
     few, most = (
         max(read_s / tasks, receive_s * largest_share(shares, hashes, tasks)) for tasks in GROWTH
@@ -92,14 +93,14 @@ def shuffled_growth(
 
 
 def spark_hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
-    """Hash by which Spark's `repartition` chooses the task, mod p, per key, shape (keys,)."""
+    """Spark's hash of each key, shape (keys,); `repartition(p)` sends a key to task hash mod p."""
     ranked = spark.createDataFrame(pd.DataFrame({"rank": range(len(keys)), "key": keys}))
     table = ranked.selectExpr("rank", "hash(key) AS hash").toPandas().sort_values("rank")
     return table["hash"].to_numpy(np.int64)
 
 
 def gains_over_uniform(measured: pd.DataFrame, strategy: str) -> dict[float, dict[str, Any]]:
-    """Gain over uniform keys at each skew, with the most tasks that were measured."""
+    """Throughput at each skew over that of uniform keys, with the most tasks that were measured."""
     most = measured[measured["tasks"] == measured["tasks"].max()]
     return _over_uniform(most[most["strategy"] == strategy], "repeat")
 
@@ -110,7 +111,7 @@ def _over_uniform(runs: pd.DataFrame, turn: str) -> dict[float, dict[str, Any]]:
 
 
 def _paced(paced: pd.DataFrame, design: str) -> tuple[bool, str]:
-    """Whether emulated cores set the pace of a design, and how far this machine was at work."""
+    """Return whether this machine could emulate a design's cores, and text on how busy it was."""
     middle = paced[paced["design"] == design].groupby("tasks").median(numeric_only=True)
     busy, behind = middle["cpu_share"].max(), middle["behind"].max()
     text = f"Of this machine's cores {busy:.0%} were at work, and tasks at most {behind:.0%} late."
@@ -118,7 +119,7 @@ def _paced(paced: pd.DataFrame, design: str) -> tuple[bool, str]:
 
 
 def skew_on_emulated_cores(paced: pd.DataFrame, design: str) -> dict[float, dict[str, Any]]:
-    """Gain over uniform keys at each skew on 24 emulated cores."""
+    """Throughput at each skew over that of uniform keys, on 24 emulated cores."""
     chosen = paced[(paced["design"] == design) & (paced["tasks"] == GROWTH[1])]
     return _over_uniform(chosen[chosen["keys"] == chosen["keys"].max()], "turn")
 
@@ -128,7 +129,7 @@ def at_every_skew(
 ) -> Finding:
     """The gain at the skew `worst`, with the gains at the other skews as its parts.
 
-    Gains on emulated cores cannot hold if this machine was too busy to emulate them.
+    `pace` is False for emulated cores if this machine was too busy; then no gain can hold.
     """
     found = {
         skew: Finding(**{**gain, "control": pace and gain.get("control", True)})
@@ -140,7 +141,7 @@ def at_every_skew(
 
 
 def least_gain_on_emulated_cores(paced: pd.DataFrame) -> dict[str, Finding]:
-    """Gains of late merging over uniform keys on emulated cores, as a reading."""
+    """Reading: least gain of late merging over uniform keys on emulated cores, by its name."""
     gains = skew_on_emulated_cores(paced, "late")
     least = min(gains, key=lambda skew: lower_end(gains[skew]))
     name = f"{paced['keys'].max():,} keys on {GROWTH[1]} emulated cores, least at skew {least:g}"
@@ -156,7 +157,7 @@ def _growth_by_keys(paced: pd.DataFrame, few: int, most: int) -> dict[int, dict[
 
 
 def growths(paced: pd.DataFrame, few: int, most: int) -> str:
-    """Growth by number of keys as a text."""
+    """Text: growth of late merging by number of keys."""
     growths = _growth_by_keys(paced, few, most)
     return ", ".join(f"{keys:,} keys {shown(growth)}" for keys, growth in growths.items())
 
@@ -190,7 +191,7 @@ def growth_ends(paced: pd.DataFrame) -> Finding:
 
 
 def lower_end(gain: Mapping[str, Any]) -> float:
-    """Lower end of a gain's interval; its value where there is none."""
+    """Lower end of a gain's interval, or its value if it has no interval."""
     return float(gain.get("interval", (gain["value"],))[0])
 
 
@@ -228,12 +229,12 @@ def skew_lowers_the_shuffle(
 
 
 def _skews(gains: Iterable[float]) -> str:
-    """The skews that were run, as a text."""
+    """Text: the skews that were run."""
     return f"skew {', '.join(f'{skew:g}' for skew in gains if skew != UNIFORM)}"
 
 
 def _lowered(keys: int, receive: float) -> Finding:
-    """Computed throughput of 24 tasks at the least skew against uniform keys.
+    """Computed throughput of 24 tasks behind a shuffle at the least skew, over uniform keys'.
 
     Receivers bear the share `receive` of a tuple's cost.
     """
@@ -248,14 +249,14 @@ def _lowered(keys: int, receive: float) -> Finding:
 
 
 def _spark_share(measured: pd.DataFrame) -> str:
-    """Share of a tuple's cost that is behind Spark's own shuffle, uniform keys, as a text."""
+    """Text: share of a tuple's cost that falls behind Spark's own shuffle, for uniform keys."""
     runs = measured[(measured["strategy"] == "upfront") & (measured["skew"] == UNIFORM)]
     share = (runs["receiver_s"] / (runs["sender_s"] + runs["receiver_s"])).median()
     return f"{share:.0%}"
 
 
 def flink(engines: pd.DataFrame) -> str:
-    """Effect of skew on Flink's own keyed aggregation, by the stored runs."""
+    """Text: effect of skew on Flink's own keyed aggregation, from the stored runs."""
     keyed = engines[(engines["engine"] == "flink keyed") & (engines["on"] == "two tasks")]
     wide = keyed.pivot_table(index="tuples", columns="skew", values="throughput")
     if wide.empty or UNIFORM not in wide:
@@ -290,7 +291,7 @@ def skew_stops_the_shuffle(paced: pd.DataFrame) -> Finding:
 
 
 def _stops(keys: int, read: float, receive: float, control: bool) -> tuple[Finding, str]:
-    """The skew from 1.4 on with the most growth at these costs of a tuple; and growth by skew."""
+    """Return the skew ≥ 1.4 with the most growth at these costs, and text on growth by skew."""
     by_skew = {skew: _over_hashes(keys, skew, read, receive) for skew in SKEWS}
     worst = max((s for s in SKEWS if s >= SKEWED), key=lambda s: float(np.median(by_skew[s])))
     low, middle, high = np.quantile(by_skew[worst], [0.025, 0.5, 0.975])
@@ -356,9 +357,9 @@ def late_beats_the_shuffle(
 def _gain_with_sparks_keys(
     paced: pd.DataFrame, measured: pd.DataFrame, skew: float
 ) -> dict[str, Finding]:
-    """Computed gain of late merging with as many keys as Spark's runs have, as a reading.
+    """Reading: computed gain of late merging with as many keys as Spark's runs have.
 
-    Sums are merged one after another, and each takes as long as one takes Spark's driver.
+    Sums are merged one after another; each merge takes as long as in Spark's driver.
     """
     late, shuffled = (paced[paced["design"] == design] for design in DESIGNS)
     read, receive = (float(shuffled[cost].median()) for cost in ("read_ns", "receive_ns"))
@@ -377,7 +378,7 @@ def _gain_with_sparks_keys(
 
 
 def stored_gain(engines: pd.DataFrame) -> str:
-    """Stored runs of late merging over those of a shuffle with the same compiled code."""
+    """Text: throughput of late merging over a shuffle's with the same compiled code, stored."""
     names = {"Spark, late local": "late", "Spark, upfront, compiled": "shuffle"}
     chosen = engines.assign(design=engines["engine"].map(names)).dropna(subset="design")
     chosen = chosen[chosen["skew"] != UNIFORM]

@@ -1,7 +1,7 @@
-"""A server: its tasks merge into its own store, from which epochs are committed to the global one.
+"""A server: tasks merge into its own store, whose epochs it commits to the global store.
 
-`CheckpointCycle` switches tables at barriers, `Server` merges, flushes and commits epochs, and
-`SocketServer` is its end of the tasks' sockets.
+`CheckpointCycle` switches tables at barriers. `Server` merges, flushes and commits epochs.
+`SocketServer` accepts the tasks' connections.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from aftlib.shared_state.task import (
 
 
 class CheckpointCycle:
-    """The course of local checkpoints: a barrier, and the table before it becomes complete.
+    """State of a local checkpoint: the barrier, and the tables into which tasks write.
 
     A task meets the barrier just before its next batch, which goes into the next table. A crashed
     task counts as having met it. Its replacement starts in the newest table. So no task writes into
-    a complete table, which can be flushed. `epoch` is the number of the table.
+    a complete table, and it can be flushed. `epoch` is the number of the table before the barrier.
     """
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.tables: dict[str, int] = {}  # of each task, that of its last batch
+        self.tables: dict[str, int] = {}  # table of each task's last batch
         self._raised = False
 
     @property
@@ -63,7 +63,7 @@ class CheckpointCycle:
         self._raised = True
 
     def meet(self, task: str) -> int:
-        """Table of the task's next batch. If there is a barrier, the batch comes after it."""
+        """Return the table of the task's next batch: the next table once a barrier is raised."""
         if task not in self.tables:
             raise KeyError(f"task {task!r} is not one of {sorted(self.tables)}: join first")
         if self._raised:
@@ -71,7 +71,7 @@ class CheckpointCycle:
         return self.tables[task]
 
     def finish(self) -> int:
-        """Open the next table; returns the number of the one that is complete."""
+        """Open the next table; return the number of the complete one."""
         if not self.complete:
             raise RuntimeError(
                 f"table {self.epoch} is not complete, because tasks still write into it: wait for "
@@ -83,17 +83,17 @@ class CheckpointCycle:
 
 
 BASE = 0
-"""Table of a server's own store that has no rows: how far its partitions were committed."""
+"""Table without rows in a server's own store: the committed progress of its partitions."""
 LOOK_S = 0.2
 RETRY_S = 0.1
 
 
 class Server:
-    """A server's work for its tasks and its store. Safe to call from several threads.
+    """Merges the tasks' batches into the server's own store, flushes it and commits epochs.
 
-    The crash of a server counts as a barrier that all its tasks have met. So all tables in its own
-    store are complete when it starts. Partitions continue at the offsets of its own store or, if
-    that has been lost, of the global one.
+    It is safe to call from several threads. The crash of a server counts as a barrier that all its
+    tasks have met. So all tables in its own store are complete when it starts. Partitions continue
+    at the offsets of its own store or, if that has been lost, of the global one.
 
     Invariant: the offset of each partition in the global store is that of this server's last epoch
     commit (`agreed`). A ValueError if not, because one of the two stores was replaced.
@@ -107,10 +107,10 @@ class Server:
         self.changed = threading.Condition(self.lock)
         self.complete = self.tables
         if not own.progress():
-            # Go on from the global store once nothing more of a crashed process of this server can
-            # come there. A commit of its that is still on its way carries the number of its last
-            # table. This commit takes the next number, after which that one is refused. Either
-            # waits for the other.
+            # Continue at the offsets of the global store. A crashed process of this server may
+            # still have a commit under way there. The empty commit waits for it, because commits
+            # run one after another, and takes the next number. So a late commit with that number
+            # is refused.
             last = shared.committed().get(self.name, 0)
             while not shared.merge(self._nothing, {}, token=(self.name, last + 1)):
                 last = shared.committed()[self.name]
@@ -121,13 +121,14 @@ class Server:
 
     @property
     def tables(self) -> list[int]:
-        """Tables of its own store that hold something to be committed."""
+        """Tables of its own store that are not yet committed."""
         return [epoch for epoch in self.own.epochs() if epoch != BASE]
 
     def agreed(self) -> tuple[int, dict[int, Progress]]:
-        """Last of this server's tables in the global store, and its partitions' offsets there.
+        """Return this server's last committed table, and its partitions' progress after that table.
 
-        It reads both twice, as a crashed process's epoch commit may come between the two reads.
+        It compares the own store with the global one twice, because a crashed process's epoch
+        commit may come between the two reads.
         """
         mine = self.job.partitions_of(self.number)
         for pause_s in (LOOK_S, 0.0):
@@ -150,7 +151,7 @@ class Server:
         return furthest(*map(self.own.progress, epochs))
 
     def join(self, task: str, partitions: list[int]) -> dict[int, Progress]:
-        """Register a task; return the offsets of its partitions that have begun."""
+        """Register a task; return the progress of those of its partitions that have begun."""
         with self.lock:
             self.cycle.join(task)
             stands = self.own.progress()
@@ -158,7 +159,7 @@ class Server:
             return {p: stands[p] for p in partitions if p in stands}
 
     def leave(self, task: str) -> None:
-        """A task has ended or crashed."""
+        """Remove a task that has ended or crashed."""
         with self.changed:
             self.cycle.leave(task)
             self._look()
@@ -201,7 +202,7 @@ class Server:
 
     @property
     def finished(self) -> bool:
-        """Whether all of it has been read and committed."""
+        """Whether every partition has been read to its end and committed."""
         with self.lock:
             return self.read_all and not self.tables
 
@@ -213,12 +214,12 @@ class Server:
             self.commit_epochs()
 
     def commit_epochs(self) -> None:
-        """Wait for a complete table, and merge all that are into the global store, each once.
+        """Wait for a complete table; merge all complete tables into the global store, each once.
 
-        The global transaction has the offset at which each partition's delta begins, and is refused
-        unless the partition stands there. Tables that a crashed process of this server had already
-        committed are left out (`agreed`). While the global store cannot be reached, tables wait in
-        the server's own store, for `patience_s` seconds (D3 section 5.2).
+        The transaction carries the offset at which each partition's delta begins. It is refused
+        unless the global store has that offset. Tables that a crashed process of this server had
+        already committed are left out (`agreed`). While the global store cannot be reached, tables
+        wait in the server's own store, for `patience_s` seconds (D3 section 5.2).
         """
         with self.changed:
             self.changed.wait_for(lambda: self.complete)
@@ -236,7 +237,7 @@ class Server:
             }
             self.shared.merge(rows, delta, token=(self.name, epochs[-1]))
 
-        # a crashed process's comes between, or nobody answers
+        # repeated if a crashed process's commit comes between, or the store does not answer
         patiently(merge, self.job.patience_s, (StaleBatch, OSError), RETRY_S)
         self.at("committed")
 
@@ -252,8 +253,8 @@ class Server:
 class SocketServer:
     """Accepts tasks; a connection that ends for any reason means that its task has left.
 
-    Only processes of the same user can reach the socket, and only those of the same supervisor,
-    which passes its key to them, are served. All of them work in the job's folder.
+    Only processes of the same user can reach the socket. Only those with the key that the
+    supervisor gives to its processes are served. All of them work in the job's folder.
     """
 
     def __init__(self, server: Server) -> None:
@@ -324,7 +325,7 @@ def serve(job: Job, number: int, journal: Journal) -> None:
                 server.checkpoint()
                 if read_all:
                     server.changed.wait(TICK_S)
-        with server.lock:  # until the process is gone: its threads must not find closed stores
+        with server.lock:  # held to the end: other threads must not use closed stores
             own.close()
             server.shared.close()
             Path(f"server-{number}.done").touch()

@@ -1,4 +1,4 @@
-"""D3's three strategies on Spark: shuffle first, sums merged by the driver or in a shared table."""
+"""D3's three strategies on Spark: shuffle first, merge in the driver, merge in a shared table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTPUTS = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*
 
 
 def require_fresh(directory: Path) -> None:
-    """Raise ValueError for a folder with another run's files, which would count here."""
+    """Raise ValueError for a folder with another run's files, which this run would count."""
     old = next((path.name for pattern in OUTPUTS for path in directory.glob(pattern)), None)
     if old is not None:
         raise ValueError(
@@ -50,7 +50,7 @@ def record_try(directory: Path, task: int, attempt: int, **counts: Any) -> None:
 
 
 def read_tries(directory: Path) -> list[dict]:
-    """Last record of every try."""
+    """Read the last record of every try."""
     return [json.loads(path.read_text()) for path in sorted(directory.glob("try-*.json"))]
 
 
@@ -64,7 +64,7 @@ def record_task(
 
 
 def read_reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Partitions, tasks and malformed lines of a run that began at a time."""
+    """Read partitions, tasks and malformed lines of a run; times count from `begin`."""
     partitions, rejects = read_markers(directory)
     paths = sorted(directory.glob("task-*.json"))
     tasks = pd.DataFrame([json.loads(path.read_text()) for path in paths])
@@ -73,20 +73,20 @@ def read_reports(directory: Path, begin: float) -> tuple[pd.DataFrame, pd.DataFr
 
 
 STRATEGIES = ("upfront", "late local", "late global")
-"""Where tuples of a key meet: before one aggregation, after each task's, or in a shared table."""
+"""Where a key's tuples meet: before the only aggregation, in the driver, or in a shared table."""
 TUPLE_SCHEMA = "slice long, key long, value long"
 SUM_SCHEMA = "sums binary"
-"""One row a task: Spark then has nothing to do for each of its sums."""
+"""One row per task, so that Spark does no work per sum."""
 ROWS = 2**18
 """Rows that a task hands to Spark at once."""
 
 
 @dataclass(frozen=True)
 class LogMerge:
-    """A log, and the settings by which tasks sum it together.
+    """A log, and the settings with which tasks sum it.
 
-    Tasks leave their reports and malformed lines in `directory`, one that all machines share. The
-    target of the fault is ``task-N``, its step the tuples read.
+    Tasks write their reports and malformed lines into `directory`, which all machines share. The
+    fault's target is ``task-N``; its step is the number of tuples that the task has read.
     """
 
     log: TupleLog
@@ -97,7 +97,7 @@ class LogMerge:
 
     @property
     def injector(self) -> Injector:
-        """Injector of the failure."""
+        """Injector of the fault."""
         return Injector(self.directory / "faults", (self.fault,) if self.fault else ())
 
     def partitions(self, task: int) -> range:
@@ -105,7 +105,7 @@ class LogMerge:
         return range(task, self.log.partitions, self.tasks)
 
     def passes(self, task: int, tuples: int) -> None:
-        """Let a task crash here if a fault is due."""
+        """Crash the task here if its fault is due."""
         self.injector.reach(f"task-{task}", tuples)
 
 
@@ -115,10 +115,10 @@ class MergedLog:
 
     sums: Partials  # by window start and key, sorted: the sum of the values and their number
     partitions: pd.DataFrame  # as `task.read_markers`
-    #: task, tuples: that its last try read; began, ended (seconds since the beginning), read,
-    #: parse, sum, merge (seconds)
+    #: task; tuples, read by its last try; began, ended: seconds since the call; read, parse, sum,
+    #: merge: seconds
     tasks: pd.DataFrame
-    rejects: pd.DataFrame  # every malformed line, likewise
+    rejects: pd.DataFrame  # every malformed line, as `task.read_markers`
     tries: list[dict]  # task, attempt, tuples of each try of "late global"; else empty
     merge_s: float  # of the driver: merging the tasks' sums, or reading the shared table
     seconds: float  # the whole call
@@ -151,9 +151,9 @@ def merge_log(
     tasks : int
         Parallelism; tasks beyond the number of the log's partitions are idle.
     directory : path, optional
-        Folder for reports and malformed lines of this call alone, also if these stop it. By default
-        they are only in the result. All machines of a cluster must share it, or else the folder of
-        temporary files.
+        New folder for reports and malformed lines, which stay there if the call fails. By default
+        they are only in the result. All machines of a cluster must share this folder; by default
+        they must share the folder of temporary files.
     table : callable, optional
         Opens the shared table of "late global", once per task; its aggregate is `sums.SUMS`.
         The call continues at the offsets in the table.
@@ -166,8 +166,8 @@ def merge_log(
     ------
     ValueError
         When the strategy is none of the three, or tasks or every is less than 1. When the table of
-        "late global" is missing, has another aggregate, does not keep every merge, was begun with
-        another log, delay or slice, or can be opened on one machine only while tasks run on
+        "late global" is missing, has another aggregate, is not flushed at every merge, or was begun
+        with another log, delay or slice. When only one machine can open it, but tasks run on
         several. When the directory holds another run's files or is not shared. In a task, when too
         many lines are malformed.
     """
@@ -199,7 +199,7 @@ def merge_log(
 
 
 def upfront(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
-    """Every tuple goes through the shuffle, each key to one task; sums and the driver's seconds."""
+    """Shuffle every tuple to its key's task; return the sums and the seconds of the driver."""
     grouped = shuffled(spark, given).groupBy("slice", "key")
     table = grouped.agg(f.sum("value"), f.count("value")).toArrow()
     before = time.perf_counter()
@@ -225,10 +225,10 @@ def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
 
 
 def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]]:
-    """Upfront with the sums behind the shuffle in Python, so that a receiver can be killed.
+    """Upfront, but the tasks behind the shuffle sum in Python, so that a fault can kill one.
 
-    Sums by slice start and key; task, attempt and tuples of every try of every receiver.
-    The folder must have no files of another run (`require_fresh`).
+    Return the sums by slice start and key, and task, attempt and tuples of every try behind the
+    shuffle. The folder must have no files of another run (`require_fresh`).
     """
     require_fresh(given.directory)
 
@@ -248,7 +248,7 @@ def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]
 
 
 def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
-    """The driver merges the tasks' sums; returns the sums and the driver's seconds."""
+    """Merge the tasks' sums in the driver; return the sums and the seconds of the driver."""
 
     def sums(index: int) -> Iterator[pa.RecordBatch]:
         began, intake = time.time(), Intake(given.rules, markers=given.directory)
@@ -267,7 +267,7 @@ def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
 def late_global(
     spark: SparkSession, given: LogMerge, table: Callable[[], StateTable], every: int | None
 ) -> tuple[Partials, float]:
-    """Tasks merge into the shared table, offsets included; its rows and the seconds to read it."""
+    """Let tasks merge into the shared table; return its rows and the seconds to read them."""
 
     def merge(index: int) -> Iterator[pa.RecordBatch]:
         with table() as shared:

@@ -14,9 +14,9 @@ from aftlib.core.compiling import jit, prefetch
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate, Partials
 
-#: Columns of a table of sums; a row is 32 bytes, half a line of the processor's cache.
+#: Columns of a table of sums; a row is 32 bytes, half a cache line.
 SLICE, KEY, VALUE, COUNT = range(4)
-#: Count of a row that has gone to a cell of its own.
+#: Count that marks a row whose sum has moved to a cell.
 GONE = -1
 #: How a table's values merge.
 ADD, MIN, MAX = range(3)
@@ -26,7 +26,7 @@ DONE, FULL, OVERFLOW = range(3)
 _MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
 _MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(32)
-_AHEAD = 24  # tuples after the next: their cells are on their way meanwhile
+_AHEAD = 24  # how many tuples ahead cells are prefetched
 
 
 @jit()
@@ -60,7 +60,7 @@ def merge_values(one: Any, other: Any, how: int) -> tuple[Any, bool]:
 
 @jit()
 def move_to_cells(table: Any, dense: Any) -> None:
-    """Move a table's sums of a slice into the cells that its keys get."""
+    """Move the sums of the cells' slice from the table to the cells of their keys."""
     here, low, cells = dense
     for row in range(len(table)):
         place = np.uint64(table[row, KEY]) - np.uint64(low)
@@ -71,10 +71,10 @@ def move_to_cells(table: Any, dense: Any) -> None:
 
 @jit()
 def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> int:
-    """Add tuples from `row` on to the cells of their keys; return the first that does not fit.
+    """Add tuples from `row` on to the cells of their keys; return the first row that does not fit.
 
-    It has no cell, or its sum leaves the 64 bits: `merge_rows` handles it. Such tuples are rare,
-    and the loop is short without them.
+    Its key has no cell, or its sum leaves the 64 bits: `merge_rows` handles it. Such rows are rare,
+    and without them this loop is short.
     """
     here, low, cells = dense
     size, first = np.uint64(len(cells)), np.uint64(low)
@@ -108,12 +108,12 @@ def merge_rows(
 ) -> tuple[int, int, int]:
     """Merge values by (slice, key) from `row` on, and add up their counts.
 
-    Where `counts` is empty each value is that of one tuple, and counts 1. `dense` are a slice, a
-    key, and the cells (value, count) of that slice's keys from there on, shape (keys, 2). Keys
-    without a cell go into the table; those with one are not there (`move_to_cells`).
+    If `counts` is empty, each value is that of one tuple and counts 1. `dense` is a slice, its
+    first key, and the cells (value, count) of its keys from that one on, shape (keys, 2). Keys
+    without a cell go into the table. Keys with a cell are not in the table (`move_to_cells`).
 
-    Returns the reason for stopping, the row to continue with, and the number of used rows of the
-    table, at most half of them, so that a free row is always near.
+    Return why it stopped, the row to continue with, and the number of used rows of the table. At
+    most half of the table is used, so that a free row is always near.
     """
     here, low, cells = dense
     mask, capacity, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
@@ -162,12 +162,12 @@ _FIRST_ROWS = 2**12
 _MOST_CELLS = 2**20
 _FIRST_LOOK = 1_000
 _CELLS = 4
-"""Cells a tuple, or a key in use, that are worth their while: four cost less than a look-up."""
+"""Most cells per tuple, or per used key, at which cells still cost less than look-ups."""
 _NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
 _NO_COUNTS = np.empty(0, np.int64)
 _KEPT = {
     "sum": (ADD, [VALUE]),
-    "count": (MAX, [COUNT]),  # of the values nothing is asked: they must not overflow
+    "count": (MAX, [COUNT]),  # values are not used, so they must not overflow
     "min": (MIN, [VALUE]),
     "max": (MAX, [VALUE]),
     "mean": (ADD, [VALUE, COUNT]),
@@ -179,9 +179,9 @@ class SliceSums:
     """Aggregates by (slice, key): memory grows with the number of keys, not of tuples.
 
     A slice is `pane` ticks long. Each tuple costs one look-up in a hash table, which is at most
-    half full and has 32 bytes per row. A slice whose keys lie in a small range compared with its
-    tuples has an array instead, with one cell of 16 bytes per key of the range. OverflowError for a
-    sum that does not fit into 64 bits.
+    half full and has 32 bytes per row. If a slice's keys lie in a range that is small compared with
+    its number of tuples, it has an array instead, with one cell of 16 bytes per key of the range.
+    OverflowError for a sum that does not fit into 64 bits.
     """
 
     def __init__(self, pane: int, aggregate: Aggregate = SUMS) -> None:
@@ -190,7 +190,7 @@ class SliceSums:
         self._table = np.zeros((_FIRST_ROWS, 4), np.int64)
         self._used = 0
         self._dense = _NO_CELLS  # slice, first key, cells (values and counts)
-        self._run = -1, 0, 0  # slice of the last tuples, their number, and that of the next look
+        self._run = -1, 0, 0  # slice of the last tuples, their number, number of the next check
 
     def add(self, block: np.ndarray) -> None:
         """Add tuples: slice number, key and value, shape (3, n)."""
@@ -204,7 +204,7 @@ class SliceSums:
         self._enter(other.windows // self.pane, other.keys, sums, counts)
 
     def _enter(self, *columns: np.ndarray) -> None:
-        """Enter rows, and enlarge the table whenever it has become too full to go on."""
+        """Enter rows, and enlarge the table whenever it is too full."""
         row, status = 0, FULL
         while status == FULL:
             status, row, self._used = merge_rows(
@@ -222,10 +222,10 @@ class SliceSums:
             )
 
     def _spread_out(self, parts: np.ndarray, keys: np.ndarray) -> None:
-        """Give a slice that goes on its own cells, once its tuples outweigh what that costs.
+        """Give the current slice cells once it has enough tuples to be worth their cost.
 
-        That is at most `_CELLS` cells a tuple and a pass over the table when it begins, and one
-        look-up a cell in use when another slice gets them.
+        The cost is at most `_CELLS` cells per tuple and a pass over the table. When the next slice
+        gets the cells, each used cell costs one look-up.
         """
         part, (before, number, look) = int(parts[-1]), self._run
         if part != parts[0] or (part == self._dense[0] and len(self._dense[2])):
@@ -256,14 +256,14 @@ class SliceSums:
         rows = np.concatenate([rows, self._cells()])
         self._table, self._used = np.zeros_like(self._table), 0
         part, low, cells = self._dense
-        worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # the slice may well go on
+        worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # it may go on
         self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
         found = Partials(rows[:, SLICE] * self.pane, rows[:, KEY], rows[:, self._columns])
         return found if found.in_order else found[np.lexsort((found.keys, found.windows))]
 
 
 def merged(partials: Iterable[Partials]) -> Partials:
-    """Tasks' sums and counts merged, each slice and key once, sorted; the late local merge."""
+    """Merge tasks' sums and counts, each slice and key once, sorted: the late local merge."""
     sums = SliceSums(1)
     for each in partials:
         sums.merge(each)
@@ -271,7 +271,7 @@ def merged(partials: Iterable[Partials]) -> Partials:
 
 
 def window_sums(slices: Partials, windows: Windows) -> Partials:
-    """Sums of windows [start, start + width) from those of their slices (D3 eqs. (1), (2)).
+    """Sums of windows [start, start + width) from the sums of their slices (D3 eqs. (1), (2)).
 
     Windows begin at 0, slide, 2·slide, …; only windows with a tuple are returned.
     """

@@ -32,9 +32,9 @@ from aftlib.shared_state.server import serve
 from aftlib.shared_state.task import load_kernels, work
 
 OTHERS_S = 10.0
-"""Seconds that a crashed supervisor's processes take to end."""
+"""Longest wait, in seconds, for the processes of a crashed supervisor to end."""
 MOST_CRASHES = 20
-"""Crashes of a process without anything getting further in between."""
+"""Most crashes of a process while the job makes no progress."""
 ONE_HOST = (
     "servers and tasks of a job are processes of this machine, which talk through sockets and "
     "locks: no other machine of the cluster in AFT_MASTER works for them; across machines, use "
@@ -43,11 +43,12 @@ ONE_HOST = (
 
 
 def run_job(job: Job) -> Account:
-    """Run a job to its end in a process of its own; returns the counts of its tasks.
+    """Run a job to its end in a process of its own; return the counts of its tasks.
 
-    The log `aftlib.shared_state` names processes and stores that the job waits for. RuntimeError
-    with the reason of an error (`Supervisor.run`); ValueError if another job began in its folder.
-    It warns if `AFT_MASTER` names a cluster, because a job runs on this machine.
+    The log `aftlib.shared_state` names processes and stores for which the job waits. RuntimeError
+    with the reason if the job ends with an error (`Supervisor.run`); ValueError if another job
+    began in its folder. It warns if `AFT_MASTER` names a cluster, because a job runs on this
+    machine only.
     """
     if not (os.environ.get("AFT_MASTER") or "local").startswith("local"):
         warnings.warn(ONE_HOST, stacklevel=2)
@@ -85,9 +86,8 @@ def run_job(job: Job) -> Account:
 class Supervisor:
     """Runs a job to its end; processes killed by a signal are restarted, an error ends the job.
 
-    The supervisor stores nothing: another one for the same folder goes on where it was killed,
-    and its processes end with it. Processes are forked, so it must run in a process without
-    threads.
+    The supervisor stores nothing. Its processes end with it, and another supervisor for the same
+    folder continues the job. Processes are forked, so it must run in a process without threads.
     """
 
     def __init__(self, job: Job) -> None:
@@ -104,24 +104,24 @@ class Supervisor:
                 self._work[f"task-{server}-{number}"] = partial(work, job, server, number)
 
     def run(self, tick: Callable[[Supervisor], None] = lambda supervisor: None) -> None:
-        """Run to the end; `tick` is called now and then.
+        """Run the job to its end; call `tick` in every turn of the loop.
 
         A RuntimeError names the process that ended with an error, gives no sign of life, or crashes
-        again and again; TimeoutError if another supervisor runs the job, or processes of a crashed
-        one still run; ValueError if another job began in its folder (`Job.claim_folder`).
+        again and again. TimeoutError if another supervisor runs the job, or processes of a crashed
+        one still run. ValueError if another job began in its folder (`Job.claim_folder`).
         """
         self.job.claim_folder()
         os.chdir(self.job.directory)
         with held_lock(self.job.directory / "supervisor.lock", OTHERS_S):
             self._journal = Journal("supervisor")
-            load_kernels()  # every task, and its replacement, has them by its fork
+            load_kernels()  # forked tasks and replacements inherit them
             try:
                 for name in self._work:
                     self._start(name)
                 looked = time.monotonic()
                 while self.processes:
                     wait([p.sentinel for p in self.processes.values()], TICK_S)
-                    # no more, for this process may have been stopped, or the machine asleep
+                    # at most 1 s: this process may have been stopped, or the machine asleep
                     passed_s = min(time.monotonic() - looked, 1.0)
                     looked = time.monotonic()
                     for name, process in list(self.processes.items()):
@@ -154,7 +154,7 @@ class Supervisor:
             fail()
 
     def _restart(self, name: str, process: BaseProcess) -> None:
-        """Start a process again that has crashed by a signal, unless that leads nowhere."""
+        """Restart a process that a signal ended, unless it keeps crashing without progress."""
         process.join()
         code = process.exitcode or 0
         del self.processes[name]
@@ -178,7 +178,7 @@ class Supervisor:
         self._at("restarted")
 
     def _check_alive(self, name: str, process: BaseProcess, passed_s: float) -> None:
-        """Say who is waited for when a process gives no sign of life; at last wait no longer."""
+        """Log a process that gives no sign of life; RuntimeError after `patience_s` seconds."""
         if not self.job.directory.exists():
             raise RuntimeError(
                 f"directory must stay while the job runs, got none at {str(self.job.directory)!r}"
@@ -202,7 +202,7 @@ class Supervisor:
 
 
 def sign_of(name: str) -> Path:
-    """File that a living process touches."""
+    """File that a running process touches as a sign of life."""
     return Path(f"alive-{name}")
 
 

@@ -1,10 +1,10 @@
 """A task: reads its input split from the stored offset on, sums it, and merges into its server.
 
-`Intake` reads and sums, also for Spark's tasks. A marker file records the segment that was read of
-a partition between two commits, with its malformed lines; its name has the offset where the segment
-begins. The replacement of a crashed task starts at the last commit and reads everything after it
-again, so the marker files from there on are removed first. `Link` is the task's end of the socket
-to its server: messages of lengths, JSON and rows.
+`Intake` reads and sums, also for Spark's tasks. A marker file records the segment of a partition
+that was read between two commits, with its malformed lines. Its name has the segment's first
+offset. The replacement of a crashed task continues at the last commit, so it first removes the
+marker files from that offset on. `Link` is the task's end of the socket to its server. A message
+has lengths, JSON and rows.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 COUNTS = ("tuples", "late", "rejected")
 RETRY_S = 0.02
 ERRORS = {error.__name__: error for error in (OverflowError, StaleBatch)}
-"""Refusals of a server that are raised in its task."""
+"""Errors of a server that its task raises again."""
 
 
 @dataclass
 class Intake:
-    """Tuples that one task has read and summed since it last sent its sums.
+    """Reads and sums the tuples of one task; `take` returns the sums since the last `take`.
 
-    `begin` has the offset at which each partition continues. `markers` is a folder of marker files;
-    with `mark_all`, segments without malformed lines have one, too.
+    `begin` has the progress from which each partition continues. `markers` is a folder of marker
+    files; with `mark_all`, segments without malformed lines have a file, too.
     """
 
     rules: Rules
@@ -61,7 +61,7 @@ class Intake:
 
     @property
     def progress(self) -> dict[int, Progress]:
-        """How far each partition has been read."""
+        """Progress of each partition."""
         return {**self.begin, **{p: reader.progress for p, reader in self._readers.items()}}
 
     @property
@@ -82,7 +82,7 @@ class Intake:
         return _tuples(self.progress) - _tuples(self._committed)
 
     def blocks(self, partition: int, path: Path, rows: int = BLOCK) -> Iterator[np.ndarray]:
-        """Tuples of a partition from its offset on, as `PartitionReader.blocks`."""
+        """Yield tuples of a partition from its offset on, as `PartitionReader.blocks`."""
         begin = self.begin.get(partition, Progress())
         reader = self._readers[partition] = PartitionReader(path, self.rules, begin)
         if self.markers is not None:
@@ -107,7 +107,7 @@ class Intake:
         reader.progress = replace(reader.progress, watermark=END)
 
     def take(self) -> tuple[Partials, dict[int, Progress]]:
-        """Sums since the last time, and where they begin and end in each partition."""
+        """Return the sums since the last call, with the offsets where they begin and end."""
         self._mark()
         before, self._committed = self._committed, self.progress
         changed = {
@@ -127,7 +127,7 @@ class Intake:
 
 
 def sum_partitions(paths: Mapping[int, Path], rules: Rules) -> tuple[Partials, dict[int, Progress]]:
-    """Sums of some partitions by slice and key, and how far they were read."""
+    """Return sums of some partitions by slice and key, and the progress of the partitions."""
     intake = Intake(rules)
     for partition, path in paths.items():
         for _ in intake.read(partition, path):
@@ -136,7 +136,7 @@ def sum_partitions(paths: Mapping[int, Path], rules: Rules) -> tuple[Partials, d
 
 
 def load_kernels() -> None:
-    """Load the compiled functions before the first tuples, which would wait for up to a second."""
+    """Load the compiled functions now, so that the first tuples do not wait for up to a second."""
     lines = np.frombuffer(bytearray(b"0,0,0\n"), np.uint8)
     at, columns = np.zeros(parsing.REGISTERS, np.int64), np.empty((3, 1), np.int64)
     bad = np.empty((1, 2), np.int64)
@@ -149,7 +149,7 @@ def load_kernels() -> None:
 def write_marker(
     directory: Path, partition: int, before: Progress, after: Progress, rejects: Iterable[Rejected]
 ) -> None:
-    """Record, whole or not at all, the segment between two moments of a partition."""
+    """Write the marker file of a partition's segment, whole or not at all."""
     segment = {"partition": partition, "since": before.offset, "offset": after.offset}
     segment |= {name: getattr(after, name) - getattr(before, name) for name in COUNTS}
     lines = [asdict(line) for line in rejects]
@@ -158,14 +158,14 @@ def write_marker(
 
 
 def remove_markers(directory: Path, partition: int, since: int) -> None:
-    """Remove a partition's markers from an offset on: it is read again from there."""
+    """Remove a partition's markers from an offset on, because it is read again from there."""
     for path in directory.glob(f"part-{partition:05d}-from-*.json"):
         if int(path.stem.rpartition("-")[2]) >= since:
             path.unlink(missing_ok=True)
 
 
 def read_markers(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Partitions and malformed lines from a folder's markers, in their order.
+    """Read partitions, and malformed lines in their order, from a folder's markers.
 
     Columns partition, offset, tuples, late, rejected; and partition, offset, reason, line.
     """
@@ -190,11 +190,11 @@ def _tuples(progress: Mapping[int, Progress]) -> int:
 
 
 HEAD = struct.Struct("=IQI")
-"""Bytes of JSON, rows, and values per row; the rest begins at a multiple of 8 bytes."""
+"""Head of a message: bytes of JSON (padded to a multiple of 8), rows, values per row."""
 
 
 def pack_message(word: str, content: object = None, rows: Partials | None = None) -> bytes:
-    """A message of a word, JSON and rows."""
+    """Pack a word, JSON and rows into a message."""
     text = json.dumps([word, content], default=index).encode()  # numpy's integers, too
     text += b" " * (-len(text) % 8)
     head = HEAD.pack(len(text), *(rows.values.shape if rows is not None else (0, 0)))
@@ -203,7 +203,7 @@ def pack_message(word: str, content: object = None, rows: Partials | None = None
 
 
 def unpack_message(message: bytes) -> tuple[str, Any, Partials]:
-    """Word, JSON and rows of a message; ValueError when it is none."""
+    """Return word, JSON and rows of a message; ValueError if it is none."""
     try:
         length, rows, components = HEAD.unpack_from(message)
         word, content = json.loads(message[HEAD.size : HEAD.size + length])
@@ -218,7 +218,7 @@ def unpack_message(message: bytes) -> tuple[str, Any, Partials]:
 
 
 def progress_to_json(progress: Mapping[int, Progress]) -> dict[int, tuple]:
-    """How far partitions are, for a message."""
+    """Return the progress of partitions as JSON values for a message."""
     return {partition: astuple(now) for partition, now in progress.items()}
 
 
@@ -231,7 +231,7 @@ def receive(link: Connection) -> tuple[str, Any, Partials]:
     """Receive the next message; a peer that crashes inside a message counts as ended."""
     try:
         return unpack_message(link.recv_bytes())
-    except OSError as error:  # of no class of its own when it comes in mid-message
+    except OSError as error:  # multiprocessing raises no subclass in mid-message
         raise EOFError(f"the peer crashed inside a message ({error}): connect again") from error
 
 
@@ -282,11 +282,11 @@ class Link:
 def work(job: Job, server: int, task: int, journal: Journal) -> None:
     """Read all partitions of a task to their ends.
 
-    The server sends the offsets to begin at, at first and again whenever it, or this task's
-    process, has crashed. The task stores nothing of the past. At its end it waits until its server
-    has committed everything: if the server crashes before, the task must read some tuples again.
-    Errors are those of `PartitionReader.blocks` and `StateTable.merge`, and ValueError when a
-    partition's file is missing or has another length.
+    When the task connects, the server sends the offsets to continue at. It connects again when the
+    server or the task's process has crashed; it stores nothing itself. At its end it waits until
+    its server has committed everything: if the server crashes before, the task must read some
+    tuples again. Errors are those of `PartitionReader.blocks` and `StateTable.merge`, and
+    ValueError when a partition's file is missing or has another length than at first.
     """
     at = job.points(journal.who)
     while not (job.directory / f"server-{server}.done").exists():
@@ -303,7 +303,7 @@ def read_on(
     job: Job, link: Link, partitions: list[int], journal: Journal, at: Callable[[str], None]
 ) -> None:
     """Read partitions to their ends, a batch of each in turn."""
-    TupleLog.open(job.log.path)  # all of it is there
+    TupleLog.open(job.log.path)  # refuses an incomplete log
     stands = link.join(partitions)
     journal.note("joined", offsets={p: now.offset for p, now in stands.items()})
     intake = Intake(job.rules, stands, job.function, job.rejects, mark_all=False)
@@ -316,7 +316,7 @@ def read_on(
         for partition in list(readers):
             since = intake.progress.get(partition, Progress()).tuples
             if not any(waiting >= job.batch for waiting in readers[partition]):
-                TupleLog.open(job.log.path)  # as it was written: this is a partition's end
+                TupleLog.open(job.log.path)  # refuses a file that was cut short
                 intake.end(partition)
                 del readers[partition]
             partials, progress = intake.take()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS_PER_RANGE = 65_536
-"""Tuples drawn from one random stream; the tuples of a seed depend on it, so it is no parameter."""
+"""Tuples of one random generator; no parameter, because the tuples of a seed depend on it."""
 UNIFORM = 0.0
 """The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here."""
 LARGEST_VALUE = 100
@@ -40,11 +40,11 @@ class TupleStream:
     """
 
     tuples: int
-    keys: int = 100_000  # different ones that may occur; the document gives no number
+    keys: int = 100_000  # different keys that may occur; the document gives no number
     skew: float = UNIFORM  # Zipf's parameter: the key of rank r has weight r^−skew; 0 is uniform
     seed: int = 1
-    rate: int = 1_000  # tuples a tick of event time
-    disorder: int = 0  # ticks by which a tuple may come late at most, uniformly
+    rate: int = 1_000  # tuples per tick of event time
+    disorder: int = 0  # largest delay of a tuple in ticks; delays are uniform
 
     def __post_init__(self) -> None:
         least = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
@@ -53,7 +53,7 @@ class TupleStream:
 
     @property
     def name(self) -> str:
-        """Every parameter in one word, which names the stream's files."""
+        """All parameters in one word, which names the stream's files."""
         return (
             f"n{self.tuples}-k{self.keys}-zipf{self.skew:g}-seed{self.seed}"
             f"-rate{self.rate}-disorder{self.disorder}"
@@ -109,15 +109,15 @@ class TupleStream:
 
 MANIFEST = "manifest.json"
 CHUNK = 16 * 2**20
-"""Bytes read at once: so much, and no more, of a partition is in memory."""
+"""Bytes read at once: at most this much of a partition is in memory."""
 
 
 @dataclass(frozen=True)
 class TupleLog:
     """Lines ``timestamp,key,value`` in one file per partition, each in the order of its queue.
 
-    `path` is the folder of `part-00000.csv` … and the manifest, which is written last; `tuples` the
-    number of lines written, `about` the parameters of a drawn stream.
+    `path` is the folder of the files `part-00000.csv` … and of the manifest, which is written last.
+    `tuples` is the number of lines, `about` the parameters of a drawn stream.
     """
 
     path: Path
@@ -127,7 +127,7 @@ class TupleLog:
 
     @classmethod
     def open(cls, path: Path | str) -> TupleLog:
-        """Open a log that was written whole; a ValueError where there is none."""
+        """Open a complete log; ValueError if there is none."""
         path = Path(path)
         try:
             manifest = json.loads((path / MANIFEST).read_text())
@@ -158,7 +158,7 @@ class TupleLog:
 
     @classmethod
     def draw(cls, path: Path | str, stream: TupleStream, partitions: int) -> TupleLog:
-        """Draw a stream in this process, as `write_tuples` does on Spark, into a new log."""
+        """Draw a stream into a new log in this process, as `write_tuples` does on Spark."""
         with atomic_directory(Path(path)) as scratch:
             for partition in range(partitions):
                 draw_part(scratch, stream, partition, partitions)
@@ -175,7 +175,7 @@ class TupleLog:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Identity of the log, on which offsets depend: its path, its files' bytes, its stream."""
+        """Identity of the log for which offsets are valid: path, bytes of each file, stream."""
         sizes, path = [*map(self.size, range(self.partitions))], str(Path(self.path).resolve())
         return {"path": path, "bytes": sizes, "tuples": self.tuples, "about": self.about}
 
@@ -201,10 +201,10 @@ def write_manifest(directory: Path, partitions: int, tuples: int, about: dict) -
 def write_tuples(
     spark: SparkSession, stream: TupleStream, partitions: int, path: Path | str
 ) -> TupleLog:
-    """Draw a stream in Spark tasks and keep it as a log; reuse it when it is there.
+    """Draw a stream in Spark tasks and store it as a log; reuse a log that exists.
 
-    At most `partitions` tasks can read it. A ValueError when `path` holds a log of another stream,
-    or not all machines of a cluster share it.
+    At most `partitions` tasks can read it. ValueError if `path` holds a log of another stream, or
+    not all machines of a cluster share it.
     """
     require_number("partitions", partitions, least=1, whole=True)
     if Path(path).exists():
@@ -233,11 +233,11 @@ def write_tuples(
 def whole_lines(
     path: Path, offset: int = 0, size: int = CHUNK
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Bytes of a file from `offset` on, cut after line ends.
+    """Yield the bytes of a file from `offset` on, cut after line ends.
 
-    Yields an array of bytes, valid until the next one is read; the number of its bytes to use,
-    which end with a line's end except at the end of the file; and their offset in the file. A line
-    longer than `size`, or a file shorter than `offset`, is a ValueError.
+    Each item is an array of bytes, the number of its bytes to use, and their offset in the file.
+    These bytes end with a line end, except perhaps at the end of the file. An array is valid until
+    the next one is read. ValueError for a line longer than `size`, or a file shorter than `offset`.
     """
     buffer = bytearray(size)
     view, lines, held = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 8
 FEWEST = 10_000
-"""Tuples below which nothing takes a time that Spark's clock shows."""
+"""Least tuples of a measured stream: fewer take too little time for Spark's clock."""
 MOST_CHECKPOINTS = 100
 FEW_SKEWS: Any = {"smoke": [0.0, 1.4, 2.0], "quick": [0.0, 1.4, 2.0]}
 STORE_KEYS: Any = {"smoke": [10_000], "full": [10_000, 100_000, 1_000_000]}
@@ -147,7 +147,7 @@ def inputs(
     streams: Sequence[TupleStream],
     partitions: int = PARTITIONS,
 ) -> list[Input]:
-    """Draw a log of each stream on Spark; reuse the one that is there."""
+    """Draw a log of each stream on Spark; reuse logs that exist."""
     return [
         Input(s, write_tuples(spark, s, partitions, directory / f"tuples-{s.name}-p{partitions}"))
         for s in streams

@@ -41,7 +41,7 @@ from aftlib.shared_state.tuplelog import (
 from aftlib.spark.faults import Fault
 
 TIMES = 10
-"""How often servers read an input that is timed: one pass is too short to time."""
+"""Passes of the servers over a timed input: one pass is too short to time."""
 WINDOWS = Windows(1_000, 500)
 SHARED_PARTITIONS, SHARED_KEYS, BATCHES_READ = 4, 1_000, 500
 """Partitions and keys of the servers' log, and the most batches of a partition."""
@@ -56,7 +56,7 @@ MODES = {
     "local, every second": (1.0, _NEVER_S),
     "local and global, every second": (1.0, 0.0),
 }
-"""Seconds between barriers and between epoch commits; at the end comes one of each anyway."""
+"""Seconds between barriers, and between epoch commits; every run ends with one of each."""
 
 
 def served(
@@ -65,11 +65,11 @@ def served(
     """Time the document's own design on every input: a server and its tasks, without Spark.
 
     Each task sums its partitions and merges them into its server's own table (RocksDB behind a
-    buffer), which is flushed and committed to SQLite at the end, when the clock has stopped. An
-    input is read `times` times, and its tuples count each time.
+    buffer). The table is flushed and committed to SQLite at the end, after the timed part. An input
+    is read `times` times, and its tuples count each time.
 
-    Besides the columns of `measure` (strategy "servers and tasks"): states, sum: over all keys;
-    seconds: from the first task's start until the last has merged all.
+    Besides the columns of `measure` (strategy "servers and tasks"): states: number of keys; sum:
+    over all keys; seconds: from the first task's start until the last has merged all.
     """
 
     def run(each: Input, _: str, number: int) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def paced(
 
     Uniform keys are merged late at every parallelism and number of keys. Skewed keys are merged
     late with 24 tasks. All inputs are shuffled with 8 and 24 tasks, at the largest number of keys.
-    Each turn has another hash function. A shuffle costs nothing per sum, so half of the tuples is
+    Each turn has another hash function. A shuffle has no cost per sum, so half of the tuples are
     enough there.
 
     Columns design, skew, keys, tasks, turn, tuples, throughput, and those of `run_paced`.
@@ -121,7 +121,7 @@ def paced(
 
 
 def repeated_log(log: TupleLog, times: int, path: Path) -> TupleLog:
-    """Return a log in a new folder that has each partition of another one `times` times."""
+    """Return a new log that has each partition of another log `times` times."""
     path.mkdir()
     for number in range(log.partitions * times):
         part_path(path, number).symlink_to(log.part(number % log.partitions).absolute())
@@ -132,13 +132,13 @@ def repeated_log(log: TupleLog, times: int, path: Path) -> TupleLog:
 def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataFrame:
     """Run two servers of two tasks each: undisturbed, with a task killed, with a server killed.
 
-    A server's own store is RocksDB, the global one SQLite. Task 0-0 crashes when it has read half
-    of its partition, server 0 when its two tasks have merged three quarters of theirs. Each of four
-    partitions has `tuples` tuples; the folder is a new one.
+    The servers' own stores are RocksDB, the global store is SQLite. Task 0-0 crashes when it has
+    read half of its partition, server 0 when its two tasks have merged three quarters of theirs.
+    Each of four partitions has `tuples` tuples. The folder must be new.
 
-    Columns run, task, crashed: whether it or its server was killed; joined: how often it started,
-    read_again: tuples that it read a second time, seconds: the whole run, error: windows of the run
-    that are not those of the undisturbed one.
+    Columns run; task; crashed: whether the task or its server was killed; joined: the task's
+    starts; read_again: tuples that it read a second time; seconds: the whole run; error: windows of
+    the run that differ from the undisturbed run's.
     """
     rng, times = np.random.default_rng(seed), np.arange(tuples) * 10 * WINDOWS.width // tuples
     texts = []
@@ -177,7 +177,7 @@ def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataF
 
 
 Opener = Callable[[str], AbstractContextManager[StateTable]]
-"""Opens a new table, given when it flushes, of which nothing is left behind."""
+"""Opens a new table for a flush mode (`FLUSHES`), and removes it afterwards."""
 
 
 @contextmanager
@@ -196,13 +196,14 @@ EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in 
 def merges(
     stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: int, turns: int = 1
 ) -> pd.DataFrame:
-    """Merge batches into tables that hold all keys already, with a barrier now and then.
+    """Time merges into tables that hold all keys already, with a barrier after every ten.
 
-    `keys` are the sizes of the tables. `rows` are merged into each new table, in batches of `BATCH`
-    and ten of them at least, for no longer than `BUDGET_S` seconds of merging.
+    `keys` are the sizes of the tables. Each new table gets batches of `BATCH` rows until `rows`
+    rows are merged or merging has taken `BUDGET_S` seconds, but at least ten batches.
 
-    Columns store, keys, flush, turn, merges_per_s: rows, without the time of barriers;
-    with_barriers_per_s: and with it; barrier_ms, barrier_most_ms: median and most.
+    Columns store, keys, flush, turn; merges_per_s: rows per second without barriers;
+    with_barriers_per_s: rows per second with barriers; barrier_ms, barrier_most_ms: median and
+    longest.
     """
     require_numbers("keys", keys, least=1)
     require_number("rows", rows, least=1)
@@ -232,19 +233,19 @@ def merges(
 
 
 def _ones(keys: np.ndarray) -> Partials:
-    """One to be added to each key."""
+    """Rows that add one to each key."""
     return Partials(np.zeros(len(keys), int), keys, np.ones(len(keys), int))
 
 
 def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     """Stream through a server of two tasks in each of `MODES`, in rotating order.
 
-    `stores` are kinds of the server's own store; the global one is SQLite. The tuples of each
-    stream are over 100,000 uniform keys; a stream of less than a few seconds has few barriers.
+    `stores` are kinds of the server's own store; the global one is SQLite. A stream has 100,000
+    uniform keys. A stream that takes less than a few seconds has few barriers.
 
-    Columns store, mode, run; seconds until the tasks have merged everything, and throughput: tuples
-    per second of these; lost: share of it, against the same turn without checkpoints; cpu_s: of all
-    processes, the epoch commits that are left at the end included.
+    Columns store, mode, run; seconds until the tasks have merged everything; throughput: tuples per
+    second of these; lost: share of the throughput lost, against the same turn without checkpoints;
+    cpu_s: CPU seconds of all processes, including the last epoch commits.
     """
     require_number("stores", len(stores), least=1)
     require_number("tuples", tuples, least=TASKS)
@@ -254,7 +255,7 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
         log = TupleLog.draw(Path(folder) / "log", stream, TASKS)
         for store, turn in product(stores, range(runs)):
             taken = dict[str, tuple[float, float]]()
-            for i in range(len(modes)):  # the first run meets another machine than the last
+            for i in range(len(modes)):  # rotated, because the machine's load changes
                 mode = modes[(turn + i) % len(modes)]
                 taken[mode] = time_stream(log, store, *MODES[mode])
             for mode in modes:
@@ -283,8 +284,8 @@ def time_stream(
 def other_engines() -> pd.DataFrame:
     """Throughput of the strategies and of other engines, as `benchmarks merging` stored it.
 
-    Columns tuples, on (two tasks, one task or one core), engine, skew, throughput: tuples per
-    second, the median; runs: of the strategies. Empty where nothing is stored.
+    Columns tuples; runs: number of runs; on: two tasks, one task or one core; engine; skew;
+    throughput: median tuples per second. Empty if nothing is stored.
     """
     rows = []
     kinds = {
@@ -295,7 +296,7 @@ def other_engines() -> pd.DataFrame:
     }
     for stored, (kind, (prefix, on)) in product(_stored_results(), kinds.items()):
         engines = stored.get(f"{kind}_million_tuples_a_second", "not in an older result")
-        if isinstance(engines, str):  # why there is none
+        if isinstance(engines, str):  # a text: why there is no result
             continue
         at = {"tuples": stored["tuples"], "runs": stored["runs"], "on": on}
         rows += [
@@ -307,9 +308,9 @@ def other_engines() -> pd.DataFrame:
 
 
 def stored_memory() -> pd.DataFrame:
-    """Most resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
+    """Peak resident gigabytes of late local merge on Spark, as `benchmarks merging` stored them.
 
-    If two runs have the same number of tuples, the larger value is taken. Empty where nothing is
+    If two runs have the same number of tuples, the larger value is taken. Empty if nothing is
     stored.
     """
     sizes = [
@@ -322,6 +323,6 @@ def stored_memory() -> pd.DataFrame:
 
 
 def _stored_results() -> list[dict[str, Any]]:
-    """Results of the merging benchmark that are in the project."""
+    """Read the results of the merging benchmark that are in the project."""
     folder = project_root() / "benchmarks" / "results"
     return [json.loads(path.read_text()) for path in sorted(folder.glob("merging*.json"))]

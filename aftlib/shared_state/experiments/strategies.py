@@ -38,13 +38,13 @@ TABLE_TUPLES = (
     ((1, 0, 10), (3, 1, 20), (8, 0, 30), (6, 1, 40), (14, 0, 50)),
     ((2, 1, 1), (7, 0, 2), (4, 0, 3), (11, 1, 4), (19, 1, 5)),
 )
-"""Our tuples (timestamp, key, value) of two partitions: the document's table has only o."""
+"""Our tuples (timestamp, key, value) of two partitions; the document's table gives no numbers."""
 TABLE_DELAY = 5
-"""Ticks that the watermark is behind: enough for the tuples that arrive out of order here."""
+"""Ticks that the watermark is behind: enough that none of these tuples is late."""
 ROUNDS = 4
 """Rounds of the pipelined shuffle between two checkpoints."""
 BETWEEN = "between"
-"""Point of its crash: after the sums of a task's first batch, and before its offsets."""
+"""Point of the broken store's crash: after a batch's sums are committed, before its offsets."""
 
 
 def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.DataFrame, MergedLog]:
@@ -75,10 +75,11 @@ def measure(
     repeats: int,
     warm_up: bool = False,
 ) -> pd.DataFrame:
-    """Run each strategy on each input at each parallelism, in turns after a warm-up.
+    """Run each strategy on each input at each parallelism, in `repeats` turns.
 
-    `run` returns at least tuples and seconds. The frame has strategy, skew, tasks and repeat, the
-    names that `run` returns, and throughput: tuples per second.
+    With `warm_up`, one uncounted turn comes first. `run` returns at least tuples and seconds.
+    Columns strategy, skew, tasks, repeat, those that `run` returns, and throughput: tuples per
+    second.
     """
     rows = []
     for repeat in range(-warm_up, repeats):
@@ -100,13 +101,13 @@ def measured(
 ) -> pd.DataFrame:
     """Time every strategy on every input at every parallelism (`measure`).
 
-    The sums of all runs on an input must be the same, or a RuntimeError is raised. "Late global"
-    shares a new table each time (`shared_table`).
+    RuntimeError if the sums of two runs on an input differ. "Late global" shares a new table each
+    time (`shared_table`).
 
-    Besides the columns of `measure`: states; sum and count over all keys; seconds; start_s: until
-    the first task started; work_s: of the longest task; read_s, parse_s, sum_s: of all tasks
-    together; merge_s: merging the sums, of which task_merge_s in the tasks; sender_s, receiver_s:
-    of all tasks before and behind the shuffle, NaN where there is none.
+    Besides the columns of `measure`: states: number of sums; sum and count over all keys; seconds;
+    start_s: until the first task started; work_s: of the longest task; read_s, parse_s, sum_s: of
+    all tasks together; merge_s: merging the sums; task_merge_s: the tasks' part of it; sender_s,
+    receiver_s: of all tasks before and behind the shuffle, NaN without a shuffle.
     """
     first = dict[float, Partials]()
 
@@ -141,9 +142,10 @@ def measured(
 
 @contextmanager
 def stage_seconds(spark: SparkSession) -> Iterator[list[float]]:
-    """List that holds, after the block, the run time of each stage of Spark that ran in it.
+    """Yield a list that holds, after the block, the run time of each Spark stage in the block.
 
-    Each is in seconds over all its tasks, in the order of the stages, without skipped ones.
+    A run time is in seconds, summed over the stage's tasks. The list is in the order of the stages,
+    without skipped ones.
     """
     context, group = spark.sparkContext, uuid.uuid4().hex
     seconds = list[float]()
@@ -160,17 +162,17 @@ def stage_seconds(spark: SparkSession) -> Iterator[list[float]]:
 
 
 def require_same(one: Partials, other: Partials, name: str) -> None:
-    """Refuse sums that differ."""
+    """Raise a RuntimeError if sums differ."""
     if not all(np.array_equal(getattr(one, n), getattr(other, n)) for n in vars(one)):
         raise RuntimeError(f"{name} gives other sums than the run before: report this as a bug")
 
 
 @contextmanager
 def shared_table(spark: SparkSession, directory: Path | str) -> Iterator[Callable[[], StateTable]]:
-    """Opener of a new table that tasks share, for the block.
+    """Yield a function that opens a new table, which tasks share.
 
-    It is a SQLite file in the folder. On a cluster it is a schema of the PostgreSQL that
-    ``AFT_POSTGRES_URL`` names, if any, which is dropped at the end.
+    The table is a SQLite file in the folder. On a cluster with ``AFT_POSTGRES_URL`` it is a schema
+    of that PostgreSQL, which is dropped at the end.
     """
     url = os.environ.get("AFT_POSTGRES_URL")
     if is_local(spark) or not url:
@@ -191,15 +193,15 @@ def one_task_crashes(
 ) -> pd.DataFrame:
     """Kill one task's process by SIGKILL under each strategy, and count tuples read again.
 
-    Behind a shuffle it is the task that receives most tuples. It crashes when it has read `after`
-    tuples, and has `every` of them between checkpoints. No more tasks run than Spark has cores, or
-    the log partitions. The last strategy is a broken control (`OffsetsApart`), which crashes
-    between sums and offsets.
+    Behind a shuffle the task that receives most tuples is killed. It crashes when it has read
+    `after` tuples; checkpoints are `every` tuples apart. The number of tasks is at most that of
+    Spark's cores and of the log's partitions. The last strategy is a broken control
+    (`OffsetsApart`), which crashes between sums and offsets.
 
-    Columns strategy, tasks, tuples, again: tuples read more than once, by all tries of all tasks,
-    disturbed: healthy tasks that were restarted, twice: tuples that these would count twice if they
-    went on, missing where nothing is sent a second time, error: largest difference of a sum
-    from the undisturbed run's, crashed_pid.
+    Columns strategy; tasks; tuples; again: tuples read more than once, by all tries of all tasks;
+    disturbed: healthy tasks that were restarted; twice: tuples that these would count twice without
+    a reset, missing if nothing is sent again; error: largest difference of a sum from the
+    undisturbed run's; crashed_pid.
     """
     tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
     require_number("tasks", tasks, least=2)  # one crashes, and one goes on
@@ -224,7 +226,7 @@ def one_task_crashes(
                 f"after must be below the tuples of task {victim}, got {after}: no task crashed; "
                 "lower it, or take more tuples"
             )
-        negative = Partials(true.windows, true.keys, -true.values)  # a missing row counts whole
+        negative = Partials(true.windows, true.keys, -true.values)  # a missing row counts, too
         difference = SUMS.group(Partials.concat(sums, negative)).values
         reads = sum(t["received" if "received" in t else "tuples"] for t in tries)
         row = {
@@ -268,7 +270,7 @@ class OffsetsApart:
     def merge(
         self, partials: Partials, progress: Mapping[int, Progress], *rest: Any, **options: Any
     ) -> bool:
-        """Merge a batch, and then the offsets of its partitions after it."""
+        """Merge a batch in one transaction, and its partitions' offsets in a second one."""
         if len(partials):
             self._table.merge(partials, {})
             self._between()
@@ -304,7 +306,7 @@ METHODS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[
     "upfront, pipelined shuffle": lambda spark, job, every: pipelined(
         spark, job, every // ROUNDS, ROUNDS
     ),
-    # receivers start when all tuples are on disk, and one reads them again
+    # receivers start when all tuples are on disk; a restarted one reads its own again
     "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
     "late global": _late_global,
     BROKEN: _offsets_apart,

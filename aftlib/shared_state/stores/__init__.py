@@ -1,6 +1,7 @@
-"""Stores of running state: opened by address, under one contract (`tables`), one module each.
+"""State stores, which an address opens; all fulfil the contract of `tables`.
 
-The SQL stores share their statements (`sql`, with SQLite), PostgreSQL and RocksDB have a module.
+`sql` has the statements that the SQL stores share, and the store in SQLite. PostgreSQL and RocksDB
+have a module each.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from aftlib.shared_state.stores.tables import FLUSHES, BufferedTable, MemoryTabl
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of store, by which an address begins."""
+    """A kind of store; its name is the first word of an address."""
 
     table: str  # module:class, imported when a table is opened
     file: bool = True  # its address is a path, which holds no password
-    shared: bool = False  # several processes can have it open, and wait up to `timeout_s` for it
+    shared: bool = False  # several processes can open it; each waits up to `timeout_s` for it
 
 
 KINDS = {
@@ -30,20 +31,21 @@ KINDS = {
     "postgres": Kind("aftlib.shared_state.stores.postgres:PostgresTable", False, shared=True),
 }
 FILES = ("memory", *(name for name, kind in KINDS.items() if kind.file))
-"""Kinds of addresses that hold no password; a server's own store is one of them."""
+"""Kinds whose addresses hold no password; a server's own store is of one of them."""
 SHARED = tuple(name for name, kind in KINDS.items() if kind.shared)
-"""Kinds that a job's global store can be."""
+"""Kinds of a job's global store."""
 _OWNER = "owner "
 
 
 def open_table(
     address: str, aggregate: Aggregate, flush: str = "merge", **options: object
 ) -> StateTable:
-    """Open a state table, given when it is durable (`FLUSHES`) and options of the store.
+    """Open the state table at an address; `flush` sets when it is durable (`FLUSHES`).
 
-    The address is ``memory:``, ``rocksdb:FOLDER``, ``sqlite:FILE`` or ``postgresql://…``, for which
-    there is the option `schema`. With "barrier", merges wait in memory (`BufferedTable`).
-    ValueError for another word or an unknown kind of address; other errors are those of the store.
+    The address is ``memory:``, ``rocksdb:FOLDER``, ``sqlite:FILE`` or ``postgresql://…``. `options`
+    are those of the store, such as PostgreSQL's `schema`. With "barrier", merges wait in memory
+    (`BufferedTable`). ValueError for another `flush` or another kind of address; other errors are
+    those of the store.
     """
     require_choice("flush", flush, FLUSHES)
     shown = redact(address)
@@ -62,10 +64,11 @@ def open_table(
 def claim(table: StateTable, owner: str, begun: bool = False) -> None:
     """Record a table's owner in it, as an empty epoch commit; refuse a table of another owner.
 
-    All processes that may merge into it name the same owner: the job to which its
-    offsets and rows belong. If two owners claim a new table at once, at least one is refused, and
-    then the table has no owner. With `begun` the owner has claimed it before, so it cannot be new.
-    ValueError for a table of another owner, or one that holds state without an owner.
+    All processes that may merge into a table name the same owner: the job to which its offsets and
+    rows belong. If two owners claim a new table at once, at least one is refused. Both are refused
+    at their next claim. `begun` means that this owner has claimed the table before, so that it
+    cannot be new. ValueError for a table of another owner, or one that holds state without an
+    owner.
     """
 
     def owners() -> set[str]:
@@ -92,9 +95,9 @@ UNREADABLE = (
 def redact(address: str) -> str:
     """Return a store's address for a message, without its password.
 
-    For PostgreSQL it shows user, host, port and database. For another address without a file it
-    shows only the word before the colon. A PostgreSQL address is a ValueError when it cannot be
-    read or when a delimiter has moved its password, or part of it, into another field.
+    An address of a file is unchanged. Of a PostgreSQL address it shows user, host, port and
+    database, of any other only the word before the colon. ValueError if a PostgreSQL address cannot
+    be read, or if a delimiter has moved a part of its password into another field.
     """
     kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
     if kind and kind.group() in FILES:

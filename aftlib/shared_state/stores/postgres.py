@@ -25,17 +25,17 @@ _REFUSALS = "authentication", "does not exist", "password", "permission", "pg_hb
 
 
 class PostgresTable(SqlTable):
-    """Rows (epoch, win, key, values) that anybody can query, in a schema of a database.
+    """State table in a schema of a PostgreSQL database: rows (epoch, win, key, values) to query.
 
     A merge is a transaction, which the server fsyncs to its write-ahead log unless it is configured
-    otherwise. Any number of processes may merge into the same schema, one after another. A
-    broken connection is opened again at the next call. `url` is a connection string, such as
-    ``postgresql://user:password@host/database``; the schema is made when absent.
+    otherwise. Any number of processes may merge into the same schema, one after another. A broken
+    connection is opened again at the next call. `url` is a connection string, such as
+    ``postgresql://user:password@host/database``. A missing schema is created.
 
-    A PermissionError is raised if the server refuses the user, the password or the database, a
-    ConnectionError if no server answers. A call that takes longer than `timeout_s` seconds, because
-    others hold the tables or the server is stopped, is broken off with a ConnectionError; the log
-    `aftlib.shared_state` reports it after a second.
+    PermissionError if the server refuses the user, the password or the database; ConnectionError if
+    no server answers. A call that takes longer than `timeout_s` seconds, because others hold the
+    tables or the server is stopped, is broken off with a ConnectionError. The log
+    `aftlib.shared_state` reports such a call after a second.
     """
 
     one_machine = False
@@ -133,7 +133,7 @@ class PostgresTable(SqlTable):
 
     @contextmanager
     def _watched(self, act: str) -> Iterator[None]:
-        """Break a call off when it is over time; one within another counts with it."""
+        """Break off a call after `timeout_s` seconds; the outer of nested calls counts."""
         if self._in_call:
             yield
             return
@@ -165,7 +165,7 @@ class PostgresTable(SqlTable):
         return self._connection
 
     def _connect(self) -> None:
-        milliseconds = max(1, round(900 * self.timeout_s))  # before the client breaks off
+        milliseconds = max(1, round(900 * self.timeout_s))  # the server gives up before the client
         setting = sql.SQL(
             "SET search_path TO {}; SET lock_timeout TO {}; SET statement_timeout TO {}"
         ).format(sql.Identifier(self.schema), milliseconds, milliseconds)
@@ -174,10 +174,10 @@ class PostgresTable(SqlTable):
                 self._connection = psycopg.connect(
                     self._url,
                     autocommit=True,
-                    connect_timeout=max(2, int(self.timeout_s)),  # libpq knows no less
+                    connect_timeout=max(2, int(self.timeout_s)),  # libpq's least
                     tcp_user_timeout=milliseconds,
                 )
-                self._connection.execute(setting)  # here: a server may shut down in between
+                self._connection.execute(setting)  # in the try: the server may stop now
         except psycopg.ProgrammingError:
             raise ValueError(UNREADABLE) from None  # the driver's message shows the password
         except psycopg.OperationalError as error:
@@ -194,7 +194,7 @@ class PostgresTable(SqlTable):
             ) from error
 
     def _open(self) -> None:
-        """Make the tables where there are none, and refuse those of another owner."""
+        """Create the tables in a new schema; ValueError for a schema that holds something else."""
         with self._transaction("look"):
             query = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
             found = self._rows(query, [self.schema])
@@ -212,7 +212,7 @@ class PostgresTable(SqlTable):
 
 
 class _Array:
-    """A column on its way into the database."""
+    """An int64 column to send to the database."""
 
     def __init__(self, numbers: np.ndarray) -> None:
         self.numbers = numbers
@@ -236,7 +236,7 @@ psycopg.adapters.register_dumper(_Array, _ArrayDumper)
 
 
 def _marked(query: str) -> bytes:
-    """A query with values where PostgreSQL's client wants them."""
+    """Return a query with psycopg's mark ``%s`` for each value."""
     return query.replace("?", "%s").encode()
 
 

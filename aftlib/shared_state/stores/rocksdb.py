@@ -28,26 +28,26 @@ from aftlib.shared_state.stores.tables import (
 _IDENTITY, _LATEST, _PART, _EPOCH, _COMMITTED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
 _OUTPUT = b"o"
 _MADE_FIRST = re.compile(r"LO(CK|G.*)|IDENTITY|MANIFEST-\d+|\d+\.dbtmp|rocksdict-config\.json")
-"""Files of a database that nothing was put into: all that is there when the power fails then."""
+"""Files of a new database before its first record; a power failure may leave only these."""
 BLOCK = 7
-"""Keys that agree in all but this many bits share a record, so that arrays go in and out."""
+"""Keys that agree in all but this many low bits share a record, which holds them as an array."""
 _SIGN = 1 << 63
 _END = b"\xff" * 20
-"""After a prefix, beyond every name that begins with it."""
+"""Sorts after every name that begins with a prefix when it is appended to this prefix."""
 
 
 class RocksTable(StateTable):
-    """Blocks of keys as packed arrays; a batch and its offsets are one write batch.
+    """State table in RocksDB: blocks of keys as packed arrays.
 
-    Every merge is fsynced to the log, and RocksDB never keeps a part of a batch, as all of it is in
-    one column family. Only one process at a time may open it, else an OSError, and use it in one
-    thread.
+    A merge is one write batch, which holds the rows and the offsets. It is fsynced to the log.
+    RocksDB stores it whole or not at all, because it is in one column family. Only one process at a
+    time may open a table, and only one thread use it; OSError for a second process.
     """
 
     def __init__(self, path: Path | str, aggregate: Aggregate) -> None:
         super().__init__(aggregate)
         self.path = Path(path)
-        self._synced: Any = WriteOptions()  # the stub takes attributes for methods
+        self._synced: Any = WriteOptions()  # the type stub declares attributes as methods
         self._synced.sync = True
         self._db = self._open()
 
@@ -73,7 +73,7 @@ class RocksTable(StateTable):
         return self._unpacked([_number(name, 9) for name, _ in found], [blob for _, blob in found])
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is, at all or as far as the epoch's table brings it."""
+        """Progress of each partition: over all tables (None), or as merged into one table."""
         prefix = _LATEST if epoch is None else _PART + _ordered(epoch)
         return {
             _number(name, -8): Progress(*struct.unpack(">5q", stored))
@@ -107,7 +107,7 @@ class RocksTable(StateTable):
             self._db.close()
 
     def _open(self) -> Rdict:
-        """The database, refused when it is another's."""
+        """Open the database; refuse one that is no state table of this aggregate."""
         place = repr(str(self.path))
         files = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
         strange = self.path.is_file() or not all(map(_MADE_FIRST.fullmatch, files))
@@ -153,7 +153,7 @@ class RocksTable(StateTable):
         return database
 
     def _put_rows(self, batch: WriteBatch, rows: Partials, epoch: int) -> None:
-        """Merge rows, sorted, into the blocks that they touch."""
+        """Merge sorted rows into the blocks of their keys."""
         if not len(rows):
             return
         first = _bounds(rows)
@@ -199,7 +199,7 @@ class RocksTable(StateTable):
 
 
 def _bounds(rows: Partials) -> np.ndarray:
-    """Where a new (window, block) begins."""
+    """Indices of the rows with which a new (window, block) begins."""
     block = rows.keys >> BLOCK
     return np.flatnonzero(np.r_[True, (np.diff(rows.windows) != 0) | (np.diff(block) != 0)])
 
@@ -210,6 +210,6 @@ def _ordered(number: int) -> bytes:
 
 
 def _number(name: bytes, at: int) -> int:
-    """The number whose eight bytes begin at a place."""
+    """Return the number in the eight bytes of a name from `at` on."""
     found = name[at:] if at < 0 else name[at : at + 8]
     return int.from_bytes(found, "big") - _SIGN

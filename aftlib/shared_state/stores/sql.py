@@ -25,9 +25,9 @@ from aftlib.shared_state.stores.tables import (
 )
 
 LATEST = -1
-"""In the table `progress`, the epoch that stands for all."""
+"""Epoch in the table `progress` that stands for all tables together."""
 
-# from one window to the next, not from row to row
+# steps from window to window instead of reading all rows
 _WINDOWS = """
 WITH RECURSIVE found (win) AS (
   SELECT min(win) FROM state WHERE epoch = 0
@@ -42,9 +42,10 @@ _REPLACE = "ON CONFLICT (server) DO UPDATE SET epoch = excluded.epoch"
 
 
 class SqlTable(StateTable):
-    """Tables state (epoch, win, key, values), progress, epochs, commits and outputs.
+    """State table in an SQL database.
 
-    Each component of the aggregate is a column. Statements have ``?`` for their values.
+    Its tables are state (epoch, win, key, values), progress, epochs, commits and outputs. Each
+    component of the aggregate is a column. Statements have ``?`` for their values.
     """
 
     least, greatest = "min", "max"
@@ -54,7 +55,7 @@ class SqlTable(StateTable):
     suffix = ""
     """Text after the declaration of a table that has a primary key."""
     tables: tuple[str, ...] = "state", "progress", "epochs"
-    """Those that hold something of an epoch."""
+    """Tables with rows of single epochs."""
 
     def __init__(self, aggregate: Aggregate) -> None:
         super().__init__(aggregate)
@@ -82,7 +83,7 @@ class SqlTable(StateTable):
         return np.array([window for (window,) in self._rows(_WINDOWS)], dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is, at all or as far as the epoch's table brings it."""
+        """Progress of each partition: over all tables (None), or as merged into one table."""
         found = self._rows(
             f"SELECT partition, {', '.join(_STORED)} FROM progress WHERE epoch = ?",
             [LATEST if epoch is None else epoch],
@@ -128,7 +129,7 @@ class SqlTable(StateTable):
         return f"INSERT INTO state {source} ON CONFLICT (epoch, win, key) DO UPDATE SET {merged}"
 
     def _create(self) -> None:
-        """Make the tables, and note whose they are."""
+        """Create the tables, and record version and aggregate."""
         values = ", ".join(self.value.format(column) for column in self._columns)
         stored = ", ".join(f"{name} bigint" for name in _STORED)
         for table in (
@@ -149,28 +150,28 @@ class SqlTable(StateTable):
 
     @abstractmethod
     def _execute(self, query: str, values: Sequence[object] = ()) -> Any:
-        """Cursor of a statement, within a transaction."""
+        """Execute a statement within a transaction; return its cursor."""
 
     @abstractmethod
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[tuple]:
-        """Rows of a query."""
+        """Return the rows of a query."""
 
 
 APPLICATION = 0x41465433
 TURN_S = 1.0
-"""Seconds that one try waits for others; after it the log reports them."""
+"""Seconds that one try waits for other processes; the log reports longer waits."""
 PACKED = 2**20
-"""Rows of a window that one blob holds at most."""
+"""Most rows of a window in one blob."""
 
 
 class SqliteTable(SqlTable):
-    """Rows (epoch, win, key, values) of table 0 that anybody can query, in one file.
+    """State table in one SQLite file; table 0 has rows (epoch, win, key, values) to query.
 
-    The tables of later epochs, which a server commits whole, are packed instead: a window's
-    rows in blobs, sorted, which are written at a twentieth of the rows' cost.
+    A server commits the tables of later epochs whole, so they are packed: the sorted rows of a
+    window in blobs. Writing these costs a twentieth of writing rows.
 
-    Every merge is fsynced to the write-ahead log. Processes may share a file: one writes at a time,
-    and waits up to `timeout_s` seconds for its turn; then it raises a TimeoutError.
+    Every merge is fsynced to the write-ahead log. Processes may share a file: one writes at a time.
+    The others wait for up to `timeout_s` seconds, then raise a TimeoutError.
     """
 
     value = "{0} integer NOT NULL CHECK (typeof({0}) = 'integer')"

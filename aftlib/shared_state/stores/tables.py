@@ -1,6 +1,7 @@
-"""State tables, which tasks share instead of shuffling (D3 section 4): the contract, and in memory.
+"""State tables, which tasks share instead of shuffling (D3 section 4).
 
-`MemoryTable` is the simplest implementation, `BufferedTable` one in front of a durable store.
+`StateTable` is the contract, `MemoryTable` its simplest implementation. `BufferedTable` collects
+merges in memory, in front of a durable store.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aftlib.shared_state.aggregates import Aggregate, Partials
 
 VERSION = 5
 NEVER = int(np.iinfo(np.int64).min)
-"""The watermark of a partition of which nothing was read yet."""
+"""The watermark of a partition of which nothing has been read."""
 END = int(np.iinfo(np.int64).max)
 """The watermark of a partition that has been read to its end."""
 FLUSHES = ("merge", "barrier")
@@ -29,7 +30,7 @@ Output = tuple[int, int]
 
 
 class StaleBatch(RuntimeError):
-    """A batch does not begin at its partition's offset, because another task went on."""
+    """A batch does not begin at its partition's offset, because another task continued there."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,10 @@ class Progress:
     """
 
     offset: int = 0  # bytes: where the next batch begins
-    watermark: int = NEVER  # no tuple before it is expected any more; `END` at the partition's end
+    watermark: int = NEVER  # no earlier tuple is expected; `END` at the partition's end
     late: int = 0
     tuples: int = 0  # all since the partition's beginning
-    rejected: int = 0  # lines that are no tuples
+    rejected: int = 0  # malformed lines
     since: int | None = None  # where this batch begins; not stored
 
     @property
@@ -55,14 +56,14 @@ class Progress:
 
 
 class StateTable(ABC):
-    """Values by window and key, and the offsets that they stand for, in tables called epochs.
+    """Values by window and key, and the offsets up to which they count, in tables called epochs.
 
-    Invariant: `merge` is one transaction. At every moment a store holds the aggregate of
-    exactly the tuples up to its offsets, also after a crash.
+    Invariant: `merge` is one transaction. At every moment a store holds the aggregate of exactly
+    the tuples up to its offsets, also after a crash.
 
-    A server's own store has one table per epoch: the checkpoint barrier switches to the next one,
-    which starts empty, so each holds the delta between two barriers (D3 section 5.1). A store that
-    servers merge into uses table 0 only.
+    A server's own store has one table per epoch. The checkpoint barrier switches to the next table,
+    which starts empty. So each table holds the delta between two barriers (D3 section 5.1). A store
+    that servers merge into uses table 0 only.
 
     A store keeps the aggregate that it was made with. It refuses a file that is damaged, of another
     version, of another aggregate, or of another program, with a ValueError.
@@ -71,9 +72,9 @@ class StateTable(ABC):
     durable = True
     """Whether anything survives the process."""
     one_machine = True
-    """Whether all who open it must be on one machine."""
+    """Whether only processes of one machine can open it."""
     flush = "merge"
-    """When (`FLUSHES`). Stores say in their own words what survives a power failure."""
+    """When a merge is durable (`FLUSHES`). Each store documents what survives a power failure."""
 
     def __init__(self, aggregate: Aggregate) -> None:
         self.aggregate = aggregate
@@ -88,19 +89,19 @@ class StateTable(ABC):
         """Merge a batch and the offsets of its partitions after it, in one transaction.
 
         Rows are in any order; a window and key may occur more than once. They go into the table
-        `epoch`, 0 or above. A token (server, epoch) names an epoch commit: a server
-        commits its epochs in order, and one that is not above the last is not merged again. It is
-        False then, else True.
+        `epoch`, 0 or above. A token (server, epoch) names an epoch commit. A server commits its
+        epochs in order. If its epoch is not above its last one, nothing is merged and the result
+        is False, else True.
 
         Raises
         ------
         OverflowError
             When a sum leaves the 64 bits; nothing was merged.
         StaleBatch
-            When a partition does not stand where its batch begins; nothing was merged.
+            When a partition's offset is not `since`, where its batch begins; nothing was merged.
         OSError
-            When the store cannot be reached or its disk is full; ask `progress` or repeat with the
-            token, because the transaction may have been committed before the connection broke.
+            When the store cannot be reached or its disk is full. The transaction may have been
+            committed before the connection broke: read `progress`, or repeat with the token.
         """
         rows = self.aggregate.group(partials)
         with self._transaction("merge"):
@@ -122,10 +123,10 @@ class StateTable(ABC):
     def _merge(
         self, rows: Partials, progress: dict[int, Progress], epoch: int, token: Token | None
     ) -> None:
-        """Merge rows, each window and key once, and progress and token, within a transaction."""
+        """Merge rows (each window and key once), progress and token, within a transaction."""
 
     def _transaction(self, act: str) -> AbstractContextManager[Any]:
-        """All of the block or nothing, and none of another process's in between."""
+        """Run the block whole or not at all, with no transaction of another process in between."""
         return nullcontext()
 
     @abstractmethod
@@ -133,12 +134,12 @@ class StateTable(ABC):
         """Rows of one window, or of all, sorted by window and key."""
 
     def windows(self) -> np.ndarray:
-        """Windows that hold something in table 0, shape (m,), ascending."""
+        """Windows with rows in table 0, shape (m,), ascending."""
         return np.unique(self.read().windows)
 
     @abstractmethod
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is: at all (None), or as far as the epoch's table brings it."""
+        """Progress of each partition: over all tables (None), or as merged into one table."""
 
     @abstractmethod
     def epochs(self) -> tuple[int, ...]:
@@ -149,7 +150,7 @@ class StateTable(ABC):
         """Last epoch that each server committed to this store."""
 
     def _unpacked(self, windows: Sequence[int] | np.ndarray, blobs: Sequence[bytes]) -> Partials:
-        """Rows of arrays of keys and values as bytes, given the window of each array."""
+        """Rows from packed arrays of keys and values, given the window of each array."""
         width = 1 + len(self.aggregate.components)
         sizes = np.array([len(blob) // (8 * width) for blob in blobs], np.int64)
         rows = np.frombuffer(bytearray().join(blobs), "<i8").reshape(-1, width)
@@ -157,7 +158,7 @@ class StateTable(ABC):
 
     def barrier(self) -> None:
         """Make everything merged so far survive the crash of the process."""
-        return  # it does
+        return  # it does already
 
     @abstractmethod
     def drop(self, epoch: int) -> None:
@@ -173,7 +174,7 @@ class StateTable(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close files and connections, also twice; only `barrier` guarantees a flush."""
+        """Close files and connections, if still open; only `barrier` guarantees a flush."""
 
     def __enter__(self) -> Self:
         return self
@@ -215,7 +216,7 @@ class _Epoch:
 
 
 class MemoryTable(StateTable):
-    """Sorted arrays by window: a merge costs O(n log m), and O(m) when it brings new keys.
+    """Sorted arrays by window: merging n rows into m costs O(n log m), and O(m) with new keys.
 
     Nothing survives the process; a new process continues at the offsets of the store to which the
     tables were committed. Not locked: one thread at a time.
@@ -237,7 +238,7 @@ class MemoryTable(StateTable):
         windows, first = np.unique(rows.windows, return_index=True)
         bounds = [*first, len(rows)]
 
-        changes: dict[int, tuple] = {}  # an overflow leaves before anything changes
+        changes: dict[int, tuple] = {}  # made first: an overflow must change nothing
         for window, a, b in zip(windows.tolist(), bounds[:-1], bounds[1:], strict=True):
             new_keys, new = rows.keys[a:b], rows.values[a:b].copy()
             if window not in table.rows:
@@ -269,7 +270,7 @@ class MemoryTable(StateTable):
         return Partials.concat(Partials.empty(len(self.aggregate.components)), *parts)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is, at all or as far as the epoch's table brings it."""
+        """Progress of each partition: over all tables (None), or as merged into one table."""
         if epoch is None:
             return dict(self._progress)
         return dict(self._tables.get(epoch, _Epoch()).progress)
@@ -303,11 +304,11 @@ class MemoryTable(StateTable):
 class BufferedTable(StateTable):
     """A table that merges in memory, and writes the sums into a store at the barrier.
 
-    Sums merged since the last barrier need not survive the process, so the store does not see
-    each batch: it gets every row once. Tables are written in the order of their numbers, in which a
-    server's partitions go through them. So a store that has only the first of two tables still
-    holds the tuples up to its offsets. Sums that could not be written stay in memory. No other
-    process or thread may use the store.
+    Sums merged since the last barrier need not survive the process. So the store gets each row once
+    per barrier, not once per batch. Tables are written in the order of their numbers, because a
+    server's partitions go through them in this order. So a store that has only the first of two
+    tables still holds the tuples up to its offsets. Sums that could not be written stay in memory.
+    No other process or thread may use the store.
 
     OverflowError from `merge` if the sums since the last barrier do not fit into 64 bits, and from
     `barrier` and `read` if their totals with the stored sums do not.
@@ -331,12 +332,12 @@ class BufferedTable(StateTable):
         self._latest = furthest(self._latest, progress)
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
-        """Rows of the store and those that wait."""
+        """Rows of the store merged with the waiting rows."""
         both = self.store.read(window, epoch), self._since.read(window, epoch)
         return self.aggregate.group(Partials.concat(*both))
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """How far each partition is, waiting sums included."""
+        """Progress of each partition, waiting sums included."""
         if epoch is None:
             return dict(self._latest)
         return furthest(self.store.progress(epoch), self._since.progress(epoch))
@@ -355,7 +356,7 @@ class BufferedTable(StateTable):
 
     def drop(self, epoch: int) -> None:
         """Empty a table, in the store and in memory."""
-        # how far the partitions are is to stay, and no offset may overtake earlier rows
+        # write first: the progress must stay, and no offset may overtake earlier rows
         self._write(e for e in self._since.epochs() if e <= epoch)
         self.store.drop(epoch)
 
