@@ -10,15 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 from aftlib.core.checks import require_number
 
 EVENTS_PER_RANGE = 2**16
-"""Events drawn from one random stream; the events of a seed depend on it, so it is no parameter."""
+"""Events of one random generator; no parameter, because the events of a seed depend on it."""
 
 
 @dataclass(frozen=True)
 class BitStream:
     """An endless stream of bits, which does not depend on how a caller cuts it.
 
-    `burst` is at least 1 and share / (1 - share), which makes runs of zeros as short as they can
-    be; without, events are independent. Raises ValueError for a parameter outside its range.
+    `burst` is at least 1, and at least share / (1 - share), where the mean run of zeros is one
+    event. Without `burst`, events are independent. Raises ValueError for a parameter outside its
+    range.
     """
 
     share: float  # probability of a one, in (0, 1)
@@ -36,7 +37,7 @@ class BitStream:
         require_number("seed", self.seed, least=0, whole=True)
 
     def draw(self, size: int, first: int = 0) -> NDArray[np.bool_]:
-        """Events `first` … `first + size`, counted from 0, shape (size,)."""
+        """Events `first` … `first + size - 1`, counted from 0, shape (size,)."""
         ranges = range(first // EVENTS_PER_RANGE, -(-(first + size) // EVENTS_PER_RANGE))
         parts = [self.range(index) for index in ranges]
         whole = np.concatenate(parts) if parts else np.empty(0, bool)
@@ -68,7 +69,7 @@ class BitRing:
     """The last `window` bits, eight per byte, and the number of ones among them.
 
     O(1) per event and `window` / 8 bytes; raises ValueError if the window holds no event. It has no
-    time windows and no sums, and it must count again for another window.
+    time windows and no sums, and another window needs another ring.
     """
 
     def __init__(self, window: int) -> None:
@@ -80,7 +81,7 @@ class BitRing:
         self._next = 0
 
     def update(self, events: ArrayLike) -> None:
-        """Take in one bit, or a row of any length."""
+        """Add one bit, or an array of any length."""
         if isinstance(events, int):
             place, shift = self._next >> 3, self._next & 7
             byte = self._bytes[place]

@@ -21,7 +21,7 @@ NO_TIMES = np.empty(0, np.int64)
 NO_ANSWERS = np.empty(0, np.float64)
 #: The clock of a time window before its first event: earlier than any timestamp.
 NEVER = -MAX_UNITS
-#: Units an event at most, so that chains of merges do not overflow.
+#: Most units per event, so that chains of merges do not overflow.
 FINEST = 2**16
 
 
@@ -32,7 +32,7 @@ def least_buckets(epsilon: float) -> int:
 
 
 def top_level(total: int, least: int) -> int:
-    """The largest bucket's size is 2**level; 0 for an empty histogram as well."""
+    """Level of the largest bucket, whose size is 2**level; 0 for an empty histogram."""
     return ((total + least) // (least + 1)).bit_length() - 1 if total else 0
 
 
@@ -59,9 +59,9 @@ class Buckets:
     amortised O(1). A bulk update of n events costs O(n) for counting them, and O(log n) per bucket
     that expires or stays.
 
-    A bucket expires when its newest event is at or before `now` - `window`, where `now` is the time
-    of the newest event, or before the first. All units came after `origin`. A merge may make a unit
-    1/`scale` of an event.
+    A bucket expires when its newest event is at or before `now` - `window`. `now` is the time of
+    the newest event, or `NEVER` or 0 before the first event. All units came after `origin`. After
+    merges a unit may be 1/`scale` of an event.
     """
 
     def __init__(self, window: int, least: int, now: int, origin: int) -> None:
@@ -91,7 +91,7 @@ class Buckets:
 
     @property
     def begins(self) -> NDArray[np.int64]:
-        """Earliest time of each bucket's units: its older neighbour's timestamp."""
+        """Earliest time of each bucket's units: the timestamp of the next older bucket."""
         return np.append(self.stamps[1:], self.origin + 1)[: self.stamps.size]
 
     @property
@@ -107,11 +107,11 @@ class Buckets:
         return bool((times[1:] <= times[:-1]).all())
 
     def replace(self, stamps: NDArray[np.int64], total: int) -> None:
-        """Hold other buckets: timestamps newest first, in the canonical form of the total."""
+        """Replace the buckets: timestamps newest first, in the canonical form of the total."""
         self._stamps, self.total, self._queues = stamps, total, None
 
     def single(self, now: int, units: int) -> None:
-        """Take in one event of a few units."""
+        """Add one event of a few units."""
         if self._queues is None:
             stamps, counts = iter(self.stamps.tolist()), bucket_counts(self.total, self.least)
             self._queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
@@ -150,7 +150,7 @@ class Buckets:
         answers: NDArray[np.float64] = NO_ANSWERS,
         article: bool = False,
     ) -> None:
-        """Take in an array of events, exactly as if they had come one by one.
+        """Add an array of events; the result is exactly that of adding them one by one.
 
         Without `times` (size 0) they happen at now + 1, now + 2, …. `answers`, unless it is empty,
         is filled with the estimate after each event, in units; with `article` it is the article's
@@ -184,17 +184,18 @@ class Buckets:
 def halves(
     parts: Sequence[Buckets], edge: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int, float]:
-    """Halve each bucket: times after `edge` in order, units at each, their scale, the rounding.
+    """Halve each bucket; return times after `edge` in order, units at each, scale and rounding.
 
-    A bucket of s units stores when its newest came; none came before its next older neighbour's
-    newest. We put (s + 1)/2 of them at its end and (s - 1)/2 at its start. At any
-    moment between, that is at most (s - 1)/2 off, as the sound estimate allows. So the
-    replayed stream is within the inputs' ε of the true one *for every part of the window*, and a
-    histogram of it within ε + ε' + εε' (ECM-sketches, Papapetrou et al.).
+    A bucket of s units stores the time of its newest unit, its end. None of its units came before
+    its start, the end of the next older bucket. We put (s + 1)/2 units at its end and (s - 1)/2 at
+    its start. At any moment between, the count is at most (s - 1)/2 off, as the sound estimate
+    allows. So the replayed stream is within the inputs' ε of the true one *for every part of the
+    window*, and a histogram of it within ε + ε' + εε' (ECM-sketches, Papapetrou et al.).
 
-    Whole units at both ends would be off by s/2, too much for a few small buckets. Hence units of
-    half an event, and of a quarter after a merge of merged ones. They stop at `FINEST`: rounding
-    there is off by half a unit in at least one event, and that relative rounding is returned.
+    Whole units at both ends would be off by s/2, too much for a few small buckets. So a unit is
+    half an event, and a quarter of an event after a merge of merged histograms. With `FINEST` units
+    per event it is not halved again. Rounding is then off by half a unit in at least one event;
+    this relative error is returned.
     """
     scale, rounding = max(part.scale for part in parts), 0.0
     finest = [part for part in parts if part.scale == scale]

@@ -1,4 +1,4 @@
-"""D5's claims, and how the frames of its experiments judge them."""
+"""D5's claims, each judged by the frames of its experiments."""
 
 from __future__ import annotations
 

@@ -78,11 +78,11 @@ HEADINGS = {
     "histogram_s": "histograms, s",
     "ratio": "histograms / counting",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Column headings of the notebook's tables."""
 
 
 def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
-    """Buckets of `experiments.figure_3` around the events, a slider for the time (fig. 4)."""
+    """Buckets of `experiments.figure_3` around the events, with a slider for the time (fig. 4)."""
     events = table["event"].tolist()
     frames = {str(row.t): _step(row, events, window) for row in table.itertuples()}
     looks: list[dict[str, Any]] = [
@@ -106,7 +106,7 @@ def buckets(table: pd.DataFrame, window: int, start: int) -> go.Figure:
 
 
 def _step(row: Any, events: Sequence[int], window: int) -> list[dict]:
-    """New data of the five traces at one time."""
+    """Data of the five traces at one time."""
     ones = [t for t, event in enumerate(events[: row.t], 1) if event]
     inside = [[t for t in ones if t <= at][-count:] for at, count in row.buckets]
     spans = [(each[0], each[-1], len(each)) for each in inside]
@@ -130,7 +130,7 @@ def _boxes(spans: Sequence[tuple[float, float]], height: float) -> dict:
 
 
 def explore(window: int, epsilon: float, share: float, seed: int) -> Any:
-    """Buckets after 2N events of which `share` are ones; in JupyterLab with sliders for all three.
+    """Buckets after 2N events, of which `share` are ones; JupyterLab adds sliders for N, ε, P(1).
 
     A bucket is drawn at the time of its newest event, and its height is its size.
     """
@@ -160,7 +160,7 @@ def explore(window: int, epsilon: float, share: float, seed: int) -> Any:
 def _with_guarantee(
     table: pd.DataFrame, x: str, slider: str, start: float, titles: tuple[str, str, str]
 ) -> go.Figure:
-    """Both estimates' errors and the guaranteed one along an axis, a slider for another."""
+    """Errors of both estimates and the guaranteed error against `x`, with a slider for `slider`."""
     rows = table.rename(columns=_NAMES).melt([slider, x], [*LOOK], "estimate", "error")
     label = {"epsilon": "ε", "share": "P(1)"}[slider]
     return line_figure(
@@ -169,7 +169,7 @@ def _with_guarantee(
 
 
 def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
-    """Relative error by the number of ones in the window, a slider for ε."""
+    """Relative error by the number of ones in the window, with a slider for ε."""
     errors = {name: table[f"{name}_error"] for name in _ESTIMATES}
     titles = "Few ones break the article's promise", "ones in the window", "relative error"
     table = table.assign(**errors, guaranteed=table["epsilon"])
@@ -179,9 +179,9 @@ def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
 
 
 def errors(swept: pd.DataFrame, start: float) -> go.Figure:
-    """Largest relative error of `experiments.sweep` against ε, a slider for P(1).
+    """Largest relative error of `experiments.sweep` against ε, with a slider for P(1).
 
-    Over full windows, whatever their size and bursts.
+    It is the largest over full windows of all sizes and bursts.
     """
     worst = swept.groupby(["share", "epsilon"], as_index=False)[_ESTIMATES].max()
     # a logarithmic axis has no place for 0
@@ -194,9 +194,9 @@ def errors(swept: pd.DataFrame, start: float) -> go.Figure:
 def error_ratios(
     swept: pd.DataFrame, x: str, fixed: Mapping[str, float], start: float
 ) -> go.Figure:
-    """Largest error as a multiple of ε along an axis of the sweep, a slider for ε.
+    """Largest error as a multiple of ε along an axis of the sweep, with a slider for ε.
 
-    `fixed` has a value of each of the other two axes; the nearest value of the sweep is taken.
+    `fixed` has a value for each of the other two axes; the nearest value in the sweep is taken.
     """
     title = f"Largest error by {_AXES[x].partition(' (')[0]}"
     for axis, value in fixed.items():
@@ -225,7 +225,7 @@ def _logarithmic(figure: go.Figure) -> go.Figure:
 
 
 def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title: str) -> go.Figure:
-    """Relative errors along a stream under the guaranteed line; `columns` names each estimate's."""
+    """Relative errors along a stream, and the guaranteed error; `columns`: column by estimate."""
     figure = go.Figure()
     for name, column in columns.items():
         line = LOOK[_NAMES[name]]["line"] | {"width": 1}

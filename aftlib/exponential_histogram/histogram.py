@@ -20,9 +20,9 @@ from aftlib.exponential_histogram.buckets import (
 )
 from aftlib.exponential_histogram.sketch import MAX_UNITS, Sketch, as_times, running, units_of
 
-#: Up to so many units of an event go in one by one.
+#: An event of at most so many units is added unit by unit.
 _FEW = 16
-#: With more in the window, they may overflow.
+#: With a larger total, such an event might overflow.
 _ROOM = MAX_UNITS - _FEW
 
 
@@ -31,32 +31,33 @@ class ExponentialHistogram(Sketch):
 
     The window is the last `window` events, or with `timed` the events after now - `window`, where
     now is the newest timestamp. Buckets hold 1, 2, 4, … units (events that are 1, or units of the
-    sum) and remember when their newest came; O(log(window) / ε) of them suffice (Datar, Gionis,
+    sum) and the time of their newest unit; O(log(window) / ε) buckets suffice (Datar, Gionis,
     Indyk, Motwani). At least :math:`\lceil k/2 \rceil` buckets of each size but the largest are
     kept, :math:`k = \lceil 1/\varepsilon \rceil`. With s units in the oldest bucket and `total` in
-    all, the estimate is
+    all buckets, the estimate is
 
     .. math:: \hat c = total - (s - 1) / 2, \qquad |\hat c - c| \le \varepsilon c .
 
-    Sizes depend on the total alone, so an array of events is applied by hopping from one expiry of
-    the oldest bucket to the next: bit for bit the state of one-by-one updates, at about the speed
-    of counting the array's non-zeros.
+    Sizes depend on the total alone. So an update with an array hops from one expiry of the oldest
+    bucket to the next. Its result is bit for bit that of one-by-one updates, at about the speed of
+    counting the array's non-zeros.
 
     Parameters
     ----------
     window
-        Width: events, or with `timed` the timestamps' unit; 1 … 2**61.
+        Width in events, or with `timed` in the timestamps' unit; at least 1, below 2**61.
     epsilon
         Relative error ε in (0, 1).
     timed
-        Whether events carry timestamps: integers that never go back.
+        Whether events have timestamps: integers that never decrease.
     values
         "bits" (booleans, 0, 1) to count the ones, "integers" (0, 1, 2, …) to sum.
 
     Attributes
     ----------
     error_bound
-        Relative error that `estimate` guarantees: ε, and e + ε + eε after merging.
+        Relative error that `estimate` guarantees: ε, or after a merge e + ε + eε with e the
+        largest bound of the inputs.
 
     Raises
     ------
@@ -65,12 +66,12 @@ class ExponentialHistogram(Sketch):
 
     Notes
     -----
-    D5, figures 1 and 2. An exact ring of `window` bits is faster, and smaller unless the window is
-    large, for one count window that fits in memory; histograms win with many windows, time windows
+    D5, figures 1 and 2. For one count window that fits in memory, an exact ring of `window` bits is
+    faster, and smaller unless the window is large. Histograms win with many windows, time windows
     of unknown rate, sums, and queries for parts of the window.
 
     The first update with an array on a machine compiles the loop, which takes some seconds; numba
-    keeps it on disk. Single events need no compiler. Without numba, updates with arrays give the
+    stores it on disk. Single events need no compiler. Without numba, updates with arrays give the
     same results at the speed of Python.
 
     Examples
@@ -85,7 +86,7 @@ class ExponentialHistogram(Sketch):
     >>> histogram.total, histogram.estimate(), histogram.article_estimate()
     (7, 5.5, 5)
 
-    One event more, and the last three of them:
+    One event more, and an estimate for the last three events:
 
     >>> histogram.update(0)
     >>> histogram.estimate(last=3)
@@ -118,7 +119,7 @@ class ExponentialHistogram(Sketch):
         return f"ExponentialHistogram({given}, timed={self.timed}, values={self.values!r})"
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per bucket, newest first: when its newest event came, and its size."""
+        """Return one row per bucket, newest first: the time of its newest event, and its size."""
         return pd.DataFrame(self.buckets, columns=["newest", "size"])
 
     @property
@@ -128,7 +129,7 @@ class ExponentialHistogram(Sketch):
 
     @property
     def total(self) -> int | float:
-        """Sum of all buckets' counts; after a merge there may be halves."""
+        """Sum of all buckets' counts; after a merge it may be a fraction."""
         return self._in_events(self._buckets.total)
 
     @property
@@ -138,19 +139,20 @@ class ExponentialHistogram(Sketch):
         return [(at, self._in_events(size)) for at, size in zip(stamps, sizes, strict=True)]
 
     def update(self, events: ArrayLike, timestamps: ArrayLike | None = None) -> None:
-        """Take in one event, or a row of any length; the state is the same either way.
+        """Add one event, or an array of any length; the state is the same either way.
 
         Parameters
         ----------
         events
             One value or n values, of the kind `values`.
         timestamps
-            With `timed`, one integer an event; equal ones are fine.
+            With `timed`, one integer per event; neighbours may be equal.
 
         Raises
         ------
         ValueError
-            If events or timestamps are not such, go back or overflow; the state stays as it was.
+            If events or timestamps are of another kind, timestamps go back, or the total
+            overflows; the state stays as it was.
         """
         held = self._buckets
         if isinstance(events, int) and not events >> 1 and held.total < _ROOM:  # 0 or 1
@@ -164,9 +166,9 @@ class ExponentialHistogram(Sketch):
     def estimates(
         self, events: ArrayLike, timestamps: ArrayLike | None = None, *, article: bool = False
     ) -> NDArray[np.float64]:
-        """Update, and answer after each event: shape (n,), the `estimate()` of that moment.
+        """Update, and return the `estimate()` after each event, shape (n,).
 
-        With `article`, the `article_estimate()` of that moment. Raises as `update` does.
+        With `article` return the `article_estimate()` after each event. Raises as `update` does.
         """
         answers = np.empty(np.size(events), np.float64)
         self._many(events, timestamps, answers, article)
@@ -177,8 +179,8 @@ class ExponentialHistogram(Sketch):
     def estimate(self, last: int | None = None) -> float:
         """Estimate the count or sum of the window, or of its last part, within `error_bound`.
 
-        The oldest bucket that reaches into it has 1 … s of its s units there; (s + 1)/2 are
-        counted. Exact while the whole stream so far lies inside.
+        The oldest bucket that reaches into this part has 1 … s of its s units there; (s + 1)/2 are
+        counted. The estimate is exact while the whole stream so far lies in this part.
 
         Parameters
         ----------
@@ -213,13 +215,13 @@ class ExponentialHistogram(Sketch):
     def merge(self, other: Self, *others: Self) -> Self:
         """Add the events of other histograms of the same time window, and return self.
 
-        `error_bound` becomes e + ε + eε with e the largest of the inputs': merge all in one call
-        rather than in a chain. The clock becomes the newest of the inputs'.
+        `error_bound` becomes e + ε + eε, with e the largest bound of the inputs. So merge all
+        histograms in one call rather than in a chain. `now` becomes the newest of the inputs.
 
         Raises
         ------
         ValueError
-            If these are count windows, windows or values differ, or the total overflows.
+            If these are count windows, their windows or values differ, or the total overflows.
         """
         inputs = [self, other, *others]
         wanted = {"timed": True, "window": self.window, "values": self.values}

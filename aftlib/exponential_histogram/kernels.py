@@ -3,8 +3,8 @@
 Import this module only when a bulk update needs it, because it imports numba, where installed. The
 entry points are `count_blocks`, `apply` and `compact`.
 
-Units are counted from 1: the units that are held first, oldest first, then the chunk's. A *rank*
-counts the other way, from the newest unit.
+Units are numbered from 1: first the held units, oldest first, then the chunk's units. A *rank*
+numbers units from the newest one back.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _U1, _U2, _U4, _U7, _U8, _U56 = (np.uint64(n) for n in (1, 2, 4, 7, 8, 56))
 class Chunk(NamedTuple):
     """Events to apply: `cum[b]` units stand before block b, a block being 2**shift events.
 
-    With shift 0 every event is its own block, and `bits` is empty. `tail` is the mask of those that
-    fill no block. Without `times` (count windows) the events happen at now + 1, now + 2, ….
+    With shift 0 every event is its own block, and `bits` is empty. `tail` is the mask of the last
+    events, which fill no whole block. Without `times` (count windows) the events happen at now + 1,
+    now + 2, ….
     """
 
     cum: Any
@@ -59,7 +60,7 @@ class Held(NamedTuple):
 
 @jit()
 def top_level(total: int, least: int, level: int = 0) -> int:
-    """Level of the largest bucket, whose size is 2**level; fastest from a level near it."""
+    """Level of the largest bucket, whose size is 2**level; the search starts at `level`."""
     while level > 0 and ((least + 1) << level) - least > total:
         level -= 1
     while ((least + 1) << (level + 1)) - least <= total:
@@ -82,7 +83,7 @@ def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     return starts[:first]
 
 
-#: Mask of the 64 bytes from an index on, lowest bit first: which are above a limit.
+#: Mask of the 64 bytes from an index on, lowest bit first: 1 for a byte above a limit.
 mask_above = byte_mask(">")
 
 
@@ -146,7 +147,7 @@ def find(ascending: Any, value: int, low: int) -> int:
 
 @jit()
 def event_of(chunk: Chunk, unit: int, earliest: int) -> Any:
-    """The chunk's event that brings its unit-th unit; it is none before `earliest`."""
+    """The event that brings the chunk's unit-th unit; no such event is before `earliest`."""
     block = find(chunk.cum, unit, (earliest >> chunk.shift) + 1) - 1
     if chunk.shift == 0:
         return block
@@ -156,7 +157,7 @@ def event_of(chunk: Chunk, unit: int, earliest: int) -> Any:
 
 @jit()
 def time_of(chunk: Chunk, event: int) -> Any:
-    """When an event happens."""
+    """Time of an event."""
     return chunk.times[event] if chunk.times.size else chunk.now + 1 + event
 
 
@@ -172,11 +173,11 @@ def first_at(chunk: Chunk, time: int, earliest: int) -> Any:
 def answer(
     out: Any, chunk: Chunk, first: int, after: int, units: Any, base: int, least: int, how: int
 ) -> None:
-    """Answer each of some events between which nothing expires.
+    """Write the estimates after the events `first` … `after` - 1, during which nothing expires.
 
-    The total before event `first` is `base` and the chunk's `units`. `how` names the deduction
-    for the largest bucket, whose size changes only where the total crosses a threshold. Doubled
-    integers are halved last, which keeps all digits.
+    The total before event `first` is `base` + `units`. `how` names the deduction for the largest
+    bucket. This bucket's size changes only where the total crosses a threshold. Doubled integers
+    are halved last, which keeps all digits.
     """
     doubled, deducted, level = 2 * (base + units), 0, 0
     limit = _BEYOND if how == EXACT else 0
@@ -199,8 +200,8 @@ def answer(
 def sweep(held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int, how: int) -> int:
     """Units that expire during the chunk: hop from one expiry of the oldest bucket to the next.
 
-    The total at that moment decides which bucket expires: if the oldest bucket has merged with its
-    neighbour by then, the merged one stays. Nothing expires in the first `sure` events.
+    The total at that moment decides whether a bucket expires. If the oldest bucket has merged with
+    its neighbour by then, the merged bucket stays. Nothing expires in the first `sure` events.
     """
     expired, event, level = 0, sure, 0
     units: Any = units_before(chunk, sure)
@@ -231,7 +232,7 @@ def sweep(held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int
 
 @jit()
 def regroup(held: Held, chunk: Chunk, total: int, least: int) -> NDArray[np.int64]:
-    """Timestamps of the buckets after the chunk, newest first: sizes depend on the total alone."""
+    """Timestamps of the buckets after the chunk, newest first; sizes follow from the total."""
     starts = bucket_starts(total, least)
     brought = chunk.cum[-1]
     fresh = find(starts, brought + 1, 0)
@@ -254,13 +255,16 @@ def regroup(held: Held, chunk: Chunk, total: int, least: int) -> NDArray[np.int6
 
 @jit()
 def pick_bits(events: Any, starts: Any, cum: Any, bits: Any, tail: Any) -> None:
-    """Events of the units at the first ranks: few arguments, or LLVM copies them in the loop."""
+    """Fill `events` with the events of the units at the first ranks of `starts`.
+
+    It has few arguments, because LLVM would copy more of them in the loop.
+    """
     block, brought = 0, cum[-1]
     for bucket in range(events.size - 1, -1, -1):
         unit = brought + 1 - starts[bucket]
         while block + _STRIDE < cum.size and cum[block + _STRIDE] < unit:
             block += _STRIDE
-        if block + _STRIDE < cum.size:  # without branches, which nothing would predict
+        if block + _STRIDE < cum.size:  # without branches, as they would be mispredicted
             block += 4 * (cum[block + 4] < unit)
             block += 2 * (cum[block + 2] < unit)
             block += cum[block + 1] < unit
@@ -272,7 +276,7 @@ def pick_bits(events: Any, starts: Any, cum: Any, bits: Any, tail: Any) -> None:
 
 @jit(f"Tuple((int64[::1], boolean))({OCTETS})")
 def count_blocks(bits: Any) -> tuple[NDArray[np.int64], bool]:
-    """Ones before each block and in all; whether all the bytes are 0 or 1."""
+    """Return the ones before each block and in all, and whether all bytes are 0 or 1."""
     blocks = bits.size >> BLOCK_SHIFT
     rest = bits[blocks << BLOCK_SHIFT :]
     cum = np.empty(blocks + 1 + (rest.size > 0), np.int64)
@@ -298,11 +302,11 @@ def count_blocks(bits: Any) -> tuple[NDArray[np.int64], bool]:
 def apply(
     units: Any, clock: Any, buckets: Any, rules: Any, answers: Any
 ) -> tuple[NDArray[np.int64], int]:
-    """Timestamps and total after a chunk.
+    """Return the timestamps and the total after a chunk.
 
-    `units` is an `events.Units`, `buckets` those before the chunk; all are plain tuples. If `out`
-    is not empty, it gets the estimate after each event; after the first `sure` events that is the
-    exact total.
+    `units` is a `sketch.Units` as a plain tuple. `buckets` are those before the chunk. `answers`
+    has `out`, `sure` and `how`. If `out` is not empty, it gets the estimate after each event; for
+    the first `sure` events this is the exact total.
     """
     size, cum, shift, bits = units
     (times, now), (stamps, total), (window, least) = clock, buckets, rules
@@ -334,8 +338,8 @@ def joined(one: Any, other: Any) -> tuple[int, float, float]:
 def compact(stamps: Any, counts: Any, means: Any, spreads: Any, slack: float) -> Any:
     """Merge neighbours whose joint spread is at most `slack` times that of all newer values.
 
-    Buckets stand oldest first, in arrays of one length; a merged one keeps the newer timestamp. One
-    pass from the newest on leaves no such pair.
+    Buckets stand oldest first, in arrays of one length; a merged bucket keeps the newer timestamp.
+    One pass from the newest bucket on leaves no such pair.
     """
     size = stamps.size
     at, number = np.empty(size, np.int64), np.empty(size, np.int64)

@@ -1,10 +1,10 @@
 """The exponential histogram as a stateful streaming operator, one histogram per key (D5).
 
-`applyInPandasWithState` passes a group of keys with their events of a micro-batch in one call, and
-the state of the group is one row. Spark commits that row with the micro-batch, so after any failure
-the micro-batch runs again from the state before it. A call costs Spark most of a millisecond, hence
-groups: keys share them by their hash. (`transformWithStateInPandas` would add the dependency
-protobuf, for timers and typed states that are not needed here.)
+In one call `applyInPandasWithState` passes a micro-batch's events of one group of keys. The state
+of the group is one row. Spark commits that row with the micro-batch, so after any failure the
+micro-batch runs again from the state before it. A call costs Spark most of a millisecond, so keys
+are grouped by their hash. (`transformWithStateInPandas` would add the dependency protobuf, for
+timers and typed states that are not needed here.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POLICIES = ("refuse", "drop", "keep")
 _NO_ROWS = pd.DataFrame({"key": [], "at": [], "event": [], "reason": []}).astype(
     {"key": object, "at": np.int64, "event": np.int64, "reason": object}
 )
-#: Milliseconds since 1970 that Spark can hold as a timestamp.
+#: Most milliseconds since 1970 that Spark can hold as a timestamp.
 LAST_TIME = 2**53
 _STATE = pa.schema(
     {"key": pa.string(), "at": pa.int64(), "histogram": pa.binary(), "waiting": pa.binary()}
@@ -39,53 +39,53 @@ _STATE = pa.schema(
 class KeyState(NamedTuple):
     """The state of one key."""
 
-    at: int | None = None  # of its last event
+    at: int | None = None  # number or time of its last event
     histogram: bytes = b""
     waiting: bytes = b""  # rows (at, event) of 64-bit integers
     due: int | None = None  # time of its next answer without a new event
 
 
 def packed(states: dict[str, KeyState]) -> bytes:
-    """A group's keys as bytes."""
+    """Pack the states of a group's keys into bytes."""
     columns = zip(*((key, *each) for key, each in states.items()), strict=True)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, _STATE.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_STATE).serialize().to_pybytes()
 
 
 def unpacked(data: bytes) -> dict[str, KeyState]:
-    """The keys that were packed."""
+    """Restore the states that `packed` wrote."""
     keys, *columns = pa.ipc.read_record_batch(pa.py_buffer(data), _STATE).to_pydict().values()
     return dict(zip(keys, map(KeyState, *columns), strict=True))
 
 
 @dataclass(frozen=True)
 class HistogramQuery:
-    """The histogram of each key of a stream, and how often it answers.
+    """The parameters of a histogram per key of a stream, and how often it answers.
 
-    Called by Spark with the events of a group of keys of a micro-batch, which it sorts by `at`: the
+    Spark calls it with a micro-batch's events of one group of keys. It sorts them by `at`, so the
     answers do not depend on how the events were partitioned.
 
-    `bad` is the policy for a row without time or event, of an event that is none, and of one
-    that comes too late: "refuse" ends the stream, with nothing of its micro-batch committed; with
-    "drop" it is left out and counted, with "keep" it is stored among the `rejects`. A stream may be
-    continued with another policy.
+    `bad` is the policy for bad rows: without time or event, with an invalid event, or too late.
+    "refuse" ends the stream, with nothing of its micro-batch committed. "drop" leaves the row out
+    and counts it. "keep" stores it among the `rejects`. A stream may be continued with another
+    policy.
 
-    With a lateness, times are milliseconds since 1970, and events wait until none can come before
-    them any more: the last `lateness` ms of a finite input are never answered, unless it ends with
-    a later event (see `pipeline.run`). A window that has emptied answers 0, and its state is
-    removed. Without a lateness nothing waits, no event may come in a later micro-batch than the
-    next event of its key, and the state stays.
+    With a lateness, times are milliseconds since 1970, and an event waits until the watermark has
+    passed it. So the last `lateness` ms of a finite input are never answered, unless it ends with a
+    later event (see `pipeline.run`). A window that has emptied answers 0, and its key's state is
+    removed. Without a lateness nothing waits and the state stays. Then an event must not come in a
+    later micro-batch than the next event of its key.
     """
 
     window: int  # this and the next three as `ExponentialHistogram`
     epsilon: float
     timed: bool = False
     values: str = "bits"
-    each: bool = True  # one answer an event, or one a key and micro-batch
+    each: bool = True  # one answer per event; else one per key and micro-batch
     bad: str = "refuse"  # one of `POLICIES`
     lateness: int | None = None  # milliseconds behind the newest event of all keys, with `timed`
-    # groups of keys: a micro-batch reads and writes the state of a whole one, and takes most of a
-    # millisecond for each that has events; a thousand keys or so a group are fine
+    # number of groups of keys; a micro-batch reads and writes the whole state of each group with
+    # events, which takes most of a millisecond; about a thousand keys per group are fine
     groups: int = 256
 
     @property
@@ -114,7 +114,7 @@ class HistogramQuery:
     def __call__(
         self, group: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """Restore the keys of a group, take in their events, answer, and hand them to Spark."""
+        """Restore the keys of a group, add their events, answer, and give the states to Spark."""
         states = self.restore(group, state)
         limit = None if self.lateness is None else state.getCurrentWatermarkMs()
         keys, rows, rejects = self.split_rows(list(frames), states, limit)
@@ -141,7 +141,7 @@ class HistogramQuery:
     def split_rows(
         self, frames: list[pd.DataFrame], states: dict[str, KeyState], limit: int | None
     ) -> tuple[NDArray[np.object_], NDArray[np.int64], pd.DataFrame | None]:
-        """Keys and good rows (at, event) by key and time, and a report of the others.
+        """Keys and good rows (at, event) by key and time, and a report of the bad rows.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class HistogramQuery:
     def step(
         self, before: KeyState, rows: NDArray[np.int64], limit: int | None
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], KeyState | None]:
-        """Answers of a key to good rows (at, event): times, estimates; and its next state."""
+        """Add a key's good rows; return times and estimates of its answers, and its next state."""
         last, waiting = before.at, rows[:0]
         if before.histogram:
             histogram = ExponentialHistogram.from_bytes(before.histogram)

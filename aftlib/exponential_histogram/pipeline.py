@@ -1,4 +1,4 @@
-"""Streams of events into estimates, and partitions of events into one merged histogram (D5)."""
+"""From streams of events to estimates, and from partitions of events to one histogram (D5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WHOLE_TYPES = {"tinyint", "smallint", "int", "bigint"}
 _ANEW = "restore the whole directory from one copy, or start again in another directory"
 _COLUMNS = ("key", "at", "event")
 _LOG = "estimates/_spark_metadata"
-#: Keys of any type are handed over as text, exactly, and come back.
+#: JSON options with which a key of any type becomes text and is restored exactly.
 _EXACT = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",  # the text of a timestamp must not depend on the session
@@ -47,9 +47,8 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
     """Answers of one histogram per key over a stream of events, and its rejects.
 
     The stream's columns are key: of any type; at: a whole number, the event's number within its
-    key, or its timestamp with `timed`; event: boolean or a whole number. Those of the answers are
-    key, at, estimate; for rejected rows at, event (with the policy "keep"), reason, number of
-    rows.
+    key, or its timestamp with `timed`; event: boolean or a whole number. Answers have key, at,
+    estimate. Rejected rows have key, reason, number of rows, and at, event with the policy "keep".
 
     Raises
     ------
@@ -89,8 +88,8 @@ def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
     table = events.select(group, *(column.alias(name) for name, column in columns.items()))
     timeout = GroupStateTimeout.NoTimeout
     if query.lateness is not None:
-        # Spark drops rows behind the watermark without a word. So the times that move it are rows
-        # of their own, which are dropped here, and the events go without a time.
+        # Spark silently drops rows behind the watermark. So an event becomes two rows: one with
+        # its time moves the watermark and is dropped here; the other one has no time.
         time = F.when(F.col("reason").isNull(), F.timestamp_millis("at"))
         both = F.array_distinct(F.array(time, F.lit(None).cast("timestamp")))
         table = table.withColumn("time", F.explode(both))
@@ -117,13 +116,13 @@ def run(
 ) -> DataFrame:
     """Stream all present events into estimates; continue where an earlier process stopped.
 
-    The directory is the place of the query, of Spark's checkpoint (offsets and state) and of the
-    estimates, as Parquet files; all of these so far are returned: key, at, estimate. `partitions`
-    are parts of the state, fixed when the stream first starts; by default the session's number of
+    The directory holds the query, Spark's checkpoint (offsets and state) and the estimates, as
+    Parquet files. All estimates so far are returned: key, at, estimate. `partitions` is the number
+    of parts of the state, fixed when the stream first starts; by default the session's number of
     shuffle partitions. More partitions than keys only cost time.
 
-    With a lateness, a run answers an event once one more than `lateness` ms later has come, of
-    whatever key. The last `lateness` ms of a finite input therefore wait in the state. End such an
+    With a lateness, an event is answered once an event of any key has come that is more than
+    `lateness` ms later. So the last `lateness` ms of a finite input wait in the state. End such an
     input with one event of a key of its own, later than the last by more than `lateness`.
 
     Raises
@@ -151,7 +150,7 @@ def run(
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
-    # a stream without events leaves no file with the schema, so it is given
+    # a stream without events leaves no file from which Spark could read the schema
     table = spark.read.schema(answers.schema).parquet(str(place / "estimates"))
     return table.filter("reason is null").select("key", "at", "estimate")
 
@@ -159,8 +158,8 @@ def run(
 def require_in_step(place: Path) -> None:
     """Refuse a checkpoint and estimates that are damaged, moved, or not from the same moment.
 
-    Spark would not notice, because it emits a micro-batch once by its number, whatever its
-    contents, and does not read estimates that were written to another path.
+    Spark would not notice. It emits a micro-batch once by its number, whatever its contents, and
+    does not read estimates that were written to another path.
     """
     log = place / _LOG
     spark, written = QueryDirectory(place, _ANEW).spark_checkpoint(), last_number(log)
@@ -185,7 +184,7 @@ def require_in_step(place: Path) -> None:
 
 
 def logged_files(log: Path) -> Iterator[tuple[Path, int]]:
-    """Files of estimates that Spark's log of them names, and their bytes."""
+    """Yield the files of estimates that Spark's log lists, with their sizes in bytes."""
     for path in log.glob("[0-9]*"):
         version, *lines = path.read_text().splitlines() or [""]
         try:
@@ -215,7 +214,7 @@ def rejects(spark: SparkSession, directory: Path) -> DataFrame:
 
 @dataclass(frozen=True)
 class Merged:
-    """Result of an aggregate: the histogram of all events, their number, and the partitions'."""
+    """Result of `aggregate`: the histogram of all events, and numbers of events and partitions."""
 
     histogram: ExponentialHistogram
     events: int
@@ -223,11 +222,11 @@ class Merged:
 
 
 def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) -> Merged:
-    """Merge one histogram of each partition of a frame; its error is at most ε + ε + ε².
+    """Merge the histograms of a frame's partitions, one each; the error is at most ε + ε + ε².
 
     The reader turns the frame's rows into events, by default one per row, with the columns at and
-    event; within a partition they are in order of time. Raises ValueError if the query is no time
-    window, because only these merge, or (in a task) if the timestamps go back.
+    event. Within a partition events must be in order of time. Raises ValueError if the query is no
+    time window, because only these merge, or (in a task) if the timestamps go back.
     """
     if not query.timed:
         raise ValueError(
@@ -252,7 +251,7 @@ def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) ->
 
 
 def _mapped(frame: DataFrame, part: Any, schema: str) -> dict[str, list[Any]]:
-    """Columns that the tasks return, to which rows go in batches a hundred times Spark's own."""
+    """Map partitions by `part`, in batches a hundred times Spark's default; return the columns."""
     conf, name = frame.sparkSession.conf, "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = str(conf.get(name))
     try:
@@ -263,7 +262,7 @@ def _mapped(frame: DataFrame, part: Any, schema: str) -> dict[str, list[Any]]:
 
 
 def count(frame: DataFrame, reader: Reader = rows) -> tuple[int, int]:
-    """Number of events, and of those that are not 0, with which `aggregate` is compared."""
+    """Count events, and events that are not 0: the baseline with which `aggregate` is compared."""
 
     def part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         events, ones = 0, 0

@@ -24,7 +24,7 @@ _NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="
 
 
 class Units(NamedTuple):
-    """Units of `size` events: `cum` counts those before each block of 2**shift events, and all.
+    """Units of `size` events: `cum` has those before each block of 2**shift events, and in all.
 
     `bits` are empty when shift is 0.
     """
@@ -36,7 +36,7 @@ class Units(NamedTuple):
 
 
 def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
-    """Events of the kind `values` as units of 1/scale, with which `total` does not overflow."""
+    """Convert events of the kind `values` to units of 1/scale; ValueError if `total` overflows."""
     if values == "bits" and scale == 1:  # by blocks, at the speed of counting
         from aftlib.exponential_histogram import kernels
 
@@ -60,7 +60,7 @@ def running(units: NDArray[np.integer]) -> Units:
 
 
 def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
-    """Events as one byte each; unsigned bytes that are not 0 or 1 are left for the caller."""
+    """Events as one byte each; the caller must refuse unsigned bytes that are not 0 or 1."""
     array = _row(events, "bits (booleans, 0 or 1)")
     if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
         refuse((array < 0) | (array > 1), array, *_NO_BITS)
@@ -69,7 +69,7 @@ def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
 
 
 def refuse(bad: NDArray[np.bool_], array: NDArray[Any], wanted: str, way_out: str) -> None:
-    """Raise for the first bad entry, if there is one."""
+    """Raise ValueError for the first bad entry, if there is one."""
     if bad.any():
         place = int(np.argmax(bad))
         raise ValueError(f"{wanted}, got {array[place]} at position {place}: {way_out}")
@@ -86,7 +86,7 @@ def as_integers(events: ArrayLike) -> NDArray[np.int64]:
 
 
 def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
-    """Raise unless the total and all of a call's events, in units of 1/scale, stay below 2**61."""
+    """Raise ValueError unless total and events, in units of 1/scale, together stay below 2**61."""
     if units.size == 0 or int(units.max()) * units.size * scale < MAX_UNITS - total:
         return
     added = (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
@@ -209,7 +209,7 @@ class Sketch(ABC):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild a histogram that goes on exactly as the one that wrote the bytes.
+        """Rebuild the histogram that wrote the bytes; it continues exactly as that one.
 
         Raises
         ------

@@ -48,7 +48,7 @@ class BitEvents(PlannedInput):
         return [BitStream(self.share, self.burst, self.seed + key) for key in range(self.keys)]
 
     def next_boundary(self, start: int) -> int:
-        """`every` events further."""
+        """End of the micro-batch: `every` events further."""
         return min(start + self.every, self.stop)
 
     def partitions(self, start: int, stop: int) -> list[EventSlice]:
@@ -81,9 +81,9 @@ def rows(batches: Iterator[pa.RecordBatch]) -> Chunks:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Reader of a seeded stream: task i of m generates and counts the ranges i, i + m, ….
+    """Reader of a seeded stream: task i of m generates the ranges i, i + m, ….
 
-    So every task has events from the whole time, and merging is tested.
+    So every task has events from the whole time, which tests merging.
     """
 
     stream: BitStream
@@ -95,7 +95,7 @@ class Drawn:
         return spark.range(0, self.tasks, 1, self.tasks)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Chunks:
-        """Timestamps 1 … `size`, and bits."""
+        """Yield timestamps 1 … `size`, and bits."""
         ranges = -(-self.size // EVENTS_PER_RANGE)
         for task in (task for batch in batches for task in batch.column(0).to_pylist()):
             for index in range(task, ranges, self.tasks):

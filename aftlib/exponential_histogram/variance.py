@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aftlib.exponential_histogram.sketch import LARGEST_REAL, MAX_UNITS, Sketch, as_reals
 
-#: Single values wait until there are so many, or until someone asks.
+#: Single values wait until there are so many, or until the state is needed.
 _WAITING = 1024
 _FIRST_LIMIT = 64
 
@@ -37,15 +37,15 @@ class VarianceHistogram(Sketch):
     r"""The variance of the last `window` values of a stream, within relative error ε.
 
     Every bucket keeps the number n, mean and spread V (sum of squared deviations from the mean) of
-    some neighbouring values; two merge while their joint V is at most ρ² times that of all newer
-    values. So only the oldest bucket can extend beyond the window. Its part inside has a known
-    number of values; the bucket's mean is taken for that part's, and V/2 for that part's V.
-    O(log(range of spreads) / ε²) buckets; amortised O(1) per value.
+    some neighbouring values. Two buckets merge if their joint V is at most ρ² times that of all
+    newer values. Only the oldest bucket can extend beyond the window. The number of its values
+    inside is known. Their mean is estimated by the bucket's mean, and their V by V/2. There are
+    O(log(range of spreads) / ε²) buckets; a value costs amortised O(1).
 
     Parameters
     ----------
     window
-        Number of values, 1 … 2**61.
+        Number of values; at least 1, below 2**61.
     epsilon
         Relative error ε in (0, 1).
 
@@ -56,9 +56,9 @@ class VarianceHistogram(Sketch):
 
     Notes
     -----
-    Why it holds for :math:`\rho^2 = \varepsilon^2 / (1 + 3 \varepsilon / 2)`. Let V be the spread
-    of the window, I the oldest bucket's part inside, B all newer values, and :math:`V_1` the whole
-    bucket's spread. The bucket's mean is d above I's, which is g above B's. With
+    The error is at most ε for :math:`\rho^2 = \varepsilon^2 / (1 + 3 \varepsilon / 2)`. Let V be
+    the spread of the window, I the oldest bucket's part inside, B all newer values, and :math:`V_1`
+    the whole bucket's spread. The bucket's mean is d above I's, and I's mean is g above B's. With
     :math:`c = n_I n_B / (n_I + n_B)`,
 
     .. math:: V = V_I + V_B + c g^2, \quad \hat V = V_1 / 2 + V_B + c (g + d)^2, \quad
@@ -93,17 +93,17 @@ class VarianceHistogram(Sketch):
 
     @property
     def now(self) -> int:
-        """Values so far."""
+        """Number of values so far."""
         return self._now + len(self._waiting)
 
     @property
     def buckets(self) -> list[tuple[int, int, float, float]]:
-        """(timestamp, number of values, mean, spread) of each bucket in use, newest first."""
+        """(timestamp, number of values, mean, spread) of the window's buckets, newest first."""
         row = self._active()
         return list(zip(*(column[::-1].tolist() for column in row), strict=True))
 
     def update(self, values: ArrayLike) -> None:
-        """Take in one value, or a row of any length; the state is the same either way.
+        """Add one value, or an array of any length; the state is the same either way.
 
         Raises
         ------
@@ -172,10 +172,10 @@ class VarianceHistogram(Sketch):
         self._absorb(np.array(waiting, np.float64))
 
     def _absorb(self, values: NDArray[np.float64]) -> None:
-        """Add a row of values: a run of equal ones becomes a bucket, or lengthens the newest.
+        """Add an array: a run of equal values becomes a bucket, or extends the newest one.
 
-        When no slot is free for a new bucket, expired ones go and neighbours merge. That depends on
-        the values alone, not on how they are cut into calls.
+        When no slot is free for a new bucket, expired buckets are dropped and neighbours merge.
+        This depends on the values alone, not on how calls split them.
         """
         from aftlib.exponential_histogram.kernels import compact
 

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCUMENT_RATE = 1e5
-"""Events a second that the document reports, of 2012."""
+"""Events per second that the document reports for 2012."""
 
 
 def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
-    """Windows full of ones: epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes, bound.
+    """Memory of windows full of ones.
 
-    The bound on the number of buckets is (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 with k = ⌈1/ε⌉.
+    Columns epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes, bound. The bound on the
+    number of buckets is (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 with k = ⌈1/ε⌉.
     """
     found = []
     for window, epsilon in product(windows, epsilons):
@@ -41,7 +42,7 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
 
 
 def filled(window: int, epsilon: float) -> ExponentialHistogram:
-    """A histogram of a window full of ones; those before the last events come as one sum."""
+    """Return a histogram of a window full of ones; all but the last 10⁶ ones are one sum."""
     histogram = ExponentialHistogram(window, epsilon, timed=True, values="integers")
     singles = min(window, 10**6)
     if window > singles:
@@ -51,7 +52,7 @@ def filled(window: int, epsilon: float) -> ExponentialHistogram:
 
 
 def break_even(table: pd.DataFrame) -> pd.DataFrame:
-    """For each epsilon the smallest window at which the histogram is smaller than the ring."""
+    """Return, for each ε, the least window with which the histogram is smaller than the ring."""
     smaller = table[table["bytes"] < table["ring_bytes"]].groupby("epsilon")["window"].min()
     return smaller.reindex(sorted(table["epsilon"].unique())).rename("window").reset_index()
 
@@ -59,10 +60,10 @@ def break_even(table: pd.DataFrame) -> pd.DataFrame:
 def long_run(
     stream: BitStream, *, events: int, window: int, epsilon: float, chunk: int, points: int = 200
 ) -> pd.DataFrame:
-    """Play a long stream in chunks and look at it now and then (D5 fig. 5).
+    """Feed a long stream to a histogram in chunks; one row per point of time (D5 fig. 5).
 
-    at: events so far; estimate, article, exact, buckets, bytes there; error, article_error:
-    relative; seconds: of updates alone so far.
+    Columns at: events so far; estimate, article, exact, buckets, bytes: at that point; error,
+    article_error: relative; seconds: spent on updates so far.
     """
     histogram, ring = ExponentialHistogram(window, epsilon), BitRing(window)
     histogram.update(np.empty(0, bool))  # compiled before the clock starts
@@ -92,9 +93,9 @@ def rates(
 ) -> pd.DataFrame:
     """Events per second on one core, chunks in memory: counting, the exact ring, the histogram.
 
-    `chunks` are numbers of events per call; 1 means one Python call per event. Each runs for about
-    `seconds` in alternating rounds, of which the best is kept: rounds, count_nonzero, ring, update,
-    estimates.
+    `chunks` are numbers of events per call; 1 means one Python call per event. A chunk size is
+    timed for about `seconds`, in rounds over all methods, and the best round counts. Columns chunk,
+    rounds; count_nonzero, ring, update, estimates: events per second.
     """
     found = []
     for chunk in chunks:
@@ -143,10 +144,10 @@ def parallel(
     tasks: int,
     rounds: int = 3,
 ) -> pd.DataFrame:
-    """Time of counting by merged partitions, and of only generating and counting the events.
+    """Time histograms of partitions with their merge, against only generating and counting events.
 
-    events, partitions; count_s, histogram_s: the best of the rounds; ratio; estimate, exact: of the
-    last `window` time units; error, bound: relative; buckets.
+    Columns events, partitions; count_s, histogram_s: best of the rounds; ratio of these; estimate,
+    exact: of the last `window` time units; error, bound: relative; buckets.
     """
 
     def timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -46,10 +46,11 @@ FIGURE_3: tuple[tuple[tuple[tuple[int, int], ...], int, int, int], ...] = (
 
 
 def figure_3() -> pd.DataFrame:
-    """The document's events played one by one: t, event and `same`, if its table agrees.
+    """Add the document's events one by one.
 
-    buckets: tuple of (timestamp, count), newest first; total; query: the article's estimate; exact;
-    estimate: the sound one; error: of the query, relative.
+    Columns t; event; buckets: tuple of (timestamp, count), newest first; total; query: the
+    article's estimate; exact; estimate: the sound one; error: of the query, relative; same: whether
+    the document's table agrees.
     """
     histogram, ring = ExponentialHistogram(FIGURE_3_WINDOW, EPSILON), BitRing(FIGURE_3_WINDOW)
     found = []
@@ -77,7 +78,7 @@ def operator_demo(
 ) -> pd.DataFrame:
     """The article's operator (figs. 6 and 7) as a streaming query: one answer per event.
 
-    In order of key and at; estimate, exact; error: relative.
+    Columns key, at, estimate, exact; error: relative. Rows are in order of key and at.
     """
     query, parts = HistogramQuery(window, epsilon), min(events.keys, 4)
     found = run(spark, events.stream(spark), query, directory, parts)
@@ -90,17 +91,17 @@ def operator_demo(
 CHUNK = 2**20
 OTHERS = ("sound", "more")
 _AXES = ("epsilon", "window", "share", "burst")
-#: What rounding may add to an error.
+#: Factor by which rounding may enlarge an error.
 _ROUNDING = 1 + 1e-12
 
 
 def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, Any]:
-    """Play a stream and compare every answer with the exact count.
+    """Compare every answer of both estimates with the exact count.
 
-    events; least: fewest ones in a full window; article, sound: largest relative error over full
-    windows, and article_young, sound_young while the stream is younger than the window;
-    article_missed, sound_missed: answers off by more than ε, of both; buckets: most at a chunk's
-    end.
+    Return events; least: fewest ones in a full window; article, sound: largest relative error over
+    full windows; article_young, sound_young: while the stream is shorter than the window;
+    article_missed, sound_missed: number of answers off by more than ε, over the whole stream;
+    buckets: most at a chunk's end.
     """
     ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
     made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
@@ -136,9 +137,9 @@ def sweep(
 ) -> pd.DataFrame:
     """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts.
 
-    One Spark job plays them; a point of the grid is a unit of work. A burst of 0 means independent
-    events. A stream is `windows_of_events` windows long, and at least 131,072 events. One row per
-    point: epsilon, window, share, burst, and the results of `measure`.
+    One Spark job measures all points of the grid. A burst of 0 means independent events. A stream
+    is `windows_of_events` windows long, and at least 131,072 events. One row per point: epsilon,
+    window, share, burst, and the results of `measure`.
     """
     from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
 
@@ -148,7 +149,7 @@ def sweep(
         size = max(windows_of_events * window, CHUNK // 8)
         return dict(zip(_AXES, point, strict=True)) | measure(stream.draw(size), window, epsilon)
 
-    # long streams first, so that no task is left with one when the others are through
+    # long streams first, so that none of them runs alone at the end
     axes = ([float(e) for e in epsilons], list(windows), shares, [float(b) for b in bursts])
     points = sorted(product(*axes), key=lambda point: -point[1])
     found = pd.DataFrame(in_parallel(spark, one, points))
@@ -156,11 +157,11 @@ def sweep(
 
 
 def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
-    """Errors with 1 … `most` ones in the window, all inside, after zeros that fill it.
+    """Errors with 1 … `most` ones in the window, after zeros that fill it; no bucket expires.
 
-    epsilon, ones; article, sound: the answers, and more: the article's with up to k + 1 buckets of
-    count 1; article_error, sound_error, more_error: relative; buckets, more_buckets: numbers of
-    buckets of the article and of `more`.
+    Columns epsilon, ones; article, sound: the estimates; more: the article's estimate with up to k
+    + 1 buckets of count 1; article_error, sound_error, more_error: relative; buckets, more_buckets:
+    numbers of buckets of the article and of `more`.
     """
     exact, tables = np.arange(1, most + 1), []
     for epsilon in epsilons:
@@ -202,11 +203,12 @@ def kept_buckets(most: int, ones: int, larger: int) -> NDArray[np.int64]:
 
 
 def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
-    """The fewest ones of `few_ones` with which the article's estimate breaks ε, and its worst.
+    """For each ε, the fewest ones with which the article's estimate breaks it, and largest errors.
 
-    epsilon, k, ones: fewest (missing where there are none); article, sound: the answers there;
-    article_error: there; worst, worst_ones: the largest error and where; sound_worst, more_worst;
-    buckets, more_buckets: after the most ones.
+    `table` is that of `few_ones`. Columns epsilon, k; ones: the fewest, missing if none break ε;
+    article, sound, article_error: with these ones; worst, worst_ones: the article's largest error,
+    and its ones; sound_worst, more_worst: largest errors of the others; buckets, more_buckets: with
+    the most ones.
     """
     rows = []
     for _, each in table.groupby("epsilon"):
@@ -224,7 +226,10 @@ def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
 def error_curve(
     stream: BitStream, events: int, window: int, epsilon: float, points: int = 2000
 ) -> pd.DataFrame:
-    """Largest relative errors, sound and article, in `points` segments that end `at`."""
+    """Largest relative errors of both estimates in `points` segments of a stream.
+
+    Columns at: end of the segment; sound, article.
+    """
     bits = stream.draw(events)
     exact = exact_counts(bits, window)
     edges = np.linspace(0, events, min(points, events) + 1).astype(int)
@@ -238,11 +243,11 @@ def error_curve(
 def variances(epsilons: Sequence[float], window: int, seed: int, looks: int = 200) -> pd.DataFrame:
     """Errors and buckets of the variance histogram on three streams, against the exact variance.
 
-    Noise is normal. The walk is its running sum. The mean of "steps" jumps by ten at every third of
-    a window, so that the mean of the oldest bucket is often far from that of the rest. Four windows
-    are played, and each answer is compared `looks` times after the first.
+    "noise" is normal, "walk" its running sum. The mean of "steps" jumps by ten after every third of
+    a window, so that the mean of the oldest bucket is often far from that of the rest. A stream is
+    four windows long. After the first window the estimate is compared `looks` times.
 
-    epsilon, stream; error: the largest, relative; buckets: the most.
+    Columns epsilon, stream; error: largest relative error; buckets: most.
     """
     noise = np.random.default_rng(seed).normal(size=4 * window)
     jumps = 10.0 * (np.arange(noise.size) // max(window // 3, 1) % 2)
@@ -254,7 +259,7 @@ def variances(epsilons: Sequence[float], window: int, seed: int, looks: int = 20
         for end in ends.tolist():
             histogram.update(values[start:end])
             exact, start = float(values[end - window : end].var()), end
-            # a window of one value has no variance, and needs none
+            # the variance of one value is 0
             off = abs(histogram.estimate() - exact)
             error = max(error, off / exact if exact else off)
             buckets = max(buckets, len(histogram.buckets))

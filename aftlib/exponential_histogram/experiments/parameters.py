@@ -10,7 +10,7 @@ from pydantic import model_validator
 from aftlib.reports.parameter_model import ParameterModel, parameter
 
 MOST_SWEPT = 5 * 10**7
-"""Events of a stream of the sweep that a task may hold."""
+"""Most events of a stream of the sweep, because one task holds it in memory."""
 
 
 class NotebookParameters(ParameterModel):
