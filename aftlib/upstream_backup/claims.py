@@ -1,4 +1,4 @@
-"""D4's claims, and how the frames of its experiments judge them.
+"""D4's claims, each judged by the frames of its experiments.
 
 The parameters are results of experiments: `found` of `recoveries`, `either` of `either_node`,
 `restored` of `settings_of_hwang`, `real` of `real_kills`, `parts` of `tcp_parts`, `costs` of
@@ -43,7 +43,7 @@ def of_both(trials: pd.DataFrame, family: int = 1) -> tuple[float, tuple[float, 
 
 
 def ratios(found: pd.DataFrame, measure: str) -> Ratios:
-    """Proposal to upstream backup at each rate: rate, ratio, interval; all intervals together."""
+    """Rate, ratio of the proposal to upstream backup, and joint interval, for each rate."""
     wide = found.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
     rates = wide.index.get_level_values("rate").unique()
     parts = [(rate, wide.loc[rate]) for rate in rates]
@@ -55,7 +55,7 @@ def ratios(found: pd.DataFrame, measure: str) -> Ratios:
 
 
 def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
-    """The ratio with the highest upper end of all rates; the others are its parts."""
+    """The finding of the rate whose ratio has the highest upper end; other rates are its parts."""
     *others, (at, worst, interval) = sorted(ratios(found, measure), key=lambda each: each[2][1])
     return Finding(
         worst,
@@ -93,8 +93,8 @@ def sends_less(found: pd.DataFrame, real: pd.DataFrame) -> Finding:
 def grows_with_rate(found: pd.DataFrame) -> Finding:
     """D4-2: the difference is small at low rates and grows with the rate.
 
-    The queue of tuples without an ACK is proportional to the rate, so the difference is small on
-    the figure's scale, and one half of upstream backup's count at every rate.
+    The queue of tuples without an ACK is proportional to the rate. So at low rates the difference
+    is small on the figure's scale, although it is half of upstream backup's count at every rate.
     """
     wide = found.pivot_table(index="trial", columns=["scheme", "rate"], values="resent")
     fewer = pd.DataFrame(wide[UPSTREAM.name] - wide[PROPOSED.name])
@@ -145,7 +145,7 @@ def queue_is_empty(found: pd.DataFrame) -> Finding:
 
 
 def recovers_sooner(found: pd.DataFrame, ns3: pd.DataFrame) -> Finding:
-    """D4-3: recovery is shorter at every rate, by a simulation whose times are ns-3's."""
+    """D4-3: recovery is shorter at every rate, in a simulation whose times agree with ns-3's."""
     worst, both = at_every_rate(found, "recovery_ms"), ns3[ns3["scheme"].isin([*BOTH])]
     off = float(both["recovery_ms_error"].abs().max())
     return replace(
@@ -169,7 +169,7 @@ def real_processes_recover_sooner(real: pd.DataFrame) -> Finding:
 
 
 def either_node_fails(either: pd.DataFrame) -> Finding:
-    """D4-8: with equal chances of failure the proposal sends as many tuples again."""
+    """D4-8: if both nodes fail equally often, the proposal sends as many tuples again."""
     at, ratio, _ = max(ratios(either, "resent"), key=lambda each: abs(each[1] - 1))
     means = either[either["rate"] == at].groupby(["scheme", "node"])["resent"].mean().unstack()
     shown = "; ".join(
@@ -187,7 +187,7 @@ def either_node_fails(either: pd.DataFrame) -> Finding:
 
 
 def either_node_recovers_sooner(either: pd.DataFrame) -> Finding:
-    """D4-9: with equal chances of failure the mean recovery is still shorter."""
+    """D4-9: if both nodes fail equally often, the mean recovery is still shorter."""
     worst = at_every_rate(either, "recovery_ms")
     return replace(
         worst,
@@ -200,8 +200,8 @@ def either_node_recovers_sooner(either: pd.DataFrame) -> Finding:
 def blames_nagle(parts: pd.DataFrame) -> Finding:
     """D4-4: Nagle's algorithm makes the gap at low rates.
 
-    Judged by stored runs of ns-3. They settle it only if the simulation, which has every part of
-    TCP but Nagle's algorithm gives the same times.
+    Judged by stored runs of ns-3. They decide only if the simulation gives the same times wherever
+    it has the same parts of TCP.
     """
     ours, trials = explained(parts, "ms"), explained(parts, by=("rate", "failure_ms"))
     ours = ours[ours.index <= LOW_RATE].dropna(axis="columns")
@@ -250,7 +250,7 @@ def nagles_shares(gaps: pd.DataFrame) -> dict[str, Finding]:
 def costs_as_named(costs: pd.DataFrame, counted: pd.DataFrame) -> Finding:
     """D4-5: bandwidth of the schemes of Hwang et al., by their own denominator.
 
-    Settled only if the closed form gives as many bytes as ns-3 counts.
+    Decided only if the closed form agrees with the bytes that ns-3 counts.
     """
     highest, lowest = costs["rate"].max(), costs["rate"].min()
     last = costs[costs["rate"] == highest].set_index("scheme")
@@ -278,7 +278,7 @@ def costs_as_named(costs: pd.DataFrame, counted: pd.DataFrame) -> Finding:
 
 
 def overhead(column: pd.Series, unit: str | None = None) -> Finding:
-    """Active standby's bandwidth overhead; upstream backup's is the least, at most a tenth."""
+    """Active standby's bandwidth overhead; upstream backup's must be least and below a tenth."""
     active, passive, upstream = (float(column[name]) for name in HWANG)
     return Finding(active, conditions=upstream < min(passive, active, 0.1), unit=unit)
 
@@ -304,7 +304,7 @@ def recovers_as_named(restored: pd.DataFrame) -> Finding:
 
 
 def step(rows: pd.DataFrame) -> tuple[float, tuple[float, float]]:
-    """Smaller mean step between the schemes of Hwang et al., and its interval (both together)."""
+    """Smallest mean difference between neighbours in `HWANG`, with its joint interval."""
     wide = rows.pivot_table(index="trial", columns="scheme", values="restored_ms")[[*HWANG]]
     steps = wide.diff(axis="columns").iloc[:, 1:].to_numpy(float).T
     centre, low, high = t_interval(steps, family=2)

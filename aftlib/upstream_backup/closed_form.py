@@ -1,7 +1,7 @@
 """Results without a simulation: the length of a queue, and the traffic of a scheme.
 
-A queue grows by the rate while hops, half an interval and an unnoticed crash pass. The traffic is
-what links carry while nothing fails.
+The length of a queue is the rate times the time that a tuple waits in it. The traffic is the bytes
+per second on all links while nothing fails.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from aftlib.upstream_backup.routes import Segments, checkpoint_ns, written_ns
 from aftlib.upstream_backup.schemes import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM, Scheme
 
 _HELD = {UPSTREAM.name: 4, PROPOSED.name: 4, PASSIVE.name: 3, ACTIVE.name: 3, ACTIVE_WAN.name: 0}
-"""Hops that a tuple waits for while nothing fails: to the node, downstream, and the ACKs back."""
+"""Hops for which a tuple waits while nothing fails: to the node, downstream, and the ACKs back."""
 _LOST = {UPSTREAM.name: 3, PROPOSED.name: 3, PASSIVE.name: 1, ACTIVE.name: 2, ACTIVE_WAN.name: 0}
-"""Hops that the crash cuts off; ACKs of the failed node arrive before the request."""
+"""Of these, the hops that count at a crash: an ACK that the node has sent still arrives."""
 _SECONDS = 10
 
 
 def held_ms(parameters: Parameters, scheme: Scheme) -> float:
-    """How long a tuple stays in the queue while nothing fails, on average.
+    """Mean time of a tuple in the queue while nothing fails.
 
-    Four hops for level-0 and level-1 ACKs, three for a checkpoint or for the secondary's results,
-    half an interval until the next ACK or checkpoint is due, and a checkpoint's time on the wire.
+    It is the sum of hops, half an interval until the next ACK or checkpoint is due, and a
+    checkpoint's time on the wire. There are four hops with level-0 and level-1 ACKs, and three with
+    checkpoints or in active standby.
     """
     waited = _HELD[scheme.name] * parameters.link.delay_ms + _half_interval(parameters, scheme)
     if scheme.trimmed_by != "checkpoint":
@@ -34,11 +35,11 @@ def held_ms(parameters: Parameters, scheme: Scheme) -> float:
 
 
 def unnoticed_ms(parameters: Parameters, scheme: Scheme) -> float:
-    """From the crash until the queue is sent again, on average.
+    """Mean time from the crash until the queue is sent again.
 
-    On average half a heartbeat interval passes until the first heartbeat that is not answered, and
-    one more until the next is due. The hops of heartbeat and request cancel each other. Active
-    standby needs no request.
+    Half a heartbeat interval passes until the first heartbeat that is not answered, and one more
+    until the next is due. The hops of heartbeat and request cancel each other. Active standby needs
+    no request.
     """
     if scheme.trimmed_by == "copy":
         return 0.0
@@ -46,14 +47,14 @@ def unnoticed_ms(parameters: Parameters, scheme: Scheme) -> float:
 
 
 def expected_queue(parameters: Parameters, scheme: Scheme) -> float:
-    """Tuples in the queue kept for the primary at any moment while nothing fails, on average."""
+    """Mean number of tuples in the queue kept for the primary while nothing fails."""
     return _per_ms(parameters, scheme) * held_ms(parameters, scheme)
 
 
 def expected_resent(parameters: Parameters, scheme: Scheme) -> float:
-    """Tuples sent again after the primary's failure at a random moment, on average.
+    """Mean number of tuples sent again after the primary fails at a random moment.
 
-    The last ACK that the node forwarded before its failure arrives: its last hop does not count.
+    An ACK that the node forwarded before its failure still arrives, so its last hop does not count.
     """
     cut_off = _LOST[scheme.name] * parameters.link.delay_ms + _half_interval(parameters, scheme)
     return _per_ms(parameters, scheme) * (cut_off + unnoticed_ms(parameters, scheme))
@@ -71,7 +72,7 @@ def _half_interval(parameters: Parameters, scheme: Scheme) -> float:
 
 
 def _per_ms(parameters: Parameters, scheme: Scheme) -> float:
-    """Tuples a millisecond that enter the queue kept for the primary."""
+    """Tuples per millisecond that enter the queue kept for the primary."""
     return parameters.rate * (parameters.share if scheme.switching else 1) / 1000
 
 
@@ -79,11 +80,11 @@ def _per_ms(parameters: Parameters, scheme: Scheme) -> float:
 class Traffic:
     """Bytes per second on all links, with headers and without TCP's own acknowledgements."""
 
-    stream: float  # plain: tuples to the node that works for the result, results downstream
-    into_node: float  # its first hop alone, which Hwang et al. take as the measure
+    stream: float  # without fault tolerance: tuples to one node, results downstream
+    into_node: float  # tuples to the node alone: the denominator of Hwang et al.
     copies: float  # the same tuples or results a second time
-    acks: float  # level 0, level 1, and what passes them on
-    checkpoints: float  # their messages, and the secondary's to upstream
+    acks: float  # of level 0 and level 1, between all nodes
+    checkpoints: float  # checkpoint messages, and the secondary's messages to upstream
     heartbeats: float  # with their answers
 
     @property
@@ -93,7 +94,7 @@ class Traffic:
 
     @property
     def share_of_all(self) -> float:
-        """D4 section 2.2's definition: the part of all traffic that is there for availability."""
+        """Share of all traffic that serves availability: the definition of D4 section 2.2."""
         return self.availability / (self.stream + self.availability)
 
     @property
@@ -119,7 +120,7 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     segments = len(Segments.cut(written, parameters.tuples_per_segment).sizes)
     hop = (len(written) * parameters.tuple_bytes + segments * header) / _SECONDS
 
-    # a node is acknowledged in every interval that its turn touches: at a switch, both are
+    # a node gets an ACK in every interval that its turn touches; around a switch both get one
     often, turns = 1000 / parameters.ack_ms, 500 / parameters.switching_ms
     shares = (parameters.share, 1 - parameters.share) if scheme.switching else (1.0,)
     acks = min(sum(min(often, share * often + turns) for share in shares), parameters.rate)

@@ -51,10 +51,11 @@ class Downtime:
 def downtimes(
     parameters: Parameters, scheme: Scheme, failures: Sequence[Failure]
 ) -> tuple[Downtime, ...]:
-    """When each failure is detected and repaired.
+    """Compute when each failure is detected and repaired.
 
-    A ValueError when a failure comes before steady state, a node is killed while it is down, both
-    nodes would be down at once, or a scheme that needs both nodes' state is to fail twice.
+    ValueError if a failure comes before steady state, a node is killed while it is down, or both
+    nodes would be down at once. ValueError for a second failure in a scheme in which a node that
+    comes back would need the other's state.
     """
     found: list[Downtime] = []
     every, phase = parameters.rhythm("heartbeat")
@@ -74,7 +75,7 @@ def downtimes(
                 f"{before.failure.node} is back at {before.back / MS:g} ms; let the next failure "
                 f"be {parameters.settling_ms:g} ms later than that, or shorten repair_ms"
             )
-        # the first beat that meets a dead node
+        # the first heartbeat that the failed node does not answer
         unanswered = -(-(crash - parameters.hop_ns - phase) // every)
         detected = (max(unanswered, 0) + 1) * every + phase
         request = detected + parameters.hop_ns
@@ -89,10 +90,10 @@ def downtimes(
 
 
 def drawn_phases(count: int, seed: int) -> list[Phases]:
-    """Random phases, the same for every scheme, rate and interval; a stream of their own.
+    """Draw phases by a generator of their own, the same for every scheme, rate and interval.
 
-    With all intervals in step, a failure's moment would determine the tuples sent again: 200
-    failures of the default system would send only four different numbers of tuples again.
+    If all intervals were in step, a failure's moment would determine the number of tuples sent
+    again: 200 failures of the default system would give only four different numbers.
     """
     return [Phases(*row) for row in np.random.default_rng([seed, _STREAM + 2]).random((count, 4))]
 
@@ -100,11 +101,10 @@ def drawn_phases(count: int, seed: int) -> list[Phases]:
 def failure_times(
     count: int, seed: int, steady_ms: float = 2000.0, spread_ms: float = 2000.0
 ) -> np.ndarray:
-    """Random failure times in ms, whole µs, the same for all schemes and rates: trials are paired.
+    """Draw failure times in ms, whole µs, the same for all schemes and rates: trials are paired.
 
-    Uniform in [steady_ms, steady_ms + spread_ms); the document waits for 30 s and takes a moment of
-    the next 30. They come from a random stream of their own, and a longer list begins like a
-    shorter one.
+    They are uniform in [steady_ms, steady_ms + spread_ms); the document has 30 s for both. They
+    have a random generator of their own. A longer list begins with the same times as a shorter one.
     """
     drawn = np.random.default_rng([seed, _STREAM]).random(count)
     return np.round(steady_ms + spread_ms * drawn, 3)

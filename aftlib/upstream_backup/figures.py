@@ -34,7 +34,7 @@ LOOK = {
     "proposed": line_look(BLUE),
 }
 _BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
-AFTER_MS = 25  # shown of a recovery after its last tuple
+AFTER_MS = 25  # time drawn after the last tuple of a recovery
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
 _KINDS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "tuples": (BLUE, "solid", ("data",)),
@@ -79,7 +79,7 @@ HEADINGS = {
     "duplicates": "results sent twice",
     "lost": "results lost",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Column headings of the notebook's tables."""
 
 
 def _mark(scheme: Hashable, size: int, kind: str = "") -> dict:
@@ -106,7 +106,7 @@ def by_rate(
 ) -> go.Figure:
     """A measure of `summary` against the input rate with intervals; ns-3's means as open marks.
 
-    `ns3` is a frame of `against_ns3`; the title has a note if no row is left of it.
+    `ns3` is a frame of `against_ns3`; if it is empty, the title says that ns-3 has no such runs.
     """
     if ns3 is not None and ns3.empty:
         title += "; simulation only: ns-3 ran the default parameters"
@@ -136,7 +136,7 @@ def by_rate(
 
 
 def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
-    """Upstream backup's recovery time with each part of TCP changed, by rate."""
+    """Upstream backup's recovery time with each part of TCP changed, one colour per rate."""
     figure = go.Figure()
     colors = cycle([BLUE, GREEN, ORANGE, PURPLE, GREY, RED])
     means = parts.groupby(["rate", "switch"], sort=False)["ns3_ms"].mean().reset_index()
@@ -191,7 +191,7 @@ def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.
     """Time–sequence diagram of a recovery from `begin_ms` on, stepped through with the slider."""
     recovery, arrows = found.recoveries[0], messages(found)
     downtime = recovery.downtime
-    # long after the last tuple that was sent again all is as before the failure
+    # soon after the last tuple that was sent again, everything is as before the failure
     over = max([downtime.request, *recovery.done, *recovery.delivered]) + AFTER_MS * MS
     arrows = [one for one in arrows if one.arrived <= over] or arrows
     end_ms = arrows[-1].arrived / MS
@@ -232,9 +232,9 @@ def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.
 def _drawn(
     found: Simulated, arrows: Sequence[Message], begin_ms: float, now_ms: float
 ) -> list[dict[str, list]]:
-    """What every trace shows at a moment: messages up to it, their numbers, and the queues.
+    """Data of every trace at the time `now_ms`: messages until then, their tuples, and the queues.
 
-    An arrow is drawn as far as its message has come; None lifts the pen.
+    An arrow is drawn as far as its message has travelled; None separates two arrows.
     """
     numbers: dict[str, list] = {"x": [], "y": [], "text": []}
     lines: dict[str, dict[str, list]] = {name: {"x": [], "y": [], "text": []} for name in _KINDS}

@@ -64,7 +64,7 @@ def kept(found: Simulated, node: str, time: int) -> tuple[int, ...]:
         if route.feed.node == node and route.feed.begin <= time < route.feed.end:
             if found.scheme.trimmed_by == "ack":
                 first = acknowledged(found.parameters, route, time)
-            else:  # nobody takes checkpoints of a secondary
+            else:  # a secondary sends no checkpoints
                 first = checkpointed(found.parameters, route, time) if node == NODES[0] else 0
             return tuple(route.feed.ids[first : route.queued_before(time + 1)].tolist())
     return ()
@@ -76,7 +76,7 @@ def _lives(found: Simulated, node: str, time: int) -> bool:
 
 
 def _carried(found: Simulated, route: Route) -> Iterator[Message]:
-    """Segments to a node and its results, cut at the last tuple sent again."""
+    """Messages of segments to a node and of its results; tuples sent again have messages apart."""
     node, ids, delay = route.feed.node, route.feed.ids.tolist(), found.parameters.link.delay_ns
     again = route.feed.queued > found.written[route.feed.ids]
     known = again
@@ -96,7 +96,7 @@ def _carried(found: Simulated, route: Route) -> Iterator[Message]:
 
 
 def _acknowledgements(found: Simulated, route: Route) -> Iterator[Message]:
-    """Level-0 ACKs for new results of a node, and the ACKs that a working node passes on."""
+    """Level-0 ACKs for new results of a node, and the ACKs that a working node forwards."""
     feed, hop = route.feed, found.parameters.hop_ns
     every, phase = found.parameters.rhythm("ack")
     backs = (r.downtime.back for r in found.recoveries if r.downtime.request == feed.end)

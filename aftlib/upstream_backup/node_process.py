@@ -2,10 +2,10 @@
 
 ``python -m aftlib.upstream_backup.node_process NAME START DIRECTORY HEARTBEAT_S``
 
-It processes the tuples of the upstream node (a filter that lets everything pass), passes level-0
-ACKs on as level 1, answers heartbeats, sends its own, and requests recovery when one is not
-answered. All sockets lie in the directory, which belongs to one user alone; START counts the
-processes of this name.
+It processes the tuples of the upstream node (a filter that lets everything pass) and forwards
+level-0 ACKs as level-1 ACKs. It answers heartbeats, sends its own to the other node, and requests
+recovery when one is not answered. All sockets lie in the directory, which belongs to one user
+alone. START counts the processes of this name.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 async def read_messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
-    """Yield messages until the connection is closed, or one is cut or no JSON object."""
+    """Yield messages until the connection closes, or a message is cut short or no JSON object."""
     try:
         while (line := await reader.readline()).endswith(b"\n"):
             message = json.loads(line)
@@ -82,7 +82,7 @@ async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int]) -> str | None:
-    """Return the node that a hello names; None unless it is the first of its newest process."""
+    """Return the node that a hello names; None unless its newest process says hello first."""
     match hello:
         case {"hello": str(name), "start": int(number)}:
             if greeted.get(name, number) < number == starts[name]:
@@ -92,7 +92,7 @@ def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int
 
 
 async def pass_on(kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send on the messages of a kind, until another one comes."""
+    """Forward the messages of a kind until a message of another kind comes."""
     async for message in read_messages(reader):
         if kind not in message:
             break
@@ -139,7 +139,7 @@ class NodeProcess:
     async def _watch_peer(self, start: int) -> None:
         self.watched = start
         if self.peer is not None and self.listening is not None:
-            self.listening.cancel()  # an answer of the failed process counts no more
+            self.listening.cancel()  # an answer of the failed process no longer counts
             self.peer.close()
         try:
             reader, self.peer = await self._connect(f"{OTHER[self.name]}-{start}")

@@ -1,9 +1,9 @@
-"""Order downstream: the costs and benefits of sorting for an operator that needs it.
+"""Order downstream: the costs and benefits of sorting for an operator that needs order.
 
-Re-sent tuples arrive behind later ones that went to the survivor, and two nodes of different speed
-overtake each other at every change of turn. A filter does not depend on the order. An aggregate
-over windows and a join of neighbours do: without sorting they close a window, or forget a partner,
-too early.
+Tuples sent again arrive after later tuples that went to the survivor. Results of two nodes of
+different speed overtake each other at every switch. A filter does not depend on the order. A
+windowed aggregate and a join of neighbours do: without sorting they close a window, or forget a
+partner, too early.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Sorting:
     """Cost of sorting results downstream."""
 
     late: int  # results that come after one with a larger number
-    waiting: int  # held back at the same time, at most
-    longest_ms: float  # that sorting adds to a result
+    waiting: int  # most results held back at one time
+    longest_ms: float  # longest delay of a result by sorting
 
 
 def sorting(delivered: np.ndarray) -> Sorting:
-    """Cost of handing results on in the order of their numbers; `delivered`: when each came, ns.
+    """Cost of passing results on in the order of their numbers; `delivered`: arrival times, ns.
 
     A ValueError when a result never arrived: later results would wait for ever.
     """
@@ -44,18 +44,18 @@ def sorting(delivered: np.ndarray) -> Sorting:
 
 @dataclass(frozen=True)
 class Operator:
-    """Results of an operator, with and without sorting before it."""
+    """Outputs of an operator, with and without sorting before it."""
 
-    wrong: int  # outputs that are wrong or missing when it takes results as they come
+    wrong: int  # outputs that are wrong or missing without sorting
     outputs: int
-    delay_ms: float  # that sorting adds to an output, on average
+    delay_ms: float  # mean delay of an output by sorting
 
 
 def aggregate(delivered: np.ndarray, window: int) -> Operator:
     """Tumbling windows over `window` tuples, closed by the first result of a later window.
 
-    A window is wrong when one of its own results arrives after that. A ValueError when it is
-    shorter than a tuple, there are not two, or a result never arrived.
+    A window is wrong if one of its own results arrives after that. ValueError if `window` is less
+    than 1, there are fewer than two windows, or a result never arrived.
     """
     _check_complete(delivered)
     count = len(delivered) // window if window > 0 else 0
@@ -72,10 +72,10 @@ def aggregate(delivered: np.ndarray, window: int) -> Operator:
 
 
 def join(delivered: np.ndarray, lag: int, memory: int) -> Operator:
-    """Pairs (i, i + lag), found when the later one comes and the earlier is still remembered.
+    """Pairs (i, i + lag), found if one result arrives while the other is still remembered.
 
     The operator remembers the last `memory` results; if results are sorted, `lag` of them suffice.
-    ValueError when lag or memory is out of range, or a result never came.
+    ValueError when lag or memory is out of range, or a result never arrived.
     """
     _check_complete(delivered)
     if not (0 < lag < len(delivered) and memory > 0):

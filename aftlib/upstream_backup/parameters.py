@@ -15,7 +15,7 @@ US = 1_000
 NODES = ("primary", "secondary")
 OTHER = dict(zip(NODES, NODES[::-1], strict=True))
 FULLEST = 0.95
-"""Of a link's bandwidth: nearer to all of it, TCP's own acknowledgements (not simulated) count."""
+"""Largest share of a link to use; beyond it TCP's ACKs, which are not simulated, matter."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Link:
 class Tcp:
     """Behaviour of TCP on a connection that has not carried data before.
 
-    `handshake`: a connection needed at recovery only is opened then, a round trip before any data.
-    `initial_window`: segments that may be sent before the first acknowledgement; each one
-    acknowledged admits one more (slow start); None: no limit. `segment_bytes`: the largest payload
-    of a segment; whole tuples only.
+    `handshake`: a connection that only recovery needs is opened at recovery, a round trip before
+    any data. `initial_window`: segments that may be sent before the first acknowledgement; each
+    acknowledgement enlarges the window by one segment (slow start); None: no limit.
+    `segment_bytes`: the largest payload of a segment; whole tuples only.
     """
 
     handshake: bool = True
@@ -67,7 +67,7 @@ class Phases:
 
     ack: float = 0.0
     heartbeat: float = 0.0
-    switching: float = 0.0  # of two turns
+    switching: float = 0.0  # of the cycle of two turns
     checkpoint: float = 0.0
 
     def __post_init__(self) -> None:
@@ -84,22 +84,22 @@ class Parameters:
     or it saturates a node.
     """
 
-    rate: float = 1000.0  # tuples a second
+    rate: float = 1000.0  # tuples per second
     ack_ms: float = 25.0  # interval of level-0 ACKs
     heartbeat_ms: float = 100.0
-    switching_ms: float = 100.0  # interval of changes of node (the proposal)
-    # of checkpoint messages (passive standby); the document gives none: as long as the ACK interval
+    switching_ms: float = 100.0  # interval between switches of the node (the proposal)
+    # interval of checkpoint messages (passive standby); the document gives none: that of ACKs
     checkpoint_ms: float = 25.0
-    share: float = 0.5  # of the tuples to the primary; its turn: 2 · share · switching_ms
+    share: float = 0.5  # of the tuples that go to the primary; its turn: 2 · share · switching_ms
     tuple_bytes: int = 58  # identifier (8) and data (50)
     processing_us: float = 10.0  # time that a node takes for a tuple
     secondary_us: float | None = None  # the secondary's; None: as fast as the primary
-    # The upstream node writes the due tuples this often. The document does not say; one segment a
-    # tuple would need more than the link has from 17,858 tuples/s on.
+    # Interval at which the upstream node writes the due tuples. The document gives none. With one
+    # segment per tuple, the link would be too slow from 17,858 tuples/s on.
     write_ms: float = 1.0
-    state_bytes: int = 58  # change of the internal state a tuple, in checkpoints: its result
+    state_bytes: int = 58  # of a checkpoint per tuple: the change of the state, its result
     message_bytes: int = 8  # payload of an ACK, a heartbeat, a request
-    repair_ms: float = 1000.0  # from the re-send request until the dead node is back, empty
+    repair_ms: float = 1000.0  # from the request until the failed node is back, empty
     link: Link = field(default_factory=Link)
     tcp: Tcp = field(default_factory=Tcp)
     phases: Phases = field(default_factory=Phases)

@@ -1,8 +1,8 @@
 """Upstream backup and the proposal as real processes, some of which are killed.
 
-Primary and secondary are processes of their own (`node_process`), upstream and downstream live in
-the process that starts them. All talk over Unix sockets in a folder that only this user can open.
-Every wait has a limit, and no node process outlives a delivery. Times are the machine's.
+Primary and secondary are processes of their own (`node_process`). Upstream and downstream run in
+the process that starts them. They communicate over Unix sockets in a folder that only this user can
+open. Every wait has a limit, and no node process outlives a delivery. Times are measured.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM, Scheme
 
 BATCH, PAUSE_S, PATIENCE_S = 20, 0.002, 30.0
 TURN = 10
-"""Batches that a node is sent in its turn (the proposal)."""
+"""Batches that upstream sends to a node in its turn (the proposal)."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Request:
     node: str  # taken for failed
     unnoticed_ms: float | None  # from the fault until the request; None without one
     resent: tuple[int, ...]
-    recovery_ms: float  # from the request until downstream has the last result of them, or 0
+    recovery_ms: float  # from the request until downstream has their last result; 0 without any
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Delivery:
     """The results that the downstream node received."""
 
     arrived: tuple[int, ...]  # every result in order of arrival, copies included
-    released: tuple[int, ...]  # handed on: without copies
+    released: tuple[int, ...]  # results passed on, without copies
     requests: tuple[Request, ...]  # failures that were detected
     faults: int  # injected
     rate: float  # tuples per second that upstream sent
@@ -90,18 +90,18 @@ def deliver(
         Upstream backup or the proposal.
     tuples : int
     faults : sequence of Fault, optional
-        Target: "primary" or "secondary"; step: results that have arrived downstream by then.
+        Target: "primary" or "secondary"; step: results that arrive downstream before the fault.
     ack_s, heartbeat_s : float, optional
         Intervals of level-0 ACKs and of heartbeats, seconds.
     patience_s : float, optional
-        Limit of each wait, seconds: for a node to start, to come back after its failure, and for
-        results after the stream's end. The delivery lacks results that have not come by then.
+        Limit of each wait, seconds: for a node to start, for a node to come back after its failure,
+        and for results after the stream's end. The delivery lacks results that come later.
 
     Raises
     ------
     ValueError
-        For another scheme, or a fault that only a node could inject into itself (`NodeInjector`),
-        is at no node, or comes after the stream's end.
+        For another scheme. For a fault that only a node could inject into itself (`NodeInjector`),
+        that targets no node, or that comes after the stream's end.
     RuntimeError, TimeoutError
         When a node does not start in time, with its error output, or does not come back.
     """
@@ -174,7 +174,7 @@ class _System:
                 end_process(process, self.patience_s)
             for server in servers:
                 server.close()
-            # what ended processes have sent is still read, copies of results included
+            # messages that ended processes have sent are still read, copies of results included
             left = self.upstream.connected, self.downstream.acknowledged
             await wait_until(lambda: not any(left), self.patience_s)
         arrived = tuple(i for i, _ in self.downstream.arrived)
@@ -282,7 +282,7 @@ class Upstream:
         write_message(node.writer, {"ids": ids})
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one node: its hello, its ACKs, its request when the other one has failed."""
+        """Serve one node: its hello, its ACKs, and its request when the other node has failed."""
         messages = read_messages(reader)
         if name := introduced(await anext(messages, {}), self.starts, self.greeted):
             node = self.nodes[name] = _Node(name, writer)
@@ -291,7 +291,7 @@ class Upstream:
                     write_message(each.writer, {"peer": self.starts[OTHER[each.name]]})
             self.connected.add(writer)
             async for message in messages:
-                # a node that was taken for failed is not heard any more
+                # messages of a node that was taken for failed are ignored
                 if self.nodes.get(name) is not node or not self._take(node, message):
                     break
             self.connected.discard(writer)
@@ -302,7 +302,7 @@ class Upstream:
         self.nodes.clear()
 
     def _take(self, node: _Node, message: Message) -> bool:
-        """Act on a node's message; False when it is none that a node sends."""
+        """Act on a node's message; False if nodes send no such message."""
         match message:
             case {"ack": int(count)}:
                 while node.acknowledged < count and node.queue:
@@ -327,7 +327,7 @@ class Upstream:
 
 @dataclass(frozen=True)
 class NodeInjector(Injector):
-    """Injects faults into the nodes' processes from outside; a paused one is taken for failed."""
+    """Injects faults into the nodes' processes from outside; a paused node counts as failed."""
 
     own: ClassVar[frozenset[str]] = Injector.own - {"disconnect"}
 
@@ -340,7 +340,7 @@ class NodeInjector(Injector):
 
 
 class Downstream:
-    """Takes results, acknowledges them at their interval, and passes on new ones."""
+    """Receives results, acknowledges them at an interval, and passes on new ones."""
 
     def __init__(self, starts: Mapping[str, int]) -> None:
         self.starts, self.seen = starts, set[int]()
@@ -348,10 +348,10 @@ class Downstream:
         self.greeted = dict.fromkeys(NODES, 0)
         self.acknowledged = dict[
             asyncio.StreamWriter, tuple[int, int]
-        ]()  # results, reported of them
+        ]()  # results, and how many of them are acknowledged
 
     async def meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Take the results of one node."""
+        """Receive the results of one node."""
         messages = read_messages(reader)
         if introduced(await anext(messages, {}), self.starts, self.greeted):
             self.acknowledged[writer] = 0, 0
@@ -366,7 +366,7 @@ class Downstream:
         writer.close()
 
     def take(self, ids: Sequence[int]) -> None:
-        """Take results, and pass on new ones."""
+        """Record results, and pass on new ones."""
         now = time.perf_counter()
         for i in ids:
             self.arrived.append((i, now))
@@ -383,7 +383,7 @@ class Downstream:
         return i not in self.seen
 
     async def acknowledge(self, every_s: float) -> None:
-        """Send level-0 ACKs at their interval, to the nodes from which there is something new."""
+        """Every `every_s` seconds, send level-0 ACKs to the nodes that have sent new results."""
         while True:
             await asyncio.sleep(every_s)
             for writer, (count, reported) in self.acknowledged.items():

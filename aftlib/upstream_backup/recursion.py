@@ -1,4 +1,4 @@
-"""A standby system simulated: whole streams at once by Lindley's recursion."""
+"""Simulate a standby system: whole streams at once, by Lindley's recursion."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ AFTER_MS = 200.0
 class Recovery:
     """One failure and the tuples sent again.
 
-    Shape (q,): `resent`, the tuples in order; `done` and `delivered`, when the survivor had
-    processed each and the downstream node had it from the survivor, nanoseconds. `queue_at_crash`
-    counts the queue of the failed node (active standby: results in the secondary's queue),
-    `duplicates` those sent again whose result also comes from the failed node (it may still be on a
-    slow link when they are sent), `reprocessed` those that had to be processed: none where only
-    results are sent.
+    `resent` has the tuples in order, shape (q,). `done` and `delivered`, shape (q,), have the
+    times, in nanoseconds, at which the survivor had processed each tuple and the downstream node
+    had its result from the survivor. `queue_at_crash` is the length of the failed node's queue
+    (active standby: results in the secondary's queue). `duplicates` counts the tuples sent again
+    whose result also comes from the failed node, perhaps later over a slow link. `reprocessed`
+    counts the tuples that the survivor processed again: none if only results are sent.
     """
 
     downtime: Downtime
@@ -50,9 +50,9 @@ class Recovery:
 
     @property
     def recovery_ms(self) -> float:
-        """The experiment's: from the request's arrival until the last one is processed again.
+        """The experiment's recovery time: from the request until the last tuple is processed again.
 
-        Infinite, like the others, if the survivor failed before.
+        All recovery times are infinite if the survivor failed before.
         """
         return self._since(self.downtime.request, self.done) if self.reprocessed else 0.0
 
@@ -84,10 +84,10 @@ class Simulated:
     parameters: Parameters
     scheme: Scheme
     until: int  # when the upstream node stopped writing
-    written: np.ndarray  # when it wrote each tuple first
-    delivered: np.ndarray  # when its result came first; `NEVER` where it did not
-    copies: np.ndarray  # how often it came
-    recoveries: tuple[Recovery, ...]  # one a failure
+    written: np.ndarray  # when it first wrote each tuple
+    delivered: np.ndarray  # when its result first arrived; `NEVER` if it did not
+    copies: np.ndarray  # how often its result arrived
+    recoveries: tuple[Recovery, ...]  # one per failure
     routes: tuple[Route, ...]  # one for each node from its start until its failure is known
 
 
@@ -105,8 +105,8 @@ def simulate(
     scheme : Scheme or its name
     failures : sequence of Failure
     until_ms : float, optional
-        When the stream ends; by default 200 ms after the last request. Written tuples are followed
-        to its end.
+        When the stream ends; by default 200 ms after the last request. All tuples written until
+        then are followed until they are delivered.
 
     Raises
     ------
@@ -145,13 +145,13 @@ def simulate(
 
 Outcome = tuple[tuple[Route, ...], tuple[Recovery, ...]]
 Burst = tuple[str, int, np.ndarray]
-"""Node to which tuples are sent again, and when."""
+"""Node to which tuples are sent again, when, and which tuples."""
 
 
 def sent_to_one(
     parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
 ) -> Outcome:
-    """Each tuple goes to one node, and again to the other if that one fails."""
+    """Send each tuple to one node, and again to the other node if the first one fails."""
     owner, idle = _owners(parameters, scheme, written, known)
     upstream = _Upstream(parameters, scheme, written, owner)
     taken = acknowledged if scheme.trimmed_by == "ack" else checkpointed
@@ -185,7 +185,7 @@ def sent_to_one(
 
 @dataclass(frozen=True)
 class _Upstream:
-    """The upstream node: `owner` is the node of each tuple when it is written first."""
+    """The upstream node: `owner` has the node to which each tuple is first sent."""
 
     parameters: Parameters
     scheme: Scheme
@@ -216,7 +216,7 @@ class _Upstream:
 def _owners(
     parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
 ) -> tuple[np.ndarray, set[Downtime]]:
-    """Node of each tuple when it is written first, and which failures met an idle node."""
+    """Node to which each tuple is first sent, and the failures that hit an idle node."""
     owner, active, idle = np.zeros(len(written), dtype=np.int8), 0, set[Downtime]()
     if scheme.switching:
         owner[~np.asarray(primary_turn(parameters, written))] = 1
@@ -236,7 +236,7 @@ def _owners(
 def sent_to_both(
     parameters: Parameters, scheme: Scheme, written: np.ndarray, known: Sequence[Downtime]
 ) -> Outcome:
-    """Both nodes process every tuple (active standby); at most one failure."""
+    """Let both nodes process every tuple (active standby); at most one failure."""
     sends = scheme.trimmed_by == "copy"
     crashes = {downtime.failure.node: downtime.crash for downtime in known}
     ids, nothing = np.arange(len(written)), np.zeros(0, dtype=np.int64)

@@ -9,11 +9,11 @@ import numpy as np
 from aftlib.upstream_backup.parameters import MS, Parameters
 
 NEVER = np.iinfo(np.int64).max
-"""Time of what does not happen, in nanoseconds."""
+"""Time of an event that does not happen, in nanoseconds."""
 
 
 def written_ns(parameters: Parameters, until_ns: int) -> np.ndarray:
-    """When the upstream node writes each tuple, up to a time, shape (n,), nanoseconds.
+    """Times at which the upstream node writes each tuple, up to a time, shape (n,), nanoseconds.
 
     The i-th tuple is due at i / rate and written at the next multiple of the write interval.
     """
@@ -41,7 +41,7 @@ class Segments:
 
     @classmethod
     def cut(cls, entry: np.ndarray, most: int) -> Segments:
-        """Cut tuples that enter the connection at (n,) times, those of one time in one write."""
+        """Cut tuples by their entry times, shape (n,), where equal times are one write."""
         position = np.arange(len(entry))
         begins = np.diff(entry, prepend=-1) != 0
         write = np.maximum.accumulate(np.where(begins, position, 0))
@@ -52,12 +52,12 @@ class Segments:
 
 
 def lindley(arrival: np.ndarray, service: np.ndarray | int) -> np.ndarray:
-    r"""When each job of one server is done: first come, first served.
+    r"""Completion times of the jobs of one server, first come, first served.
 
     Unrolled, :math:`d_i = \max(a_i, d_{i-1}) + s_i` is :math:`d_i = S_i + \max_{j \le i}
-    (a_j - S_{j-1})` with the running sum :math:`S`, so a running maximum gives all at once; exact
-    for whole numbers. One pass: O(n). `arrival` and the result have shape (n,), `service` as well
-    or it is one number.
+    (a_j - S_{j-1})` with the running sum :math:`S`. So a running maximum gives all of them in one
+    pass, O(n), exact for whole numbers. `arrival` and the result have shape (n,); `service` has
+    shape (n,) or is one number.
 
     Examples
     --------
@@ -71,14 +71,14 @@ def lindley(arrival: np.ndarray, service: np.ndarray | int) -> np.ndarray:
 def slow_start(
     arrival: np.ndarray, service: np.ndarray, window: int | None, echo_ns: int
 ) -> np.ndarray:
-    """When each segment of a connection is on its way, with TCP's window growing from `window`.
+    """Departure times of a connection's segments while TCP's window grows from `window`.
 
     Every acknowledged segment admits two more, so segment j waits for the acknowledgement of
-    segment ⌊(j − window) / 2⌋: blocks that double are computed one after the other.
+    segment ⌊(j − window) / 2⌋. Blocks that double in size are computed one after the other.
 
-    Shapes (s,), nanoseconds: `arrival`, `service` (on the wire), and the departures returned, the
-    end of each segment's time on the wire. `window` None: no limit. `echo_ns`: from a segment's
-    departure until its acknowledgement is back.
+    A segment departs at the end of its time on the wire. `arrival`, `service` (time on the wire)
+    and the result have shape (s,), in nanoseconds. `window` None: no limit. `echo_ns`: from a
+    segment's departure until its acknowledgement is back.
     """
     if window is None or window >= len(arrival):
         return lindley(arrival, service)
@@ -110,10 +110,11 @@ class Feed:
 
 @dataclass(frozen=True)
 class Route:
-    """Results of a feed; times in nanoseconds, `NEVER` for those that the crash prevented.
+    """Times of a feed's tuples in nanoseconds, `NEVER` if the crash prevented the event.
 
     Times of each tuple, shape (k,): sent to the node, processed there, result written to the
-    connection downstream, and delivered; all but `done` are those of its whole segment.
+    connection downstream, and result delivered. All but `done` are times of the tuple's whole
+    segment.
     """
 
     feed: Feed
@@ -130,7 +131,7 @@ class Route:
 def departed(
     parameters: Parameters, queued: np.ndarray, opened: int, window: int | None
 ) -> tuple[Segments, np.ndarray, np.ndarray]:
-    """Segments of a connection, their time on the wire, and when each is on its way."""
+    """Segments of a connection, their times on the wire, and their departure times."""
     entry = np.maximum(queued, opened)
     cut = Segments.cut(entry, parameters.tuples_per_segment)
     wire = parameters.wire_table[cut.sizes]
@@ -138,7 +139,7 @@ def departed(
 
 
 def travel(parameters: Parameters, feed: Feed, results: bool = True) -> Route:
-    """Send a feed through its node, and its results downstream if the node sends `results`."""
+    """Send a feed through its node; with `results`, send the node's results downstream."""
     delay = parameters.link.delay_ns
     cut, wire, departure = departed(parameters, feed.queued, feed.opened, feed.window)
     sent = departure[cut.of]
@@ -153,10 +154,10 @@ def travel(parameters: Parameters, feed: Feed, results: bool = True) -> Route:
 
 
 def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
-    """Tuples of a route that level-0 and level-1 ACKs have taken from the queue by a time.
+    """Number of a route's tuples that level-0 and level-1 ACKs have taken from the queue by a time.
 
-    The last level-0 ACK that counts left the downstream node early enough to meet the node alive
-    and to be passed on by `time`; it names everything that had arrived by then.
+    The last level-0 ACK that counts reached the node before its crash, and its level-1 ACK arrived
+    by `time`. It names all results that had arrived when it was sent.
     """
     (every, phase), hop = parameters.rhythm("ack"), parameters.hop_ns
     latest = min(route.feed.crash - 1 - hop, time - 2 * hop)
@@ -165,10 +166,10 @@ def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
 
 
 def checkpointed(parameters: Parameters, route: Route, time: int) -> int:
-    """Tuples that checkpoint messages have taken from the queue by a time (passive standby).
+    """Number of tuples that checkpoints have removed from the queue by a time (passive standby).
 
-    The secondary reports each checkpoint to the upstream node; the state's changes since the
-    last one travel in as many full segments as they need.
+    The secondary reports each checkpoint to the upstream node. The changes of the state since the
+    last checkpoint travel in as many full segments as they need.
     """
     every, phase = parameters.rhythm("checkpoint")
     ticks = np.arange(every + phase, min(route.feed.crash, time), every)
@@ -192,6 +193,6 @@ def checkpoint_ns(parameters: Parameters, changes: int) -> int:
 def results_kept(
     parameters: Parameters, primary: Route, secondary: Route, time: int
 ) -> tuple[int, int]:
-    """First result in the secondary's queue at a time, and the first not yet in it (active)."""
+    """Begin and end of the secondary's queue of results at a time (active standby), half-open."""
     ready = int(np.searchsorted(secondary.written, time))
     return min(acknowledged(parameters, primary, time), ready), ready

@@ -12,16 +12,17 @@ from aftlib.core.checks import require_choice
 class Scheme:
     """One standby scheme.
 
-    `trimmed_by` names the messages that empty the queue: level-0 and level-1 ACKs, the
-    secondary once it has a checkpoint, or nothing, because each result is sent twice anyway (WAN).
+    `trimmed_by` names what removes tuples from the queue. "ack": level-0 and level-1 ACKs.
+    "checkpoint": the secondary's message once it has a checkpoint. "copy": nothing, because each
+    result is sent twice anyway (WAN).
     """
 
     name: str
     both: bool = False  # both nodes process every tuple (active standby); else one of them
-    switching: bool = False  # upstream changes between the nodes; else the primary gets all
+    switching: bool = False  # upstream alternates between the nodes; else the primary gets all
     trimmed_by: Literal["ack", "checkpoint", "copy"] = "ack"
     opens: bool = False  # the connection that recovery needs is opened at recovery only
-    warm: bool = False  # it has carried data before, so its window is open
+    warm: bool = False  # this connection has carried data before, so its window is open
 
 
 PASSIVE = Scheme("passive standby", trimmed_by="checkpoint")

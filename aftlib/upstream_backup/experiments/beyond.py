@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WINDOW, LAG = 100, 10
 """Tuples of an aggregate's window, and between the partners of a join."""
 LOOPBACK = Link(bandwidth_mbps=10_000, delay_ms=0.05)
-"""A guess: nothing that is compared hangs on it."""
+"""A guess; no compared value depends on it."""
 PHASES = 25
 
 SharePoint = tuple[float, str, Sequence[tuple[Parameters, float]]]
@@ -41,10 +41,11 @@ def unequal_nodes(
 ) -> pd.DataFrame:
     """Recovery with a slower secondary, by the primary's share of the stream.
 
-    `case` gives failure times and parameters, `secondary_us` is the slower node's time for a tuple,
-    `shares` are of the tuples that go to the primary. Rows: share, failed (node), resent and
-    recovery_ms (means over the failure times), primary_load and secondary_load (share of its time
-    that each node works while nothing fails).
+    `case` gives failure times and parameters. `secondary_us` is the secondary's time per tuple.
+    `shares` are shares of the tuples that go to the primary.
+
+    Columns share; failed: the node; resent, recovery_ms: means over the failure times;
+    primary_load, secondary_load: share of its time that each node works while nothing fails.
     """
     points: list[SharePoint] = []
     for share in with_value(shares):
@@ -70,9 +71,9 @@ def one_share(point: SharePoint) -> dict[str, object]:
 def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
     """Effect of out-of-order results on operators after a failure of the primary, by scheme.
 
-    Rows of scheme, operator, then means over the case's failures: wrong: outputs that are wrong
-    without sorting, delay_ms: delay of an output by sorting, late: results that sorting moves,
-    waiting: most results held back at once, longest_ms: longest time that one is held back. A
+    Columns scheme, operator, then means over the case's failures. wrong: outputs that are wrong
+    without sorting; delay_ms: delay of an output by sorting; late: results that sorting moves;
+    waiting: most results held back at once; longest_ms: longest time that one is held back. A
     filter needs no sorting.
     """
     rows = []
@@ -91,11 +92,11 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
 
 
 def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
-    """Nodes that fail one after the other, each when the last one is back and has settled.
+    """Let nodes fail one after the other, each when the last one is back and queues have settled.
 
-    Of `nodes` in order, for upstream backup and for the proposal: scheme, failure_ms, node, resent,
-    recovery_ms, interrupted (the survivor failed before its end), duplicates, lost (results
-    that never came in the whole stream: 0).
+    One row per scheme (upstream backup, the proposal) and failure, in the order of `nodes`: scheme,
+    failure_ms, node, resent, recovery_ms; interrupted: whether the survivor failed before the
+    recovery's end; duplicates; lost: results of the whole stream that never arrived.
     """
     parameters, rows = case.at(rate), []
     apart = parameters.repair_ms + 2 * parameters.heartbeat_ms + 2 * parameters.settling_ms
@@ -135,9 +136,9 @@ def settings_of_hwang(
 ) -> pd.DataFrame:
     """Recoveries of the schemes of Hwang et al. under settings that the document does not give.
 
-    Each interval of checkpoint messages, with connections opened as each scheme does and with all
-    of them open. One row per setting, scheme and trial: rate, restored_ms. The first setting is
-    the case's own.
+    A setting is an interval of checkpoint messages, with connections opened as each scheme does or
+    with all of them open. One row per setting, scheme and trial: rate, restored_ms. The first
+    setting is the case's own.
     """
     rows, own = [], case.parameters
     intervals = [own.checkpoint_ms, *(ms for ms in checkpoints_ms if ms != own.checkpoint_ms)]
@@ -156,15 +157,15 @@ def settings_of_hwang(
 def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.DataFrame:
     """Kill the primary of a real system `kills` times under each scheme, and simulate it.
 
-    Each kill hits a system of its own, at a random moment of its stream. The simulation is given
-    the rate that was reached, the real intervals, and the time that a tuple takes to be decoded and
-    encoded here; it takes the mean over failures at other moments.
+    Each kill hits a system of its own, at a random moment of its stream; `seed` draws the moments.
+    The simulation has the measured rate, the real intervals, and the measured time to decode and
+    encode a tuple. Its results are means over failures at other moments.
 
-    `seed` is of the moments. Rows: scheme, kill, rate: tuples per second, lost: results that never
-    came, twice: results that came more than once, requests: failures detected (more than one: a
-    node answered too late); of the primary's, unnoticed_ms: until the request, resent, recovery_ms:
-    until the last of those has its result downstream; and the same three as simulated
-    (…_simulated).
+    Columns scheme; kill; rate: tuples per second; lost: results that never arrived; twice: results
+    that arrived more than once; requests: failures detected (more than one: a node answered too
+    late). Of the primary's failure: unnoticed_ms: until the request; resent; recovery_ms: from the
+    request until downstream has the last result of the tuples sent again. The same three as
+    simulated (…_simulated).
     """
     ids = list(range(100_000))
     began = perf_counter()

@@ -33,7 +33,7 @@ _CHUNK = 5
 
 
 def example(scheme: str) -> Simulated:
-    """The primary's failure in a stream slow enough to follow by eye (figs 3 and 4)."""
+    """Simulate the primary's failure in a stream slow enough to follow by eye (figs 3 and 4)."""
     return simulate(EXAMPLE, scheme, [Failure(182.0)], until_ms=330.0)
 
 
@@ -51,11 +51,11 @@ def example_table() -> pd.DataFrame:
 class Sweep:
     """Input rates, and failures at the same random times for every scheme and rate.
 
-    The times lie in [steady_ms, steady_ms + spread_ms), or as long after the queues have settled;
-    30 s and 30 s in the document.
+    The times lie in [steady_ms, steady_ms + spread_ms); the document has 30 s for both. If the
+    queues settle after steady_ms, this interval begins when they have settled.
     """
 
-    rates: tuple[float, ...]  # tuples a second
+    rates: tuple[float, ...]  # tuples per second
     trials: int  # failures at each rate, each in a stream of its own; an interval needs two
     seed: int = 1  # of the failure times
     steady_ms: float = 2000.0
@@ -73,7 +73,7 @@ class Sweep:
         return failure_times(self.trials, self.seed, steady, self.spread_ms)
 
     def drawn(self, rate: float) -> list[tuple[Parameters, float]]:
-        """Each trial's system, its phases drawn, and failure time."""
+        """System with random phases, and failure time, of each trial."""
         phases = drawn_phases(self.trials, self.seed)
         systems = [replace(self.at(rate), phases=one) for one in phases]
         return list(zip(systems, self.failures_ms.tolist(), strict=True))
@@ -107,7 +107,7 @@ def recoveries(
 
 
 def one_point(point: Point) -> list[dict[str, object]]:
-    """Some trials of one scheme at one rate, one row each."""
+    """Simulate some trials of one scheme at one rate, one row each."""
     name, rate, first, drawn = point
     return [
         {"scheme": name, "rate": rate, "trial": trial, "failure_ms": time}
@@ -117,7 +117,7 @@ def one_point(point: Point) -> list[dict[str, object]]:
 
 
 def recovery_row(parameters: Parameters, scheme: str, failure_ms: float) -> dict[str, float]:
-    """One failure of the primary and its recovery."""
+    """Simulate one failure of the primary; return the measures of its recovery."""
     found = simulate(parameters, scheme, [Failure(failure_ms)]).recoveries[0]
     measures = {name: getattr(found, name) for name in (*MEASURES, "duplicates")}
     return measures | {"resent": len(found.resent)}
@@ -136,10 +136,10 @@ def summary(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Upstream backup minus the proposal, by trial: rate, mean, low, high.
+    """Mean of upstream backup minus the proposal over paired trials, with its interval, by rate.
 
-    Further columns: upstream: the mean of upstream backup, ratio: the proposal's mean over it, 1
-    where both are 0.
+    Columns rate, mean, low, high; upstream: mean of upstream backup; ratio: the proposal's mean
+    over it, 1 if both are 0.
     """
     wide = trials.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
     less = (wide[UPSTREAM.name] - wide[PROPOSED.name]).unstack("trial")
@@ -160,8 +160,8 @@ def savings(trials: pd.DataFrame) -> pd.DataFrame:
 def overheads(case: Sweep) -> pd.DataFrame:
     """Bandwidth overhead while nothing fails, with each denominator (D4 section 2.2).
 
-    Rows of scheme, rate, share_of_all, relative (to the plain stream), relative_to_input (to the
-    stream into the node).
+    Columns scheme; rate; share_of_all; relative: to the stream without fault tolerance;
+    relative_to_input: to the stream into the node.
     """
     rows = []
     for rate, scheme in product(case.rates, SCHEMES.values()):

@@ -15,7 +15,7 @@ from aftlib.upstream_backup.parameters import Parameters, Phases, Tcp
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM, Scheme
 
 COUNT_LIMIT, TIME_LIMIT, BYTES_LIMIT = 0.10, 0.15, 0.05
-"""Relative differences from ns-3 up to which counts, times and traffic count as the same."""
+"""Relative differences from ns-3 up to which counts, times and traffic agree."""
 BASE, PROPOSAL = "as it is", "proposed"
 STORED_RUNS = Path(__file__).parents[1] / "ns3"
 """Folder of the tables that ns-3 made (`make ns3`)."""
@@ -51,9 +51,10 @@ def systems(table: pd.DataFrame) -> list[Parameters]:
 
 
 def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
-    """Simulated means over the closed form's: rates as rows, schemes as columns, three groups.
+    """Ratios of simulated means to the closed form: a row per rate, a column per group and scheme.
 
-    Queue at the crash; sent again; sent again by the rule of thumb that counts all hops.
+    The groups are the queue at the crash, the tuples sent again, and the tuples sent again by the
+    rule of thumb that counts all hops.
     """
     rows = means[means["resent"] > 0].copy()
     points = [(case.at(r), SCHEMES[s]) for r, s in zip(rows["rate"], rows["scheme"], strict=True)]
@@ -68,11 +69,11 @@ def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
 
 
 def against_ns3() -> pd.DataFrame:
-    """The stored runs of ns-3, all of default parameters, and the simulation of the same.
+    """Compare the stored runs of ns-3, which have default parameters, with simulations of them.
 
-    Rows of rate, scheme, and for each of resent, recovery_ms and caught_up_ms the simulation's mean
-    over the stored failure times, ns-3's (…_ns3) with its t interval's half-width (…_ns3_half), and
-    the relative difference (…_error, NaN where ns-3 has 0); reprocessed_ns3.
+    Columns rate; scheme; resent, recovery_ms and caught_up_ms: means of the simulation over the
+    stored failure times; for each of these …_ns3: mean of ns-3, …_ns3_half: half-width of its t
+    interval, …_error: relative difference, NaN if ns-3 has 0; reprocessed_ns3.
     """
     stored = read_runs("recoveries")
     schemes, times = stored["scheme"].tolist(), stored["failure_ms"].tolist()
@@ -99,7 +100,7 @@ def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
 
 
 def agreement(table: pd.DataFrame) -> pd.DataFrame:
-    """Relative differences from ns-3 with rates down; schemes across, for count and time."""
+    """Relative differences from ns-3: one row per rate, one column per measure and scheme."""
     columns = {"resent_error": "tuples sent again", "recovery_ms_error": "recovery time"}
     wide = table.pivot_table(index="rate", columns="scheme", values=[*columns], sort=False)
     return wide.rename(columns=columns, level=0)
@@ -108,8 +109,9 @@ def agreement(table: pd.DataFrame) -> pd.DataFrame:
 def tcp_parts() -> pd.DataFrame:
     """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
 
-    Rows of switch, rate, failure_ms, ns3_ms: of ns-3's stored run, ms: of the simulation of the
-    same failure (NaN for Nagle's algorithm and delayed ACKs, which it does not have).
+    Columns switch; rate; failure_ms; ns3_ms: of ns-3's stored run; ms: of the simulation of the
+    same failure. The simulation has neither Nagle's algorithm nor delayed ACKs, so ms is NaN for
+    them.
     """
     stored = read_runs("switches")
     ours, drawn = [], systems(stored)
@@ -123,7 +125,7 @@ def tcp_parts() -> pd.DataFrame:
 
 
 def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
-    """Mean recovery times, ns-3 and simulation: switches down, rates across."""
+    """Mean recovery times: one row per switch, one column per rate, for ns-3 and the simulation."""
     wide = parts.pivot_table(index="switch", columns="rate", values=["ns3_ms", "ms"], sort=False)
     return wide.rename(columns={"ns3_ms": "ns-3", "ms": "simulation"}, level=0)
 
@@ -135,9 +137,10 @@ def explained(
 
     Means over failures, or with `by` one row per failure.
 
-    gap = handshake + initial_window + tuples, each the part that disappears when the handshake,
-    then the window's limit are switched off, and the rest; nagle_adds, window_1_adds: to upstream
-    backup, when they are switched on; gap_with_nagle: when it is on in both schemes.
+    gap = handshake + initial_window + tuples. Without the handshake, the part handshake disappears;
+    without the window's limit too, the part initial_window; tuples is the rest. nagle_adds,
+    window_1_adds: time that each adds to upstream backup; gap_with_nagle: the gap with Nagle's
+    algorithm in both schemes.
     """
     ms = parts.pivot_table(index=[*by], columns="switch", values=column, dropna=False)
     return pd.DataFrame(
@@ -156,7 +159,7 @@ def explained(
 def counted_traffic() -> pd.DataFrame:
     """Traffic for availability by the closed form and as ns-3 counted it, bytes per second.
 
-    Rows of scheme, rate, derived: by the closed form, counted: mean over ns-3's stored runs, error:
+    Columns scheme; rate; derived: by the closed form; counted: mean over ns-3's stored runs; error:
     the relative difference.
     """
     parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
