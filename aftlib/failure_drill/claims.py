@@ -1,6 +1,6 @@
 """The claims F-1 … F-7, which are the project's own, judged by the results of a drill.
 
-`long` is what `long_windows` measured.
+`long` is the result of `long_windows`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DELIVERY = ["at most once", "at least once"]
 EXACT = ["exactly once", SHARED]
 BY_D1 = ["D1 by model", "D1 by guard"]
 NEAR = 0.02
-"""Largest difference of the share read again from the plan's, of an exact recovery's reads."""
+"""Largest difference between the measured and the planned share of samples read again."""
 LITTLE = 0.05
-"""Largest overhead of the claims."""
+"""Largest overhead that F-6 and F-7 allow."""
 MOST_TURNS = 10_000
 """Number of turns up to which `_turns_needed` looks."""
 
@@ -35,7 +35,7 @@ def rows_of(done: DrillResult, names: list[str]) -> pd.DataFrame:
 
 
 def without(names: list[str]) -> Finding:
-    """Nothing to judge."""
+    """Finding without a value, because these are missing."""
     return nothing(f"Without {', '.join(names)}.")
 
 
@@ -57,7 +57,7 @@ def delivery(done: DrillResult) -> Finding:
 
 
 def exactness(done: DrillResult) -> Finding:
-    """F-2: the exact schemes lose nothing, double nothing, and every value is the truth."""
+    """F-2: the exact schemes lose nothing and double nothing, and every value is exact."""
     table = done.table
     if missing := [name for name in EXACT if name not in table.index]:
         return without(missing)
@@ -87,7 +87,7 @@ def d1_reads_again(done: DrillResult) -> Finding:
 
 
 def d2_reads_again(done: DrillResult) -> Finding:
-    """F-4: so does D2."""
+    """F-4: D2 reads the planned share again."""
     return reads_again(done, [*METHODS])
 
 
@@ -112,7 +112,7 @@ def reads_again(done: DrillResult, names: list[str]) -> Finding:
             high=planned + NEAR,
         ),
         conditions=bool(rows["read"].max() < 1),
-        control=planned > 0,  # a plan that reads nothing again is kept by doing nothing
+        control=planned > 0,  # a plan that reads nothing again proves nothing
         n=int(rows["faults"].min()),
         counted="faults",
         note="A regression test: plan and stream are both this project's. The value is the samples "
@@ -121,7 +121,7 @@ def reads_again(done: DrillResult, names: list[str]) -> Finding:
 
 
 def guarantee(done: DrillResult) -> Finding:
-    """F-5: a share of 1 − δ of the estimates is within ε, and nothing else is lost or wrong."""
+    """F-5: at least 1 − δ of the estimates are within ε, and nothing else is lost or wrong."""
     rows, delta = rows_of(done, [*BY_D1, *METHODS]), done.drill.requirement.delta
     judged = rows[rows["estimated"] > 0].astype({"within": float, "share_low": float})
     if not len(judged):
@@ -167,7 +167,7 @@ def d1_costs_little(done: DrillResult) -> Finding:
         str(name): Finding(
             row["overhead"],
             (row["overhead_low"], row["overhead_high"]),
-            control=bool(row["overhead_high"] >= 0),  # it cannot be faster than without
+            control=bool(row["overhead_high"] >= 0),  # no scheme speeds up a micro-batch
             n=done.turns,
             counted="pairs of runs",
         )
@@ -184,7 +184,7 @@ def d1_costs_little(done: DrillResult) -> Finding:
 
 
 def d2_costs_little(long: pd.DataFrame) -> Finding:
-    """F-7: how much longer a window takes with D2's checkpoints, while nothing fails."""
+    """F-7: overhead of D2's checkpoints in a window while nothing fails."""
     wide = long.pivot_table(index="repeat", columns="plan", values="seconds")
     base = wide[NO_CHECKPOINTS].to_numpy()
     proposed, *others = METHODS
@@ -214,7 +214,7 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
 
 
 def _turns_needed(found: Finding) -> str:
-    """How many turns tell an overhead from the limit, if it is undecided."""
+    """Text: the number of turns that would decide an undecided overhead; else empty."""
     low, high = found.interval or (0.0, 0.0)
     if not low <= LITTLE < high:
         return ""

@@ -69,14 +69,16 @@ COLUMNS = [
 class DrillResult:
     """The table of a drill, one row per scheme; a column that does not apply is missing.
 
-    Counts are of (window, sensor): due, lost, doubled, estimated, wrong; estimated_windows; within,
-    share_low, share_high: of the estimates, those within ε; largest_error in ε; audited,
-    wrong_promises, bound: the guard's own account; rows, again: samples read, and read again;
-    planned, read: shares of an exact recovery's reads of the same kills; restart_ms, rework_ms,
-    recovery_ms: medians; latency_s, throughput_s: medians until normal again; worst: longest
-    latency meanwhile over the normal one; unsteady; stored_bytes, sent_bytes; overhead,
-    overhead_low, overhead_high: of D1 from `calm_runs`, of D4 its traffic; checkpoint_ms: median
-    time of one of D2's.
+    due, lost, doubled, estimated, wrong: counts of (window, sensor); estimated_windows: windows
+    with estimates; within: share of the estimates within ε, with the interval share_low …
+    share_high; largest_error: in ε; audited, wrong_promises, bound: estimates that the guard has
+    checked, wrong guarantees among them, and their bound; rows, again: samples of the stream, and
+    samples read again; planned, read: planned and measured samples read again, as shares of an
+    exact recovery's after the same kills; restart_ms, rework_ms, recovery_ms: medians; latency_s,
+    throughput_s: medians until normal again; worst: longest latency after an event over the normal
+    one; unsteady: slow micro-batches afterwards; stored_bytes, sent_bytes; overhead, overhead_low,
+    overhead_high: D1's by `calm_runs`, D4's by its traffic; checkpoint_ms: median time of a
+    checkpoint of D2.
     """
 
     drill: Drill
@@ -198,7 +200,7 @@ def run_drill(
 ) -> DrillResult:
     """Run schemes of `SCHEMES` under a drill, then D4's standby schemes, then `calm_runs`.
 
-    The `directory` is a new one.
+    The directory must be new.
     """
     from aftlib.failure_drill.schemes_spark import NONE, stream
 

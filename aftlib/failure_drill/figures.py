@@ -55,7 +55,7 @@ HEADINGS = {
     "seconds": "median s per window",
     "rate": "tuples per second",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Column headings of the notebook's tables."""
 
 
 def which_for_whom(result: DrillResult) -> go.Figure:
@@ -87,7 +87,7 @@ def which_for_whom(result: DrillResult) -> go.Figure:
 
 
 def scheme_cells(row: pd.Series, delta: float, exact: float) -> list[tuple[str, float]]:
-    """Text and grade of a scheme's cells; `exact`: samples that exactly once reads per fault."""
+    """Text and grade of a scheme's cells; `exact`: samples that exactly once rereads per fault."""
     again = row["again"] / row["faults"]
     # in D4 the samples read again depend on the rate alone
     _, again_grade = ("", FAIR) if is_of("D4", row) else graded(again / exact, "", 0.5, 0.9)
@@ -167,7 +167,7 @@ def recovery(result: DrillResult) -> go.Figure:
     colors = {str(name): color for name, color in zip(parts, (GREY, BLUE), strict=True)}
     title = "Recovery and its phases, median"
     figure = stacked(parts, colors, title, "ms", "%{x:.0f} ms")
-    figure.add_scatter(  # short bars could be read off no axis
+    figure.add_scatter(  # numbers, because short bars are hard to read
         y=table.index, x=table["recovery_ms"], text=[f"{t:,.0f}" for t in table["recovery_ms"]],
         mode="text", textposition="middle right", cliponaxis=False, showlegend=False,
         hoverinfo="skip",

@@ -2,9 +2,9 @@
 
 The recovery metrics are those of Vogel et al., "A Comprehensive Benchmarking Analysis of Fault
 Recovery in Stream Processing Frameworks" (DEBS 2024): time until latency and throughput are normal
-again, latency meanwhile, and whether it stays so. There the input comes at a constant rate. Here it
-is replayed at full speed, and Lindley's recursion over the measured times of the micro-batches
-gives the latency at a constant rate.
+again, the latency until then, and whether it stays normal. There the input comes at a constant
+rate. Here it is replayed at full speed, and Lindley's recursion over the measured times of the
+micro-batches gives the latency at a constant rate.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from aftlib.upstream_backup.routes import lindley
 LOAD = 0.7
 """Rate of the input, as a share of the throughput while nothing fails."""
 WARM = 2
-"""First micro-batches, which are slow and not counted as normal."""
+"""Number of first micro-batches, which are slow and do not count as normal."""
 NORMAL = 1.1
-"""Normal is up to this factor of the longest undisturbed latency, or time of a micro-batch."""
+"""A latency or micro-batch time is normal up to this factor of the longest undisturbed one."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,16 @@ class Run:
     # one row per kill: restart_ms until a process works in place of the failed one, and rework_ms
     # from there until the lost results are emitted
     recoveries: pd.DataFrame = field(default_factory=pd.DataFrame)
-    drill: Drill | None = None  # where it is not the whole drill
+    drill: Drill | None = None  # the part of the drill that was run, if not all of it
 
 
 @dataclass(frozen=True)
 class Score:
     """Emitted values compared with the truth, window by window and sensor by sensor.
 
-    `share_low` … `share_high` is the interval at 95 % of the share within ε, resampled by whole
-    windows because the errors of one window are correlated; Clopper and Pearson's over windows if
-    all estimates are within ε.
+    `share_low` … `share_high` is the 95 % interval of the share within ε. It is resampled by whole
+    windows, because the errors of one window are correlated. If all estimates are within ε, it is
+    the interval of Clopper and Pearson over windows.
     """
 
     due: int
@@ -70,7 +70,7 @@ class Score:
 
 
 def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator) -> Score:
-    """Compare emitted values with the truth; a pair of window and sensor is doubled once."""
+    """Compare emitted values with the truth; a pair (window, sensor) counts as doubled once."""
     counts = np.zeros(drill.truth.shape, int)
     at = emitted["window"].to_numpy(int), emitted["sensor"].to_numpy(int)
     np.add.at(counts, at, 1)
@@ -123,8 +123,8 @@ class RecoveryMetrics:
     latency_s: np.ndarray
     normal_s: float  # median latency while nothing failed
     latency_again_s: np.ndarray  # from the failed micro-batch's input to a normal latency
-    throughput_again_s: np.ndarray  # likewise, to a normal rate
-    worst_s: np.ndarray  # the longest latency meanwhile
+    throughput_again_s: np.ndarray  # likewise, to a normal throughput
+    worst_s: np.ndarray  # longest latency from an event to the next one
     unsteady: int  # later micro-batches without a fault whose latency is not normal
 
     @property
@@ -150,11 +150,11 @@ def latencies(service_s: np.ndarray, every_s: float) -> np.ndarray:
 def recovery_metrics(
     progress: Sequence[tuple[int, float]], events: Sequence[tuple[int, int]]
 ) -> RecoveryMetrics:
-    """Return when latency and throughput are normal again after each event.
+    """Compute when latency and throughput are normal again after each event.
 
-    `progress` is the step and the second at which each micro-batch was done, beginning with step 0;
-    `events` are the first and the last micro-batch with a fault of each event, in order.
-    ValueError when fewer than `WARM` + 2 micro-batches were done before the first.
+    `progress` has the step and the time in seconds at which each micro-batch was done, beginning
+    with step 0. `events` has the first and the last micro-batch with a fault of each event, in
+    order. ValueError if fewer than `WARM` + 2 micro-batches were done before the first event.
     """
     service = np.diff([at for _, at in progress])
     calm = service[WARM : events[0][0]]
@@ -190,7 +190,7 @@ def recovery_metrics(
 
 
 def overhead(own_s: np.ndarray, base_s: np.ndarray) -> dict[str, float]:
-    """Share by which runs take longer than their pairs, with its t interval over the pairs."""
+    """Mean relative time that runs take longer than their paired baselines, with its t interval."""
     centre, low, high = np.expm1(t_interval(np.log(own_s / base_s)))
     return {"overhead": float(centre), "overhead_low": float(low), "overhead_high": float(high)}
 

@@ -20,9 +20,9 @@ from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
 
 KILLS = ("single", "repeated", "simultaneous")
-"""A worker is killed; it is killed again in the next micro-batch; two are killed at once."""
+"""One worker is killed; it is killed again in the next micro-batch; two are killed at once."""
 PATTERNS = (*KILLS, "pause")
-"""The others are kinds of faults after which the worker goes on."""
+"""After a pause the worker continues."""
 DIGITS = 1000
 """Samples are whole thousandths, so that their sums are exact in every scheme."""
 BLOCKS, COVARIANCE = 3, 0.9
@@ -34,10 +34,10 @@ def draw_schedule(
     """Draw a seeded schedule over the micro-batches of `every` steps in [begin, steps).
 
     The patterns take turns, workers and moments are random, and a micro-batch without faults
-    follows each event. At least `faults` are drawn, because the last event is complete. ValueError
-    when the stream is too short for the faults, or has one worker only.
+    follows each event. There may be more than `faults` faults, because the last event is complete.
+    ValueError if the stream is too short for the faults, or there is only one worker.
     """
-    require_number("workers", workers, least=2)  # one fails, and one lives
+    require_number("workers", workers, least=2)  # one fails, and one survives
     rng = np.random.default_rng(seed)
     schedule = list[Fault]()
     batch, event = -(-begin // every), 0
@@ -86,7 +86,7 @@ class Drill:
     workers: int
     requirement: Requirement  # ε and δ of a window's mean
     every: int  # steps of a micro-batch, whole windows
-    away: int  # steps until a replacement that does not read again goes on
+    away: int  # steps after which a replacement continues if it does not read again
     schedule: tuple[Fault, ...]
 
     @cached_property
@@ -128,7 +128,7 @@ class Drill:
 
     @property
     def estimated_kills(self) -> np.ndarray:
-        """Whether D1 estimates each kill's loss: the first at its step, of an estimable worker."""
+        """Whether D1 estimates each kill's loss: a step's first kill, of an estimable worker."""
         steps = [fault.step for fault in self.kills]
         first = [steps.index(step) == i for i, step in enumerate(steps)]
         estimable = [self.assignment.estimable[worker_of(fault)] for fault in self.kills]
@@ -145,7 +145,7 @@ class Drill:
         return step // self.every
 
     def aimed(self, target: Callable[[int], str]) -> tuple[Fault, ...]:
-        """The schedule at processes other than workers, one fault at each step."""
+        """The schedule with processes other than workers as targets, one fault per step."""
         by_step = {fault.step: fault for fault in self.schedule}
         return tuple(replace(f, target=target(worker_of(f))) for f in by_step.values())
 
@@ -167,9 +167,9 @@ def draw_drill(
 ) -> Drill:
     """Draw the stream into a log below the directory, and its schedule.
 
-    The stream has `windows` windows of `width` steps, a micro-batch `batch_windows` of them; faults
-    come after the share `calm` of the stream. ε is `epsilon_sd` standard deviations of a window's
-    mean. Errors as `block_model` and `draw_schedule`.
+    The stream has `windows` windows of `width` steps, a micro-batch has `batch_windows` windows.
+    Faults come after the share `calm` of the stream. ε is `epsilon_sd` standard deviations of a
+    window's mean. Errors as `block_model` and `draw_schedule`.
     """
     model, steps = block_model(sensors, BLOCKS, covariance=COVARIANCE), windows * width
     every = batch_windows * width

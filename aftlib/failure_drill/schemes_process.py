@@ -55,7 +55,7 @@ EMITTED = ["window", "sensor", "value", "estimated"]
 def run_to_end(
     command: Sequence[str], injector: Injector, env: Mapping[str, str] | None = None
 ) -> None:
-    """Start a process again after each kill of a schedule, until it ends by itself."""
+    """Start a process, and again after each kill of a schedule, until it ends by itself."""
     with injector.resuming():
         injected = -1
         while injector.count > injected:
@@ -66,7 +66,7 @@ def run_to_end(
 
 
 def partial_replay(drill: Drill, directory: Path, name: str, budget: int) -> Run:
-    """Run D2's driver over the drill's log by a method of `METHODS`.
+    """Run D2's driver over the drill's log with a method of `METHODS`.
 
     `budget` is the number of samples that may be read again after a failure. Errors as
     `run_process`.
@@ -98,7 +98,7 @@ def partial_replay(drill: Drill, directory: Path, name: str, budget: int) -> Run
 
 
 def replay_shares(query: ReplayQuery, recovered: Sequence) -> dict[str, float]:
-    """Samples that the plan replays, and that were read, as shares of an exact replay."""
+    """Planned and measured replayed samples, as shares of the samples of an exact replay."""
     plan, n = query.first_plan, query.model.size
     planned_by_step = np.repeat([len(r.sensors) for r in plan.replay], np.diff(plan.times))
     steps = [np.arange(r.start, r.stop) % query.window for r in recovered]
@@ -121,8 +121,8 @@ def checkpoint_time(last: Mapping[tuple[str, int], float], calm: Sequence[int]) 
 def long_windows(directory: Path, seed: int, turns: int = 20) -> pd.DataFrame:
     """Elapsed times of a window of D2's experiment while nothing fails, as `stream_rates`.
 
-    100 sensors × 10,000 steps, ε = 0.12, δ = 0.05 and T_SLA = 50 ms, in this process; each of
-    `METHODS`, and without checkpoints inside the window, in turns.
+    A window has 100 sensors × 10,000 steps, ε = 0.12, δ = 0.05, T_SLA = 50 ms. In this process,
+    each of `METHODS`, and a run without checkpoints inside the window, take turns.
     """
     model = block_model(100, 5, variance=60, covariance=30)
     log = SensorLog.write(directory / "log", draw(model, D2_WINDOW, seed), model.names)
@@ -159,8 +159,8 @@ def shared_state(
 ) -> Run:
     """Run D3's job over the drill's stream; a task reads the sensors of one worker.
 
-    With `supervisor`, the supervisor is killed once it has restarted the first failed process.
-    Where the job is `compared` with an undisturbed one, recovery_ms is the time that a fault adds.
+    With `supervisor`, the supervisor is killed once it has restarted the first failed process. With
+    `compared`, an undisturbed job runs afterwards, and recovery_ms is the time that a fault adds.
     """
     texts = [partition(drill, keys) for keys in drill.assignment.workers]
     log = TupleLog.write(directory / "log", texts)
@@ -210,9 +210,10 @@ def run_until_done(job: Job) -> Account:
 
 
 def faults_of_job(drill: Drill) -> tuple[Fault, ...]:
-    """The schedule at D3's processes: a worker's task or, for every other kill, its server.
+    """The schedule at D3's processes: a worker's task or, for kills of odd events, its server.
 
-    A restarted process counts from 0, so the faults of one process are spread evenly over its work.
+    A restarted process counts its steps from 0, so the faults of one process are spread over its
+    work.
     """
     faults = list[Fault]()
     for fault in drill.schedule:
@@ -238,7 +239,7 @@ def partition(drill: Drill, keys: Sequence[int]) -> bytes:
 
 
 def emitted_sums(drill: Drill, output: Path) -> pd.DataFrame:
-    """The windows' files of D3 as `Run.emitted`: a sum of thousandths becomes a mean."""
+    """The files of D3's windows as `Run.emitted`: a sum of thousandths becomes a mean."""
     names, width = ["start", "sensor", "total"], drill.windows.width
     files = [pd.read_csv(path, header=None, names=names) for path in output.glob("window-*.csv")]
     sums = pd.concat([pd.DataFrame(columns=names, dtype=int), *files], ignore_index=True)
@@ -249,7 +250,7 @@ def emitted_sums(drill: Drill, output: Path) -> pd.DataFrame:
 
 
 def standby(drill: Drill, scheme: Scheme) -> Run:
-    """Send one tuple per step through D4's real processes; workers are the two nodes in turn.
+    """Send one tuple per step through D4's real processes; faults of worker w hit node w mod 2.
 
     Faults that only a node itself could inject are left out; the run's `faults` counts the others.
     """
@@ -312,7 +313,7 @@ def standby_run(
     recoveries: pd.DataFrame,
     **measures: object,
 ) -> Run:
-    """A run of D4, whose windows are lost, or doubled, for all sensors at once."""
+    """Return a run of D4; a window is lost or doubled for all sensors at once."""
     n = drill.model.size
     counts: dict = {"due": tuples // drill.windows.width * n, "rows": tuples * n}
     counts |= {"lost": lost * n, "doubled": doubled * n, "estimated": 0, "wrong": 0}

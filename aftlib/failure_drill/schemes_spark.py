@@ -53,12 +53,12 @@ TIMES = ["restart_ms", "rework_ms"]
 
 @dataclass(frozen=True)
 class DrillWorker(TimedWorker):
-    """D1's worker, whose replacements may all go on from the present."""
+    """D1's worker; with `resumes`, every replacement continues from the present."""
 
-    resumes: bool = False  # whether they do
+    resumes: bool = False
 
     def gives_up(self, split: InputSplit) -> bool:
-        """Whether the lost input stays lost: as in D1, or always."""
+        """Whether lost input is not read again: always with `resumes`, else as in D1."""
         return self.resumes or super().gives_up(split)
 
 
@@ -78,7 +78,7 @@ class OnwardSplits(SensorSplits):
 
 @dataclass
 class SplitCounter:
-    """A coordinator that only counts: the workers have emitted their windows themselves."""
+    """A coordinator that only collects reports, because workers emit their windows themselves."""
 
     splits: list[dict] = field(default_factory=list)
 
@@ -93,9 +93,9 @@ def stream(
 ) -> Run:
     """Stream the drill's log, or its steps up to `stop`, by a scheme under the schedule.
 
-    The `directory` is a new one. Without fault tolerance a failed worker is not replaced; with at
-    most once its replacement goes on from the present. At least once and exactly once are Spark's
-    replay of the micro-batch; exactly once, like D1, emits a micro-batch when it is committed.
+    The directory must be new. Without fault tolerance a failed worker is not replaced. With at most
+    once its replacement continues from the present. With at least once and exactly once Spark
+    replays the micro-batch. Exactly once, like D1, emits a micro-batch when it is committed.
     """
     end, relays = drill.log.steps if stop is None else stop, scheme in BASELINE
     outages = outages_of(drill, scheme, end)
@@ -144,7 +144,7 @@ def outages_of(drill: Drill, scheme: str, end: int) -> list[Outage]:
     """The kills as D1's outages; without fault tolerance they last to the end of the stream."""
     if scheme != NONE:
         return [Outage(worker_of(f), f.step, min(f.step + drill.away, end)) for f in drill.kills]
-    first = {worker_of(f): f.step for f in reversed(drill.kills)}  # a failed one fails once
+    first = {worker_of(f): f.step for f in reversed(drill.kills)}  # not replaced: fails once
     return sorted((Outage(w, step, end) for w, step in first.items()), key=lambda o: o.failure)
 
 
@@ -187,7 +187,7 @@ def recoveries_of(
 
 
 def relayed(drill: Drill, messages: Path) -> pd.DataFrame:
-    """Every window in every message: all results that a process emitted before it ended."""
+    """All windows of all messages: the results that processes emitted, also before they failed."""
     log, parts = MessageLog(messages), [pd.DataFrame(columns=EMITTED)]
     for path in sorted(messages.glob("worker-*")):
         worker, start, attempt = map(int, path.name.split("-")[1:])
@@ -213,11 +213,11 @@ def committed(log: SensorLog, width: int, handler: BatchHandler) -> pd.DataFrame
 
 
 def killed_driver(drill: Drill, directory: Path) -> Run:
-    """Stream the first micro-batches by D1's model; the driver is killed, and another one goes on.
+    """Stream the first micro-batches by D1's model; the driver is killed, another one continues.
 
     It is killed when the handler has written the results of a micro-batch that Spark's checkpoint
-    does not count yet: the next driver runs it again. On a cluster the drivers use the cores of
-    this process's session. Errors as `run_process`.
+    does not contain yet. So the next driver runs this micro-batch again. On a cluster the drivers
+    use the cores of this process's session. Errors as `run_process`.
     """
     from aftlib.spark.session import cores_lent
 
@@ -257,7 +257,7 @@ def driver_injector(directory: Path) -> Injector:
 
 
 def drive(spark: SparkSession, directory: Path) -> None:
-    """Stream the rest of the log as a driver that is killed, recording each micro-batch."""
+    """Stream the rest of the log in a driver that a fault may kill; record each micro-batch."""
     task, log = json.loads((directory / "task.json").read_text()), SensorLog.open(directory / "log")
     windows, requirement = Windows(**task["windows"]), Requirement(**task["requirement"])
     model = block_model(len(log.names), BLOCKS, covariance=COVARIANCE)
