@@ -69,7 +69,7 @@ class Buckets:
         self.now, self.origin, self.total, self.scale = now, origin, 0, 1
         self._stamps: NDArray[np.int64] | None = NO_TIMES
         self._queues: list[deque[int]] | None = None  # of size 1, 2, 4, …, oldest at the left
-        self._due = now  # nothing expires before
+        self._due = now  # no bucket expires before
 
     @property
     def stamps(self) -> NDArray[np.int64]:
@@ -126,7 +126,7 @@ class Buckets:
                 self.total -= 1 << (len(queues) - 1)
                 if not queues[-1]:
                     queues.pop()
-            # merges only put this off; with no bucket, the next one lives for a window
+            # merges can only delay this; without buckets, the next one expires after a window
             self._due = (queues[-1][0] if queues else now) + self.window
 
         while units:

@@ -323,7 +323,7 @@ def apply(
 
 @jit()
 def joined(one: Any, other: Any) -> tuple[int, float, float]:
-    """(number, mean, sum of squared deviations from it) of two sets together."""
+    """(number, mean, sum of squared deviations from the mean) of two sets together."""
     n, mean, spread = one
     m, other_mean, other_spread = other
     share = m / (n + m)

@@ -35,7 +35,7 @@ def rows_of(done: DrillResult, names: list[str]) -> pd.DataFrame:
 
 
 def without(names: list[str]) -> Finding:
-    """Finding without a value, because these are missing."""
+    """Finding without a value, because the results in `names` are missing."""
     return nothing(f"Without {', '.join(names)}.")
 
 
@@ -121,7 +121,7 @@ def reads_again(done: DrillResult, names: list[str]) -> Finding:
 
 
 def guarantee(done: DrillResult) -> Finding:
-    """F-5: at least 1 − δ of the estimates are within ε, and nothing else is lost or wrong."""
+    """F-5: a share ≥ 1 − δ of the estimates is within ε, and nothing else is lost or wrong."""
     rows, delta = rows_of(done, [*BY_D1, *METHODS]), done.drill.requirement.delta
     judged = rows[rows["estimated"] > 0].astype({"within": float, "share_low": float})
     if not len(judged):

@@ -139,9 +139,10 @@ class RecoveryMetrics:
 
 
 def latencies(service_s: np.ndarray, every_s: float) -> np.ndarray:
-    """Lindley's recursion: micro-batch i is complete at (i + 1)·T and waits for those before it.
+    """Lindley's recursion: the input of micro-batch i is complete at (i + 1)·T.
 
-    With completion C_i = max((i + 1)·T, C_{i−1}) + S_i, latency is C_i − (i + 1)·T.
+    A micro-batch waits for those before it. With completion C_i = max((i + 1)·T, C_{i−1}) + S_i,
+    its latency is C_i − (i + 1)·T.
     """
     complete = every_s * np.arange(1, len(service_s) + 1)
     return lindley(complete, service_s) - complete

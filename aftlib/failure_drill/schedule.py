@@ -20,9 +20,9 @@ from aftlib.core.windows import Windows
 from aftlib.spark.faults import Fault
 
 KILLS = ("single", "repeated", "simultaneous")
-"""One worker is killed; it is killed again in the next micro-batch; two are killed at once."""
+"""One worker is killed; one is killed in two micro-batches in a row; two are killed at once."""
 PATTERNS = (*KILLS, "pause")
-"""After a pause the worker continues."""
+"""All patterns of faults; after a pause the worker continues."""
 DIGITS = 1000
 """Samples are whole thousandths, so that their sums are exact in every scheme."""
 BLOCKS, COVARIANCE = 3, 0.9
@@ -128,7 +128,7 @@ class Drill:
 
     @property
     def estimated_kills(self) -> np.ndarray:
-        """Whether D1 estimates each kill's loss: a step's first kill, of an estimable worker."""
+        """Whether D1 estimates each kill's loss: a step's first kill if its worker is estimable."""
         steps = [fault.step for fault in self.kills]
         first = [steps.index(step) == i for i, step in enumerate(steps)]
         estimable = [self.assignment.estimable[worker_of(fault)] for fault in self.kills]

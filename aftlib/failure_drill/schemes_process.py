@@ -55,7 +55,7 @@ EMITTED = ["window", "sensor", "value", "estimated"]
 def run_to_end(
     command: Sequence[str], injector: Injector, env: Mapping[str, str] | None = None
 ) -> None:
-    """Start a process, and again after each kill of a schedule, until it ends by itself."""
+    """Run a process, and restart it after each kill of a schedule, until it ends by itself."""
     with injector.resuming():
         injected = -1
         while injector.count > injected:

@@ -88,8 +88,8 @@ class Job:
     """A log → windows → an aggregate by key → the next log (D3 fig. 3).
 
     Partition p belongs to server p mod servers. A fault's target is a process, such as ``task-0-1``
-    or ``server-0``. Its point is an action, such as ``read`` or ``merged``, and its step is the
-    number of such actions after which it is injected. ValueError for a number out of range or an
+    or ``server-0``. Its point is an action, such as ``read`` or ``merged``. The fault is injected
+    when the process has finished `step` such actions. ValueError for a number out of range or an
     unknown name.
     """
 

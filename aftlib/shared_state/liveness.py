@@ -27,7 +27,7 @@ T = TypeVar("T")
 def patiently(
     attempt: Callable[[], T], patience_s: float, refused: type[Exception] | tuple, pause_s: float
 ) -> T:
-    """Call `attempt` again while it raises an error of the types `refused`; return its result.
+    """Call `attempt` until it raises no error of the types `refused`; return its result.
 
     The log reports one such error, after `REPORT_S` seconds. After `patience_s` seconds the error
     is raised.
@@ -113,7 +113,7 @@ def end_with_parent(parent: int, sign: Path) -> None:
 
 @contextmanager
 def held_lock(path: Path | str, patience_s: float) -> Iterator[None]:
-    """Hold the lock of a file until the block, or this process and those forked from it, end.
+    """Hold a file's lock during the block; it is released, too, if this process and its forks end.
 
     After `patience_s` seconds a TimeoutError names the other holder.
     """

@@ -77,7 +77,7 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
 
 @jit()
 def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
-    """Return the number in the first `size` bytes of a word, and 0 if these bytes are digits."""
+    """Return the number in a word's first `size` bytes, and a value: 0 if they are digits."""
     digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # pad with leading zeros
     wrong = ((digits + _TO_TOP) | digits) & _TOP_BITS
     digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # merge neighbours
@@ -89,8 +89,8 @@ def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
 def short_fields(ends: Any) -> tuple[int, int, int]:
     """Return the ends of a line's three numbers from the mask of its bytes below "0", or 64s.
 
-    They are 64 if a number has not one to eight bytes. All ends are computed before any digit is
-    parsed, so that the next line need not wait for the digits of this one.
+    They are 64 if a number is empty or longer than eight bytes. All ends are computed before any
+    digit is parsed, so that the next line need not wait for the digits of this one.
     """
     first = zeros_below(ends)
     ends &= ends - _U1

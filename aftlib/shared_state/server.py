@@ -91,12 +91,12 @@ RETRY_S = 0.1
 class Server:
     """Merges the tasks' batches into the server's own store, flushes it and commits epochs.
 
-    It is safe to call from several threads. The crash of a server counts as a barrier that all its
-    tasks have met. So all tables in its own store are complete when it starts. Partitions continue
-    at the offsets of its own store or, if that has been lost, of the global one.
+    It is thread-safe. The crash of a server counts as a barrier that all its tasks have met. So all
+    tables in its own store are complete when it starts. Partitions continue at the offsets of its
+    own store or, if that has been lost, of the global one.
 
     Invariant: the offset of each partition in the global store is that of this server's last epoch
-    commit (`agreed`). A ValueError if not, because one of the two stores was replaced.
+    commit (`agreed`). ValueError if it is not, because one of the two stores was replaced.
     """
 
     def __init__(self, job: Job, number: int, own: StateTable, shared: StateTable) -> None:

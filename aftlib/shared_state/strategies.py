@@ -78,7 +78,7 @@ TUPLE_SCHEMA = "slice long, key long, value long"
 SUM_SCHEMA = "sums binary"
 """One row per task, so that Spark does no work per sum."""
 ROWS = 2**18
-"""Rows that a task hands to Spark at once."""
+"""Most rows that a task passes to Spark at once."""
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,7 @@ class SliceSums:
         rows = np.concatenate([rows, self._cells()])
         self._table, self._used = np.zeros_like(self._table), 0
         part, low, cells = self._dense
-        worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # it may go on
+        worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # the slice may go on
         self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
         found = Partials(rows[:, SLICE] * self.pane, rows[:, KEY], rows[:, self._columns])
         return found if found.in_order else found[np.lexsort((found.keys, found.windows))]

@@ -66,7 +66,7 @@ class TupleStream:
 
     @property
     def ticks(self) -> int:
-        """Event times lie in 0 … ticks − 1."""
+        """Length of the stream: event times lie in 0 … ticks − 1."""
         return -(-self.tuples // self.rate)
 
     @cached_property
@@ -147,7 +147,7 @@ class TupleLog:
 
     @classmethod
     def write(cls, path: Path | str, texts: Iterable[bytes]) -> TupleLog:
-        """Write each partition's bytes as they are; FileExistsError where a file exists."""
+        """Write each partition's bytes as they are; FileExistsError if `path` exists."""
         with atomic_directory(Path(path)) as scratch:
             partitions = lines = 0
             for text in texts:

@@ -30,7 +30,7 @@ from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 LOW_RATE = 1000
 """Tuples per second up to which the document finds little difference in counts (D4-2, D4-4)."""
 HALF = 0.5
-"""The proposal's share of the tuples that upstream backup processes again, by the closed form."""
+"""Tuples that the proposal processes again, over upstream backup's, by the closed form."""
 HWANG = ("active standby", "passive standby", "upstream backup")
 BOTH = (PROPOSED.name, UPSTREAM.name)
 Ratios = list[tuple[float, float, tuple[float, float]]]
@@ -304,7 +304,7 @@ def recovers_as_named(restored: pd.DataFrame) -> Finding:
 
 
 def step(rows: pd.DataFrame) -> tuple[float, tuple[float, float]]:
-    """Smallest mean difference between neighbours in `HWANG`, with its joint interval."""
+    """Smallest mean difference between neighbours in `HWANG`, with its joint interval, in ms."""
     wide = rows.pivot_table(index="trial", columns="scheme", values="restored_ms")[[*HWANG]]
     steps = wide.diff(axis="columns").iloc[:, 1:].to_numpy(float).T
     centre, low, high = t_interval(steps, family=2)

@@ -68,7 +68,7 @@ async def read_messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
 
 
 def write_message(writer: asyncio.StreamWriter, message: Message) -> None:
-    """Send a message; one to a process that has ended is lost silently, as on a network."""
+    """Send a message; if the process has ended, it is lost silently, as on a network."""
     if not writer.is_closing():
         writer.write(json.dumps(message).encode() + b"\n")
 
@@ -82,7 +82,7 @@ async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int]) -> str | None:
-    """Return the node that a hello names; None unless its newest process says hello first."""
+    """Return the node that a hello names; None unless it is its newest process's first hello."""
     match hello:
         case {"hello": str(name), "start": int(number)}:
             if greeted.get(name, number) < number == starts[name]:

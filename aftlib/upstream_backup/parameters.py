@@ -47,8 +47,8 @@ class Tcp:
 
     `handshake`: a connection that only recovery needs is opened at recovery, a round trip before
     any data. `initial_window`: segments that may be sent before the first acknowledgement; each
-    acknowledgement enlarges the window by one segment (slow start); None: no limit.
-    `segment_bytes`: the largest payload of a segment; whole tuples only.
+    acknowledged segment enlarges the window by one (slow start); None: no limit. `segment_bytes`:
+    the largest payload of a segment; whole tuples only.
     """
 
     handshake: bool = True

@@ -35,7 +35,7 @@ class Segments:
     """Tuples of a connection, cut in segments of whole tuples; a segment never spans two writes."""
 
     first: np.ndarray  # position of each segment's first tuple, shape (s,)
-    last: np.ndarray  # and of its last one
+    last: np.ndarray  # position of each segment's last tuple, shape (s,)
     of: np.ndarray  # segment of each tuple, shape (n,)
     sizes: np.ndarray  # tuples in each, shape (s,)
 

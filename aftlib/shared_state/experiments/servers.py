@@ -196,7 +196,7 @@ EMBEDDED: Mapping[str, Opener] = {store: partial(_embedded, store) for store in 
 def merges(
     stores: Mapping[str, Opener], keys: Sequence[int], rows: int, seed: int, turns: int = 1
 ) -> pd.DataFrame:
-    """Time merges into tables that hold all keys already, with a barrier after every ten.
+    """Time merges into tables that hold all keys already, with a barrier after every ten merges.
 
     `keys` are the sizes of the tables. Each new table gets batches of `BATCH` rows until `rows`
     rows are merged or merging has taken `BUDGET_S` seconds, but at least ten batches.

@@ -66,7 +66,7 @@ def claim(table: StateTable, owner: str, begun: bool = False) -> None:
 
     All processes that may merge into a table name the same owner: the job to which its offsets and
     rows belong. If two owners claim a new table at once, at least one is refused. Both are refused
-    at their next claim. `begun` means that this owner has claimed the table before, so that it
+    at their next claim. `begun` means that this owner has claimed the table before, so the table
     cannot be new. ValueError for a table of another owner, or one that holds state without an
     owner.
     """

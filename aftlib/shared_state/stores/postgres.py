@@ -177,7 +177,7 @@ class PostgresTable(SqlTable):
                     connect_timeout=max(2, int(self.timeout_s)),  # libpq's least
                     tcp_user_timeout=milliseconds,
                 )
-                self._connection.execute(setting)  # in the try: the server may stop now
+                self._connection.execute(setting)  # inside the try: the server may stop
         except psycopg.ProgrammingError:
             raise ValueError(UNREADABLE) from None  # the driver's message shows the password
         except psycopg.OperationalError as error:

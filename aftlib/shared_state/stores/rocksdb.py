@@ -33,7 +33,7 @@ BLOCK = 7
 """Keys that agree in all but this many low bits share a record, which holds them as an array."""
 _SIGN = 1 << 63
 _END = b"\xff" * 20
-"""Sorts after every name that begins with a prefix when it is appended to this prefix."""
+"""Suffix of a prefix; the result sorts after every name that begins with the prefix."""
 
 
 class RocksTable(StateTable):

@@ -163,8 +163,8 @@ def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.Da
 
     Columns scheme; kill; rate: tuples per second; lost: results that never arrived; twice: results
     that arrived more than once; requests: failures detected (more than one: a node answered too
-    late). Of the primary's failure: unnoticed_ms: until the request; resent; recovery_ms: from the
-    request until downstream has the last result of the tuples sent again. The same three as
+    late); unnoticed_ms: from the kill until its request; resent: tuples sent again then;
+    recovery_ms: from this request until downstream has their last result. The last three also as
     simulated (…_simulated).
     """
     ids = list(range(100_000))

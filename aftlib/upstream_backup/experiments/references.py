@@ -137,8 +137,8 @@ def explained(
 
     Means over failures, or with `by` one row per failure.
 
-    gap = handshake + initial_window + tuples. Without the handshake, the part handshake disappears;
-    without the window's limit too, the part initial_window; tuples is the rest. nagle_adds,
+    gap = handshake + initial_window + tuples: handshake disappears without the handshake,
+    initial_window then disappears without the window's limit, and tuples is the rest. nagle_adds,
     window_1_adds: time that each adds to upstream backup; gap_with_nagle: the gap with Nagle's
     algorithm in both schemes.
     """
