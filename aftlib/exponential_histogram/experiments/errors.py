@@ -159,9 +159,9 @@ def sweep(
 def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
     """Errors with 1 … `most` ones in the window, after zeros that fill it; no bucket expires.
 
-    Columns epsilon, ones; article, sound: the estimates; more: the article's estimate with up to k
-    + 1 buckets of count 1; article_error, sound_error, more_error: relative; buckets, more_buckets:
-    numbers of buckets of the article and of `more`.
+    Columns epsilon, ones; article, sound: the estimates; more: the article's estimate if it kept up
+    to k + 1 buckets of count 1; article_error, sound_error, more_error: relative; buckets,
+    more_buckets: numbers of buckets of the article and of `more`.
     """
     exact, tables = np.arange(1, most + 1), []
     for epsilon in epsilons:

@@ -96,8 +96,9 @@ def redact(address: str) -> str:
     """Return a store's address for a message, without its password.
 
     An address of a file is unchanged. Of a PostgreSQL address it shows user, host, port and
-    database, of any other only the word before the colon. ValueError if a PostgreSQL address cannot
-    be read, or if a delimiter has moved a part of its password into another field.
+    database. Of any other address it shows only the word before the colon. ValueError if a
+    PostgreSQL address cannot be read, or if a delimiter has moved a part of its password into
+    another field.
     """
     kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
     if kind and kind.group() in FILES:

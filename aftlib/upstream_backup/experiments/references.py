@@ -137,10 +137,10 @@ def explained(
 
     Means over failures, or with `by` one row per failure.
 
-    gap = handshake + initial_window + tuples: handshake disappears without the handshake,
-    initial_window then disappears without the window's limit, and tuples is the rest. nagle_adds,
-    window_1_adds: time that each adds to upstream backup; gap_with_nagle: the gap with Nagle's
-    algorithm in both schemes.
+    gap = handshake + initial_window + tuples. Column handshake is the part that opening the
+    connection makes, initial_window the part that the window's limit makes, and tuples is the rest.
+    nagle_adds, window_1_adds: time that each adds to upstream backup; gap_with_nagle: the gap with
+    Nagle's algorithm in both schemes.
     """
     ms = parts.pivot_table(index=[*by], columns="switch", values=column, dropna=False)
     return pd.DataFrame(
