@@ -70,7 +70,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: most of `aft` needs none of them."""
+    """Import a public name at its first use, because most `aft` commands need none of them."""
     from importlib import import_module
 
     if name not in _HOMES:

@@ -1,27 +1,29 @@
-"""Accounts: they decide by the outcomes of earlier guarantees whether one more may be given.
+"""Accounts, which decide from the outcomes of earlier guarantees whether to give another one.
 
-**Theorem.** Take any data, any predictor and any proposal rule, also adversarial ones. Let E be the
-errors among the N declared rounds of an account whose outcome is known. Then
+**Theorem.** Take any data, any predictor and any proposal rule, also adversarial ones. Let N be the
+declared rounds of an account with a known outcome, and E the errors among them. c₀, C and m are
+constants of this module. Then
 
-1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J, the most credits
-   at once, is at most min(8, 1 + log₂(T/m));
+1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J is the largest
+   number of credits at one time, at most min(8, 1 + log₂(T/m));
 2. in any interval: E ≤ δN + C + J + (h − 1)(1 − δ);
 3. of n sensors together, up to any time: E ≤ δN + 2u + uJ + hn(1 − δ), u = max(2, 0.3 n).
 
 *Proof.* Let W be the budget after the outcomes of all declared rounds, in order. An outcome is
-known h rounds after its declaration, so the budget U at a declaration is W before the at most h − 1
-pending rounds. A declaration needs U ≥ 1 − δ − j; each pending round and this one cost at most
-1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that were not declared leave W unchanged, and
-a declared one raises it by at most δ − x. So the sum of x − δ over an interval is at most the
-budget at its beginning less the one at its end: c₀, or at most C, plus J + (h − 1)(1 − δ).
-Credit j + 1 takes m·2ʲ blocked rounds, hence J. With u for 1 and n errors per round this gives 3. ∎
+known h rounds after its declaration. So the budget U at a declaration is W without the pending
+rounds, of which there are at most h − 1. A declaration with j credits needs U ≥ 1 − δ − j. Each
+pending round and this one cost at most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that
+were not declared leave W unchanged. A declared one raises it by at most δ − x, where x is 1 for an
+error, else 0. So the sum of x − δ over an interval is at most W at its beginning less W at its end.
+W is c₀ in the beginning and at most C later; the end adds at most J + (h − 1)(1 − δ). Credit j + 1
+takes m·2ʲ blocked rounds, which limits J. With u in place of 1 and n errors per round, 3 follows. ∎
 
 **Gaps.** A declared round whose outcome is never known leaves W and U unchanged, as if it had not
-been declared. The proof holds for any set of such rounds, also an adversary's, because a pending
-round costs at most 1 − δ whether or not its outcome comes. The same is true of a round that is
-withdrawn before its outcome is known, because the gaps which came are not covered (`guard.rounds`).
-So N and E count the rounds that were declared, not withdrawn, and whose outcome is known. If u of
-the declared rounds have an unknown outcome, at most the bound plus u of all declared rounds are
+been declared. The proof holds for any set of such rounds, even if an adversary chooses it, because
+a pending round costs at most 1 − δ whether or not its outcome comes. A round is also withdrawn
+before its outcome is known if its gaps are not covered (`guard.rounds`); the same holds for it.
+So N and E count the rounds that were declared, not withdrawn, and whose outcome is known. If k of
+the declared rounds have an unknown outcome, at most the bound plus k of all declared rounds are
 wrong. Without assumptions there is no better bound, because all unknown rounds may be wrong. If
 windows go missing independently of their errors, given the information at the declaration, the
 unknown ones are wrong as often as the others in expectation.
@@ -30,11 +32,12 @@ unknown ones are wrong as often as the others in expectation.
 on while its sensor stays with its ε and δ: its budget is untouched, so that 1 and 2 hold for all of
 its rounds, T counted from its beginning. Otherwise it ends, its pending declarations are withdrawn
 (see above), and a new account begins with c₀. The pooled account goes on while one sensor's does. A
-change from n to n' sensors moves its budget by 2(u' − u), and at most to its new cap. So before a
-declaration at time t all moves together are 2(u_t − u₀), and the sum of x − δ so far is at most
-2u_t − W, where W ≥ −u_t J − hn(1 − δ) with the largest number n so far, because of pending rounds.
-Hence 3 holds for all rounds since the pooled account began, of sensors that left, too, with the
-largest n and u. A sensor that leaves and joins again has a new account, and no new pooled budget.
+change from n to n' sensors adds 2(u' − u) to its budget, which then is cut to its new cap. So
+before a declaration at time t all changes together added at most 2(u_t − u₀), and the sum of x − δ
+so far is at most 2u_t − W. Here W ≥ −u_t J − hn(1 − δ), with the largest n so far, because of
+pending rounds. Hence 3 holds, with the largest n and u, for all rounds since the pooled account
+began, including those of sensors that left. A sensor that leaves and joins again has a new account,
+but brings no new pooled budget.
 """
 
 from __future__ import annotations
@@ -52,17 +55,17 @@ from aftlib.core.compiling import jit
 START, CAP = 5.0, 20.0
 """c₀ and C: the first and the largest budget of a sensor's account."""
 POOL_START, POOL_CAP = 2.0, 32.0
-"""The same of the pooled account, in units of u."""
+"""The first and the largest budget of the pooled account, in units of u."""
 QUARANTINE = 30
-"""m: blocked rounds for the first credit; each further one takes twice as many."""
+"""m: blocked rounds for the first credit; each further credit takes twice as many."""
 MOST_CREDITS = 8
 BUDGET, CREDITS, RUN, BAD = range(4)
-"""Columns of an account: U, j, and the pairs and errors of the current quarantine."""
+"""Columns of an account: U, j, and the rounds and errors of the current quarantine."""
 
 
 @jit()
 def settle(account: Any, bad: float, number: float, delta: float, cap: float, unit: float) -> None:
-    """Book `number` declared pairs of which `bad` were wrong; repay credits that are not needed."""
+    """Book `number` declared guarantees, of which `bad` were wrong; repay unneeded credits."""
     account[BUDGET] = min(cap, account[BUDGET] + delta * number - bad)
     while account[CREDITS] > 0 and account[BUDGET] >= unit * (2 - account[CREDITS]):
         account[CREDITS] -= 1
@@ -71,7 +74,7 @@ def settle(account: Any, bad: float, number: float, delta: float, cap: float, un
 
 @jit()
 def prove(account: Any, bad: float, number: float, delta: float, size: int) -> None:
-    """Count pairs that were proposed but blocked; a run with few enough errors earns a credit."""
+    """Count `number` blocked proposals; a run of them with few enough errors earns a credit."""
     if account[CREDITS] >= MOST_CREDITS:
         return
     wanted = QUARANTINE * 2.0 ** account[CREDITS] * size
@@ -92,7 +95,7 @@ def is_open(account: Any, delta: float) -> bool:
 
 @jit()
 def pool_bears(pool: Any, account: Any, unit: float) -> bool:
-    """Whether the pooled account permits this sensor: all, those with large budgets, or none."""
+    """Whether the pooled account permits this sensor; a low budget permits only large accounts."""
     free = pool[BUDGET] + unit * pool[CREDITS]
     return free >= 0 and (free >= unit or account[BUDGET] >= 0.6 * START)
 
@@ -129,7 +132,7 @@ def pool_unit(sensors: int) -> float:
 
 
 def new_accounts(sensors: int, horizons: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return accounts (H, n, 4), one pooled account per horizon (H, 4), before the first round."""
+    """Return the accounts (H, n, 4) and pooled accounts (H, 4) as before the first round."""
     accounts, pools = np.zeros((horizons, sensors, 4)), np.zeros((horizons, 4))
     accounts[..., BUDGET], pools[:, BUDGET] = START, POOL_START * pool_unit(sensors)
     return accounts, pools
@@ -141,7 +144,7 @@ def continue_pools(pools: np.ndarray, before: int, after: int) -> np.ndarray:
     if before != after:
         budget = pools[..., BUDGET] + POOL_START * (unit - pool_unit(before))
         moved[..., BUDGET] = np.minimum(budget, POOL_CAP * unit)
-        moved[..., RUN:] = 0  # a credit is earned by rounds of as many sensors
+        moved[..., RUN:] = 0  # rounds with another number of sensors earn no common credit
     return moved
 
 
@@ -200,26 +203,26 @@ def most_credits(rounds: int) -> int:
 
 
 Off = Callable[[tuple[int, ...], list[int], np.ndarray], np.ndarray]
-"""Errors of the estimates of some sensors at a place; NaN where the log does not contain them."""
+"""Return the errors of some sensors' estimates at a place; NaN where the log lacks the truth."""
 
 
 @dataclass(frozen=True)
 class Audit:
     """Outcomes of the estimates of real failures, compared with the log afterwards."""
 
-    estimates: int  # whose truth was read
+    estimates: int  # those whose truth was read
     wrong: int  # of these, off by more than ε
     bound: float  # most that may be wrong, whatever the data and the failures
 
 
 class Estimates:
-    """Account of the estimates of real failures; it ends them if failures depend on the data.
+    """Account of the estimates of real failures, which stops estimating after too many errors.
 
-    A guard's guarantee covers losses that come independently of the data. So every estimate is
-    audited later, in order, and a sensor is only estimated while its account is open here, too. At
-    most δN + u(2 + J) + P(1 − δ) of N audited estimates are wrong (part 3 of the theorem in
-    `guard.accounts`), where P is the largest number of estimates that wait for their audit at one
-    time.
+    A guard's guarantee only covers losses that come independently of the data. For other losses,
+    every estimate is audited later, in order. A sensor is estimated only while its account here is
+    open, too. At most δN + u(2 + J) + P(1 − δ) of N audited estimates are wrong (part 3 of the
+    theorem in `guard.accounts`), where P is the largest number of estimates that wait for their
+    audit at one time.
 
     `place` names the stored numbers that locate an estimate; the first is a window.
     """
@@ -228,11 +231,11 @@ class Estimates:
         self.account, self.names = Accounts(sensors, delta), place
         # of each failure not audited yet: its place, the decisions and the estimates
         self.open: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
-        # estimates audited, wrong ones, failures, and the most that were open at one time
+        # audited estimates, wrong ones, failures, and the most estimates open at one time
         self.counts = np.zeros(4, np.int64)
 
     def declare(self, place: tuple[int, ...], proposed: np.ndarray, estimate: Any) -> np.ndarray:
-        """Return which of the proposed sensors of a failure may stay estimated; bool, (n,)."""
+        """Return which of a failure's proposed sensors may be estimated; bool, shape (n,)."""
         decisions = self.account.declare(proposed)
         self.open.append((place, decisions, np.array(np.broadcast_to(estimate, decisions.shape))))
         at_once = sum(int((other == 2).sum()) for _, other, _ in self.open)
@@ -240,7 +243,7 @@ class Estimates:
         return decisions == 2
 
     def audit(self, off: Off, limit: np.ndarray, last: float = np.inf) -> None:
-        """Book the estimates of windows up to `last`; wrong is an error above `limit`."""
+        """Book the estimates of windows up to `last`; an error above `limit` (n,) is wrong."""
         due = [one for one in self.open if one[0][0] <= last]
         for place, decisions, estimate in due:
             keys, wrong = np.flatnonzero(decisions), np.full(decisions.size, np.nan)

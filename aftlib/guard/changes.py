@@ -1,9 +1,9 @@
 """Changes of a guard's sensors, workers, ε or δ: its statistics move into the new guard.
 
-The theorem for changes is in `guard.accounts`. The model of a guard without some sensors is the
-marginal distribution of the others: their moments, and for a fit the Schur complement of its
-precision. A sensor that joins is treated as one that never sent a window. So a fit contains no
-window after a failure, and a real outage gets the shadow predictions.
+The theorem for changes is in `guard.accounts`. When sensors leave, the new model is the marginal
+distribution of the others: their moments, and the Schur complement of each fit's precision. A
+sensor that joins is treated as one that never sent a window. So the fit in use still contains no
+window after a failure, and a real outage gets the same estimates as its shadow prediction.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Parts = tuple[Rules, State, Model, Risk]
 def carry_over(old: Parts, new: Parts, origin: np.ndarray) -> None:
     """Fill the parts of a new guard from those of an old one, which stays as it is.
 
-    `origin` (n,) has the old number of each new sensor, −1 of one that joins.
+    `origin` (n,) has the old number of each new sensor, −1 for one that joins.
     """
     limits = np.where(origin < 0, np.nan, old[0].epsilon[origin])
-    # whose accounts begin now
+    # sensors whose accounts begin now
     fresh = (new[0].epsilon != limits) | (new[0].delta != old[0].delta)
     carry_state(old[1], new[1], origin, fresh)
     carry_model(old, new, origin)
     for name in Risk._fields:
         axis = 2 if name in ("features", "risk") else 1
         take(getattr(old[3], name), getattr(new[3], name), origin, axis)
-    new[3].risk[..., fresh] = -1.0  # of another ε
+    new[3].risk[..., fresh] = -1.0  # the old risks belong to another ε or δ
 
 
 def carry_state(old: State, new: State, origin: np.ndarray, fresh: np.ndarray) -> None:
-    """Fill rings, levels and accounts; a sensor that joins has been missing so far."""
+    """Fill rings, levels and accounts; a sensor that joins counts as missing so far."""
     for name in set(State._fields) - {"clock", "pools"}:
         axis = 1 if name in ("accounts", "counts") else -1
         take(getattr(old, name), getattr(new, name), origin, axis)
@@ -80,7 +80,7 @@ def carry_model(old: Parts, new: Parts, origin: np.ndarray) -> None:
 
 
 def entries_of(old: Parts, new: Parts, origin: np.ndarray) -> np.ndarray:
-    """Return the place of each entry of the new model's z in the old one's, −1 where it has none.
+    """Return the index of each entry of the new model's z in the old model's z, −1 for new ones.
 
     The models differ in kind if only one of them has more sensors than `prediction.JOINT`.
     """

@@ -21,7 +21,7 @@ from aftlib.guard.proposal import Risk, new_risk
 from aftlib.guard.rounds import LARGEST, Rules, State, advance, new_state
 
 FORGET = 1 / 600
-"""The model's memory: effectively 600 windows."""
+"""Share of its memory that the model forgets per window: it remembers about 600."""
 VERSION = 7
 
 
@@ -32,11 +32,11 @@ class Recovered:
     Attributes
     ----------
     estimate : ndarray, shape (rounds, n)
-        Of windows that are missing; NaN for the others, or where nothing is known yet.
+        Estimates of the missing windows; NaN for the others, or where nothing is known yet.
     half_width : ndarray, shape (rounds, n)
-        Half-width of this one estimate: 1 − δ of the last comparable errors were within it. It may
-        be above ε, which is a limit for all declared estimates together. NaN where too few errors
-        are known.
+        Half-width of this one estimate: a share 1 − δ of the last comparable errors were within it.
+        It may be above ε, which is a limit for all declared estimates together. NaN where too few
+        errors are known.
     declared : ndarray of bool, shape (rounds, n)
         Whether an error of at most ε was guaranteed before the loss.
     """
@@ -62,7 +62,7 @@ class History:
 def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = None) -> np.ndarray:
     """Return ε of each sensor, shape (n,); ValueError unless each is above 0 and finite.
 
-    Labels must be the sensors' names or numbers, and give the order.
+    Labels, if there are any, must be the sensors' names or numbers; they give the order.
     """
     if labels_of(epsilon, names or ()) is not None:
         epsilon = values_by_name("epsilon", epsilon, names or [*map(str, range(sensors))])
@@ -87,11 +87,12 @@ def require_measured(windows: np.ndarray) -> None:
 class Guard:
     """Declare which sensors' windows could be lost, and how long, with an error of at most ε.
 
-    While nothing fails, it predicts every window as if its worker had failed 1 … `horizons` windows
-    ago, compares, and keeps one account per (horizon, sensor). At most a share δ of the guarantees,
-    plus a slack that does not grow with their number, is wrong. This holds for every sequence of
-    data and of gaps, by the theorem in `guard.accounts`, if a worker's losses come independently of
-    the data and of the other sensors' gaps. Other losses must be audited from the log.
+    While nothing fails, a guard predicts every window as if its worker had failed 1 … `horizons`
+    windows ago. It compares the prediction with the window and keeps one account per (horizon,
+    sensor). At most a share δ of the guarantees, plus a slack that does not grow with their number,
+    is wrong. This holds for every sequence of data and of gaps, by the theorem in `guard.accounts`,
+    if a worker's losses come independently of the data and of the other sensors' gaps. Other losses
+    must be audited from the log.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ class Guard:
 
     @property
     def rounds(self) -> int:
-        """Windows so far."""
+        """Number of windows so far."""
         return int(self._state.clock[0])
 
     @property
@@ -171,9 +172,9 @@ class Guard:
 
     @property
     def recoverable(self) -> np.ndarray:
-        """Whether a loss that begins now would be recovered h windows later, shape (H, n).
+        """Whether window h from now would be recovered if the loss begins now, shape (H, n).
 
-        For a sensor that has been missing for r windows this is h + r windows after its last one.
+        For a sensor that has been missing for r windows, it is the window h + r after its last one.
         The guarantee covers the usual gaps of other sensors, not rarer ones.
         """
         state, ring = self._state, self.horizons + 1
@@ -186,9 +187,9 @@ class Guard:
 
     @property
     def outcomes(self) -> np.ndarray:
-        """Guarantees with known outcome, the wrong ones E, and the slack, shape (3, H, n).
+        """Guarantees N with known outcome, the wrong ones E, and the slack, shape (3, H, n).
 
-        E is at most δN + slack, whatever the data. They count from the beginning of each account.
+        E is at most δN + slack, whatever the data. Each account counts from its own beginning.
         """
         delta = self._rules.delta
         rounds, account = np.unique(self.rounds - self._state.begun, return_inverse=True)
@@ -197,18 +198,19 @@ class Guard:
         return np.stack([number, wrong, np.array(bound)[:, account]])
 
     def update(self, windows: Any) -> Recovered:
-        """Process one window, shape (n,), or many, shape (rounds, n); the state is the same.
+        """Process one window, shape (n,), or many, shape (rounds, n).
 
-        An array is in the order of the sensors. A Series or dictionary of one window, or a
-        DataFrame of many, is put in the order of the sensors by its labels, one per sensor.
+        Windows one by one or all at once lead to the same state. An array is in the order of the
+        sensors. A Series or dictionary of one window, or a DataFrame of many, is put in that order
+        by its labels, one per sensor.
 
-        A missing value (NaN) is a gap or a loss. It is estimated from the values that are there,
-        and from those before it began.
+        A missing value (NaN) is a gap or a loss. It is estimated from the other sensors' values and
+        from all values before the gap or loss began.
 
         Raises
         ------
         ValueError
-            When shape or labels do not fit or a value is infinite or too large; the state stays as
+            When shape or labels do not fit, or a value is infinite or too large. The state stays as
             it was.
         """
         recovered, _ = self._advance(windows, trace=False)
@@ -227,7 +229,7 @@ class Guard:
         self._state.missing[:] += rounds - first
 
     def replay(self, windows: Any) -> History:
-        """Process many windows; return the decisions on each as if it had been lost."""
+        """Process many windows; return decisions and predictions as if each had been lost."""
         _, history = self._advance(windows, trace=True)
         return history
 
@@ -241,20 +243,20 @@ class Guard:
         """Return a guard of other sensors, workers, ε or δ that keeps this one's statistics.
 
         Sensors stay by their names, or without names by their numbers "0" … "n − 1". The account of
-        a sensor that stays goes on unless its ε or δ changed; the others begin at the next window.
+        a sensor that stays goes on unless its ε or δ changed; all other accounts begin anew.
         The theorem still holds (`guard.accounts`, **Changes**). Horizons and seasons stay.
 
         Parameters
         ----------
         workers, epsilon, delta
-            As of a new guard.
+            As for a new guard.
         names : sequence of str, optional
             Names of the sensors in `workers`; by default the sensors are the same.
 
         Raises
         ------
         ValueError
-            When no sensor stays, or as of a new guard.
+            When no sensor stays, or as for a new guard.
 
         Examples
         --------
@@ -299,7 +301,7 @@ class Guard:
         self._names = names
         recovered, shape = np.empty((len(rows), n, 3)), (len(rows) * trace, self.horizons, n)
         history = np.zeros(shape, np.int64), np.full(shape, np.nan)
-        rows = np.require(rows, requirements=["C", "W"])  # numba compiles anew for read-only
+        rows = np.require(rows, requirements=["C", "W"])  # numba recompiles for read-only arrays
         advance(self._state, self._model, self._risk, self._rules, rows, recovered, history)
         estimate, half_width, declared = np.moveaxis(recovered, -1, 0)
         return Recovered(estimate, half_width, declared == 1), History(*history)
@@ -339,7 +341,7 @@ class Guard:
         Raises
         ------
         ValueError
-            When the bytes are no guard's, or of another version.
+            When the bytes hold no guard, or one of another version.
         """
         try:
             fields = unpack_arrays(data)

@@ -1,8 +1,8 @@
-"""The guard of one group: its windows in, its rows out, and a state that is written in two parts.
+"""The guard of one group: it turns windows into rows, and its state is written in two parts.
 
-A guard is a function of the windows that it received. So its state is a snapshot, which is written
-rarely, and the log of the windows since. A restart loads the snapshot and processes the log again,
-which gives the same bits.
+A guard is a function of the windows that it received. So its stored state is a snapshot, which is
+written rarely, and the log of the windows since then. A restart loads the snapshot and processes
+the log again, which gives the same bits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aftlib.guard.rounds import LARGEST
 NONE = np.iinfo(np.int64).min
 """Start of the next window before the first one."""
 LEAST_LOG = 128
-"""Windows between two snapshots, or a third of the sensors if those are more."""
+"""Windows between two snapshots; with more than 384 sensors, a third of their number."""
 CACHE_BYTES = 512 * 2**20
 """Most memory of the guards that a process keeps from one micro-batch to the next."""
 _TOKEN = 16
@@ -52,7 +52,7 @@ class _Round(NamedTuple):
     estimate: np.ndarray
     half_width: np.ndarray
     declared: np.ndarray
-    lasting: np.ndarray  # windows of a loss that may begin now
+    lasting: np.ndarray  # the longest loss, in windows, that may begin now
 
 
 def identity_of(promise: Promise) -> str:
@@ -80,8 +80,8 @@ class KeyedGuard:
         """Process windows in the order of their starts; return their rows and the state's change.
 
         `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
-        a window), one row per window and sensor of the promise. Of a gap without any window the
-        first H rows per sensor are returned.
+        a window), one row per window and sensor of the promise. Of a gap without any window, only
+        the first H windows get rows.
         """
         rounds, change = [], Change()
         for start, value, samples, variance in self._arranged(windows):
@@ -130,9 +130,9 @@ class KeyedGuard:
             )
 
     def continue_with(self, promise: Promise) -> KeyedGuard:
-        """Return the group's guard for a changed promise; its state is to be stored whole.
+        """Return the group's guard for a changed promise; the caller must store its whole state.
 
-        ValueError when more has changed than may change.
+        ValueError when a parameter differs that must not change.
         """
         promise.require_continuation(self.promise)
         changed = KeyedGuard(promise)
@@ -146,7 +146,7 @@ class KeyedGuard:
         return 0 if self.next == NONE else self.guard.horizons
 
     def _skip_to(self, start: int) -> None:
-        """Let the empty windows before a start pass."""
+        """Let the guard process the empty windows before `start`."""
         if self.next not in (NONE, start):
             self.guard.skip((start - self.next) // self._step)
             self.next = start
@@ -170,9 +170,9 @@ class KeyedGuard:
         yield from zip(starts.tolist(), *wide, strict=True)
 
     def _used(self, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """Return the results of windows with samples enough; NaN of the others, and of wild ones.
+        """Return a window's results; NaN where too few samples came or a result is too large.
 
-        Those of partial windows are extrapolated to all samples.
+        Results of partial windows are extrapolated to all samples.
         """
         promise, number = self.promise, np.nan_to_num(samples)
         kind = AGGREGATES[promise.query]
@@ -213,7 +213,7 @@ class KeyedGuard:
         return pd.DataFrame(columns)
 
     def _half_width(self, samples: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Return z·s·√(1/m − 1/w), that of m samples drawn from the w of a window."""
+        """Return the half-width z·s·√(1/m − 1/w) for m samples drawn from the w of a window."""
         whole = self.promise.samples
         left = 1 / np.maximum(samples, 1) - 1 / whole
         half_width = Requirement(1.0, self.promise.delta).half_width(variance * np.maximum(left, 0))
@@ -228,7 +228,7 @@ class GuardCache:
     """Guards that a process keeps between micro-batches, by token; the last used ones stay.
 
     When the store restores an earlier state, as after a failed task, its token differs from that of
-    the guard that had continued. So a guard from here is always that of the stored state.
+    the guard that had continued. So the cache only returns the guard of the stored state.
     """
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:

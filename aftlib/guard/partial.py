@@ -22,16 +22,17 @@ from aftlib.guard.prediction import LEAST_VARIANCE, units_of
 from aftlib.guard.rounds import LARGEST, LEVEL_FORGET
 
 LOADING = 0.01
-"""Share of each variance that is added to it: an exact fit is not trusted exactly."""
+"""Share of each variance that is added to it, so that an exact fit is not trusted fully."""
 TINY = 1e-9
-"""Least variance, in units of ε²: a sensor that never changes is known."""
+"""Variance in units of ε² that is added to each sensor's, because a constant sensor has none."""
 LEAST_MEMORY = 4
 """Least number of windows in the model's memory per predictor."""
 LEAST_PRESENT = 0.5
-"""Least share of an interval's samples whose mean stands for the interval's."""
+"""Least share of an interval's samples; with fewer, the interval's mean counts as missing."""
 
 Select = Callable[[np.ndarray, np.ndarray], Sequence[int]]
-"""Sensors to read, so that the variance of each, given theirs, is at most its target."""
+"""Choose, from a covariance (n, n) and targets (n,), the sensors to read: given these, each
+sensor's variance must be at most its target."""
 
 
 class PartialGuard:
@@ -45,22 +46,23 @@ class PartialGuard:
     for every sequence of data: the theorem in `guard.accounts` with h = 1. It covers losses that
     come independently of the data.
 
-    Windows have w samples and follow each other. Of the intervals (a, b) the samples a … b − 1 may
-    be lost; (τ, w) is the worst case after a checkpoint at τ, in which all later intervals fail too
-    (D2 eq. (12)). ε is of a window's mean, in sensor units, one or one for each of n sensors, and
-    seasons are known seasonal periods in samples. From a covariance (n, n) and the variance that
-    each sensor may have, 0 for those that must be read, `select` chooses the sensors to read. The
-    guarantee holds for any `select`; a good one chooses few sensors. ValueError when a number or an
-    interval is outside its range, or a window's shape does not fit.
+    Windows have w samples and follow each other. A failure loses the samples a … b − 1 of one of
+    the intervals (a, b). (τ, w) is the worst case after a checkpoint at τ, in which all later
+    intervals fail too (D2 eq. (12)). `epsilon` limits the error of a window's mean, in sensor
+    units; it is one number, or one per sensor. `seasons` are known seasonal periods in samples.
+    `select` chooses the sensors to read from a covariance (n, n) and the variance that each sensor
+    may have, 0 for those that must be read. The guarantee holds for any `select`; a good one
+    chooses few sensors. ValueError when a number or an interval is outside its range, or a window's
+    shape does not fit.
 
     Notes
     -----
-    A window costs O((2n)³) for each interval. Nothing is declared before the model has more windows
-    than variables, n and two per season. If variables are the share q of windows, a target is
-    multiplied by (1 − q) / (1 + q), because fitting increases the variance of a regression's
-    prediction by the inverse factor. The model's memory is 600 windows, or `LEAST_MEMORY` per
-    variable beyond 150, so that q falls to 1/4. With a memory of 600 for any number, nothing would
-    ever be declared from 600 sensors on.
+    A window costs O((2n)³) for each interval. The model predicts from n variables and two per
+    season. Nothing is declared before it has more windows than variables. If variables are the
+    share q of windows, a target is multiplied by (1 − q) / (1 + q), because fitting increases the
+    variance of a regression's prediction by the inverse factor. The model's memory is 600 windows,
+    or `LEAST_MEMORY` per variable beyond 150, so that q falls to 1/4. With a fixed memory of 600,
+    nothing would ever be declared for 600 or more sensors.
 
     Examples
     --------
@@ -108,7 +110,7 @@ class PartialGuard:
 
     @property
     def outcomes(self) -> np.ndarray:
-        """Declared estimates with known truth, the wrong ones E, and the slack.
+        """Declared estimates N with known truth, the wrong ones E, and the slack.
 
         Shape (3, intervals, n): E is at most δN + slack, whatever the data.
         """
@@ -117,11 +119,12 @@ class PartialGuard:
         return np.concatenate([counts, np.full((1, *counts.shape[1:]), bound)])
 
     def update(self, windows: ArrayLike) -> History:
-        """Process one window, shape (w, n), or many, shape (rounds, w, n); the state is the same.
+        """Process one window, shape (w, n), or many, shape (rounds, w, n).
 
-        Lost and missing samples are NaN. Values of a size of 1e100 or more are refused: mark them
-        by NaN, too. Returns the earlier decisions and the estimated means over the intervals, shape
-        (rounds, intervals, n). Errors are booked where all samples of an interval are there.
+        Windows one by one or all at once lead to the same state. Lost and missing samples are NaN.
+        Values of a size of 1e100 or more are refused: mark them by NaN, too. Return the decisions
+        made before each window and the estimated means over the intervals, each of shape (rounds,
+        intervals, n). Errors are booked where all samples of an interval are there.
         """
         if labels_of(windows) is not None:
             raise ValueError(
@@ -169,8 +172,8 @@ _LEARNED = ("decisions", "counts", "level", "moments", "covariance", "unit", "se
 class _Interval:
     """One interval of the window: its model, its accounts, and the decisions on the next window.
 
-    The model is of z: seasons, the n means before the interval (none where it begins the window),
-    and the n means over it; its first variables, all but the last n, are known after a failure.
+    The model describes z: seasons, the n means before the interval (none where it begins the
+    window), and the n means over it. All variables but these last n are known after a failure.
     """
 
     def __init__(self, start: int, stop: int, limit: np.ndarray, delta: float, waves: int) -> None:
@@ -178,15 +181,15 @@ class _Interval:
         self.limit = limit  # (n,) largest error of a mean over the interval
         self.accounts, self.z = Accounts(limit.size, delta), Requirement(1, delta).z
         self.known = waves + (limit.size if start else 0)
-        # how much of a window's weight in the moments the next one takes
+        # share of the moments that is forgotten at each window
         self.forget = min(FORGET, 1 / (LEAST_MEMORY * (self.known + 1)))
         size = self.known + limit.size
         self.decisions = np.zeros(limit.size, np.int64)  # of the next window
         self.counts = np.zeros((2, limit.size))  # declared with known truth, and errors
         self.level, self.moments = np.zeros(size), np.zeros((size, size))
         self.covariance = np.eye(size)  # with each variable in its `unit`
-        self.unit = np.ones(size)  # so that 1e90 together with 1e5 can be solved for
-        self.seen = self.weight = np.array(0.0)  # forgetting numbers of windows: level, moments
+        self.unit = np.ones(size)  # so that variables of size 1e90 and 1e5 can be solved together
+        self.seen = self.weight = np.array(0.0)  # weights of all windows in level and in moments
 
     @property
     def state(self) -> dict[str, np.ndarray]:
@@ -201,7 +204,7 @@ class _Interval:
         self.accounts.accounts, self.accounts.pool = arrays["accounts"], arrays["pool"]
 
     def advance(self, known: np.ndarray, samples: np.ndarray, select: Select) -> np.ndarray:
-        """Book the decisions on a window, learn it, decide on the next; return the estimates."""
+        """Book a window's errors, learn it, decide on the next one; return the estimates."""
         before = [_means(samples[: self.start])] if self.start else []
         inside = samples[self.start : self.stop]
         z = np.concatenate([known, *before, _means(inside)])
@@ -215,7 +218,7 @@ class _Interval:
         return estimate
 
     def expected(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return means over the interval, each without its own sensor, from O; and variances."""
+        """Return the mean and variance of each sensor over the interval, from the others in O."""
         first, c, deviation = self.known, self.covariance, (z - self.level) / self.unit
         given = np.concatenate([np.arange(first), first + np.flatnonzero(self.decisions != 2)])
         given = given[np.isfinite(deviation[given])]
@@ -223,7 +226,7 @@ class _Interval:
         weighted, across = precision @ deviation[given], c[first:, given]
         expected = across @ weighted
         variance = c.diagonal()[first:] - ((across @ precision) * across).sum(axis=1)
-        # sensors in O: from the others of O, by the same precision
+        # a sensor of O is predicted from the others of O, by the same precision
         own, at = given[given >= first] - first, np.flatnonzero(given >= first)
         alone = 1 / precision.diagonal()[at]
         expected[own] = deviation[first:][own] - weighted[at] * alone
@@ -232,14 +235,14 @@ class _Interval:
         return estimate, variance * self.unit[first:] ** 2
 
     def learn(self, z: np.ndarray) -> None:
-        """Add a window to level and moments, with missing values as the model expects them."""
+        """Add a window to level and moments; the model's expectations replace missing values."""
         gone = ~np.isfinite(z)
         if gone.any():
             c, there = self.covariance, ~gone
             gain = np.linalg.solve(c[np.ix_(there, there)], c[np.ix_(there, gone)]).T
             deviation = ((z - self.level) / self.unit)[there]
             filled = self.level[gone] + gain @ deviation * self.unit[gone]
-            # values filled from wild values would grow without end
+            # without this limit, values filled from very large ones could grow without end
             z = z.copy()
             z[gone] = np.where(np.abs(filled) < LARGEST, filled, self.level[gone])
         self.seen = self.seen * (1 - LEVEL_FORGET) + 1
@@ -271,7 +274,7 @@ class _Interval:
         read[list(select(given, np.where(is_open, target, 0)))] = True
         proposed = is_open & ~read
         self.decisions = np.where(proposed, 2, 0)
-        if not is_open.all():  # in quarantine where the others of O would predict it well enough
+        if not is_open.all():  # propose closed ones that the others of O would predict well enough
             _, variance = self.expected(self.level)
             proposed |= ~is_open & (variance <= target)
         self.decisions = self.accounts.declare(proposed)

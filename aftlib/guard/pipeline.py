@@ -24,15 +24,16 @@ from aftlib.guard.rounds import LARGEST
 REASONS = (
     "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
 )  # fmt: skip
-"""Why a row is left out; of several the first counts."""
+"""Reasons to leave a row out; if several apply, the first counts."""
 AUDIT = ("audited", "wrong", "allowed")
-"""A micro-batch's additions to a group's `KeyedGuard.audit`: in its first row, else zero."""
+"""Columns for a micro-batch's additions to a group's `KeyedGuard.audit`. The group's first row has
+them; the other rows have zeros."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
 PROMISE = -1
-"""Place of the promise among the parts."""
+"""Key of the promise among the snapshot's parts."""
 _TYPES = {
     "time": {"timestamp"},  # Spark's watermark takes no other
     "sensor": {"string"},
@@ -47,7 +48,7 @@ _guards = GuardCache()
 def guarded_windows(
     stream: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None
 ) -> DataFrame:
-    """Return `guard.recoverable` of a stream; `columns` names its time, sensor, value and group."""
+    """Return the result of `promise.recoverable`; `columns` names the stream's columns by role."""
     rows = classified(stream, promise, columns, now)
     counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in REASONS]
     kept = rows.observe("rejected", *counts).where(F.col("reason").isNull())
@@ -110,8 +111,8 @@ def rejected_rows(
 ) -> DataFrame:
     """Return the rows of a stream that `recoverable` leaves out, with a column `reason`.
 
-    The arguments are those of `recoverable`. Late rows are not among them, because Spark drops
-    those.
+    The arguments are those of `recoverable`. Rows behind the watermark are not returned, because
+    Spark drops them.
     """
     columns = {"time": time, "sensor": sensor, "value": value}
     if group is not None:
@@ -142,7 +143,7 @@ def classified(
 
 
 def _require_fitting(stream: DataFrame, columns: Mapping[str, str]) -> None:
-    """Refuse a stream that does not stream, or lacks a column."""
+    """Refuse a DataFrame that is not streaming or lacks a column of the right type."""
     if not stream.isStreaming:
         raise ValueError(
             "stream must be streaming (spark.readStream); for a table use Guard.replay"
@@ -181,8 +182,8 @@ class GuardProcessor(StatefulProcessor):
     """The guard of each group, with its state in three variables.
 
     `head` changes with every micro-batch and has some 100 bytes. `log` gains each window. The
-    snapshot, in `chunks`, is written once in `keyed.LEAST_LOG` windows; the chunk `PROMISE` has the
-    promise, so that a query with a changed promise can read the state and continue from it.
+    snapshot, in `chunks`, is written once per `keyed.LEAST_LOG` windows. The chunk `PROMISE` has
+    the promise, so that a query with a changed promise can read the state and continue from it.
     """
 
     def __init__(self, promise: Promise) -> None:
@@ -197,7 +198,7 @@ class GuardProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a group's windows of a micro-batch."""
         windows = pd.concat(list(rows), ignore_index=True)
-        # those of a sensor that left may still have been open
+        # windows of a sensor that left the promise may still have been open
         windows = windows[windows["sensor"].isin(self.promise.sensors)]
         if windows.empty:
             return
@@ -213,7 +214,7 @@ class GuardProcessor(StatefulProcessor):
         yield table
 
     def load(self) -> tuple[KeyedGuard, int]:
-        """Return the group's guard, and the chunks of its snapshot."""
+        """Return the group's guard, and the number of its snapshot's chunks."""
         head = self.head.get() if self.head.exists() else None
         if head is None:
             self.chunks.updateValue((PROMISE,), (self.promise.content.encode(),))
@@ -245,7 +246,7 @@ class GuardProcessor(StatefulProcessor):
         return bytes(content)
 
     def store(self, change: Change, chunks: int) -> int:
-        """Write what changed; return the chunks of the snapshot."""
+        """Write the changes; return the number of the snapshot's chunks."""
         if change.snapshot is not None:
             self.log.clear()
             cuts = range(0, len(change.snapshot), CHUNK)

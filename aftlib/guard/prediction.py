@@ -2,17 +2,17 @@
 
 For each horizon h there is one Gaussian of [W_t, W_{t−h}, seasons]. It is fitted with forgetting to
 the windows themselves, so it contains drifts, seasons and the correlation of samples in time. The
-precision Λ predicts worker A from everything known of the rest: −(Λ_UU)⁻¹ Λ_UK z_K, where U is A
-and whatever else is missing. Beyond `JOINT` sensors the model has the other workers' windows now,
-and an AR(1) over h rounds on each sensor's residual.
+precision Λ predicts worker A from all known entries K of the rest: −(Λ_UU)⁻¹ Λ_UK z_K, where U
+contains A and all missing entries. Beyond `JOINT` sensors the model only has the other workers'
+windows now, and an AR(1) over h rounds on each sensor's residual.
 
 Under gaps M the distribution of the rest has the precision Λ' = Λ − Λ_·M (Λ_MM)⁻¹ Λ_M· (Schur
-complement). It is the same for all workers, so that m gaps cost O(m³ + m²n) and not that for each
+complement). It is the same for all workers, so that m gaps cost O(m³ + m²n) once, not once per
 worker.
 
-A sensor whose first window comes late, as that of one that joins, has few rows of its own. Its
-moments come from its regression on the others in the rows since then, and from the others' moments
-in all rows: the maximum likelihood of monotone missing data (Anderson, JASA 52, 1957).
+A sensor whose first window comes late, such as one that joins, has few rows of its own. Its moments
+come from its regression on the others in the rows since then, and from the others' moments in all
+rows: the maximum likelihood of monotone missing data (Anderson, JASA 52, 1957).
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ import numpy as np
 from aftlib.core.compiling import jit
 
 JOINT = 150
-"""Most sensors whose windows h rounds ago all enter a prediction."""
+"""Largest number of sensors with which the windows h rounds ago enter a prediction."""
 LOADING = 0.01
-"""Share of each variance that is added to it, which makes more sensors than rows bearable."""
+"""Share of each variance that is added to it, so that a fit may have more sensors than rows."""
 LEAST_VARIANCE = 1e-200
 FIRST_FIT = 60
 """Rounds before the first fit."""
 LATE_USED, LATE_STORED, LATE_EQUAL = 50.0, 150.0, 0.9
-"""Weights of the rows since the last late first window: a late sensor is predicted from the first
-on. Its regression is stored from the second on if another sensor comes, else learned once more. It
-is as the others when the rows have the third share of all weight."""
+"""Limits on the weight of the rows since the last late first window. From the first on, a late
+sensor is predicted. When another sensor comes, its regression is stored from the second on, and
+else learned again. From the third on, a share of all weight, the sensor is treated as the others.
+"""
 MOST_INFLATION = 1e6
-"""Largest factor by which gaps are taken to raise an error."""
+"""Largest factor by which gaps may raise an error; an unknown factor is set to it."""
 
 
 class Model(NamedTuple):
@@ -127,8 +128,7 @@ def absorb(model: Any, forget: float, count: int) -> None:
 def begin_late(model: Any, sensors: Any) -> None:
     """Count the following rows separately, because some sensors have their first windows there.
 
-    Sensors that were late before now count as the others, or as late again if they have too few
-    rows.
+    Sensors that were late before stay late if they have too few rows, and else count as the others.
     """
     if model.recent_weight[0] >= LATE_STORED:
         end_late(model)
@@ -180,7 +180,7 @@ def complete_moments(model: Any, index: int) -> Any:
 def load(moments: Any) -> None:
     """Add `LOADING` to the diagonal; a column without variance is independent of the others."""
     for a in range(len(moments)):
-        # a constant differs from a variable in small units
+        # tell a constant from a variable in small units
         varies = moments[a, a] > LEAST_VARIANCE
         moments[a, a] = (1 + LOADING) * moments[a, a] if varies else 1.0
 
@@ -238,7 +238,7 @@ def conditional(precision: Any, z: Any, unknown: Any) -> Any:
 def predict(model: Any, index: int, z: Any, workers: Any, out: Any, inflation: Any) -> None:
     """Fill `out` with each sensor's value, predicted from other workers' sensors; 0 before a fit.
 
-    `inflation` receives the factor by which gaps raise the standard deviation of its error.
+    `inflation` (n,) receives the factor by which gaps raise each error's standard deviation.
     """
     missing = np.isnan(z)
     inflation[:] = 1.0
@@ -251,10 +251,10 @@ def predict(model: Any, index: int, z: Any, workers: Any, out: Any, inflation: A
         predict_among_gaps(model.precision[0, index], z, missing, workers, out, variance)
         for i in range(out.size):
             ratio = variance[i] / model.variance[0, index, i]
-            # rounding may make it less than 1, and a variance that is no number means no knowledge
+            # rounding may make the ratio less than 1; it is NaN if nothing is known
             inflation[i] = np.sqrt(max(ratio, 1.0)) if ratio < MOST_INFLATION**2 else MOST_INFLATION
         failed = only_worker(missing, workers)
-        if failed >= 0:  # bit for bit its shadow prediction, in which its own values weigh nothing
+        if failed >= 0:  # equal bit for bit to the shadow prediction, without the worker's values
             alone = np.dot(model.gain[0, index], np.where(missing, 0.0, z))
             own = workers == failed
             out[own], inflation[own] = alone[own], 1.0
@@ -262,7 +262,7 @@ def predict(model: Any, index: int, z: Any, workers: Any, out: Any, inflation: A
 
 @jit()
 def only_worker(missing: Any, workers: Any) -> int:
-    """Return the worker that has all gaps, or −1: there are several, or gaps before the failure."""
+    """Return the worker that has all gaps; −1 if several have, or earlier windows are missing."""
     gaps = np.flatnonzero(missing)
     if gaps[-1] >= workers.size or (workers[gaps] != workers[gaps[0]]).any():
         return -1
@@ -275,7 +275,7 @@ def predict_among_gaps(
 ) -> None:
     """Fill mean and variance of each sensor given the values of z outside its worker."""
     n, gaps = workers.size, np.flatnonzero(missing)
-    place = np.full(n, -1)  # of a missing sensor among the gaps
+    place = np.full(n, -1)  # index of a missing sensor among the gaps
     for a in range(gaps.size):
         if gaps[a] < n:
             place[gaps[a]] = a

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
 _OF_ACCOUNTS = ("workers", "epsilon", "delta")
-"""Parameters that may change as well, because the guard moves on to the changed ones."""
+"""Parameters that may change as well, because the guard continues with the changed ones."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,15 @@ class Promise:
         Largest error ε of an estimated window, in sensor units; one for all, or one per sensor in
         the order of `workers`, or by its name.
     delta : float
-        Share δ of the estimated windows whose error may be larger.
+        Share δ of the estimated windows whose error may be larger than ε.
     window, slide : str
         Durations as pandas reads them, such as "10min"; by default windows tumble.
     watermark : str
-        How late a sample may come. A window ends when a sample at least this much after its end has
-        come.
+        How late a sample may come. A window ends when a sample comes whose time is at least this
+        much after the window's end.
     query : {"mean", "sum"}
     samples : int
-        Samples of a whole window.
+        Number of one sensor's samples in a whole window.
     share : float
         Least share of these samples in a window that is used; a window with fewer counts as
         missing. The default, half of them, is that of ``aft plan``.
@@ -153,7 +153,7 @@ class Promise:
 
     @property
     def step(self) -> int:
-        """From one window's start to the next one's, in microseconds."""
+        """Time from one window's start to the next one's, in microseconds."""
         return microseconds("slide", self.slide) if self.slide else self.width
 
     @property
@@ -182,7 +182,7 @@ class Promise:
 
     @classmethod
     def from_content(cls, content: str) -> Self:
-        """Return the promise of some `content`."""
+        """Return the promise that `content` describes."""
         return cls(**json.loads(content))
 
     @property
@@ -202,7 +202,7 @@ class Promise:
             )
 
     def guard(self, before: Guard | None = None) -> Guard:
-        """Return a guard before its first window, or one that goes on from that of another promise.
+        """Return a new guard, or one that continues `before`, the guard of another promise.
 
         The promises must have the same horizons and seasons.
         """
@@ -223,7 +223,7 @@ class Promise:
 
 
 def microseconds(name: str, duration: str) -> int:
-    """Return a duration such as "10min" in microseconds; `name` is the argument's."""
+    """Return a duration such as "10min" in microseconds; errors name the argument `name`."""
     try:
         length = pd.Timedelta(duration)
     except (ValueError, TypeError) as error:
@@ -243,7 +243,7 @@ def recoverable(
     value: str = "value",
     now: Column | None = None,
 ) -> DataFrame:
-    """Aggregate a stream in windows, and estimate the missing windows where it is safe.
+    """Aggregate a stream in windows, and estimate the missing windows that were guaranteed.
 
     Parameters
     ----------
@@ -257,8 +257,8 @@ def recoverable(
     time, sensor, value : str
         The stream's columns.
     now : Column, optional
-        The present, against which the promise's `ahead` rejects rows; by default the time of the
-        micro-batch, which a restart repeats.
+        The present time, to which the promise's `ahead` is added to reject rows; by default the
+        time of the micro-batch, which stays the same when the batch runs again.
 
     Returns
     -------
@@ -271,9 +271,9 @@ def recoverable(
           before the loss began, or the half-width of a partial window is at most ε; "lost"
           otherwise: read those again from their source;
         - `value`: the window's result, or its estimate; NaN where a lost window has none;
-        - `half_width`: of this one row, 1 − δ of comparable errors were within it, or that of a
-          partial window. It may be above ε, which is a limit for all estimated rows together. NaN
-          where exact or lost without a value;
+        - `half_width`: of this one estimate: a share 1 − δ of comparable errors were within it. A
+          partial window has the half-width of its sample. It may be above ε, which is a limit for
+          all estimated rows together. NaN where exact or lost without a value;
         - `samples`: how many samples came;
         - `recoverable`: how many windows long a loss of the sensor may be if it begins now.
 
@@ -285,16 +285,17 @@ def recoverable(
     ------
     ValueError
         When the stream is no streaming DataFrame or lacks a column, or the session's state store is
-        not RocksDB; while it runs, when the checkpoint's promise differs in more than may change.
+        not RocksDB; while it runs, when the checkpoint's promise differs in a fixed parameter.
     ModuleNotFoundError
         Without the extra `spark`.
 
     Notes
     -----
-    Rows without time, group, sensor or a value below 1e100, of sensors that the promise does not
-    name, and of implausible times are left out before the watermark. They are counted by reason in
-    the query's progress (`observedMetrics`, "rejected"), and `pipeline.rejected_rows` returns them.
-    Spark counts those that came too late (`numRowsDroppedByWatermark`).
+    Some rows are left out before the watermark: those without time, group, sensor or a value below
+    1e100, those of sensors that the promise does not name, and those with implausible times. They
+    are counted by reason in the query's progress (`observedMetrics`, "rejected"), and
+    `pipeline.rejected_rows` returns them. Spark counts the rows that came too late
+    (`numRowsDroppedByWatermark`).
 
     Between two runs of a query `workers`, `epsilon` and `delta` of its promise may change, as well
     as `watermark`, `ahead` and `behind`. Each guard goes on with its next window: it keeps its

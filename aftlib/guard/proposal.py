@@ -2,9 +2,9 @@
 
 Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on values known before a
 failure, with the regression of all sensors as its prior. The risk p̂ is the share of its last
-residuals with which the error would exceed ε. The proposal is the largest set of smallest risks
-whose average of predicted and observed errors stays below `SAFETY`·δ. The limit is on the average,
-not on each risk.
+residuals with which the error would exceed ε. A sensor is proposed if p̂ is in the largest set of
+smallest risks of which the mean of predicted and observed error rates stays below `SAFETY`·δ. So
+the limit applies to this mean, not to each risk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESIDUALS, OUTCOMES, BINS = 400, 500, 128
 LEAST_RESIDUALS, LEAST_OUTCOMES = 50, 60
 FORGET = 0.002
 PRIOR = 30.0
-"""Rounds that the regression of all sensors weighs in that of one."""
+"""Weight of the regression of all sensors in that of one sensor, in rounds."""
 SAFETY = 0.9
 
 
@@ -39,7 +39,7 @@ class Risk(NamedTuple):
     seen: np.ndarray  # (H, n, 2) residuals and outcomes so far
     risks: np.ndarray  # (H, n, OUTCOMES) of the last outcomes
     wrongs: np.ndarray  # (H, n, OUTCOMES)
-    bins: np.ndarray  # (H, n, BINS, 3) number, errors and risk of these, by risk
+    bins: np.ndarray  # (H, n, BINS, 3) by risk: number of outcomes, errors, and sum of risks
     features: np.ndarray  # (H + 1, H, n, F)
     risk: np.ndarray  # (H + 1, H, n) p̂ at the decision, −1 where unknown
 
@@ -58,7 +58,7 @@ def new_risk(sensors: int, horizons: int) -> Risk:
 
 @jit()
 def bin_of(risk: float) -> int:
-    """Bin of a risk: finer where it is small."""
+    """Return the bin of a risk; bins of small risks are narrower."""
     return min(int(BINS * np.sqrt(risk)), BINS - 1)
 
 
@@ -119,7 +119,7 @@ def refit_weights(risk: Any) -> None:
 
 @jit()
 def propose(risk: Any, slot: int, h: int, i: int, limit: float, delta: float) -> bool:
-    """Decide by the features of ring place `slot`; `limit` is log(ε/σ + 0.03)."""
+    """Decide on a proposal by the features of ring place `slot`; `limit` is log(ε/σ + 0.03)."""
     count = min(risk.seen[h, i, 0], RESIDUALS)
     risk.risk[slot, h, i] = -1.0
     if count < LEAST_RESIDUALS:

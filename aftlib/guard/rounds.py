@@ -1,11 +1,12 @@
-"""One round of the guard after another, compiled: single windows and many give the same state.
+"""The guard's rounds, compiled; windows one by one or many at once give the same state.
 
 Gaps are normal. A window is predicted from the sensors that are there, in a real outage and in the
 shadow prediction alike, so that an account counts errors under the gaps that occur. The inflation
 is the factor by which gaps raise the standard deviation of an error. A guarantee covers gaps whose
-inflation is at most a limit, which follows the inflations so that a share `RARE` of the rounds is
-above it. A round above it is withdrawn. So guarantees cover the gaps that were counted. Two workers
-that fail at once are not covered unless one of them is often away.
+inflation is at most a limit. This limit follows the inflations so that a share `RARE` of the rounds
+is above it. A round above the limit is withdrawn. So guarantees cover the kind of gaps under which
+errors were counted. Two workers that fail at once are not covered unless one of them is often
+missing.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from aftlib.guard.prediction import (
 from aftlib.guard.proposal import FLOOR, SEASONAL, half_width, learn_outcome, propose, refit_weights
 
 LARGEST = 1e100
-"""Windows, and the values that fill gaps, are below this size: its square is a number."""
+"""Limit on the size of windows and of values that fill gaps; its square is still finite."""
 HIGHEST = 100.0
-"""Largest deviation in sd that the risk distinguishes, so that one wild value does not blind it."""
+"""Largest deviation, in standard deviations, that enters the regression of the risk, so that one
+extreme value does not dominate it."""
 UNCOVERED = -1
-"""A decision of which the gaps that came are not covered."""
+"""Decision whose guarantee does not cover the gaps that came."""
 RARE, STEP, HARMLESS = 0.01, 0.1, 0.01
 """Share of the rounds whose gaps no guarantee covers; how fast the limit follows; and the log
 inflation that is always covered."""
@@ -43,8 +45,8 @@ LEVEL_FORGET = 1 / 100
 class State(NamedTuple):
     """The state of a guard, besides its model and its risks; rings hold the last H + 1 rounds."""
 
-    # (4,) rounds, those in which a window came, and how many of these are in the moments, and were
-    # there at the last fit
+    # (4,) number of rounds; of rounds in which a window came; of these, those in the moments, and
+    # those that had come at the last fit
     clock: np.ndarray
     level: np.ndarray  # (2, n) forgetting mean of each sensor, and its weight
     windows: np.ndarray  # (H + 1, n) NaN where missing
@@ -102,7 +104,7 @@ def harmonics(seasons: Any, t: int) -> Any:
 
 @jit()
 def row_of(model: Any, now: Any, before: Any, level: Any, waves: Any) -> Any:
-    """Return z of a model: windows now and (joint models) before, less their level; and seasons."""
+    """Return z of a model: windows now and, in joint models, before, less the level; seasons."""
     if is_joint(model, now.size):
         return np.concatenate((now - level, before - level, waves))
     return np.concatenate((now - level, waves))
@@ -154,7 +156,7 @@ def look_back(
 ) -> None:
     """Shadow-predict the current window at every horizon, and book the outcomes.
 
-    A decision that does not cover the gaps which came becomes `UNCOVERED`: it is not counted.
+    A decision that does not cover the gaps that came becomes `UNCOVERED` and is not counted.
     """
     horizons, n = state.accounts.shape[:2]
     for h in range(min(horizons, t)):
@@ -240,14 +242,14 @@ def fill_gaps(state: Any, model: Any, now: Any, waves: Any, t: int) -> Any:
         z = conditional(model.precision[0, 0], z, np.isnan(z))
     for i in np.flatnonzero(np.isnan(now)):
         filled[i] = state.levels[before, i] + (0.0 if np.isnan(z[i]) else z[i])
-        if abs(filled[i]) >= LARGEST:  # values filled from wild values would grow without end
+        if abs(filled[i]) >= LARGEST:  # values filled from very large ones could grow without end
             filled[i] = state.level[0, i]
     return filled
 
 
 @jit()
 def welcome(state: Any, model: Any, rules: Any, now: Any) -> None:
-    """Begin with sensors whose first window this is; it sets their earlier level, too."""
+    """Begin with sensors whose first window this is; it also fills their earlier rounds."""
     first = (state.level[1] == 0) & ~np.isnan(now)
     for i in np.flatnonzero(first):
         for k in np.flatnonzero(~np.isnan(state.filled[:, i])):
@@ -308,7 +310,7 @@ def pass_empty(state: Any, model: Any, risk: Any, t: int) -> None:
 def is_due(seen: int, last: int, horizons: int, every: int) -> bool:
     """Whether to fit the model: first after `FIRST_FIT` windows, then at growing intervals.
 
-    At least H windows lie between two fits, because the one in use contains none after a failure.
+    At least H windows lie between two fits, so that the fit in use has no window after a failure.
     """
     if seen <= FIRST_FIT:
         return seen == FIRST_FIT or seen - last >= every
