@@ -28,12 +28,12 @@ CASE = ["sensors", "window"]
 
 
 def measured_costs(recoveries: pd.DataFrame) -> dict[str, RecoveryCosts]:
-    """Four constants of each scheme, as medians over the unlimited recoveries of one case.
+    """Return four constants of each scheme, from the unlimited recoveries.
 
-    The case is the smallest one. Only the time per sample is the slope over all cases of D2's exact
-    process, which uses the same reader. On Spark a checkpoint is the coordinator's part of an exact
-    micro-batch, an estimate is the additional time of D1's coordinator, and the start is the rest,
-    which all schemes on Spark share.
+    They are medians over the smallest case, except for the time per sample. That is the slope over
+    all cases of D2's exact process, because all schemes use the same reader. On Spark the time of a
+    checkpoint is the coordinator's part of an exact micro-batch. The time of an estimate is the
+    additional time of D1's coordinator. The start is the rest, the same for all schemes on Spark.
     """
     free = recoveries[np.isinf(recoveries["rate"])]
     exact = free[free["scheme"] == EXACT_PROCESS]
@@ -87,7 +87,7 @@ def points_of(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> p
 
 
 def median_interval(values: np.ndarray) -> tuple[float, float]:
-    """Percentile interval at 95 % of a median, by resampling, seeded by the values alone."""
+    """Percentile interval at 95 % of a median, by resampling with a fixed seed."""
     rng = np.random.default_rng(1)
     medians = np.median(values[rng.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)
     low, high = np.quantile(medians, LEVELS)
@@ -97,9 +97,10 @@ def median_interval(values: np.ndarray) -> tuple[float, float]:
 def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> pd.DataFrame:
     """Break-even rates, predicted and measured, one row per approximate scheme and case.
 
-    The measured rate is where the line through the saved times over 1/rate is 0. The times are from
-    the replacement's start on, because both start alike. The interval comes from resampled
-    recoveries. Infinity means that the approximate scheme is faster at every rate, 0 at none.
+    The measured rate is the one at which the line fitted to the saved times over 1/rate is 0. The
+    times begin at the replacement's start, because both schemes start alike. The interval comes
+    from resampled recoveries. Infinity means that the approximate scheme is faster at every rate, 0
+    that it is faster at none.
     Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high.
     """
     rows = []
@@ -123,7 +124,7 @@ def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) ->
 
 
 def measured_break_even(exact: pd.DataFrame, mine: pd.DataFrame) -> tuple[float, float, float]:
-    """Rate at which the medians of both are equal, without the start, and its interval at 95 %."""
+    """Rate at which both median times without the start are equal, and its interval at 95 %."""
     rng = np.random.default_rng(1)
     rates = np.array(sorted(set(exact["rate"]) & set(mine["rate"])))
     saved = np.zeros((RESAMPLES + 1, len(rates)))
@@ -135,7 +136,7 @@ def measured_break_even(exact: pd.DataFrame, mine: pd.DataFrame) -> tuple[float,
             saved[0, column] += sign * np.median(times)
             saved[1:, column] += sign * np.median(drawn, axis=1)
     slope, intercept = np.polynomial.polynomial.polyfit(1 / rates, saved.T, 1)[::-1]
-    # resamples are put in order by 1/rate, in which "at every rate" is 0
+    # order the resamples by 1/rate, in which 0 means "faster at every rate"
     with np.errstate(divide="ignore"):
         inverse = np.where(slope > 0, np.maximum(0, -intercept / slope), np.inf)
         low, high = np.quantile(inverse[1:], LEVELS, method="nearest")

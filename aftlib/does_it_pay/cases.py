@@ -58,14 +58,14 @@ class Case:
         return self.windows.ending_in(0, len(self.values))
 
     def write_log(self, directory: Path) -> SensorLog:
-        """Write the samples as a log of its own, to be limited and counted."""
+        """Write the samples as a separate log, whose reads are limited and counted."""
         return SensorLog.write(directory, self.values, self.model.names)
 
     def replay_query(self, method: str) -> ReplayQuery:
-        """D2's query by a method; "exactly-once" has the checkpoints of "proposed".
+        """Return D2's query by a method; "exactly-once" gets the checkpoints of "proposed".
 
-        So both differ only in the samples that they read again and estimate. The model of one step
-        is chosen so that windows have the case's model, even if steps depend on each other.
+        So these two differ only in the samples that they read again and estimate. The model of one
+        step is chosen so that windows have the case's model, even if steps depend on each other.
         """
         width, model = self.windows.width, self.model
         step = GaussianModel(model.mean, model.covariance * width, model.names)
@@ -96,11 +96,11 @@ def make_case(
     budget: float,
     seed: int,
 ) -> Case:
-    """Return a stream of `learned` + `measured` windows of sensors.
+    """Return a stream of `learned` + `measured` windows, with its workers and guarantee.
 
     `data` is "beijing", "generated", or a file of sensors with one row per time and one column per
-    sensor. ε is `epsilon_sd` standard deviations of the windows' means, the median over the
-    sensors. The model of real sensors is fitted to the windows that are learned from. ValueError
+    sensor. ε is `epsilon_sd` times the median over the sensors of the standard deviation of their
+    window means. The model of real sensors is fitted to the first `learned` windows. ValueError
     when there is no such file, or the stream is too short.
     """
     windows = Windows(width, width)

@@ -15,13 +15,13 @@ from aftlib.does_it_pay.process_recoveries import ADAPTIVE, EXACT_PROCESS, PROPO
 from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
 
 NEAR = 0.02
-"""Largest difference of samples read again from the plan's, as a share of what exact reads."""
+"""Largest difference between samples read again and planned, as a share of exact recovery's."""
 FACTOR = 1.5
 """Largest factor between a measured break-even rate and the predicted one."""
 TIME_FACTOR = 1.25
-"""Likewise, between measured and predicted times."""
+"""Largest factor between a measured recovery time and the predicted one."""
 MOST = 0.8
-"""Share of the points that must be so."""
+"""Least share of the points that must be within the factor."""
 HALF = 0.5
 LITTLE = 0.05
 
@@ -70,8 +70,8 @@ def predicted_times(measured: Measurements) -> Finding:
 def break_even_is_predicted(measured: Measurements) -> Finding:
     """P-3: share of the break-even rates that are predicted.
 
-    Its interval begins with the share of rates whose whole interval is within the factor, and ends
-    with the share whose interval overlaps it.
+    The interval of this share begins with the share of rates whose whole interval is within
+    `FACTOR`. It ends with the share of rates whose interval overlaps that range.
     """
     even = measured.break_even
     low, high = even["predicted"] / FACTOR, even["predicted"] * FACTOR

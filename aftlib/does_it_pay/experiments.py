@@ -104,7 +104,7 @@ class NotebookParameters(ParameterModel):
         return [*WARM, *kills, *[np.nan] * self.calm]
 
     def case(self, sensors: int, width: int) -> Case:
-        """One stream."""
+        """Return the stream with this number of sensors and width of windows."""
         own = {"data", "workers", "learned", "epsilon_sd", "delta", "budget", "seed"}
         return make_case(
             sensors=sensors,
@@ -161,7 +161,7 @@ class Measurements:
 
 
 def measure(spark: SparkSession, p: NotebookParameters, directory: Path) -> Measurements:
-    """Run every scheme over every case; the directory is a new one."""
+    """Run every scheme over every case; `directory` must be new."""
     recoveries, calm, estimates = [], [], []
     schedule, plans = np.array(p.schedule), dict[str, tuple[float, int]]()
     kills = schedule[~np.isnan(schedule)]
@@ -197,7 +197,7 @@ def measure(spark: SparkSession, p: NotebookParameters, directory: Path) -> Meas
 
 
 def planned_again(case: Case, scheme: str) -> int:
-    """Samples that a scheme reads again after the failure that is measured."""
+    """Samples that a scheme must read again after the measured failure, by its plan."""
     if scheme in IN_PROCESS:
         return int(max(case.replay_query(IN_PROCESS[scheme]).first_plan.tuples))
     estimated = scheme != EXACT and bool(case.assignment.estimable[-1])
@@ -205,7 +205,7 @@ def planned_again(case: Case, scheme: str) -> int:
 
 
 def plan_of(case: Case, scheme: str) -> tuple[float, int]:
-    """Share of the lost samples that D2's plan reads again, on average, and its checkpoints."""
+    """Mean share of the lost samples that D2's plan reads again, and its number of checkpoints."""
     query = case.replay_query(IN_PROCESS[scheme])
     plan, steps = query.first_plan, np.diff(query.first_plan.times)
     again = float(np.sum(np.array(plan.tuples) * steps))
@@ -239,7 +239,7 @@ def calm_table(measured: Measurements) -> pd.DataFrame:
 
 
 def own_schemes(measured: Measurements) -> list[Scheme]:
-    """The measured schemes as the cost model takes them."""
+    """Return the measured schemes as input of the cost model."""
     schemes = []
     for name in SCHEMES:
         lost, replayed, checkpoints = 1 / measured.workers, float(name not in COMPARED), 1

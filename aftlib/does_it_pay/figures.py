@@ -45,7 +45,7 @@ HEADINGS = {
     "estimated_results": "estimated results",
     "estimated_share": "share of all results",
 }
-"""Words for the names of columns in the tables of its notebook."""
+"""Headings of the columns in the notebook's tables, by the columns' names."""
 OWN_FORMATS: dict[Any, Any] = {
     "recovery_s": "{:,.2f}",
     "outage_minutes": "{:,.2f}",
@@ -65,9 +65,9 @@ def most_sensors(frame: pd.DataFrame) -> pd.DataFrame:
 def saved_times(measured: Measurements) -> pd.DataFrame:
     """Time that each approximate scheme saves, one row per scheme, case and finite rate.
 
-    Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where its interval lies below that
-    of the exact scheme, −1 where it lies above, 0 where they overlap. Times are from the start of
-    the replacement on, because both start alike.
+    Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where the scheme's interval lies
+    below that of the exact scheme, −1 where it lies above, 0 where they overlap. Times begin at the
+    replacement's start, because both schemes start alike.
     """
     points = measured.points[np.isfinite(measured.points["rate"])]
     keys, rows = ["sensors", "window", "rate"], []
@@ -244,7 +244,7 @@ def calm(measured: Measurements) -> go.Figure:
 
 
 def cost_table(measured: Measurements) -> Styler:
-    """The four constants of each scheme, in milliseconds or (work per sample) nanoseconds."""
+    """The four constants of each scheme, in milliseconds; time per sample in nanoseconds."""
     rows = pd.DataFrame({name: vars(costs) for name, costs in measured.costs.items()}).T
     table = rows[["start_s", "estimate_s", "checkpoint_s"]].mul(1e3)
     table["sample_ns"] = rows["sample_s"] * 1e9
@@ -266,7 +266,7 @@ def own_table(measured: Measurements, operation: Operation) -> Styler:
 def flink_table(stored: Path | None = None) -> Styler:
     """Flink's stored recoveries: medians over its runs, one row per method and rate.
 
-    By default of ``benchmarks/results/recovery.json``; a table without rows where there is none.
+    The default file is ``benchmarks/results/recovery.json``; without it the table has no rows.
     """
     path = stored or project_root() / "benchmarks" / "results" / "recovery.json"
     found = json.loads(path.read_text()) if path.exists() else {"runs": []}

@@ -1,4 +1,4 @@
-"""D2's process, which is killed when an interval is read, at one read rate after the other."""
+"""Recoveries of D2's process, which is killed after it read an interval, by read rate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aftlib.spark.faults import Fault
 
 EXACT_PROCESS, PROPOSED, ADAPTIVE = "exact, one process", "D2 proposed", "D2 adaptive"
 IN_PROCESS = {EXACT_PROCESS: "exactly-once", PROPOSED: "proposed", ADAPTIVE: "adaptive"}
-"""Schemes, and D2's method in them."""
+"""Schemes, and D2's method in each."""
 
 
 def process_recoveries(
@@ -31,8 +31,8 @@ def process_recoveries(
     It is killed in the interval with most samples to read again, when the interval is read but not
     committed. The next process is started at once and reads again at that rate.
 
-    Two frames, as `spark_recoveries`; of the recoveries: batch, rate, seconds, start_s, commit_s,
-    again, and read_s, restore_s, estimate_s.
+    Return two frames, as `spark_recoveries` does. The recoveries have the columns batch, rate,
+    seconds, start_s, commit_s, again, read_s, restore_s, and estimate_s.
     """
     query, width = case.replay_query(IN_PROCESS[scheme]), case.windows.width
     log, place, plan = case.write_log(directory / "log"), directory / "state", query.first_plan
@@ -71,9 +71,9 @@ def process_recoveries(
 
 
 def calm_windows(case: Case, scheme: str, directory: Path, windows: int) -> pd.DataFrame:
-    """Windows of D2's operator in this process while nothing fails; the first warms up.
+    """Times of D2's operator in this process while nothing fails; one more window warms up.
 
-    One row per window: batch, seconds, latency_s from the last sample read until its results are
+    One row per window: batch, seconds, latency_s from the last sample read until the results are
     committed.
     """
     query, passed = case.replay_query(IN_PROCESS[scheme]), dict[tuple[str, int], float]()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EXACT, MODEL, GUARD = "exact, on Spark", "D1 by model", "D1 by guard"
 ON_SPARK: dict[str, Way] = {EXACT: "exact", MODEL: "model", GUARD: "guard"}
-"""Schemes, and how D1's handler recovers in them."""
+"""Schemes, and how D1's handler recovers in each."""
 
 
 @dataclass
@@ -81,13 +81,13 @@ def spark_recoveries(
 
     `rates` has one read rate per micro-batch, in samples per second: the last worker is killed
     by SIGKILL just before its window ends, and input is read again at that rate. At NaN
-    nothing fails. The directory is a new one.
+    nothing fails. `directory` must be new.
 
-    Two frames. Recoveries, one row per micro-batch: batch, rate; seconds from the kill until all
-    due windows are emitted, or of a micro-batch without a fault; start_s until the replacement
-    works; commit_s, the coordinator's part, estimates included; latency_s from the last sample read
-    until the windows are emitted; again, the samples read again. Estimates, one row per (window,
-    sensor): batch, sensor, off in units of ε.
+    Return two frames. Recoveries, one row per micro-batch: batch, rate; seconds from the kill until
+    all due windows are emitted, or the duration of a micro-batch without a fault; start_s from the
+    kill until the replacement works; commit_s, the coordinator's part, estimates included;
+    latency_s from the last sample read until the windows are emitted; again, the samples read
+    again. Estimates, one row per (window, sensor): batch, sensor, off, the error in units of ε.
     """
     width, stop = case.windows.width, (case.learned + len(rates)) * case.windows.width
     log = case.write_log(directory / "log")

@@ -33,10 +33,10 @@ _PATIENCE_S = 300
 
 
 def make(java: Java) -> list[Path]:
-    """Make the archives of `java` in place of those of its release, and return them.
+    """Make the archives of `java`, replace those of the same release, and return the new ones.
 
-    A Java without an archive of its own classes gets that, too. The list is empty where the JVM
-    writes none. A session runs in this process meanwhile; ValueError when one is running already.
+    A Java without an archive of its own classes gets one, too. The list is empty if the JVM writes
+    no archive. A session runs in this process meanwhile; ValueError when one is running already.
     """
     if SparkContext._active_spark_context is not None:
         raise ValueError("no Spark session may run while the archive is made: stop it first")

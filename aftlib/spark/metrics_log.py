@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQueryListener
 
 MOST_BYTES = 2 * 2**20
-"""Size at which a query's file becomes its older half; what that was before is deleted."""
+"""Size at which a query's file becomes its older half; the previous older half is deleted."""
 _PREFIX, _SUFFIX, _OLDER = "guard-", ".jsonl", ".jsonl.1"
 _GAUGES = ("end", "delta")
 """Observed metrics that are no counts."""
@@ -32,7 +32,7 @@ _TAIL = 2**16
 
 @dataclass(frozen=True)
 class Record:
-    """A micro-batch of a guarded query, and the totals of all that were recorded.
+    """A micro-batch of a guarded query, and the totals of all recorded micro-batches.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Record:
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], last: Self | None) -> Self:
-        """Return the record of Spark's progress, a mapping as its JSON is, after the last one."""
+        """Return the record that follows `last`, from the mapping in Spark's progress as JSON."""
         observed = progress["observedMetrics"]
         windows, operators = observed["windows"], progress["stateOperators"]
         seconds = progress["durationMs"]["triggerExecution"] / 1e3

@@ -22,15 +22,15 @@ from aftlib.core.paths import atomic_file
 from aftlib.spark.java import cache_dir, java_home
 from aftlib.spark.workers import launcher
 
-DEFAULT_MASTER = "local[*,4]"  # a task may fail three times: the failures that we cause are real
+DEFAULT_MASTER = "local[*,4]"  # a task may fail three times, because experiments kill workers
 DEFAULT_DRIVER_MEMORY = "2g"
-CONNECTION_S = 600  # in which the JVM and a Python process accept each other's connection
+CONNECTION_S = 600  # how long the JVM and a Python process wait for each other's connection
 PROPERTIES = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A sum that leaves its type must stop the run, not wrap around.
+    # A sum that overflows its type must stop the run, not wrap around.
     "spark.sql.ansi.enabled": "true",
     # Spark's own 200 is for a cluster: here each partition costs more than its rows.
     "spark.sql.shuffle.partitions": "4",
@@ -53,8 +53,8 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     runs. FileNotFoundError when no Java is usable, ValueError when ``AFT_DRIVER_MEMORY`` is not a
     size.
 
-    ``AFT_MASTER`` (default ``local[*,4]``) chooses where it runs, ``AFT_DRIVER_MEMORY`` (default
-    ``2g``) the memory of the driver, which with a local master is that of all tasks.
+    ``AFT_MASTER`` (default ``local[*,4]``) chooses where the session runs. ``AFT_DRIVER_MEMORY``
+    (default ``2g``) sets the memory of the driver, which with a local master all tasks share.
 
     A local master runs the tasks in this process's own Python. A cluster gets the current copy of
     aftlib; its machines need the same Python with the dependencies, and ``PYSPARK_PYTHON`` names it
@@ -81,7 +81,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     }
     # Variables with which the JVM, and so the Python workers, start.
     variables = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": quiet}
-    # On the loopback nothing listens beyond it, and each worker has this machine's files.
+    # With a loopback master all sockets stay on it, and each worker has this machine's files.
     python = str(launcher(cache_dir())) if is_loopback(master()) else sys.executable
     if is_loopback(master()):
         properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
@@ -96,7 +96,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     if secret := os.environ.get("AFT_CLUSTER_SECRET"):
         variables["_SPARK_AUTH_SECRET"] = secret
         properties |= dict.fromkeys(("spark.authenticate", "spark.network.crypto.enabled"), "true")
-        # Spark wants this property too, which anybody may print; the variable goes before it.
+        # Spark also requires this property, which anybody may print; the variable overrides it.
         properties["spark.authenticate.secret"] = secrets.token_hex(32)
 
     builder = SparkSession.builder.appName(app)
@@ -121,8 +121,8 @@ def master() -> str:
 def cores_lent() -> Iterator[None]:
     """Free this process's cores of a cluster for drivers that the block starts.
 
-    The running session's executors end, and come back after the block, in which it can run no job;
-    its cached data are computed again. A local master's tasks are no executors: nothing changes.
+    The running session's executors end, and start again after the block. In the block the session
+    can run no job; its cached data are computed again. A local master has no executors to free.
     """
     context = SparkContext._active_spark_context
     if context is None or str(context.master).startswith("local"):
@@ -162,7 +162,7 @@ def packed_library() -> Path:
 
 @contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """Set environment variables in the block, because pyspark passes options on only so."""
+    """Set environment variables in the block, because pyspark passes on options in no other way."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming import DataStreamWriter
 
 _NAMED = threading.Lock()
-"""Inputs of a kind have one name in Spark: the last registered one is loaded."""
+"""Held from registering to loading an input, because inputs of one class share a name in Spark."""
 
 
 class PlannedInput(ABC):
@@ -77,7 +77,7 @@ class _Reader(DataSourceStreamReader):
         return {self.plan.unit: 0}
 
     def latestOffset(self, start: dict, limit: Any) -> dict:  # noqa: N802, ARG002
-        """The plan's, whatever limit Spark has."""
+        """Return the plan's next boundary, whatever limit Spark sets."""
         return {self.plan.unit: self.plan.next_boundary(start[self.plan.unit])}
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
@@ -96,11 +96,11 @@ def drain(
     """Run a stream until its source has ended; stop it also after an error.
 
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
-    `each` is called with every micro-batch and its number. At the end it frees two things that
-    ``foreachBatch`` alone would keep: `each` with all its references, until the JVM collects
-    garbage, and for good a py4j connection with a thread in this process. A RuntimeError is raised
-    if somebody else has stopped the stream, as a second run in the same directory does: Spark
-    itself then ends silently, even if input is left.
+    `each` is called with every micro-batch and its number. At the end `drain` frees two things. One
+    is `each` with all its references, which Spark would keep until the JVM collects garbage. The
+    other is a py4j connection with a thread in this process, which Spark would never close. A
+    RuntimeError is raised if somebody else has stopped the stream, as a second run in the same
+    directory does: Spark itself then ends silently, even if input is left.
     """
     acts, connections, stream = [each], list[Any](), None
 

@@ -1,7 +1,7 @@
 """Numbered work, or one function over many parameters, as one Spark job.
 
-`by_number` is any such work, `sweep` applies a function to many points, `require_shared` looks from
-tasks at a folder of all machines, and `write_samples` writes seeded samples of a model.
+`by_number` runs numbered work, `sweep` applies a function to many points, `require_shared` checks
+from tasks that all machines share a folder, and `write_samples` writes seeded samples of a model.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def by_number(
     tasks: int | None = None,
     barrier: bool = False,
 ) -> DataFrame:
-    """Frame of the results of `work` for each number from 0 on, by default one task each."""
+    """Frame of the results of `work` for 0 … `numbers` − 1, by default one task for each."""
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -54,8 +54,9 @@ def sweep(
 ) -> list[Result]:
     """Apply `function` to every point in parallel; results come in the order of the points.
 
-    It and the points are pickled to the tasks. It must depend on its point alone, so that results
-    do not depend on how points are spread over tasks. ValueError when there is no point.
+    `function` and the points are pickled to the tasks. `function` must depend on its point alone,
+    so that results do not depend on how points are spread over tasks. ValueError when there is no
+    point.
     """
     if not points:
         raise ValueError("points must hold at least one parameter set, got none; give one")
@@ -75,11 +76,11 @@ _SCHEMA = "machine string, host string, trouble string"
 
 
 def require_shared(spark: SparkSession, *folders: Path | str) -> None:
-    """Refuse a folder that not all machines of the cluster share; a local master has one only.
+    """Refuse a folder that not all machines of the cluster share; a local master accepts any.
 
     Tasks check it once per application: they must read the driver's file there, write
     another one, and find the driver's lock held. Folders are made when missing; folders inside a
-    checked one are not checked again. ValueError with the fault and the machine.
+    checked one are not checked again. The ValueError names the fault and the machine.
     """
     if is_local(spark):
         return
@@ -100,7 +101,7 @@ def require_shared(spark: SparkSession, *folders: Path | str) -> None:
 
 
 def other_machines(spark: SparkSession) -> set[str]:
-    """Hosts of tasks that ran on another machine than this process, looked at once."""
+    """Hosts of tasks that ran on another machine than this process, found once per application."""
     if is_local(spark):
         return set()
     application = spark.sparkContext.applicationId
@@ -111,7 +112,7 @@ def other_machines(spark: SparkSession) -> set[str]:
 
 
 def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, str]]:
-    """Machine, host and fault of a folder, if any, as seen by tasks on all executors.
+    """Return from each task its machine, its host, and the folder's fault there, if any.
 
     There are twice as many tasks as the cluster runs at once, so that each executor gets some.
     """
@@ -165,11 +166,11 @@ def is_local(spark: SparkSession) -> bool:
 def write_samples(
     spark: SparkSession, model: GaussianModel, rows: int, seed: int, path: Path | str
 ) -> SensorLog:
-    """Draw rows of the model in Spark tasks and keep them as a log; reuse it when it is there.
+    """Draw rows of the model in Spark tasks and store them as a log; reuse it when it is there.
 
     Every row range has its own random stream (`generators.draw`), so the files are the same bytes
-    however Spark cuts the work. ValueError when `rows` is no whole number ≥ 1, or `seed` none ≥ 0,
-    `path` holds a log of other parameters, or not all machines of a cluster share it.
+    however Spark splits the work. ValueError when `rows` is no whole number ≥ 1, `seed` is no whole
+    number ≥ 0, `path` holds a log of other parameters, or not all machines of a cluster share it.
     """
     require_number("rows", rows, least=1, whole=True)
     require_number("seed", seed, least=0, whole=True)
