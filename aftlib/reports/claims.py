@@ -20,10 +20,10 @@ MIME = "application/vnd.aft.claims+json"
 class ClaimRecord(BaseModel):
     """One line of ``claims.json``: a claim, the finding of a run, and the identity of that run.
 
-    `changed` are the parameters that had other values than the profile's own, and `earlier` is the
-    verdict of a run that is out of date, which counts as not run. `grounds` are those of
-    `Claim.grounds`: from them the verdict can be decided again. ValueError (pydantic's) for a
-    field that is missing, unknown or of the wrong type, such as a line of another version.
+    `changed` are the parameters that had other values than the profile's own. An out-of-date run
+    counts as not run, and `earlier` is its verdict. `grounds` are the result of `Claim.grounds`,
+    from which the verdict can be decided again. ValueError (pydantic's) for a field that is
+    missing, unknown or of the wrong type, such as in a line of another version.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -80,7 +80,7 @@ class ClaimRecord(BaseModel):
     def found_by(
         self, notebook: str, profile: str = "", changed: Mapping[str, Any] | None = None
     ) -> ClaimRecord:
-        """Return the record as that of a run of `notebook` under `profile`."""
+        """Return the record, marked as found by a run of `notebook` under `profile`."""
         about = {"notebook": notebook, "profile": profile, "changed": dict(changed or {})}
         return self.model_copy(update=about)
 
@@ -138,10 +138,11 @@ def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
 class Scorecard:
     """The verdicts on `claims`; as a cell's last value it is both a table and a record.
 
-    Each claim is judged by those of `frames` that its judge names, such as the notebook's
-    ``globals()``. Reports read the records back from the executed notebook, where they are stored
-    next to the table as ``application/vnd.aft.claims+json``. When a notebook shows a claim twice,
-    the last one counts; in one scorecard that is a ValueError.
+    `frames` has the notebook's variables by name, such as its ``globals()``; each claim's judge
+    gets those that it names. Reports read the records back from the executed notebook, where they
+    are stored next to the table as ``application/vnd.aft.claims+json``. When several scorecards of
+    a notebook have the same claim, the last one counts. ValueError for a claim twice in one
+    scorecard.
     """
 
     claims: Sequence[Claim]
@@ -171,13 +172,13 @@ def claims_table(
     seeds: Mapping[str, str] | None = None,
     evidence: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the HTML table of `claims`; with `link`, each leads to its line in its report.
+    """Return the HTML table of `claims`; with `link`, each claim links to its line in its report.
 
-    `evidence` has HTML with links to the figures behind a claim. Of a note, the first sentence is
-    shown and the rest is folded, unless the claim deviates: then a reader asks why.
+    `evidence` has HTML with links to the figures behind a claim. The first sentence of a note is
+    shown and the rest is folded, unless the claim deviates, because then a reader asks why.
 
-    `seeds` has, by claim, the number of runs with different seeds in which it holds. The column is
-    left out if no claim has one.
+    `seeds` has, by claim, a text such as ``holds in 4 of 5`` about runs with different seeds. Its
+    column is left out if no claim has such a text.
     """
     texts = {claim.id: (seeds or {}).get(claim.id, "") for claim in claims}
     links = {id: Markup(html) for id, html in (evidence or {}).items()}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aftlib.reports.execute import OnCell
     from aftlib.reports.runs import Executed
 
-# No time left: cells are too unequal for a guess.
+# The bar shows no remaining time, because the times of cells differ too much to estimate it.
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_PACKAGES = {
@@ -71,7 +71,7 @@ section_option = click.option(
 
 
 class _Commands(click.Group):
-    """Commands of this module, and those of others, which are imported when they run.
+    """Commands of this module, and of other modules, which are imported when their command runs.
 
     So a package can add a command, and neither `aft --help` nor `aft doctor` imports the package.
     """
@@ -333,12 +333,12 @@ def attend(
                 for position, (name, work) in enumerate(works.items())
             ]
             pending = set(futures)
-            while pending:  # shortly: a signal that another thread took does not end a long wait
+            while pending:  # short waits, because a signal to another thread does not end a wait
                 done, pending = wait(futures, timeout=0.2)
                 found = [future.result() for future in done]
             return found
         except BaseException:
-            # No new work, no kernel; then the pool awaits their threads.
+            # Start no further work and stop all kernels; then the pool waits for its threads.
             try:
                 pool.shutdown(wait=False, cancel_futures=True)
             finally:
@@ -349,7 +349,7 @@ def attend(
 def _say_progress(
     name: str, work: Callable[[OnCell], Executed], position: int, way_out: str
 ) -> Executed:
-    """Do one work: with a bar on terminals, elsewhere a line at its start; then how it ended."""
+    """Do one work and print a bar on terminals, elsewhere a line at its start; then its result."""
     from tqdm import tqdm
 
     from aftlib.reports.pages import counted, duration, tally

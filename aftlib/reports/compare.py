@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 20  # rows of a table whose differences are shown
 _OVERLAID = ("scatter", "scattergl", "bar")
 _DASHES, _PATTERNS = ("solid", "dash", "dot", "longdash"), ("", "/", "x", ".")
-_B = "\0B"  # after the columns of the second table: the end of no column's name
+_B = "\0B"  # suffix of the second table's columns; no column's own name ends with it
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Line:
     name: str
     texts: tuple[str, ...]
     state: str  # "changed", "same", or for claims and columns also "apart": beyond the intervals
-    rows: list[dict[Any, Any]] = field(default_factory=list)  # of a table's column, the largest
+    rows: list[dict[Any, Any]] = field(default_factory=list)  # of a table: those that differ most
 
 
 def inputs(runs: Sequence[Run], part: str) -> list[Line]:
@@ -166,7 +166,7 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:
-    """Return the first columns of `frame` that together identify its rows; none if even all do not.
+    """Return the first columns of `frame` that together identify its rows; none if all do not.
 
     Tidy frames begin with the chosen values and end with the measured ones.
     """
@@ -180,8 +180,9 @@ def keys_of(frame: pd.DataFrame) -> list[str]:
 def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """Return the columns of `frame` that have an interval, with its two columns.
 
-    ``x_low`` and ``x_high`` are of ``x``; bare ``low`` and ``high``, or those of a name that is no
-    column, of the one column of numbers that lies between them in all rows.
+    ``x_low`` and ``x_high`` are the interval of ``x``. If there is no column ``x``, as for bare
+    ``low`` and ``high``, they are the interval of the one column of numbers that lies between them
+    in all rows.
     """
     found = {}
     numbers = [str(column) for column in frame.select_dtypes("number")]
@@ -278,9 +279,9 @@ def _labelled(trace: Mapping[str, Any], number: int, label: str) -> dict[str, An
 def write_comparison(runs: Sequence[Run], overlaid: bool = False) -> Path:
     """Write the page that shows `runs` side by side, and return its path.
 
-    Text and tables as in `comparison_lines`, with the rows that differ most, and the figures. If
-    `overlaid`, those of lines or bars are drawn in one; ValueError where the runs are not of one
-    notebook and section.
+    The page has the text of `comparison_lines`, the rows that differ most, and the figures. If
+    `overlaid`, the runs' figures of lines or bars are drawn as one figure. ValueError if `overlaid`
+    and the runs are not of one notebook and section.
     """
     parts = {(run.notebook, run.record.get("section", "")) for run in runs}
     if overlaid and len(parts) > 1:

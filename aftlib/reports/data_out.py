@@ -57,8 +57,8 @@ class Shown:
 def shown_in(content: nbformat.NotebookNode) -> list[Shown]:
     """Return the figures and tables of a notebook in the order in which a report shows them.
 
-    A figure's caption is the Markdown cell behind its own that is tagged ``caption``. Scorecards
-    are not among them, because they are stored in ``claims.json``.
+    A figure's caption is the Markdown cell tagged ``caption`` that follows the figure's cell.
+    Scorecards are left out, because they are stored in ``claims.json``.
     """
     found: list[Shown] = []
     for cell, source in enumerate(content.cells):
@@ -134,8 +134,8 @@ class _TableFormatter(BaseFormatter):
 def load_ipython_extension(shell: Any) -> None:
     """Capture each frame that a cell of this kernel shows, and show its headings in words.
 
-    The words are `HEADINGS` of the module that the notebook calls `figures`, or else `experiments`,
-    and shared ones.
+    The words are the shared ones and `HEADINGS` of the module that the notebook calls `figures`, or
+    else `experiments`.
     """
     from aftlib.reports.style import SHARED_HEADINGS
 
@@ -163,7 +163,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def in_words(styler: Any, headings: Mapping[str, str]) -> Any:
-    """Return a styled frame that shows `headings` in place of the names that they have words for.
+    """Return a styled frame that shows the words of `headings` in place of the columns' names.
 
     The frame itself, and so its CSV, keeps the names.
     """
@@ -193,7 +193,7 @@ def captured(styler: Any) -> dict[str, Any] | None:
 
 
 def capture_cell(folder: Path) -> nbformat.NotebookNode:
-    """Return the cell that stores the frames of the notebook which it ends."""
+    """Return a cell for the end of a notebook, which stores the notebook's frames in `folder`."""
     source = f"__import__({__name__!r}, fromlist=['_']).store_frames(globals(), {str(folder)!r})"
     return nbformat.v4.new_code_cell(source, metadata={"tags": [CAPTURE]})
 
@@ -201,16 +201,16 @@ def capture_cell(folder: Path) -> nbformat.NotebookNode:
 def store_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
     """Write each frame among `variables` as CSV into `folder`, named after its variable.
 
-    Left out are names with an underscore first, frames of over `MOST_CELLS` cells, and a second
-    name of the same frame. A frame that cannot be written is left out with a warning, because the
-    run's claims count without it.
+    Names with an underscore first, frames of over `MOST_CELLS` cells, and a second name of the same
+    frame are left out. A frame that cannot be written is left out with a warning, because the run's
+    claims count without it.
     """
     if "pandas" not in sys.modules:
         return  # then there are no frames
     import pandas as pd
 
     folder, seen = Path(folder), set()
-    for name, value in [*variables.items()]:  # the first warning adds its registry to them
+    for name, value in [*variables.items()]:  # a copy, because the first warning adds a variable
         value = getattr(value, "data", None) if type(value).__name__ == "Styler" else value
         if name.startswith("_") or id(value) in seen or not isinstance(value, pd.DataFrame):
             continue
@@ -223,7 +223,7 @@ def store_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
 
 
 def frame_csv(frame: pd.DataFrame) -> str:
-    """Return `frame` as CSV: its index as columns, unless it only counts, and one name per column.
+    """Return `frame` as CSV: one name per column, and its index as columns unless it only counts.
 
     Texts that a spreadsheet would take for a formula begin with an apostrophe.
     """

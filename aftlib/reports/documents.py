@@ -49,7 +49,7 @@ class Document:
 
     @property
     def source(self) -> Path:
-        """Where its page is written, in Markdown; a project without docs has none."""
+        """The Markdown file of its page, which does not exist in a project without docs."""
         return project_root() / "docs" / "documents" / f"{self.page}.md"
 
 
@@ -140,9 +140,10 @@ def equations(document: Document) -> set[str]:
 
 
 def with_all_claims(text: str, document: Document) -> str:
-    """Return Markdown from its page, in whose table of verdicts each claim has a row.
+    """Return the Markdown `text` of the document's page with a row for each claim.
 
-    A claim of which the page gives no reason has its recorded verdict and its statement.
+    A claim that the page's table of verdicts lacks gets a row with its recorded verdict and its
+    statement.
     """
 
     def complete(table: re.Match[str]) -> str:
@@ -159,8 +160,8 @@ def with_all_claims(text: str, document: Document) -> str:
 def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
     """Return, by claim, links to its equations on its document's page, or to the page.
 
-    The links are from the equation numbers in its formula and its note that the page has. Without a
-    page there are no links. `root` leads to the folder of the index.
+    Its equations are those of the page whose numbers stand in the claim's formula or note. Without
+    a page there are no links. `root` is the path to the folder of the index.
     """
     links = {}
     for claim in claims:

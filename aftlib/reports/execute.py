@@ -32,7 +32,7 @@ from aftlib.reports.notebook import Notebook, versions
 from aftlib.reports.runs import KEY_LENGTH, RECORD, TABLES, Executed, Run, runs_dir, stored_run
 
 OnCell = Callable[[int, int, str], None]
-"""Called with the cells done, the cells in all, and the heading under which the run now is."""
+"""Called with the number of cells done, the number of all cells, and the current heading."""
 
 _ERROR_MARK = "papermill-error-cell-tag"
 _live: set[_Kernel] = set()
@@ -50,7 +50,7 @@ class _Kernel(AsyncKernelManager):
     stops_before: int
 
     def __init__(self, **options: Any) -> None:
-        # Sockets in the file system: no ports to collide between jobs, and short enough a path.
+        # Sockets in the file system: jobs cannot collide on a port, and the path is short enough.
         self._folder = tempfile.TemporaryDirectory(prefix="aft-")
         file = os.path.join(self._folder.name, "kernel.json")
         super().__init__(transport="ipc", connection_file=file, **options)
@@ -67,7 +67,7 @@ class _Kernel(AsyncKernelManager):
             language="python",
             env={
                 "AFT_HOME": str(project_root()),
-                "JPY_SESSION_NAME": "",  # no notebook is open, also below one that is
+                "JPY_SESSION_NAME": "",  # not open, even if started from an open notebook
                 "PLOTLY_RENDERER": "plotly_mimetype",
                 "PYTHONPATH": os.pathsep.join(search),
                 "PYTHONWARNINGS": os.environ.get("PYTHONWARNINGS", "ignore::FutureWarning"),
@@ -107,10 +107,10 @@ def execute(
 ) -> Executed:
     """Run `notebook` with checked `parameters` and save it, with its record, as `target`.
 
-    When it went well and `tables` is given, its frames are stored in that folder. A notebook that
-    fails is saved too, up to and with its error. A run that `stop_all` ended raises
-    KeyboardInterrupt and saves nothing: `target` stays as it was. Where code or data changed during
-    the run, it gets a key that no other run has, because the version that it used is unknown.
+    If the run succeeds and `tables` is given, the notebook's frames are stored in that folder. A
+    notebook that fails is saved too, up to and with its error. A run that `stop_all` ended raises
+    KeyboardInterrupt and saves nothing: `target` stays as it was. If code or data change during the
+    run, it gets a key that no other run has, because the version that it used is unknown.
     """
     started, stops = time.monotonic(), _stops
     record: dict[str, Any] = {
@@ -141,7 +141,7 @@ def execute(
             record["key"] = hashlib.sha256(f"{record['key']} {key}".encode()).hexdigest()
         record |= {"error": error, "seconds": round(time.monotonic() - started, 1)}
         content = nbformat.read(scratch, 4) if scratch.exists() else content
-        # papermill's own marks go: they would be shown as cells, and name paths of this machine
+        # Remove papermill's marks, which would be shown as cells and name paths of this machine.
         ours = {_ERROR_MARK, data_out.CAPTURE}
         content.cells = [c for c in content.cells if not ours & {*c.metadata.get("tags", [])}]
         content.metadata.pop("papermill", None)
@@ -169,7 +169,7 @@ def _run(
         if on_cell is not None:
             on_cell(min(cell_index, len(cells)), len(cells), heading)
 
-    # It warns of `name: str | None`, checked already, and of a dead kernel, which we report.
+    # Papermill warns of `name: str | None`, checked already, and of a crash, which we report.
     logging.getLogger("papermill").setLevel(logging.CRITICAL)
     try:
         papermill.execute_notebook(
@@ -219,7 +219,7 @@ def run_and_store(
     on_cell: OnCell | None = None,
     target: Path | None = None,
 ) -> Executed:
-    """Run `notebook` and store the run; return it, with `target` as that file."""
+    """Run `notebook` and store the run; return it, copied to `target` if that is given."""
     require_writable(runs_dir())
     with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
         tables, path = Path(scratch) / TABLES, Path(scratch) / f"{notebook.name}.ipynb"

@@ -39,10 +39,10 @@ from aftlib.reports.runs import Executed, find_run
 DRAWN = ("svg", "png", "pdf")
 FORMATS = {"figure": ("csv", "json", *DRAWN), "table": ("csv", "tex")}
 _UNITS = {"mm": 96 / 25.4, "cm": 96 / 2.54, "in": 96.0, "pt": 96 / 72, "px": 1.0}  # CSS pixels
-_DOTS = 300 / 96  # pixels of a PNG a CSS pixel: 300 an inch
-WIDEST = 1000  # CSS pixels up to which the least readable width is looked for
+_DOTS = 300 / 96  # pixels of a PNG per CSS pixel, which makes 300 per inch
+WIDEST = 1000  # largest width, in CSS pixels, that is tried to find the least readable one
 LEAST, MOST = 10, 5000
-"""CSS pixels that a drawing may be wide or high: a browser makes nothing of larger ones."""
+"""Least and largest width and height of a drawing, in CSS pixels: browsers fail at larger ones."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 120
@@ -123,9 +123,9 @@ def export(
 ) -> Path:
     """Write `shown` as `target` in the format `kind`, one of `FORMATS`.
 
-    A figure's CSV has the lines called `series` alone, if any are named, at all positions of its
-    slider. `drawing` are the other arguments of `draw`. ValueError when it has no such format, or
-    cannot be drawn.
+    A figure's CSV has all positions of its slider. If `series` has names, it has only the lines of
+    these names. `drawing` are the other arguments of `draw`. ValueError when `shown` has no such
+    format, or cannot be drawn.
     """
     require_choice(f"format of a {shown.kind}", kind, FORMATS[shown.kind])
     if shown.kind == "table":
@@ -157,7 +157,7 @@ def draw(
 ) -> Path:
     """Draw a Plotly figure for paper as the file `target`, and return its path.
 
-    The title is left to the caption, and the legend lies below.
+    The drawing has no title, because a paper has a caption; the legend lies below.
 
     Parameters
     ----------
@@ -168,15 +168,15 @@ def draw(
     width, height
         Lengths such as 84mm or 3.3in; the height is by default what plot and legend need.
     at
-        The label at which a slider or menu stands, by default where it begins.
+        The label of the slider's or menu's position, by default where it begins.
     series
         The names of the lines to draw, by default all.
 
     Raises
     ------
     ValueError
-        When it would not be `readable` at that width, has no such label or line, or there is no
-        browser to draw with.
+        When the figure would not be `readable` at that width, has no such label or line, or no
+        browser is installed.
     """
     kind = kind or Path(target).suffix[1:]
     require_choice("format of a drawing", kind, DRAWN)
@@ -203,9 +203,9 @@ def readable(
 ) -> dict[str, Any]:
     """Return a Plotly figure laid out for paper, `width` CSS pixels wide.
 
-    Panels side by side are stacked where it is narrow. ValueError, with the least width that works,
-    where a text is smaller than 6 pt, cut off, or lies on another text or on a panel, or where an
-    axis leaves out some of its categories.
+    Panels side by side are stacked in a narrow figure. ValueError, with the least width that works,
+    if a text is smaller than 6 pt, cut off, or lies on another text or on a panel, or if an axis
+    leaves out some of its categories.
     """
     layout = for_paper(figure.get("layout", {}))
     plain = {"data": figure["data"], "layout": layout}
@@ -258,12 +258,12 @@ def draw_plotly(figure: dict[str, Any], target: Path, browser: str, width: int =
 
 
 def print_page(figure: dict[str, Any], target: Path, browser: str) -> Path:
-    """Print a Plotly `figure`, whose layout has its size, as the PDF `target`, a page of its size.
+    """Print a Plotly `figure` as the PDF `target`, one page of the size in the figure's layout.
 
     RuntimeError when the browser prints nothing.
     """
     width, height = figure["layout"]["width"], figure["layout"]["height"]
-    # a pixel more than the figure: rounding must not give a second page
+    # one pixel more than the figure, so that rounding does not cause a second page
     style = f"@page {{ size: {width}px {height + 1}px; margin: 0 }}"
     with atomic_file(target) as scratch:
         flags = ["--no-pdf-header-footer", f"--print-to-pdf={scratch}"]
@@ -281,7 +281,10 @@ def _image(figure: dict[str, Any], browser: str, options: dict[str, Any]) -> byt
 
 
 def evaluate(expression: str, browser: str, script: str = "") -> str:
-    """Return the text that a promise of Plotly or of `script` gives, or raise RuntimeError."""
+    """Return the text that the JavaScript promise `expression` resolves to, or raise RuntimeError.
+
+    The expression may use Plotly and `script`.
+    """
     script = f"{asset('narrow.js')}{script}{_ANSWER.format(expression=expression)}"
     shown = _show(browser, script, ["--dump-dom"])
     found = re.search(r'<pre id="answer"[^>]*>(value|error) ([^<]*)', shown.stdout)
@@ -294,7 +297,7 @@ def evaluate(expression: str, browser: str, script: str = "") -> str:
 def _show(
     browser: str, script: str, flags: list[str], style: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Open a page with Plotly and `script` without a screen, or raise RuntimeError."""
+    """Open a page with Plotly and `script` in a browser without a screen, or raise RuntimeError."""
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         share_plotly(Path(folder))
         page = Path(folder) / "figure.html"

@@ -18,7 +18,7 @@ _COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
 def figure_csv(figure: Mapping[str, Any], series: Sequence[str] = ()) -> str:
     """Return the data of a Plotly figure as CSV: one row per point and position of its slider.
 
-    It has the traces called `series` alone, if any are named.
+    If `series` has names, the CSV has only the traces of these names.
     The columns are the panel, where there are several, the series, the choice of the slider or
     menu, the coordinates under the names of their axes, and the bounds of error bars as values. An
     axis is named by its title or by ``columns`` of the layout's ``meta``.
@@ -43,7 +43,7 @@ def figure_csv(figure: Mapping[str, Any], series: Sequence[str] = ()) -> str:
 def with_names(
     traces: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the traces by name, those `chosen` alone if any are; ValueError for another name."""
+    """Return the traces with their names, only `chosen` ones if given; ValueError if unknown."""
     names = [
         plain_text(str(trace.get("name") or f"series {number}"))
         for number, trace in enumerate(traces, 1)
@@ -104,8 +104,8 @@ def states(
 def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
     """Return a Plotly figure with its slider or menu at the label `at`, and that position in words.
 
-    The words are such as ``ε = 0.12``, empty where nothing can be chosen; without `at` it is the
-    first position. ValueError when there is no such label.
+    The words are such as ``ε = 0.12``, or empty without slider and menu. Without `at` the position
+    is the one where the slider or menu begins. ValueError when there is no such label.
     """
     found = [(name, label, traces) for s, traces in states(figure) for name, label in s.items()]
     layout = figure.get("layout", {})
@@ -126,7 +126,7 @@ def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, 
 
 
 def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, list]:
-    """Return the coordinates of a trace's points under their titles, some perhaps shorter."""
+    """Return the coordinates of a trace's points by title; some columns may be shorter."""
     arrays = {name: unpacked(trace[name]) for name in _COORDINATES if trace.get(name) is not None}
     arrays = {name: values for name, values in arrays.items() if values.ndim}
     if "y" in arrays and trace.get("type", "scatter") == "scatter" and "x" not in arrays:
@@ -160,7 +160,7 @@ def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, l
 
 
 def _title(layout: Mapping[str, Any], letter: str, trace: Mapping[str, Any]) -> str:
-    """Return the name of a trace's axis: its title, or that of one beside it; else the letter."""
+    """Return the name of a trace's axis: its title, or that of an axis in line, or the letter."""
     if letter == "z":
         near: list[Any] = [(trace.get("colorbar") or {})]
     else:

@@ -56,7 +56,7 @@ _LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
 
 
 class _Markdown(IPythonRenderer):
-    """Markdown of this project, not of strangers: raw HTML in it is meant."""
+    """Markdown of this project's authors, so raw HTML in it is kept."""
 
     def heading(self, text: str, level: int, **attrs: object) -> str:
         anchor = slug(text)
@@ -127,7 +127,7 @@ def in_script(value: Any) -> str:
 
 
 def share_plotly(folder: Path) -> Path:
-    """Put the one copy of Plotly's script that all pages in `folder` use there, if not there."""
+    """Copy Plotly's script, which all pages in `folder` share, to there if needed; return it."""
     source = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
     target = folder / PLOTLY_SCRIPT
     if not target.exists() or target.stat().st_size != source.stat().st_size:
@@ -156,7 +156,7 @@ def figures_of(claims: Iterable[ClaimRecord], shown: Iterable[Shown]) -> Mapping
 def render_document(document: Document, text: str, reports: str | None = None) -> Markup:
     """Return Markdown `text` from the page of `document` as HTML, for reports and ``make docs``.
 
-    With `reports`, the way to the folder of the reports, each claim leads to its line there.
+    With `reports`, the path to the folder of the reports, each claim links to its line there.
     """
     text = with_all_claims(text, document)
     text = re.sub(r"\]\((\w+)\.md\)", r"](\1.html)", text).replace("](../../", "](")
@@ -167,7 +167,7 @@ def render_document(document: Document, text: str, reports: str | None = None) -
 
 
 def write_documents(folder: Path) -> None:
-    """Write the page of each document that has one into `folder`, which lies in the reports'."""
+    """Write the page of each document that has one into `folder`, inside the reports' folder."""
     for document in DOCUMENTS.values():
         if document.source.exists():
             text = document.source.read_text(encoding="utf-8")
@@ -177,10 +177,10 @@ def write_documents(folder: Path) -> None:
 
 
 def write_report(executed: Executed, target: Path, root: str = "") -> Path:
-    """Write the report of `executed` to `target`, and the Plotly script that all share.
+    """Write the report of `executed` to `target`, and the Plotly script that all reports share.
 
-    `root` leads from `target`'s final place to the folder of the script and the index. A report
-    that is written elsewhere, such as next to a plan, has no links to other pages.
+    `root` is the path from `target`'s final place to the folder of the script and the index. A
+    report that is written elsewhere, such as next to a plan, has no links to other pages.
     """
     alone = not root and target.parent.resolve() != reports_dir().resolve()
     page = render_report(executed, None if alone else root)
@@ -267,7 +267,7 @@ def _output(output: NotebookNode, shown: list[Shown]) -> dict[str, Any]:
         trace = ansi2html("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
         return {"html": Markup(f'<div class="output"><pre>{trace}</pre></div>')}
     if output.output_type == "stream":
-        # A terminal leaves this: a carriage return starts its line again.
+        # As in a terminal, a carriage return starts its line again.
         text = "\n".join(ln.rstrip("\r").rpartition("\r")[2] for ln in output.text.split("\n"))
         kind = "messages" if output.name == "stderr" else "output text"
         return {"html": Markup(f'<div class="{kind}"><pre>{ansi2html(text)}</pre></div>')}
@@ -279,9 +279,9 @@ def _output(output: NotebookNode, shown: list[Shown]) -> dict[str, Any]:
 
 
 def _rich(data: NotebookNode) -> Markup:
-    """Return a page's form of an output: the first of these kinds that it has."""
+    """Return an output as HTML, from the first kind of data below that it has."""
     if WIDGET in data:
-        return Markup()  # such as a progress bar: it lives only while the notebook runs
+        return Markup()  # such as a progress bar, which works only while the notebook runs
     if PLOTLY in data:
         return plotly_box(data[PLOTLY])
     kind = next((kind for kind in _AS_HTML if kind in data), None)
@@ -302,7 +302,7 @@ _AS_HTML: dict[str, Callable[[str], str]] = {
 
 
 def _downloads(shown: Shown) -> dict[str, str]:
-    """Return the data of a figure or table by file suffix, as addresses that hold them."""
+    """Return the data of a figure or table by file suffix, as data URLs."""
     data = shown.data
     if TABLE in data:
         tables = {"csv": ("text/csv", table_csv(data)), "tex": ("text/x-tex", table_latex(data))}
@@ -314,7 +314,7 @@ def _downloads(shown: Shown) -> dict[str, str]:
 
 
 def _uri(kind: str, content: str) -> str:
-    """Return an address that holds `content`: it needs neither network nor script."""
+    """Return `content` as a data URL, which needs neither network nor script."""
     if kind in ("image/png", "image/jpeg"):
         return f"data:{kind};base64,{''.join(content.split())}"
     return f"data:{kind};charset=utf-8,{quote(content, safe=' ,.:;/()=+-*|')}"

@@ -31,7 +31,7 @@ def write_index(
     runs: Sequence[Run],
     target: Path,
 ) -> Path:
-    """Write the index of `reports` with the scorecard `claims` and own `runs`; return `target`."""
+    """Write the index of `reports`, with the scorecard `claims` and the `runs`; return `target`."""
     ran = [claim for claim in claims if claim.verdict != "not run"]
     stable = {
         id: text
@@ -139,7 +139,7 @@ def picture_path(folder: Path, name: str) -> Path:
 def draw_pictures(reports: Mapping[str, Executed], folder: Path) -> list[str]:
     """Draw the picture of each report whose notebook has a cell tagged ``picture``.
 
-    Returns the reasons for pictures that could not be drawn, whose old files stay.
+    Return one reason for each picture that could not be drawn; its old file stays.
     """
     problems: list[str] = []
     for name, executed in reports.items():

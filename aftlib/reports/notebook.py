@@ -86,7 +86,7 @@ class Notebook:
         return read_parameters(self.content)
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `given` checked against the notebook's parameters (ValueError where not)."""
+        """Return `given` checked against the notebook's parameters; ValueError if one is wrong."""
         return check_parameters(self.parameters, given, self.name)
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Notebook:
         return {name: value for name, value in given.items() if value != own[name]}
 
     def require_table(self, name: str) -> None:
-        """ValueError where no cell assigns the variable `name` and it is no ``Table N``."""
+        """Raise ValueError unless a cell assigns the variable `name` or it is a ``Table N``."""
         cells = [cell for cell in self.content.cells if cell.cell_type == "code"]
         assigned = {known for cell in cells for known in _Names(cell.source).assigned}
         if name not in assigned and not re.fullmatch(r"Table \d+", name):
@@ -130,7 +130,7 @@ class Notebook:
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
-    """Return the content of the notebook at `path`; ValueError when it is none."""
+    """Return the content of the notebook at `path`; ValueError when the file is no notebook."""
     try:
         return nbformat.read(path, as_version=4)
     except (OSError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
@@ -145,7 +145,7 @@ def all_notebooks() -> list[Notebook]:
 def find_notebook(wanted: str, section: str = "") -> Notebook:
     """Return the notebook called `wanted`: a name, a number, a document's id, or a file's path.
 
-    With a `section` it is that part of it only, see `section_of`.
+    With a `section`, return only that part of the notebook, see `section_of`.
     """
     known = all_notebooks()
     for notebook in known:
@@ -217,11 +217,11 @@ def section_of(content: nbformat.NotebookNode, wanted: str) -> nbformat.Notebook
 
 
 class _Names:
-    """The names that a cell reads before it assigns them, and those that it gives to others."""
+    """The names that a cell reads before it assigns them, and those that later cells can use."""
 
     def __init__(self, source: str) -> None:
         self.read, self.assigned, self.changed = set[str](), set[str](), set[str]()
-        self.imported, self.certain = set[str](), set[str]()  # certain: assigned whatever is true
+        self.imported, self.certain = set[str](), set[str]()  # certain: assigned in every case
         self.called = set[str]()  # in a statement whose value nobody uses
         statements = ast.parse(TransformerManager().transform_cell(source)).body
         for statement in statements:
@@ -306,8 +306,8 @@ def _prose(content: nbformat.NotebookNode) -> str:
 def run_key(content: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
     """Return the key of a run of the notebook `content` with the parameters `values`.
 
-    Files that a cell names by a relative path, and Python files that it may import, count where
-    they lie in the working directory, in which kernels run.
+    Files that a cell names by a relative path, and Python files that it may import, count if they
+    lie in the working directory, because kernels run there.
     """
     cells = [(c.cell_type, c.source, c.metadata.get("tags", [])) for c in content.cells]
     code = [cell.source for cell in content.cells if cell.cell_type == "code"]
@@ -364,7 +364,7 @@ def content_hashes(value: Any) -> list[str]:
 
 
 def _named_files(code: Iterable[str]) -> list[Path]:
-    """Return the files that cells name in a text or a magic; a folder would change with runs."""
+    """Return the files that cells name in a text or a magic; runs may change folders."""
     words = {word for cell in code for word in [*re.split(r"[\"'\n]", cell), *cell.split()]}
     short = (word for word in sorted(words) if 0 < len(word) < 1000 and "\0" not in word)
     return [Path(word) for word in short if os.path.isfile(word)]

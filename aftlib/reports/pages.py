@@ -68,7 +68,7 @@ def duration(seconds: float) -> str:
 
 
 def shown(value: Value) -> str:
-    """Return a value with four digits of a fraction, thousands in groups, a dash for None."""
+    """Return a value as text: four digits of a float, grouped thousands, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, str):

@@ -28,7 +28,7 @@ TAG = "parameters"
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: `kind` as annotated (else after the default), `default`, and its comment."""
+    """One parameter: its `kind` as annotated (else the default's), its default, its comment."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class Parameter:
 
     def check(self, value: Any) -> Any:
         """Return `value` in the parameter's type: a text is parsed, an int may be 1e6."""
-        read = [literal(value), value]  # a text stays one where it may be one
+        read = [literal(value), value]  # a text stays a text if its kind permits one
         for candidate in read if self.kind == "Any" else reversed(read):
             with suppress(ValidationError):
                 return _adapter(self.kind).validate_python(candidate)
@@ -159,12 +159,12 @@ _TYPES = {
     "typing": typing,
     "int": Annotated[int, BeforeValidator(_whole)],
 }
-"""Meaning of the names in annotations; JSON has lists alone."""
+"""Meaning of the names in annotations; JSON has lists only."""
 
 
 @cache
 def _adapter(kind: str) -> TypeAdapter[Any]:
-    """Return what checks values by an annotation: all values, where its name is not known."""
+    """Return the check of values by an annotation; an unknown annotation permits all values."""
     annotation = SimpleNamespace(__annotations__={"value": kind.replace(", ...", "")})
     try:
         wanted = typing.get_type_hints(annotation, _TYPES, include_extras=True)["value"]

@@ -1,8 +1,8 @@
 """The model of a notebook's parameters, which declares each once.
 
 A notebook's package has one, `NotebookParameters` in its `experiments`. The notebook's `parameters`
-cell holds the same names, defaults and comments, since papermill and a reader want literals; a test
-compares them. The line behind that cell builds the model, which refuses values with which the
+cell holds the same names, defaults and comments, because papermill and readers need literals. A
+test compares them. The line after that cell builds the model, which refuses values with which the
 notebook cannot run.
 """
 
@@ -36,8 +36,8 @@ BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "be
 def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) -> Any:
     """Declare a parameter: its default, its meaning, and its unit.
 
-    Of `options`, ``smoke``, ``quick`` and ``full`` are its values in those profiles, where they are
-    not the default; ``least``, ``most``, ``above`` and ``below`` bound it, or each of its items.
+    The `options` ``smoke``, ``quick`` and ``full`` are its values in those profiles, if they differ
+    from the default. ``least``, ``most``, ``above`` and ``below`` bound it, or each of its items.
     """
     if unknown := options.keys() - {*PROFILES, *BOUNDS}:
         raise TypeError(f"options must be profiles or bounds, got {', '.join(sorted(unknown))}")

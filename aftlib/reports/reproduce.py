@@ -24,12 +24,12 @@ from aftlib.reports.runs import (
     write_claims,
 )
 
-_FRONT_PAGES = threading.Lock()  # of the files that jobs side by side would write together
+_FRONT_PAGES = threading.Lock()  # held to write the files that all jobs share
 
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook to be run, with checked parameters; `reusable` when its last run still holds."""
+    """One notebook to run, with checked parameters; `reusable` if its last run is still valid."""
 
     notebook: Notebook
     parameters: dict[str, Any]
@@ -55,7 +55,7 @@ class Outcome:
     def success(self, strict: bool = False) -> bool:
         """Return whether every chosen notebook ran and no verdict contradicts its record.
 
-        If `strict`, every verdict has to be the recorded one, also where a time decides it.
+        If `strict`, every verdict must be the recorded one, even if it depends on a measured time.
         """
         surprises = self.surprises if strict else [c for c in self.surprises if c.contradicts]
         return not self.failed and not surprises
@@ -66,7 +66,7 @@ def plan(
 ) -> list[Job]:
     """Return the jobs of a reproduction, in order; all parameters are checked before anything runs.
 
-    They are of the notebooks that `only` names, or of all. ValueError for an unknown profile or
+    The jobs run the notebooks that `only` names, or all. ValueError for an unknown profile or
     notebook, a value of the wrong type, or a parameter that no notebook has: the message lists the
     known ones.
     """
@@ -91,7 +91,7 @@ def plan(
 
 
 def _last(notebook: Notebook, parameters: Mapping[str, Any]) -> Executed | None:
-    """Return what already shows the notebook's result: its report, else a run that is kept."""
+    """Return the run that already has the notebook's result: its report, else a stored run."""
     executed = Executed.find(reports_dir() / f"{notebook.name}.ipynb")
     if executed and not executed.error and executed.record["key"] == notebook.key(parameters):
         return executed
@@ -100,10 +100,10 @@ def _last(notebook: Notebook, parameters: Mapping[str, Any]) -> Executed | None:
 
 
 def perform(job: Job, on_cell: OnCell | None = None) -> Executed:
-    """Run the job's notebook, or take its last run if that still holds, and write its report.
+    """Run the job's notebook, or use its last run if that is still valid, and write its report.
 
     Index and ``claims.json`` are written again, so that the report can be opened at once. The store
-    keeps the first run of a key; a later one, forced by `fresh`, is the report only.
+    keeps the first run of a key; a later one, forced by `fresh`, is only written as the report.
     """
     folder = require_writable(reports_dir())
     target = folder / f"{job.notebook.name}.ipynb"

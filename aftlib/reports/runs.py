@@ -114,7 +114,7 @@ class Executed:
         return Executed(target, self.content)
 
     def relabelled(self, profile: str, changed: dict[str, Any]) -> Executed:
-        """Return the same run as one of `profile`, which has the same values, also in its file."""
+        """Label the run, also in its file, as one of `profile` with the same values; return it."""
         if (profile, changed) != (self.profile, self.record.get("changed")):
             self.record.update(profile=profile, changed=changed)
             with atomic_file(self.path) as scratch:
@@ -135,8 +135,9 @@ def read_reports(folder: Path, notebooks: Sequence[Notebook]) -> dict[str, Execu
 def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> list[ClaimRecord]:
     """Return every known claim, in order, with the finding of its document's notebook.
 
-    "not run", with the reason as its note, where the notebook was not run, failed, settled nothing
-    about the claim, or is older than the code: then with its old verdict as `earlier`.
+    The verdict is "not run", with the reason as its note, if the notebook was not run, failed, or
+    settled nothing about the claim. It is also "not run" if the run is older than the code; the old
+    verdict then is `earlier`.
     """
     known = {notebook.name: notebook for notebook in notebooks}
     current = {name: run.is_current(known[name]) for name, run in reports.items() if name in known}
@@ -265,8 +266,8 @@ def run_folders() -> list[Path]:
 def find_run(wanted: str) -> Run:
     """Return the run called `wanted`: the beginning of its key or of NOTEBOOK/KEY, or a notebook.
 
-    A notebook stands for its newest run, of all sections if there is one, and ``last`` for the
-    newest of all. ValueError when there is none, or several.
+    A notebook stands for its newest run of all its sections, or else of one section. ``last``
+    stands for the newest run of all. ValueError when there is none, or several.
     """
     runs = all_runs()
     if wanted == "last" and runs:

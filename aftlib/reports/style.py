@@ -29,7 +29,7 @@ SHARED_HEADINGS = {
     "tau": "checkpoint τ",
     "within": "share within ε",
 }
-"""Words for the names of columns that tables of several packages have."""
+"""Headings of columns that tables of several packages have, by the columns' names."""
 
 
 def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) -> go.Figure:
@@ -59,7 +59,7 @@ def with_slider(
     """Add a slider that exchanges the data of all traces and keeps the selection in the legend.
 
     `label` names the choice; `frames` has for each position the new attributes of every trace,
-    in the traces' order, and the figure shows number `active` of them. Returns the same figure.
+    in the traces' order. The figure shows position number `active`. Returns the same figure.
     """
     steps = []
     for name, traces in frames.items():
@@ -108,14 +108,14 @@ def line_figure(
         Attributes of the line for each value of `curve`, in the order of the legend. Curves that
         the frame lacks are left out, and values without a look get one of their own.
     titles
-        Of the figure, the x axis and the y axis.
+        Titles of the figure, the x axis and the y axis.
     slider, label, start
         A further column whose values a slider goes through, the slider's label, and the
         value that it begins near, by default the middle one.
     bounds
         Columns with the low and the high end of each point's interval.
     logarithmic
-        Whether x is.
+        Whether the x axis is logarithmic.
     """
     drawn = frame[curve].unique().tolist()
     added = [name for name in drawn if name not in looks]
@@ -163,7 +163,7 @@ def threshold(figure: go.Figure, y: float, text: str, position: str = "top right
 def is_live() -> bool:
     """Return whether this process is the kernel of a notebook that is open in JupyterLab.
 
-    Its server names the notebook in the environment; papermill and nbconvert name none.
+    JupyterLab's server names the notebook in the environment; papermill and nbconvert do not.
     """
     return bool(os.environ.get("JPY_SESSION_NAME"))
 

@@ -37,7 +37,7 @@ _COUNTS = {  # label: the total, and the one of which it is a share
     "  late": ("late", "rows"),
 }
 _SHOWN = 80
-"""Characters of an error."""
+"""Most characters of an error that are shown."""
 
 
 def metrics_table(directory: Path | str) -> pd.DataFrame:
@@ -52,7 +52,7 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
     -------
     DataFrame
         Texts, one row per metric. Each query has two columns: totals or latest values, and those of
-        the hour before its last record. The latter are the largest of durations and sizes.
+        the hour before its last record. For durations and sizes, the latter is the hour's largest.
 
     Raises
     ------
