@@ -368,8 +368,9 @@ def assess(
     counts = np.bincount([i for keys in key_sets for i in keys], minlength=model.size)
     if (counts != 1).any():
         raise ValueError(
-            f"workers must have each of the {model.size} keys once, got another number of times "
-            f"for {listed(model.names, counts != 1)}: give each key to one worker"
+            f"workers must have each of the {model.size} keys once, got "
+            f"{listed(model.names, counts != 1)} missing or more than once: give each key to one "
+            "worker"
         )
     if isinstance(model, DrawnWindows):
         others = [np.setdiff1d(np.arange(model.size), keys) for keys in key_sets]

@@ -74,9 +74,9 @@ class Coordinator:
         """Refuse a model that does not fit the query."""
         if self.windows.aggregation.gaussian == self._extremes:
             raise ValueError(
-                "model must be a DrawnWindows for results that are not Gaussian, and only for "
-                f"them, got {type(self.model).__name__} for {self.windows.query!r}: "
-                "`Aggregate.model` makes it"
+                "model must be a DrawnWindows for queries whose results are not Gaussian, and a "
+                f"GaussianModel for others, got {type(self.model).__name__} for "
+                f"{self.windows.query!r}: make it by `Aggregate.model`"
             )
 
     def receive(

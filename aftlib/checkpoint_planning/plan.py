@@ -125,7 +125,7 @@ class CheckpointPlan(ArrayRecord):
         if step is not None:
             times = pd.to_timedelta(np.array(self.times) * pd.Timedelta(step))
         elif start is not None:
-            raise ValueError(f"start must go with a step, got {start!r}; give step='1min' or so")
+            raise ValueError(f"start must be given with step, got {start!r}; add step='1min' or so")
         if start is not None:
             times = pd.Timestamp(start) + times
         return pd.DataFrame(
@@ -164,7 +164,7 @@ class CheckpointPlan(ArrayRecord):
         if not AGGREGATES[self.query].gaussian:
             raise ValueError(
                 f"query must be 'mean' or 'sum' for a variance of the result, got {self.query!r}; "
-                "see worst_case_reliability, and most_likely_within for an estimate"
+                "use worst_case_reliability, or most_likely_within for an estimate"
             )
 
     def _result_variance(self, steps: list[int]) -> np.ndarray:

@@ -129,8 +129,8 @@ class ReplaySet(ArrayRecord):
         """
         if np.isnan(self.share).any():
             raise ValueError(
-                f"the replay set of sensors {self.sensors} must come from select_replay, because "
-                "a given set has no targets that could grow; call select_replay"
+                f"the replay set of sensors {self.sensors} must come from select_replay, got a "
+                "given set, whose targets are unknown; call select_replay"
             )
         size = int(np.argmax(self.share <= times * (1 + COMPARED_TO)))
         if size == len(self.sensors):
@@ -193,7 +193,7 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     if not np.all(target >= 0):
         raise ValueError(
             f"max_variance must be non-negative, got {float(target[~(target >= 0)].flat[0])}; "
-            "0 asks for a sensor to be known exactly"
+            "give 0 for a sensor that must be known exactly"
         )
     # scores and units stay finite
     extremes = model.covariance.diagonal().max() * np.array([1e-100, 1e100])

@@ -96,7 +96,10 @@ class Reading(TextFormat):
 
     def _read_long(self, path: Path, long: Sequence[str]) -> SensorTable:
         if self.time is not None:
-            raise ValueError(f"time must not go with long, got {self.time!r}: long names it too")
+            raise ValueError(
+                f"time must not be given with long, got {self.time!r}: leave it out, because long "
+                "names the column of times"
+            )
         if len(long) != 3 or len(set(long)) != 3:
             raise ValueError(
                 f"long must name three columns, time, sensor and value, got {list(long)}"
@@ -116,8 +119,8 @@ class Reading(TextFormat):
             parts.append(kept[list(long)])
             if sum(int(part.memory_usage(deep=True).sum()) for part in parts) > memory_bytes() / 2:
                 raise ValueError(
-                    f"the samples fill half of the memory, got {str(path)!r}: plan for a part of "
-                    "them"
+                    f"samples must fill at most half of the memory, got more in {str(path)!r}: "
+                    "plan for a part of them"
                 )
         joined = pd.concat(parts, ignore_index=True)
         wide = _pivoted(joined, long, average=self.resample is not None)
@@ -160,7 +163,9 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
         )
     samples = samples.assign(**{sensor: samples[sensor].astype(str)})
     if (samples[sensor] == time).any():
-        raise ValueError(f"a sensor is called {time!r}, as the column of times: rename that column")
+        raise ValueError(
+            f"a sensor is called {time!r}, like the column of times: rename that column"
+        )
     wide = samples.pivot_table(index=time, columns=sensor, values=value, dropna=False)
     wide.columns.name = None
     return wide.reset_index()
@@ -210,7 +215,10 @@ def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
         counts |= place[2]
     elif resample is not None or tz is not None:
         name, value = ("resample", resample) if resample is not None else ("tz", tz)
-        raise ValueError(f"{name} must go with times, got {value!r} and no column of them")
+        raise ValueError(
+            f"{name} must be given with times, got {value!r} and no column of times: name that "
+            f"column with time= or leave {name} out"
+        )
     _require_no_counters(sensors.columns, values, timed=times is not None)
     numbered = tuple(str(name) for name in numbering)
     return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
@@ -383,7 +391,7 @@ def _averaged(
 def _grid(start: pd.Timestamp, steps: int, period: pd.Timedelta, rows: int) -> pd.DatetimeIndex:
     if steps > 100 * rows + 1_000_000:
         raise ValueError(
-            f"times must fill some part of their grid, got {rows} rows for {steps} steps of "
+            f"times must not leave nearly all steps empty, got {rows} rows for {steps} steps of "
             f"{period} from {start}; correct a wrong time, or give a longer resample="
         )
     return pd.DatetimeIndex(start + np.arange(steps) * period)

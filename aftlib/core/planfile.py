@@ -212,8 +212,8 @@ class Plan(Part):
         if assigned != names:
             others = sorted(set(assigned) ^ set(names)) or names
             raise ValueError(
-                "assignment and epsilon must have each sensor once, got another number of times "
-                f"for {listed(others)}"
+                "assignment and epsilon must have the same sensors, each once, got a difference "
+                f"in {listed(others)}"
             )
         spans = [(part.begin, part.until) for part in self.replay]
         if list(self.times) != sorted(set(self.times)) or spans != list(pairwise(self.times)):

@@ -81,7 +81,8 @@ def _prepare(
         found = connection.execute("PRAGMA application_id").fetchone()[0]
         if found != application and (found or tables):
             raise ValueError(
-                f"path must be {what}, got another's file {str(path)!r}; choose another path"
+                f"path must be {what}, got a file with other data {str(path)!r}; choose another "
+                "path"
             )
         return not tables
 

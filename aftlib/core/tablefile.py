@@ -239,7 +239,10 @@ def as_times(column: pd.Series, name: str, tz: str | None = None) -> pd.Datetime
         return times
     epoch = pd.api.types.is_numeric_dtype(column.dtype) and _calendar_stamps(column) is None
     if times.tz is not None or epoch:
-        raise ValueError(f"tz must go with local times, got {tz!r} and times of UTC in {name!r}")
+        raise ValueError(
+            f"tz must be given with local times only, got {tz!r} for {name!r}, whose times have an "
+            "offset from UTC or count from 1970: leave it out"
+        )
     try:
         return times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
     except (ValueError, KeyError) as error:

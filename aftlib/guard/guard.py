@@ -349,7 +349,10 @@ class Guard:
         except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"data holds no guard ({error}): start again") from error
         if version != VERSION:
-            raise ValueError(f"data is of version {version}, this library's is {VERSION}")
+            raise ValueError(
+                f"data must be of version {VERSION}, got version {version}: use the version of "
+                "aftlib that wrote it, or start again"
+            )
 
         def restored(kind: Any) -> Any:
             return kind(*(fields[f"{kind.__name__}.{name}"][()] for name in kind._fields))

@@ -130,7 +130,7 @@ def classified(
     if (provider := stream.sparkSession.conf.get(PROVIDER, "")) != ROCKSDB:
         raise ValueError(
             f"the session's state store must be RocksDB, got {provider or 'the default'}: "
-            f'spark.conf.set("{PROVIDER}", "{ROCKSDB}")'
+            f'call spark.conf.set("{PROVIDER}", "{ROCKSDB}")'
         )
     key = F.col(columns["group"]) if "group" in columns else F.lit("")
     return stream.select(

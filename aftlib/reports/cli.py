@@ -59,14 +59,14 @@ parameters_option = click.option(
     "parameters",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A notebook's parameter; a list is [1, 2], nothing is null. May be given many times.",
+    help="A notebook's parameter. Write lists as [1, 2] and None as null. May be repeated.",
 )
 
 section_option = click.option(
     "--section",
     default="",
     metavar="TEXT",
-    help="Only the cells below this heading, or the one that makes this table, and their inputs.",
+    help="Only the cells below this heading, or those for this table, and the cells they need.",
 )
 
 
@@ -101,9 +101,9 @@ for _name, (_, _help) in OF_PACKAGES.items():
 @parameters_option
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Notebooks at the same time.")
 @click.option(
-    "--fresh", is_flag=True, help="Run also notebooks that have not changed since their last run."
+    "--fresh", is_flag=True, help="Also run notebooks that have not changed since their last run."
 )
-@click.option("--strict", is_flag=True, help="Fail also where a time decides, or nothing does.")
+@click.option("--strict", is_flag=True, help="Also fail if a timed or undecided claim differs.")
 @click.option("--readme", is_flag=True, help="Write reports/README.md, as a full run does.")
 @click.argument("more", nargs=-1, metavar="")
 def reproduce(
@@ -118,9 +118,9 @@ def reproduce(
 ) -> None:
     """Run the notebooks and print the verdict on each claim.
 
-    The exit status is 0 if every notebook ran and no verdict contradicts its record. An undecided
-    claim, or one that a time decides, is a warning where it differs; `--strict` makes it an error.
-    The index is written after each notebook.
+    The exit status is 0 if every notebook ran and no verdict contradicts its record. If the verdict
+    on an undecided or timed claim differs, that is a warning; `--strict` makes it an error. The
+    index is written after each notebook.
     """
     from aftlib.core.paths import reports_dir, require_writable
     from aftlib.reports.pages import not_default
@@ -145,13 +145,13 @@ def reproduce(
             click.echo(f"! {line} {claim.note}")
         else:
             undecided = "undecided" in (claim.verdict, claim.recorded)
-            why = "More samples may decide it" if undecided else "A time decides it"
+            why = "More samples may decide it" if undecided else "It depends on a measured time"
             click.secho(f"⚠ {line} {why}: a warning, no error.", fg="yellow")
     for problem in outcome.problems:
         click.echo(f"! {problem}")
     expected = len(outcome.chosen) - len(outcome.surprises)
     others = sorted({text for claim in outcome.chosen for text in not_default(claim.changed)})
-    but = f", of other values: {'; '.join(others)}" if others else ""
+    but = f", with other values: {'; '.join(others)}" if others else ""
     click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded{but}.")
     click.echo(f"Reports: {outcome.index}")
     sys.exit(0 if outcome.success(strict) else 1)
@@ -161,8 +161,8 @@ def reproduce(
 @click.argument("notebook")
 @parameters_option
 @section_option
-@click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
-@click.option("--help-parameters", is_flag=True, help="Only say what NOTEBOOK's parameters are.")
+@click.option("--profile", type=click.Choice(PROFILES), help="Sets the values that are not given.")
+@click.option("--help-parameters", is_flag=True, help="Only list NOTEBOOK's parameters.")
 def run(
     notebook: str,
     parameters: tuple[str, ...],

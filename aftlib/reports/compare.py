@@ -286,7 +286,9 @@ def write_comparison(runs: Sequence[Run], overlaid: bool = False) -> Path:
     parts = {(run.notebook, run.record.get("section", "")) for run in runs}
     if overlaid and len(parts) > 1:
         names = " and ".join(" ".join(part).strip() for part in sorted(parts))
-        raise ValueError(f"overlaid runs must be of one notebook and section, got {names}")
+        raise ValueError(
+            f"overlaid runs must be of one notebook and section, got {names}: leave out --overlay"
+        )
     target = runs_dir() / "compare" / f"{file_stem([run.folder.name for run in runs])}.html"
     drawn = []
     for run in runs:

@@ -91,7 +91,7 @@ def _machine() -> Iterator[Check]:
     except FileNotFoundError as error:
         yield Check("disk", "no data directory", False, str(error))
     try:
-        wanted_by = "only the pictures of reports/README.md want one"
+        wanted_by = "only the pictures of reports/README.md need one"
         yield Check("browser", find_browser() or f"none ({wanted_by})")
     except FileNotFoundError as error:
         yield Check("browser", "none", False, str(error))

@@ -76,7 +76,9 @@ def pixels(length: str) -> float:
     """
     found = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(mm|cm|in|pt|px)", length.strip())
     if not found or float(found[1]) <= 0:
-        raise ValueError(f"length {length!r} must be a number with mm, cm, in, pt or px: 84mm")
+        raise ValueError(
+            f"length {length!r} must be a number with mm, cm, in, pt or px, such as 84mm"
+        )
     size = float(found[1]) * _UNITS[found[2]]
     if not LEAST <= size <= MOST:
         raise ValueError(
@@ -132,13 +134,15 @@ def export(
         if TABLE not in shown.data:
             raise ValueError(
                 f"no data of table {shown.number} were captured: it is no data frame, or has over "
-                f" {MOST_SHOWN:,} cells; show a smaller data frame"
+                f"{MOST_SHOWN:,} cells; show a smaller data frame"
             )
         write = table_csv if kind == "csv" else table_latex
         return write_whole(target, write(shown.data))
     figure = shown.data.get(PLOTLY)
     if figure is None:
-        raise ValueError(f"figure {shown.number} is a picture, without data: save it in the report")
+        raise ValueError(
+            f"figure {shown.number} is a picture, without data: save it from the report"
+        )
     if kind in ("csv", "json"):
         text = json.dumps(figure, ensure_ascii=False)
         return write_whole(target, figure_csv(figure, series) if kind == "csv" else text)
@@ -187,7 +191,7 @@ def draw(
     if browser is None:
         raise ValueError(
             f"format {kind} is drawn by a browser, and none was found: install Chromium or set "
-            "AFT_BROWSER. Without one there are csv and json, and SVG and PNG by the buttons below "
+            "AFT_BROWSER. Without one, export csv or json, or save SVG or PNG by the buttons below "
             "the figure in its report"
         )
     drawn = readable(figure, browser, *size)
@@ -312,13 +316,13 @@ def _show(
 
 @click.command("export")
 @click.argument("run")
-@click.option("--figure", type=int, metavar="N", help="Its number, as below it in the report.")
-@click.option("--table", type=int, metavar="N", help="Likewise.")
+@click.option("--figure", type=int, metavar="N", help="The figure with this number in the report.")
+@click.option("--table", type=int, metavar="N", help="The table with this number in the report.")
 @click.option("--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex.")
 @click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
 @click.option("--height", help="Likewise; default what plot and legend need.")
-@click.option("--at", metavar="VALUE", help="Of its slider; default where the slider begins.")
-@click.option("--series", metavar="NAME", multiple=True, help="Only this line; many times.")
+@click.option("--at", metavar="VALUE", help="Slider's position; default where it begins.")
+@click.option("--series", metavar="NAME", multiple=True, help="Only this line; may be repeated.")
 @click.option("--output", metavar="FILE", help="Default: named after report and number.")
 def command(
     run: str,
@@ -352,7 +356,7 @@ def command(
         for length in (width, height or width):
             pixels(length)  # wrong lengths are refused where there is nothing to draw, too
         if series and (what == "table" or kind == "json"):
-            raise ValueError("--series is of a figure's csv or drawing: leave it out")
+            raise ValueError("--series is only for a figure's csv or drawing: leave it out")
         size = {"width": width, "height": height}
         try:
             click.echo(export(shown, Path(output or name), kind, series, **size, at=at))

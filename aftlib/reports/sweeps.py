@@ -83,7 +83,7 @@ def plan_sweep(
     several = {name: len(found) for name, found in values.items() if len(found) > 1}
     if together and len(set(several.values())) > 1:
         counts = ", ".join(f"{name} has {count}" for name, count in several.items())
-        raise ValueError(f"--zip needs as many values of each parameter, but {counts}")
+        raise ValueError(f"--zip needs equally many values of each parameter, but {counts}")
     rows: Iterable[tuple[Any, ...]] = product(*values.values())
     if together:
         length = max(several.values(), default=1)
@@ -259,10 +259,16 @@ def _multiple(claim: pd.DataFrame, varied: Sequence[str]) -> dict[str, Any] | No
 @click.argument("notebook")
 @parameters_option
 @section_option
-@click.option("--table", "tables", metavar="NAME", multiple=True, help="All runs' in one CSV file.")
-@click.option("--zip", "together", is_flag=True, help="First values together, then the second.")
+@click.option(
+    "--table",
+    "tables",
+    metavar="NAME",
+    multiple=True,
+    help="Write this table of all runs as one CSV file.",
+)
+@click.option("--zip", "together", is_flag=True, help="Run the first values together, and so on.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs at the same time.")
-@click.option("--profile", type=click.Choice(PROFILES), help="Of all values that are not given.")
+@click.option("--profile", type=click.Choice(PROFILES), help="Sets the values that are not given.")
 def command(
     notebook: str,
     parameters: tuple[str, ...],
@@ -292,8 +298,8 @@ def command(
         jobs = 1 if found.starts_spark else jobs
         todo = [point for point in planned.points if stored_run(found, point) is None]
         one, alike = time_of_one(planned)
-        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "nobody knows how long"
-        time += ", going by runs of other values" if one and not alike else ""
+        time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "of unknown duration"
+        time += ", estimated from runs with other values" if one and not alike else ""
         stored = len(planned.points) - len(todo)
         click.echo(
             f"{len(planned.points)} run{'s' * (len(planned.points) > 1)}: "

@@ -318,7 +318,7 @@ def guarantee_cautions(
         )
     if results.half < LEARNING:
         yield (
-            f"Too few windows: {results.half} before the back-test, and the guard learns from some "
+            f"Too few windows: {results.half} before the back-test, and the guard needs about "
             f"{LEARNING} before it certifies anything. Give a longer record or smaller windows."
         )
     guarantees, permitted = walk.guarantees, walk.pooled_allowance
@@ -326,7 +326,7 @@ def guarantee_cautions(
         yield (
             f"Few guarantees: of N = {guarantees:,} the theorem permits {permitted:.0f} "
             f"errors beyond the share δ (slack/N = {permitted / guarantees:.3f}), more "
-            "than δ itself. The back-test then means more than the bound."
+            "than δ itself. Rely on the back-test rather than on the bound."
         )
     share, _ = shares(walk.of(GUARD).sum(axis=0))
     never = np.flatnonzero(share < 0.05)

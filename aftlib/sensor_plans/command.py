@@ -41,14 +41,14 @@ LISTED = 12
 
 @click.command("plan")
 @click.argument("data", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--epsilon", metavar="X|FILE", help="Largest error ε, or a file of one a sensor.")
+@click.option("--epsilon", metavar="X|FILE", help="Largest error ε, or a file of ε per sensor.")
 @click.option("--epsilon-sd", type=float, metavar="X", help="ε in standard deviations.")
-@click.option("--delta", type=float, default=0.05, show_default=True, help="Share δ that may fail.")
-@click.option("--t-sla", default="2s", show_default=True, help="Longest recovery, 2s or 500ms.")
+@click.option("--delta", type=float, default=0.05, show_default=True, help="Share δ beyond ε.")
+@click.option("--t-sla", default="2s", show_default=True, help="Longest recovery, such as 500ms.")
 @click.option("--window", default="10", show_default=True, help="Samples, or a time such as 6h.")
-@click.option("--slide", help="Likewise; default the window.")
+@click.option("--slide", help="Samples or a time, from window to window; default the window.")
 @click.option("--query", type=click.Choice(QUERIES), default="mean", show_default=True)
-@click.option("--workers", type=int, metavar="M", help="Machines; default one a sensor.")
+@click.option("--workers", type=int, metavar="M", help="Machines; default one per sensor.")
 @click.option("--horizons", type=int, default=5, show_default=True, help="Longest outage, windows.")
 @click.option("--fixed-ms", type=float, default=DOCUMENT_RECOVERY_TIME.fixed_ms, show_default=True)
 @click.option(
@@ -57,23 +57,23 @@ LISTED = 12
 @click.option("--read-rate", type=float, metavar="X", help="Samples per second that can be read.")
 @click.option("--failures-per-month", type=float, default=1.0, show_default=True)
 @click.option("--measure", is_flag=True, help="Time recoveries on this machine and file.")
-@click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns of a file of one sample a row.")
+@click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
 @click.option("--time", metavar="COL", help="Column of times; default found by its values.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
 @click.option("--drop", multiple=True, metavar="COLS", help="Columns to leave out.")
 @click.option(
     "--missing", metavar="X,…", help="Values that mean missing, such as -999.25; or none."
 )
-@click.option("--where", multiple=True, metavar="COL=VALUE", help="Rows to read: status=GOOD.")
+@click.option("--where", multiple=True, metavar="COL=VALUE", help="Rows to read, as status=GOOD.")
 @click.option("--tz", metavar="ZONE", help="Zone of local times, such as Europe/Berlin.")
 @click.option("--decimal", type=click.Choice([",", "."]), help="Decimal sign; default found.")
 @click.option("--encoding", help="Of a CSV file, such as cp1252; default UTF-8.")
 @click.option("--comment", metavar="C", help="Character that begins a comment, such as #.")
-@click.option("--na", multiple=True, metavar="TEXT", help="Text of a missing value: 'No Data'.")
+@click.option("--na", multiple=True, metavar="TEXT", help="A missing value, such as 'No Data'.")
 @click.option(
     *("--pieces/--no-pieces", "--spark/--no-spark"),
     default=None,
-    help="Read in pieces; by default a large file.",
+    help="Read the file in pieces; by default only a large one.",
 )
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
@@ -144,7 +144,7 @@ def command(
 def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
     """Read a file, whole or in pieces, and show its contents."""
     if pieces:
-        click.echo("Reads in pieces, in the order of the rows.")
+        click.echo("Reading the file in pieces, in the order of its rows.")
         survey = survey_large(data, question, **reading)
         show_inventory(survey.inventory)
         return survey

@@ -116,7 +116,10 @@ class NotebookParameters(ParameterModel):
     def require_plans(self) -> Self:
         """Read the files, and refuse those for which no plan can be made."""
         if self.plan is not None and self.data is not None:
-            raise ValueError(f"plan must not go with data, got {self.plan!r} and {self.data!r}")
+            raise ValueError(
+                f"plan must not be given with data, got {self.plan!r} and {self.data!r}: leave one "
+                "out"
+            )
         if self.plan is not None:
             read_plan(self.plan)
             return self

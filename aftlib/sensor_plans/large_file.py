@@ -102,8 +102,8 @@ class LargeFile:
         for name in ("long", "resample"):
             if (value := getattr(reading, name)) is not None:
                 raise ValueError(
-                    f"{name} must not go with a file that is read in pieces, got {value!r}; make "
-                    "it wide and even first, or read it into memory by --no-pieces"
+                    f"{name} must not be given with a file that is read in pieces, got {value!r}; "
+                    "write it wide and even first, or read it into memory by --no-pieces"
                 )
         files = files_of(data)
         heads = (

@@ -66,8 +66,8 @@ def worth(
     step_s, asked = plan["data"]["step_seconds"], plan["question"]
     if step_s is None:
         raise ValueError(
-            f"read_rate must go with data that have times, got {read_rate!r}: without them samples "
-            "per second are unknown; add a column of times"
+            f"read_rate must be given with data that have times, got {read_rate!r}: without times, "
+            "samples per second are unknown; add a column of times"
         )
     sensors, width = len(plan["sensors"]), asked["window"]
     rates = read_rate, failures_per_month

@@ -154,7 +154,7 @@ class LocalCluster:
 def command(workers: int, cores: int) -> None:
     """Start Spark's own cluster on this machine, until Ctrl-C.
 
-    It has WORKERS (2) with CORES (1) each. It prints how to use it.
+    The cluster has WORKERS workers (2) with CORES cores each (1). The command prints how to use it.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -162,7 +162,7 @@ def command(workers: int, cores: int) -> None:
             variables = cluster.folder / "environment"  # in a folder that only this user can read
             lines = (f"export {name}={value}\n" for name, value in cluster.environment.items())
             variables.write_text("".join(lines))
-            click.echo(f"{workers} workers of {cluster.url}. In another shell, to work on them:")
+            click.echo(f"{workers} workers of {cluster.url}. To use them, run in another shell:")
             click.echo(f"  . {variables}")
             click.echo("Ctrl-C ends them.")
             with suppress(KeyboardInterrupt):

@@ -83,7 +83,7 @@ def downtimes(
         found.append(Downtime(failure, crash, detected, request, back))
     if len(found) > 1 and (scheme.both or scheme.trimmed_by == "checkpoint"):
         raise ValueError(
-            f"failures must be one for {scheme.name}, got {len(found)}: a node that comes back "
+            f"failures must hold one for {scheme.name}, got {len(found)}: a node that comes back "
             "would first need the other's state; use upstream backup or the proposal"
         )
     return tuple(found)

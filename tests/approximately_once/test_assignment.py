@@ -186,9 +186,9 @@ def test_given_key_sets_are_assessed_by_index_or_by_name():
     [
         (
             [[0, 1], [1, 2, 3]],
-            "of the 4 keys once, got another number of times for 'X2': give each",
+            "of the 4 keys once, got 'X2' missing or more than once: give each",
         ),
-        ([[0, 1], [3]], "of the 4 keys once, got another number of times for 'X3'"),
+        ([[0, 1], [3]], "of the 4 keys once, got 'X3' missing or more than once"),
         ([[0, 0], [1, 2, 3]], r"each of workers must be different keys, .* got \[0, 0\]"),
         ([[0, 1], [2, 4]], r"each of workers must be different keys, as .* 0 … 3, got \[2, 4\]"),
         (

@@ -176,5 +176,5 @@ def test_the_model_of_a_maximum_is_one_of_maxima(query):
     extremes = DrawnWindows(MODEL, 5, "max", np.random.default_rng(1), draws=20)
     model = extremes if query == "mean" else MODEL
     assignment = assign_spread(MODEL, 3, REQUIREMENT)
-    with pytest.raises(ValueError, match="model must be a DrawnWindows for results that"):
+    with pytest.raises(ValueError, match="model must be a DrawnWindows for queries whose"):
         Coordinator(model, assignment, REQUIREMENT, Windows(5, 5, query))

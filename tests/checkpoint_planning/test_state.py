@@ -128,7 +128,7 @@ def test_files_of_others_are_refused(tmp_path, store):
     foreign = tmp_path / "foreign.sqlite"
     with sqlite3.connect(foreign) as connection:
         connection.execute("CREATE TABLE windows (a)")
-    with pytest.raises(ValueError, match="path must be a checkpoint store, got another's file"):
+    with pytest.raises(ValueError, match="path must be a checkpoint store, got a file with other"):
         CheckpointStore(foreign, "one")
     with pytest.raises(
         ValueError, match=r"path belongs to another stream \(one\), not to this one"

@@ -68,7 +68,7 @@ def test_every_defect_is_counted_and_nothing_dropped():
         (frame(), {"drop": "a"}, "drop must be a list of columns, got 'a'"),
         (frame(), {"resample": "soon"}, "resample must be a duration such as '2s'.*got 'soon'"),
         (frame(), {"resample": "1ms"}, "6 rows for 18000001 steps of .*; correct a wrong time"),
-        (frame(), {"drop": ["t"], "resample": "1h"}, "resample must go with times, got '1h'"),
+        (frame(), {"drop": ["t"], "resample": "1h"}, "resample must be given with times, got '1h'"),
     ],
 )
 def test_tables_and_options_that_do_not_fit_are_named(table, options, message):
@@ -208,7 +208,7 @@ def test_a_file_that_is_no_table_is_named(tmp_path, text):
 
 def test_a_sensor_called_as_the_column_of_times_is_told(tmp_path):
     (tmp_path / "x.csv").write_text("time,id,v\n2026-01-01,time,1\n2026-01-02,time,2\n")
-    with pytest.raises(ValueError, match="a sensor is called 'time', as the column of times: ren"):
+    with pytest.raises(ValueError, match="a sensor is called 'time', like the column of times: r"):
         read_table(tmp_path / "x.csv", long=["time", "id", "v"])
 
 
@@ -306,8 +306,8 @@ def test_local_times_become_utc_through_both_changes_of_the_clock(tmp_path):
 def test_a_zone_must_not_go_with_times_that_have_one(tmp_path):
     for times in (["2024-01-01T00:00Z", "2024-01-01T01:00Z"], [1704067200, 1704070800]):
         pd.DataFrame({"time": times, "a": [1, 2]}).to_csv(tmp_path / "a.csv", index=False)
-        with pytest.raises(ValueError, match="tz must go with local times, got 'UTC' and times of"):
+        with pytest.raises(ValueError, match="tz must be given with local times only, got 'UTC' f"):
             read_table(tmp_path / "a.csv", "time", tz="UTC")
     pd.DataFrame({"a": [1.5, 2]}).to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(ValueError, match="tz must go with times, got 'UTC' and no column"):
+    with pytest.raises(ValueError, match="tz must be given with times, got 'UTC' and no column"):
         read_table(tmp_path / "a.csv", tz="UTC")

@@ -74,7 +74,7 @@ def test_a_plan_is_a_frame_of_intervals_in_steps_or_in_time():
     times = PLAN.to_frame(step="10min", start="2024-01-01 06:00")
     assert times["begin"].iloc[0] == pd.Timestamp("2024-01-01 06:00")
     assert times["end"].iloc[-1] == pd.Timestamp("2024-01-01 08:00")
-    with pytest.raises(ValueError, match="start must go with a step, got '2024-01-01'"):
+    with pytest.raises(ValueError, match="start must be given with step, got '2024-01-01'"):
         PLAN.to_frame(start="2024-01-01")
 
 

@@ -106,20 +106,20 @@ def test_a_long_file_is_read_as_the_plan_was(written, tmp_path):
         ({"question": None}, "question: Input should be .*, got None"),
         (
             {"assignment": [["a"], ["b"]]},
-            "must have each sensor once, got another number of times for 'c'",
+            "must have the same sensors, each once, got a difference in 'c'",
         ),
         (
             {"assignment": [["a", "a"], ["b", "c"]]},
-            "once, got another number of times for 'a', 'b', 'c'",
+            "each once, got a difference in 'a', 'b', 'c'",
         ),
         (
             {"assignment": [["a", "d"], ["b", "c"]]},
-            "each sensor once, got another number of times for 'd'",
+            "sensors, each once, got a difference in 'd'",
         ),
         ({"assignment": [["a", "b", "c"], []]}, r"assignment.1: .* at least 1 item .* got \[\]"),
         (
             {"question.epsilon": {"a": 1}},
-            "each sensor once, got another number of times for 'b', 'c'",
+            "sensors, each once, got a difference in 'b', 'c'",
         ),
         (
             {"question.epsilon": {"d": 1}, "assignment": [["d"]], "replay": parts(3)},

@@ -90,7 +90,7 @@ def test_what_is_no_such_file_is_refused_and_not_touched(tmp_path):
     (tmp_path / "text").write_text("no database " * 100)
     with closing(sqlite3.connect(tmp_path / "other")) as other:
         other.execute("CREATE TABLE facts (fact)")
-    for name, why in (("text", "or a new file"), ("other", "got another's file")):
+    for name, why in (("text", "or a new file"), ("other", "got a file with other data")):
         before = (tmp_path / name).read_bytes()
         with pytest.raises(ValueError, match=rf"path must be a store of facts.*{why}"):
             opened(tmp_path / name)

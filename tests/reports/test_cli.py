@@ -59,7 +59,7 @@ def test_reproduce_succeeds_when_all_came_out_as_recorded_and_is_quick_the_secon
     assert lines[0] == "▶ 01_approximately_once runs, 3 cells"
     assert lines[1].startswith("✔ 01_approximately_once in ") and ": ✔ 5 hold; " in lines[1]
     assert first.output.splitlines()[-1] == f"Reports: {home / 'reports' / 'index.html'}"
-    said = "5 of 5 claims came out as recorded, of other values: m = 7, not the default."
+    said = "5 of 5 claims came out as recorded, with other values: m = 7, not the default."
     assert said in first.output
     assert set(verdicts(home).values()) == {"holds"}
     assert not (home / "reports" / "README.md").exists()
@@ -99,7 +99,7 @@ def test_a_time_that_differs_is_one_warning_line_and_an_error_if_strict(slow, ho
     assert result.exit_code == 0, result.output
     warnings = [line for line in result.output.splitlines() if line.startswith("⚠")]
     assert warnings == [
-        "⚠ D1-2 deviates, recorded: holds. A time decides it: a warning, no error.",
+        "⚠ D1-2 deviates, recorded: holds. It depends on a measured time: a warning, no error.",
         "⚠ D1-3 undecided, recorded: holds. More samples may decide it: a warning, no error.",
     ]
     assert "3 of 5 claims came out as recorded." in result.output

@@ -319,7 +319,7 @@ def test_without_a_number_the_figures_and_tables_are_listed(report):
         (["01", "--figure", "1", "--table", "1"], "give either --figure N or --table N"),
         (["01", "--figure", "3"], "01_approximately_once has figures 1 to 2, got 3"),
         (["01", "--figure", "1", "--format", "tex"], "format of a figure must be one of csv, json"),
-        (["01", "--figure", "2"], "figure 2 is a picture, without data: save it in the report"),
+        (["01", "--figure", "2"], "figure 2 is a picture, without data: save it from the report"),
         (["01", "--figure", "1", "--width", "wide"], "length 'wide' must be a number with mm"),
         (["01", "--figure", "1", "--width", "1.2.3mm"], "length '1.2.3mm' must be a number"),
         (["01", "--figure", "1", "--width", "99in"], "'99in' must be from 10 to 5000 px, of which"),
@@ -327,7 +327,7 @@ def test_without_a_number_the_figures_and_tables_are_listed(report):
         (["01", "--figure", "1", "--format", "pdf"], "format pdf is drawn by a browser, and none"),
         (["01", "--figure", "1", "--format", "svg", "--at", "5"], "no slider or menu to be set"),
         (["01", "--figure", "1", "--series", "x"], "series must be one of one, got 'x'"),
-        (["01", "--table", "1", "--series", "one"], "--series is of a figure's csv or drawing"),
+        (["01", "--table", "1", "--series", "one"], "--series is only for a figure's csv or draw"),
         (["2", "--figure", "1"], "no run '2'"),
     ],
 )

@@ -70,7 +70,7 @@ def test_quotes_keep_a_texts_commas_and_are_no_part_of_it(home):
         (["m=1,2,1"], "m=1 is given twice; give each once"),
         (
             ["m=1,2", "seed=1,2,3"],
-            "--zip needs as many values of each parameter, but m has 2, seed has",
+            "--zip needs equally many values of each parameter, but m has 2, seed has",
         ),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_failure_is_a_row_and_the_rest_is_resumed(quick, home):
     assert [point["m"] for point in quick] == [9, 9]
     assert again.output.splitlines()[-1] == lines[-1]
     other = aft("sweep", "1", "-p", "m=3,5", "-p", "seed=8").output.splitlines()[0]
-    assert other.endswith("2 to do, about 2 min 00 s, going by runs of other values.")
+    assert other.endswith("2 to do, about 2 min 00 s, estimated from runs with other values.")
 
 
 def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):

@@ -114,7 +114,7 @@ def test_a_directory_is_read_in_pieces_to_the_same_plan(there):
         done = aft_plan(data, "--epsilon-sd", 0.5, "--output", f"{data}.json")
         assert done.exit_code == 0, done.output
         plans.append(json.loads((there / f"{data}.json").read_text()))
-    assert done.output.startswith("Reads in pieces, in the order of the rows.\n")
+    assert done.output.startswith("Reading the file in pieces, in the order of its rows.\n")
     for plan, name in zip(plans, ("f.csv", "d"), strict=True):
         assert plan["data"].pop("name") == name
         assert plan["data"].pop("source")["path"] == str(there / name)
@@ -164,9 +164,9 @@ def text(f, name):
         (
             None,
             ("--pieces", "--resample", "2h"),
-            "f.csv: --resample must not go with a file that is read in pieces, got '2h'; make",
+            "f.csv: --resample must not be given with a file that is read in pieces, got '2h'; wr",
         ),
-        (None, ("--spark", "--long", "a,b,c"), "f.csv: --long must not go with a file that is"),
+        (None, ("--spark", "--long", "a,b,c"), "f.csv: --long must not be given with a file that"),
         (None, ("--query", "max"), "'max' is not one of 'mean', 'sum'"),
     ],
 )

@@ -28,7 +28,7 @@ GOOD = {"rows": 3000, "rounds": 600}
         ({"rounds": 599}, "rounds must be at least 600, got 599"),
         (
             {"plan": "p.json", "data": "f.csv"},
-            "plan must not go with data, got 'p.json'",
+            "plan must not be given with data, got 'p.json'",
         ),
         ({"data": 7}, "data must fit .*got 7: give CSV or Parquet files"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),

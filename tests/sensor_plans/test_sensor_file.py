@@ -60,7 +60,7 @@ def test_samples_of_their_own_times_meet_by_resampling(wide, tmp_path):
         (lambda f: f.assign(id=None), {}, "columns 'time' and 'id' must be filled in every row"),
         (lambda f: f, {"long": ("time", "id")}, "long must name three columns"),
         (lambda f: f, {"long": ("time", "id", "x")}, r"long must name columns, got \['x'\]"),
-        (lambda f: f, {"time": "time"}, "time must not go with long, got 'time'"),
+        (lambda f: f, {"time": "time"}, "time must not be given with long, got 'time'"),
         (lambda f: f[f["id"] == "a"], {}, r"must hold at least two sensors, got \['a'\]"),
     ],
 )

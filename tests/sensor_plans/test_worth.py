@@ -58,7 +58,7 @@ def test_exact_recovery_is_recommended_wherever_it_keeps_the_limit(
 
 
 def test_data_without_times_have_no_rate():
-    with pytest.raises(ValueError, match="read_rate must go with data that have times, got 5.0"):
+    with pytest.raises(ValueError, match="read_rate must be given with data that have times, got"):
         worth(plan(step_s=None), 5.0, 1.0, COSTS)
 
 

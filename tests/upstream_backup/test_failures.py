@@ -58,7 +58,7 @@ def test_no_node_left():
 
 @pytest.mark.parametrize("scheme", [PASSIVE, ACTIVE])
 def test_one_failure_where_state_would_be_needed(scheme):
-    with pytest.raises(ValueError, match=f"failures must be one for {scheme.name}, got 2"):
+    with pytest.raises(ValueError, match=f"failures must hold one for {scheme.name}, got 2"):
         downtimes(P, scheme, [Failure(2000), Failure(5000)])
 
 

@@ -253,8 +253,8 @@ class NotebookParameters(ParameterModel):
             given += [name] * (getattr(self, name) not in usual)
         if given:
             raise ValueError(
-                f"plan must be given without {', '.join(sorted(given))}, got {plan!r}: the plan "
-                "has values of its own"
+                f"plan must be given without {', '.join(sorted(given))}, got {plan!r}: leave these "
+                "out, because the plan sets them"
             )
         planned = open_plan(plan)
         _, test, _ = fitted(planned.table)

@@ -247,8 +247,8 @@ def require_planned(file: Path | str) -> SensorPlan:
     if plan.t_sla_ms < shortest:
         raise ValueError(
             f"plan {str(file)!r} must have a T_SLA of at least {shortest:.6g} ms, got "
-            f"{plan.t_sla_ms:g}: once failures have spent the whole error, all "
-            f"{len(plan.table.names)} sensors are replayed step by step; make it again by aft plan"
+            f"{plan.t_sla_ms:g}: after failures that used up ε, all {len(plan.table.names)} "
+            "sensors are replayed one step at a time; make a new plan by aft plan"
         )
     return plan
 

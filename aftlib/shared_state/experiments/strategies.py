@@ -223,8 +223,8 @@ def one_task_crashes(
             note = job.injector.injected(fault)
         if note is None:
             raise ValueError(
-                f"after must be below the tuples of task {victim}, got {after}: no task crashed; "
-                "lower it, or take more tuples"
+                f"after must be below the number of tuples of task {victim}, got {after}: no task "
+                "crashed; lower it, or take more tuples"
             )
         negative = Partials(true.windows, true.keys, -true.values)  # a missing row counts, too
         difference = SUMS.group(Partials.concat(sums, negative)).values

@@ -107,21 +107,21 @@ class PostgresTable(SqlTable):
             raise overflow() from error
         except psycopg.errors.InsufficientPrivilege as error:
             raise PermissionError(
-                f"url: PostgreSQL lets this user not {act} in schema {self.schema!r} of "
+                f"url: PostgreSQL does not let this user {act} in schema {self.schema!r} of "
                 f"{self._place} ({error}); grant it, or choose another user or schema"
             ) from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
             raise ValueError(
                 f"schema {self.schema!r} of {self._place} must hold the tables that it had, "
-                f"got one without ({error.diag.message_primary}): it was replaced or dropped; "
+                f"got it without one ({error.diag.message_primary}): it was replaced or dropped; "
                 "bring the newest one back, or start again in another directory and schema"
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
             # InternalError: read-only for now, or a transaction that took longer than it may
             raise ConnectionError(
                 f"could not {act} in schema {self.schema!r} of {self._place} ({error}); "
-                "whether it was committed is not known: ask for the progress, or repeat it with "
-                "its token, when the server is back"
+                "it is unknown whether this was committed: when the server is back, ask for the "
+                "progress, or repeat the call with its token"
             ) from error
 
     def _execute(self, query: str, values: Sequence[object] = ()) -> psycopg.Cursor:

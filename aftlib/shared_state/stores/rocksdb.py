@@ -141,8 +141,8 @@ class RocksTable(StateTable):
                 cursor.seek(b"")
                 if cursor.valid():
                     raise ValueError(
-                        f"path must be a state table, got another's database {place}; choose "
-                        "another path"
+                        f"path must be a state table, got a database with other data {place}; "
+                        "choose another path"
                     )
                 found = json.dumps([VERSION, self.aggregate.name]).encode()
                 database.put(_IDENTITY, found)

@@ -87,7 +87,7 @@ class TestRocks:
         other = Rdict(str(tmp_path / "r"), Options(raw_mode=True))
         other[b"x"] = b"y"
         other.close()
-        with pytest.raises(ValueError, match="path must be a state table, got another's database"):
+        with pytest.raises(ValueError, match="path must be a state table, got a database with ot"):
             RocksTable(tmp_path / "r", SUM)
 
     def test_damaged(self, tmp_path):
@@ -128,7 +128,7 @@ class TestSqlite:
             SqliteTable(tmp_path / "text", SUM)
         with sqlite3.connect(tmp_path / "s") as connection:
             connection.execute("CREATE TABLE state (a)")
-        with pytest.raises(ValueError, match="path must be a state table, got another's file"):
+        with pytest.raises(ValueError, match="path must be a state table, got a file with other"):
             SqliteTable(tmp_path / "s", SUM)
         with sqlite3.connect(tmp_path / "s") as connection:
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
