@@ -363,7 +363,7 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"data": "f.csv"}, "plan must be given without data, got '.*plan.json': the plan"),
+        ({"data": "f.csv"}, "plan must be given without data, got '.*plan.json': leave"),
         ({"workers": [2], "epsilons": [1.0]}, "plan must be given without epsilons, workers"),
         ({"delta": 0.01, "slide": 2, "width": 4}, "must be given without delta, slide, width, got"),
         ({"blocks": 2, "rows": 10}, "plan must be given without blocks, rows"),

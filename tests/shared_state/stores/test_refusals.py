@@ -404,7 +404,7 @@ class TestPostgres:
                 other.execute(
                     "SELECT pg_terminate_backend(%s)", [table._connection.info.backend_pid]
                 )
-            with pytest.raises(ConnectionError, match="could not merge in schema .* is not known"):
+            with pytest.raises(ConnectionError, match="could not merge in schema .* it is unknown"):
                 table.merge(ROWS, {0: Progress(30)})
             assert table.progress() == {0: Progress(20)}
             table.merge(ROWS, {0: Progress(30)})
