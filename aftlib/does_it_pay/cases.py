@@ -99,8 +99,8 @@ def make_case(
     """Return a stream of `learned` + `measured` windows, with its workers and guarantee.
 
     `data` is "beijing", "generated", or a file of sensors with one row per time and one column per
-    sensor. ε is `epsilon_sd` times the median over the sensors of the standard deviation of their
-    window means. The model of real sensors is fitted to the first `learned` windows. ValueError
+    sensor. Each sensor's window means have a standard deviation; ε is `epsilon_sd` times its median
+    over the sensors. The model of real sensors is fitted to the first `learned` windows. ValueError
     when there is no such file, or the stream is too short.
     """
     windows = Windows(width, width)

@@ -23,7 +23,7 @@ RESIDUALS, OUTCOMES, BINS = 400, 500, 128
 LEAST_RESIDUALS, LEAST_OUTCOMES = 50, 60
 FORGET = 0.002
 PRIOR = 30.0
-"""Weight of the regression of all sensors in that of one sensor, in rounds."""
+"""Weight, in rounds, that the regression of one sensor gives to the regression of all sensors."""
 SAFETY = 0.9
 
 

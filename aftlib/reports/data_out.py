@@ -2,7 +2,7 @@
 
 In a batch run, IPython loads this module into the kernel. Each frame that a cell shows then carries
 its data next to its HTML. When the notebook ends, each frame that a variable holds is stored under
-the variable's name, so name what others should read: ``counts = …`` becomes ``counts.csv``.
+the variable's name: ``counts = …`` becomes ``counts.csv``.
 """
 
 from __future__ import annotations

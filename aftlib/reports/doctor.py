@@ -28,7 +28,7 @@ class Check:
     name: str  # of the part that was checked
     value: str  # ready to print
     ok: bool = True  # False only where a run would fail or suffer
-    way_out: str = ""  # what to do about it where it is not ok
+    way_out: str = ""  # the fix if it is not ok
 
 
 def diagnose() -> list[Check]:

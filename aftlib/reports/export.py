@@ -170,7 +170,7 @@ def draw(
     target, kind
         The file, and its format: svg, png or pdf, by default the file's ending.
     width, height
-        Lengths such as 84mm or 3.3in; the height is by default what plot and legend need.
+        Lengths such as 84mm or 3.3in; by default the height fits plot and legend.
     at
         The label of the slider's or menu's position, by default where it begins.
     series

@@ -160,7 +160,7 @@ def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, l
 
 
 def _title(layout: Mapping[str, Any], letter: str, trace: Mapping[str, Any]) -> str:
-    """Return the name of a trace's axis: its title, or that of an axis in line, or the letter."""
+    """Return a trace's axis name: its title, or that of an axis in the same place, or a letter."""
     if letter == "z":
         near: list[Any] = [(trace.get("colorbar") or {})]
     else:

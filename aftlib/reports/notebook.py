@@ -51,7 +51,7 @@ _NOT_SOURCE = {"templates", "__pycache__"}  # how pages look; what Python and nu
 class Notebook:
     """A notebook file; each property is read once, when it is first used.
 
-    With a `section`, its cells are those of the section and those that they need.
+    With a `section`, it has only the section's cells and the cells that these need.
     """
 
     path: Path

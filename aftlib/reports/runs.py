@@ -98,7 +98,7 @@ class Executed:
 
     @cached_property
     def _scorecards(self) -> tuple[list[ClaimRecord], str | None]:
-        """The claims settled, and why they cannot be read, such as those of another version."""
+        """The claims settled, or why they cannot be read, such as claims of another version."""
         outputs = [output for cell in self.content.cells for output in cell.get("outputs", [])]
         lines = [line for output in outputs for line in output.get("data", {}).get(MIME, [])]
         try:

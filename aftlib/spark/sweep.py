@@ -153,7 +153,7 @@ def trouble_with(path: Path, token: str, index: int) -> str:
 
 
 def this_machine() -> str:
-    """A name that no other machine has: that of its running kernel, where it has one."""
+    """Return a name of this machine alone: its kernel's boot id, if known, or its host name."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return boot.read_text().strip() if boot.exists() else platform.node()
 
