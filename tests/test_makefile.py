@@ -32,7 +32,7 @@ def project(tmp_path):
 
 def make(project, target):
     command = ["make", "-o", "setup", "bin=venv/bin", target]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=500)
 
 
 def git(project, *words):
@@ -114,7 +114,7 @@ def test_the_environment_without_java_keeps_all_other_programs():
     done = subprocess.run(
         [ROOT / ".ci" / "without-java", "sh", "-c", script],
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "JAVA_HOME": "/opt/java"},
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=500,
     )  # fmt: skip
     program, home = done.stdout.splitlines()
     assert program.endswith("/make")

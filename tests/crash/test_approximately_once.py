@@ -114,7 +114,7 @@ def lives(tmp_path_factory):
     directory = tmp_path_factory.mktemp("lives")
     driver.write_log(directory)
     command = [sys.executable, driver.__file__, str(directory)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     return directory
 

@@ -56,20 +56,20 @@ def start(directory, kind, wait_s="0"):
 
 def killed_when(directory, kind, reached, wait_s="0.3"):
     """SIGKILL the driver and its JVM as soon as a file says how far they are."""
-    process, patience = start(directory, kind, wait_s), time.monotonic() + 200
+    process, patience = start(directory, kind, wait_s), time.monotonic() + 500
     while not any(directory.glob(reached)):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < patience, f"no {reached} came"
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=500)
     assert process.returncode == -signal.SIGKILL
     assert not (directory / "answers.parquet").exists()
 
 
 def finished(directory, kind):
     process = start(directory, kind)
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     return pd.read_parquet(directory / "answers.parquet")
 

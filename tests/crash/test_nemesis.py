@@ -73,7 +73,7 @@ def taken_back(directory, broken):
                 asdict(Fault("kill", "supervisor", restarts, "restarted")),
             ]
             job.faults = {"faults": faults, "hold": reads}
-            assert nemesis.Life(job).end(60)[0] == -signal.SIGKILL
+            assert nemesis.Life(job).end(500)[0] == -signal.SIGKILL
             assert len(list(notes.glob("fault-*"))) == 2 * number
             for name, store in job.stores.items():
                 struck.copies[name].append(store.copy())
@@ -102,7 +102,7 @@ class Toy(Job):
 
     package = "toy"
     does = "pass"
-    hung_s, forks = 60.0, False
+    hung_s, forks = 500.0, False
 
     def prepare(self):
         self.place.mkdir(parents=True)
@@ -123,7 +123,7 @@ FULL_DISK = TimedFault("full_disk", lasts_s=0.05)
 STRUCK = "while not os.path.exists('PLACE/struck'): time.sleep(.01)\n"
 ENDS = {
     "works": ("pass", [], ""),
-    "hangs": ("time.sleep(60)", [], "hung"),
+    "hangs": ("time.sleep(600)", [], "hung"),
     "leaves somebody": ("subprocess.Popen(['sleep', '60'])", [], "left behind"),
     "gives no cause": ("raise ValueError('sorry')", [], "stopped without reason (1): Traceback"),
     "gives no word": ("os._exit(3)", [], "stopped without reason (3)"),

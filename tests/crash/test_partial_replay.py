@@ -32,7 +32,7 @@ def start(directory, kind, store="sound", point=None, batch=0):
 
 def killed_at(directory, kind, point, batch, store="sound"):
     process = start(directory, kind, store, point, batch)
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == -signal.SIGKILL, said
 
 
@@ -41,12 +41,12 @@ def killed_after(directory, seconds):
     process = start(directory, "bare")
     time.sleep(seconds)
     process.kill()
-    process.communicate(timeout=300)
+    process.communicate(timeout=900)
 
 
 def finished(directory, kind, store="sound"):
     process = start(directory, kind, store)
-    _, said = process.communicate(timeout=300)
+    _, said = process.communicate(timeout=900)
     assert process.returncode == 0, said
     return held(directory)
 

@@ -127,11 +127,11 @@ def finished(directory, settings, supervisor_kills=()):
         wait_for_joins(directory, process, 1)
         time.sleep(seconds)
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=500)
     code = -signal.SIGKILL
     while code == -signal.SIGKILL:
         process = start(directory, settings)
-        said = told(process, 120)
+        said = told(process, 500)
         code = process.returncode
     assert code == 0, said
     return directory / "job"
@@ -230,14 +230,14 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
         process = start(tmp_path, settings)
         wait_for_joins(tmp_path, process, 4)
         server.stop()
-        everything, deadline = dict.fromkeys(range(PARTITIONS), TUPLES), time.monotonic() + 60
+        everything, deadline = dict.fromkeys(range(PARTITIONS), TUPLES), time.monotonic() + 500
         while Account.of(tmp_path / "job").read != everything and time.monotonic() < deadline:
             time.sleep(0.1)
         read = Account.of(tmp_path / "job").read
         assert process.poll() is None
         assert not [*(tmp_path / "job" / "output").glob("*")]  # perhaps it is not there yet
         server.start()
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=500)
         assert process.returncode == 0, said
         check(tmp_path, settings, expected)
     assert read == everything
@@ -250,7 +250,7 @@ def stopped_after(directory, settings, windows):
         time.sleep(0.01)
     assert process.poll() is None
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=500)
     time.sleep(0.3)
 
 
@@ -269,7 +269,7 @@ def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, bac
         for path, content in copies.items():
             path.write_bytes(content)
     process = start(directory, settings)
-    said = told(process, 60)
+    said = told(process, 500)
     if process.returncode == 0:  # the servers did not know more than the copy
         assert back == "an older copy"
         check(directory, settings, expected)
@@ -279,7 +279,7 @@ def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, bac
 
 def ends_with_an_error(directory, settings):
     process = start(directory, settings)
-    said = told(process, 60)
+    said = told(process, 500)
     assert process.returncode == 1, said
     return said
 
@@ -315,7 +315,7 @@ def test_a_stopped_output_task_of_a_dead_supervisor_is_waited_for(trial, expecte
     while process.poll() is None and not list(notes.glob("*.json")):
         time.sleep(0.01)
     process.kill()
-    process.wait(timeout=60)  # the stopped one still holds its pipe
+    process.wait(timeout=500)  # the stopped one still holds its pipe
     try:
         said = ends_with_an_error(directory, settings)
     finally:

@@ -164,7 +164,7 @@ def test_spark_syncs_nothing_of_its_checkpoint(kind, tmp_path):
     traced, calls = tmp_path / "calls", "trace=fsync,fdatasync,openat,rename,renameat,renameat2"
     command = [power.STRACE, "-f", "-y", "-qq", "--seccomp-bpf", "-e", calls, "-o", str(traced)]
     program = [sys.executable, "-m", "tests.crash.checkpoint_driver", kind, str(tmp_path)]
-    subprocess.run([*command, *program], check=True, capture_output=True, timeout=200)
+    subprocess.run([*command, *program], check=True, capture_output=True, timeout=900)
     lines = traced.read_text().splitlines()
     synced = {line for line in lines if re.search(r"\d+ +f(data)?sync\(", line)}
     ours = {"D1": "/stream/sink.sqlite-wal>", "D5": "/query.json>"}[kind]

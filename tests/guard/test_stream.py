@@ -214,7 +214,7 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
 
 def ended_records(directory, runs):
     """The records of the only query, once Spark has told its listeners of so many ends."""
-    for _ in range(600):
+    for _ in range(5000):
         records = [*read_metrics(directory).values()][0]
         if sum(record.ended is not None for record in records) == runs:
             return records

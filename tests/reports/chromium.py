@@ -75,7 +75,7 @@ def opened(program: str, folder: Path) -> Iterator[Page]:
         assert process.stderr is not None
         said = next(line for line in process.stderr if "DevTools listening on" in line)
         socket = websocket.create_connection(
-            said.split()[-1], timeout=60, suppress_origin=True, enable_multithread=False
+            said.split()[-1], timeout=500, suppress_origin=True, enable_multithread=False
         )
         yield Page(socket)
         socket.close()

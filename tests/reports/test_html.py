@@ -190,7 +190,7 @@ def dumped(page: Path, folder: Path) -> str:
     """Return the page as a browser without network has it after its scripts ran."""
     command = [CHROMIUM, *export._FLAGS, f"--user-data-dir={folder}", "--dump-dom"]
     command += ["--host-resolver-rules=MAP * ~NOTFOUND", page.as_uri()]
-    return export.subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    return export.subprocess.run(command, capture_output=True, text=True, timeout=500).stdout
 
 
 @needs_browser

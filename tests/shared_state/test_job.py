@@ -285,7 +285,7 @@ def test_a_database_that_others_hold_is_reported_and_waited_for_no_longer_than_w
     assert any(
         re.match("waiting: .*shared.sqlite|waiting: .* in schema", m) for m in caplog.messages
     )
-    assert run_job(job).read == {0: 1}
+    assert run_job(replace(job, patience_s=600.0)).read == {0: 1}
 
 
 def test_an_interrupt_ends_the_supervisor(job, monkeypatch):

@@ -361,7 +361,7 @@ def test_many_threads_merge_and_barriers_fall_between(job):
         thread.join()
     server.checkpoint()
     with server.changed:
-        assert server.changed.wait_for(lambda: not server.tables, timeout=10)
+        assert server.changed.wait_for(lambda: not server.tables, timeout=500)
     assert sum(values(shared).values()) == 800
     assert shared.progress() == {task: Progress(200) for task in range(4)}
 

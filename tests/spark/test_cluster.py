@@ -104,7 +104,7 @@ def test_a_cluster_listens_on_the_loopback_and_ends_with_its_starter():
     finally:
         starter.kill()
         starter.communicate()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 500
     while not all(map(alone, daemons)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert all(map(alone, daemons))

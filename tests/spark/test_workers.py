@@ -30,7 +30,7 @@ def test_the_daemon_forks_without_threads():
         threads = [*Path(f"/proc/{daemon.pid}/task").iterdir()]
     finally:
         daemon.stdin.close()
-        daemon.wait(30)
+        daemon.wait(500)
     assert 0 < port < 65536
     assert "libarrow" in maps and "llvmlite" in maps
     assert len(threads) == 1
@@ -49,7 +49,7 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
     (tmp_path / "planner.py").write_text(PLANNER)
     os.mkfifo(tmp_path / "gate")
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(60)
+        server.settimeout(500)
         own = {
             "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
             "PYTHON_WORKER_FACTORY_SECRET": "secret",
@@ -59,7 +59,7 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
         )
         try:
             connection, _ = server.accept()  # while the module stands at the gate
-            connection.settimeout(60)
+            connection.settimeout(500)
             with connection, connection.makefile("rwb") as file:
                 assert file.read(4 + len("secret")) == b"\0\0\0\6secret"
                 file.write(b"\0\0\0\2ok")
@@ -67,7 +67,7 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
                 (tmp_path / "gate").write_text("open")
                 assert int.from_bytes(file.read(4), "big") == process.pid
                 assert file.read() == b"planned"
-            assert process.wait(60) == 0
+            assert process.wait(500) == 0
         finally:
             process.kill()
             process.wait()

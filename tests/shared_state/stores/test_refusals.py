@@ -288,7 +288,7 @@ def test_no_password_is_in_a_message(spelling, tmp_path):
 def without_an_answer(call):
     """The error of a call, which must come though its server never answers."""
     with ThreadPoolExecutor(1) as pool, pytest.raises(ConnectionError) as error:
-        pool.submit(call).result(timeout=60)
+        pool.submit(call).result(timeout=500)
     return " ".join(str(error.value).split())
 
 
