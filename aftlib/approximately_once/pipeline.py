@@ -203,9 +203,10 @@ class BatchHandler:
 class StreamRun:
     """Results of a finished stream.
 
-    `splits` has one row per worker and micro-batch: worker, attempt, pid, start, begin, stop,
-    batch, again (samples that the replacement or the coordinator read again), and the seconds that
-    the tasks and the coordinator took. `audit` is about the estimates that the guard certified.
+    `splits` has one row per worker and micro-batch: worker, attempt, pid, start and stop (the
+    steps of the micro-batch), begin (the first step that this attempt read), batch, again (samples
+    that the replacement or the coordinator read again), and the seconds that the tasks and the
+    coordinator took. `audit` is about the estimates that the guard certified.
     """
 
     sink: WindowSink

@@ -68,7 +68,8 @@ def run_process(
 ) -> int:
     """Run a process and return its exit status.
 
-    RuntimeError, with the end of its stderr, for another status or when it does not end in time.
+    RuntimeError, with the end of its stderr, when its exit status is not `expected` or it does not
+    end in time.
     """
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env)
     late = ""

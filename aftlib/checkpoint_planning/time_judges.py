@@ -225,7 +225,7 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
 
 
 def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
-    """D2-9: a new process commits within T_SLA plus the time that pilots needed to start."""
+    """D2-9: a new process commits within T_SLA plus the start time of earlier trials."""
     limit = killed["t_sla_ms"] + killed["start_ms"]
     what = (
         "Counted from the new process's start to its commit; T_SLA is D2-8's and the start that "

@@ -194,7 +194,9 @@ class Claim:
 
     def __post_init__(self) -> None:
         if not self.document or self.document == self.id:
-            raise ValueError(f"id must be a document's, a hyphen and a number, got {self.id!r}")
+            raise ValueError(
+                f"id must be a document, a hyphen and a number such as D4-5, got {self.id!r}"
+            )
         require_choice(f"basis of {self.id}", self.basis, BASES)
         require_choice(f"recorded of {self.id}", self.recorded, VERDICTS[:-1])
 
@@ -282,7 +284,7 @@ class Claim:
         return next((worst for worst in (DEVIATES, UNDECIDED) if worst in verdicts), alone)
 
     def _alone(self, finding: Finding) -> str:
-        """Return the verdict on a finding, its parts left out."""
+        """Return the verdict on the finding itself, whatever its parts show."""
         if finding.missing:
             return NOT_RUN
         threshold, value = finding.threshold or self.threshold, finding.value

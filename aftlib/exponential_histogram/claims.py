@@ -98,7 +98,7 @@ def memory(sizes: pd.DataFrame) -> Finding:
 
 
 def update_time(sizes: pd.DataFrame) -> Finding:
-    """D5-6, from `experiments.sizes`."""
+    """D5-6, derived from the number of buckets in `experiments.sizes`, not timed."""
     return replace(
         memory(sizes),
         note="Derived from fig. 2 and the number of buckets (D5-3), not timed: each step of the "

@@ -147,7 +147,7 @@ def find(ascending: Any, value: int, low: int) -> int:
 
 @jit()
 def event_of(chunk: Chunk, unit: int, earliest: int) -> Any:
-    """The event that brings the chunk's unit-th unit; no such event is before `earliest`."""
+    """The event that brings the chunk's unit number `unit`; it must not be before `earliest`."""
     block = find(chunk.cum, unit, (earliest >> chunk.shift) + 1) - 1
     if chunk.shift == 0:
         return block

@@ -24,9 +24,10 @@ _NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="
 
 
 class Units(NamedTuple):
-    """Units of `size` events: `cum` has those before each block of 2**shift events, and in all.
+    """The units that `size` events bring.
 
-    `bits` are empty when shift is 0.
+    `cum` counts those before each block of 2**shift events, and at last those of all events. `bits`
+    are empty when shift is 0.
     """
 
     size: int

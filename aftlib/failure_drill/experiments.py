@@ -73,12 +73,12 @@ class DrillResult:
     with estimates; within: share of the estimates within ε, with the interval share_low …
     share_high; largest_error: in ε; audited, wrong_promises, bound: estimates that the guard has
     checked, wrong guarantees among them, and their bound; rows, again: samples of the stream, and
-    samples read again; planned, read: planned and measured samples read again, as shares of an
-    exact recovery's after the same kills; restart_ms, rework_ms, recovery_ms: medians; latency_s,
-    throughput_s: medians until normal again; worst: longest latency after an event over the normal
-    one; unsteady: slow micro-batches afterwards; stored_bytes, sent_bytes; overhead, overhead_low,
-    overhead_high: D1's by `calm_runs`, D4's by its traffic; checkpoint_ms: median time of a
-    checkpoint of D2.
+    samples read again; planned, read: planned and measured samples read again, divided by those
+    that an exact recovery reads after the same kills; restart_ms, rework_ms, recovery_ms: medians;
+    latency_s, throughput_s: median seconds until normal again; worst: the longest latency after an
+    event divided by the normal one, median over the events; unsteady: slow micro-batches
+    afterwards; stored_bytes, sent_bytes; overhead, overhead_low, overhead_high: D1's by
+    `calm_runs`, D4's by its traffic; checkpoint_ms: median time of a checkpoint of D2.
     """
 
     drill: Drill

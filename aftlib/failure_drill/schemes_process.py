@@ -239,7 +239,7 @@ def partition(drill: Drill, keys: Sequence[int]) -> bytes:
 
 
 def emitted_sums(drill: Drill, output: Path) -> pd.DataFrame:
-    """The files of D3's windows as `Run.emitted`: a sum of thousandths becomes a mean."""
+    """Read D3's window files in the form of `Run.emitted`: their fixed-point sums become means."""
     names, width = ["start", "sensor", "total"], drill.windows.width
     files = [pd.read_csv(path, header=None, names=names) for path in output.glob("window-*.csv")]
     sums = pd.concat([pd.DataFrame(columns=names, dtype=int), *files], ignore_index=True)

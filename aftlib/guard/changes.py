@@ -54,7 +54,7 @@ def carry_state(old: State, new: State, origin: np.ndarray, fresh: np.ndarray) -
 
 
 def carry_model(old: Parts, new: Parts, origin: np.ndarray) -> None:
-    """Fill moments and fits; new entries are independent of the others."""
+    """Copy the old moments and fits; entries of new sensors start independent of the others."""
     model, target, clock = old[2], new[2], new[1].clock
     sums = {name: getattr(model, name).copy() for name in ("moments", "recent", "rows")}
     absorb(model._replace(**sums), old[0].forget, clock[1] - clock[2])

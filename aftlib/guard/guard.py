@@ -313,9 +313,9 @@ class Guard:
             return self._names or numbers
         if self.rounds or len(labels) != len(numbers):
             raise ValueError(
-                f"windows must be labelled by the {len(numbers)} sensors of this guard, which have "
-                f"no names yet, got {listed(labels)}: give Guard names=[…], or pass an array to go "
-                "by position"
+                f"windows must go by position, as before, or have a label for each of the "
+                f"{len(numbers)} sensors, got {listed(labels)}: pass an array, or give Guard "
+                "names=[…]"
             )
         return labels
 

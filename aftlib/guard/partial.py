@@ -40,11 +40,11 @@ class PartialGuard:
 
     While nothing fails, each sensor's mean over the interval is predicted from the sensors O that
     would be read, except itself, and from the means of all before the interval. The error counts
-    with the interval's share of the window: x = |(b − a)/w · error| > ε is booked in an account per
-    (sensor, interval). A sensor whose account is closed joins O, and O is chosen again for the
-    others. At most a share δ of the declared estimates, plus a slack that does not grow, is wrong,
-    for every sequence of data: the theorem in `guard.accounts` with h = 1. It covers losses that
-    come independently of the data.
+    with the interval's share of the window. Each (sensor, interval) has an account, and its entry x
+    is 1 if |(b − a)/w · error| > ε, otherwise 0. A sensor whose account is closed joins O, and O is
+    chosen again for the others. At most a share δ of the declared estimates, plus a slack that does
+    not grow, is wrong, for every sequence of data: the theorem in `guard.accounts` with h = 1. It
+    covers losses that come independently of the data.
 
     Windows have w samples and follow each other. A failure loses the samples a … b − 1 of one of
     the intervals (a, b). (τ, w) is the worst case after a checkpoint at τ, in which all later
@@ -55,14 +55,13 @@ class PartialGuard:
     chooses few sensors. ValueError when a number or an interval is outside its range, or a window's
     shape does not fit.
 
-    Notes
-    -----
-    A window costs O((2n)³) for each interval. The model predicts from n variables and two per
-    season. Nothing is declared before it has more windows than variables. If variables are the
-    share q of windows, a target is multiplied by (1 − q) / (1 + q), because fitting increases the
-    variance of a regression's prediction by the inverse factor. The model's memory is 600 windows,
-    or `LEAST_MEMORY` per variable beyond 150, so that q falls to 1/4. With a fixed memory of 600,
-    nothing would ever be declared for 600 or more sensors.
+    Notes ----- A window costs O((2n)³) for each interval. Besides the sensors that are read again,
+    the model predicts from n variables, the earlier means, and two per season. Nothing is declared
+    before it has more windows than these variables. If they are the share q of windows, a target is
+    multiplied by (1 − q) / (1 + q), because fitting increases the variance of a regression's
+    prediction by the inverse factor. The model's memory is 600 windows, or `LEAST_MEMORY` per
+    variable beyond 150, so that q falls to 1/4. With a fixed memory of 600, nothing would ever be
+    declared for 600 or more sensors.
 
     Examples
     --------

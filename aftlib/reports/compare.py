@@ -327,7 +327,7 @@ def command(wanted: tuple[str, ...], overlay: bool) -> None:
         if (count := len({run.name for run in found})) < 2:
             raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
         if len(found) > 26:
-            raise ValueError(f"give at most 26 runs, one label each, got {len(found)}")
+            raise ValueError(f"give at most 26 runs, labelled A to Z, got {len(found)}")
         click.echo("\n".join(comparison_lines(found)))
         page = write_comparison(found, overlay)
     click.echo(f"\nPage: {page}")

@@ -116,7 +116,7 @@ def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, 
     begin = [*(layout.get("sliders") or []), *(layout.get("updatemenus") or [])][0].get("active", 0)
     labels = [label for _, label, _ in found]
     if at is not None and at not in labels:
-        raise ValueError(f"the figure has {found[0][0]} at {', '.join(labels)}, got {at!r}")
+        raise ValueError(f"{found[0][0]} must be one of {', '.join(labels)}, got {at!r}")
     name, label, traces = found[begin if at is None else labels.index(at)]
     for trace in traces:
         for attribute in [key for key in trace if "." in key]:  # as Plotly's restyle names them

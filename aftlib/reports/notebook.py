@@ -241,7 +241,7 @@ class _Names:
 
 
 def _read(table: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the names outside of functions that a scope and those in it read."""
+    """Yield the global names that a scope, and the scopes inside it, read."""
     top = table.get_type() == "module"
     for name in table.get_symbols():
         if name.is_referenced() and (top or name.is_global()):

@@ -49,7 +49,7 @@ def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) 
 
 
 def named(figure: go.Figure, **columns: str) -> go.Figure:
-    """Name axes without a title, x, y or z, for the figure's CSV; returns the same figure."""
+    """Name the untitled ones of the axes x, y, z for the figure's CSV; return the same figure."""
     return figure.update_layout(meta={**(figure.layout.meta or {}), "columns": columns})
 
 

@@ -141,8 +141,8 @@ def worst(within: np.ndarray, many: np.ndarray) -> int | None:
 def interval(counts: np.ndarray) -> tuple[float, float]:
     """Interval of the share within ε, resampling whole segments of time.
 
-    Counts have shape (segments, 3), because sensors of a segment err together. Without any error
-    the low end is the exact one for as many independent segments, all without an error.
+    Counts have shape (segments, 3), because sensors of a segment err together. If no segment
+    has an error, the low end is the exact binomial bound for as many independent segments.
     """
     used = counts[counts[:, DECLARED] > 0]
     if not len(used):

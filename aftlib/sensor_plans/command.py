@@ -175,7 +175,7 @@ def numbers_of(text: str | None) -> list[float] | None:
         return [] if text.strip() == "none" else [float(part) for part in text.split(",")]
     except ValueError as error:
         raise ValueError(
-            f"missing must be numbers such as -127,85, or none, got {text!r}"
+            f"missing must be numbers separated by commas, or the word none, got {text!r}"
         ) from error
 
 

@@ -95,7 +95,7 @@ class NotebookParameters(ParameterModel):
         given = {name: value for name, value in reading.items() if value}
         if self.data is None and given:
             raise ValueError(
-                f"{', '.join(given)} must be given with a file, got {given}; give data=FILE"
+                f"{', '.join(given)} must be given with data, got {given} without: give data=FILE"
             )
         if self.data is None:
             return {BEIJING: read_sensors(beijing_pm25())} | generated(self.rows, self.seed)

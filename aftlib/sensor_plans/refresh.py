@@ -59,8 +59,8 @@ def refresh(results: WindowResults, question: Question, every: int, past: int) -
     require_number("every", every, least=1)
     if not n <= past <= results.half:
         raise ValueError(
-            f"past must lie between the {n} sensors and the {results.half} windows of the first "
-            f"half, got {past!r}"
+            f"past must be from {n}, the number of sensors, to {results.half}, the windows of the "
+            f"first half, got {past!r}"
         )
     first = results.values[: results.half]
     scaled = results.values / question.limits(results.names, np.nanstd(first, axis=0))

@@ -201,7 +201,7 @@ def read_sensors(path: Path | str, **options: Any) -> SensorTable:
 
 
 def _require_common_steps(table: SensorTable, times: pd.DatetimeIndex, tally: Tally) -> None:
-    """Refuse sensors that report at different times, so that few steps have several samples."""
+    """Refuse sensors whose times differ so much that few steps have samples of several sensors."""
     if (tally.missing <= MOST_MISSING * tally.steps).any():
         return
     regular = []

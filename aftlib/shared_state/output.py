@@ -82,8 +82,8 @@ class Output:
         others = sorted({*self.job.output.glob("window-*.csv")} - emitted)
         if others:
             raise ValueError(
-                f"output must hold this job's windows alone, got another {others[0].name!r} in "
-                f"{str(self.job.output)!r} ({len(others)} such): remove such files"
+                f"output must hold only windows that this job emitted, got also {others[0].name!r} "
+                f"in {str(self.job.output)!r} ({len(others)} such): remove these files"
             )
 
     def _is_whole(self, start: int) -> bool:

@@ -282,9 +282,9 @@ def late_global(
             )
         if shared.flush != "merge" or not shared.durable:
             raise ValueError(
-                f"table must keep every merge, got a {type(shared).__name__} that flushes at every "
-                f"{shared.flush}: each task opens it for itself, so open a file or server with "
-                "flush='merge'"
+                "table must store each merge durably, because each task opens it for itself, got a "
+                f"{type(shared).__name__} (durable = {shared.durable}, flush = {shared.flush!r}): "
+                "open a file or server with flush='merge'"
             )
         if shared.one_machine and (others := other_machines(spark)):
             raise ValueError(

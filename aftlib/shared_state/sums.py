@@ -199,7 +199,7 @@ class SliceSums:
         self._enter(*block, _NO_COUNTS)
 
     def merge(self, other: Partials) -> None:
-        """Merge sums and counts by slice start and key; windows must be starts of slices."""
+        """Merge sums and counts by slice and key; `other.windows` must hold starts of slices."""
         sums, counts = np.ascontiguousarray(other.values.T)
         self._enter(other.windows // self.pane, other.keys, sums, counts)
 

@@ -27,9 +27,9 @@ class PlannedInput(ABC):
     """A replayable input; Spark calls it in the driver's helper processes and in the tasks.
 
     Offsets are counted in steps of any kind. An implementation is a dataclass of its arguments,
-    which is pickled to the processes that read. Spark asks `next_boundary` once the micro-batch
-    that ended at `start` has been committed, so it may use the state that this micro-batch
-    committed.
+    which is pickled to the processes that read. Spark asks for `next_boundary(start)` only after
+    the micro-batch that ended at `start` has been committed. So the method may use the state that
+    this micro-batch committed.
     """
 
     schema: ClassVar[Any]

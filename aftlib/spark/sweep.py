@@ -95,7 +95,7 @@ def require_shared(spark: SparkSession, *folders: Path | str) -> None:
                 raise ValueError(
                     f"folder must be one that all machines of {spark.sparkContext.master} share, "
                     f"got {str(place)!r}, which {host} {trouble}: name a folder on shared storage "
-                    "with locks, such as NFS 4, and for temporary ones set TMPDIR to one"
+                    "with locks, such as NFS 4; for temporary folders set TMPDIR to such a folder"
                 )
         _SHARED.add((spark.sparkContext.applicationId, place))
 

@@ -158,7 +158,7 @@ def recovers_sooner(found: pd.DataFrame, ns3: pd.DataFrame) -> Finding:
 
 
 def real_processes_recover_sooner(real: pd.DataFrame) -> Finding:
-    """D4-10: recovery of real processes is shorter."""
+    """D4-10: real processes recover sooner under the proposal than under upstream backup."""
     return replace(
         by_real_kills(real, "recovery_ms"),
         note="Ratio of the mean recovery times of real processes, upstream backup and the proposal "
@@ -238,7 +238,7 @@ NAGLE = (
 
 
 def nagles_shares(gaps: pd.DataFrame) -> dict[str, Finding]:
-    """Share of the gap that Nagle's algorithm makes, by reading, over paired failures."""
+    """Share of the gap that Nagle's algorithm makes, for each reading, over paired failures."""
     adds, whole = gaps["nagle_adds"], gaps["gap"] + gaps["nagle_adds"]
     both = gaps["gap_with_nagle"]
     parts = [(adds, whole), (adds, whole - gaps["handshake"]), (both - gaps["gap"], both)]

@@ -61,7 +61,7 @@ def expected_resent(parameters: Parameters, scheme: Scheme) -> float:
 
 
 def four_hops(parameters: Parameters, scheme: Scheme) -> float:
-    """The rule of thumb: rate times all hops, half an interval and the time until the request."""
+    """The rule of thumb: the rate times (all hops, half an interval, the wait for the request)."""
     waited = held_ms(parameters, scheme) + unnoticed_ms(parameters, scheme)
     return _per_ms(parameters, scheme) * waited
 

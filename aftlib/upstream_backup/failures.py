@@ -71,7 +71,7 @@ def downtimes(
             same = failure.node == before.failure.node
             raise ValueError(
                 f"failure of the {failure.node} at {failure.at_ms:g} ms "
-                f"{'comes while it is down' if same else 'leaves no node'}: the "
+                f"{'comes too soon after its last one' if same else 'leaves no node'}: the "
                 f"{before.failure.node} is back at {before.back / MS:g} ms; let the next failure "
                 f"be {parameters.settling_ms:g} ms later than that, or shorten repair_ms"
             )
@@ -101,10 +101,11 @@ def drawn_phases(count: int, seed: int) -> list[Phases]:
 def failure_times(
     count: int, seed: int, steady_ms: float = 2000.0, spread_ms: float = 2000.0
 ) -> np.ndarray:
-    """Draw failure times in ms, whole µs, the same for all schemes and rates: trials are paired.
+    """Draw failure times in ms. All schemes and rates have the same, so that trials are paired.
 
-    They are uniform in [steady_ms, steady_ms + spread_ms); the document has 30 s for both. They
-    have a random generator of their own. A longer list begins with the same times as a shorter one.
+    They are whole µs, uniform in [steady_ms, steady_ms + spread_ms); the document has 30 s for
+    both. They have a random generator of their own. A longer list begins with the same times as a
+    shorter one.
     """
     drawn = np.random.default_rng([seed, _STREAM]).random(count)
     return np.round(steady_ms + spread_ms * drawn, 3)

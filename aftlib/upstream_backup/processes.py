@@ -199,12 +199,12 @@ class _System:
         if self.upstream.greeted[name] < number:
             status = process.poll()
             end_process(process, self.patience_s)
-            reason = "did not start" if status is None else f"ended with status {status}"
+            reason, fix = f"ended with status {status}", ""
+            if status is None:
+                reason = f"did not start within {self.patience_s:g} s"
+                fix = "; give a longer patience_s if it is only slow"
             text = output.read_text(errors="replace").strip()[-2000:] or "no error output"
-            raise RuntimeError(
-                f"the {name} {reason} within {self.patience_s:g} s: {text}; give a longer "
-                "patience_s if it is only slow"
-            )
+            raise RuntimeError(f"the {name} {reason}: {text}{fix}")
 
     def restart(self, name: str) -> None:
         """Start a failed node again."""

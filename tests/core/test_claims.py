@@ -79,7 +79,7 @@ def test_a_judge_gets_the_frames_that_it_names():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": "D1"}, "id must be a document's, a hyphen and a number, got 'D1'"),
+        ({"id": "D1"}, "id must be a document, a hyphen and a number such as D4-5, got 'D1'"),
         ({"recorded": "maybe"}, "recorded of D1-1 must be one of .* got 'maybe'"),
         ({"recorded": "not run"}, "recorded of D1-1 must be"),
         ({"basis": "guessed"}, "basis of D1-1 must be one of .* got 'guessed'"),

@@ -469,7 +469,9 @@ def test_labels_that_come_after_windows_without_any_are_refused():
     """Nobody knows which sensor is which; the first window of a frame tells."""
     guard = Guard(WORKERS, 0.8, 0.05)
     guard.update(LABELLED.to_numpy())
-    with pytest.raises(ValueError, match=r"no names yet, got 'f', 'e', .*: give Guard names="):
+    with pytest.raises(
+        ValueError, match=r"of the 6 sensors, got 'f', 'e', .*, or give Guard names="
+    ):
         guard.update(LABELLED.iloc[0, ::-1])
     with pytest.raises(ValueError, match=r"names must be 6 different ones, one per sensor, got"):
         Guard(WORKERS, 0.8, 0.05, names=list("aacdef"))

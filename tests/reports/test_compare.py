@@ -226,7 +226,9 @@ def test_many_runs_have_a_page_and_more_than_letters_are_refused(stored):
     result = CliRunner().invoke(cli.main, ["compare", *names[:26]])
     assert result.exit_code == 0 and "Z  01_app" in result.output
     result = CliRunner().invoke(cli.main, ["compare", *names])
-    assert result.exit_code == 1 and "give at most 26 runs, one label each, got 27" in result.output
+    assert (
+        result.exit_code == 1 and "give at most 26 runs, labelled A to Z, got 27" in result.output
+    )
 
 
 def test_process_ids_are_no_quantities():

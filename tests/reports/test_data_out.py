@@ -99,7 +99,7 @@ def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
     assert where == "ε = 0.2" and trace["y"] == [3, 4]
     assert trace["error_y"]["array"] == [9, 9] and "error_y.array" not in trace
     assert list(trace["error_y"]["arrayminus"]) == [0.5, 0.25]
-    with pytest.raises(ValueError, match=r"the figure has ε at 0\.1, 0\.2, got '5'"):
+    with pytest.raises(ValueError, match=r"ε must be one of 0\.1, 0\.2, got '5'"):
         figure_data.chosen(made, "5")
     assert figure_data.chosen(figure().to_plotly_json())[1] == ""
 

@@ -33,7 +33,7 @@ GOOD = {"rows": 3000, "rounds": 600}
         ({"data": 7}, "data must fit .*got 7: give CSV or Parquet files"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
         ({"fixed_ms": -1}, "fixed_ms must be at least 0"),
-        ({"time": "t"}, "time must be given with a file, got {'time': 't'}; give data=FILE"),
+        ({"time": "t"}, "time must be given with data, got {'time': 't'} without: give data=FILE"),
         ({"data": []}, r"data must name at least one file, got \[\]"),
         ({"data": "none.csv"}, "none.csv: path must be an existing file, got 'none.csv'"),
     ],

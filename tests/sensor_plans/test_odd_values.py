@@ -87,7 +87,7 @@ def test_several_fill_values_are_named_at_once_and_marked_by_the_command(tmp_pat
     assert "mark it with --missing -127,85, or leave" in plan(tmp_path, given)
     assert "values marked as missing: " in plan(tmp_path, given, "--missing", "-127,85")
     assert "Back-test" in plan(tmp_path, given, "--missing", "none")
-    assert "--missing must be numbers such as -127,85, or none" in plan(
+    assert "--missing must be numbers separated by commas, or the word none" in plan(
         tmp_path, given, "--missing", "x"
     )
 

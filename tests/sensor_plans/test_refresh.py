@@ -52,8 +52,8 @@ def test_missing_results_are_neither_estimated_nor_used():
     ("change", "message"),
     [
         ({"every": 0}, "every must be at least 1, got 0"),
-        ({"past": 3}, "past must lie between the 4 sensors and the 400 windows .* got 3"),
-        ({"past": 401}, "past must lie between .* got 401"),
+        ({"past": 3}, "past must be from 4, the number of sensors, to 400, .* got 3"),
+        ({"past": 401}, "past must be from 4, .* got 401"),
     ],
 )
 def test_what_cannot_be_refreshed_is_refused(change, message):

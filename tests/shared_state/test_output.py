@@ -77,7 +77,7 @@ def test_a_folder_or_a_broken_link_in_place_of_a_window_is_an_error(job, table):
 def test_a_window_of_another_job_is_an_error_at_the_end(job):
     job.output.mkdir()
     window(job, 95).write_text("95,1,1\n")
-    with pytest.raises(RuntimeError, match=r"alone, got another 'window-0*95.csv' .*: remove such"):
+    with pytest.raises(RuntimeError, match=r"emitted, got also 'window-0*95.csv' .*: remove these"):
         run_job(job)
     window(job, 95).unlink()
     run_job(job)

@@ -244,7 +244,7 @@ def test_a_table_that_is_lost_meanwhile_is_an_error(spark, log, tmp_path):
     ],
 )
 def test_a_table_that_does_not_keep_every_merge_is_refused(spark, log, tmp_path, table):
-    with pytest.raises(ValueError, match="table must keep every merge, got a .*Table that flushes"):
+    with pytest.raises(ValueError, match="table must store each merge durably, .* got a .*Table"):
         merge_log(spark, log, RULES, "late global", 1, table=partial(table, tmp_path))
 
 

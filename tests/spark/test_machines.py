@@ -69,7 +69,7 @@ def test_a_folder_that_a_machine_does_not_see_is_refused(monkeypatch):
     match = "folder must be one that all machines of spark://head:7077 share, got '/data', which m2"
     with pytest.raises(ValueError, match=match):
         require_shared(CLUSTER, "/data")
-    with pytest.raises(ValueError, match="m2 cannot read .*, and for temporary ones set TMPDIR"):
+    with pytest.raises(ValueError, match="m2 cannot read .*; for temporary folders set TMPDIR"):
         require_shared(CLUSTER, Path(tempfile.gettempdir()) / "scratch")
     assert looked == [Path("/data"), Path(tempfile.gettempdir()).resolve()]
     monkeypatch.setattr(sweep_module, "this_machine", lambda: "one")

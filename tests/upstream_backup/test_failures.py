@@ -46,7 +46,9 @@ def test_failure_before_steady_state():
 
 
 def test_a_node_killed_twice():
-    with pytest.raises(ValueError, match="of the primary at 2500 ms comes while it is down"):
+    with pytest.raises(
+        ValueError, match="of the primary at 2500 ms comes too soon after its last one"
+    ):
         downtimes(P, PROPOSED, [Failure(2000), Failure(2500)])
 
 

@@ -77,7 +77,7 @@ class PlanningCase:
 
     @property
     def estimate_apart(self) -> RecoveryTime:
-        """The recovery time in which a full replay does not include T_est."""
+        """The same `RecoveryTime`, with T_est charged to partial replays only."""
         fixed_ms = self.recovery_time.fixed_ms - self.estimate_ms
         return replace(self.recovery_time, fixed_ms=fixed_ms, estimate_ms=self.estimate_ms)
 

@@ -179,8 +179,9 @@ def stream_rates(
 ) -> pd.DataFrame:
     """Throughput of an undisturbed stream in one process under each query.
 
-    Queries take turns; the first turn warms up. One row per (repeat, query): repeat, plan: the
-    query's name, checkpoints: of a window, seconds, rate: tuples per second.
+    Queries take turns; the first turn warms up. One row per (repeat, query), with
+    the columns repeat; plan: the query's name; checkpoints: their number per window; seconds; rate:
+    tuples per second.
     """
     rows, read = [], bare_read(log)
     for repeat, (name, query) in product(range(-1, repeats), queries.items()):

@@ -99,8 +99,8 @@ def paced(
 
     Uniform keys are merged late at every parallelism and number of keys. Skewed keys are merged
     late with 24 tasks. All inputs are shuffled with 8 and 24 tasks, at the largest number of keys.
-    Each turn has another hash function. A shuffle has no cost per sum, so half of the tuples are
-    enough there.
+    Each turn has another hash function. A shuffle merges no sums into shared state, so half of the
+    tuples are enough for it.
 
     Columns design, skew, keys, tasks, turn, tuples, throughput, and those of `run_paced`.
     """
@@ -136,9 +136,9 @@ def servers_and_tasks_crash(directory: Path, tuples: int, seed: int) -> pd.DataF
     read half of its partition, server 0 when its two tasks have merged three quarters of theirs.
     Each of four partitions has `tuples` tuples. The folder must be new.
 
-    Columns run; task; crashed: whether the task or its server was killed; joined: the task's
-    starts; read_again: tuples that it read a second time; seconds: the whole run; error: windows of
-    the run that differ from the undisturbed run's.
+    Columns run; task; crashed: whether the task or its server was killed; joined: how often the
+    task was started; read_again: tuples that it read a second time; seconds: the whole run; error:
+    windows of the run that differ from the undisturbed run's.
     """
     rng, times = np.random.default_rng(seed), np.arange(tuples) * 10 * WINDOWS.width // tuples
     texts = []

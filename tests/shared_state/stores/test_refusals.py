@@ -393,7 +393,7 @@ class TestPostgres:
             with psycopg.connect(schema.url, autocommit=True) as other:
                 other.execute(f"DROP SCHEMA {schema.name} CASCADE")
             for call in (table.progress, table.read, lambda: table.merge(ROWS, {0: Progress(20)})):
-                with pytest.raises(ValueError, match="the tables that it had.* was replaced or dr"):
+                with pytest.raises(ValueError, match="the tables that it had.* was replaced or a"):
                     call()
 
     def test_a_broken_connection_is_made_anew(self, schema):
