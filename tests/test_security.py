@@ -26,6 +26,7 @@ from aftlib.core.windows import Windows
 from aftlib.reports.notebook import find_notebook
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
+from aftlib.shared_state.stores import redact
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.session import packed_library, session
 from tests.spark.cluster_jobs import LOOPBACKS, family, listening
@@ -147,6 +148,21 @@ def test_a_password_is_in_no_text_of_a_stage(tmp_path):
     texts += [path.read_text() for path in stage.directory.iterdir()]
     assert "stock" in stage.place
     assert not any("hush-hush" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me@127.0.0.1/stock&password=hush",
+        "postgresql://me@127.0.0.1/stock%3Fpassword=hush",
+        "dbname='user=me password=hush'",
+        "postgresql://me:5/hush?application_name=b@127.0.0.1/stock",
+    ],
+)
+def test_an_address_whose_password_moved_into_another_field_is_refused(address):
+    with pytest.raises(ValueError, match="must be readable as postgresql") as caught:
+        redact(address)
+    assert "hush" not in str(caught.value)
 
 
 def test_the_cluster_s_secret_is_no_property(monkeypatch):

@@ -75,7 +75,7 @@ def shown(value: float) -> str:
     """Shortest text that `mark_missing` recognizes as the value."""
     with np.errstate(over="ignore"):
         short = np.float32(value)
-        text = str(short if short == value else float(value))
+        text = str(short if float(short) == value else float(value))
     return text.removesuffix(".0")
 
 

@@ -65,6 +65,8 @@ def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
     """
     if isinstance(values, Mapping):
         return [str(label) for label in values]
+    if hasattr(values, "_fields"):  # a row of `itertuples`
+        return [str(label) for label in values._fields]
     index = getattr(values, "columns", getattr(values, "index", None))
     if index is None or callable(index):  # a list has a method of that name
         return None
@@ -77,6 +79,8 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
 
     ValueError, which names `argument`, unless the labels are exactly the names, each once.
     """
+    if hasattr(values, "_asdict"):
+        values = values._asdict()
     labels = labels_of(values, names) or []
     place = {label: i for i, label in enumerate(labels)}
     repeated = sorted({label for i, label in enumerate(labels) if place[label] != i})

@@ -439,8 +439,10 @@ def test_labelled_windows_are_put_in_the_order_of_the_sensors(names):
     labelled.update(LABELLED[60:100].iloc[:, [3, 1, 0, 5, 4, 2]].astype("Float64"))
     labelled.update(LABELLED[100:110].to_dict("list"))
     labelled.update(LABELLED[110:111].to_numpy())
-    for _, window in LABELLED[111:].iterrows():
+    for _, window in LABELLED[111:115].iterrows():
         labelled.update(window.sort_index(ascending=False))
+    for row in LABELLED[115:].iloc[:, ::-1].itertuples(index=False):
+        labelled.update(row)
     lost = {"f": 5.1, "e": 4.1, "d": np.nan, "c": 2.1, "b": 1.1, "a": np.nan}
     recovered, ours = expected.update([*reversed(lost.values())]), labelled.update(lost)
     np.testing.assert_array_equal(ours.estimate, recovered.estimate)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from aftlib.core.fillvalues import find_fill_values
+from aftlib.core.fillvalues import find_fill_values, mark_missing, shown
 from aftlib.reports.cli import main
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
 
@@ -330,3 +330,9 @@ def test_control_characters_of_names_are_printed_as_escapes(tmp_path):
     assert "a\\x1b[31mred, b\\u202etfel, c\\x07c" in output
     refused = plan(tmp_path, frame().set_axis(names, axis=1).assign(**{names[0]: "x"}))
     assert all(c.isprintable() or c == "\n" for c in refused)
+
+
+@pytest.mark.parametrize("value", [2147483647.0, 99999999.0, -999.123456789, 9.96921e36, -127.0])
+def test_a_fill_value_is_shown_as_the_text_that_removes_it(value):
+    column = np.array([[value], [1.0]])
+    assert mark_missing(column, [float(shown(value))]) == 1 and np.isnan(column[0, 0])

@@ -114,7 +114,8 @@ def redact(address: str) -> str:
     except psycopg.Error:
         raise ValueError(UNREADABLE) from None  # the driver's message shows the password
     shown = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
-    moved = any("@" in text for text in shown.values()) or ":" in shown["user"]
+    moved = any(set("@=") & set(text) for text in shown.values()) or ":" in shown["user"]
+    moved = moved or ("://" in address and "@" in address.partition("?")[2])
     if moved or not re.fullmatch(r"[\d,]*", shown["port"]):
         raise ValueError(UNREADABLE)
     return " ".join(f"{name}={text}" for name, text in shown.items() if text)
