@@ -128,6 +128,17 @@ ENDS = {
     "gives no cause": ("raise ValueError('sorry')", [], "stopped without reason (1): Traceback"),
     "gives no word": ("os._exit(3)", [], "stopped without reason (3)"),
     "names what is not": ("raise OSError('No space left')", [], "stopped without reason (1)"),
+    "mends, once the machine stalls no more": (
+        "p = 'PLACE/x'\nif not os.path.exists(p):\n  open(p, 'w').close()\n"
+        "  raise TimeoutError('server-0 has given no sign of life for 8 s')",
+        [],
+        "",
+    ),
+    "stalls for ever": (
+        "raise TimeoutError('server-0 has given no sign of life for 8 s')",
+        [],
+        "stopped again and again",
+    ),
     "never mends": (
         STRUCK + "raise OSError('No space left')",
         [FULL_DISK],
@@ -157,7 +168,7 @@ def test_the_judge(end, tmp_path, monkeypatch):
     finally:
         struck.close()
     assert found.wrong.startswith(expected) and bool(found.wrong) == bool(expected)
-    assert len(found.stops) == ("mend" in end)
+    assert len(found.stops) == (9 if "for ever" in end else "mend" in end)
 
 
 def test_what_is_missing_and_what_came_twice():
