@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,28 +11,25 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
+from aftlib.core.counters import NAMELESS, numbers_rows, require_no_counters
 from aftlib.core.fillvalues import find_fill_values, mark_missing
 from aftlib.core.sensortable import Quality, SensorTable
 from aftlib.core.tablefile import (
+    files_of,
+    keep_rows,
+    read_frame,
+    require_heading,
+    require_names,
+)
+from aftlib.core.textfile import TextFormat, memory_bytes
+from aftlib.core.timecolumns import (
     advise_grid,
     as_times,
     duration,
-    files_of,
-    keep_rows,
     looks_like_times,
-    read_frame,
-    require_heading,
     require_whole_times,
     usual_step,
 )
-from aftlib.core.textfile import TextFormat, memory_bytes
-
-COUNTER_ROWS = 24
-"""With this many rows or more, a column that never falls is a counter or a clock."""
-COUNTER_RISES = 8
-STEADY = 0.8
-"""With this share of equal, non-zero differences, a column is a clock or counter that restarts."""
-_NAMELESS = re.compile(r"Unnamed: 0|index|")
 
 
 @dataclass(frozen=True)
@@ -192,8 +188,9 @@ def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
         repeated = sorted({str(c) for c in frame.columns[frame.columns.duplicated()]})
         raise ValueError(f"columns must differ, got {listed(repeated)} more than once; rename them")
     frame = frame.drop(columns=list(drop))
+    require_names(frame)
     require_whole_times(frame)
-    numbering = [name for name in frame.columns if name != time and _numbers_rows(frame[name])]
+    numbering = [name for name in frame.columns if name != time and numbers_rows(frame[name])]
     sensors, times = _apart(frame.drop(columns=numbering), time, tz)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
@@ -219,7 +216,7 @@ def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
             f"{name} must be given with times, got {value!r} and no column of times: name that "
             f"column with time= or leave {name} out"
         )
-    _require_no_counters(sensors.columns, values, timed=times is not None)
+    require_no_counters(sensors.columns, values, timed=times is not None)
     numbered = tuple(str(name) for name in numbering)
     return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
 
@@ -257,41 +254,6 @@ def read_values(
     return values, counts | {"non_finite": int(infinite.sum())}
 
 
-def _numbers_rows(column: pd.Series) -> bool:
-    """Whether a column numbers the rows in order; a column without a name may use any order."""
-    if not pd.api.types.is_numeric_dtype(column.dtype) or len(column) < 2:
-        return False
-    numbers = column.to_numpy(dtype=float)
-    if _NAMELESS.fullmatch(str(column.name)):
-        return bool((np.diff(np.sort(numbers)) == 1).all())
-    return len(column) >= COUNTER_ROWS and bool((np.diff(numbers) == 1).all())
-
-
-def _require_no_counters(columns: pd.Index, values: np.ndarray, timed: bool) -> None:
-    """Refuse columns that only grow, or rise steadily and start again: clocks and counters."""
-    if len(values) < COUNTER_ROWS:
-        return
-    found = []
-    for name, column in zip(columns, values.T, strict=True):
-        rises = np.diff(column[np.isfinite(column)])
-        if len(rises) and (rises < 0).all():  # the newest row first
-            rises = -rises
-        usual = np.median(rises) if len(rises) else 0.0
-        never_falls = (rises >= 0).all() and (rises > 0).sum() >= COUNTER_RISES
-        steady = usual != 0 and (rises == usual).mean() >= STEADY
-        if never_falls or steady:
-            found.append(name)
-    if not found:
-        return
-    first, last = values[[0, -1], list(columns).index(found[0])].tolist()
-    times = f"take it as times with time={found[0]!r}, " if not timed else ""
-    raise ValueError(
-        f"column {listed(found)} only grows, as a clock or a counter does, but holds no times "
-        f"since 1970, from {first:g} to {last:g}; {times}leave it out with drop={found[:8]!r}, or "
-        "replace a meter's readings by their differences; write days as 2024-01-31 14:00"
-    )
-
-
 def _no_number(column: pd.Series) -> str:
     """Return the first entry that is no number, as an error shows it, and how many there are."""
     odd = column.notna() & pd.to_numeric(column, errors="coerce").isna()
@@ -326,7 +288,7 @@ def _apart(
 
     # pandas writes a nameless index as a nameless first column
     first = frame.columns[0] if frame.shape[1] else None
-    nameless = times is None and first is not None and _NAMELESS.fullmatch(str(first))
+    nameless = times is None and first is not None and NAMELESS.fullmatch(str(first))
     if nameless and (np.diff(frame[first].to_numpy(dtype=float)) > 0).all():
         raise ValueError(
             f"column {first!r} looks like an index, from {frame[first].iloc[0]} to "

@@ -49,8 +49,10 @@ def find_fill_values(names: Sequence[str], values: np.ndarray) -> tuple[FillValu
 def mark_missing(values: np.ndarray, missing: Sequence[float]) -> int:
     """Set samples that equal one of the fill values to NaN, in place; return their number."""
     marked = np.zeros(values.shape, bool)
-    for code in missing:
-        marked |= (values == code) | (values == np.float32(code))
+    with np.errstate(over="ignore"):
+        short = np.asarray(missing, np.float32)
+    for code in {*missing, *short[np.isfinite(short)].tolist()}:
+        marked |= values == code
     values[marked] = np.nan
     return int(marked.sum())
 

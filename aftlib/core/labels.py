@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -14,6 +15,9 @@ from aftlib.core.checks import listed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_NUMBER = (int, float, np.integer, np.floating, np.bool_, decimal.Decimal, type(None))
 
 
 def in_one_order(
@@ -92,11 +96,51 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
                 f"{problem} {listed(wrong)}; give NaN for a missing value, drop unknown ones, or "
                 "pass an array to go by position"
             )
-    if isinstance(values, Mapping):
-        array = np.stack([np.asarray(part, float) for part in values.values()], axis=-1)
-    else:
-        array = values.to_numpy(dtype=float, na_value=np.nan)
+    array = _columns(argument, values) if isinstance(values, Mapping) else _floats(argument, values)
     return np.asarray(array[..., [place[name] for name in names]])
+
+
+def _columns(argument: str, values: Mapping[Any, Any]) -> np.ndarray:
+    """The parts of a dictionary as columns of floats; ValueError unless their rows agree."""
+    parts = [_floats(f"{argument}[{name!r}]", part) for name, part in values.items()]
+    rows = [part.index for part in values.values() if hasattr(part, "to_numpy")]
+    if len({part.shape for part in parts}) > 1 or parts[0].ndim > 1:
+        shapes = sorted({part.shape for part in parts})
+        raise ValueError(
+            f"{argument} must have a number, or a list of one length, per sensor, got shapes "
+            f"{', '.join(map(str, shapes))}; give NaN for a missing value"
+        )
+    if any(not index.equals(rows[0]) for index in rows):
+        raise ValueError(
+            f"{argument} must have Series of the same rows, got {listed(rows[0])} and others: make "
+            "one DataFrame of them, which puts rows of the same label together"
+        )
+    return np.stack(parts, axis=-1)
+
+
+def _floats(argument: str, values: Any) -> np.ndarray:
+    """Values as floats, NaN where masked, None or pandas.NA; ValueError for anything else."""
+    try:
+        if isinstance(values, list | tuple):
+            values = [_filled(part) for part in values]
+        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(_filled(values))
+        if array.dtype.kind == "O":
+            flat = [np.nan if type(cell).__name__ == "NAType" else cell for cell in array.flat]
+            odd = [cell for cell in flat if not isinstance(cell, _NUMBER)]
+            if odd:
+                raise TypeError(f"{type(odd[0]).__name__} {odd[0]!r:.80}")
+            array = np.array(flat, dtype=float).reshape(array.shape)
+        if array.dtype.kind not in "biuf" and array.size:
+            raise TypeError(f"{array.dtype}")
+        return array.astype(float)
+    except (TypeError, ValueError, OverflowError) as error:
+        if hasattr(values, "columns"):
+            odd = [str(name) for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
+            raise ValueError(
+                f"{argument} must be numbers, got other values in {listed(odd)}: drop it"
+            ) from None
+        shown = f"{' '.join(repr(values).split()):.80}"
+        raise ValueError(f"{argument} must be numbers, got {shown} ({error})") from error
 
 
 def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndarray:
@@ -114,16 +158,13 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
             f"{argument} must have a column per sensor, got labelled {labelled[0]}: pass one "
             "DataFrame with the sensors as columns, or an array to go by position"
         )
-    try:
-        numbers = np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        if hasattr(values, "columns"):
-            odd = [str(name) for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
-            raise ValueError(
-                f"{argument} must be numbers, got other values in {listed(odd)}: drop it"
-            ) from None
-        raise ValueError(f"{argument} must be numbers, got {values!r:.80} ({error})") from error
-    return np.where(values.mask, np.nan, numbers) if np.ma.isMaskedArray(values) else numbers
+    return _floats(argument, values)
+
+
+def _filled(values: Any) -> Any:
+    """A masked array as floats with NaN where it is masked; other values as they are."""
+    masked = np.ma.isMaskedArray(values)
+    return np.ma.asarray(values, dtype=float).filled(np.nan) if masked else values
 
 
 def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:

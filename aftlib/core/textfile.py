@@ -32,6 +32,7 @@ _GZIP = b"\x1f\x8b"
 _PACKED = (_GZIP, b"PK\x03\x04", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _DOTS = re.compile(r"[-+]?\d*(\.\d+)+")
 _GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
+_PLAIN = re.compile(r"[-+]?[1-9]\d{3,}")
 _SMALL = re.compile(r"[-+]?\d{1,3}")
 _GERMAN = r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"
 # 31.1.2024: with dots the day always comes first.
@@ -55,7 +56,8 @@ def memory_bytes() -> int:
 
 def require_distinct(names: Iterable[str]) -> None:
     """Refuse columns of the same name, which pandas renames silently; empty names may repeat."""
-    repeated = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
+    counts = Counter(name.strip() for name in names)
+    repeated = [name for name, count in counts.items() if count > 1 and name]
     if repeated:
         raise ValueError(f"columns must differ, got {repeated[0]!r} more than once; rename them")
 
@@ -88,10 +90,8 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
     separator = max(",;\t", key=first.count)
     with suppress(csv.Error):  # pandas reports it
         require_distinct(next(csv.reader(io.StringIO(first + rest), delimiter=separator), []))
-    if separator == ",":
-        decimal = "."
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
-    if decimal is None and re.search(field, rest, re.M):
+    if decimal is None and separator != "," and re.search(field, rest, re.M):
         decimal = ","
     if decimal is None:
         _require_plain_dots(first + rest, separator)
@@ -137,12 +137,16 @@ def _require_lines(file: BinaryIO) -> None:
 
 
 def _require_plain_dots(text: str, separator: str) -> None:
-    """Refuse a table in which "1.160" may mean 1160: its column has "820", and no column "1.5"."""
+    """Refuse a table in which every "1.160" may mean 1160: no column has "1.5" or "0.820".
+
+    With commas between the columns, decimals are refused only beside "820" or as "1.160.000".
+    """
     try:
         names, *rows = csv.reader(io.StringIO(text), delimiter=separator)
     except (csv.Error, ValueError):
         return
     dotted_dates = any(DOTTED.match(cell.strip()) for row in rows[:1] for cell in row)
+    plain = any(_PLAIN.fullmatch(cell.strip()) for row in rows for cell in row[1:])
     ambiguous = ""
     for name, *column in zip_longest(names, *rows[:-1] or rows, fillvalue=""):
         cells = [cell.strip() for cell in column if cell.strip()]
@@ -153,7 +157,8 @@ def _require_plain_dots(text: str, separator: str) -> None:
         small = all(_SMALL.fullmatch(cell) for cell in whole)
         if not small or not all(_GROUPS.fullmatch(cell) for cell in dotted):
             return
-        if whole or dotted_dates or any(cell.count(".") > 1 for cell in dotted):
+        grouped = whole or dotted_dates or any(cell.count(".") > 1 for cell in dotted)
+        if grouped or not (plain or separator == ","):
             examples = " and ".join(map(repr, [*whole[:1], dotted[0]]))
             ambiguous = ambiguous or f"column {name!r} holds {examples}"
     if ambiguous:
@@ -164,7 +169,8 @@ def _require_plain_dots(text: str, separator: str) -> None:
 
 
 def with_numbers(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """Convert texts such as "1.160,5" to numbers, if the decimal sign is a comma."""
+    """Strip the names; convert texts such as "1.160,5", if the decimal sign is a comma."""
+    frame = frame.rename(columns=lambda name: str(name).strip())
     for name in frame.select_dtypes(exclude="number") if decimal == "," else ():
         texts = frame[name].astype("string").str.strip()
         if texts.str.fullmatch(_GERMAN).fillna(True).all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import listed, require_number
+from aftlib.core.checks import listed, require_number, require_numbers
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import slack
@@ -73,6 +74,29 @@ def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = No
             f"sensors, got {epsilon!r}"
         )
     return np.array(np.broadcast_to(limits, (sensors,)))
+
+
+def _listed(argument: str, values: Any, example: str) -> Any:
+    """Return a list, tuple or array; ValueError for a text, a number or None."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise ValueError(f"{argument} must be a list such as {example}, got {values!r:.80}")
+    return values
+
+
+def _lists_of(workers: Any) -> list[list[int]]:
+    """Return the sensors of each worker; ValueError unless they are 0 … n − 1, each once."""
+    try:
+        lists = [[operator.index(sensor) for sensor in worker] for worker in workers]
+        whole = not any(isinstance(sensor, bool) for worker in workers for sensor in worker)
+    except TypeError:
+        lists, whole = [], False
+    placed = sorted(sensor for worker in lists for sensor in worker)
+    if not whole or not placed or placed != list(range(len(placed))):
+        raise ValueError(
+            "workers must hold each sensor 0 … n − 1 once, as a list per worker such as [[0, 1], "
+            f"[2]], got {workers!r:.300}"
+        )
+    return lists
 
 
 def require_measured(windows: np.ndarray) -> None:
@@ -140,14 +164,12 @@ class Guard:
     ) -> None:
         require_number("delta", delta, above=0, below=1)
         require_number("horizons", horizons, least=1, whole=True)
-        for season in seasons:
-            require_number("each of seasons", season, above=0)
+        if len(_listed("seasons", seasons, "[24]")):
+            require_numbers("seasons", list(seasons), above=0)
+        workers = _lists_of(workers)
         placed = sorted(sensor for worker in workers for sensor in worker)
-        if not placed or placed != list(range(len(placed))):
-            raise ValueError(
-                f"workers must hold each sensor 0 … n − 1 once, got {[list(w) for w in workers]}"
-            )
         n, numbers = len(placed), np.arange(len(workers))
+        names = None if names is None else _listed("names", names, "['a', 'b']")
         self._names = None if names is None else [str(name) for name in names]
         if self._names is not None and not len(self._names) == len(set(self._names)) == n:
             raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")

@@ -20,7 +20,8 @@ from aftlib.core.checks import listed
 from aftlib.core.datasets import Reading, even_grid, read_values
 from aftlib.core.fillvalues import FillValue, find_fill_values, require_no_fill_values
 from aftlib.core.sensortable import Quality
-from aftlib.core.tablefile import as_times, files_of, keep_rows, read_pieces
+from aftlib.core.tablefile import files_of, keep_rows, read_pieces
+from aftlib.core.timecolumns import as_times
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.sensor_file import PIECE, Inventory, Tally, require_usable
 from aftlib.sensor_plans.survey import (

@@ -18,7 +18,7 @@ from aftlib.core.checks import listed
 from aftlib.core.datasets import Reading
 from aftlib.core.fillvalues import FillValue, require_no_fill_values
 from aftlib.core.sensortable import Quality, SensorTable
-from aftlib.core.tablefile import usual_step
+from aftlib.core.timecolumns import usual_step
 
 PIECE = 1_000_000
 """Approximate number of samples that are counted or aggregated at a time."""

@@ -15,7 +15,7 @@ import pandas as pd
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import require_choice, require_number
 from aftlib.core.sensortable import SensorTable
-from aftlib.core.tablefile import duration
+from aftlib.core.timecolumns import duration
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.sensor_file import Inventory, pieces_of
 

@@ -259,7 +259,7 @@ def test_exports_of_a_historian(exports, pattern):
         ({"encoding": "latin-99"}, "encoding must be one of Python's, .* got 'latin-99'"),
         ({"encoding": None}, "save it as UTF-8, or name its encoding="),
         ({"comment": "//"}, "comment must be one character, got '//'"),
-        ({"comment": None}, "got 'status=Good'; columns are '# PI export', ' Café'"),
+        ({"comment": None}, "got 'status=Good'; columns are '# PI export', 'Café'"),
         ({"na": []}, "column 'value' must be numeric, got str"),
         ({"long": ["time", "sensor", "value"]}, r"got \['sensor'\]; columns of '2024-01.csv.gz'"),
     ],

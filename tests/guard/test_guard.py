@@ -495,6 +495,15 @@ def test_labels_that_come_after_windows_without_any_are_refused():
         (([[0], [1]], 1, 1), "delta must be above 0 and below 1, got 1"),
         (([[0], [1]], 1, 0.05, 0), "horizons must be a whole number at least 1, got 0"),
         (([[0], [1]], 1, 0.05, 2, [0]), "each of seasons must be above 0, got 0"),
+        (([[0], [1]], 1, 0.05, 2, 24), r"seasons must be a list such as \[24\], got 24"),
+        (([[0], [1]], 1, 0.05, 2, (), 5), r"names must be a list such as .*, got 5"),
+        (([[0], [1]], 1, 0.05, 2, (), "ab"), r"names must be a list such as .*, got 'ab'"),
+        (([[0.0], [1.0]], 1, 0.05), r"workers must hold .* got \[\[0.0\], \[1.0\]\]"),
+        (([[False], [True]], 1, 0.05), r"workers must hold .* got \[\[False\]"),
+        (([[0], ["a"]], 1, 0.05), r"workers must hold .* got \[\[0\], \['a'\]\]"),
+        (([0, 1], 1, 0.05), r"as a list per worker such as \[\[0, 1\], \[2\]\], got \[0, 1\]"),
+        ((None, 1, 0.05), "workers must hold .* got None"),
+        (([[0], [1]], {"0": "x", "1": 2}, 0.05), r"epsilon\['0'\] must be numbers, got 'x'"),
     ],
 )
 def test_refusals(arguments, message):
@@ -523,11 +532,25 @@ def test_limits_are_put_in_the_order_of_the_names():
 
 
 def test_masked_values_are_missing():
-    expected, masked = (Guard(WORKERS, 0.8, 0.05) for _ in range(2))
+    expected, masked = (Guard(WORKERS, 0.8, 0.05, names=[*"012345"]) for _ in range(2))
     values = np.where(np.arange(6) == 2, np.nan, LABELLED.to_numpy()[:300])
     expected.update(values)
-    masked.update(np.ma.masked_array(np.nan_to_num(values, nan=9e9), np.isnan(values)))
+    hidden = np.ma.masked_array(np.nan_to_num(values, nan=9e9), np.isnan(values))
+    masked.update(hidden[:100])
+    masked.update([*hidden[100:200]])
+    masked.update({str(i): hidden[200:, i] for i in range(6)})
     assert masked.to_bytes() == expected.to_bytes()
+
+
+def test_missing_values_of_pandas_are_missing():
+    expected, given = (Guard(WORKERS, 0.8, 0.05, names=[*"012345"]) for _ in range(2))
+    values = LABELLED.set_axis(range(6), axis=1).mask(LABELLED.to_numpy() > 1)
+    expected.update(values.to_numpy())
+    given.update(values[:40].astype("Float64"))
+    given.update(values[40:80].astype("Float64").astype(object))
+    for _, row in values[80:].astype("Float64").astype(object).iterrows():
+        given.update({str(i): cell for i, cell in row.items()})
+    assert given.to_bytes() == expected.to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -541,7 +564,19 @@ def test_masked_values_are_missing():
         ([LABELLED.iloc[0, ::-1], LABELLED.iloc[1]], "column per sensor, got labelled Series"),
         ([LABELLED.iloc[0].to_dict()], "column per sensor, got labelled dict"),
         (LABELLED[:6].T.set_axis(range(6), axis=1), "column per sensor, got labelled DataFrame"),
-        ([1j] * 6, "windows must be numbers, got"),
+        ([1j] * 6, "windows must be numbers, got .*complex128"),
+        (np.zeros((2, 6), "datetime64[ns]"), "windows must be numbers, got .*datetime64"),
+        (["1.5"] * 6, "windows must be numbers, got"),
+        ([10**400] * 6, "windows must be numbers, got .*too large"),
+        (dict.fromkeys("abcdef", "x"), r"windows\['a'\] must be numbers, got 'x'"),
+        (pd.Series("x", list("abcdef")), "windows must be numbers, got"),
+        (LABELLED.astype({"c": object}).assign(c="x"), "got other values in 'c': drop it"),
+        (dict.fromkeys("abcdef", {}), r"windows\['a'\] must be numbers, got {}"),
+        (dict.fromkeys("abcde", [1.0]) | {"f": [1.0, 2]}, r"per sensor, got shapes \(1,\), \(2,\)"),
+        (
+            {c: LABELLED[c] if c < "d" else LABELLED[c][::-1] for c in "abcdef"},
+            "windows must have Series of the same rows, got 0, 1, .* make one DataFrame",
+        ),
         (np.zeros(1, [(name, float) for name in "abcdef"]), "windows must be numbers, got"),
         (np.zeros((3, 5)), r"windows must have shape \(6,\) or \(rounds, 6\), got"),
         ([0.0, np.inf] * 3, r"windows must be below 1e\+100 .* got inf"),

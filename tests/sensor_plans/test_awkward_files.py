@@ -56,6 +56,7 @@ RIGHT = {
     "mixed line ends": alternating(lines(), ["\n", "\r\n"]),
     "other mixed line ends": alternating(lines(), ["\r", "\n"]),
     "no end of the last line": lines().rstrip("\n"),
+    "spaces around the names": lines(names=("time", " a", "b ", " c ")),
     "quotes with newlines": lines(names=("time", '"a\nleft"', "b", "c")),
     "from the last to the first": lines(TIMES[::-1], VALUES[::-1]),
 }
@@ -92,6 +93,14 @@ REFUSED = {
     ),
     "one value": (lines(values=np.where([0, 1, 0], 5.0, VALUES)), "'b' must vary.* drop="),
     "nothing but names": ("time,a,b,c\n", r"got shape \(0, 4\): is it empty"),
+    "one name missing": (
+        lines(names=("time", "a", "", "c")),
+        r"got none for column 3: name it in the first line, or leave it out with drop=\['Unnamed",
+    ),
+    "a name twice beside a space": (
+        lines(names=("time", "a", " a", "c")),
+        "got 'a' more than once",
+    ),
     "no names": (lines().split("\n", 1)[1], "must have names, got '2024-10-24 00:00:00'"),
     "no names and no times": (
         "".join(",".join(map(str, row)) + "\n" for row in VALUES),
@@ -107,7 +116,7 @@ REFUSED = {
     ),
     "days of a spreadsheet": (
         lines([45292 + i / 24 for i in range(ROWS)]),
-        "'time' only grows, .* holds no times since 1970, from 45292 .*drop=",
+        "'time' must hold measurements, .* from 45292 .* no times since 1970; leave it out",
     ),
     "a tail of nothing": (lines() + "\0" * 500, r"got '.{0,80} in row 121"),
     "a packed file": (gzip.compress(lines().encode()), "it is packed: unpack it"),

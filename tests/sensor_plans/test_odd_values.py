@@ -142,17 +142,43 @@ def test_real_data_sets_hold_no_fill_values_and_no_counters():
         ("counter_u8", HOURS % 256),
         ("hour", HOURS % 24),
         ("row_id", HOURS + (HOURS > 900)),
+        ("reset_once", np.cumsum(draw().random(ROWS)) % 600),
+        ("reset_daily", np.where(HOURS % 144, np.cumsum(draw().random(ROWS)), 0.0)),
+        ("glitch", np.cumsum(draw().random(ROWS)) - 700 * (HOURS == 777)),
+        ("weekday", HOURS // 144 % 7),
+        ("day_index", HOURS // 144 % 30),
+        ("rounded_stamp", 2.02401e11 + 1e6 * (HOURS > 1200)),
+        ("shuffled_id", draw().permutation(ROWS)),
+        ("time", np.sin(HOURS)),
     ],
 )
 def test_clocks_and_counters_are_no_sensors(name, column, tmp_path):
     for given, advice in (
-        (frame().reset_index(), rf"leave it out with drop=\['{name}'\]"),
-        (frame(), rf"take it as times with time='{name}', leave it out"),
+        (frame().reset_index(names="stamp"), rf"leave it out with drop=\['{name}'\]"),
+        (frame(), rf"(take it as times with time='{name}', )?leave it out"),
     ):
         given = given.assign(**{name: column})
-        with pytest.raises(ValueError, match=f"column '{name}' only grows, as a clock.*{advice}"):
+        refusal = f"column '{name}' must hold measurements, got values of a clock, a counter.*"
+        with pytest.raises(ValueError, match=refusal + advice):
             read(tmp_path, given)
         assert read(tmp_path, given, drop=[name]).names == ("a", "b", "c")
+
+
+SAWTOOTH = (HOURS % 25) / 25 + 0.05 * draw().random(ROWS)
+
+
+@pytest.mark.parametrize("column", [SAWTOOTH, HOURS // 50 % 2, np.round(OUTDOOR[:, 0] / 5)])
+def test_sensors_that_rise_for_long_are_no_counters(column, tmp_path):
+    assert read(tmp_path, frame().assign(d=column)).names == ("a", "b", "c", "d")
+
+
+def test_days_are_not_advised_to_be_taken_as_seconds(tmp_path):
+    for first in (45292.0, 738000.0, 2460310.5):
+        given = frame().reset_index(drop=True).assign(t=first + HOURS / 144)
+        with pytest.raises(ValueError, match=r"since 1970; leave it out with drop="):
+            read_sensors(write(tmp_path, given))
+        with pytest.raises(ValueError, match="must hold seconds since 1970, got .* count days"):
+            read_sensors(write(tmp_path, given), time="t")
 
 
 def test_a_clock_is_taken_as_times_where_it_is_named(tmp_path):
@@ -184,11 +210,41 @@ def test_hundreds_of_nanoseconds_are_no_nanoseconds(since, tmp_path):
         read_sensors(write(tmp_path, given))
 
 
-def test_stamps_of_a_short_year_are_no_seconds(tmp_path):
+@pytest.mark.parametrize(
+    ("layout", "letters"),
+    [
+        ("%y%m%d%H%M", "yymmddHHMM"),
+        ("%y%m%d%H%M%S", "yymmddHHMMSS"),
+        ("%d%m%Y%H%M", "ddmmyyyyHHMM"),
+        ("%d%m%Y%H%M%S", "ddmmyyyyHHMMSS"),
+        ("%d%m%y%H%M", "(yymmdd|ddmmyy)HHMM"),
+        ("%m%d%H%M%S", "mmddHHMMSS"),
+        ("%Y%j%H%M", "yyyyjjjHHMM"),
+        ("%Y%m%d%H%M%S000", "yyyymmddHHMMSSfff"),
+        ("%Y%m%d%H%M%S00", "yyyymmddHHMMSSff"),
+    ],
+)
+def test_other_stamps_of_digits_are_no_numbers_since_1970(layout, letters, tmp_path):
     """2401010010 was once read as a second of the year 2046."""
-    given = frame().reset_index(drop=True).assign(t=TIMES.strftime("%y%m%d%H%M").astype("int64"))
-    with pytest.raises(ValueError, match="got 2401010000, which may also be yymmddhhmm; write tim"):
+    times = pd.date_range("2024-10-11", periods=ROWS, freq="10min")
+    given = frame().reset_index(drop=True).assign(t=times.strftime(layout).astype("int64"))
+    with pytest.raises(ValueError, match=f"which may also be {letters}; write times as 2024-01-31"):
         read_sensors(write(tmp_path, given))
+
+
+@pytest.mark.parametrize("first", ["2001-09-09", "2017-04-06", "2024-01-01", "2031-12-31"])
+@pytest.mark.parametrize("step", ["1s", "1min", "10min", "1h", "1D"])
+def test_numbers_since_1970_are_no_stamps(first, step, tmp_path):
+    times = pd.date_range(first, periods=ROWS, freq=step)
+    for unit in ("s", "ms", "us", "ns"):
+        given = frame().reset_index(drop=True).assign(t=times.as_unit(unit).asi8)
+        assert list(read_sensors(write(tmp_path, given)).time) == list(times)
+
+
+def test_seconds_since_1904_are_no_seconds_since_1970(tmp_path):
+    seconds = TIMES.as_unit("s").asi8 + 2_082_844_800
+    with pytest.raises(ValueError, match="may count seconds since 1900 or 1904; write times as"):
+        read_sensors(write(tmp_path, frame().reset_index(drop=True).assign(t=seconds)))
 
 
 @pytest.mark.parametrize("day", ["MS", "ME", "QE", "YS"])
@@ -301,6 +357,22 @@ def test_grouped_thousands_are_asked_for_and_read(tmp_path):
     assert "give --decimal ',' where it groups, or else --decimal '.'" in done.output
 
 
+def test_numbers_with_three_decimals_each_may_be_grouped_thousands(tmp_path):
+    text = german([[dotted(n + 2000) for n in row] for row in COUNTS.tolist()])
+    with pytest.raises(ValueError, match=r"column 'x' holds '\d+\.\d{3}', whose dot may group"):
+        read(tmp_path, text)
+    np.testing.assert_array_equal(read(tmp_path, text, decimal=",").values, COUNTS + 2000)
+    np.testing.assert_allclose(read(tmp_path, text, decimal=".").values, COUNTS / 1000 + 2)
+
+
+def test_grouped_thousands_between_commas(tmp_path):
+    """1.022 was once advised to be marked as a fill value of a column with 992."""
+    text = german([[dotted(n) for n in row] for row in COUNTS.tolist()]).replace(";", ",")
+    with pytest.raises(ValueError, match=r"column 'x' holds '\d+' and '\d+\.\d{3}', whose dot may"):
+        read(tmp_path, text)
+    np.testing.assert_array_equal(read(tmp_path, text, decimal=",").values, COUNTS)
+
+
 def test_grouped_thousands_beside_decimal_commas_are_read(tmp_path):
     text = german([[dotted(n), f"{dotted(n)},5"] for n in COUNTS[:, 0].tolist()])
     table = read(tmp_path, text)
@@ -332,7 +404,9 @@ def test_control_characters_of_names_are_printed_as_escapes(tmp_path):
     assert all(c.isprintable() or c == "\n" for c in refused)
 
 
-@pytest.mark.parametrize("value", [2147483647.0, 99999999.0, -999.123456789, 9.96921e36, -127.0])
+@pytest.mark.parametrize(
+    "value", [2147483647.0, 99999999.0, -999.123456789, 9.96921e36, -127.0, 1.797e308]
+)
 def test_a_fill_value_is_shown_as_the_text_that_removes_it(value):
     column = np.array([[value], [1.0]])
     assert mark_missing(column, [float(shown(value))]) == 1 and np.isnan(column[0, 0])

@@ -102,7 +102,8 @@ def redact(address: str) -> str:
     """
     kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
     if kind and kind.group() in FILES:
-        if "://" in address[kind.end() + 1 :]:  # "sqlite:" before the address of a server
+        # "sqlite:" before the address of a server
+        if re.search(r"://|password\s*=", address[kind.end() + 1 :], re.IGNORECASE):
             raise ValueError(UNREADABLE)
         return address
     if not re.match(r"postgres(ql)?://|[^:/]*=", address):
@@ -111,7 +112,7 @@ def redact(address: str) -> str:
 
     try:
         parts = psycopg.conninfo.conninfo_to_dict(address)
-    except psycopg.Error:
+    except (psycopg.Error, UnicodeError):
         raise ValueError(UNREADABLE) from None  # the driver's message shows the password
     shown = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
     moved = any(set("@=") & set(text) for text in shown.values()) or ":" in shown["user"]

@@ -258,6 +258,9 @@ SPELLINGS = [
     "host=127.0.0.1 port=1 user=me password=hush-hush",
     "host=127.0.0.1 port=1 user=me password='hush hush",
     "host:127.0.0.1 password=hush-hush",
+    "sqlite:host=127.0.0.1 password=hush-hush",
+    "postgresql://me:hush-hush\udcff@{at}/stock",
+    "postgresql://me:hush-hush@{at}/%ff",
 ]
 
 

@@ -1,0 +1,250 @@
+"""Times and durations in tables: dates, numbers since 1970, and stamps such as 202401311400.
+
+A column that may mean something else, such as days or yymmddHHMM, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.checks import listed
+from aftlib.core.textfile import DOTTED
+
+# Numbers of this size that mostly grow are seconds (or ms, µs, ns) since 1970 and no sensor.
+_LEAST_EPOCH = 1e8
+# The unit is the first with which no time lies after the year 2100.
+_UNITS = {"s": 4.102e9, "ms": 4.102e12, "us": 4.102e15}
+# Digits of a calendar stamp, such as 202401311400, and their order.
+_STAMPS = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+# Other digits of dates and times, which resemble numbers since 1970, by their number.
+_AMBIGUOUS = {
+    9: ["%y%j%H%M"],
+    10: ["%y%m%d%H%M", "%d%m%y%H%M", "%m%d%y%H%M", "%m%d%H%M%S", "%d%m%Y%H", "%m%d%Y%H"],
+    11: ["%Y%j%H%M", "%y%j%H%M%S"],
+    12: ["%y%m%d%H%M%S", "%d%m%y%H%M%S", "%m%d%y%H%M%S", "%d%m%Y%H%M", "%m%d%Y%H%M"],
+    13: ["%Y%j%H%M%S"],
+    14: ["%d%m%Y%H%M%S", "%m%d%Y%H%M%S"],
+    **dict.fromkeys((15, 16, 17), ["%Y%m%d%H%M%S%f"]),
+}
+# Numbers of 100 ns since 1601 (Windows) and the year 1 (.NET), which resemble ns since 1970, and
+# seconds since 1900 (NTP) and 1904 (LabVIEW).
+_OTHER_COUNTS = {
+    "100 ns since year 1601": (1.24e17, 1.42e17),
+    "100 ns since year 1": (6.28e17, 6.47e17),
+    "seconds since 1900 or 1904": (3.0e9, 4.102e9),
+}
+# Days since 1858 (modified Julian) or 1899 (Excel), the year 0 or 1 (MATLAB, Python), and 4713 BC.
+_DAYS = ((3.6e4, 6.5e4), (7e5, 7.8e5), (2.4e6, 2.5e6))
+_ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
+_PARTS = ("year", "month", "day", "hour", "minute", "second")
+_TIME_OF_DAY = r"\s*\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s*([AaPp][Mm])?\s*"
+
+
+def duration(name: str, text: str) -> pd.Timedelta:
+    """Return a duration such as "2s", "10min" or "1.5h", read by `pandas.Timedelta`.
+
+    ValueError, which names the argument `name`, for a text that is no duration, is not above 0, or
+    has no unit.
+    """
+    try:
+        length = pd.Timedelta(text)
+        if re.search(r"[a-zµ:]", text, re.I) and length > pd.Timedelta(0):
+            return length
+    except (ValueError, TypeError):
+        pass
+    raise ValueError(
+        f"{name} must be a duration such as '2s', '500ms' or '10min', got {text!r}: write a number "
+        "above 0 and a unit"
+    )
+
+
+def looks_like_times(column: pd.Series) -> bool:
+    """Whether a column is not numeric, or holds numbers that mostly grow and may be times."""
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        return True
+    numbers = column.to_numpy(dtype=float)
+    numbers = numbers[np.isfinite(numbers)]
+    if len(numbers) < 3 or (np.diff(numbers) > 0).mean() <= 0.9:
+        return False
+    return bool(numbers.min() >= _LEAST_EPOCH) or _calendar_stamps(column) is not None
+
+
+def _calendar_stamps(column: pd.Series) -> pd.Series | None:
+    """Times of numbers such as 202401311400 (YYYYMMDDhhmm); None unless most rows are dates."""
+    numbers = column.to_numpy(dtype=float)
+    size = len(f"{numbers[0]:.0f}")
+    if size not in _STAMPS or not (np.isfinite(numbers) & (numbers % 1 == 0)).all():
+        return None
+    first_year, last_year = (year * 10.0 ** (size - 4) for year in (1900, 2101))
+    if numbers.min() < first_year or numbers.max() >= last_year:
+        return None
+    times = _parsed(column, _STAMPS[size])
+    return None if times.isna().mean() > 0.3 else times  # 24 is no hour, but often written
+
+
+def _parsed(column: pd.Series, layout: str) -> pd.Series:
+    texts = column.astype("int64").astype(str)
+    return pd.to_datetime(texts, format=layout, errors="coerce")
+
+
+def _ambiguous_digits(column: pd.Series) -> str:
+    """Layout such as "yymmddHHMM" in which most numbers are dates; "" if there is none."""
+    some = column.iloc[:: -(-len(column) // 1000)]
+    numbers = some.to_numpy(dtype=float)
+    if not (np.isfinite(numbers) & (numbers % 1 == 0) & (numbers >= 0)).all():
+        return ""
+    texts = some.astype("int64").astype(str)
+    longest = int(texts.str.len().max())
+    for size in (longest, longest + 1):  # a zero in front is lost
+        for layout in _AMBIGUOUS.get(size, ()):
+            dates = texts.str.zfill(size)
+            if "y" not in layout.lower():
+                dates, layout = "2000" + dates, "%Y" + layout
+            read = pd.to_datetime(dates, format=layout, errors="coerce")
+            same = read.dt.strftime(layout).str[: int(dates.str.len().max())] == dates
+            if (same & read.dt.year.between(1900, 2100)).mean() >= 0.7:
+                return _in_letters(layout, size)
+    return ""
+
+
+def _in_letters(layout: str, size: int) -> str:
+    """A layout such as "%y%m%d" in the letters "yymmdd"."""
+    named = {"%Y": "yyyy", "%y": "yy", "%m": "mm", "%d": "dd", "%j": "jjj", "%f": "f" * (size - 14)}
+    named |= {"%H": "HH", "%M": "MM", "%S": "SS"}
+    return re.sub("%.", lambda part: named[part[0]], layout)[-size:]
+
+
+def may_count_days(numbers: np.ndarray) -> bool:
+    """Whether numbers, at most one apart, have the size of days since a usual origin."""
+    if not len(numbers) or not np.isfinite(numbers).all():
+        return False
+    usual = np.median(np.abs(np.diff(numbers))) if len(numbers) > 1 else 0.0
+    sized = any(least <= numbers.min() and numbers.max() <= most for least, most in _DAYS)
+    return bool(sized and usual <= 1)
+
+
+def require_whole_times(frame: pd.DataFrame) -> None:
+    """Refuse dates in several columns: year, month and day, or a column of times of day."""
+    names = {str(name).strip().lower(): name for name in frame.columns}
+    parts: list[Hashable] = [names[part] for part in _PARTS if part in names]
+    if not names.keys() >= set(_PARTS[:3]):
+        texts = frame.select_dtypes(exclude="number").astype("string")
+        parts = [name for name in texts if texts[name].str.fullmatch(_TIME_OF_DAY).eq(True).all()]
+    if parts:
+        raise ValueError(
+            f"column {listed(parts)} must hold whole times, got parts of them such as "
+            f"{str(frame[parts[0]].iloc[0])!r}; join date and time in one column, as in "
+            f"2024-01-31 14:00, or leave them out with drop={parts!r}"
+        )
+
+
+def as_times(column: pd.Series, name: str, tz: str | None = None) -> pd.DatetimeIndex:
+    """Times of a column: ISO 8601, numbers since 1970 or calendar stamps; ValueError for others.
+
+    Local times of the zone `tz` become UTC.
+    """
+    times = _read_times(column, name)
+    if tz is None:
+        return times
+    epoch = pd.api.types.is_numeric_dtype(column.dtype) and _calendar_stamps(column) is None
+    if times.tz is not None or epoch:
+        raise ValueError(
+            f"tz must be given with local times only, got {tz!r} for {name!r}, whose times have an "
+            "offset from UTC or count from 1970: leave it out"
+        )
+    try:
+        return times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
+    except (ValueError, KeyError) as error:
+        raise ValueError(
+            f"tz must be the zone of the times in {name!r}, such as Europe/Berlin, got {tz!r} "
+            f"({error}); write the offset from UTC into the file"
+        ) from error
+
+
+def _read_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
+    """Times of a column, without a zone where it names no offsets."""
+    numeric = pd.api.types.is_numeric_dtype(column.dtype)
+    try:
+        times = _times_of_numbers(column, name) if numeric else _times_of_texts(column)
+    except (ValueError, TypeError) as error:
+        row = 0
+        if not numeric:  # name a cell that is no time, not one in a different notation
+            read = pd.to_datetime(column, format="ISO8601", utc=True, errors="coerce")
+            odd = (read.isna() & column.notna()).to_numpy()
+            row = int(odd.argmax())
+            if not odd.any():
+                raise ValueError(
+                    f"column {name!r} must have an offset from UTC in every row or in none, got "
+                    f"{column.iloc[0]!r:.80} and others; write them alike"
+                ) from error
+        elif str(error).startswith("column"):
+            raise
+        raise ValueError(
+            f"column {name!r} must hold numbers or ISO 8601 times, got {column.iloc[row]!r:.80} in "
+            f"row {row + 1}; write times as 2024-01-31 14:00, or, if it holds none, leave it out "
+            f"with drop=[{name!r}] or name the column of times with time="
+        ) from error
+    if times.hasnans:
+        row = int(times.isna().argmax()) + 1
+        raise ValueError(
+            f"column {name!r} must have a time in every row, got an empty one in row {row}; remove "
+            "such rows"
+        )
+    return times
+
+
+def _times_of_numbers(column: pd.Series, name: str) -> pd.DatetimeIndex:
+    """Times of numbers; ValueError for stamps that are no dates, and for ambiguous numbers."""
+    numbers = column.to_numpy(dtype=float)
+    size, wrong = float(np.nanmax(np.abs(numbers))), None
+    stamps = _calendar_stamps(column)
+    if stamps is not None and stamps.isna().any():
+        row = int(stamps.isna().argmax())
+        wrong = f"dates, got {numbers[row]:.0f} in row {row + 1}"
+    if stamps is None and (digits := _ambiguous_digits(column)):
+        wrong = f"numbers since 1970, got {column.iloc[0]:.0f}, which may also be {digits}"
+    for count, (least, most) in _OTHER_COUNTS.items():
+        if least <= size <= most:
+            wrong = f"numbers since 1970, got {size:.0f}, which may count {count}"
+    if may_count_days(numbers):
+        wrong = f"seconds since 1970, got {numbers[0]:.9g}, which may count days"
+    if wrong:
+        raise ValueError(f"column {name!r} must hold {wrong}; write times as 2024-01-31 14:00")
+    if stamps is not None:
+        return pd.DatetimeIndex(stamps)
+    unit: Any = next((unit for unit, most in _UNITS.items() if size <= most), "ns")
+    return pd.DatetimeIndex(pd.to_datetime(column, unit=unit))
+
+
+def _times_of_texts(column: pd.Series) -> pd.DatetimeIndex:
+    if DOTTED.match(str(column.iloc[0])):
+        column = column.astype("string").str.replace(
+            DOTTED, lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", regex=True
+        )
+    # offsets change in spring and autumn, so that only UTC has even steps
+    offsets = bool(column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$").all())
+    return pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", utc=offsets))
+
+
+def advise_grid(values: np.ndarray, times: pd.DatetimeIndex) -> str:
+    """Return the fix for rows that lie on no even grid; calendar months have a fix of their own."""
+    one_day = (times.day == times.day[0]).all() or times.is_month_end.all()
+    if one_day and np.diff(times).min() >= pd.Timedelta(days=28):
+        return "months differ in length: leave that column out with drop=, so that a row is a step"
+    return f"average the rows around each step with, say, resample={usual_step(values, times)!r}"
+
+
+def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
+    """Median time between a sensor's samples, for `resample`; a round time if one is within 2 %."""
+    distances = [np.diff(times[np.isfinite(column)].unique().asi8) for column in values.T]
+    usual = np.median([np.median(some) for some in distances if len(some)] or [0])
+    seconds = pd.Timedelta(int(usual), unit=times.unit).total_seconds()
+    for text in _ROUND.split():
+        if abs(pd.Timedelta(text).total_seconds() - seconds) < 0.02 * seconds:
+            return text
+    return f"{round(seconds * 1e6)}us" if 0 < seconds < 1 else f"{max(1, round(seconds))}s"
