@@ -29,6 +29,7 @@ NAMES = (
     "standby",
     "histogram",
     "guard",
+    "groups",
     "partial",
     "read_limit",
     "recovery",

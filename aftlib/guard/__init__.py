@@ -7,10 +7,23 @@ while few earlier ones were wrong; their theorem assumes nothing about the data.
 estimates of real failures. `rounds` applies these steps to one window after another. `changes`
 moves a guard's statistics into a guard of other sensors, ε or δ. `guard` has the class `Guard`,
 which users call. `partial` has accounts of its own for windows of which only a part is lost.
-Three modules put one guard per group behind any Spark stream of samples (docs/any_stream.md):
-`promise` has the parameters, `keyed` the guard of one group, `pipeline` Spark's keyed state.
+Four modules put one guard per group behind any Spark stream of samples (docs/any_stream.md):
+`promise` has the parameters, `keyed` the guard of one group and its stored state, `operator` is
+Spark's view of it, and `pipeline` joins them to a stream.
 """
 
-from aftlib.guard.guard import Guard, History, Recovered
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aftlib.guard.guard import Guard, History, Recovered
 
 __all__ = ["Guard", "History", "Recovered"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a class at its first use, because `operator` must load fast."""
+    if name not in __all__:
+        raise AttributeError(f"module 'aftlib.guard' has no attribute {name!r}")
+    from aftlib.guard import guard
+
+    return getattr(guard, name)

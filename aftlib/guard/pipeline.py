@@ -6,18 +6,15 @@ guard, on the executor that has the group, and Spark's checkpoint holds the guar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.guard import VERSION
-from aftlib.guard.keyed import Change, GuardCache, KeyedGuard, identity_of
+from aftlib.guard.keyed import AUDIT
+from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise, microseconds
 from aftlib.guard.rounds import LARGEST
 
@@ -25,15 +22,8 @@ REASONS = (
     "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
 )  # fmt: skip
 """Reasons to leave a row out; if several apply, the first counts."""
-AUDIT = ("audited", "wrong", "allowed")
-"""Columns for a micro-batch's additions to a group's `KeyedGuard.audit`. The group's first row has
-them; the other rows have zeros."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-CHUNK = 2**20
-"""Bytes of a part of a snapshot in the state store."""
-PROMISE = -1
-"""Key of the promise among the snapshot's parts."""
 _TYPES = {
     "time": {"timestamp"},  # Spark's watermark takes no other
     "sensor": {"string"},
@@ -42,7 +32,6 @@ _TYPES = {
 _ROWS = (
     "sensor string, state string, value double, half_width double, samples bigint, recoverable int"
 )
-_guards = GuardCache()
 
 
 def guarded_windows(
@@ -78,7 +67,10 @@ def guarded_windows(
     key = windows.schema["key"].dataType.simpleString()
     audit = "".join(f", {name} double" for name in AUDIT)
     rows = windows.groupBy("key").transformWithStateInPandas(
-        GuardProcessor(promise), f"start bigint, key {key}, {_ROWS}{audit}", "append", "none"
+        GuardProcessor(promise.content),
+        f"start bigint, key {key}, {_ROWS}{audit}",
+        "append",
+        "none",
     )
     rows = rows.observe("windows", *_window_metrics(promise))
     start = F.timestamp_micros(F.col("start")).alias("start")
@@ -176,88 +168,3 @@ def _reason(promise: Promise, columns: Mapping[str, str], now: Column | None) ->
         "too_early": time < F.lit(promise.earliest.to_pydatetime()),
     }
     return F.coalesce(*[F.when(tests[reason], F.lit(reason)) for reason in REASONS])
-
-
-class GuardProcessor(StatefulProcessor):
-    """The guard of each group, with its state in three variables.
-
-    `head` changes with every micro-batch and has some 100 bytes. `log` gains each window. The
-    snapshot, in `chunks`, is written once per `keyed.LEAST_LOG` windows. The chunk `PROMISE` has
-    the promise, so that a query with a changed promise can read the state and continue from it.
-    """
-
-    def __init__(self, promise: Promise) -> None:
-        self.promise, self.identity = promise, identity_of(promise)
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state variables."""
-        self.head = handle.getValueState("head", "identity string, token binary, chunks int")
-        self.log = handle.getListState("log", "start bigint, window binary")
-        self.chunks = handle.getMapState("snapshot", "place int", "content binary")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Process a group's windows of a micro-batch."""
-        windows = pd.concat(list(rows), ignore_index=True)
-        # windows of a sensor that left the promise may still have been open
-        windows = windows[windows["sensor"].isin(self.promise.sensors)]
-        if windows.empty:
-            return
-        keyed, chunks = self.load()
-        before = keyed.audit
-        table, change = keyed.process(windows)
-        chunks = self.store(change, chunks)
-        self.head.update((self.identity, keyed.token, chunks))
-        _guards.keep(keyed)
-        table.insert(1, "key", key[0])
-        table[list(AUDIT)] = 0.0
-        table.loc[0, list(AUDIT)] = keyed.audit - before
-        yield table
-
-    def load(self) -> tuple[KeyedGuard, int]:
-        """Return the group's guard, and the number of its snapshot's chunks."""
-        head = self.head.get() if self.head.exists() else None
-        if head is None:
-            self.chunks.updateValue((PROMISE,), (self.promise.content.encode(),))
-            return KeyedGuard(self.promise), 0
-        identity, token, chunks = head
-        if (version := identity.split()[0]) != str(VERSION):
-            raise ValueError(
-                f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
-                "version of aftlib that wrote it, or choose another checkpointLocation"
-            )
-        keyed = _guards.take(bytes(token)) or self.restored(bytes(token), chunks)
-        if identity == self.identity:
-            return keyed, chunks
-        keyed = keyed.continue_with(self.promise)
-        self.chunks.updateValue((PROMISE,), (self.promise.content.encode(),))
-        return keyed, self.store(Change(keyed.snapshot()), chunks)
-
-    def restored(self, token: bytes, chunks: int) -> KeyedGuard:
-        """Return the guard of the stored state, with the promise that wrote it."""
-        keyed = KeyedGuard(Promise.from_content(self.read_chunk(PROMISE).decode()))
-        snapshot = b"".join(self.read_chunk(place) for place in range(chunks))
-        entries = [(start, bytes(window)) for start, window in self.log.get()]
-        keyed.restore(snapshot or None, entries, token)
-        return keyed
-
-    def read_chunk(self, place: int) -> bytes:
-        """Return a part of the snapshot; no bytes where it is missing."""
-        (content,) = self.chunks.getValue((place,)) or (b"",)
-        return bytes(content)
-
-    def store(self, change: Change, chunks: int) -> int:
-        """Write the changes; return the number of the snapshot's chunks."""
-        if change.snapshot is not None:
-            self.log.clear()
-            cuts = range(0, len(change.snapshot), CHUNK)
-            for place, cut in enumerate(cuts):
-                self.chunks.updateValue((place,), (change.snapshot[cut : cut + CHUNK],))
-            for place in range(len(cuts), chunks):
-                self.chunks.removeKey((place,))
-            chunks = len(cuts)
-        if change.entries:
-            self.log.appendList(change.entries)
-        return chunks
-
-    def close(self) -> None:
-        """Do nothing, because nothing is open."""

@@ -35,6 +35,8 @@ from aftlib.sensor_plans.worth import measure_costs, worth
 BAD_INPUT = 2
 PASSED_ON = ("time", "resample", "where", "tz", "decimal", "encoding", "comment", "na")
 """Options that are fields of `datasets.Reading`."""
+LARGE = 2**28
+"""Bytes of a wide text, or of a Parquet file's numbers, that are still read as a whole."""
 LISTED = 12
 """Most sensors or machines that the text names."""
 
@@ -95,8 +97,8 @@ def command(
 
     FILE is a CSV (.csv, .csv.gz) or Parquet file: one row per time and one column per sensor, or,
     with --long, one row per sample. It may be a directory of such files, or a pattern in quotes
-    such as '2024*.csv'. Several wide files, or one that would fill more than a quarter of the
-    memory, are read in pieces, in order. Give either --epsilon or --epsilon-sd. The plan is written
+    such as '2024*.csv'. Several wide files, or one of more than 256 MB, are read in pieces, in
+    order. Give either --epsilon or --epsilon-sd. The plan is written
     as JSON, and the report as HTML next to it. The exit status is 2 when nothing can be planned
     from the input.
     """
@@ -114,7 +116,8 @@ def command(
         if output.is_dir():
             raise ValueError(f"output must be a file, got the directory {str(output)!r}")
         require_writable(output.parent)
-        if measure and (read_rate is None or pieces or is_large(data)):
+        whole = bool(long or reading["resample"])
+        if measure and (read_rate is None or pieces or is_large(data, whole=True)):
             raise ValueError(
                 "measure must be given with read_rate and data that fit into memory, got read_rate "
                 f"= {read_rate!r} and {str(data)!r}: give --read-rate, or a part of the data"
@@ -123,7 +126,7 @@ def command(
         known = data.exists() or any(glob(str(data)))
         source = Source.of(data, Reading(**reading)) if known else None
         if pieces is None:
-            pieces = is_large(data) and not (long and not data.is_file())
+            pieces = is_large(data, whole) and not (long and not data.is_file())
         survey = survey_file(data, question, pieces, reading)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
@@ -144,7 +147,9 @@ def command(
 def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
     """Read a file, whole or in pieces, and show its contents."""
     if pieces:
-        click.echo("Reading the file in pieces, in the order of its rows.")
+        click.echo(
+            "Reading the file in pieces, in the order of its rows (--no-pieces: as a whole)."
+        )
         survey = survey_large(data, question, **reading)
         show_inventory(survey.inventory)
         return survey
@@ -220,15 +225,20 @@ def show_inventory(inventory: Inventory) -> None:
         click.echo(f"  {printable(line)}")
 
 
-def is_large(data: Path) -> bool:
-    """Whether there are several files, or one that would fill more than a quarter of the memory."""
+def is_large(data: Path, whole: bool) -> bool:
+    """Whether there are several files, or one that takes too much memory.
+
+    A text takes seven times its size. So one that can be read in pieces is, from `LARGE` bytes on;
+    one that must be read as a `whole` may fill most of the memory.
+    """
     if not data.is_file():
         return data.is_dir() or any(glob(str(data)))
-    size = data.stat().st_size
+    size, most = data.stat().st_size, memory_bytes() // 8
     if data.suffix == ".parquet":
+        most = memory_bytes() // 4
         with suppress(ValueError, OSError), pq.ParquetFile(data) as file:
             size = 8 * file.metadata.num_rows * file.metadata.num_columns
-    return size > memory_bytes() // 4
+    return size > (most if whole else min(most, LARGE))
 
 
 def move(bar: tqdm, done: int, total: int) -> None:

@@ -21,8 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.pipeline import PROVIDER, ROCKSDB, GuardProcessor
+from aftlib.guard.keyed import KeyedGuard, StoredGuard
+from aftlib.guard.operator import GuardProcessor
+from aftlib.guard.pipeline import PROVIDER, ROCKSDB
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
 ROUNDS, CUTS = 320, (0.4, 0.75, 0.85, 0.95)
@@ -50,11 +51,18 @@ def prepare(directory: Path) -> None:
         )  # Spark reads files by age, and a clock's tick may be 4 ms
 
 
-class Forgetful(GuardProcessor):
-    """The broken control: it begins anew with every micro-batch."""
+class Forgetting(StoredGuard):
+    """A guard that begins anew with every micro-batch."""
 
     def load(self) -> tuple[KeyedGuard, int]:
         return KeyedGuard(self.promise), 0
+
+
+class Forgetful(GuardProcessor):
+    """The broken control."""
+
+    def stored(self) -> StoredGuard:
+        return Forgetting(self.content, self.head, self.log, self.chunks)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:

@@ -6,7 +6,7 @@ import pytest
 
 from aftlib import Guard, Promise
 from aftlib.guard import keyed
-from aftlib.guard.keyed import GuardCache, KeyedGuard
+from aftlib.guard.keyed import GuardCache, KeyedGuard, frame_of
 from tests.plans import write_plan
 
 NAMES = ["a", "b", "c", "d"]
@@ -35,6 +35,12 @@ def long(values, first=0, step=5, samples=5):
     return rows.sample(frac=1, random_state=1)
 
 
+def processed(keyed, windows):
+    """The rows of some windows as a frame, and the change of the guard's state."""
+    columns, change = keyed.process(windows)
+    return frame_of(columns), change
+
+
 class Store:
     """A group's variables as Spark's state store has them."""
 
@@ -58,7 +64,7 @@ class Store:
 
 def test_rows_are_those_of_one_guard():
     values = windows_of()
-    rows, _ = KeyedGuard(PROMISE).process(long(values))
+    rows, _ = processed(KeyedGuard(PROMISE), long(values))
     guard = Guard([[0], [1], [2, 3]], 0.5, 0.05)
     expected, lasting = [], []
     for window in values:
@@ -97,10 +103,10 @@ def test_micro_batches_and_restarts_change_nothing(monkeypatch, often):
     """Every micro-batch begins with what was stored; snapshots are written never, or often."""
     monkeypatch.setattr(keyed, "LEAST_LOG", often)
     values, whole, store, parts = windows_of(), KeyedGuard(PROMISE), Store(), []
-    expected, _ = whole.process(long(values))
+    expected, _ = processed(whole, long(values))
     for cut in np.split(np.arange(len(values)), [1, 2, 130, 300, 341, 362, 380]):
         guard = store.load()
-        rows, change = guard.process(long(values[cut], cut[0]))
+        rows, change = processed(guard, long(values[cut], cut[0]))
         parts.append(rows)
         store.commit(change, guard.token)
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
@@ -112,13 +118,13 @@ def test_micro_batches_and_restarts_change_nothing(monkeypatch, often):
 def test_a_partial_window_has_its_own_half_width():
     rows = long(np.ones((1, 4))).sort_values("sensor")
     rows["samples"], rows["variance"] = [5, 4, 3, 2], [4.0, 0.25, 25.0, 0.0]
-    table, _ = KeyedGuard(PROMISE).process(rows)
+    table, _ = processed(KeyedGuard(PROMISE), rows)
     assert table["state"].tolist() == ["exact", "estimated", "lost", "lost"]
     half_width = 1.959964 * np.sqrt([0.25 * (1 / 4 - 1 / 5), 25.0 * (1 / 3 - 1 / 5)])
     np.testing.assert_allclose(table["half_width"], [np.nan, *half_width, np.nan], rtol=1e-6)
     np.testing.assert_array_equal(table["value"], [1, 1, 1, np.nan])  # two of five are too few
     assert table["samples"].tolist() == [5, 4, 3, 2]
-    total, _ = KeyedGuard(Promise(**ASKED, samples=5, query="sum", share=0.2)).process(rows)
+    total, _ = processed(KeyedGuard(Promise(**ASKED, samples=5, query="sum", share=0.2)), rows)
     np.testing.assert_allclose(total["value"], [1, 5 / 4, 5 / 3, 5 / 2])
     np.testing.assert_allclose(total["half_width"][1:3], 5 * half_width, rtol=1e-6)
 
@@ -134,7 +140,7 @@ def test_the_half_width_of_partial_windows_holds_as_often_as_it_says():
         "start": 0, "sensor": names, "value": np.nanmean(part, 0), "samples": 20,
         "variance": np.nanvar(part, 0, ddof=1),
     })  # fmt: skip
-    table, _ = KeyedGuard(promise).process(rows)
+    table, _ = processed(KeyedGuard(promise), rows)
     off = np.abs(table["value"] - samples.mean(0))
     assert 0.8 < (off <= table["half_width"]).mean() < 0.97
 
@@ -156,7 +162,7 @@ def test_a_long_gap_costs_no_more_than_a_short_one():
         "start": [0, 50 * 365 * 86_400_000_000], "sensor": "a", "value": 1.0, "samples": 1,
         "variance": np.nan,
     })  # fmt: skip
-    table, change = guard.process(rows)
+    table, change = processed(guard, rows)
     assert len(table) == 4 * (2 + guard.guard.horizons)
     assert len(change.entries) == 2
     assert guard.guard.rounds == 50 * 365 * 86_400_000 + 1
@@ -168,7 +174,7 @@ def test_sensors_may_have_any_name_and_times_lie_before_1970():
     rows = pd.DataFrame({
         "start": -5 * MINUTE, "sensor": names, "value": range(9), "samples": 5, "variance": 0.0
     })  # fmt: skip
-    table, _ = KeyedGuard(promise).process(rows)
+    table, _ = processed(KeyedGuard(promise), rows)
     assert table["sensor"].tolist() == names
     assert table["value"].tolist() == [*range(9)]
     assert table["start"].tolist() == [-5 * MINUTE] * 9
@@ -180,7 +186,7 @@ def test_wild_and_missing_values_do_not_end_a_stream(value):
     values[100, 0], values[120] = value, value
     rows = long(np.nan_to_num(values, nan=5e99))
     rows.loc[rows["value"] == 5e99, "value"] = None
-    table, _ = KeyedGuard(PROMISE).process(rows)
+    table, _ = processed(KeyedGuard(PROMISE), rows)
     assert len(table) == 4 * 200
     assert table.loc[table["state"] == "exact", "value"].notna().all()
 
@@ -206,7 +212,7 @@ def test_a_changed_promise_goes_on_from_the_stored_state():
     promise = Promise(**ASKED | {"workers": workers, "epsilon": limits}, samples=5)
     changed = store.load().continue_with(promise)
     rows = long(values[300:], 300).replace({"sensor": {"d": "e"}})
-    table, change = changed.process(rows)
+    table, change = processed(changed, rows)
 
     expected = guard.guard.continue_with(
         [[0], [1, 2], [3]], [0.5, 0.4, 0.5, 0.5], 0.05, list("cbae")
@@ -254,17 +260,39 @@ def test_a_promise_is_the_same_from_its_content():
     assert again.guard().to_bytes() == promise.guard().to_bytes()
 
 
-def test_the_cache_gives_a_guard_once_and_keeps_those_used_last():
-    guards = [KeyedGuard(PROMISE) for _ in range(3)]
-    for number, guard in enumerate(guards):
-        guard.process(long(windows_of(100)[: number + 1]))
+def guards_of(number):
+    guards = [KeyedGuard(PROMISE) for _ in range(number)]
+    for i, guard in enumerate(guards):
+        guard.process(long(windows_of(100)[: i + 1]))
+    return guards
+
+
+def test_the_cache_gives_a_guard_once_and_keeps_those_that_come_again():
+    """Of five groups that come in turn there is room for two: these two are found each time."""
+    guards = guards_of(5)
     cache = GuardCache(most_bytes=2 * guards[0].guard.nbytes)
-    for guard in guards:
-        cache.keep(guard)
+    for turn in range(4):
+        found = []
+        for guard in guards:
+            found.append(cache.take(guard.token) is guard)
+            cache.keep(guard)
+        assert found == [turn > 0] * 2 + [False] * 3
+    assert cache.take(guards[0].token) is guards[0]
     assert cache.take(guards[0].token) is None
-    assert cache.take(guards[2].token) is guards[2]
-    assert cache.take(guards[2].token) is None
-    assert cache.take(guards[1].token) is guards[1]
+
+
+def test_guards_that_are_used_no_more_make_room():
+    *old, new, newer = guards_of(4)
+    cache = GuardCache(most_bytes=2 * old[0].guard.nbytes)
+    for guard in old:
+        cache.keep(guard)
+    for _ in range(40):
+        cache.keep(new)
+        cache.keep(newer)
+    assert [cache.take(guard.token) is guard for guard in (*old, new, newer)] == [0, 0, 1, 1]
+    nothing = GuardCache(most_bytes=0)
+    nothing.keep(new)
+    assert nothing.take(new.token) is None
 
 
 @pytest.mark.parametrize(

@@ -1,39 +1,33 @@
 """The processor of keyed state without Spark: its variables, changed promises, old formats."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.guard import pipeline
-from aftlib.guard.keyed import GuardCache, KeyedGuard
-from aftlib.guard.pipeline import AUDIT, GuardProcessor
-from aftlib.guard.pipeline import PROMISE as PLACE
+from aftlib.guard import keyed
+from aftlib.guard.keyed import AUDIT, GuardCache, KeyedGuard
+from aftlib.guard.keyed import PROMISE as PLACE
+from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise
-from tests.guard.test_keyed import ASKED, PROMISE, long, windows_of
+from tests.guard.test_keyed import ASKED, PROMISE, long, processed, windows_of
 
 AFTER = Promise(**ASKED | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1}, samples=5)
 
 
 class Variable:
-    """A variable of Spark's state: a value, a list or a map."""
+    """A variable of Spark's state: a value, or a map."""
 
     def __init__(self):
         self.content = {}
 
-    def exists(self):
-        return 0 in self.content
-
     def get(self):
-        return self.content[0] if self.exists() else iter(self.content.get("list", []))
+        return self.content.get(0)
 
     def update(self, value):
         self.content[0] = value
-
-    def clear(self):
-        self.content = {}
-
-    def appendList(self, values):  # noqa: N802
-        self.content["list"] = [*self.content.get("list", []), *values]
 
     def getValue(self, key):  # noqa: N802
         return self.content.get(key)
@@ -45,6 +39,22 @@ class Variable:
         del self.content[key]
 
 
+class ListVariable:
+    """A variable of Spark's state: a list."""
+
+    def __init__(self):
+        self.content = []
+
+    def get(self):
+        return iter(self.content)
+
+    def clear(self):
+        self.content = []
+
+    def appendList(self, values):  # noqa: N802
+        self.content = [*self.content, *values]
+
+
 class Handle:
     """A group's variables by name."""
 
@@ -54,11 +64,14 @@ class Handle:
     def variable(self, name, *schema):
         return self.variables.setdefault(name, Variable())
 
-    getValueState = getListState = getMapState = variable  # noqa: N815
+    def getListState(self, name, *schema):  # noqa: N802
+        return self.variables.setdefault(name, ListVariable())
+
+    getValueState = getMapState = variable  # noqa: N815
 
 
 def process(handle, promise, rows):
-    processor = GuardProcessor(promise)
+    processor = GuardProcessor(promise.content)
     processor.init(handle)
     return list(processor.handleInputRows(("g",), iter([rows]), None))
 
@@ -67,7 +80,7 @@ def process(handle, promise, rows):
 def handle(request, monkeypatch):
     """Guards stay in memory between two micro-batches, or are read from the state each time."""
     size = {"cached": 2**30, "restored": 0}[request.param]
-    monkeypatch.setattr(pipeline, "_guards", GuardCache(size))
+    monkeypatch.setattr(keyed, "_guards", GuardCache(size))
     return Handle()
 
 
@@ -82,7 +95,7 @@ def test_a_changed_promise_reads_the_state_of_the_one_before(handle, first):
     expected.process(long(values[:first]))
     expected = expected.continue_with(AFTER)
     before = expected.audit
-    table, _ = expected.process(other[other["start"] >= first * 300_000_000])
+    table, _ = processed(expected, other[other["start"] >= first * 300_000_000])
     pd.testing.assert_frame_equal(changed[table.columns], table)
     audit = changed[list(AUDIT)]
     np.testing.assert_array_equal(audit.iloc[0], expected.audit - before)
@@ -113,3 +126,10 @@ def test_the_state_of_another_format_is_refused(handle):
     head.update((f"6 {PROMISE.digest}", *head.get()[1:]))
     with pytest.raises(ValueError, match="must be of format 7, got 6: go on with the version of"):
         process(handle, PROMISE, long(np.ones((1, 4)), 20))
+
+
+def test_the_processor_loads_without_the_guard():
+    """Spark loads it in a new process in every micro-batch."""
+    code = "import sys, aftlib.guard.operator; print({'numba', 'pandas'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.pipeline import AUDIT, PROVIDER, REASONS, ROCKSDB, rejected_rows
+from aftlib.guard.keyed import AUDIT, KeyedGuard
+from aftlib.guard.pipeline import PROVIDER, REASONS, ROCKSDB, rejected_rows
 from aftlib.spark.metrics_log import read_metrics, record_metrics
+from tests.guard.test_keyed import processed
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
@@ -93,7 +94,7 @@ def in_microseconds(windows):
 
 def expected_rows(rows, promise):
     """The rows of one guard of these windows."""
-    table, _ = KeyedGuard(promise).process(in_microseconds(complete_windows(rows, promise)))
+    table, _ = processed(KeyedGuard(promise), in_microseconds(complete_windows(rows, promise)))
     return table.assign(start=pd.to_datetime(table["start"], unit="us", utc=True))
 
 
@@ -251,9 +252,9 @@ def test_a_query_goes_on_with_a_changed_promise(rocksdb, tmp_path):
     windows = complete_windows(pd.concat([first, second]), before)
     ended = windows["start"] + pd.Timedelta("5min") <= first["time"].max()
     guard = KeyedGuard(before)
-    parts = [guard.process(in_microseconds(windows[ended]))[0]]
+    parts = [processed(guard, in_microseconds(windows[ended]))[0]]
     rest = windows[~ended & windows["sensor"].isin(after.sensors)]
-    parts.append(guard.continue_with(after).process(in_microseconds(rest))[0])
+    parts.append(processed(guard.continue_with(after), in_microseconds(rest))[0])
     expected = pd.concat(parts)
     expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
     assert {"exact", "estimated", "lost"} == set(parts[1]["state"])

@@ -114,11 +114,31 @@ def test_a_directory_is_read_in_pieces_to_the_same_plan(there):
         done = aft_plan(data, "--epsilon-sd", 0.5, "--output", f"{data}.json")
         assert done.exit_code == 0, done.output
         plans.append(json.loads((there / f"{data}.json").read_text()))
-    assert done.output.startswith("Reading the file in pieces, in the order of its rows.\n")
+    assert done.output.startswith("Reading the file in pieces, in the order of its rows (--no-p")
     for plan, name in zip(plans, ("f.csv", "d"), strict=True):
         assert plan["data"].pop("name") == name
         assert plan["data"].pop("source")["path"] == str(there / name)
     assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "pieces"),
+    [
+        ((), True),
+        (("--no-pieces",), False),
+        (("--resample", "1h"), False),
+        (("--long", "time,id,value"), False),
+    ],
+)
+def test_a_file_that_is_not_small_is_read_in_pieces_where_it_can_be(
+    there, monkeypatch, options, pieces
+):
+    monkeypatch.setattr(command, "LARGE", 1000)
+    wide = frame().reset_index(names="time")
+    (wide.melt("time", var_name="id") if "--long" in options else wide).to_csv("f.csv", index=False)
+    done = aft_plan("f.csv", "--epsilon-sd", 0.5, *options)
+    assert done.exit_code == 0, done.output
+    assert ("Reading the file in pieces" in done.output) == pieces
 
 
 def text(f, name):

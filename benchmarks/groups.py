@@ -1,0 +1,139 @@
+"""`recoverable` for many groups against Spark's own windowed mean of the same rows.
+
+A group has 20 sensors with 100 samples per window. Each micro-batch has a window of all groups.
+Then one group of 2,000 sensors. AFT_GROUPS gives other numbers of groups, such as 10,10000.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from aftlib import Promise, recoverable
+from aftlib.failure_drill.metrics import folder_bytes
+from aftlib.guard.keyed import CACHE_BYTES, KeyedGuard
+from aftlib.guard.pipeline import PROVIDER, ROCKSDB
+from aftlib.spark.session import session
+
+SENSORS, SAMPLES, WIDTH = 20, 100, 100
+WINDOWS, WARM = 8, 3
+"""Windows per stream, and those that are not timed: kernels are loaded and guards are made."""
+FILES = 2
+BEGIN = 1_704_067_200
+"""2024-01-01, seconds since 1970."""
+SCHEMA = "time timestamp, site string, sensor string, value double"
+
+
+def run() -> dict[str, Any]:
+    """Rows per second, micro-batches and state by number of groups, and what a guard costs."""
+    counts = [int(text) for text in os.environ.get("AFT_GROUPS", "10,100,1000").split(",")]
+    spark = session("benchmark", **{PROVIDER: ROCKSDB})
+    found: dict[str, Any] = {
+        "sensors": SENSORS,
+        "samples_per_window": SAMPLES,
+        "groups": {groups: compared(spark, groups, SENSORS) for groups in counts},
+        "one_group_of_2000_sensors": compared(spark, 1, 2000),
+        "guard": {n: guard_costs(n) for n in (SENSORS, 200)},
+    }
+    found["guards_in_cache"] = int(CACHE_BYTES * spark.sparkContext.defaultParallelism)
+    found["guards_in_cache"] //= found["guard"][SENSORS]["bytes"]
+    return found
+
+
+def compared(spark: SparkSession, groups: int, sensors: int) -> dict[str, Any]:
+    """The guard's stream and Spark's aggregation over the same files."""
+    rows = groups * sensors * SAMPLES
+    with tempfile.TemporaryDirectory(prefix="aft-") as name:
+        place = Path(name)
+        write(spark, place / "in", groups, sensors)
+        stream = (
+            spark.readStream.schema(SCHEMA)
+            .option("maxFilesPerTrigger", FILES)
+            .parquet(str(place / "in"))
+        )
+        names = [f"s{i}" for i in range(sensors)]
+        promise = Promise([names[i::4] for i in range(4)], 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES)
+        plain = batches(mean_of(stream), place / "plain")
+        ours = batches(recoverable(stream, promise, group="site"), place / "ours")
+        state = folder_bytes([place / "ours" / "state"])
+    return {
+        "rows_per_window": rows,
+        "seconds_per_micro_batch": {"recoverable": ours, "plain_spark": plain},
+        "rows_per_second": round(rows / median(ours)),
+        "ratio_to_plain_spark": median(plain) / median(ours),
+        "state_bytes_per_group_and_window": round(state / groups / (WINDOWS - 1)),
+    }
+
+
+def write(spark: SparkSession, place: Path, groups: int, sensors: int) -> None:
+    """Write `FILES` files per window, in the order in which a stream reads them."""
+    place.mkdir()
+    per_group = sensors * SAMPLES
+    for window in range(WINDOWS):
+        number = spark.range(0, groups * per_group, 1, FILES)
+        common = F.sin(F.col("id") % SAMPLES / 9 + window)
+        number.select(
+            F.timestamp_seconds(BEGIN + window * WIDTH + F.col("id") % SAMPLES).alias("time"),
+            F.concat(F.lit("g"), F.floor(F.col("id") / per_group)).alias("site"),
+            F.concat(F.lit("s"), F.floor(F.col("id") / SAMPLES) % sensors).alias("sensor"),
+            (common + 0.1 * F.randn(window)).alias("value"),
+        ).write.parquet(str(place / f"window{window}"))
+        for i, file in enumerate(sorted((place / f"window{window}").glob("*.parquet"))):
+            file.rename(place / f"{window:03}-{i}.parquet")
+
+
+def mean_of(stream: DataFrame) -> DataFrame:
+    """Return the mean of each window and sensor by Spark alone."""
+    window = F.window("time", f"{WIDTH} seconds")
+    return stream.withWatermark("time", "0 seconds").groupBy(window, "site", "sensor").avg("value")
+
+
+def batches(result: DataFrame, checkpoint: Path) -> list[float]:
+    """Seconds of each micro-batch that is timed."""
+    query = (
+        result.writeStream.format("noop")
+        .outputMode("append")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    durations = [
+        progress["durationMs"]["triggerExecution"] / 1e3
+        for progress in query.recentProgress
+        if progress["numInputRows"]
+    ]
+    return durations[WARM:]
+
+
+def guard_costs(n: int) -> dict[str, Any]:
+    """One guard without Spark: bytes, and milliseconds of a window and of a restart from state."""
+    names = [f"s{i}" for i in range(n)]
+    promise = Promise([names[i::4] for i in range(4)], 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES)
+    keyed, rng, windows = KeyedGuard(promise), np.random.default_rng(1), list[pd.DataFrame]()
+    for window in range(320):
+        columns = {"sensor": names, "value": rng.normal() + 0.3 * rng.normal(size=n)}
+        constant = {"start": window * promise.step, "samples": SAMPLES, "variance": 1.0}
+        windows.append(pd.DataFrame(columns | constant))
+    for each in windows[:256]:
+        keyed.process(each)
+    snapshot, changes = keyed.snapshot(), []
+    began = time.perf_counter()
+    for each in windows[256:]:
+        changes += keyed.process(each)[1].entries
+    middle = time.perf_counter()
+    KeyedGuard(promise).restore(snapshot, changes, keyed.token)
+    return {
+        "bytes": keyed.guard.nbytes,
+        "window_ms": 1e3 * (middle - began) / 64,
+        "restart_ms": 1e3 * (time.perf_counter() - middle),
+    }
