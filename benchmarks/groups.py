@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
 from aftlib.failure_drill.metrics import folder_bytes
-from aftlib.guard.keyed import CACHE_BYTES, KeyedGuard
+from aftlib.guard.groups import CACHE_BYTES
+from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.pipeline import PROVIDER, ROCKSDB
 from aftlib.spark.session import session
 

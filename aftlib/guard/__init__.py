@@ -7,9 +7,9 @@ while few earlier ones were wrong; their theorem assumes nothing about the data.
 estimates of real failures. `rounds` applies these steps to one window after another. `changes`
 moves a guard's statistics into a guard of other sensors, ε or δ. `guard` has the class `Guard`,
 which users call. `partial` has accounts of its own for windows of which only a part is lost.
-Four modules put one guard per group behind any Spark stream of samples (docs/any_stream.md):
-`promise` has the parameters, `keyed` the guard of one group and its stored state, `operator` is
-Spark's view of it, and `pipeline` joins them to a stream.
+Five modules put one guard per group behind any Spark stream of samples (docs/any_stream.md):
+`promise` has the parameters, `keyed` the guard of one group, `groups` all guards in Spark's state,
+`operator` is Spark's view of them, and `pipeline` joins them to a stream.
 """
 
 from typing import TYPE_CHECKING, Any

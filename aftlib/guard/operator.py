@@ -14,33 +14,36 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 if TYPE_CHECKING:
     import pandas as pd
 
-    from aftlib.guard.keyed import StoredGuard
+    from aftlib.guard.groups import StoredGuards
 
 
 class GuardProcessor(StatefulProcessor):
-    """The guard of each group, with its state in three variables (`keyed.StoredGuard`).
+    """The guards of a bucket of groups, with their state in three maps (`groups.StoredGuards`).
 
-    `content` is that of a promise.
+    A bucket has many groups, because a call per group takes longer than the guards do. `content` is
+    that of a promise, and `key` the type of a group's key in Spark's SQL.
     """
 
-    def __init__(self, content: str) -> None:
-        self.content = content
+    def __init__(self, content: str, key: str) -> None:
+        self.content, self.key = content, key
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        self.head = handle.getValueState("head", "identity string, token binary, chunks int")
-        self.log = handle.getListState("log", "start bigint, window binary")
-        self.chunks = handle.getMapState("snapshot", "place int", "content binary")
+        group = f"key {self.key}"
+        head = "identity string, token binary, chunks int, logged int"
+        self.heads = handle.getMapState("heads", group, head)
+        self.log = handle.getMapState("log", f"{group}, number int", "start bigint, window binary")
+        self.chunks = handle.getMapState("snapshot", f"{group}, place int", "content binary")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
-        """Process a group's windows of a micro-batch."""
-        return self.stored().process(key[0], list(rows))
+        """Process a bucket's windows of a micro-batch."""
+        return self.stored().process(list(rows))
 
-    def stored(self) -> StoredGuard:
-        """Return the guard in the variables of the current group."""
-        from aftlib.guard.keyed import StoredGuard
+    def stored(self) -> StoredGuards:
+        """Return the guards in the variables of the current bucket."""
+        from aftlib.guard.groups import StoredGuards
 
-        return StoredGuard(self.content, self.head, self.log, self.chunks)
+        return StoredGuards(self.content, self.heads, self.log, self.chunks)
 
     def close(self) -> None:
         """Do nothing, because nothing is open."""

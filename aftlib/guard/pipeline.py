@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.keyed import AUDIT
+from aftlib.guard.groups import AUDIT
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise, microseconds
 from aftlib.guard.rounds import LARGEST
@@ -22,6 +22,8 @@ REASONS = (
     "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
 )  # fmt: skip
 """Reasons to leave a row out; if several apply, the first counts."""
+BUCKETS = 64
+"""Keys of the guards' state, each of many groups; so many tasks can run guards at once."""
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _TYPES = {
@@ -56,6 +58,7 @@ def guarded_windows(
             variance.alias("variance"),
         )
         .select(
+            F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).alias("bucket"),
             "key",
             F.unix_micros(F.col("window.start")).alias("start"),
             "sensor",
@@ -66,8 +69,8 @@ def guarded_windows(
     )
     key = windows.schema["key"].dataType.simpleString()
     audit = "".join(f", {name} double" for name in AUDIT)
-    rows = windows.groupBy("key").transformWithStateInPandas(
-        GuardProcessor(promise.content),
+    rows = windows.groupBy("bucket").transformWithStateInPandas(
+        GuardProcessor(promise.content, key),
         f"start bigint, key {key}, {_ROWS}{audit}",
         "append",
         "none",

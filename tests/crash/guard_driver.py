@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.keyed import KeyedGuard, StoredGuard
+from aftlib.guard.groups import StoredGuards
+from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.pipeline import PROVIDER, ROCKSDB
 
@@ -51,18 +52,18 @@ def prepare(directory: Path) -> None:
         )  # Spark reads files by age, and a clock's tick may be 4 ms
 
 
-class Forgetting(StoredGuard):
-    """A guard that begins anew with every micro-batch."""
+class Forgetting(StoredGuards):
+    """Guards that begin anew with every micro-batch."""
 
-    def load(self) -> tuple[KeyedGuard, int]:
+    def load(self, group: object) -> tuple[KeyedGuard, int]:
         return KeyedGuard(self.promise), 0
 
 
 class Forgetful(GuardProcessor):
     """The broken control."""
 
-    def stored(self) -> StoredGuard:
-        return Forgetting(self.content, self.head, self.log, self.chunks)
+    def stored(self) -> StoredGuards:
+        return Forgetting(self.content, self.heads, self.log, self.chunks)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.keyed import AUDIT, KeyedGuard
+from aftlib.guard.groups import AUDIT
+from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.pipeline import PROVIDER, REASONS, ROCKSDB, rejected_rows
 from aftlib.spark.metrics_log import read_metrics, record_metrics
 from tests.guard.test_keyed import processed
