@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import compress
 from operator import ge, gt, le, lt
+from typing import Any
+
+import numpy as np
 
 
 def require_number(
@@ -34,12 +38,18 @@ def require_number(
     known += [("at least", ge, least), ("at most", le, most)]
     bounds = [(word, keeps, bound) for word, keeps, bound in known if bound is not None]
     wanted = " and ".join(f"{word} {bound:g}" for word, _, bound in bounds)
-    number = isinstance(value, numbers.Integral if whole else numbers.Real)
-    number = number and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not all(keeps(value, bound) for _, keeps, bound in bounds):
-        kind = "a whole number " if whole else "" if wanted else "a finite number"
+    number, wrong = math.nan, bool | np.timedelta64  # to numpy, a duration is a whole number
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, kind) and not isinstance(value, wrong):
+        with suppress(OverflowError):  # 10**400
+            number = float(value)
+    checked = value if whole else number  # a Fraction above 0 may be the float 0
+    if not math.isfinite(number) or not all(keeps(checked, bound) for _, keeps, bound in bounds):
+        noun = "a whole number " if whole else "" if wanted else "a finite number"
         raise ValueError(
-            f"{name} must be {kind}{wanted}".rstrip() + f", got {value!r}" + f"; {fix}" * bool(fix)
+            f"{name} must be {noun}{wanted}".rstrip()
+            + f", got {value!r:.100}"
+            + f"; {fix}" * bool(fix)
         )
 
 
@@ -75,6 +85,28 @@ def require_numbers(name: str, values: Sequence[float], **bounds: float | bool |
         raise ValueError(f"{name} must hold at least one value, got none")
     for value in values:
         require_number(f"each of {name}", value, **bounds)  # type: ignore[arg-type]
+
+
+def items_in_order(name: str, values: Any, example: str) -> list[Any]:
+    """Return the items of a list, a tuple, a Series, an Index or an array of one dimension.
+
+    ValueError, with `name` and `example`, for anything else, such as a set, which has no order.
+    """
+    text = isinstance(values, str | bytes | bytearray)
+    array = hasattr(type(values), "__array__") and np.ndim(values) == 1
+    if text or not (array or isinstance(values, Sequence)):
+        raise ValueError(f"{name} must be a list such as {example}, got {values!r:.80}")
+    return list(values)
+
+
+def names_in_order(values: Any) -> list[str]:
+    """Return names as texts; ValueError unless they are a list of texts or whole numbers."""
+    names = items_in_order("names", values, "['a', 'b']")
+    kinds = str | numbers.Integral
+    odd = [name for name in names if not isinstance(name, kinds) or isinstance(name, bool)]
+    if odd:
+        raise ValueError(f"names must be texts or whole numbers, got {listed(odd)}: give texts")
+    return [str(name) for name in names]
 
 
 def require_choice(name: str, value: object, choices: Iterable[str]) -> None:

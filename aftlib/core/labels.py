@@ -63,17 +63,22 @@ def in_one_order(
 
 
 def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
-    """Return the labels of a dictionary, a Series or a frame's columns; None where it has none.
+    """Return the labels of a dictionary, a row, a Series or a frame's columns; None without any.
 
     pandas' default labels 0, 1, … do not count, because no user gave them, unless they are `names`.
     """
     if isinstance(values, Mapping):
         return [str(label) for label in values]
+    if isinstance(values, type):  # its attributes are no values
+        return None
     if hasattr(values, "_fields"):  # a row of `itertuples`
         return [str(label) for label in values._fields]
+    if hasattr(type(values), "column_names"):  # a pyarrow.Table, whose `columns` are its values
+        return [str(label) for label in values.column_names]
     index = getattr(values, "columns", getattr(values, "index", None))
     if index is None or callable(index):  # a list has a method of that name
-        return None
+        keys = getattr(values, "keys", None)  # a sqlite3.Row has it, and no index
+        return [str(label) for label in keys()] if callable(keys) else None
     labels = [str(label) for label in index]
     return None if list(index) == list(range(len(labels))) and set(labels) != set(names) else labels
 
@@ -83,8 +88,6 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
 
     ValueError, which names `argument`, unless the labels are exactly the names, each once.
     """
-    if hasattr(values, "_asdict"):
-        values = values._asdict()
     labels = labels_of(values, names) or []
     place = {label: i for i, label in enumerate(labels)}
     repeated = sorted({label for i, label in enumerate(labels) if place[label] != i})
@@ -96,14 +99,31 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
                 f"{problem} {listed(wrong)}; give NaN for a missing value, drop unknown ones, or "
                 "pass an array to go by position"
             )
-    array = _columns(argument, values) if isinstance(values, Mapping) else _floats(argument, values)
+    parts = _parts(values, labels)
+    array = _floats(argument, values) if parts is None else _columns(argument, parts)
     return np.asarray(array[..., [place[name] for name in names]])
+
+
+def _parts(values: Any, labels: list[str]) -> Mapping[Any, Any] | None:
+    """The value or column of each label; None for a Series or frame, which become one array."""
+    if isinstance(values, Mapping):
+        return values
+    if hasattr(values, "_asdict"):
+        return values._asdict()
+    if hasattr(type(values), "column_names"):
+        return dict(zip(labels, values.columns, strict=True))
+    if hasattr(values, "columns") or hasattr(values, "to_numpy"):
+        return None
+    # by position, because a sqlite3.Row does not distinguish "a" from "A"
+    cells = values.values() if hasattr(values, "values") else values
+    return dict(zip(labels, cells, strict=True))
 
 
 def _columns(argument: str, values: Mapping[Any, Any]) -> np.ndarray:
     """The parts of a dictionary as columns of floats; ValueError unless their rows agree."""
     parts = [_floats(f"{argument}[{name!r}]", part) for name, part in values.items()]
-    rows = [part.index for part in values.values() if hasattr(part, "to_numpy")]
+    indexes: list[Any] = [getattr(part, "index", None) for part in values.values()]
+    rows = [index for index in indexes if hasattr(index, "equals")]  # of pandas
     if len({part.shape for part in parts}) > 1 or parts[0].ndim > 1:
         shapes = sorted({part.shape for part in parts})
         raise ValueError(
@@ -123,10 +143,11 @@ def _floats(argument: str, values: Any) -> np.ndarray:
     try:
         if isinstance(values, list | tuple):
             values = [_filled(part) for part in values]
-        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(_filled(values))
+        known = hasattr(type(values), "__array__") or not hasattr(values, "to_numpy")
+        array = np.asarray(_filled(values) if known else values.to_numpy())
         if array.dtype.kind == "O":
             flat = [np.nan if type(cell).__name__ == "NAType" else cell for cell in array.flat]
-            odd = [cell for cell in flat if not isinstance(cell, _NUMBER)]
+            odd = [cell for cell in flat if not _is_number(cell)]
             if odd:
                 raise TypeError(f"{type(odd[0]).__name__} {odd[0]!r:.80}")
             array = np.array(flat, dtype=float).reshape(array.shape)
@@ -134,7 +155,7 @@ def _floats(argument: str, values: Any) -> np.ndarray:
             raise TypeError(f"{array.dtype}")
         return array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
-        if hasattr(values, "columns"):
+        if hasattr(getattr(values, "dtypes", None), "items"):  # of a DataFrame
             odd = [str(name) for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
             raise ValueError(
                 f"{argument} must be numbers, got other values in {listed(odd)}: drop it"
@@ -151,7 +172,8 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
     """
     parts = values if isinstance(values, list | tuple) else []
     labelled = [type(part).__name__ for part in parts if labels_of(part) is not None]
-    if hasattr(values, "columns") and {str(label) for label in values.index} == set(names):
+    index: Any = getattr(values, "index", None)
+    if hasattr(index, "equals") and hasattr(values, "columns") and {*map(str, index)} == set(names):
         labelled = ["DataFrame rows"]
     if labelled:
         raise ValueError(
@@ -162,9 +184,16 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
 
 
 def _filled(values: Any) -> Any:
-    """A masked array as floats with NaN where it is masked; other values as they are."""
-    masked = np.ma.isMaskedArray(values)
-    return np.ma.asarray(values, dtype=float).filled(np.nan) if masked else values
+    """A masked array of numbers with NaN where it is masked; other values as they are."""
+    if not np.ma.isMaskedArray(values) or values.dtype.kind not in "biufO":
+        return values
+    kind = object if values.dtype.kind == "O" else float
+    return np.ma.filled(values.astype(kind), np.nan)
+
+
+def _is_number(cell: Any) -> bool:
+    # to numpy, a duration is a whole number
+    return isinstance(cell, _NUMBER) and not isinstance(cell, np.timedelta64)
 
 
 def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:

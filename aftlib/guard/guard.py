@@ -12,7 +12,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import listed, require_number, require_numbers
+from aftlib.core.checks import (
+    items_in_order,
+    listed,
+    names_in_order,
+    require_number,
+    require_numbers,
+)
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import slack
@@ -24,6 +30,7 @@ from aftlib.guard.rounds import LARGEST, Rules, State, advance, new_state
 FORGET = 1 / 600
 """Share of its memory that the model forgets per window: it remembers about 600."""
 VERSION = 7
+_MOST_HORIZONS, _MOST_ROUNDS = 1000, 2**62 - 1  # for the memory, and for sums of int64
 
 
 @dataclass(frozen=True)
@@ -68,19 +75,13 @@ def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = No
     if labels_of(epsilon, names or ()) is not None:
         epsilon = values_by_name("epsilon", epsilon, names or [*map(str, range(sensors))])
     limits = as_numbers("epsilon", epsilon)
-    if limits.shape not in ((), (1,), (sensors,)) or not (np.isfinite(limits) & (limits > 0)).all():
+    fits = limits.shape in ((), (1,), (sensors,)) and not isinstance(epsilon, bool | np.bool_)
+    if not fits or not (np.isfinite(limits) & (limits > 0)).all():
         raise ValueError(
             f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
             f"sensors, got {epsilon!r}"
         )
     return np.array(np.broadcast_to(limits, (sensors,)))
-
-
-def _listed(argument: str, values: Any, example: str) -> Any:
-    """Return a list, tuple or array; ValueError for a text, a number or None."""
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise ValueError(f"{argument} must be a list such as {example}, got {values!r:.80}")
-    return values
 
 
 def _lists_of(workers: Any) -> list[list[int]]:
@@ -127,7 +128,7 @@ class Guard:
     delta : float
         Share δ of the guarantees that may be wrong.
     horizons : int
-        H, the largest number of windows of an outage that a guarantee covers.
+        H, the largest number of windows of an outage that a guarantee covers, at most 1000.
     seasons : sequence of float
         Known seasonal periods in windows, such as a day, the most important first.
     names : sequence of str, optional
@@ -163,20 +164,19 @@ class Guard:
         names: Sequence[str] | None = None,
     ) -> None:
         require_number("delta", delta, above=0, below=1)
-        require_number("horizons", horizons, least=1, whole=True)
-        if len(_listed("seasons", seasons, "[24]")):
-            require_numbers("seasons", list(seasons), above=0)
-        workers = _lists_of(workers)
+        require_number("horizons", horizons, least=1, most=_MOST_HORIZONS, whole=True)
+        if seasons := items_in_order("seasons", seasons, "[24]"):
+            require_numbers("seasons", seasons, above=0)
+        workers, horizons = _lists_of(workers), int(horizons)
         placed = sorted(sensor for worker in workers for sensor in worker)
         n, numbers = len(placed), np.arange(len(workers))
-        names = None if names is None else _listed("names", names, "['a', 'b']")
-        self._names = None if names is None else [str(name) for name in names]
+        self._names = None if names is None else names_in_order(names)
         if self._names is not None and not len(self._names) == len(set(self._names)) == n:
             raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")
         sizes = [len(worker) for worker in workers]
         of = np.zeros(n, np.int64)
         of[[sensor for worker in workers for sensor in worker]] = np.repeat(numbers, sizes)
-        limits, every = limits_of(epsilon, n, self._names), max(int(horizons), n // 3)
+        limits, every = limits_of(epsilon, n, self._names), max(horizons, n // 3)
         self._rules = Rules(limits, float(delta), of, np.array(seasons, float), FORGET, every)
         self._state = new_state(n, horizons)
         self._model = new_model(n, horizons, len(seasons), every)
@@ -242,10 +242,11 @@ class Guard:
         """Process `rounds` windows in which no sensor sent anything, at the cost of H + 1 windows.
 
         The state is the same as after that many rows of NaN. ValueError when `rounds` is no whole
-        number ≥ 0.
+        number ≥ 0, or all rounds together come to 2**62.
         """
-        require_number("rounds", rounds, least=0, whole=True)
-        first = min(int(rounds), self.horizons + 1)  # they fill the rings
+        require_number("rounds", rounds, least=0, most=_MOST_ROUNDS - self.rounds, whole=True)
+        rounds = int(rounds)
+        first = min(rounds, self.horizons + 1)  # they fill the rings
         self.update(np.full((first, self._rules.workers.size), np.nan))
         self._state.clock[0] += rounds - first
         self._state.missing[:] += rounds - first
@@ -291,7 +292,7 @@ class Guard:
         (1, 2)
         """
         known = self._names or [str(i) for i in range(self._rules.workers.size)]
-        names = known if names is None else [str(name) for name in names]
+        names = known if names is None else names_in_order(names)
         place = {name: i for i, name in enumerate(known)}
         origin = np.array([place.get(name, -1) for name in names], np.int64)
         if (origin < 0).all():

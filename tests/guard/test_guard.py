@@ -1,9 +1,12 @@
 """The guard: single windows and many, its bytes, its estimates, its guarantees, odd input."""
 
 import io
+import sqlite3
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from aftlib.core.compiling import COMPILED
@@ -288,8 +291,17 @@ def test_a_gap_of_all_sensors_costs_no_more_than_its_first_windows(n, rounds):
         guard.update(windows[100:])
     assert skipped.to_bytes() == updated.to_bytes()
     skipped.skip(10**12)  # which as rows would not fit into memory
-    with pytest.raises(ValueError, match="rounds must be a whole number at least 0, got -1"):
-        skipped.skip(-1)
+    before = skipped.to_bytes()
+    for wrong in (-1, 2**62, 10**30, 10**400, np.timedelta64(5), 1.0):
+        with pytest.raises(
+            ValueError, match="rounds must be a whole number at least 0 and at most"
+        ):
+            skipped.skip(wrong)
+    assert skipped.to_bytes() == before
+    skipped.skip(2**62 - 1 - skipped.rounds)
+    with pytest.raises(ValueError, match="rounds must be .* at most 0, got 1"):
+        skipped.skip(1)
+    assert skipped.rounds == 2**62 - 1
 
 
 def test_after_a_long_gap_the_guard_still_knows_what_it_learned():
@@ -493,7 +505,16 @@ def test_labels_that_come_after_windows_without_any_are_refused():
         (([[0], [1]], np.nan, 0.05), "epsilon must be above 0"),
         (([[0], [1]], [1, 2, 3], 0.05), "epsilon must .* one for each of the 2 sensors, got"),
         (([[0], [1]], 1, 1), "delta must be above 0 and below 1, got 1"),
-        (([[0], [1]], 1, 0.05, 0), "horizons must be a whole number at least 1, got 0"),
+        (([[0], [1]], True, 0.05), "epsilon must be above 0 .* got True"),
+        (([[0], [1]], np.ma.array([1j, 2]), 0.05), "epsilon must be numbers, got .*complex"),
+        (([[0], [1]], [1.0, np.timedelta64(2, "h")], 0.05), "epsilon must be numbers, got"),
+        (([[0], [1]], 1, Fraction(1, 10**400)), "delta must be above 0 and below 1, got Fraction"),
+        (([[0], [1]], 1, 0.05, 0), "horizons must be .* at least 1 and at most 1000, got 0"),
+        (([[0], [1]], 1, 0.05, 2**63), "horizons must be .* at most 1000, got 9223372"),
+        (([[0], [1]], 1, 0.05, 2, {24, 7}), r"seasons must be a list such as \[24\], got {"),
+        (([[0], [1]], 1, 0.05, 2, np.array(24.0)), r"seasons must be a list .* got array\(24"),
+        (([[0], [1]], 1, 0.05, 2, [10**400]), "each of seasons must be above 0, got 1000"),
+        (([[0], [1]], 1, 0.05, 2, (), {"a", "b"}), r"names must be a list such as .*, got {"),
         (([[0], [1]], 1, 0.05, 2, [0]), "each of seasons must be above 0, got 0"),
         (([[0], [1]], 1, 0.05, 2, 24), r"seasons must be a list such as \[24\], got 24"),
         (([[0], [1]], 1, 0.05, 2, (), 5), r"names must be a list such as .*, got 5"),
@@ -509,6 +530,59 @@ def test_labels_that_come_after_windows_without_any_are_refused():
 def test_refusals(arguments, message):
     with pytest.raises(ValueError, match=message):
         Guard(*arguments)
+
+
+@pytest.mark.parametrize("names", [{"a", "b"}, {"a": 1, "b": 2}, 5, list])
+def test_a_guard_continues_with_names_in_order_only(names):
+    guard = Guard([[0], [1]], 0.5, 0.05, names=["a", "b"])
+    with pytest.raises(ValueError, match="names must be a list such as"):
+        guard.continue_with([[0], [1]], 0.5, 0.05, names)
+
+
+def rows_of_a_database(names):
+    connection = sqlite3.connect(":memory:")
+    connection.row_factory = sqlite3.Row
+    columns = ", ".join(f'{place}.0 AS "{name}"' for place, name in enumerate(names))
+    return connection.execute(f"SELECT {columns}").fetchone()
+
+
+class Polars:
+    """A frame whose `dtypes` are a list."""
+
+    columns, dtypes = list("abcdef"), ["Float64"] * 5 + ["String"]
+
+    def to_numpy(self):
+        return np.array([[1.0] * 5 + ["x"]], dtype=object)
+
+
+class Wrapped:
+    """Values whose `to_numpy` returns no array."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_numpy(self):
+        return self.values
+
+
+def test_rows_of_databases_and_tables_of_arrow_go_by_their_labels():
+    values = dict(zip("fedcba", [0.0, 1, 2, 3, 4, 5], strict=True))
+    arrow = {name: pa.array([value]) for name, value in values.items()}
+    given = [rows_of_a_database("fedcba"), pa.table(arrow), arrow, Wrapped([5.0, 4, 3, 2, 1, 0])]
+    states = set()
+    for window in (values, *given):
+        guard = Guard(WORKERS, 0.8, 0.05, names=list("abcdef"))
+        guard.update(window)
+        states.add(guard.to_bytes())
+    assert len(states) == 1
+    case = Guard([[0], [1]], 0.8, 0.05)
+    case.update(rows_of_a_database("aA"))  # the row itself takes them for one
+    numbered = Guard([[0], [1]], 0.8, 0.05, names=["a", "A"])
+    numbered.update([0.0, 1.0])
+    assert case.to_bytes() == numbered.to_bytes()
+    gaps = Guard([[0], [1]], 0.8, 0.05)
+    gaps.update(pa.table({"a": [1, None], "b": [None, 2.0]}))
+    assert gaps._state.missing.tolist() == [1, 0]
 
 
 NO_GUARD = io.BytesIO()
@@ -567,6 +641,19 @@ def test_missing_values_of_pandas_are_missing():
         ([1j] * 6, "windows must be numbers, got .*complex128"),
         (np.zeros((2, 6), "datetime64[ns]"), "windows must be numbers, got .*datetime64"),
         (["1.5"] * 6, "windows must be numbers, got"),
+        (np.ma.array([1j] * 6), "windows must be numbers, got .*complex128"),
+        ([np.ma.array([1j] * 6)], "windows must be numbers, got .*complex128"),
+        (np.ma.array(["1.5"] * 6), "windows must be numbers, got .*<U3"),
+        (np.ma.array(["1.5"] * 6, dtype=object), "windows must be numbers, got .*str '1.5'"),
+        (np.ma.array([1] * 6, "m8[h]"), "windows must be numbers, got .*timedelta64"),
+        (np.ma.array([1] * 6, "M8[ns]"), "windows must be numbers, got .*datetime64"),
+        ([1.0, np.timedelta64(2, "h")] * 3, "windows must be numbers, got .*timedelta64"),
+        (rows_of_a_database("abcdex"), "once as label, got missing 'f'"),
+        ([rows_of_a_database("abcdef")], "column per sensor, got labelled Row"),
+        (Polars(), "windows must be numbers, got .*str 'x'"),
+        (Wrapped(None), r"windows must have shape \(6,\) or"),
+        (pd.Series, "windows must be numbers, got <class 'pandas.Series'>"),
+        (pd.DataFrame, "windows must be numbers, got <class 'pandas.DataFrame'>"),
         ([10**400] * 6, "windows must be numbers, got .*too large"),
         (dict.fromkeys("abcdef", "x"), r"windows\['a'\] must be numbers, got 'x'"),
         (pd.Series("x", list("abcdef")), "windows must be numbers, got"),
