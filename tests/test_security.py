@@ -157,12 +157,29 @@ def test_a_password_is_in_no_text_of_a_stage(tmp_path):
         "postgresql://me@127.0.0.1/stock%3Fpassword=hush",
         "dbname='user=me password=hush'",
         "postgresql://me:5/hush?application_name=b@127.0.0.1/stock",
+        "postgresql://me;hush@127.0.0.1/stock",
+        "host=me:hush",
+        "sqlite:me:hush@127.0.0.1",
     ],
 )
 def test_an_address_whose_password_moved_into_another_field_is_refused(address):
     with pytest.raises(ValueError, match="must be readable as postgresql") as caught:
         redact(address)
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://me:w@h1:1,[fe80::1%25eth0]:2/d", "user=me host=h1,fe80::1%eth0 port=1,2 "),
+        ("postgresql://me:w@[::1]/a_b-c.d", "user=me host=::1 dbname=a_b-c.d"),
+        (f"postgresql:///d?host=/a..b/{'c' * 80}", f"host=/a..b/{'c' * 80} dbname=d"),
+        ("postgresql://m%C3%BC:w@h/d%2Be", "user=… host=h dbname=…"),
+        ("postgresql://mü:w@hä.example/d", "user=… host=… dbname=d"),
+    ],
+)
+def test_an_address_is_shown_without_password_and_odd_names(address, shown):
+    assert redact(address).startswith(shown)
 
 
 def test_the_cluster_s_secret_is_no_property(monkeypatch):

@@ -88,22 +88,30 @@ def claim(table: StateTable, owner: str, begun: bool = False) -> None:
 
 UNREADABLE = (
     "url must be readable as postgresql://USER:PASSWORD@HOST:PORT/DATABASE, got one that is not; "
-    "write % / [ ] @ : ? and # of the password as urllib.parse.quote(password, safe='') does"
+    "write other characters than letters and digits of user, password and database as "
+    "urllib.parse.quote(text, safe='') does; begin a file's path with ./ or / if : @ or = is in it "
+    "and give no file a name with ://, password= or : before @"
 )
+# "sqlite:" may stand before the address of a server
+_NO_PATH = re.compile(r"(?![./]).*[:@=]|.*(://|password\s*=|:[^/]*@)", re.IGNORECASE | re.DOTALL)
+_IPV6 = re.compile(r"(?=.*:.*:)[0-9A-Fa-f:.]+(%[\w.-]+)?")
 
 
 def redact(address: str) -> str:
     """Return a store's address for a message, without its password.
 
     An address of a file is unchanged. Of a PostgreSQL address it shows user, host, port and
-    database. Of any other address it shows only the word before the colon. ValueError if a
-    PostgreSQL address cannot be read, or if a delimiter has moved a part of its password into
-    another field.
+    database, but … for one of odd characters. Of any other address it shows only the word before
+    the colon. ValueError if a PostgreSQL address cannot be read, or if a delimiter has moved a part
+    of its password into another field; and if a path looks like the address of a server.
     """
+    if not isinstance(address, str):  # its value may hold a password
+        raise ValueError(
+            f"address must be a text such as 'sqlite:FILE', got a {type(address).__name__}"
+        )
     kind = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:)", address)
     if kind and kind.group() in FILES:
-        # "sqlite:" before the address of a server
-        if re.search(r"://|password\s*=", address[kind.end() + 1 :], re.IGNORECASE):
+        if _NO_PATH.match(address, kind.end() + 1):
             raise ValueError(UNREADABLE)
         return address
     if not re.match(r"postgres(ql)?://|[^:/]*=", address):
@@ -114,9 +122,24 @@ def redact(address: str) -> str:
         parts = psycopg.conninfo.conninfo_to_dict(address)
     except (psycopg.Error, UnicodeError):
         raise ValueError(UNREADABLE) from None  # the driver's message shows the password
-    shown = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
-    moved = any(set("@=") & set(text) for text in shown.values()) or ":" in shown["user"]
-    moved = moved or ("://" in address and "@" in address.partition("?")[2])
-    if moved or not re.fullmatch(r"[\d,]*", shown["port"]):
+    if "://" in address and "@" in address.partition("?")[2]:
         raise ValueError(UNREADABLE)
-    return " ".join(f"{name}={text}" for name, text in shown.items() if text)
+    fields = {name: str(parts.get(name) or "") for name in ("user", "host", "port", "dbname")}
+    shown = [f"{name}={_shown(name, text, address)}" for name, text in fields.items() if text]
+    return " ".join(shown)
+
+
+def _shown(name: str, text: str, address: str) -> str:
+    """A field for a message; ValueError if a delimiter in it stands in the address itself."""
+    rest = text
+    if name == "host":
+        hosts = [host for host in text.split(",") if not _IPV6.fullmatch(host)]
+        rest = "".join(hosts)
+        try:
+            b"".join(host.encode("idna") for host in hosts if not host.startswith("/"))
+        except UnicodeError:
+            raise ValueError(UNREADABLE) from None  # psycopg looks up no such host
+    odd = re.sub(r"[0-9,]" if name == "port" else r"[\w./-]", "", rest)
+    if name == "port" and odd or set(odd) & set(address):
+        raise ValueError(UNREADABLE)
+    return text if rest.isascii() and not odd else "…"

@@ -7,6 +7,7 @@ import sqlite3
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from time import sleep
 from types import SimpleNamespace
 from urllib.parse import quote
@@ -259,6 +260,16 @@ SPELLINGS = [
     "host=127.0.0.1 port=1 user=me password='hush hush",
     "host:127.0.0.1 password=hush-hush",
     "sqlite:host=127.0.0.1 password=hush-hush",
+    "sqlite:host=127.0.0.1 pass=hush-hush",
+    "sqlite:postgresql:me:hush-hush@{at}",
+    "sqlite:postgresql:/me:hush-hush@{at}",
+    "sqlite:me:hush-hush@{at}",
+    "sqlite://me:hush-hush@{at}/stock",
+    "rocksdb:postgresql:me:hush-hush@{at}",
+    "postgresql://me;hush-hush@{at}/stock",
+    "postgresql://me,hush-hush@{at}/stock",
+    "dbname=stock;password:hush-hush",
+    "host=me:hush-hush",
     "postgresql://me:hush-hush\udcff@{at}/stock",
     "postgresql://me:hush-hush@{at}/%ff",
 ]
@@ -286,6 +297,27 @@ def test_no_password_is_in_a_message(spelling, tmp_path):
     texts += traceback.format_exception(error.value)
     code = [line for line in texts if line.lstrip().startswith("File ")]
     assert not any("hush" in text for text in texts if text not in code)
+
+
+@pytest.mark.parametrize("host", [".", "a" * 300, "hä.invalid..", "127.0.0.1,."])
+def test_hosts_that_no_name_service_knows_are_refused(host):
+    with pytest.raises(ValueError, match="url must be readable as postgresql"):
+        PostgresTable(f"postgresql://me@{host}/stock", SUM)
+
+
+@pytest.mark.parametrize("address", [None, 5, b"sqlite:hush", Path("hush")])
+def test_an_address_is_a_text(address):
+    for call in (open_table, PostgresTable):
+        with pytest.raises(ValueError, match="address must be a text such as") as error:
+            call(address, SUM)
+        assert "hush" not in str(error.value)
+
+
+def test_paths_with_delimiters_are_files_if_they_begin_like_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in ("./a@b:c=d", tmp_path / "me@work", "plain"):
+        filled(open_table(f"sqlite:{place}", SUM))
+    assert {path.name for path in tmp_path.iterdir()} >= {"a@b:c=d", "me@work", "plain"}
 
 
 def without_an_answer(call):
