@@ -109,6 +109,13 @@ def names_in_order(values: Any) -> list[str]:
     return [str(name) for name in names]
 
 
+def require_list(name: str, value: Sequence[float]) -> Sequence[float]:
+    """Return `value`; ValueError unless it is a list or tuple."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list, got {value!r}: put it in [ ]")
+    return value
+
+
 def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Raise ValueError, with `name` and the choices, unless `value` is one of them."""
     if value not in (known := tuple(choices)):

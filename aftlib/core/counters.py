@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
-from aftlib.core.timecolumns import may_count_days
+from aftlib.core.timecolumns import may_be_elapsed, may_count_days
 
 ROWS = 24
 """A column of fewer rows is judged by its name and size only."""
@@ -39,28 +40,32 @@ def numbers_rows(column: pd.Series) -> bool:
     return bool(small and (np.diff(numbers) == 1).all())
 
 
-def require_no_counters(columns: pd.Index, values: np.ndarray, timed: bool) -> None:
+def require_no_counters(
+    columns: pd.Index, values: np.ndarray, timed: bool, measured: Sequence[str] = ()
+) -> None:
     """Refuse clocks, counters, shuffled row numbers and parts of dates among values (steps, n).
 
-    `timed` says that another column holds the times.
+    `timed` says that another column holds the times. Columns in `measured` are not refused.
     """
     finite = {
         name: column[np.isfinite(column)] for name, column in zip(columns, values.T, strict=True)
     }
     named = {name for name, column in finite.items() if _named_as_time(str(name), column)}
     found = [name for name, column in finite.items() if name in named or _counts(column)]
+    if not timed and len(finite) > 1 and _is_clock_of_few_rows(*finite.values()):
+        found = list(dict.fromkeys([next(iter(finite)), *found]))
+    found = [name for name in found if name not in measured]
     if not found:
         return
     name, column = found[0], finite[found[0]]
     part = bool(_PART.fullmatch(str(name).strip()))
-    times = (
-        "" if timed or part or may_count_days(column) else f"take it as times with time={name!r}, "
-    )
+    other = timed or part or may_count_days(column) or not may_be_elapsed(column)
+    times = "" if other else f"take it as times with time={name!r}, "
     raise ValueError(
         f"column {listed(found)} must hold measurements, got values of a clock, a counter or row "
         f"numbers, from {column[0]:g} to {column[-1]:g}, and no times since 1970; {times}leave it "
-        f"out with drop={found[:8]!r}, or replace a meter's readings by their differences; write "
-        "days as 2024-01-31 14:00"
+        f"out with drop={found[:8]!r}, or, if it is measured, give measured={found[:8]!r}, or "
+        "replace a meter's readings by their differences; write days as 2024-01-31 14:00"
     )
 
 
@@ -70,18 +75,37 @@ def _named_as_time(name: str, column: np.ndarray) -> bool:
     return bool(_CLOCK.fullmatch(name.strip()) or (whole and _PART.fullmatch(name.strip())))
 
 
+def _is_clock_of_few_rows(first: np.ndarray, *others: np.ndarray) -> bool:
+    """Whether the first column rises in every row, in equal steps or often, unlike another one."""
+    steps = np.diff(first)
+    if len(steps) < 2 or not (steps > 0).all():
+        return False
+    clock = len(steps) >= RISES or _equal(first)
+    return clock and not all(_equal(other) for other in others)
+
+
+def _equal(column: np.ndarray) -> bool:
+    """Whether all changes of a column are equal."""
+    steps = np.diff(column)
+    return bool(np.isclose(steps, steps[:1], rtol=1e-6).all())
+
+
 def _counts(column: np.ndarray) -> bool:
     """Whether a column grows, apart from rare falls, or in equal steps, or numbers the rows."""
     if len(column) < 2:
         return False
     steps = np.diff(column)
-    if np.median(steps[steps != 0]) < 0 if steps.any() else False:  # the newest row first
+    backward = bool(steps.any() and np.median(steps[steps != 0]) < 0)
+    if backward:  # the newest row first
         column, steps = column[::-1], -steps[::-1]
     falls, rises = int((steps < 0).sum()), int((steps > 0).sum())
     if not falls and rises and column[0] >= LARGE:
         return True
     if len(column) < ROWS:
         return False
+    usual = np.median(steps)
+    if backward and (usual == 0 or (steps == usual).mean() < STEADY):
+        return bool((np.diff(np.sort(column)) == 1).all())  # a battery or a tank falls, too
     changes = steps[steps != 0]
     steady = rises + falls > 0 and (changes == np.median(changes)).mean() >= STEADY
     to_lowest = (column[1:][steps < 0] == column.min()).all()

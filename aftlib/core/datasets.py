@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed
+from aftlib.core.checks import listed, require_list, require_numbers
 from aftlib.core.counters import NAMELESS, numbers_rows, require_no_counters
 from aftlib.core.fillvalues import find_fill_values, mark_missing
 from aftlib.core.sensortable import Quality, SensorTable
@@ -27,6 +27,7 @@ from aftlib.core.timecolumns import (
     as_times,
     duration,
     looks_like_times,
+    require_elapsed,
     require_whole_times,
     usual_step,
 )
@@ -53,6 +54,8 @@ class Reading(TextFormat):
         every row must lie exactly on the grid.
     drop : sequence of str
         Columns to leave out; in long files, sensors.
+    measured : sequence of str
+        Columns that are sensors although they grow or count.
     missing : sequence of float, optional
         Fill values: numbers that stand for a missing sample. Empty: every value is measured.
     where : sequence of str
@@ -69,6 +72,24 @@ class Reading(TextFormat):
     missing: Sequence[float] | None = None
     where: Sequence[str] = ()
     tz: str | None = None
+    measured: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse values of another type."""
+        for name in ("drop", "where", "long", "na", "measured"):
+            value = getattr(self, name)
+            texts = isinstance(value, Sequence) and all(isinstance(one, str) for one in value)
+            if value is not None and (isinstance(value, str) or not texts):
+                what = "texts" if name in ("where", "na") else "columns"
+                raise ValueError(
+                    f"{name} must be a list of {what}, got {value!r}: put names in [ ]"
+                )
+        for name in ("time", "tz", "encoding"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, str) and value):
+                raise ValueError(f"{name} must be a text, got {value!r}: give one, or None")
+        if self.missing is not None and len(require_list("missing", self.missing)):
+            require_numbers("missing", list(self.missing))
 
     def read(self, path: Path | str) -> SensorTable:
         """Return the samples of a .csv (commas, semicolons or tabs), .csv.gz or .parquet file.
@@ -179,19 +200,21 @@ def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
             f"frame must hold sensors and rows, got shape {frame.shape}: is it empty"
             ", or does where= leave no row?"
         )
-    unknown = [name for name in drop if name not in frame.columns]
-    if isinstance(drop, str) or unknown:
-        raise ValueError(
-            f"drop must be a list of columns, got {drop!r}; columns are {listed(frame.columns)}"
-        )
+    for name, given in (("drop", drop), ("measured", how.measured)):
+        if any(column not in frame.columns for column in given):
+            columns = listed(frame.columns)
+            raise ValueError(
+                f"{name} must be a list of columns, got {given!r}; columns are {columns}"
+            )
     if not frame.columns.is_unique:
         repeated = sorted({str(c) for c in frame.columns[frame.columns.duplicated()]})
         raise ValueError(f"columns must differ, got {listed(repeated)} more than once; rename them")
     frame = frame.drop(columns=list(drop))
     require_names(frame)
     require_whole_times(frame)
-    numbering = [name for name in frame.columns if name != time and numbers_rows(frame[name])]
-    sensors, times = _apart(frame.drop(columns=numbering), time, tz)
+    kept = (time, *how.measured)
+    numbering = [name for name in frame.columns if name not in kept and numbers_rows(frame[name])]
+    sensors, times = _apart(frame.drop(columns=numbering), time, tz, how.measured)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
     values, counts = read_values(sensors, how.missing, times)
@@ -216,7 +239,7 @@ def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
             f"{name} must be given with times, got {value!r} and no column of times: name that "
             f"column with time= or leave {name} out"
         )
-    require_no_counters(sensors.columns, values, timed=times is not None)
+    require_no_counters(sensors.columns, values, times is not None, how.measured)
     numbered = tuple(str(name) for name in numbering)
     return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
 
@@ -262,7 +285,7 @@ def _no_number(column: pd.Series) -> str:
 
 
 def _apart(
-    frame: pd.DataFrame, time: str | None, tz: str | None
+    frame: pd.DataFrame, time: str | None, tz: str | None, measured: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
     """Separate sensor columns and times."""
     if time is not None and time == frame.index.name:
@@ -274,16 +297,18 @@ def _apart(
     if time is None and looks_like_times(frame.index.to_series()):
         return frame, as_times(frame.index.to_series(), str(frame.index.name or "index"), tz)
 
-    looks = [time] if time else [c for c in frame.columns if looks_like_times(frame[c])]
+    others = [name for name in frame.columns if name not in measured]
+    looks = [time] if time else [name for name in others if looks_like_times(frame[name])]
     if len(looks) > 1 and pd.api.types.is_numeric_dtype(frame[looks[1]].dtype):
         raise ValueError(
             f"columns {listed(looks)} look like times; name one with time= and leave the others "
-            "out with drop="
+            "out with drop=, or, if they are measured, give measured="
         )
     require_heading(frame, looks)
     times = None
     if looks:
         times = as_times(frame[looks[0]], looks[0], tz)
+        require_elapsed(frame[looks[0]])
         frame = frame.drop(columns=looks[0])
 
     # pandas writes a nameless index as a nameless first column

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import glob
 import re
+import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +30,8 @@ from aftlib.core.textfile import (
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 
 _UNNAMED = re.compile(r"Unnamed: \d+|")  # pandas' name for an empty one
+_FRACTION = re.compile(r"[-+]?\d*\.\d+([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|nan", re.I)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}\.\d{1,2}\.\d{4}|\d{9,}(\.\d+)?$")
 
 
@@ -41,12 +45,16 @@ def read_frame(path: Path | str, form: TextFormat = TextFormat()) -> pd.DataFram
         packed = path.suffix in (".gz", ".zip", ".bz2", ".xz", ".zst")
         fix = "unpack it" if packed else "save it as CSV"
         raise ValueError(f"path must end in {' or '.join(SUFFIXES)}, got {str(path)!r}; {fix}")
-    if not path.exists():
+    with naming(path):
+        there = path.exists()
+    if not there:
         raise ValueError(f"path must be an existing file, got {str(path)!r}")
     with naming(path):
         if path.suffix != ".parquet":
             options = csv_options(path, form)
-            return with_numbers(pd.read_csv(path, **options), options["decimal"])
+            return with_numbers(
+                pd.read_csv(path, **options), options["decimal"], form.decimal is not None
+            )
         about = pq.read_metadata(path)  # a few bytes may stand for any number of equal values
         size, memory = 8 * about.num_rows * about.num_columns, memory_bytes()
         if size > memory / 2:
@@ -73,7 +81,7 @@ def read_pieces(path: Path, rows: int, form: TextFormat) -> Iterator[pd.DataFram
         options = csv_options(path, form)
         with pd.read_csv(path, chunksize=rows, **options) as pieces:
             for piece in pieces:
-                yield with_numbers(piece, options["decimal"])
+                yield with_numbers(piece, options["decimal"], form.decimal is not None)
 
 
 def files_of(data: Path) -> tuple[Path, ...]:
@@ -128,8 +136,15 @@ def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
 def naming(path: Path) -> Iterator[None]:
     """Add the file's name, and the fix, to an error that occurs while it is read."""
     try:
-        yield
-    except (ValueError, OSError) as error:
+        with warnings.catch_warnings():  # pandas warns where it leaves out values
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except pd.errors.ParserWarning as error:
+        raise ValueError(
+            f"path must hold a table, got {str(path)!r} (a row has more values than the first line "
+            "has names); name every column in the first line"
+        ) from error
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         reason, fix = str(error).strip().splitlines()[0], ""
         if isinstance(error, UnicodeError):
             fix = "; save it as UTF-8, or name its encoding="
@@ -158,7 +173,10 @@ def require_names(frame: pd.DataFrame) -> None:
 def require_heading(frame: pd.DataFrame, looks: Sequence[str]) -> None:
     """Refuse a file whose first line holds samples instead of names."""
     names = [str(name) for name in frame.columns]
-    samples = all(re.fullmatch(r"[-+]?\d*\.\d+", name) for name in names if name not in looks)
+    samples = all(_FRACTION.fullmatch(name) for name in names if name not in looks)
+    samples |= all(_NUMBER.fullmatch(name) for name in names) and names not in (
+        [str(i + first) for i in range(len(names))] for first in (0, 1)
+    )
     if any(_DATE.match(str(name)) for name in looks[:1]) or (samples and len(names) > len(looks)):
         raise ValueError(
             f"columns must have names, got {listed(names)}: put a line of names before the first "

@@ -6,7 +6,6 @@ that would fill the memory is refused.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
@@ -34,7 +33,11 @@ _DOTS = re.compile(r"[-+]?\d*(\.\d+)+")
 _GROUPS = re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+")
 _PLAIN = re.compile(r"[-+]?[1-9]\d{3,}")
 _SMALL = re.compile(r"[-+]?\d{1,3}")
-_GERMAN = r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"
+_GROUPED = {
+    ",": r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?",
+    ".": r"[-+]?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?",
+}
+_SWAPPED = str.maketrans(",.", ".,")
 # 31.1.2024: with dots the day always comes first.
 DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
 
@@ -68,17 +71,8 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
     ValueError when two of its columns have the same name, a dot may group thousands, or it would
     fill the memory.
     """
+    _require_format(form)
     decimal, encoding = form.decimal, form.encoding or "utf-8-sig"
-    if decimal not in (None, ",", "."):
-        raise ValueError(f"decimal must be ',' or '.', got {decimal!r}")
-    if form.comment is not None and len(form.comment) != 1:
-        raise ValueError(f"comment must be one character, got {form.comment!r}")
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        raise ValueError(
-            f"encoding must be one of Python's, such as 'cp1252', got {encoding!r}"
-        ) from None
     with _unpacked(path) as file:
         _require_lines(file)
     with _unpacked(path) as file:
@@ -87,12 +81,15 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
         while form.comment and lines.lstrip().startswith(form.comment):
             lines = text.readline(LONGEST_LINE)
         first, rest = lines, text.read(HEAD)
+    if re.fullmatch(r"\W?sep=.\s*", first):
+        raise ValueError(f"its first line is {first.strip()!r}: remove that line")
     separator = max(",;\t", key=first.count)
     with suppress(csv.Error):  # pandas reports it
         require_distinct(next(csv.reader(io.StringIO(first + rest), delimiter=separator), []))
     field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
     if decimal is None and separator != "," and re.search(field, rest, re.M):
         decimal = ","
+        _require_plain_dots((first + rest).translate(_SWAPPED), separator, sign=",")
     if decimal is None:
         _require_plain_dots(first + rest, separator)
     options: dict[str, Any] = {
@@ -105,10 +102,30 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
             f"its rows have {head.index.nlevels} values more than its first line has names: begin "
             "the file with the line that names all columns"
         )
-    if not isinstance(head.index, pd.RangeIndex) and len(head) and head.iloc[:, -1].isna().all():
-        # every row ends with a separator, after which pandas reads a further column
-        options["index_col"] = False
+    if not isinstance(head.index, pd.RangeIndex) and len(head):
+        if head.iloc[:, -1].isna().all():
+            # every row ends with a separator, after which pandas reads a further column
+            options["index_col"] = False
+        elif not any(list(head.index) == list(range(i, i + len(head))) for i in (0, 1)):
+            raise ValueError(
+                "its rows have one value more than its first line has names: name every column "
+                "in the first line"
+            )
     return options
+
+
+def _require_format(form: TextFormat) -> None:
+    """Refuse a decimal sign, comment or encoding that pandas cannot use."""
+    if form.decimal not in (None, ",", "."):
+        raise ValueError(f"decimal must be ',' or '.', got {form.decimal!r}")
+    if form.comment is not None and len(str(form.comment)) != 1:
+        raise ValueError(f"comment must be one character, got {form.comment!r}")
+    try:
+        "x".encode(form.encoding or "utf-8")
+    except LookupError:
+        raise ValueError(
+            f"encoding must be one of Python's, such as 'cp1252', got {form.encoding!r}"
+        ) from None
 
 
 def _unpacked(path: Path) -> BinaryIO:
@@ -136,10 +153,11 @@ def _require_lines(file: BinaryIO) -> None:
             )
 
 
-def _require_plain_dots(text: str, separator: str) -> None:
+def _require_plain_dots(text: str, separator: str, sign: str = ".") -> None:
     """Refuse a table in which every "1.160" may mean 1160: no column has "1.5" or "0.820".
 
     With commas between the columns, decimals are refused only beside "820" or as "1.160.000".
+    `sign` is "," for a text whose dots and commas are swapped.
     """
     try:
         names, *rows = csv.reader(io.StringIO(text), delimiter=separator)
@@ -158,22 +176,29 @@ def _require_plain_dots(text: str, separator: str) -> None:
         if not small or not all(_GROUPS.fullmatch(cell) for cell in dotted):
             return
         grouped = whole or dotted_dates or any(cell.count(".") > 1 for cell in dotted)
-        if grouped or not (plain or separator == ","):
-            examples = " and ".join(map(repr, [*whole[:1], dotted[0]]))
+        if grouped or not (plain or separator == "," or sign == ","):
+            shown = [*whole[:1], dotted[0].replace(".", sign)]
+            examples = " and ".join(map(repr, shown))
             ambiguous = ambiguous or f"column {name!r} holds {examples}"
     if ambiguous:
         raise ValueError(
-            f"{ambiguous}, whose dot may group thousands or begin decimals; give decimal=',' where "
-            "it groups, or else decimal='.'"
+            f"{ambiguous}, whose {'dot' if sign == '.' else 'comma'} may group thousands or begin "
+            f"decimals; give decimal={sign.translate(_SWAPPED)!r} where it groups, or else "
+            f"decimal={sign!r}"
         )
 
 
-def with_numbers(frame: pd.DataFrame, decimal: str) -> pd.DataFrame:
-    """Strip the names; convert texts such as "1.160,5", if the decimal sign is a comma."""
+def with_numbers(frame: pd.DataFrame, decimal: str, named: bool) -> pd.DataFrame:
+    """Strip the names; convert texts such as "1.160,5", or "1,160.5", by the decimal sign.
+
+    Commas group thousands only where the user `named` the decimal sign.
+    """
     frame = frame.rename(columns=lambda name: str(name).strip())
-    for name in frame.select_dtypes(exclude="number") if decimal == "," else ():
+    group = decimal.translate(_SWAPPED)
+    sure = named or decimal == ","
+    for name in frame.select_dtypes(exclude=["number", "bool"]) if sure else ():
         texts = frame[name].astype("string").str.strip()
-        if texts.str.fullmatch(_GERMAN).fillna(True).all():
-            plain = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+        if texts.notna().any() and texts.str.fullmatch(_GROUPED[decimal]).fillna(True).all():
+            plain = texts.str.replace(group, "", regex=False).str.replace(decimal, ".", regex=False)
             frame[name] = plain.astype("Float64").astype(float)
     return frame

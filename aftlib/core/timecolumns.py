@@ -23,21 +23,24 @@ _UNITS = {"s": 4.102e9, "ms": 4.102e12, "us": 4.102e15}
 _STAMPS = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 # Other digits of dates and times, which resemble numbers since 1970, by their number.
 _AMBIGUOUS = {
-    9: ["%y%j%H%M"],
+    9: ["%y%j%H%M", "%Y%j%H"],
     10: ["%y%m%d%H%M", "%d%m%y%H%M", "%m%d%y%H%M", "%m%d%H%M%S", "%d%m%Y%H", "%m%d%Y%H"],
     11: ["%Y%j%H%M", "%y%j%H%M%S"],
     12: ["%y%m%d%H%M%S", "%d%m%y%H%M%S", "%m%d%y%H%M%S", "%d%m%Y%H%M", "%m%d%Y%H%M"],
     13: ["%Y%j%H%M%S"],
     14: ["%d%m%Y%H%M%S", "%m%d%Y%H%M%S"],
-    **dict.fromkeys((15, 16, 17), ["%Y%m%d%H%M%S%f"]),
+    15: ["%y%m%d%H%M%S%f", "%Y%m%d%H%M%S%f"],
+    **dict.fromkeys((16, 17, 18), ["%Y%m%d%H%M%S%f"]),
 }
-# Numbers of 100 ns since 1601 (Windows) and the year 1 (.NET), which resemble ns since 1970, and
-# seconds since 1900 (NTP) and 1904 (LabVIEW).
+# Numbers of 100 ns since 1601 (Windows) and the year 1 (.NET), which resemble ns since 1970.
 _OTHER_COUNTS = {
     "100 ns since year 1601": (1.24e17, 1.42e17),
     "100 ns since year 1": (6.28e17, 6.47e17),
-    "seconds since 1900 or 1904": (3.0e9, 4.102e9),
 }
+# Seconds of the years 1980 and 2065. Counts of other units or since other years, read as ms, µs or
+# ns since 1970, lie before; numbers since 1900 (NTP) and 1904 (LabVIEW) lie after.
+_USUAL = (3.155e8, 3.0e9)
+_PER_SECOND = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 # Days since 1858 (modified Julian) or 1899 (Excel), the year 0 or 1 (MATLAB, Python), and 4713 BC.
 _DAYS = ((3.6e4, 6.5e4), (7e5, 7.8e5), (2.4e6, 2.5e6))
 _ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
@@ -69,9 +72,38 @@ def looks_like_times(column: pd.Series) -> bool:
         return True
     numbers = column.to_numpy(dtype=float)
     numbers = numbers[np.isfinite(numbers)]
-    if len(numbers) < 3 or (np.diff(numbers) > 0).mean() <= 0.9:
+    if len(numbers) < 3:
         return False
-    return bool(numbers.min() >= _LEAST_EPOCH) or _calendar_stamps(column) is not None
+    grows = (np.diff(numbers) > 0).mean() > 0.9
+    if numbers.min() < _LEAST_EPOCH or not grows:  # rows may come in any order
+        steps = np.diff(np.sort(numbers))
+        distinct = (steps > 0).mean() > 0.9
+        even = distinct and (steps == np.median(steps)).mean() > 0.9
+        times = numbers.min() >= _LEAST_EPOCH and even
+        return bool(times or ((grows or distinct) and _calendar_stamps(column) is not None))
+    return True
+
+
+def may_be_elapsed(numbers: np.ndarray) -> bool:
+    """Whether numbers may be seconds since 1970 or since a start, and no digits or minutes."""
+    least, most = float(numbers.min()), float(numbers.max())
+    if least < 0 or most >= _LEAST_EPOCH:
+        return True
+    steps = np.diff(numbers)
+    clock = 100 <= most < 2400 and (numbers % 100 < 60).all() and (numbers % 100 > 0).any()
+    return least <= most - least and not (clock and (steps != steps[0]).any())
+
+
+def require_elapsed(column: pd.Series) -> None:
+    """Refuse small numbers as seconds if they may be digits of a date or count another unit."""
+    if len(column) < 2 or not pd.api.types.is_numeric_dtype(column.dtype):
+        return
+    numbers = column.to_numpy(dtype=float)
+    if _calendar_stamps(column) is None and not may_be_elapsed(numbers):
+        raise ValueError(
+            f"column {column.name!r} must hold seconds, got {numbers[0]:.9g} first, which may be "
+            "digits of a date or another unit; write times as 2024-01-31 14:00"
+        )
 
 
 def _calendar_stamps(column: pd.Series) -> pd.Series | None:
@@ -100,6 +132,8 @@ def _ambiguous_digits(column: pd.Series) -> str:
         return ""
     texts = some.astype("int64").astype(str)
     longest = int(texts.str.len().max())
+    # a grid in seconds only is one of seconds, because stamps jump at the end of an hour
+    even = longest <= 10 and len(some) > 2 and _even(numbers)
     for size in (longest, longest + 1):  # a zero in front is lost
         for layout in _AMBIGUOUS.get(size, ()):
             dates = texts.str.zfill(size)
@@ -107,16 +141,25 @@ def _ambiguous_digits(column: pd.Series) -> str:
                 dates, layout = "2000" + dates, "%Y" + layout
             read = pd.to_datetime(dates, format=layout, errors="coerce")
             same = read.dt.strftime(layout).str[: int(dates.str.len().max())] == dates
+            if even and not (read.notna().all() and _even(read.to_numpy().astype("int64"))):
+                continue
             if (same & read.dt.year.between(1900, 2100)).mean() >= 0.7:
                 return _in_letters(layout, size)
     return ""
 
 
+def _even(numbers: np.ndarray) -> bool:
+    """Whether all differences are equal."""
+    steps = np.diff(np.sort(numbers))
+    return bool((steps == steps[0]).all())
+
+
 def _in_letters(layout: str, size: int) -> str:
     """A layout such as "%y%m%d" in the letters "yymmdd"."""
-    named = {"%Y": "yyyy", "%y": "yy", "%m": "mm", "%d": "dd", "%j": "jjj", "%f": "f" * (size - 14)}
+    named = {"%Y": "yyyy", "%y": "yy", "%m": "mm", "%d": "dd", "%j": "jjj", "%f": "f" * size}
     named |= {"%H": "HH", "%M": "MM", "%S": "SS"}
-    return re.sub("%.", lambda part: named[part[0]], layout)[-size:]
+    letters = re.sub("%.", lambda part: named[part[0]], layout)
+    return letters[:size] if "%f" in layout else letters[-size:]
 
 
 def may_count_days(numbers: np.ndarray) -> bool:
@@ -134,7 +177,9 @@ def require_whole_times(frame: pd.DataFrame) -> None:
     parts: list[Hashable] = [names[part] for part in _PARTS if part in names]
     if not names.keys() >= set(_PARTS[:3]):
         texts = frame.select_dtypes(exclude="number").astype("string")
-        parts = [name for name in texts if texts[name].str.fullmatch(_TIME_OF_DAY).eq(True).all()]
+        parts = [
+            name for name in texts if texts[name].str.fullmatch(_TIME_OF_DAY).fillna(False).all()
+        ]
     if parts:
         raise ValueError(
             f"column {listed(parts)} must hold whole times, got parts of them such as "
@@ -208,17 +253,34 @@ def _times_of_numbers(column: pd.Series, name: str) -> pd.DatetimeIndex:
         wrong = f"dates, got {numbers[row]:.0f} in row {row + 1}"
     if stamps is None and (digits := _ambiguous_digits(column)):
         wrong = f"numbers since 1970, got {column.iloc[0]:.0f}, which may also be {digits}"
-    for count, (least, most) in _OTHER_COUNTS.items():
-        if least <= size <= most:
-            wrong = f"numbers since 1970, got {size:.0f}, which may count {count}"
+    unit: Any = next((unit for unit, most in _UNITS.items() if size <= most), "ns")
+    if stamps is None and wrong is None:
+        wrong = _other_count(numbers, unit)
     if may_count_days(numbers):
         wrong = f"seconds since 1970, got {numbers[0]:.9g}, which may count days"
     if wrong:
         raise ValueError(f"column {name!r} must hold {wrong}; write times as 2024-01-31 14:00")
     if stamps is not None:
         return pd.DatetimeIndex(stamps)
-    unit: Any = next((unit for unit, most in _UNITS.items() if size <= most), "ns")
     return pd.DatetimeIndex(pd.to_datetime(column, unit=unit))
+
+
+def _other_count(numbers: np.ndarray, unit: str) -> str | None:
+    """What is wrong with numbers of another unit, or since another year, than 1970."""
+    least, most = np.nanmin(numbers), np.nanmax(numbers)
+    first, last = least / _PER_SECOND[unit], most / _PER_SECOND[unit]
+    known = [count for count, (low, high) in _OTHER_COUNTS.items() if low <= most <= high]
+    if known:
+        return f"numbers since 1970, got {most:.0f}, which may count {known[0]}"
+    digits = numbers[0] >= 1e11 and not (numbers % 1 == 0).all()
+    if digits and _calendar_stamps(pd.Series(np.floor(numbers))) is not None:
+        return f"numbers since 1970, got {numbers[0]}, which may also be a date's digits"
+    if last >= _USUAL[1]:
+        name = {"s": "seconds", "us": "µs"}.get(unit, unit)
+        return f"numbers since 1970, got {most:.0f}, which may count {name} since 1900 or 1904"
+    if unit != "s" and first < _USUAL[0]:
+        return f"numbers since 1970, got {least:.0f}, which may have another unit or first year"
+    return None
 
 
 def _times_of_texts(column: pd.Series) -> pd.DatetimeIndex:
@@ -227,7 +289,9 @@ def _times_of_texts(column: pd.Series) -> pd.DatetimeIndex:
             DOTTED, lambda date: f"{date[3]}-{int(date[2]):02}-{int(date[1]):02}", regex=True
         )
     # offsets change in spring and autumn, so that only UTC has even steps
-    offsets = bool(column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$").all())
+    offsets = bool(
+        column.astype(str).str.contains(r"\d(?:Z|[+-]\d\d:?\d\d)$|:\d\d(?:\.\d+)?[+-]\d\d$").all()
+    )
     return pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", utc=offsets))
 
 

@@ -63,6 +63,7 @@ LISTED = 12
 @click.option("--time", metavar="COL", help="Column of times; default found by its values.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
 @click.option("--drop", multiple=True, metavar="COLS", help="Columns to leave out.")
+@click.option("--measured", multiple=True, metavar="COLS", help="Sensors that grow or count.")
 @click.option(
     "--missing", metavar="X,…", help="Values that mean missing, such as -999.25; or none."
 )
@@ -84,6 +85,7 @@ def command(
     epsilon: str | None,
     long: str | None,
     drop: tuple[str, ...],
+    measured: tuple[str, ...],
     missing: str | None,
     pieces: bool | None,
     read_rate: float | None,
@@ -105,7 +107,8 @@ def command(
     with clear_errors(BAD_INPUT, partial(as_options, data)):
         reading = {
             "long": next(csv.reader([long])) if long else None,
-            "drop": [name for text in drop for name in next(csv.reader([text]))],
+            "drop": names_of(drop),
+            "measured": names_of(measured),
             "missing": numbers_of(missing),
             **{name: asked.pop(name) for name in PASSED_ON},
         }
@@ -116,7 +119,7 @@ def command(
         if output.is_dir():
             raise ValueError(f"output must be a file, got the directory {str(output)!r}")
         require_writable(output.parent)
-        whole = bool(long or reading["resample"])
+        whole = bool(long or reading["resample"] or measured)
         if measure and (read_rate is None or pieces or is_large(data, whole=True)):
             raise ValueError(
                 "measure must be given with read_rate and data that fit into memory, got read_rate "
@@ -146,6 +149,11 @@ def command(
 
 def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
     """Read a file, whole or in pieces, and show its contents."""
+    if pieces and reading["measured"]:
+        raise ValueError(
+            "measured must not be given with a file that is read in pieces, got "
+            f"{reading['measured']}; read it into memory by --no-pieces"
+        )
     if pieces:
         click.echo(
             "Reading the file in pieces, in the order of its rows (--no-pieces: as a whole)."
@@ -170,6 +178,11 @@ def cost_constants(
     number = {name: i for i, name in enumerate(table.names)}
     workers = [[number[name] for name in names] for names in plan["assignment"]]
     return measure_costs(table, partial(read_sensors, data, **reading), workers, folder)
+
+
+def names_of(texts: tuple[str, ...]) -> list[str]:
+    """The columns of a repeated option, each of which may name several, as "a,b"."""
+    return [name for text in texts for name in next(csv.reader([text]))]
 
 
 def numbers_of(text: str | None) -> list[float] | None:
@@ -261,9 +274,11 @@ def as_options(data: Path, message: str) -> str:
     names = "|".join(str(one.name) for one in command.params if isinstance(one, click.Option))
     message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
     message = re.sub(
-        r"\b(drop|missing)=\[(.*?)\]", lambda m: f"--{m[1]} {m[2].replace(', ', ',')}", message
+        r"\b(drop|measured|missing)=\[(.*?)\]",
+        lambda m: f"--{m[1]} {m[2].replace(', ', ',')}",
+        message,
     )
-    message = re.sub(rf"\b(drop|long|{'|'.join(PASSED_ON)})=(\S?)", as_option, message)
+    message = re.sub(rf"\b(drop|measured|long|{'|'.join(PASSED_ON)})=(\S?)", as_option, message)
     start = rf"^({names})(?= must)|(?<=^epsilon or )epsilon_sd|^epsilon(?= or)"
     message = re.sub(start, as_option, message)
     return printable(message if str(data) in message else f"{data}: {message}")

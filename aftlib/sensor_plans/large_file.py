@@ -115,7 +115,8 @@ class LargeFile:
         shown = head.copy()
         silent = [c for c in shown if shown[c].dtype.kind == "f" and shown[c].isna().all()]
         shown.loc[shown.index[:1], silent] = 0.0  # a sensor's first sample may come later
-        table = even_grid(shown, reading.time, drop=reading.drop, tz=reading.tz)
+        about = {"drop": reading.drop, "tz": reading.tz, "measured": reading.measured}
+        table = even_grid(shown, reading.time, **about)
         if not isinstance(table.time, pd.DatetimeIndex) or len(table.time) < 2:
             raise ValueError(
                 f"a file that is read in pieces must have times in its rows, got {str(data)!r} "

@@ -58,6 +58,9 @@ RIGHT = {
     "no end of the last line": lines().rstrip("\n"),
     "spaces around the names": lines(names=("time", " a", "b ", " c ")),
     "quotes with newlines": lines(names=("time", '"a\nleft"', "b", "c")),
+    "offsets of hours": lines([f"{t}+01" for t in TIMES]),
+    "row names of R": "time,a,b,c\n"
+    + "".join(f'"{i}",{row}\n' for i, row in enumerate(lines().splitlines()[1:], 1)),
     "from the last to the first": lines(TIMES[::-1], VALUES[::-1]),
 }
 
@@ -110,6 +113,27 @@ REFUSED = {
         lines().replace("\n", "\n,°C,°C,°C\n", 1),
         "a time in every row, got an empty one in row 1; remove such rows",
     ),
+    "one name less than values": (
+        lines(names=("time", "a", "b")),
+        "its rows have one value more than its first line has names: name every column",
+    ),
+    "a late value behind a separator": (
+        "time,a,b\n"
+        + "".join(
+            f"{t},{i % 7},{i % 5}," + "9" * (i > 1100) + "\n"
+            for i, t in enumerate(pd.date_range("2024", periods=1200, freq="h"))
+        ),
+        "a row has more values than the first line has names",
+    ),
+    "numbers instead of names": ("20240101,0,40\n20240102,1,41\n20240103,0,40\n", "must have na"),
+    "fractions instead of names": ("20.13,40\n20.5,41\n20.1,40\n", "must have names"),
+    "nan instead of a name": ("20.13,nan\n20.5,41\n20.1,40\n", "must have names"),
+    "powers instead of names": ("5.0e-01,1.0e-01\n2e-01,3e-01\n1e-01,9e-01\n", "must have names"),
+    "quoted groups between commas": (
+        lines().replace("\n", ",x\n", 1).replace("\n2024", ',"1,160"\n2024'),
+        "'x' must be numeric",
+    ),
+    "a spreadsheet's separator": ("sep=;\n" + lines(sep=";"), "'sep=;': remove that line"),
     "words before the names": (
         "# logger 7\n" + lines(),
         "values more than its first line has names: begin",
@@ -177,9 +201,10 @@ def test_parquet_keeps_numbers_in_many_ways(column, tmp_path):
         (pa.array([[1.0, 2.0]] * ROWS), "'c' must be numeric, .*drop="),
         (pa.array(["x", "y"] * (ROWS // 2)).dictionary_encode(), "'c' must be numeric, .*'x'"),
         (pa.array((TIMES + pd.Timedelta("1s")).to_pydatetime()), "'c' must be numeric, .*drop="),
+        (pa.nulls(ROWS), "'c' must be numeric, .*drop="),
         (pa.array([dt.time(1)] * ROWS), "'c' must hold whole times, .*drop="),
     ],
-    ids=["struct", "list", "words", "times", "clock"],
+    ids=["struct", "list", "words", "times", "nothing", "clock"],
 )
 def test_parquet_columns_that_are_no_sensors_are_refused(column, said, tmp_path):
     with pytest.raises(ValueError, match=said):
@@ -202,3 +227,26 @@ def test_many_sensors_and_few_rows(tmp_path):
     names = ("time", *(f"s{i}" for i in range(3000)))
     table = read(tmp_path, lines(TIMES[:50], values, names))
     np.testing.assert_array_equal(table.values, values)
+
+
+def test_a_file_that_ends_early_or_has_a_long_name_is_refused(tmp_path):
+    packed = gzip.compress(lines().encode())
+    with pytest.raises(ValueError, match="path must hold a table"):
+        read(tmp_path, packed[: len(packed) // 2], "file.csv.gz")
+    with pytest.raises(ValueError, match="path must hold a table, got .*too long"):
+        read_sensors(tmp_path / ("x" * 300 + ".csv"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"encoding": "base64"}, {"encoding": 5}, {"tz": ""}, {"tz": 5}, {"missing": 5},
+        {"missing": "-999"}, {"missing": ["x"]}, {"drop": 5}, {"drop": "a"}, {"where": "a=1"},
+        {"where": [1]}, {"long": "a"}, {"long": [1, 2, 3]}, {"time": 5}, {"na": "x"}, {"na": 5},
+        {"comment": 12}, {"comment": ""}, {"measured": "a"},
+    ],
+)  # fmt: skip
+def test_options_of_another_type_are_refused(wrong, tmp_path):
+    (tmp_path / "file.csv").write_text(lines())
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
+        read_sensors(tmp_path / "file.csv", **wrong)

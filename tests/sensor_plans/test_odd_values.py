@@ -222,6 +222,8 @@ def test_hundreds_of_nanoseconds_are_no_nanoseconds(since, tmp_path):
         ("%Y%j%H%M", "yyyyjjjHHMM"),
         ("%Y%m%d%H%M%S000", "yyyymmddHHMMSSfff"),
         ("%Y%m%d%H%M%S00", "yyyymmddHHMMSSff"),
+        ("%Y%m%d%H%M%S0000", "yyyymmddHHMMSSffff"),
+        ("%y%m%d%H%M%S000", "yymmddHHMMSSfff"),
     ],
 )
 def test_other_stamps_of_digits_are_no_numbers_since_1970(layout, letters, tmp_path):
@@ -303,7 +305,7 @@ def test_stamps_of_digits_are_times(stamp, step, tmp_path):
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
-@pytest.mark.parametrize("year", [1971, 1999, 2024, 2050])
+@pytest.mark.parametrize("year", [1981, 1999, 2024, 2050])
 def test_the_unit_of_numbers_since_1970_follows_from_their_size(unit, factor, year, tmp_path):
     times = pd.date_range(f"{year}-05-01", periods=ROWS, freq="10min")
     seconds = times.astype("datetime64[s]").asi8
@@ -410,3 +412,108 @@ def test_control_characters_of_names_are_printed_as_escapes(tmp_path):
 def test_a_fill_value_is_shown_as_the_text_that_removes_it(value):
     column = np.array([[value], [1.0]])
     assert mark_missing(column, [float(shown(value))]) == 1 and np.isnan(column[0, 0])
+
+
+WALKS = np.cumsum(draw(5).normal(size=(ROWS, 2)), axis=0)
+
+
+def walks(column, name="t"):
+    """The column, and two random walks of as many rows."""
+    column = np.asarray(column)
+    return pd.DataFrame({name: column, "a": WALKS[: len(column), 0], "b": WALKS[: len(column), 1]})
+
+
+EPOCHS = 1704067200 + 600 * np.arange(30)
+STAMPS = TIMES[:30].strftime("%Y%m%d%H%M").astype("int64")
+
+
+@pytest.mark.parametrize("column", [EPOCHS, STAMPS], ids=["seconds", "stamps"])
+def test_numbers_of_times_in_another_order_are_sorted(column, tmp_path):
+    for order in (
+        draw().permutation(30),
+        np.arange(30).reshape(2, 15).T.ravel(),
+        slice(None, None, -1),
+    ):
+        table = read_sensors(write(tmp_path, walks(column).iloc[order]))
+        np.testing.assert_array_equal(table.values, walks(column)[["a", "b"]])
+        assert list(table.time) == list(TIMES[:30])
+
+
+STEP = 600 * HOURS
+OTHER = {
+    "a stamp with a fraction": ([f"{t:%Y%m%d%H%M%S}.500" for t in TIMES], "a date's digits"),
+    "µs since 1601": (13_348_540_800_000_000 + STEP * 10**6, "have another unit or first year"),
+    "ms since the year 1": (63_839_664_000_000 + STEP * 10**3, "have another unit or first year"),
+    "100 µs": (17_040_672_000_000 + STEP * 10**4, "have another unit or first year"),
+    "10 ms": (170_406_720_000 + STEP * 10**2, "have another unit or first year"),
+    "s since 1601": (13_348_540_800 + STEP, "have another unit or first year"),
+    "ms since 1904": (3_786_912_000_000 + STEP * 10**3, "may count ms since 1900 or 1904"),
+    "year and day": (2024001 + HOURS % 366 + HOURS // 366 * 1000, "digits of a date or another"),
+    "minutes": (28_401_120 + 10 * HOURS, "digits of a date or another unit"),
+    "hour and minute": (100 * (HOURS[:100] // 6) + HOURS[:100] % 6 * 10, "digits of a date or ano"),
+}
+
+
+@pytest.mark.parametrize(("column", "said"), OTHER.values(), ids=OTHER)
+def test_digits_and_other_units_are_no_seconds_even_if_named(column, said, tmp_path):
+    path = write(tmp_path, walks(column))
+    with pytest.raises(ValueError, match=said):
+        read_sensors(path, time="t")
+    with pytest.raises(ValueError) as refused:
+        read_sensors(path)
+    assert "take it as times" not in str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [3, 7, 40])
+def test_few_numbers_since_1970_are_times(rows, tmp_path):
+    for first in (1104537600, 1704067200):
+        given = walks(first + 600 * np.arange(rows))
+        assert read_sensors(write(tmp_path, given)).time[1].timestamp() == first + 600
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        -283996800 + 86400 * np.arange(10),
+        1012024 + 1_000_000 * np.arange(10),
+        240101 + np.arange(10),
+        100 * (np.arange(10) // 6) + np.arange(10) % 6 * 10,
+        45292 + np.arange(10),
+        10 * np.arange(3),
+        2000 + np.arange(5),
+    ],
+)
+def test_a_clock_of_few_rows_is_no_sensor(column, tmp_path):
+    path = write(tmp_path, walks(column))
+    with pytest.raises(ValueError, match=r"'t' must hold measurements, .*drop=\['t'\]"):
+        read_sensors(path)
+    assert read_sensors(path, drop=["t"]).names == ("a", "b")
+    assert read_sensors(path, measured=["t"]).names == ("t", "a", "b")
+
+
+def test_sensors_that_fall_or_are_said_to_be_measured_are_read(tmp_path):
+    battery = np.round(100 - np.cumsum(draw().random(ROWS)) / 30, 1)
+    assert read(tmp_path, frame().assign(d=battery)).names == ("a", "b", "c", "d")
+    level = frame().assign(d=np.cumsum(draw().random(ROWS)))
+    with pytest.raises(ValueError, match=r"or, if it is measured, give measured=\['d'\]"):
+        read(tmp_path, level)
+    assert read(tmp_path, level, measured=["d"]).names == ("a", "b", "c", "d")
+    assert "or, if it is measured, give --measured 'd', or replace" in plan(tmp_path, level)
+    assert "Back-test" in plan(tmp_path, level, "--measured", "d")
+    large = frame().assign(d=3e8 + 7.0 * HOURS**2).reset_index()
+    with pytest.raises(ValueError, match="if they are measured, give measured="):
+        read_sensors(write(tmp_path, large))
+    for how in ({"measured": ["d"]}, {"drop": ["d"]}):
+        assert read_sensors(tmp_path / "f.csv", **how).names[:3] == ("a", "b", "c")
+    with pytest.raises(ValueError, match=r"measured must be a list of columns, got \['x'\]"):
+        read_sensors(tmp_path / "f.csv", measured=["x"])
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_commas_that_may_group_thousands_are_asked_for_and_read(separator, tmp_path):
+    text = german([[f"{n:,}" for n in row] for row in COUNTS.tolist()]).replace(";", separator)
+    with pytest.raises(ValueError, match="whose comma may group .*give decimal='.' where"):
+        read(tmp_path, text)
+    np.testing.assert_array_equal(read(tmp_path, text, decimal=".").values, COUNTS)
+    as_decimals = read(tmp_path, text, decimal=",").values
+    assert np.where(COUNTS < 1000, COUNTS, COUNTS / 1000) == pytest.approx(as_decimals)
