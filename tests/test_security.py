@@ -271,7 +271,8 @@ def test_an_error_shows_little_of_a_long_cell(tmp_path):
     from aftlib.core.datasets import read_table
 
     path = tmp_path / "cell.csv"
-    path.write_text("a,b\n" + "1,2\n" * 9 + f"1,{'x' * 500_000}\n")
+    rows = "".join(f"{i},2\n" for i in range(9))
+    path.write_text(f"a,b\n{rows}9,{'x' * 500_000}\n")
     with pytest.raises(ValueError, match="column 'b' must be numeric") as error:
         read_table(path, time="a")
     assert len(str(error.value)) < 1000

@@ -10,8 +10,6 @@ from itertools import compress
 from operator import ge, gt, le, lt
 from typing import Any
 
-import numpy as np
-
 
 def require_number(
     name: str,
@@ -38,9 +36,9 @@ def require_number(
     known += [("at least", ge, least), ("at most", le, most)]
     bounds = [(word, keeps, bound) for word, keeps, bound in known if bound is not None]
     wanted = " and ".join(f"{word} {bound:g}" for word, _, bound in bounds)
-    number, wrong = math.nan, bool | np.timedelta64  # to numpy, a duration is a whole number
-    kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, kind) and not isinstance(value, wrong):
+    number, kind = math.nan, numbers.Integral if whole else numbers.Real
+    # to numpy, which takes long to load, a duration is a whole number
+    if isinstance(value, kind) and type(value).__name__ not in ("bool", "timedelta64"):
         with suppress(OverflowError):  # 10**400
             number = float(value)
     checked = value if whole else number  # a Fraction above 0 may be the float 0
@@ -93,7 +91,7 @@ def items_in_order(name: str, values: Any, example: str) -> list[Any]:
     ValueError, with `name` and `example`, for anything else, such as a set, which has no order.
     """
     text = isinstance(values, str | bytes | bytearray)
-    array = hasattr(type(values), "__array__") and np.ndim(values) == 1
+    array = hasattr(type(values), "__array__") and len(getattr(values, "shape", ())) == 1
     if text or not (array or isinstance(values, Sequence)):
         raise ValueError(f"{name} must be a list such as {example}, got {values!r:.80}")
     return list(values)

@@ -119,7 +119,7 @@ def command(
         if output.is_dir():
             raise ValueError(f"output must be a file, got the directory {str(output)!r}")
         require_writable(output.parent)
-        whole = bool(long or reading["resample"] or measured)
+        whole = bool(long or reading["resample"])
         if measure and (read_rate is None or pieces or is_large(data, whole=True)):
             raise ValueError(
                 "measure must be given with read_rate and data that fit into memory, got read_rate "
@@ -149,15 +149,8 @@ def command(
 
 def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
     """Read a file, whole or in pieces, and show its contents."""
-    if pieces and reading["measured"]:
-        raise ValueError(
-            "measured must not be given with a file that is read in pieces, got "
-            f"{reading['measured']}; read it into memory by --no-pieces"
-        )
     if pieces:
-        click.echo(
-            "Reading the file in pieces, in the order of its rows (--no-pieces: as a whole)."
-        )
+        click.echo("Reading the file in pieces, in the order of its rows (--no-pieces: whole).")
         survey = survey_large(data, question, **reading)
         show_inventory(survey.inventory)
         return survey

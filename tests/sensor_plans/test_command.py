@@ -181,7 +181,6 @@ def text(f, name):
             (),
             "invalid start byte); save it as UTF-8",
         ),
-        (None, ("--pieces", "--measured", "a"), "f.csv: --measured must not be given with a file"),
         (
             None,
             ("--pieces", "--resample", "2h"),

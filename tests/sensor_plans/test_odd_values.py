@@ -499,7 +499,8 @@ def test_sensors_that_fall_or_are_said_to_be_measured_are_read(tmp_path):
         read(tmp_path, level)
     assert read(tmp_path, level, measured=["d"]).names == ("a", "b", "c", "d")
     assert "or, if it is measured, give --measured 'd', or replace" in plan(tmp_path, level)
-    assert "Back-test" in plan(tmp_path, level, "--measured", "d")
+    for how in ((), ("--pieces",)):
+        assert "Back-test" in plan(tmp_path, level, "--measured", "d", *how)
     large = frame().assign(d=3e8 + 7.0 * HOURS**2).reset_index()
     with pytest.raises(ValueError, match="if they are measured, give measured="):
         read_sensors(write(tmp_path, large))
