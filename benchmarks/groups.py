@@ -26,7 +26,7 @@ from aftlib.guard.pipeline import PROVIDER, ROCKSDB
 from aftlib.spark.session import session
 
 SENSORS, SAMPLES, WIDTH = 20, 100, 100
-WINDOWS, WARM = 8, 3
+WINDOWS, WARM = 12, 5
 """Windows per stream, and those that are not timed: kernels are loaded and guards are made."""
 FILES = 2
 BEGIN = 1_704_067_200

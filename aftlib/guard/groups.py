@@ -7,17 +7,18 @@ of groups.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.textfile import memory_bytes
 from aftlib.guard.guard import VERSION
-from aftlib.guard.keyed import Change, KeyedGuard, identity_of
+from aftlib.guard.keyed import DAMAGED, TOKEN, Entry, KeyedGuard, identity_of, least_log
 from aftlib.guard.promise import Promise
 
 CACHE_BYTES = max(2**29, memory_bytes() // (4 * (os.cpu_count() or 1)))
@@ -29,8 +30,12 @@ STALE = 8
 """A guard that was not used while this many times the cache's guards were kept makes room."""
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
-PROMISE = -1
-"""Key of the promise among the snapshot's parts."""
+LONGEST = 4
+"""Most micro-batches in a bucket's log, as a multiple of the least windows between snapshots."""
+NEAR = 8
+"""Most parts of a log that are read one by one."""
+_ENTRY = struct.Struct(f"<i{TOKEN}sqi")
+"""Before a window's values in the log: place of the group, token, start, length of the values."""
 AUDIT = ("audited", "wrong", "allowed")
 """Columns for a micro-batch's additions to a group's `KeyedGuard.audit`. The group's first row has
 them; the other rows have zeros."""
@@ -80,17 +85,42 @@ def promise_of(content: str) -> tuple[Promise, str]:
     return promise, identity_of(promise)
 
 
-class StoredGuards:
-    """The guards of the groups of a bucket, whose state is in three maps of Spark's state.
+class Head(NamedTuple):
+    """What a bucket's state has of a group, beside its snapshot and its windows in the log."""
 
-    `heads` changes with every window and has some 100 bytes per group. `log` gains each window. The
-    snapshot of a group, in `chunks`, replaces its log from time to time. The chunk `PROMISE` has
-    the promise, so that a query with a changed promise can read the state and continue from it.
+    key: Any
+    identity: str  # of the promise that wrote the state
+    token: bytes
+    chunks: int  # of the snapshot
+    since: int  # the first part of the log that the snapshot does not contain
+
+
+class StoredGuards:
+    """The guards of the groups of a bucket, whose state is in four variables of Spark's state.
+
+    A call of Spark takes as long as a guard. So a micro-batch makes some calls per bucket and none
+    per group. `bucket` has the number of the log's next part, and a head per group. `log` gains a
+    part per micro-batch: the windows of all groups. The snapshot of a group, in `chunks`, replaces
+    its windows in the log from time to time. `promises` has the promises by identity, so that a
+    query with a changed promise can read the state and continue from it.
     """
 
-    def __init__(self, content: str, heads: Any, log: Any, chunks: Any) -> None:
+    def __init__(self, content: str, bucket: Any, log: Any, chunks: Any, promises: Any) -> None:
         self.promise, self.identity = promise_of(content)
-        self.heads, self.log, self.chunks = heads, log, chunks
+        self.bucket, self.log, self.chunks, self.promises = bucket, log, chunks, promises
+        number, heads = bucket.get() or (0, [])
+        self.number: int = number  # of the log's next part
+        self.heads = [Head(*head) for head in heads]
+        self.places = {head.key: place for place, head in enumerate(self.heads)}
+        self.written: list[tuple[int, Entry]] = []  # place of a group, and its window
+        self.parts: dict[int, dict[int, list[Entry]]] = {}  # of the log
+        self.oldest = self._since()
+        for identity in {head.identity for head in self.heads}:
+            if (version := identity.split()[0]) != str(VERSION):
+                raise ValueError(
+                    f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
+                    "version of aftlib that wrote it, or choose another checkpointLocation"
+                )
 
     def process(self, parts: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch; yield their rows, if there are any."""
@@ -106,22 +136,25 @@ class StoredGuards:
         for name in ("value", "samples", "variance"):
             columns[name] = windows[name].to_numpy(float, na_value=np.nan)[order]
         cuts = np.searchsorted(codes[order], np.arange(len(groups) + 1)).tolist()
+        if len(groups):
+            self._shorten()
         rows = [
             self.process_group(group, {name: cells[begin:end] for name, cells in columns.items()})
             for group, begin, end in zip(groups.tolist(), cuts[:-1], cuts[1:], strict=True)
         ]
         if rows:
+            self.write()
             yield frame_of(
                 {name: np.concatenate([each[name] for each in rows]) for name in rows[0]}
             )
 
     def process_group(self, group: Any, windows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Process a group's windows, write its state, and return the rows with key and audit."""
-        keyed, chunks = self.load(group)
+        """Process a group's windows, and return the rows with key and audit."""
+        place, keyed = self.load(group)
         before = keyed.audit if keyed.reported is None else keyed.reported
         columns, change = keyed.process(windows)
-        chunks = self.store(group, change, keyed.logged, chunks)
-        self.heads.updateValue((group,), (self.identity, keyed.token, chunks, keyed.logged))
+        self.store(place, keyed, change.snapshot)
+        self.written += [(place, entry) for entry in change.entries]
         keyed.reported = keyed.audit
         _guards.keep(keyed)
         audit = np.zeros((len(AUDIT), len(columns["start"])))
@@ -130,56 +163,130 @@ class StoredGuards:
         both = {"start": columns.pop("start"), "key": keys, **columns}
         return both | dict(zip(AUDIT, audit, strict=True))
 
-    def load(self, group: Any) -> tuple[KeyedGuard, int]:
-        """Return a group's guard, and the number of its snapshot's chunks."""
-        head = self.heads.getValue((group,))
-        if head is None:
-            self.chunks.updateValue((group, PROMISE), (self.promise.content.encode(),))
-            return KeyedGuard(self.promise), 0
-        identity, token, chunks, logged = head
-        if (version := identity.split()[0]) != str(VERSION):
-            raise ValueError(
-                f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
-                "version of aftlib that wrote it, or choose another checkpointLocation"
-            )
-        token = bytes(token)
-        keyed = _guards.take(token) or self.restored(group, token, chunks, logged)
-        if identity == self.identity:
-            return keyed, chunks
-        keyed = keyed.continue_with(self.promise)
-        self.chunks.updateValue((group, PROMISE), (self.promise.content.encode(),))
-        return keyed, self.store(group, Change(keyed.snapshot()), 0, chunks)
+    def load(self, group: Any) -> tuple[int, KeyedGuard]:
+        """Return a group's place among the heads, and its guard for the promise of the query."""
+        if (place := self.places.get(group)) is None:
+            place = self.places[group] = len(self.heads)
+            keyed = KeyedGuard(self.promise)
+            self.heads.append(Head(group, self.identity, keyed.token, 0, self.number))
+            return place, keyed
+        keyed = self.stored(place)
+        if self.heads[place].identity != self.identity:
+            keyed = keyed.continue_with(self.promise)
+            self.heads[place] = self.heads[place]._replace(identity=self.identity)
+            self.store(place, keyed, keyed.snapshot())
+        return place, keyed
 
-    def restored(self, group: Any, token: bytes, chunks: int, logged: int) -> KeyedGuard:
-        """Return the guard of the stored state, with the promise that wrote it."""
-        keyed = KeyedGuard(promise_of(self.read_chunk(group, PROMISE).decode())[0])
-        snapshot = b"".join(self.read_chunk(group, place) for place in range(chunks))
-        found = (self.log.getValue((group, number)) for number in range(logged))
-        entries = ((entry[0], bytes(entry[1])) for entry in found if entry)
-        keyed.restore(snapshot or None, entries, token)
+    def stored(self, place: int) -> KeyedGuard:
+        """Return the guard of a group as it is stored, with the promise that wrote it.
+
+        Spark gives a task to any process of an executor. A process that did not have the group for
+        some micro-batches reads what it missed from the log; only a new one needs the snapshot.
+        """
+        head, missed = self.heads[place], list[Entry]()
+        keyed, entries = _guards.take(head.token), self._latest_entries(place)
+        while keyed is None and (entry := next(entries, None)):
+            missed.append(entry)
+            keyed = _guards.take(entry.token)
+        snapshot = None
+        if keyed is None:
+            keyed, snapshot = KeyedGuard(self._promise(head.identity)), self._snapshot(head)
+        if keyed.token != head.token:
+            keyed.restore(snapshot, reversed(missed), head.token)
+            keyed.reported = None  # another process reported since
         return keyed
 
-    def read_chunk(self, group: Any, place: int) -> bytes:
-        """Return a part of the snapshot; no bytes where it is missing."""
-        (content,) = self.chunks.getValue((group, place)) or (b"",)
-        return bytes(content)
+    def _latest_entries(self, place: int) -> Iterator[Entry]:
+        """Yield a group's windows since its snapshot from the last one to the first."""
+        for number in range(self.number - 1, self.heads[place].since - 1, -1):
+            yield from reversed(self._part(number).get(place, ()))
 
-    def store(self, group: Any, change: Change, logged: int, chunks: int) -> int:
-        """Write the changes; return the number of the snapshot's chunks.
+    def _part(self, number: int) -> dict[int, list[Entry]]:
+        """Return a part of the log by group, empty if it is missing.
 
-        `logged` is the number of windows that the log has then. What a snapshot replaces in the log
-        stays until it is written over.
+        The last ones are read one by one. If they are not enough, the whole log is read at once.
         """
-        if change.snapshot is not None:
-            cuts = range(0, len(change.snapshot), CHUNK)
-            for place, cut in enumerate(cuts):
-                self.chunks.updateValue((group, place), (change.snapshot[cut : cut + CHUNK],))
-            for place in range(len(cuts), chunks):
-                self.chunks.removeKey((group, place))
-            chunks = len(cuts)
-        for number, entry in enumerate(change.entries, logged - len(change.entries)):
-            self.log.updateValue((group, number), entry)
-        return chunks
+        if number not in self.parts:
+            if len(self.parts) < NEAR:
+                (content,) = self.log.getValue((number,)) or (b"",)
+                self.parts[number] = unpacked(bytes(content))
+            else:
+                found = {
+                    key: unpacked(bytes(content)) for (key,), (content,) in self.log.iterator()
+                }
+                self.parts = defaultdict(dict, found)
+        return self.parts[number]
+
+    def _promise(self, identity: str) -> Promise:
+        """Return the promise that wrote the state of a group."""
+        if (found := self.promises.getValue((identity,))) is None:
+            raise ValueError(
+                f"the checkpoint must contain the promise {identity}, got none: {DAMAGED}"
+            )
+        return promise_of(found[0])[0]
+
+    def _snapshot(self, head: Head) -> bytes | None:
+        """Return the snapshot of a group, or None before the first one."""
+        parts = [self.chunks.getValue((head.key, part)) or (b"",) for part in range(head.chunks)]
+        return b"".join(bytes(content) for (content,) in parts) or None
+
+    def store(self, place: int, keyed: KeyedGuard, snapshot: bytes | None) -> None:
+        """Note a group's new state in its head, and write its snapshot, if there is one."""
+        head = self.heads[place]._replace(token=keyed.token)
+        if snapshot is not None:
+            cuts = range(0, len(snapshot), CHUNK)
+            for part, cut in enumerate(cuts):
+                self.chunks.updateValue((head.key, part), (snapshot[cut : cut + CHUNK],))
+            for part in range(len(cuts), head.chunks):
+                self.chunks.removeKey((head.key, part))
+            head = head._replace(chunks=len(cuts), since=self.number)
+        self.heads[place] = head
+
+    def write(self) -> None:
+        """Write what the micro-batch changed: the log's new part, and the heads."""
+        if self.promises.getValue((self.identity,)) is None:
+            self.promises.updateValue((self.identity,), (self.promise.content,))
+        self.log.updateValue((self.number,), (packed(self.written),))
+        self.number += 1
+        for number in range(self.oldest, self._since()):
+            self.log.removeKey((number,))
+        self.bucket.update((self.number, [tuple(head) for head in self.heads]))
+
+    def _since(self) -> int:
+        """Return the first part of the log that a group needs."""
+        return min((head.since for head in self.heads), default=self.number)
+
+    def _shorten(self) -> None:
+        """Write a snapshot of the group that needs the oldest part, if the log is too long.
+
+        So a group whose sensors are silent does not make the log grow.
+        """
+        since = self._since()
+        if self.number - since <= LONGEST * least_log(self.promise):
+            return
+        place = next(place for place, head in enumerate(self.heads) if head.since == since)
+        keyed = self.stored(place)
+        keyed.logged = 0
+        self.store(place, keyed, keyed.snapshot())
+        _guards.keep(keyed)
+
+
+def packed(entries: Iterable[tuple[int, Entry]]) -> bytes:
+    """Return windows as a part of the log has them, each with the place of its group."""
+    return b"".join(
+        _ENTRY.pack(place, entry.token, entry.start, len(entry.values)) + entry.values
+        for place, entry in entries
+    )
+
+
+def unpacked(content: bytes) -> dict[int, list[Entry]]:
+    """Return the windows of a part of the log by the place of their group."""
+    begin, found = 0, dict[int, list[Entry]]()
+    while begin < len(content):
+        place, token, start, length = _ENTRY.unpack_from(content, begin)
+        begin += _ENTRY.size + length
+        found.setdefault(place, []).append(Entry(token, start, content[begin - length : begin]))
+    return found
 
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:

@@ -23,14 +23,21 @@ from aftlib.guard.rounds import LARGEST
 NONE = np.iinfo(np.int64).min
 """Start of the next window before the first one."""
 LEAST_LOG = 128
-"""Least windows between two snapshots; with more than 384 sensors, a third of their number."""
+"""Least windows between two snapshots of up to 384 sensors; else a third of their number."""
 SPREAD = 16
 """From then on, a snapshot is written after each window with the chance 1 / 16."""
+DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
 _STATES = np.array(["exact", "estimated", "lost"], object)
-_TOKEN = 16
+TOKEN = 16
 """Bytes of a token."""
-Entry = tuple[int, bytes]
-"""Start and values of a window, as the log has them."""
+
+
+class Entry(NamedTuple):
+    """A window as the log has it."""
+
+    token: bytes  # of the guard before it
+    start: int  # µs
+    values: bytes
 
 
 @dataclass
@@ -59,6 +66,11 @@ def identity_of(promise: Promise) -> str:
     return f"{VERSION} {promise.digest}"
 
 
+def least_log(promise: Promise) -> int:
+    """Return the least windows between two snapshots of a group."""
+    return max(LEAST_LOG, len(promise.sensors) // 3)
+
+
 class KeyedGuard:
     """The guard of one group, which follows the starts of its windows.
 
@@ -71,8 +83,9 @@ class KeyedGuard:
         self.token = _hash(identity_of(promise).encode())
         self.logged = 0  # windows since the snapshot
         self.reported: np.ndarray | None = None  # the audit that the last rows reported
-        self._most = max(LEAST_LOG, len(promise.sensors) // 3)
+        self._most = least_log(promise)
         self._limits = np.array(promise.limits)
+        self._requirement = Requirement(1.0, promise.delta)
         self._names = np.array(promise.sensors, object)
         self._place = {name: place for place, name in enumerate(promise.sensors)}
         self._step = promise.step
@@ -93,9 +106,8 @@ class KeyedGuard:
                 self.next = empty + self._step
             self._skip_to(start)
             rounds.append(self._round(start, self._used(value, samples), samples, variance))
-            entry = start, rounds[-1].window.tobytes()
-            change.entries.append(entry)
-            self._record(entry)
+            change.entries.append(Entry(self.token, start, rounds[-1].window.tobytes()))
+            self._record(change.entries[-1])
             # groups that began together would otherwise write their snapshots together
             due = self.token[0] % SPREAD == 0 or self.logged >= 2 * self._most
             if self.logged >= self._most and due:
@@ -118,19 +130,26 @@ class KeyedGuard:
         return self.token + self.next.to_bytes(8, "big", signed=True) + self.guard.to_bytes()
 
     def restore(self, snapshot: bytes | None, entries: Iterable[Entry], token: bytes) -> None:
-        """Continue from the stored state; ValueError when its parts do not belong together."""
+        """Continue from the stored state; ValueError when its parts do not belong together.
+
+        Without a snapshot, this guard processes the windows of the log that it has not processed.
+        """
         if snapshot is not None:
-            self.token = snapshot[:_TOKEN]
-            self.next = int.from_bytes(snapshot[_TOKEN : _TOKEN + 8], "big", signed=True)
-            self.guard = Guard.from_bytes(snapshot[_TOKEN + 8 :])
-        for start, values in entries:
-            self._skip_to(start)
-            self.guard.update(np.frombuffer(values))
-            self._record((start, values))
+            self.token = snapshot[:TOKEN]
+            self.next = int.from_bytes(snapshot[TOKEN : TOKEN + 8], "big", signed=True)
+            try:
+                self.guard = Guard.from_bytes(snapshot[TOKEN + 8 :])
+            except ValueError as error:
+                raise ValueError(
+                    f"the snapshot of a group cannot be read ({error}): {DAMAGED}"
+                ) from error
+        for entry in entries:
+            self._skip_to(entry.start)
+            self.guard.update(np.frombuffer(entry.values))
+            self._record(entry)
         if self.token != token:
             raise ValueError(
-                f"the guard's state must be that of {token.hex()}, got {self.token.hex()}: the "
-                "checkpoint is damaged; restore it from a copy, or start again in another one"
+                f"the guard's state must be {token.hex()}, got {self.token.hex()}: {DAMAGED}"
             )
 
     def continue_with(self, promise: Promise) -> KeyedGuard:
@@ -157,10 +176,10 @@ class KeyedGuard:
 
     def _record(self, entry: Entry) -> None:
         """Count a window that the guard received, and hash it."""
-        start, values = entry
-        self.next = start + self._step
+        self.next = entry.start + self._step
         self.logged += 1
-        self.token = _hash(self.token + start.to_bytes(8, "big", signed=True) + values)
+        start = entry.start.to_bytes(8, "big", signed=True)
+        self.token = _hash(self.token + start + entry.values)
 
     def _arranged(
         self, windows: Mapping[str, Any]
@@ -220,9 +239,9 @@ class KeyedGuard:
         """Return the half-width z·s·√(1/m − 1/w) for m samples drawn from the w of a window."""
         whole = self.promise.samples
         left = 1 / np.maximum(samples, 1) - 1 / whole
-        half_width = Requirement(1.0, self.promise.delta).half_width(variance * np.maximum(left, 0))
+        half_width = self._requirement.half_width(variance * np.maximum(left, 0))
         return AGGREGATES[self.promise.query].of_mean(half_width, whole)
 
 
 def _hash(content: bytes) -> bytes:
-    return blake2b(content, digest_size=_TOKEN).digest()
+    return blake2b(content, digest_size=TOKEN).digest()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups, with their state in three maps (`groups.StoredGuards`).
+    """The guards of a bucket of groups, with their state in four variables (`groups.StoredGuards`).
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     that of a promise, and `key` the type of a group's key in Spark's SQL.
@@ -29,11 +29,11 @@ class GuardProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        group = f"key {self.key}"
-        head = "identity string, token binary, chunks int, logged int"
-        self.heads = handle.getMapState("heads", group, head)
-        self.log = handle.getMapState("log", f"{group}, number int", "start bigint, window binary")
-        self.chunks = handle.getMapState("snapshot", f"{group}, place int", "content binary")
+        head = f"struct<key: {self.key}, identity: string, token: binary, chunks: int, since: int>"
+        self.bucket = handle.getValueState("bucket", f"next int, heads array<{head}>")
+        self.log = handle.getMapState("log", "number int", "windows binary")
+        self.chunks = handle.getMapState("chunks", f"key {self.key}, part int", "content binary")
+        self.promises = handle.getMapState("promises", "identity string", "content string")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's windows of a micro-batch."""
@@ -43,7 +43,7 @@ class GuardProcessor(StatefulProcessor):
         """Return the guards in the variables of the current bucket."""
         from aftlib.guard.groups import StoredGuards
 
-        return StoredGuards(self.content, self.heads, self.log, self.chunks)
+        return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.promises)
 
     def close(self) -> None:
         """Do nothing, because nothing is open."""

@@ -31,6 +31,7 @@ _TYPES = {
     "sensor": {"string"},
     "value": {"tinyint", "smallint", "int", "bigint", "float", "double"},
 }
+_NO_GROUP = ("float", "double", "array", "map", "struct", "variant")  # NaN; no equality in Python
 _ROWS = (
     "sensor string, state string, value double, half_width double, samples bigint, recoverable int"
 )
@@ -148,6 +149,11 @@ def _require_fitting(stream: DataFrame, columns: Mapping[str, str]) -> None:
         if argument not in _TYPES:
             if name not in types:
                 raise ValueError(f"group must name a column, got {name!r}: it has {listed(types)}")
+            if types[name].startswith(_NO_GROUP):
+                raise ValueError(
+                    f"group must name a column of names or whole numbers, got {name!r} of type "
+                    f"{types[name]}: cast it to string"
+                )
         elif types.get(name) not in _TYPES[argument]:
             raise ValueError(
                 f"{argument} must name a column of type {' or '.join(sorted(_TYPES[argument]))}, "

@@ -55,15 +55,15 @@ def prepare(directory: Path) -> None:
 class Forgetting(StoredGuards):
     """Guards that begin anew with every micro-batch."""
 
-    def load(self, group: object) -> tuple[KeyedGuard, int]:
-        return KeyedGuard(self.promise), 0
+    def stored(self, place: int) -> KeyedGuard:
+        return KeyedGuard(self.promise)
 
 
 class Forgetful(GuardProcessor):
     """The broken control."""
 
     def stored(self) -> StoredGuards:
-        return Forgetting(self.content, self.heads, self.log, self.chunks)
+        return Forgetting(self.content, self.bucket, self.log, self.chunks, self.promises)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:

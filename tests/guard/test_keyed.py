@@ -53,7 +53,7 @@ class Store:
             self.snapshot, self.log = change.snapshot, []
             self.written += len(change.snapshot)
         self.log += change.entries
-        self.written += sum(8 + len(values) for _, values in change.entries)
+        self.written += sum(28 + len(entry.values) for entry in change.entries)
         self.token = token
 
     def load(self, promise=PROMISE):
@@ -198,7 +198,7 @@ def test_parts_that_do_not_belong_together_are_refused():
     store.commit(change, guard.token)
     store.load()
     store.log = store.log[:-1]
-    with pytest.raises(ValueError, match="the guard's state must be that of .* is damaged"):
+    with pytest.raises(ValueError, match="the guard's state must be .* is damaged"):
         store.load()
 
 

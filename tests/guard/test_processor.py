@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.guard import groups
-from aftlib.guard.groups import AUDIT, GuardCache
-from aftlib.guard.groups import PROMISE as PLACE
-from aftlib.guard.keyed import KeyedGuard
+from aftlib.guard import groups, keyed
+from aftlib.guard.groups import AUDIT, LONGEST, GuardCache, StoredGuards
+from aftlib.guard.keyed import LEAST_LOG, KeyedGuard
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise
 from tests.guard.test_keyed import ASKED, PROMISE, long, processed, windows_of
@@ -30,12 +29,33 @@ class MapState(dict):
     def removeKey(self, key):  # noqa: N802
         del self[key]
 
+    def iterator(self):
+        return iter(self.items())
+
+
+class ValueState:
+    """A variable of Spark's state; it is given as a list, as by Spark."""
+
+    value = None
+
+    def get(self):
+        return self.value
+
+    def update(self, value):
+        self.value = value
+
 
 class Handle:
     """A bucket's variables by name."""
 
     def __init__(self):
         self.variables = {}
+
+    def heads(self):
+        return {head[0]: head for head in self.variables["bucket"].value[1]}
+
+    def getValueState(self, name, schema):  # noqa: N802
+        return self.variables.setdefault(name, ValueState())
 
     def getMapState(self, name, *schema):  # noqa: N802
         return self.variables.setdefault(name, MapState())
@@ -73,12 +93,12 @@ def test_a_changed_promise_reads_the_state_of_the_one_before(handle, first):
     np.testing.assert_array_equal(audit.iloc[0], expected.audit - before)
     assert (audit[1:] == 0).all(axis=None)
     process(handle, PROMISE, long(values[:10], 400))
-    head, chunks = handle.variables["heads"]["g",], handle.variables["snapshot"]
-    assert head[0].endswith(PROMISE.digest)
-    assert chunks["g", PLACE] == (PROMISE.content.encode(),)
+    _, identity, token, *_ = handle.heads()["g"]
+    assert identity.endswith(PROMISE.digest)
+    assert set(handle.variables["promises"].values()) == {(PROMISE.content,), (AFTER.content,)}
     back = expected.continue_with(PROMISE)
     back.process(long(values[:10], 400))
-    assert head[1] == back.token
+    assert token == back.token
 
 
 def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
@@ -97,10 +117,8 @@ def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
         for part in parts:
             group = part["key"].iloc[0]
             expected.append(processed(alone[group], part)[0].assign(key=group))
-    heads = handle.variables["heads"]
-    assert {group: heads[group,][1] for group in values} == {
-        group: guard.token for group, guard in alone.items()
-    }
+    tokens = {group: guard.token for group, guard in alone.items()}
+    assert {group: head[2] for group, head in handle.heads().items()} == tokens
     both = [pd.concat(each).sort_values(["key", "start", "sensor"]) for each in (tables, expected)]
     columns = both[1].columns
     pd.testing.assert_frame_equal(
@@ -112,10 +130,10 @@ def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
 
 def test_windows_of_sensors_that_left_change_nothing(handle):
     process(handle, PROMISE, long(windows_of(20)))
-    before = handle.variables["heads"]["g",]
+    before = handle.variables["bucket"].value
     rows = long(np.ones((1, 4)), 20)
     assert process(handle, AFTER, rows[rows["sensor"] == "d"]) == []
-    assert handle.variables["heads"]["g",] == before
+    assert handle.variables["bucket"].value is before
     (table,) = process(handle, AFTER, rows)
     assert table["sensor"].tolist() == ["a", "b", "c", "e"]
     assert np.isnan(table["value"].iloc[3])
@@ -123,10 +141,78 @@ def test_windows_of_sensors_that_left_change_nothing(handle):
 
 def test_the_state_of_another_format_is_refused(handle):
     process(handle, PROMISE, long(windows_of(20)))
-    heads = handle.variables["heads"]
-    heads["g",] = (f"6 {PROMISE.digest}", *heads["g",][1:])
+    number, ((key, _, *rest),) = handle.variables["bucket"].value
+    handle.variables["bucket"].update((number, [(key, f"6 {PROMISE.digest}", *rest)]))
     with pytest.raises(ValueError, match="must be of format 7, got 6: go on with the version of"):
         process(handle, PROMISE, long(np.ones((1, 4)), 20))
+
+
+def test_the_log_of_a_bucket_stays_short_although_a_group_is_silent(handle):
+    """A micro-batch has a window of one group; another group had only the first."""
+    values = windows_of(LONGEST * LEAST_LOG + 40)
+    process(handle, PROMISE, long(values[:1]).assign(key="silent"))
+    silent = handle.heads()["silent"]
+    lengths = []
+    for start, window in enumerate(values):
+        if not np.isnan(window).all():
+            process(handle, PROMISE, long(window[np.newaxis], start))
+            lengths.append(len(handle.variables["log"]))
+    assert max(lengths) == LONGEST * LEAST_LOG + 1 and lengths[-1] <= 2 * LEAST_LOG + 40
+    after = handle.heads()["silent"]
+    assert after[2] == silent[2] and after[3:] != silent[3:]
+    rows = pd.concat([long(values[:1], 999).assign(key=key) for key in ("g", "silent")])
+    (table,) = process(handle, PROMISE, rows)
+    alone = KeyedGuard(PROMISE)
+    alone.process(long(values[:1]))
+    expected, _ = processed(alone, long(values[:1], 999))
+    table = table[table["key"] == "silent"][expected.columns].reset_index(drop=True)
+    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("often", [10_000, 20])
+def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
+    """Three processes have the groups in turn; state and results are those of one process."""
+    monkeypatch.setattr(keyed, "LEAST_LOG", often)
+    monkeypatch.setattr(groups, "NEAR", 3)
+    read, snapshot = [], StoredGuards._snapshot
+    values = {group: windows_of(280) + ord(group) for group in "gh"}
+
+    def run(caches):
+        handle, found = Handle(), []
+        for first, last in [(0, 190), *((start, start + 1) for start in range(190, 280))]:
+            monkeypatch.setattr(groups, "_guards", caches[last % len(caches)])
+            parts = [long(values[group][first:last], first).assign(key=group) for group in values]
+            found += process(handle, PROMISE, pd.concat(parts).dropna())
+            found.append(handle.heads())
+        return found
+
+    expected = run([GuardCache()])
+    monkeypatch.setattr(
+        StoredGuards, "_snapshot", lambda *given: read.append(given) or snapshot(*given)
+    )
+    found = run([GuardCache() for _ in range(3)])
+    assert len(found) == len(expected) > 150
+    for one, other in zip(found, expected, strict=True):
+        if isinstance(one, dict):
+            assert one == other
+        else:
+            pd.testing.assert_frame_equal(one, other)
+    assert sum(table["audited"].sum() for table in found if not isinstance(table, dict)) > 1000
+    if often == 10_000:
+        assert len(read) == 4  # two processes when they began; all others read the log
+
+
+@pytest.mark.parametrize("part", ["log", "chunks", "promises"])
+def test_a_damaged_checkpoint_is_refused(monkeypatch, part):
+    """A part of the state is missing when the process starts again."""
+    monkeypatch.setattr(groups, "_guards", GuardCache(0))
+    handle, values = Handle(), windows_of(300)
+    process(handle, PROMISE, long(values[:290]))
+    process(handle, PROMISE, long(values[290:299], 290))
+    variable = handle.variables[part]
+    variable.removeKey(list(variable)[-1])
+    with pytest.raises(ValueError, match="the checkpoint is damaged; restore it from a copy"):
+        process(handle, PROMISE, long(values[299:], 299))
 
 
 def test_the_processor_loads_without_the_guard():

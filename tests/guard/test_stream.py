@@ -276,6 +276,10 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
     stream = stream.withColumn("value", stream["value"].cast("double"))
     with pytest.raises(ValueError, match="group must name a column, got 'site': it has 'time'"):
         recoverable(stream, promise, group="site")
+    for kind in ("double", "array<string>"):
+        other = stream.selectExpr("*", f"CAST(NULL AS {kind}) AS site")
+        with pytest.raises(ValueError, match="group must name a column of names or whole numbers"):
+            recoverable(other, promise, group="site")
     zoneless = stream.withColumn("time", stream["time"].cast("timestamp_ntz"))
     with pytest.raises(ValueError, match="time must name .* got 'time' of type timestamp_ntz"):
         recoverable(zoneless, promise)
