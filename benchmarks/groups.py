@@ -1,7 +1,8 @@
 """`recoverable` for many groups against Spark's own windowed mean of the same rows.
 
 A group has 20 sensors with 100 samples per window. Each micro-batch has a window of all groups.
-Then one group of 2,000 sensors. AFT_GROUPS gives other numbers of groups, such as 10,10000.
+Then one group of 2,000 sensors, and up to 1,000 groups on two executors of Spark's own cluster.
+AFT_GROUPS gives other numbers of groups, such as 10,10000.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from aftlib.failure_drill.metrics import folder_bytes
 from aftlib.guard.groups import CACHE_BYTES
 from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.pipeline import PROVIDER, ROCKSDB
-from aftlib.spark.session import session
+from aftlib.spark.cluster import LocalCluster
+from aftlib.spark.session import environment, session
 
 SENSORS, SAMPLES, WIDTH = 20, 100, 100
 WINDOWS, WARM = 12, 5
 """Windows per stream, and those that are not timed: kernels are loaded and guards are made."""
-FILES = 2
+FILES, ON_CLUSTER = 2, 1000
 BEGIN = 1_704_067_200
 """2024-01-01, seconds since 1970."""
 SCHEMA = "time timestamp, site string, sensor string, value double"
@@ -47,6 +49,15 @@ def run() -> dict[str, Any]:
     }
     found["guards_in_cache"] = int(CACHE_BYTES * spark.sparkContext.defaultParallelism)
     found["guards_in_cache"] //= found["guard"][SENSORS]["bytes"]
+    spark.stop()
+    with (
+        LocalCluster(workers=2, cores=1, memory="3g") as cluster,
+        environment(**cluster.environment),
+    ):
+        spark = session("benchmark", **{PROVIDER: ROCKSDB})
+        most = [groups for groups in counts if groups <= ON_CLUSTER]
+        found["cluster"] = {groups: compared(spark, groups, SENSORS) for groups in most}
+        spark.stop()
     return found
 
 

@@ -1,8 +1,9 @@
 """D1 by guard, D2, D3 and D5 at once on one stream, with faults every few seconds.
 
-python -m benchmarks.soak [SECONDS]
+python -m benchmarks.soak [SECONDS [recoverable]]
 
-By default for AFT_SOAK_SECONDS, or half an hour. The result goes to ``data/soak.json``.
+By default for AFT_SOAK_SECONDS, or half an hour. The result goes to ``data/soak.json``. With a
+name, that scheme alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,14 +42,15 @@ SLACK = 40
 """Wrong estimates that the guard's accounts may begin with, all sensors and horizons together."""
 
 
-def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
-    """Run all schemes side by side for some seconds; what came of each, and of memory and files.
+def soak(seconds: float, directory: Path, names: Sequence[str] = (), seed: int = 1) -> dict:
+    """Run schemes side by side for some seconds; what came of each, and of memory and files.
 
-    The `directory` is a new one. The result has `seconds` and, for each scheme of
-    `benchmarks.soak_processes.SCHEMES`, `score` (its own account: rounds, failures, due, lost,
-    doubled, wrong, estimated, outside: of these, those off by more than ε), `memory_mb` and
-    `stored_mb` over `at_s`, and `growth`: the slope of its memory after a third of the time with
-    its interval, MB an hour. RuntimeError when one ends with an error, or comes to no end.
+    The `directory` is a new one. The schemes are those of `benchmarks.soak_processes.SCHEMES`, if
+    no `names` are given. The result has `seconds` and, for each scheme, `score` (its own account:
+    rounds, failures, due, lost, doubled, wrong, estimated, outside: of these, those off by more
+    than ε), `memory_mb` and `stored_mb` over `at_s`, and `growth`: the slope of its memory after a
+    third of the time with its interval, MB an hour. RuntimeError when one ends with an error, or
+    comes to no end.
     """
     model, steps = block_model(MODEL_SIZE, 3), int(max(seconds, 20) * STEPS_A_SECOND)
     samples = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
@@ -56,7 +58,7 @@ def soak(seconds: float, directory: Path, seed: int = 1) -> dict:
     del samples
     processes = dict[str, subprocess.Popen[bytes]]()
     try:
-        for name in SCHEMES:
+        for name in names or SCHEMES:
             processes[name] = start(name, log, directory, seconds)
         samples_of = watch(processes, directory, seconds)
     finally:
@@ -163,14 +165,16 @@ def broken(result: Mapping) -> list[str]:
         if own["outside"] > (most := share * count + 5 * spread + SLACK):
             estimates = f"{own['outside']} estimates off by more than ε"
             said.append(f"{name}: {estimates}, at most {most:.0f}")
+        if own.get("wrong_promises", 0) > own.get("bound", 0):
+            said.append(f"{name}: {own['wrong_promises']} wrong promises, at most {own['bound']}")
     return said
 
 
-def main(seconds: str = "") -> None:
+def main(seconds: str = "", *names: str) -> None:
     """Soak, keep the result in ``data/soak.json``, and show it shortly."""
     lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
-        result = soak(lasts, Path(scratch))
+        result = soak(lasts, Path(scratch), names)
     data_dir().mkdir(exist_ok=True)
     with atomic_file(data_dir() / "soak.json") as note:
         note.write_text(json.dumps(result))

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -35,9 +34,7 @@ from aftlib.failure_drill.schedule import Drill
 from aftlib.failure_drill.schemes_process import TUPLES, emitted_results, shared_state
 from aftlib.spark.faults import Fault
 from benchmarks import soak_counting as counting
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from benchmarks.soak_recoverable import live_heap_mb, run_recoverable
 
 MODEL_SIZE, WORKERS, WIDTH, EVERY = 12, 4, 20, 400
 BATCHES, LONGEST, BUDGET, SEGMENT = 4, 32, 48, 4000
@@ -91,13 +88,6 @@ def run_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
     third = heap_mb[len(heap_mb) // 3]
     score |= {"heap_mb_after_a_third": third, "heap_mb": heap_mb[-1]}
     return {"rounds": rounds, "failures": failures} | score
-
-
-def live_heap_mb(spark: SparkSession) -> float:
-    """What the JVM still holds when it has collected garbage, MB."""
-    java = spark._jvm.java.lang  # type: ignore[union-attr]
-    java.System.gc()
-    return java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1e6
 
 
 def run_d2(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
@@ -208,12 +198,15 @@ SCHEMES: dict[str, Callable[[SensorLog, Path, Callable[[], bool]], Score]] = {
     "D3 shared state": run_d3,
     "D5 histogram": run_d5,
 }
+"""These run side by side."""
+ALONE = {"recoverable": run_recoverable}
 
 
 def main(name: str, log: str, directory: str, seconds: str) -> None:
     """Run a scheme until the time is over, then score it."""
     until = time.monotonic() + float(seconds)
-    score = SCHEMES[name](SensorLog.open(log), Path(directory), lambda: time.monotonic() > until)
+    scheme = (SCHEMES | ALONE)[name]
+    score = scheme(SensorLog.open(log), Path(directory), lambda: time.monotonic() > until)
     (Path(directory) / "score.json").write_text(json.dumps(score))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -52,8 +52,9 @@ def require_no_counters(
     }
     named = {name for name, column in finite.items() if _named_as_time(str(name), column)}
     found = [name for name, column in finite.items() if name in named or _counts(column)]
-    if not timed and len(finite) > 1 and _is_clock_of_few_rows(*finite.values()):
-        found = list(dict.fromkeys([next(iter(finite)), *found]))
+    if not timed:
+        clocks = [name for name in finite if _is_clock_of_few_rows(name, finite)]
+        found = list(dict.fromkeys([*clocks, *found]))
     found = [name for name in found if name not in measured]
     if not found:
         return
@@ -75,13 +76,13 @@ def _named_as_time(name: str, column: np.ndarray) -> bool:
     return bool(_CLOCK.fullmatch(name.strip()) or (whole and _PART.fullmatch(name.strip())))
 
 
-def _is_clock_of_few_rows(first: np.ndarray, *others: np.ndarray) -> bool:
-    """Whether the first column rises in every row, in equal steps or often, unlike another one."""
-    steps = np.diff(first)
-    if len(steps) < 2 or not (steps > 0).all():
+def _is_clock_of_few_rows(name: str, columns: Mapping[str, np.ndarray]) -> bool:
+    """Whether a column rises in equal steps, or the first one often and always, unlike another."""
+    steps, others = np.diff(columns[name]), [each for key, each in columns.items() if key != name]
+    if len(steps) < 2 or not (steps > 0).all() or all(_equal(other) for other in others):
         return False
-    clock = len(steps) >= RISES or _equal(first)
-    return clock and not all(_equal(other) for other in others)
+    first = name == next(iter(columns))
+    return _equal(columns[name]) and (first or len(steps) > 2) or (first and len(steps) >= RISES)
 
 
 def _equal(column: np.ndarray) -> bool:

@@ -14,6 +14,7 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.sensorlog import SensorLog
 from benchmarks import soak, soak_counting
 from benchmarks import soak_processes as processes
+from benchmarks import soak_recoverable as recoverable
 
 
 @pytest.mark.parametrize("slope", [0.0, 300.0])
@@ -97,6 +98,8 @@ def test_the_judge_of_counts_sees_each_harm(tmp_path, monkeypatch):
         ({"lost": 1}, ["D2: 1 lost"]),
         ({"doubled": 2, "wrong": 3}, ["D2: 2 doubled", "D2: 3 wrong"]),
         ({"outside": 61}, []),
+        ({"wrong_promises": 5, "bound": 5.5}, []),
+        ({"wrong_promises": 6, "bound": 5.5}, ["D2: 6 wrong promises, at most 5.5"]),
         ({"outside": 9000}, ["D2: 9000 estimates off by more than ε, at most 1574"]),
     ],
 )
@@ -109,6 +112,42 @@ def test_a_broken_promise_ends_the_command_with_an_error(changed, said, tmp_path
     with pytest.raises(SystemExit, match=said[0]) if said else nullcontext():
         soak.main("1")
     assert json.loads((tmp_path / "soak.json").read_text()) == result
+
+
+def test_the_judge_of_a_guarded_stream_sees_each_harm():
+    """Three windows of 64 sensors, four of which join in the second one."""
+    windows = np.arange(3)
+    wide = pd.DataFrame(
+        [recoverable.samples_of(window).mean(0) for window in windows],
+        recoverable.BEGIN + pd.to_timedelta(windows * recoverable.SAMPLES, unit="s"),
+        recoverable.names(recoverable.AFTER),
+    )
+    wide.iloc[0, recoverable.BEFORE :] = np.nan
+    rows = wide.rename_axis("start").reset_index().melt("start", var_name="sensor")
+    rows = rows.dropna().assign(state="exact").reset_index(drop=True)
+
+    def found(rows):
+        harms = recoverable.score(rows)
+        names = ("due", "lost", "doubled", "wrong", "estimated", "outside", "to_read_again")
+        return [harms[name] for name in (*names, "joined")]
+
+    assert found(rows) == [188, 0, 0, 0, 0, 0, 0, 4]
+    rows.loc[0, "value"] += 0.01
+    rows.loc[[1, 2, 3], "state"] = ["estimated", "estimated", "lost"]
+    rows.loc[[1, 2], "value"] += [0.5 * recoverable.EPSILON, 2 * recoverable.EPSILON]
+    assert found(rows) == [188, 0, 0, 1, 2, 1, 1, 4]
+    assert found(pd.concat([rows.drop(4), rows.loc[[5]]])) == [188, 1, 1, 1, 2, 1, 1, 4]
+
+
+def test_the_guarded_stream_has_gaps_and_odd_rows():
+    away = [recoverable.away(window) for window in range(2000)]
+    assert 0.04 < np.mean([len(workers) > 0 for workers in away]) < 0.12
+    window = next(window for window, workers in enumerate(away) if workers == [2])
+    rows = recoverable.rows_of(window)
+    known = rows[rows["sensor"].isin(recoverable.names(recoverable.AFTER))].groupby("sensor").size()
+    lost = set(recoverable.names(recoverable.AFTER)) - set(known.index)
+    assert lost == set(recoverable.names(recoverable.AFTER)[2 :: recoverable.WORKERS])
+    assert len(rows) == 20 * (64 - len(lost)) + 5
 
 
 def test_a_life_that_ends_with_an_error_is_told_of(tmp_path, monkeypatch):

@@ -491,6 +491,14 @@ def test_a_clock_of_few_rows_is_no_sensor(column, tmp_path):
     assert read_sensors(path, measured=["t"]).names == ("t", "a", "b")
 
 
+@pytest.mark.parametrize("column", [45292 + np.arange(10), 60 * np.arange(4), 1.5 * np.arange(5)])
+def test_a_clock_of_few_rows_may_be_the_last_column(column, tmp_path):
+    path = write(tmp_path, walks(column)[["a", "b", "t"]])
+    with pytest.raises(ValueError, match=r"'t' must hold measurements, .*drop=\['t'\]"):
+        read_sensors(path)
+    assert read_sensors(path, measured=["t"]).names == ("a", "b", "t")
+
+
 def test_sensors_that_fall_or_are_said_to_be_measured_are_read(tmp_path):
     battery = np.round(100 - np.cumsum(draw().random(ROWS)) / 30, 1)
     assert read(tmp_path, frame().assign(d=battery)).names == ("a", "b", "c", "d")

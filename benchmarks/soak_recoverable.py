@@ -1,0 +1,257 @@
+"""A soak of `recoverable`: a stream of files with gaps, odd rows and new sensors, under kills.
+
+The scheme's process writes the files and kills; a driver of its own runs the query:
+python -m benchmarks.soak_recoverable DIRECTORY SENSORS [drain]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from aftlib import Promise, recoverable
+from aftlib.core.sensorlog import SensorLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEFORE, AFTER, WORKERS = 60, 64, 6
+"""Sensors at first, and from the second start on."""
+SAMPLES, EPSILON, DELTA = 20, 0.25, 0.05
+"""Samples of a window, one per second; the noise of a window's mean is 0.067."""
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN = pd.Timestamp("2026-01-01", tz="UTC")
+FILE_S, STRIKE_S, LIVES_S = 0.5, 8.0, (20, 40, 60, 90, 120, 150)
+"""Seconds between two files of one window, and between two kills of Python workers; how long each
+driver lives. The last one lives until the end, so that its memory can be watched."""
+GAP = 1 / 25
+"""Chance that a worker is away from a window on, for one to three windows."""
+GROWTH_EVERY = 20
+
+
+def names(sensors: int) -> list[str]:
+    """Return the names of the sensors."""
+    return [f"s{i}" for i in range(sensors)]
+
+
+def promise(sensors: int) -> Promise:
+    """Return the promise for so many sensors; new ones join the workers in turn."""
+    workers = [names(sensors)[i::WORKERS] for i in range(WORKERS)]
+    width = f"{SAMPLES}s"
+    return Promise(workers, EPSILON, DELTA, width, samples=SAMPLES, watermark="60s")
+
+
+def samples_of(window: int) -> np.ndarray:
+    """Return all samples of a window, shape (SAMPLES, AFTER): a common part, noise and offsets."""
+    rng = np.random.default_rng([7, window])
+    common = 3 * np.sin((window + np.arange(SAMPLES)[:, None] / SAMPLES) / 9) + rng.normal()
+    return np.round(common + 0.3 * rng.normal(size=(SAMPLES, AFTER)) + 0.1 * np.arange(AFTER), 9)
+
+
+def away(window: int) -> list[int]:
+    """Return the workers that are away in a window."""
+    found = []
+    for begin in range(max(0, window - 2), window + 1):
+        rng = np.random.default_rng([8, begin])
+        if rng.random() < GAP and begin + rng.integers(1, 4) > window:
+            found.append(int(rng.integers(WORKERS)))
+    return found
+
+
+def rows_of(window: int) -> pd.DataFrame:
+    """Return a window's rows: those of the workers that are there, and five odd ones."""
+    times = BEGIN + pd.to_timedelta(window * SAMPLES + np.arange(SAMPLES), unit="s")
+    wide = pd.DataFrame(samples_of(window), pd.Index(times, name="time"), names(AFTER))
+    lost = [name for worker in away(window) for name in names(AFTER)[worker::WORKERS]]
+    rows = wide.drop(columns=lost).reset_index().melt("time", var_name="sensor")
+    odd = pd.DataFrame(
+        {
+            "time": [times[0], times[0], times[0], pd.Timestamp(0, tz="UTC"), None],
+            "sensor": ["ghost", None, "s0", "s0", "s0"],
+            "value": [1.0, 1.0, np.nan, 1.0, 1.0],
+        }
+    )
+    odd.loc[4, "time"] = pd.Timestamp.now("UTC") + pd.Timedelta(days=3650)
+    return pd.concat([rows, odd.astype(rows.dtypes.to_dict())], ignore_index=True)
+
+
+def feed(place: Path, window: int) -> None:
+    """Write the file of a window; a reader sees it as a whole."""
+    hidden = place / "incoming" / f".{window:07}.parquet"
+    rows_of(window).to_parquet(hidden, coerce_timestamps="us", allow_truncated_timestamps=True)
+    hidden.rename(hidden.with_name(hidden.name[1:]))
+
+
+def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> dict[str, float]:
+    """Feed the stream while its workers and drivers are killed; the score of all rows.
+
+    The `log` is not read, because the stream has odd rows.
+    """
+    (place / "incoming").mkdir()
+    driver, drivers, strikes, window = None, 0, 0, 0
+    lives, rng = iter(LIVES_S), np.random.default_rng(9)
+    try:
+        while not over() or drivers < 2:
+            if driver is None:
+                driver = start(place, AFTER if drivers else BEFORE)
+                drivers, until = drivers + 1, time.monotonic() + next(lives, np.inf)
+                strike = time.monotonic() + STRIKE_S
+            feed(place, window)
+            window += 1
+            if time.monotonic() > strike:
+                strikes += kill_worker(rng)
+                strike += STRIKE_S
+            if time.monotonic() > until:
+                stop(driver)
+                driver = None
+            time.sleep(FILE_S)
+    finally:
+        if driver is not None:
+            stop(driver)
+    subprocess.run(command(place, AFTER, "drain"), check=True, cwd=ROOT)
+    table = pd.read_parquet(place / "drained.parquet")
+    heap = [json.loads(line) for line in (place / "growth.jsonl").read_text().splitlines()]
+    return {
+        "rounds": drivers + 1, "failures": drivers + strikes, **score(table), **metrics(place),
+        "heap_mb_after_a_third": heap[len(heap) // 3][0], "heap_mb": heap[-1][0],
+        "files_after_a_third": heap[len(heap) // 3][1], "files": heap[-1][1],
+    }  # fmt: skip
+
+
+def command(place: Path, sensors: int, *drain: str) -> list[str]:
+    """Return the command of a driver."""
+    return [sys.executable, "-m", __name__, str(place), str(sensors), *drain]
+
+
+def start(place: Path, sensors: int) -> subprocess.Popen[bytes]:
+    """Start a driver."""
+    return subprocess.Popen(command(place, sensors), cwd=ROOT)
+
+
+def stop(driver: subprocess.Popen[bytes]) -> None:
+    """Kill a driver with its JVM and Python workers; RuntimeError when it had ended by itself."""
+    if driver.poll() is not None:
+        raise RuntimeError(f"the driver ended by itself, with status {driver.returncode}")
+    for process in [*descendants(driver.pid), driver.pid]:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    driver.wait()
+
+
+def descendants(process: int) -> Iterator[int]:
+    """Yield the children of a process, their children and so on."""
+    for thread in Path(f"/proc/{process}/task").glob("*"):
+        try:
+            children = (thread / "children").read_text().split()
+        except OSError:  # it has just ended
+            continue
+        for child in map(int, children):
+            yield child
+            yield from descendants(child)
+
+
+def kill_worker(rng: np.random.Generator) -> bool:
+    """Kill one of Spark's Python workers at random; whether there was one."""
+    daemons = [process for process in descendants(os.getpid()) if is_daemon(process)]
+    workers = sorted(worker for daemon in daemons for worker in descendants(daemon))
+    with suppress(ProcessLookupError):  # Spark has ended it
+        if workers:
+            os.kill(int(rng.choice(workers)), signal.SIGKILL)
+            return True
+    return False
+
+
+def is_daemon(process: int) -> bool:
+    """Whether a process is the one from which Spark forks Python workers, or such a worker."""
+    try:
+        return b"aftlib.spark.workers" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def score(table: pd.DataFrame) -> dict[str, float]:
+    """Compare the rows with the samples, of which those of missing windows were not in the stream.
+
+    A sensor's windows are due from its first row to the last window. `to_read_again` counts rows
+    whose state is ``lost``, and `lost` those that are missing.
+    """
+    number = ((table["start"] - BEGIN) / pd.Timedelta(seconds=SAMPLES)).to_numpy().round()
+    sensor = table["sensor"].str[1:].astype(int).to_numpy()
+    window = number.astype(int)
+    truth = np.array([samples_of(each).mean(0) for each in range(window.max() + 1)])
+    off = np.abs(table["value"].to_numpy() - truth[window, sensor])
+    first = table.assign(window=window).groupby("sensor")["window"].min()
+    due = int((window.max() + 1 - first).sum())
+    exact, estimated = (table["state"] == state for state in ("exact", "estimated"))
+    distinct = len(table.drop_duplicates(["start", "sensor"]))
+    return {
+        "due": due,
+        "lost": due - distinct,
+        "doubled": len(table) - distinct,
+        "wrong": int((~(off[exact] <= 1e-6)).sum()),
+        "estimated": int(estimated.sum()),
+        "outside": int((~(off[estimated] <= EPSILON)).sum()),
+        "to_read_again": int((table["state"] == "lost").sum()),
+        "joined": int((first > 0).sum()),
+    }
+
+
+def metrics(place: Path) -> dict[str, float]:
+    """Return what the log of metrics has: rejected rows, and the guarantee's audit."""
+    (path,) = (place / "metrics").glob("guard-*.jsonl")
+    totals = json.loads(path.read_text().splitlines()[-1])["totals"]
+    rejected = sum(number for name, number in totals.items() if name.startswith("rejected"))
+    return {
+        "rejected": rejected, "unrecorded_batches": totals["unrecorded"],
+        "audited": totals["audited"], "wrong_promises": totals["wrong"], "bound": totals["allowed"],
+    }  # fmt: skip
+
+
+def main(directory: str, sensors: str, drain: str = "") -> None:
+    """Run the query until it is killed, or until all files are read."""
+    from aftlib.guard.pipeline import PROVIDER, ROCKSDB
+    from aftlib.spark.metrics_log import record_metrics
+    from aftlib.spark.session import session
+
+    place = Path(directory)
+    spark = session("soak")
+    spark.conf.set(PROVIDER, ROCKSDB)
+    record_metrics(spark, place / "metrics")
+    reader = spark.readStream.schema("time timestamp, sensor string, value double")
+    reader = reader.option("maxFilesPerTrigger", 100).option("cleanSource", "delete")
+    windows = recoverable(reader.parquet(str(place / "incoming")), promise(int(sensors)))
+    writer = windows.writeStream.option("checkpointLocation", str(place / "stored" / "checkpoint"))
+    writer = writer.trigger(availableNow=True) if drain else writer
+    query = writer.start(str(place / "windows"))
+    if drain:
+        query.awaitTermination()
+        table = spark.read.parquet(str(place / "windows")).toPandas()
+        table["start"] = table["start"].dt.tz_localize("UTC")
+        table.to_parquet(place / "drained.parquet")
+    while not drain and not query.awaitTermination(GROWTH_EVERY):
+        files = sum(path.is_file() for path in (place / "stored").rglob("*"))
+        with (place / "growth.jsonl").open("a") as growth:
+            growth.write(json.dumps([live_heap_mb(spark), files]) + "\n")
+    spark.stop()
+
+
+def live_heap_mb(spark: SparkSession) -> float:
+    """Return what the JVM still holds when it has collected garbage, MB."""
+    java = spark._jvm.java.lang  # type: ignore[union-attr]
+    java.System.gc()
+    return java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1e6
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
