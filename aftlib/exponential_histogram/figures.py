@@ -286,7 +286,7 @@ def rates(table: pd.DataFrame, document: float) -> go.Figure:
     ends = [table["chunk"].min(), table["chunk"].max()]
     name = f"the document: {document:,.0f}"
     figure.add_scatter(x=ends, y=[document] * 2, mode="lines", name=name, line=LIMIT)
-    styled(figure, "Speed on one core", "events a call (logarithmic)", "events/s (logarithmic)")
+    styled(figure, "Speed on one core", "events per call (logarithmic)", "events/s (logarithmic)")
     return _logarithmic(figure)
 
 

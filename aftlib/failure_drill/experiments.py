@@ -103,7 +103,9 @@ class NotebookParameters(ParameterModel):
         smoke=0.4,
         full=0.3,
     )
-    faults: int = parameter(6, "at least; the last event is complete", least=1, smoke=3, full=36)
+    faults: int = parameter(
+        6, "at least; the last pattern is never cut short", least=1, smoke=3, full=36
+    )
     epsilon_sd: float = parameter(
         0.8, "largest error ε, standard deviations of a window's mean", above=0
     )

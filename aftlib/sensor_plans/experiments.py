@@ -56,7 +56,7 @@ class NotebookParameters(ParameterModel):
     )
     per_tuple_ms: float = parameter(9.332e-4, "of each sample read again, ms; likewise")
     long: list[str] | None = parameter(
-        None, "columns [time, sensor, value] of a file of one sample a row"
+        None, "columns [time, sensor, value] of a file with one sample per row"
     )
     time: str | None = parameter(None, "column of times; null: found by its values")
     resample: str | None = parameter(

@@ -105,7 +105,7 @@ class NotebookParameters(ParameterModel):
 
     workers: list[int] | None = parameter(
         None,
-        "numbers m, divisors of generated sensors; null: the document's",
+        "worker counts m, divisors of `dimensions`; null: the document's",
         smoke=[2, 6, 10, 24, 60],
         least=1,
     )
@@ -144,7 +144,7 @@ class NotebookParameters(ParameterModel):
         5, "workers killed for each recovery measured", smoke=2, full=50, least=1, most=1000
     )
     recover: str | None = parameter(
-        None, "model, guard or exact; null: the model, of a plan the guard"
+        None, "model, guard or exact; null: the guard for a plan, else the model"
     )
 
     @model_validator(mode="after")
@@ -290,8 +290,8 @@ def require_whole_windows(name: str, test: SensorTable, windows: Windows) -> Non
         rarest = test.names[int(present.mean(axis=0).argmin())]
         raise ValueError(
             f"{name} must have windows of {windows.width} steps without missing samples in at "
-            f"least two {PARTS}ths of its second half; {rarest!r} misses most samples: leave it "
-            "out, take smaller windows, or resample to a longer period"
+            f"least 2 of the {PARTS} equal parts of its second half; {rarest!r} misses most "
+            "samples: leave it out, take smaller windows, or resample to a longer period"
         )
 
 

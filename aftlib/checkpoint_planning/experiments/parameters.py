@@ -46,7 +46,7 @@ class NotebookParameters(ParameterModel):
     t_slas: list[float] = parameter(
         [35, 50, 75, 100, 200], "longest recoveries, ms of the document's machine"
     )
-    epsilon: float = parameter(0.12, "ε at which figures with a choice begin", **_TOLERANCE)
+    epsilon: float = parameter(0.12, "ε at which figures with a slider begin", **_TOLERANCE)
     delta: float = parameter(0.05, "δ of figures and of the measured recoveries", **_CHANCE)
     t_sla: float = parameter(50.0, "longest recovery in every section, ms; figures begin with it")
     sensors: int = parameter(100, "n of the generated data", **_SENSORS)
@@ -62,7 +62,7 @@ class NotebookParameters(ParameterModel):
     seed: int = parameter(1, "of data, failures and resampling", least=0)
     ns: list[int] = parameter(
         [10, 100, 1000, 3000],
-        "sensors of which recovery times are measured",
+        "numbers of sensors for which recovery times are measured",
         smoke=[10, 100, 1000],
         full=[10, 100, 1000, 3000, 10000],
         **_SENSORS,
@@ -72,7 +72,12 @@ class NotebookParameters(ParameterModel):
     )
     budgets: list[int] = parameter([10_000, 30_000, 100_000], "tuples replayed while measuring")
     recoveries: int = parameter(
-        30, "recoveries per T_SLA, for the fit and again", smoke=12, quick=12, full=150, least=1
+        30,
+        "recoveries per T_SLA, first for the fit, then for the test",
+        smoke=12,
+        quick=12,
+        full=150,
+        least=1,
     )
     restarts: int = parameter(20, "killed drivers", smoke=2, full=100, least=1)
     memory: float = parameter(

@@ -17,7 +17,7 @@ class NotebookParameters(ParameterModel):
     """Parameters of notebook 05."""
 
     epsilons: list[float] = parameter(
-        [0.001, 0.01, 0.05, 0.1, 0.2, 0.5], "promised errors ε of the sweep", least=1e-5, below=1
+        [0.001, 0.01, 0.05, 0.1, 0.2, 0.5], "guaranteed errors ε of the sweep", least=1e-5, below=1
     )
     windows: list[int] = parameter(
         [1_000, 3_000, 10_000, 30_000, 100_000],
@@ -49,7 +49,7 @@ class NotebookParameters(ParameterModel):
     )
     epsilon: float = parameter(
         0.01,
-        "of the long stream (fig. 5), at which figures with a choice begin",
+        "of the long stream (fig. 5), at which figures with a slider begin",
         least=1e-5,
         below=1,
     )
@@ -62,7 +62,7 @@ class NotebookParameters(ParameterModel):
         smoke=4_000_000,
         full=100_000_000,
     )
-    chunk: int = parameter(1_000_000, "events a call of the long stream", least=1, most=10**8)
+    chunk: int = parameter(1_000_000, "events per call of the long stream", least=1, most=10**8)
     size_windows: list[int] = parameter(
         [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000],
         smoke=[1_000, 10_000, 100_000, 1_000_000],
@@ -72,7 +72,7 @@ class NotebookParameters(ParameterModel):
     )
     chunks: list[int] = parameter(
         [1, 1_000, 10_000, 100_000, 1_000_000],
-        "events a call of the speed runs",
+        "events per call of the speed runs",
         smoke=[1, 1_000, 100_000],
         full=[1, 1_000, 10_000, 100_000, 1_000_000, 10_000_000],
         least=1,

@@ -62,7 +62,9 @@ class NotebookParameters(ParameterModel):
     paced_tuples: int = parameter(
         100_000_000, "the document's 10⁸, on emulated cores", least=SLICES, smoke=10_000_000
     )
-    paced_turns: int = parameter(3, "of the runs on emulated cores", least=1, smoke=1, full=8)
+    paced_turns: int = parameter(
+        3, "repetitions of the runs on emulated cores", least=1, smoke=1, full=8
+    )
     slowdown: float = parameter(3.0, "of an emulated core", least=1, full=6.0)
     failure_tuples: int = parameter(
         2_000_000, "of the stream in which a task is killed", least=1, smoke=400_000
@@ -80,7 +82,7 @@ class NotebookParameters(ParameterModel):
         [10_000, 100_000], "sizes of the tables of each store", least=1, **STORE_KEYS
     )
     store_rows: int = parameter(100_000, "merged into each, in every turn", least=1, full=1_000_000)
-    store_turns: int = parameter(4, "of all stores", least=1, smoke=2, full=5)
+    store_turns: int = parameter(4, "repetitions for all stores", least=1, smoke=2, full=5)
     stream_tuples: int = parameter(
         20_000_000, "of the stream that measures what checkpoints take away", **STREAM_TUPLES
     )

@@ -29,7 +29,7 @@ class NotebookParameters(ParameterModel):
     document_trials: int = parameter(10, "the document's own number", least=2, smoke=2)
     document_seconds: int | float = parameter(
         30,
-        "it waits as long for steady state, and fails in as long a time after",
+        "seconds until steady state, and length of the interval after it in which a node fails",
         above=0,
         most=300,
         smoke=2,
@@ -42,7 +42,9 @@ class NotebookParameters(ParameterModel):
         "interval of checkpoint messages (passive standby; not in the document)",
         **INTERVAL,
     )
-    handshake: bool = parameter(True, "whether a connection needed at recovery only is opened then")
+    handshake: bool = parameter(
+        True, "whether connections that only a recovery needs are opened during it"
+    )
     initial_window: int | None = parameter(
         10, "segments that TCP sends before the first acknowledgement; null: no limit", least=1
     )
