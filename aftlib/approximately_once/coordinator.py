@@ -82,7 +82,7 @@ class Coordinator:
     def receive(
         self, window: int, worker: int, values: np.ndarray, samples: np.ndarray | None = None
     ) -> None:
-        """(1) Store a worker's results, which the sink gets, too; (2) drop complete windows.
+        """(1) Store a worker's results, here and in the sink; (2) drop complete windows.
 
         `values` has one aggregate per key of the worker, NaN where none could be computed.
         `samples` has the number of samples of each; by default no sample is missing.

@@ -169,7 +169,7 @@ def sweep(grid: pd.DataFrame, x: str, y: str, title: str, start: float | None = 
 
 
 def error_rates(grid: pd.DataFrame, x: str, title: str, start: float, delta: float) -> go.Figure:
-    """`sweep` of the error rates with the δ that they must not exceed."""
+    """Draw the error rates by `sweep`, with a line at δ, which they must not exceed."""
     figure = sweep(grid, x, "pooled", title, start)
     threshold(figure, delta, f"δ = {delta:g}", "top left")
     # the axis need not begin at zero: only the intervals' positions relative to δ matter

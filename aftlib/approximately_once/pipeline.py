@@ -229,7 +229,7 @@ def recover_stream(
     ValueError when an outage names no worker or no step of the log, or ends before it begins; when
     the directory is another query's, or not on storage that a cluster's machines share; when
     Spark's checkpoint in it is torn, or ahead of the sink; or when `spark.speculation` is on,
-    because second attempts at slow tasks only cost time.
+    because a slow worker has not failed, and a second attempt at its task only costs time.
     """
     if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
         raise ValueError(

@@ -82,7 +82,7 @@ class Notebook:
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
-        """Its parameters by name."""
+        """The notebook's parameters by name."""
         return read_parameters(self.content)
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:

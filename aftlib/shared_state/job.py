@@ -58,7 +58,7 @@ class Account:
 
     @classmethod
     def of(cls, directory: Path) -> Account:
-        """Read the account of a job from its folder, without lines that a full disk cut short."""
+        """Count a job's work from the journal in its folder, without lines that a full disk cut."""
         lines = []
         for line in (directory / JOURNAL).read_text(errors="replace").splitlines():
             with suppress(ValueError):
@@ -245,7 +245,7 @@ class Job:
         return before["id"]
 
     def open_claimed(self, start: Callable[[StateTable], T]) -> T:
-        """Open the global store, claim it for this job (`claim_table`), and return `start` of it.
+        """Open the global store, claim it for this job (`claim_table`), and return `start(store)`.
 
         An unreachable store is tried again for `patience_s` seconds.
         """

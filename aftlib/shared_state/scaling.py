@@ -40,7 +40,7 @@ SKEWS = (UNIFORM, 1.2, 1.4, 1.6, 1.8, 2.0)
 def over_turns(ratios: pd.Series) -> dict[str, Any]:
     """Geometric mean of the turns' ratios with its t interval, as arguments of a `Finding`.
 
-    A single turn has no interval. Its `control` is False, so no claim can hold by it.
+    A single turn has no interval. Its `control` is False, so that no verdict from it is "holds".
     """
     counts = {"n": len(ratios), "counted": "turns"}
     if len(ratios) < 2:

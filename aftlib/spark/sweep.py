@@ -153,7 +153,7 @@ def trouble_with(path: Path, token: str, index: int) -> str:
 
 
 def this_machine() -> str:
-    """Return a name of this machine alone: its kernel's boot id, if known, or its host name."""
+    """Return a name that only this machine has: its kernel's boot id, or else its host name."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return boot.read_text().strip() if boot.exists() else platform.node()
 

@@ -304,7 +304,7 @@ def recovers_as_named(restored: pd.DataFrame) -> Finding:
 
 
 def step(rows: pd.DataFrame) -> tuple[float, tuple[float, float]]:
-    """Smallest mean difference between neighbours in `HWANG`, with its joint interval, in ms."""
+    """Smallest mean step in ms from one scheme of `HWANG` to the next, with its joint interval."""
     wide = rows.pivot_table(index="trial", columns="scheme", values="restored_ms")[[*HWANG]]
     steps = wide.diff(axis="columns").iloc[:, 1:].to_numpy(float).T
     centre, low, high = t_interval(steps, family=2)

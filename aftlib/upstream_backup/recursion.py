@@ -127,7 +127,7 @@ def simulate(
     if until <= last:
         raise ValueError(
             f"until_ms must be finite and lie after the last request at {last / MS:g} ms, got "
-            f"{until_ms!r}; let the stream go on"
+            f"{until_ms!r}; give a later time, so that the recovery can end"
         )
 
     written = written_ns(parameters, until)
