@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,12 +21,13 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib import Promise, recoverable
 from aftlib.failure_drill.metrics import folder_bytes
 from aftlib.guard.groups import CACHE_BYTES
 from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.pipeline import PROVIDER, ROCKSDB
+from aftlib.guard.pipeline import BUCKETS, PROVIDER, ROCKSDB
 from aftlib.spark.cluster import LocalCluster
 from aftlib.spark.session import environment, session
 
@@ -85,13 +87,19 @@ def compared(spark: SparkSession, groups: int, sensors: int) -> dict[str, Any]:
         names = [f"s{i}" for i in range(sensors)]
         promise = Promise([names[i::4] for i in range(4)], 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES)
         plain = batches(mean_of(stream), place / "plain")
+        empty = batches(through_an_empty_processor(stream), place / "empty")
         ours = batches(recoverable(stream, promise, group="site"), place / "ours")
         state = folder_bytes([place / "ours" / "state"])
     return {
         "rows_per_window": rows,
-        "seconds_per_micro_batch": {"recoverable": ours, "plain_spark": plain},
+        "seconds_per_micro_batch": {
+            "recoverable": ours,
+            "plain_spark": plain,
+            "empty_processor": empty,
+        },
         "rows_per_second": round(rows / median(ours)),
         "ratio_to_plain_spark": median(plain) / median(ours),
+        "empty_processor_to_plain_spark": median(plain) / median(empty),
         "state_bytes_per_group_and_window": round(state / groups / (WINDOWS - 1)),
     }
 
@@ -117,6 +125,34 @@ def mean_of(stream: DataFrame) -> DataFrame:
     """Return the mean of each window and sensor by Spark alone."""
     window = F.window("time", f"{WIDTH} seconds")
     return stream.withWatermark("time", "0 seconds").groupBy(window, "site", "sensor").avg("value")
+
+
+def through_an_empty_processor(stream: DataFrame) -> DataFrame:
+    """Return the windows as a stateful processor passes them on that only counts its calls.
+
+    So much time do Spark's second aggregation and its Python processes take without a guard.
+    """
+
+    class Empty(StatefulProcessor):  # in a function, so that Spark's processes get its code
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self.calls = handle.getValueState("calls", "number int")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+            (number,) = self.calls.get() or (0,)
+            self.calls.update((number + 1,))
+            yield from (part[["site", "sensor", "value"]] for part in rows)
+
+        def close(self) -> None:
+            pass
+
+    windows = mean_of(stream).select(
+        F.pmod(F.xxhash64("site"), F.lit(BUCKETS)).alias("bucket"),
+        "site",
+        "sensor",
+        F.col("avg(value)").alias("value"),
+    )
+    schema = "site string, sensor string, value double"
+    return windows.groupBy("bucket").transformWithStateInPandas(Empty(), schema, "append", "none")
 
 
 def batches(result: DataFrame, checkpoint: Path) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,21 +135,27 @@ class Worker:
 
 @dataclass(frozen=True)
 class TimedWorker(Worker):
-    """A worker that also records when it started, by a marker file next to those of its faults.
+    """A worker that also records when it started and ended, by marker files next to its faults'.
 
     It is defined in this module, because further imports delay the start of a Python process.
     """
 
     def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
         """As `Worker.work`."""
-        started = self.start_marker(split.worker, split.start, attempt)
-        started.parent.mkdir(parents=True, exist_ok=True)
-        started.touch()
-        return super().work(split, attempt, blocks)
+        attempt_at = split.worker, split.start, attempt
+        self._record(self.time_marker("started", *attempt_at))
+        yield from super().work(split, attempt, blocks)
+        self._record(self.time_marker("ended", *attempt_at))
 
-    def start_marker(self, worker: int, start: int, attempt: int) -> Path:
-        """Return the marker file whose time of change is the start of an attempt at a split."""
-        return self.injector.directory / f"started-{worker}-{start}-{attempt}"
+    def _record(self, marker: Path) -> None:
+        now = time.time_ns()  # the time that a file gets by itself is as coarse as a timer's tick
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+        os.utime(marker, ns=(now, now))
+
+    def time_marker(self, point: str, worker: int, start: int, attempt: int) -> Path:
+        """Return the file whose time of change is when an attempt at a split "started", "ended"."""
+        return self.injector.directory / f"{point}-{worker}-{start}-{attempt}"
 
 
 def result_row(

@@ -74,7 +74,7 @@ def points_of(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> p
         scheme, again = key[0], float(group["again"].median())
         low, high = median_interval(group["seconds"].to_numpy())
         seconds = {"seconds": group["seconds"].median(), "seconds_low": low, "seconds_high": high}
-        work = (group["seconds"] - group["start_s"]).to_numpy()
+        work = group["work_s"].to_numpy()
         low, high = median_interval(work)
         seconds |= {"work_s": np.median(work), "work_s_low": low, "work_s_high": high}
         estimates = scheme in COMPARED
@@ -131,7 +131,7 @@ def measured_break_even(exact: pd.DataFrame, mine: pd.DataFrame) -> tuple[float,
     for column, rate in enumerate(rates):
         for frame, sign in ((exact, 1), (mine, -1)):
             rows = frame[frame["rate"] == rate]
-            times = (rows["seconds"] - rows["start_s"]).to_numpy()
+            times = rows["work_s"].to_numpy()
             drawn = times[rng.integers(0, len(times), (RESAMPLES, len(times)))]
             saved[0, column] += sign * np.median(times)
             saved[1:, column] += sign * np.median(drawn, axis=1)

@@ -32,7 +32,7 @@ def process_recoveries(
     committed. The next process is started at once and reads again at that rate.
 
     Return two frames, as `spark_recoveries` does. The recoveries have the columns batch, rate,
-    seconds, start_s, commit_s, again, read_s, restore_s, and estimate_s.
+    seconds, start_s, work_s, commit_s, again, read_s, restore_s, and estimate_s.
     """
     query, width = case.replay_query(IN_PROCESS[scheme]), case.windows.width
     log, place, plan = case.write_log(directory / "log"), directory / "state", query.first_plan
@@ -55,6 +55,7 @@ def process_recoveries(
             "rate": rates,
             "seconds": rows["all_ms"] / 1e3,
             "start_s": (rows["python_ms"] + rows["open_ms"]) / 1e3,
+            "work_s": (rows["all_ms"] - rows["python_ms"] - rows["open_ms"]) / 1e3,
             "commit_s": rows["commit_ms"] / 1e3,
             "restore_s": records["res_ms"] / 1e3,
             "read_s": records["rep_ms"] / 1e3,

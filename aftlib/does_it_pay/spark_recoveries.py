@@ -69,8 +69,12 @@ class BatchClock:
             return row
         fault = Fault("kill", f"worker-{worker}", start + width - 1)
         killed = self.worker.injector.marker(fault).stat().st_mtime
-        started = self.worker.start_marker(worker, start, 1)
-        row["start_s"] = started.stat().st_mtime - killed
+        started, ended = (
+            self.worker.time_marker(point, worker, start, 1).stat().st_mtime
+            for point in ("started", "ended")
+        )
+        row["start_s"] = started - killed
+        row["work_s"] = ended - started + row["commit_s"]
         return row | {"seconds": now - killed}
 
 
@@ -85,7 +89,8 @@ def spark_recoveries(
 
     Return two frames. Recoveries, one row per micro-batch: batch, rate; seconds from the kill until
     all due windows are emitted, or the duration of a micro-batch without a fault; start_s from the
-    kill until the replacement works; commit_s, the coordinator's part, estimates included;
+    kill until the replacement works; commit_s, the coordinator's part, estimates included; work_s,
+    the replacement's time of reading and the coordinator's part: all in which schemes differ;
     latency_s from the last sample read until the windows are emitted; again, the samples read
     again. Estimates, one row per (window, sensor): batch, sensor, off, the error in units of ε.
     """

@@ -54,6 +54,71 @@ def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, mon
     assert not driver.run(rocksdb, broken).equals(expected)
 
 
+def newest(checkpoint, pattern):
+    """The file of the latest version among those that match."""
+    return max(checkpoint.glob(pattern), key=lambda path: (int(path.name.split(".")[0]), str(path)))
+
+
+def cut(path, share=0.5):
+    """Leave a part of a file, as a power failure may; its check sum is lost."""
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+
+
+STATE = "state/*/*/**/[0-9]*.{}"
+TORN = {
+    "metadata lost": lambda at: (at / "metadata").unlink(),
+    "metadata empty": lambda at: cut(at / "metadata", 0),
+    "source's log cut": lambda at: cut(newest(at, "sources/0/[0-9]*")),
+    "source's log lost": lambda at: newest(at, "sources/0/[0-9]*").unlink(),
+    "offsets lost": lambda at: newest(at, "offsets/[0-9]*").unlink(),
+    "offsets empty": lambda at: cut(newest(at, "offsets/[0-9]*"), 0),
+    "offsets cut": lambda at: cut(newest(at, "offsets/[0-9]*")),
+    "commit lost": lambda at: newest(at, "commits/[0-9]*").unlink(),
+    "commit cut": lambda at: cut(newest(at, "commits/[0-9]*")),
+    "state cut": lambda at: [cut(path) for path in at.glob("state/*/*/**/*.zip")],
+    "state lost": lambda at: [path.unlink() for path in at.glob("state/*/*/**/*.zip")],
+    "state of no operator": lambda at: shutil.rmtree(at / "state"),
+}
+"""What a power failure may do to files of Spark's checkpoint, none of which Spark syncs."""
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """The folder of a stream whose driver was killed."""
+    folder = tmp_path_factory.mktemp("torn")
+    driver.prepare(folder / "incoming")
+    (folder / "killed").mkdir()
+    command = [sys.executable, "-m", "tests.crash.guard_driver", str(folder / "killed")]
+    command.append(str(driver.DIES_IN))
+    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(interrupted, spark):
+    before = spark.conf.get(pipeline.PROVIDER)
+    (interrupted / "whole").mkdir()
+    yield driver.run(spark, interrupted / "whole")
+    spark.conf.set(pipeline.PROVIDER, before)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("torn", TORN)
+def test_a_torn_checkpoint_changes_no_row_or_ends_the_query(torn, interrupted, expected, rocksdb):
+    place = interrupted / torn.replace(" ", "-")
+    shutil.copytree(interrupted / "killed", place)
+    TORN[torn](place / "checkpoint")
+    try:
+        found = driver.run(rocksdb, place)
+    except Exception as error:
+        print(torn, "ends:", str(error)[:300])
+        return
+    print(torn, "continues")
+    pd.testing.assert_frame_equal(found, expected)
+
+
 @pytest.mark.long
 def test_the_pages_worker_is_killed_and_its_windows_are_estimated(spark):
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

@@ -36,6 +36,7 @@ def measurements(noise=0.002, kills=9, calm=40, within=0.99):
             seconds = costs.recovery_s(again, approximate, rate) + noise * rng.standard_normal()
             times = {"seconds": seconds, "start_s": costs.start_s, "commit_s": commit}
             times |= {"restore_s": 0.0, "read_s": 0.0, "estimate_s": work}
+            times["work_s"] = seconds - costs.start_s
             rows.append(about | {"rate": rate, "again": again, "planned": again} | times)
         for _ in range(calm):
             seconds = 0.2 + noise * rng.standard_normal()

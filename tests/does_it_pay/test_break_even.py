@@ -68,8 +68,7 @@ def test_a_break_even_is_measured_where_the_saved_time_is_zero():
 
 
 def times(rates, seconds):
-    frame = pd.DataFrame({"rate": np.repeat(rates, 5), "seconds": np.repeat(seconds, 5)})
-    return frame.assign(start_s=0.0)
+    return pd.DataFrame({"rate": np.repeat(rates, 5), "work_s": np.repeat(seconds, 5)})
 
 
 def test_a_start_that_takes_longer_moves_no_break_even():

@@ -35,7 +35,8 @@ def test_a_killed_workers_window_is_read_again_or_estimated(here, scheme):
     again = np.isin(rows["batch"], KILLED) * (0 if estimated else case.lost_samples)
     assert rows["again"].tolist() == again.tolist()
     assert sorted(set(estimates["batch"])) == (KILLED if estimated else [])
-    assert rows.loc[KILLED, "start_s"].notna().all() and rows.loc[[0, 3, 5], "start_s"].isna().all()
+    for times in ("start_s", "work_s"):
+        assert rows.loc[KILLED, times].notna().all() and rows.loc[[0, 3, 5], times].isna().all()
     assert len(estimates) == (3 * 3 if estimated else 0)
 
 
@@ -86,6 +87,7 @@ def test_on_spark_a_killed_task_is_recovered(spark, tmp_path):
     assert model["again"].tolist() == [0, 0, 0] and set(estimates["batch"]) == {1}
     for rows in (exact, model):
         assert 0 < rows["start_s"][1] < rows["seconds"][1]
+        assert rows["commit_s"][1] < rows["work_s"][1] < rows["seconds"][1] - rows["start_s"][1]
         assert (rows["latency_s"] > 0).all() and (rows["commit_s"] > 0).all()
 
 
