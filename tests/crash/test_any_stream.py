@@ -65,22 +65,27 @@ def cut(path, share=0.5):
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 
-STATE = "state/*/*/**/[0-9]*.{}"
 TORN = {
-    "metadata lost": lambda at: (at / "metadata").unlink(),
-    "metadata empty": lambda at: cut(at / "metadata", 0),
-    "source's log cut": lambda at: cut(newest(at, "sources/0/[0-9]*")),
-    "source's log lost": lambda at: newest(at, "sources/0/[0-9]*").unlink(),
-    "offsets lost": lambda at: newest(at, "offsets/[0-9]*").unlink(),
-    "offsets empty": lambda at: cut(newest(at, "offsets/[0-9]*"), 0),
-    "offsets cut": lambda at: cut(newest(at, "offsets/[0-9]*")),
-    "commit lost": lambda at: newest(at, "commits/[0-9]*").unlink(),
-    "commit cut": lambda at: cut(newest(at, "commits/[0-9]*")),
-    "state cut": lambda at: [cut(path) for path in at.glob("state/*/*/**/*.zip")],
-    "state lost": lambda at: [path.unlink() for path in at.glob("state/*/*/**/*.zip")],
-    "state of no operator": lambda at: shutil.rmtree(at / "state"),
+    "metadata lost": (lambda at: (at / "metadata").unlink(), "metadata file is missing"),
+    "metadata empty": (lambda at: cut(at / "metadata", 0), "No content to map"),
+    "files read lost": (lambda at: newest(at, "sources/0/[0-9]*").unlink(), "doesn't exist"),
+    "files read cut": (lambda at: cut(newest(at, "sources/0/[0-9]*")), "Unexpected end-of-input"),
+    "offsets lost": (lambda at: newest(at, "offsets/[0-9]*").unlink(), "Multiple streaming"),
+    "offsets empty": (lambda at: cut(newest(at, "offsets/[0-9]*"), 0), "Incomplete log file"),
+    "offsets cut": (lambda at: cut(newest(at, "offsets/[0-9]*")), "Unexpected end-of-input"),
+    "commit lost": (lambda at: newest(at, "commits/[0-9]*").unlink(), None),
+    "commit cut": (lambda at: cut(newest(at, "commits/[0-9]*")), "Unexpected end-of-input"),
+    "state cut": (lambda at: [cut(path) for path in state_of(at)], "CANNOT_LOAD_STATE_STORE"),
+    "state lost": (lambda at: [path.unlink() for path in state_of(at)], "CANNOT_LOAD_STATE_STORE"),
+    "no state": (lambda at: shutil.rmtree(at / "state"), "MISSING_STATE_DIRECTORY"),
 }
-"""What a power failure may do to files of Spark's checkpoint, none of which Spark syncs."""
+"""A loss of files of Spark's checkpoint, none of which Spark syncs, and Spark's error; None where
+the query goes on."""
+
+
+def state_of(checkpoint):
+    """The stored state of all micro-batches, of both stateful operators."""
+    return [path for kind in ("zip", "changelog") for path in checkpoint.glob(f"state/**/*.{kind}")]
 
 
 @pytest.fixture(scope="module")
@@ -106,17 +111,15 @@ def expected(interrupted, spark):
 
 @pytest.mark.long
 @pytest.mark.parametrize("torn", TORN)
-def test_a_torn_checkpoint_changes_no_row_or_ends_the_query(torn, interrupted, expected, rocksdb):
-    place = interrupted / torn.replace(" ", "-")
+def test_a_torn_checkpoint_changes_no_row_or_is_refused(torn, interrupted, expected, rocksdb):
+    place, (tear, error) = interrupted / torn.replace(" ", "-"), TORN[torn]
     shutil.copytree(interrupted / "killed", place)
-    TORN[torn](place / "checkpoint")
-    try:
-        found = driver.run(rocksdb, place)
-    except Exception as error:
-        print(torn, "ends:", str(error)[:300])
-        return
-    print(torn, "continues")
-    pd.testing.assert_frame_equal(found, expected)
+    tear(place / "checkpoint")
+    if error is None:
+        pd.testing.assert_frame_equal(driver.run(rocksdb, place), expected)
+    else:
+        with pytest.raises(Exception, match=error):
+            driver.run(rocksdb, place)
 
 
 @pytest.mark.long
