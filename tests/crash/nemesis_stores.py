@@ -1,4 +1,4 @@
-"""What a nemesis takes from a job: its stores, taken back or away, and the room on its disk."""
+"""What a nemesis takes from a job: its stores, and the free space of its disk."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.crash.sharing_driver import job_in
+
 if TYPE_CHECKING:
-    from tests.crash.nemesis_jobs import SharedState
+    from tests.crash.nemesis import SharedJob
 
 
 class Files:
@@ -27,12 +29,12 @@ class Files:
         return sorted(self._place().glob(self._pattern))
 
     def copy(self) -> dict[Path, bytes]:
-        """What all its files hold."""
+        """Contents of all its files."""
         found = [p for top in self.there() for p in ([top] if top.is_file() else top.rglob("*"))]
         return {path: path.read_bytes() for path in found if path.is_file()}
 
     def delete(self) -> None:
-        """No file of it is left."""
+        """Delete its files."""
         for path in self.there():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -42,10 +44,6 @@ class Files:
         for path, content in copy.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-
-    def differs(self, copy: dict[Path, bytes]) -> bool:
-        """Whether it holds something else than a copy."""
-        return self.copy() != copy
 
     def lose_journal(self) -> None:
         """Delete the write-ahead log only."""
@@ -57,7 +55,7 @@ class Files:
 class Schema:
     """The same for a schema of a PostgreSQL; its copies are rows."""
 
-    def __init__(self, job: SharedState) -> None:
+    def __init__(self, job: SharedJob) -> None:
         self._job = job
 
     def _connected(self) -> Any:
@@ -70,25 +68,24 @@ class Schema:
         found: dict[str, list[tuple]] = {}
         with self._connected() as connection:
             there = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
-            for (table,) in connection.execute(there, [self._job.schema]).fetchall():
-                rows = connection.execute(f"TABLE {self._job.schema}.{table}".encode())
+            for (table,) in connection.execute(there, [self._job.settings.schema]).fetchall():
+                rows = connection.execute(f"TABLE {self._job.settings.schema}.{table}".encode())
                 found[table] = sorted(rows.fetchall())
         return found
 
-    def differs(self, copy: dict[str, list[tuple]]) -> bool:
-        """Whether it holds something else than a copy."""
-        return self.copy() != copy
-
     def delete(self) -> None:
-        """Nothing of it is left."""
+        """Drop the schema."""
         with self._connected() as connection:
-            connection.execute(f"DROP SCHEMA IF EXISTS {self._job.schema} CASCADE".encode())
+            connection.execute(
+                f"DROP SCHEMA IF EXISTS {self._job.settings.schema} CASCADE".encode()
+            )
 
     def restore(self, copy: dict[str, list[tuple]]) -> None:
         """Put a copy in its place."""
-        old, new = self._job.schema, f"new_{time.time_ns()}"
+        old, new = self._job.settings.schema, f"new_{time.time_ns()}"
         if copy:
-            replace(self._job.stage, schema=new).open_shared().close()  # makes the tables
+            settings = replace(self._job.settings, schema=new)
+            job_in(self._job.directory, settings).open_shared().close()  # makes the tables
         with self._connected() as connection, connection.transaction():
             for table, rows in copy.items():
                 connection.execute(f"TRUNCATE {new}.{table}".encode())
@@ -113,7 +110,7 @@ class Disk:
 
     def __init__(self, place: Path) -> None:
         place.mkdir(parents=True)
-        self.place, self.limited = place, False
+        self.place = place
         mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "nemesis", str(place)]
         self.mounted = (
             bool(shutil.which("mount"))
@@ -121,7 +118,7 @@ class Disk:
         )
 
     def fill(self, pids: Iterable[int]) -> None:
-        """Leave no room, or, on a disk of all, let no file of these processes grow."""
+        """Fill the disk, or, on a shared disk, let no file of these processes grow."""
         if self.mounted:
             with suppress(OSError), (self.place / "ballast").open("ab", buffering=0) as file:
                 while True:
@@ -130,7 +127,7 @@ class Disk:
             self._limit(pids, 1024)
 
     def free(self, pids: Iterable[int] = ()) -> None:
-        """As it was."""
+        """Free the space again."""
         (self.place / "ballast").unlink(missing_ok=True)
         if not self.mounted:
             self._limit(pids, resource.RLIM_INFINITY)

@@ -1,6 +1,6 @@
-"""A supervisor to be killed, as its processes are: late global merge, with faults where told.
+"""A supervisor to be killed, as its processes are: late global merge with injected faults.
 
-python tests/crash/sharing_driver.py DIRECTORY 'SETTINGS as JSON'
+python -m tests.crash.sharing_driver DIRECTORY 'SETTINGS as JSON'
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state import supervisor
+from aftlib.shared_state import output, supervisor
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.sql import SqliteTable
+from aftlib.shared_state.server import Server
+from aftlib.shared_state.stores.sql import SqliteTable, SqlTable
 from aftlib.shared_state.stores.tables import BufferedTable
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
@@ -33,24 +36,9 @@ WINDOWS, DELAY = Windows(400, 200), 40
 
 @dataclass(frozen=True)
 class Settings:
-    """One trial.
+    """One trial. Fields without a comment are those of `Job`."""
 
-    Attributes
-    ----------
-    own, shared, schema, checkpoint_s, patience_s
-        As `Job` has them.
-    others_s, most_crashes : float, int
-        How long the supervisor waits for another's processes, and how often one of its own may die.
-    faults : list of Fault
-        The job's; a pause lasts until the test ends it.
-    random_kills, seed : int
-        Processes killed at moments of nobody's choosing.
-    hold : int
-        Reads after which each task kills itself, and is held when it comes back; 0: none is.
-    broken : {"", "rows first", "offsets first", "tokenless", "dies always", "full disk"}
-        A store that breaks its contract; or task 0-1 whenever it has read a batch.
-    """
-
+    place: str = "job"  # folder of the job
     own: str = "rocksdb"
     shared: str = "sqlite:"
     schema: str = "aft"
@@ -59,9 +47,11 @@ class Settings:
     others_s: float = supervisor.OTHERS_S
     most_crashes: int = supervisor.MOST_CRASHES
     faults: list = field(default_factory=list)
-    random_kills: int = 0
-    seed: int = 0
-    hold: int = 0
+    random_kills: int = 0  # processes killed at random moments
+    seed: int = 0  # of these
+    hold: int = 0  # reads after which each task kills itself, and is held when it is restarted
+    # a store that breaks its contract ("rows first", "offsets first", "tokenless", "trusting"), or
+    # a failure of task 0-1 whenever it has read a batch ("dies always", "full disk")
     broken: str = ""
 
 
@@ -163,36 +153,59 @@ class BreakableJob(Job):
 
 
 def notes_in(directory: Path) -> Path:
-    """Folder of a trial's notes, one for each death."""
+    """Folder of a trial's marker files, one per injected fault."""
     return directory / "job" / "faults"
 
 
 def job_in(directory: Path, settings: Settings) -> Job:
     """The job of a trial."""
+    names = ("own", "shared", "schema", "checkpoint_s", "patience_s", "broken", "hold")
+    given = {name: getattr(settings, name) for name in names}
     return BreakableJob(
-        TupleLog.open(directory / "log"),
-        Rules(WINDOWS, DELAY),
-        directory / "job",
-        own=settings.own,
-        shared=settings.shared,
-        schema=settings.schema,
-        batch=100,
-        checkpoint_s=settings.checkpoint_s,
-        patience_s=settings.patience_s,
-        faults=tuple(settings.faults),
-        broken=settings.broken,
-        hold=settings.hold,
-    )
+        TupleLog.open(directory / "log"), Rules(WINDOWS, DELAY), directory / settings.place,
+        batch=100, faults=tuple(settings.faults), **given,
+    )  # fmt: skip
 
 
-def main(place: str, said: str) -> None:
+def trust_the_servers() -> None:
+    """Let each server tell the global store where it stands, and let nothing be compared."""
+    merge = SqlTable.merge
+
+    def merge_anything(table, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN202
+        bare = {p: replace(now, since=None) for p, now in progress.items()}
+        return merge(table, partials, bare, epoch, token)
+
+    def agree(server):  # noqa: ANN001, ANN202
+        committed = server.shared.committed().get(server.name, 0)
+        with server.lock:
+            known = server.reached([0, *(e for e in server.complete if e <= committed)])
+        server.shared.merge(Partials.empty(1), known)
+        return committed, known
+
+    def link_if_new(draft, path):  # noqa: ANN001, ANN202
+        with suppress(FileExistsError):
+            os.link(draft, path)
+
+    SqlTable.merge, Server.agreed = merge_anything, agree
+    output.Output.require_files = lambda output: None
+    output.os = SimpleNamespace(link=link_if_new, getpid=os.getpid)
+
+
+def run(directory: Path, settings: Settings) -> None:
     """Run what is left of the trial."""
-    given, directory = json.loads(said), Path(place).resolve()
-    settings = Settings(**given | {"faults": [Fault(**fault) for fault in given["faults"]]})
     supervisor.OTHERS_S, supervisor.MOST_CRASHES = settings.others_s, settings.most_crashes
     supervisor.SILENT_S = 1.0
+    if settings.broken == "trusting":
+        trust_the_servers()
     job = job_in(directory, settings)
-    supervisor.Supervisor(job).run(RandomKills(notes_in(directory), settings))
+    supervisor.Supervisor(job).run(RandomKills(job.directory / "faults", settings))
+
+
+def main(place: str, text: str) -> None:
+    """Run a trial whose settings are JSON."""
+    given = json.loads(text)
+    settings = Settings(**given | {"faults": [Fault(**fault) for fault in given["faults"]]})
+    run(Path(place).resolve(), settings)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import random
@@ -23,14 +22,8 @@ from aftlib.shared_state.stores import FILES
 from aftlib.shared_state.stores.tables import END
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
+from tests.crash.sharing_driver import DELAY, WINDOWS, Settings, job_in, notes_in
 from tests.postgres import own_server
-
-_DRIVER = Path(__file__).with_name("sharing_driver.py")
-_spec = importlib.util.spec_from_file_location("sharing_driver", _DRIVER)
-driver = importlib.util.module_from_spec(_spec)
-sys.modules["sharing_driver"] = driver
-_spec.loader.exec_module(driver)
-Settings, WINDOWS, DELAY = driver.Settings, driver.WINDOWS, driver.DELAY
 
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
@@ -98,7 +91,8 @@ def trial(tmp_path, request):
 
 def start(directory, settings):
     return subprocess.Popen(
-        [sys.executable, str(_DRIVER), str(directory), json.dumps(asdict(settings))],
+        [sys.executable, "-m", "tests.crash.sharing_driver", str(directory),
+         json.dumps(asdict(settings))], cwd=Path(__file__).parents[2],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -138,7 +132,7 @@ def finished(directory, settings, supervisor_kills=()):
 
 
 def deaths(directory):
-    notes = driver.notes_in(directory).iterdir()
+    notes = notes_in(directory).iterdir()
     return sum(not note.name.startswith(".") for note in notes)  # without drafts of the dead
 
 
@@ -152,7 +146,7 @@ def check(directory, settings, expected):
             assert (window, key) not in found
             found[window, key] = value
     assert found == sums
-    with driver.job_in(directory, replace(settings, broken="")).open_shared() as table:
+    with job_in(directory, replace(settings, broken="")).open_shared() as table:
         progress = table.progress()
         assert table.windows().tolist() == []
     assert {p: (now.tuples, now.watermark) for p, now in progress.items()} == {
@@ -192,27 +186,6 @@ def test_processes_killed(trial, expected, own, shared, seed, once):
     once()
 
 
-def test_a_dead_task_disturbs_nobody(trial, expected):
-    """Its substitute reads no more again than the batch that was in its hands (D3 fig. 1)."""
-    directory, settings = trial("sqlite", faults=[Fault("kill", "task-0-1", 5, "read")])
-    account = Account.of(finished(directory, settings))
-    check(directory, settings, expected)
-    assert account.joined == {"task-0-0": 1, "task-0-1": 2, "task-1-0": 1, "task-1-1": 1}
-    assert account.read_again.keys() == {"task-0-1"}
-    assert 100 <= account.read_again["task-0-1"] < 200
-
-
-def test_a_dead_server_disturbs_its_own_tasks_only(trial, expected):
-    """They go back to what the last barrier flushed, and the other server's tasks go on."""
-    directory, settings = trial("sqlite", faults=[Fault("kill", "server-0", 60, "merged")])
-    account = Account.of(finished(directory, settings))
-    check(directory, settings, expected)
-    assert (account.joined["task-1-0"], account.joined["task-1-1"]) == (1, 1)
-    own = {account.joined["task-0-0"], account.joined["task-0-1"]}
-    assert 2 in own <= {1, 2}  # one may not have begun when its server died
-    assert set(account.read_again) <= {"task-0-0", "task-0-1"}
-
-
 def test_a_server_that_dies_after_the_last_tuple_has_it_read_again(trial, expected):
     """Its tasks have come to the end, but no barrier has; they must still be there."""
     faults = [Fault("kill", f"server-{i}", 1, "complete") for i in (0, 1)]
@@ -241,40 +214,6 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
         assert process.returncode == 0, said
         check(tmp_path, settings, expected)
     assert read == everything
-
-
-def stopped_after(directory, settings, windows):
-    """Run until so many windows are out, and kill the supervisor; its processes die with it."""
-    process, output = start(directory, settings), directory / "job" / "output"
-    while process.poll() is None and len(list(output.glob("window-*"))) < windows:
-        time.sleep(0.01)
-    assert process.poll() is None
-    process.kill()
-    process.communicate(timeout=500)
-    time.sleep(0.3)
-
-
-@pytest.mark.parametrize("back", ["an older copy", "emptied"])
-@pytest.mark.parametrize("own", ["sqlite", "memory"])
-def test_a_global_store_taken_back_is_exact_or_said_so(trial, expected, own, back):
-    """Once, 10 of 17 such runs were silently wrong, and 7 hung."""
-    directory, settings = trial("sqlite", own=own)
-    stopped_after(directory, settings, 1)
-    files = list((directory / "job").glob("shared.sqlite*"))
-    copies = {path: path.read_bytes() for path in files}
-    stopped_after(directory, settings, 4)
-    for path in (directory / "job").glob("shared.sqlite*"):
-        path.unlink()
-    if back == "an older copy":
-        for path, content in copies.items():
-            path.write_bytes(content)
-    process = start(directory, settings)
-    said = told(process, 500)
-    if process.returncode == 0:  # the servers did not know more than the copy
-        assert back == "an older copy"
-        check(directory, settings, expected)
-    else:
-        assert ("is an older copy" if back == "an older copy" else "has been emptied") in said
 
 
 def ends_with_an_error(directory, settings):
@@ -311,7 +250,7 @@ def test_a_stopped_output_task_of_a_dead_supervisor_is_waited_for(trial, expecte
     directory, settings = trial(
         "sqlite", faults=[Fault("pause", "output", 2, "written")], others_s=3.0
     )
-    process, notes = start(directory, settings), driver.notes_in(directory)
+    process, notes = start(directory, settings), notes_in(directory)
     while process.poll() is None and not list(notes.glob("*.json")):
         time.sleep(0.01)
     process.kill()
@@ -357,10 +296,3 @@ def test_a_hand_over_that_is_not_remembered_is_noticed(trial):
     with pytest.raises(AssertionError, match="instead of .* was replaced or is an older copy"):
         finished(directory, settings)
     assert deaths(directory) == 1
-
-
-def test_a_broken_store_passes_when_nobody_dies(trial, expected):
-    """Without a kill it looks sound, which is why kills are needed."""
-    directory, settings = trial("sqlite", own="sqlite", broken="rows first")
-    finished(directory, settings)
-    check(directory, settings, expected)
