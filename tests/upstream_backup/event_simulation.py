@@ -54,18 +54,9 @@ class Clock(simpy.Environment):
 class Connection:
     """One direction of a TCP connection on a link of its own; delivers segments in order.
 
-    Parameters
-    ----------
-    env : Clock
-    parameters : Parameters
-    deliver : callable
-        Is given the tuples of each segment when it arrives.
-    window : int or None
-        Initial window in segments; None: never a limit.
-    opened : int
-        When it can be written to; what is written before goes out then, as one write.
-    seen : callable
-        Is told of each segment that arrives: its tuples, when it left, when it arrived.
+    `deliver` gets the tuples of each segment when it arrives, `seen` also when it left and arrived.
+    `window` is the initial one in segments; None: never a limit. Tuples written before `opened` go
+    out then, as one write.
     """
 
     def __init__(
@@ -121,15 +112,9 @@ class Connection:
 
 
 class Node:
-    """A primary or secondary from its start until it dies: processes what it is sent, in order.
+    """A primary or secondary from its start until it fails: processes its tuples in order.
 
-    Parameters
-    ----------
-    env : Clock
-    parameters : Parameters
-    name : {"primary", "secondary"}
-    finish : callable
-        Is given the node and the tuples of a segment once all are processed, unless it is dead.
+    `finish` gets the node and a segment's tuples once all are processed, unless it has failed.
     """
 
     def __init__(

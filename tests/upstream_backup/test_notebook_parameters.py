@@ -45,38 +45,18 @@ def test_awkward_lists_are_refused_by_name(name, value):
         NotebookParameters(**DEFAULTS | {name: value})
 
 
+WRONG = {
+    "rates": ([200, 40_000], [9]), "rate": (40_000, 3), "trials": (2.5, 1), "document_trials": (1,),
+    "document_seconds": (1e9,), "ack_ms": (1e9, 1e-9), "heartbeat_ms": (9,), "switching_ms": (1,),
+    "handshake": ("yes", 2), "initial_window": (1.5,), "scheme": ("hot", 3), "slow_us": (200.0,),
+    "slow_rate": (20_000,), "shares": ([1.0], [0.5, 2], [1e-9]), "kills": (1.5,), "seed": (1.5,),
+    "failing": ([], ["upstream"], "primary", 3),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("rates", [200, 40_000]),
-        ("rates", [9]),
-        ("rate", 40_000),
-        ("rate", 3),
-        ("trials", 2.5),
-        ("trials", 1),
-        ("document_trials", 1),
-        ("document_seconds", 1e9),
-        ("ack_ms", 1e9),
-        ("ack_ms", 1e-9),
-        ("heartbeat_ms", 9),
-        ("switching_ms", 1),
-        ("handshake", "yes"),
-        ("handshake", 2),
-        ("initial_window", 1.5),
-        ("scheme", "hot"),
-        ("scheme", 3),
-        ("slow_us", 200.0),
-        ("slow_rate", 20_000),
-        ("shares", [1.0]),
-        ("shares", [0.5, 2]),
-        ("shares", [1e-9]),
-        ("failing", []),
-        ("failing", ["upstream"]),
-        ("failing", "primary"),
-        ("failing", 3),
-        ("kills", 1.5),
-        ("seed", 1.5),
-    ],
+    [(name, value) for name, values in WRONG.items() for value in values],
     ids=repr,
 )
 def test_what_cannot_work_is_refused_by_name(name, value):

@@ -15,7 +15,7 @@ import pandas as pd
 from aftlib.core.checks import with_value
 from aftlib.spark.faults import Fault
 from aftlib.spark.sweep import sweep
-from aftlib.upstream_backup.experiments.recoveries import Sweep
+from aftlib.upstream_backup.experiments.recoveries import Sweep, recovery_row
 from aftlib.upstream_backup.failures import Failure, drawn_phases
 from aftlib.upstream_backup.node_process import ACK_S, HEARTBEAT_S
 from aftlib.upstream_backup.ordering import aggregate, join, sorting
@@ -82,12 +82,10 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
         for system, time in case.drawn(rate):
             failure = Failure(max(time, least_ms))
             delivered = simulate(system, scheme, [failure]).delivered
-            cost = sorting(delivered)
-            moved = {"late": cost.late, "waiting": cost.waiting, "longest_ms": cost.longest_ms}
             closed, joined = aggregate(delivered, window), join(delivered, lag, memory=lag)
             for name, found in (("aggregate", closed), ("join", joined)):
                 row = {"scheme": scheme.name, "operator": name, "wrong": found.wrong}
-                rows.append(row | {"delay_ms": found.delay_ms} | moved)
+                rows.append(row | {"delay_ms": found.delay_ms} | vars(sorting(delivered)))
     return pd.DataFrame(rows).groupby(["scheme", "operator"], sort=False).mean().reset_index()
 
 
@@ -124,11 +122,9 @@ def either_node(case: Sweep) -> pd.DataFrame:
     rows = []
     for rate, scheme, node in product(case.rates, (UPSTREAM, PROPOSED), NODES):
         for trial, (system, time) in enumerate(case.drawn(rate)):
-            found = simulate(system, scheme, [Failure(time, node)]).recoveries
-            resent, took = (len(found[0].resent), found[0].recovery_ms) if found else (0, 0.0)
             row = {"rate": rate, "scheme": scheme.name, "node": node, "trial": trial}
-            rows.append(row | {"resent": resent, "recovery_ms": took})
-    return pd.DataFrame(rows)
+            rows.append(row | recovery_row(system, scheme, time, node))
+    return pd.DataFrame(rows)[["rate", "scheme", "node", "trial", "resent", "recovery_ms"]]
 
 
 def settings_of_hwang(
@@ -146,12 +142,11 @@ def settings_of_hwang(
     for (name, tcp), ms in product(opened.items(), intervals):
         for scheme in (ACTIVE, PASSIVE, UPSTREAM):
             for trial, (system, time) in enumerate(case.drawn(rate)):
-                changed = replace(system, tcp=tcp, checkpoint_ms=ms)
-                found = simulate(changed, scheme, [Failure(time)]).recoveries[0]
                 setting = f"connections {name}, checkpoints every {ms:g} ms"
                 row = {"setting": setting, "rate": rate, "scheme": scheme.name, "trial": trial}
-                rows.append(row | {"restored_ms": found.restored_ms})
-    return pd.DataFrame(rows)
+                changed = replace(system, tcp=tcp, checkpoint_ms=ms)
+                rows.append(row | recovery_row(changed, scheme, time))
+    return pd.DataFrame(rows)[["setting", "rate", "scheme", "trial", "restored_ms"]]
 
 
 def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.DataFrame:

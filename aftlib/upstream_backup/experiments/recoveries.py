@@ -15,9 +15,9 @@ from aftlib.core.intervals import t_interval
 from aftlib.spark.sweep import sweep
 from aftlib.upstream_backup.closed_form import traffic
 from aftlib.upstream_backup.failures import Failure, drawn_phases, failure_times
-from aftlib.upstream_backup.parameters import Parameters
+from aftlib.upstream_backup.parameters import NODES, Parameters
 from aftlib.upstream_backup.recursion import Simulated, simulate
-from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
+from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM, Scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,9 +116,11 @@ def one_point(point: Point) -> list[dict[str, object]]:
     ]
 
 
-def recovery_row(parameters: Parameters, scheme: str, failure_ms: float) -> dict[str, float]:
-    """Simulate one failure of the primary; return the measures of its recovery."""
-    found = simulate(parameters, scheme, [Failure(failure_ms)]).recoveries[0]
+def recovery_row(
+    parameters: Parameters, scheme: Scheme | str, failure_ms: float, node: str = NODES[0]
+) -> dict[str, float]:
+    """Simulate one failure of a node; return the measures of its recovery."""
+    found = simulate(parameters, scheme, [Failure(failure_ms, node)]).recoveries[0]
     measures = {name: getattr(found, name) for name in (*MEASURES, "duplicates")}
     return measures | {"resent": len(found.resent)}
 
