@@ -71,8 +71,7 @@ def test_canonical_form_is_what_inserting_one_by_one_gives(least: int) -> None:
         assert kernels.bucket_starts(total, least).tolist() == starts.tolist()
 
 
-@pytest.mark.parametrize("share", [0.002, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize("chunk", [1000, 20_000])
+@pytest.mark.parametrize(("share", "chunk"), [(0.002, 20_000), (0.5, 1000), (1.0, 20_000)])
 def test_long_rows_do_what_single_events_do(share: float, chunk: int) -> None:
     events = np.random.default_rng(5).random(40_000) < share
     one, many = ExponentialHistogram(9_000, 0.02), ExponentialHistogram(9_000, 0.02)
@@ -139,8 +138,8 @@ def test_any_kind_of_bit_is_fine() -> None:
         assert again.to_bytes() == together.to_bytes()
 
 
-@pytest.mark.parametrize("offset", range(9))
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 511, 512, 513, 3000])
+@pytest.mark.parametrize("offset", [0, 1, 7])
+@pytest.mark.parametrize("size", [0, 1, 9, 511, 512, 513, 3000])
 def test_read_only_unaligned_and_strided_buffers_are_fine(offset: int, size: int) -> None:
     events = bits(4, size)
     expected, histogram = ExponentialHistogram(600, 0.05), ExponentialHistogram(600, 0.05)

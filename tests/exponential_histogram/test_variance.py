@@ -26,22 +26,6 @@ def test_variance_of_equal_values_is_zero_in_one_bucket() -> None:
     assert histogram.buckets == [(1000, 1000, 7.0, 0.0)]
 
 
-def test_buckets_hold_the_windows_moments() -> None:
-    values = walk(2, 3000)
-    histogram = VarianceHistogram(10_000, 0.3)
-    histogram.update(values)
-    stamps, counts, means, spreads = (
-        np.array(column) for column in zip(*histogram.buckets, strict=True)
-    )
-    assert (np.diff(stamps) < 0).all()
-    edges = np.append(stamps, 0)
-    for i in range(stamps.size):
-        part = values[edges[i + 1] : edges[i]]
-        assert part.size == counts[i]
-        assert part.mean() == pytest.approx(means[i])
-        assert ((part - part.mean()) ** 2).sum() == pytest.approx(spreads[i], abs=1e-9)
-
-
 def test_older_buckets_are_coarser_and_few() -> None:
     histogram = VarianceHistogram(100_000, 0.2)
     histogram.update(np.random.default_rng(3).normal(size=300_000))
