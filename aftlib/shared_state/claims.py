@@ -20,12 +20,12 @@ from aftlib.shared_state.scaling import (
     SKEWED,
     STILL,
     at_every_skew,
+    ends_of,
     gains_over_uniform,
     growth_ends,
     growths,
     late_beats_the_shuffle,
     least_gain_on_emulated_cores,
-    lower_end,
     over_turns,
     seconds_by_part,
     shown,
@@ -50,8 +50,8 @@ def grows(measured: pd.DataFrame, served: pd.DataFrame, paced: pd.DataFrame) -> 
     turns = wide[most] / wide[few]
     grown = {str(s): over_turns(rows) for s, rows in turns.groupby("strategy")}
     others = ", ".join(f"{s} {shown(grown[s])}" for s in IN_SPARK)
-    return Finding(
-        **grown[SERVED],
+    return replace(
+        grown[SERVED],
         expected=f"> 1 from {few} to {most} tasks",
         conditions=few < most,
         note=f"Throughput of a server and its tasks grows from {few} to {most} tasks, uniform "
@@ -68,7 +68,7 @@ def skew_does_not_hurt(
 ) -> Finding:
     """D3-3: with shared state, no skew is slower than uniform keys."""
     gains = gains_over_uniform(served, SERVED)
-    least = min(gains, key=lambda skew: lower_end(gains[skew]))
+    least = min(gains, key=lambda skew: ends_of(gains[skew]))
     return replace(
         at_every_skew(gains, least),
         readings=least_gain_on_emulated_cores(paced),
@@ -200,11 +200,11 @@ def barriers_are_faster(merges: pd.DataFrame) -> Finding:
     wide = merges.pivot_table(index=at, columns="flush", values="with_barriers_per_s")
     ratios = (wide["barrier"] / wide["merge"]).dropna()
     gains = {case: over_turns(rows) for case, rows in ratios.groupby(["store", "keys"])}
-    least = min(gains, key=lambda case: lower_end(gains[case]))
+    least = min(gains, key=lambda case: ends_of(gains[case]))
     store, keys = least
-    others = {f"{s} of {n:,} keys": Finding(**gains[s, n]) for s, n in gains if (s, n) != least}
-    return Finding(
-        **gains[least],
+    others = {f"{s} of {n:,} keys": gains[s, n] for s, n in gains if (s, n) != least}
+    return replace(
+        gains[least],
         parts=others,
         note=f"The least gain is that of {store} with {keys:,} keys. Rows merged per second, "
         "barriers included, against a flush at every merge. An update is a batch of sums here; a "

@@ -32,8 +32,6 @@ _NUMBER = re.compile(rb"-?[0-9]+")
 #: Indices of `at`, the int64 array in which `parse_lines` keeps its state between calls.
 POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
 REGISTERS = 6
-#: Why `parse_lines` stopped: it reached `stop`, `columns` are full, `bad` is full.
-DONE, FULL, CROWDED = range(3)
 DIGITS = 19
 """Most digits of a number."""
 NO_DELAY = -1
@@ -103,20 +101,17 @@ def short_fields(ends: Any) -> tuple[int, int, int]:
 @jit()
 def parse_lines(
     lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any
-) -> int:
-    """Parse the lines up to `stop` into columns slice, key, value; return why it stopped.
+) -> None:
+    """Parse the lines into columns slice, key, value, up to `stop` or as far as there is space.
 
     `at[POSITION]` is the offset to continue at. `columns`, shape (3, rows), has `at[USED]` rows.
     `bad` gets begin and end of malformed lines. The watermark is `delay` behind the largest
     timestamp so far (`NO_DELAY`: it stays). A tuple is late if its slice ends at or before it.
     """
     i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
-    capacity, status, begin, part = columns.shape[1], DONE, -pane, -1
+    capacity, begin, part = columns.shape[1], -pane, -1
     stamp, stamp_size, stamped = np.uint64(0), 0, 0
-    while i < stop:
-        if used >= capacity:
-            status = FULL
-            break
+    while i < stop and used < capacity:
         after = time = key = value = 0
         if i + _LINE + 8 <= len(lines):  # inline: a call would count references to `lines`
             first, second, last = short_fields(bytes_below(lines, i, _ZERO))
@@ -139,7 +134,6 @@ def parse_lines(
             value, after = number(lines, after, _END) if after else (0, 0)
         if after == 0:
             if at[BAD] == len(bad):
-                status = CROWDED
                 break
             bad[at[BAD], 0] = i
             while lines[i] != _END:
@@ -159,7 +153,6 @@ def parse_lines(
         tuples += 1
         i = after
     at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED] = i, tuples, late, watermark, used
-    return status
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -37,22 +37,33 @@ SKEWS = (UNIFORM, 1.2, 1.4, 1.6, 1.8, 2.0)
 """The document's skews."""
 
 
-def over_turns(ratios: pd.Series) -> dict[str, Any]:
-    """Geometric mean of the turns' ratios with its t interval, as arguments of a `Finding`.
+def over_turns(ratios: pd.Series) -> Finding:
+    """Geometric mean of the turns' ratios with its t interval.
 
     A single turn has no interval. Its `control` is False, so that no verdict from it is "holds".
     """
-    counts = {"n": len(ratios), "counted": "turns"}
     if len(ratios) < 2:
-        return counts | {"value": float(ratios.iloc[0]), "control": False}
-    value, low, high = (float(np.exp(each)) for each in t_interval(np.log(ratios.to_numpy())))
-    return counts | {"value": value, "interval": (low, high)}
+        return Finding(ratios.iloc[0], control=False, n=len(ratios), counted="turns")
+    value, low, high = np.exp(t_interval(np.log(ratios.to_numpy())))
+    return Finding(value, (low, high), n=len(ratios), counted="turns")
 
 
-def shown(ratio: Mapping[str, Any]) -> str:
-    """Return a ratio of `over_turns` and its interval as a text."""
-    low, high = ratio.get("interval", (None, None))
-    return f"× {ratio['value']:.2f}" + ("" if low is None else f" ({low:.2f} … {high:.2f})")
+def over_hashes(values: Sequence[float] | np.ndarray, **more: Any) -> Finding:
+    """Median of computed values with the interval that holds 95 % of the hash functions."""
+    low, middle, high = np.quantile(values, [0.025, 0.5, 0.975])
+    return Finding(middle, (low, high), n=HASHES, counted="hash functions", **more)
+
+
+def ends_of(ratio: Finding) -> tuple[float, float]:
+    """Ends of a ratio's interval; both are its value if it has no interval."""
+    value: Any = ratio.value
+    return ratio.interval or (value, value)
+
+
+def shown(ratio: Finding) -> str:
+    """Return a ratio and its interval as a text."""
+    ends = " ({:.2f} … {:.2f})".format(*ratio.interval) if ratio.interval else ""
+    return f"× {ratio.value:.2f}{ends}"
 
 
 def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
@@ -99,13 +110,13 @@ def spark_hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
     return table["hash"].to_numpy(np.int64)
 
 
-def gains_over_uniform(measured: pd.DataFrame, strategy: str) -> dict[float, dict[str, Any]]:
+def gains_over_uniform(measured: pd.DataFrame, strategy: str) -> dict[float, Finding]:
     """Throughput at each skew over that of uniform keys, with the most tasks that were measured."""
     most = measured[measured["tasks"] == measured["tasks"].max()]
     return _over_uniform(most[most["strategy"] == strategy], "repeat")
 
 
-def _over_uniform(runs: pd.DataFrame, turn: str) -> dict[float, dict[str, Any]]:
+def _over_uniform(runs: pd.DataFrame, turn: str) -> dict[float, Finding]:
     wide: Any = runs.pivot_table(index=turn, columns="skew", values="throughput")
     return {skew: over_turns(wide[skew] / wide[UNIFORM]) for skew in wide if skew != UNIFORM}
 
@@ -118,37 +129,31 @@ def _paced(paced: pd.DataFrame, design: str) -> tuple[bool, str]:
     return bool(busy < BUSY and behind < BEHIND), text
 
 
-def skew_on_emulated_cores(paced: pd.DataFrame, design: str) -> dict[float, dict[str, Any]]:
+def skew_on_emulated_cores(paced: pd.DataFrame, design: str) -> dict[float, Finding]:
     """Throughput at each skew over that of uniform keys, on 24 emulated cores."""
     chosen = paced[(paced["design"] == design) & (paced["tasks"] == GROWTH[1])]
     return _over_uniform(chosen[chosen["keys"] == chosen["keys"].max()], "turn")
 
 
-def at_every_skew(
-    gains: Mapping[float, Mapping[str, Any]], worst: float, pace: bool = True
-) -> Finding:
+def at_every_skew(gains: Mapping[float, Finding], worst: float, pace: bool = True) -> Finding:
     """The gain at the skew `worst`, with the gains at the other skews as its parts.
 
     `pace` is False for emulated cores if this machine was too busy; then no gain can hold.
     """
-    found = {
-        skew: Finding(**{**gain, "control": pace and gain.get("control", True)})
-        for skew, gain in gains.items()
-        if skew != UNIFORM
-    }
-    parts = {f"skew {skew:g}": each for skew, each in found.items() if skew != worst}
+    found = {skew: replace(each, control=pace and each.control) for skew, each in gains.items()}
+    parts = {f"skew {s:g}": each for s, each in found.items() if s not in (worst, UNIFORM)}
     return replace(found[worst], parts=parts)
 
 
 def least_gain_on_emulated_cores(paced: pd.DataFrame) -> dict[str, Finding]:
     """Reading: least gain of late merging over uniform keys on emulated cores, by its name."""
     gains = skew_on_emulated_cores(paced, "late")
-    least = min(gains, key=lambda skew: lower_end(gains[skew]))
+    least = min(gains, key=lambda skew: ends_of(gains[skew]))
     name = f"{paced['keys'].max():,} keys on {GROWTH[1]} emulated cores, least at skew {least:g}"
     return {name: at_every_skew(gains, least, _paced(paced, "late")[0])}
 
 
-def _growth_by_keys(paced: pd.DataFrame, few: int, most: int) -> dict[int, dict[str, Any]]:
+def _growth_by_keys(paced: pd.DataFrame, few: int, most: int) -> dict[int, Finding]:
     """Growth of late merging at uniform keys between two parallelisms, by number of keys."""
     late = paced[(paced["design"] == "late") & (paced["skew"] == UNIFORM)]
     wide = late.pivot_table(index=["keys", "turn"], columns="tasks", values="throughput")
@@ -170,12 +175,9 @@ def growth_ends(paced: pd.DataFrame) -> Finding:
     pace, accuracy = _paced(paced, "late")
     findings = {}
     for keys, growth in after.items():
-        low, high = before[keys].get("interval", 2 * (before[keys]["value"],))
-        decided = low >= STILL or high < STILL
-        control = pace and decided and growth.get("control", True)
-        findings[f"{keys:,} keys"] = Finding(
-            **growth | {"control": control}, conditions=high >= STILL
-        )
+        low, high = ends_of(before[keys])
+        control = pace and growth.control and (low >= STILL or high < STILL)
+        findings[f"{keys:,} keys"] = replace(growth, control=control, conditions=high >= STILL)
     *others, main = findings
     return replace(
         findings[main],
@@ -190,17 +192,12 @@ def growth_ends(paced: pd.DataFrame) -> Finding:
     )
 
 
-def lower_end(gain: Mapping[str, Any]) -> float:
-    """Lower end of a gain's interval, or its value if it has no interval."""
-    return float(gain.get("interval", (gain["value"],))[0])
-
-
 def skew_lowers_the_shuffle(
     paced: pd.DataFrame, measured: pd.DataFrame, engines: pd.DataFrame
 ) -> Finding:
     """D3-2: behind a shuffle, skew lowers throughput."""
     gains = skew_on_emulated_cores(paced, "shuffle")
-    highest = max(gains, key=lambda skew: gains[skew].get("interval", (gains[skew]["value"],))[-1])
+    highest = max(gains, key=lambda skew: ends_of(gains[skew])[1])
     pace, accuracy = _paced(paced, "shuffle")
     shuffled = paced[paced["design"] == "shuffle"]
     read, receive = float(shuffled["read_ns"].median()), float(shuffled["receive_ns"].median())
@@ -243,9 +240,7 @@ def _lowered(keys: int, receive: float) -> Finding:
         share = largest_share(TupleStream(1, keys, skew).shares, hash_keys(keys, turn), GROWTH[1])
         return max((1 - receive) / GROWTH[1], receive * share)
 
-    ratios = [slowest(UNIFORM, turn) / slowest(SKEWS[1], turn) for turn in range(HASHES)]
-    low, middle, high = np.quantile(ratios, [0.025, 0.5, 0.975])
-    return Finding(middle, (low, high), n=HASHES, counted="hash functions")
+    return over_hashes([slowest(UNIFORM, turn) / slowest(SKEWS[1], turn) for turn in range(HASHES)])
 
 
 def _spark_share(measured: pd.DataFrame) -> str:
@@ -275,7 +270,7 @@ def skew_stops_the_shuffle(paced: pd.DataFrame) -> Finding:
     costs = float(shuffled["read_ns"].median()), float(shuffled["receive_ns"].median())
     agreement = over_turns(pd.concat([_agreement(rows) for _, rows in shuffled.groupby("skew")]))
     pace, accuracy = _paced(paced, "shuffle")
-    control = pace and bool(1 / AGREED < agreement["value"] < AGREED)
+    control = pace and 1 / AGREED < float(agreement.value or 0) < AGREED
     ours, text = _stops(keys, *costs, control)
     receivers, other = _stops(keys, 0.0, 1.0, control)
     return replace(
@@ -292,23 +287,16 @@ def skew_stops_the_shuffle(paced: pd.DataFrame) -> Finding:
 
 def _stops(keys: int, read: float, receive: float, control: bool) -> tuple[Finding, str]:
     """Return the skew ≥ 1.4 with the most growth at these costs, and text on growth by skew."""
-    by_skew = {skew: _over_hashes(keys, skew, read, receive) for skew in SKEWS}
+    by_skew = {skew: _growth_by_hash(keys, skew, read, receive) for skew in SKEWS}
     worst = max((s for s in SKEWS if s >= SKEWED), key=lambda s: float(np.median(by_skew[s])))
-    low, middle, high = np.quantile(by_skew[worst], [0.025, 0.5, 0.975])
     texts = ", ".join(f"{skew:g}: × {np.median(each):.2f}" for skew, each in by_skew.items())
     grow = np.mean(by_skew[worst] >= STILL)
-    finding = Finding(
-        middle,
-        (low, high),
-        conditions=bool(np.median(by_skew[UNIFORM]) >= STILL),
-        control=control,
-        n=HASHES,
-        counted="hash functions",
-    )
+    uniform_grows = np.median(by_skew[UNIFORM]) >= STILL
+    finding = over_hashes(by_skew[worst], conditions=uniform_grows, control=control)
     return finding, f"{texts}; at skew {worst:g}, {grow:.0%} grow by a fifth or more"
 
 
-def _over_hashes(keys: int, skew: float, read: float, receive: float) -> np.ndarray:
+def _growth_by_hash(keys: int, skew: float, read: float, receive: float) -> np.ndarray:
     """Computed growth from 8 to 24 tasks, for many hash functions."""
     shares = TupleStream(1, keys, skew).shares
     hashes = (hash_keys(keys, turn) for turn in range(HASHES))
@@ -338,7 +326,7 @@ def late_beats_the_shuffle(
     wide = many.pivot_table(index=["skew", "turn"], columns="design", values="throughput")
     ratios = (wide["late"] / wide["shuffle"]).groupby("skew")
     gains = {float(str(skew)): over_turns(rows) for skew, rows in ratios}
-    least = min((s for s in gains if s != UNIFORM), key=lambda s: lower_end(gains[s]))
+    least = min((s for s in gains if s != UNIFORM), key=lambda s: ends_of(gains[s]))
     (late_paced, late_text), (shuffle_paced, text) = (_paced(paced, d) for d in ("late", "shuffle"))
     texts = ", ".join(f"{skew:g}: {shown(gain)}" for skew, gain in gains.items())
     keys = int(many["keys"].iloc[0])
@@ -371,10 +359,9 @@ def _gain_with_sparks_keys(
     sums = tasks * float(-np.expm1(tuples / tasks * np.log1p(-shares)).sum())
     merged = float(late["read_ns"].median()) / tasks + merge * sums / tuples
     busiest = (largest_share(shares, hash_keys(keys, turn), tasks) for turn in range(HASHES))
-    gains = np.array([max(read / tasks, receive * share) / merged for share in busiest])
-    low, middle, high = np.quantile(gains, [0.025, 0.5, 0.975])
+    gains = [max(read / tasks, receive * share) / merged for share in busiest]
     name = f"computed at skew {skew:g} with {keys:,} keys, {merge:.0f} ns to merge a sum"
-    return {name: Finding(middle, (low, high), n=HASHES, counted="hash functions")}
+    return {name: over_hashes(gains)}
 
 
 def stored_gain(engines: pd.DataFrame) -> str:
