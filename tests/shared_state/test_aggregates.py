@@ -26,14 +26,6 @@ def test_mean_keeps_sum_and_count():
     assert AGGREGATES["mean"].result(rows.values).tolist() == [20.0, 3.0, 5.0]
 
 
-def test_the_order_of_the_largest_numbers():
-    ends = np.array([INT64.max, INT64.min])
-    for windows, keys in ((ends, np.zeros(2, int)), (np.zeros(2, int), ends)):
-        rows = partials(SUM, windows, keys, np.array([1, 2]))
-        assert rows.values.tolist() == [[2], [1]]
-        assert rows.in_order
-
-
 def test_overflow_is_an_error_not_a_wrap():
     for big, more in ((INT64.max, 1), (INT64.min, -1)):
         one, other = np.array([[big]]), np.array([[more]])

@@ -18,8 +18,6 @@ from aftlib.shared_state.experiments import parameters, servers, strategies
 from aftlib.shared_state.experiments.servers import MODES
 from aftlib.shared_state.experiments.strategies import (
     METHODS,
-    count_restarted,
-    require_same,
     shared_table,
 )
 from aftlib.shared_state.scaling import BROKEN
@@ -28,7 +26,6 @@ from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import FLUSHES
 from aftlib.shared_state.strategies import STRATEGIES
-from aftlib.shared_state.sums import SliceSums
 from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 from benchmarks.merging import TOTALS, require_equal
@@ -122,14 +119,6 @@ def test_the_warm_up_is_run_but_not_counted():
     assert found["throughput"].tolist() == [10 / n for n in range(5, 13)]
 
 
-def test_runs_that_disagree_are_refused():
-    sums = SliceSums(1)
-    sums.add(np.array([[0], [1], [2]]))
-    one, none = sums.take(), sums.take()
-    with pytest.raises(RuntimeError, match="late gives other sums than the run before"):
-        require_same(one, none, "late")
-
-
 def test_the_benchmarks_systems_must_agree():
     totals = {"skew": 0.0, "keys": 2, "sum": 7, "count": 3}
     frame = pd.DataFrame([{"system": name, **totals} for name in ("ours", "other")])
@@ -175,13 +164,8 @@ def test_a_crash_disturbs_others_only_behind_a_pipelined_shuffle(failures):
     assert 0 < rows.loc["late global", "again"] <= 20_000
     assert rows.loc["upfront, pipelined shuffle", "twice"] > 0
     assert rows["twice"].isna().tolist() == [False, True, True, True]
+    assert rows.loc["upfront, Spark's shuffle on disk", "again"] > 0
     assert rows["crashed_pid"].nunique() == 4
-
-
-def test_healthy_tasks_that_restarted_are_counted():
-    tries = [{"task": t, "attempt": a} for t, a in ((0, 0), (0, 1), (1, 0), (1, 1))]
-    assert count_restarted(tries, 1) == 1
-    assert count_restarted(tries[2:], 1) == 0
 
 
 def test_crashes_that_cannot_happen_are_refused(spark, given):
@@ -233,18 +217,6 @@ def test_a_window_that_a_crash_loses_turns_its_claim(tmp_path, monkeypatch, agai
         "undisturbed": 0, "a task crashes": 1, "a server crashes": 1,
     }  # fmt: skip
     assert crash_verdicts(IN_SPARK, found) == ["holds", "deviates"]
-
-
-def test_a_crash_that_takes_the_server_along_turns_its_claim(tmp_path, monkeypatch, again):
-    def takes_the_server_along(job):
-        if job.directory.name != "a-task-crashes":
-            return again(job)
-        along = [replace(f, target="server-0", point="merged") for f in job.faults]
-        return run_job(replace(job, faults=(*job.faults, *along)))
-
-    monkeypatch.setattr(servers, "run_job", takes_the_server_along)
-    found = servers.servers_and_tasks_crash(tmp_path, 20_000, seed=1)
-    assert crash_verdicts(IN_SPARK, found) == ["deviates", "holds"]
 
 
 def test_a_run_without_its_crash_is_refused(tmp_path, monkeypatch, again):

@@ -1,7 +1,6 @@
 """A server: tables that it flushes and commits, and its start after a crash."""
 
 import os
-import threading
 from dataclasses import replace
 from typing import ClassVar
 from unittest.mock import MagicMock, Mock
@@ -12,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state import liveness as lifetime
-from aftlib.shared_state import liveness as waiting
+from aftlib.shared_state import liveness
 from aftlib.shared_state import server as servers
 from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.job import Job
@@ -21,7 +19,7 @@ from aftlib.shared_state.liveness import fail
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.server import CheckpointCycle, Server
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import END, BufferedTable, MemoryTable, Progress, StaleBatch
+from aftlib.shared_state.stores.tables import BufferedTable, MemoryTable, Progress, StaleBatch
 from aftlib.shared_state.tuplelog import TupleLog
 from tests.shared_state.tuples import partials
 
@@ -41,6 +39,14 @@ def values(table, epoch=0):
     return dict(zip(rows.keys.tolist(), rows.values[:, 0].tolist(), strict=True))
 
 
+def merge_round(server, value, progress):
+    """Let a task merge one batch and leave, and flush the table."""
+    server.join("a", [0])
+    server.merge("a", batch(value), progress)
+    server.leave("a")
+    server.checkpoint()
+
+
 def test_tables_switch_at_the_barrier_and_are_committed(job):
     shared = MemoryTable(SUM)
     server = Server(job, 0, MemoryTable(SUM), shared)
@@ -58,14 +64,6 @@ def test_tables_switch_at_the_barrier_and_are_committed(job):
     assert values(shared) == {1: 3}
     assert shared.progress() == {0: Progress(1), 1: Progress(1)}
     assert server.own.progress() == {0: Progress(2), 1: Progress(2)}
-
-
-def test_a_replacement_goes_on_where_the_table_says(job):
-    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
-    server.join("a", [0, 1])
-    server.merge("a", batch(1), {0: Progress(3, 7, 2)})
-    server.leave("a")
-    assert server.join("again", [0, 1]) == {0: Progress(3, 7, 2)}
 
 
 def test_a_crashed_servers_stored_tables_are_complete(job, tmp_path):
@@ -119,12 +117,9 @@ def test_a_commit_that_lands_after_a_crash_is_neither_lost_nor_doubled(job, land
     for end in (read_to, 9):
         since = stands[0].offset if stands else 0
         if end > since:
-            server.merge("a", batch(end - since), {0: Progress(end, since=since)})
+            merge_round(server, end - since, {0: Progress(end, since=since)})
             stands = {0: Progress(end)}
-            server.leave("a")
-            server.checkpoint()
             server.commit_epochs()
-            server.join("a", [0])
     assert shared.progress() == {0: Progress(9)}
     assert values(shared) == {1: 9}
 
@@ -140,10 +135,7 @@ def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global
     """Where the partitions stand is recorded before the tables that say so are dropped."""
     own, shared = CrashesBeforeDrop(SUM), MemoryTable(SUM)
     server = Server(job, 0, own, shared)
-    server.join("a", [0])
-    server.merge("a", batch(1), {0: Progress(3)})
-    server.leave("a")
-    server.checkpoint()
+    merge_round(server, 1, {0: Progress(3)})
     with pytest.raises(SystemExit):
         server.commit_epochs()
     own.__class__ = MemoryTable
@@ -152,22 +144,6 @@ def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global
     again = Server(job, 0, own, shared)
     assert again.join("a", [0]) == {0: Progress(3)}
     assert values(shared) == {1: 1}
-
-
-def test_finished_when_all_is_read_and_committed(job):
-    server = Server(job, 0, MemoryTable(SUM), MemoryTable(SUM))
-    assert not server.read_all
-    server.join("a", [0, 1])
-    server.merge("a", batch(1), {0: Progress(5, END), 1: Progress(5, END)})
-    server.leave("a")
-    assert server.read_all
-    assert not server.finished
-    server.checkpoint()
-    server.commit_epochs()
-    assert server.finished
-    epoch = server.cycle.epoch
-    server.checkpoint()  # nothing to flush
-    assert server.cycle.epoch == epoch
 
 
 class Away(MemoryTable):
@@ -184,10 +160,7 @@ class Away(MemoryTable):
 
 def with_a_complete_table(job, shared):
     server = Server(job, 0, MemoryTable(SUM), shared)
-    server.join("a", [0])
-    server.merge("a", batch(1), {0: Progress(1)})
-    server.leave("a")
-    server.checkpoint()
+    merge_round(server, 1, {0: Progress(1)})
     shared.tries = 3
     return server
 
@@ -203,12 +176,8 @@ class Overtaken(MemoryTable):
 
 def test_a_crashed_servers_late_commit_is_not_merged_again(job):
     server = Server(job, 0, MemoryTable(SUM), Overtaken(SUM))
-    server.join("a", [0])
     for i in (1, 2):
-        server.merge("a", batch(i), {0: Progress(i)})
-        server.leave("a")
-        server.checkpoint()
-        server.join("a", [0])
+        merge_round(server, i, {0: Progress(i)})
     server.commit_epochs()
     assert values(server.shared) == {1: 3}
     assert server.shared.committed() == {"server-0": 3}
@@ -221,19 +190,13 @@ def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch, caplog):
     with_a_complete_table(job, shared).commit_epochs()
     assert values(shared) == {1: 1}
     assert not caplog.messages  # it came back at once
-    monkeypatch.setattr(waiting, "REPORT_S", 0.0)
+    monkeypatch.setattr(liveness, "REPORT_S", 0.0)
     with_a_complete_table(job, Away(SUM)).commit_epochs()
     assert caplog.messages == ["waiting: could not merge; it is waited for"]
 
 
-def test_a_global_store_out_of_reach_is_waited_for_no_longer_than_wanted(job, monkeypatch):
-    monkeypatch.setattr(servers, "RETRY_S", 0.001)
-    with pytest.raises(ConnectionError, match="could not merge"):
-        with_a_complete_table(replace(job, patience_s=1e-9), Away(SUM)).commit_epochs()
-
-
 class Elsewhere(Away):
-    """A global store in which somebody else goes on with the partitions, for ever."""
+    """A global store in which another process goes on with the partitions, for ever."""
 
     def merge(self, partials, progress, epoch=0, token=None):
         if progress:
@@ -241,11 +204,16 @@ class Elsewhere(Away):
         return super().merge(partials, progress, epoch, token)
 
 
-def test_a_refusal_is_not_repeated_for_ever(job, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "patience_s", "error"),
+    [(Away, 1e-9, ConnectionError), (Elsewhere, 0.01, StaleBatch)],
+)
+def test_a_global_store_is_waited_for_no_longer_than_wanted(
+    job, monkeypatch, kind, patience_s, error
+):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
-    server = with_a_complete_table(replace(job, patience_s=0.01), Elsewhere(SUM))
-    server.shared.tries = 0
-    with pytest.raises(StaleBatch, match="stands at 7"):
+    server = with_a_complete_table(replace(job, patience_s=patience_s), kind(SUM))
+    with pytest.raises(error):
         server.commit_epochs()
 
 
@@ -293,10 +261,7 @@ def test_a_global_store_that_goes_back_is_an_error(job, back):
     for i in range(3):
         if i == 2:
             server.shared = shared[0]
-        server.join("a", [0])
-        server.merge("a", batch(1), {0: Progress(i + 1, since=i)})
-        server.leave("a")
-        server.checkpoint()
+        merge_round(server, 1, {0: Progress(i + 1, since=i)})
         if i == 2:
             with elsewhere(back, 2):
                 server.commit_epochs()
@@ -312,7 +277,7 @@ def test_a_global_store_that_goes_back_is_an_error(job, back):
 def test_a_process_ends_though_its_error_cannot_be_reported(monkeypatch):
     monkeypatch.setattr(os, "write", Mock(side_effect=OSError("no space left")))
     monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
-    monkeypatch.setattr(lifetime, "_error_pipe", [99])
+    monkeypatch.setattr(liveness, "_error_pipe", [99])
     with pytest.raises(SystemExit):
         fail()
     assert os._exit.call_args.args == (1,)
@@ -339,31 +304,6 @@ def test_the_first_epoch_commit_waits_like_later_ones(job):
     with pytest.raises(SystemExit):
         server.keep_committing()
     assert server.changed.wait_for.call_args.args[1] == 99.0
-
-
-def test_many_threads_merge_and_barriers_fall_between(job):
-    shared = MemoryTable(SUM)
-    server = Server(job, 0, MemoryTable(SUM), shared)
-    threading.Thread(target=server.keep_committing, daemon=True).start()
-
-    def work(task):
-        server.join(str(task), [task])
-        for i in range(200):
-            server.merge(str(task), batch(1, key=i % 3), {task: Progress(i + 1, since=i)})
-            if i % 20 == task:
-                server.checkpoint()
-        server.leave(str(task))
-
-    threads = [threading.Thread(target=work, args=(task,)) for task in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    server.checkpoint()
-    with server.changed:
-        assert server.changed.wait_for(lambda: not server.tables, timeout=500)
-    assert sum(values(shared).values()) == 800
-    assert shared.progress() == {task: Progress(200) for task in range(4)}
 
 
 def test_the_course_of_a_checkpoint():
@@ -396,11 +336,8 @@ def test_a_crashed_task_delays_no_checkpoint_and_its_replacement_joins_the_newes
     cycle.raise_barrier()
     cycle.meet("a")
     cycle.leave("b")
-    assert cycle.complete
     cycle.join("b again")
-    assert cycle.complete
-    assert cycle.meet("b again") == 6
-    assert cycle.complete
+    assert cycle.complete and cycle.meet("b again") == 6
 
 
 @given(

@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.aggregates import AGGREGATES, Partials
-from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.tables import Progress
+from aftlib.shared_state.aggregates import AGGREGATES
 from aftlib.shared_state.sums import SliceSums, merged, window_sums
-from aftlib.shared_state.task import Intake, sum_partitions
-from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 from tests.shared_state.tuples import partials
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)
@@ -91,22 +87,6 @@ def test_a_slice_that_goes_on_sums_as_one_that_does_not(name, runs):
     assert listed(sums.take()) == []
 
 
-def test_only_a_slice_that_goes_on_in_a_small_range_of_keys_has_cells():
-    def cells(keys, rows=4_000, takes=False):
-        sums = SliceSums(10)
-        for _ in range(3):
-            sums.add(np.stack([np.ones(rows, np.int64), np.resize(keys, rows), np.ones(rows, int)]))
-            if takes:
-                assert sums.take().values.sum(axis=0).tolist() == [rows, rows]
-        return len(sums._dense[2])
-
-    assert cells(np.arange(100, 200)) == 128
-    assert cells(np.arange(100, 200), takes=True) == 128
-    assert cells(np.array([1, 2**62])) == 0
-    assert cells(np.array([-(2**63), 2**63 - 1])) == 0
-    assert cells(np.arange(100, 200), rows=40) == 0
-
-
 @given(one=ROWS, two=ROWS, three=ROWS)
 def test_merging_is_associative_and_commutative_with_identity(one, two, three):
     a, b, c = of(one), of(two), of(three)
@@ -151,50 +131,3 @@ def test_windows_are_the_slow_twins(rows, windows):
     sliced = [(time // windows.pane, key, value) for time, key, value in rows]
     found = window_sums(of(sliced, windows.pane), windows)
     assert listed(found) == [(*at, *expected[at]) for at in sorted(expected)]
-
-
-@pytest.fixture
-def log(tmp_path):
-    stream = TupleStream(150_000, keys=300, skew=1.4, disorder=40)
-    texts = [b"".join(stream.text(i) for i in range(p, stream.ranges, 2)) for p in range(2)]
-    return TupleLog.write(tmp_path / "log", texts)
-
-
-def test_a_task_paused_anywhere_sums_the_same(log):
-    rules = Rules(Windows(40, 10))
-    paths = {p: log.part(p) for p in range(2)}
-    whole, progress = sum_partitions(paths, rules)
-    task, parts, pauses = Intake(rules), [], []
-    for partition, path in paths.items():
-        for waiting in task.read(partition, path):
-            if waiting >= 40_000:
-                parts.append(task.take()[0])
-                pauses.append(waiting)
-    sums, rest = task.take()
-    assert listed(merged([*parts, sums])) == listed(whole)
-    assert pauses
-    assert task.tuples == 150_000 > sum(pauses)
-    assert {p: now.offset for p, now in rest.items()} == {1: log.size(1)}
-    assert {p: (now.since, now.offset) for p, now in progress.items()} == {
-        p: (0, log.size(p)) for p in range(2)
-    }
-    assert set(task.seconds) == {"read", "parse", "sum"}
-
-
-def test_a_watermark_leaves_late_tuples_out_and_counts_them(log):
-    paths = {p: log.part(p) for p in range(2)}
-    patient, hasty = (Rules(Windows(10, 10), delay) for delay in (50, 0))
-    _, progress = sum_partitions(paths, patient)
-    assert [now.late for now in progress.values()] == [0, 0]
-    sums, progress = sum_partitions(paths, hasty)
-    late = sum(now.late for now in progress.values())
-    assert late > 1000
-    assert sums.values[:, 1].sum() == 150_000 - late
-
-
-def test_empty_partitions_sum_to_nothing(tmp_path):
-    log = TupleLog.write(tmp_path / "log", [b"", b""])
-    sums, progress = sum_partitions({p: log.part(p) for p in range(2)}, Rules(Windows(5, 5)))
-    assert len(sums) == 0
-    assert progress == {p: Progress(since=0) for p in range(2)}
-    assert isinstance(window_sums(sums, Windows(10, 5)), Partials)

@@ -10,20 +10,17 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state import parsing
 from aftlib.shared_state import sums as kernels
 from aftlib.shared_state.job import Job, Journal
-from aftlib.shared_state.parsing import Rejected, Rules
+from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
 from aftlib.shared_state.task import (
     load_kernels,
     read_markers,
     read_on,
-    remove_markers,
     sum_partitions,
-    write_marker,
 )
 from aftlib.shared_state.tuplelog import TupleLog
 
 WINDOWS, DELAY, ROWS = Windows(20, 10), 5, 30_000
-BAD = Rejected(7, "1 fields instead of 3", "x")
 
 
 class Recording:
@@ -160,27 +157,6 @@ def test_a_partition_that_goes_away_is_an_error(read, tuples, tmp_path, monkeypa
     monkeypatch.setattr(Recording, "merge", merge_and_lose)
     with pytest.raises(ValueError, match="path holds"):
         read(text)
-
-
-def test_markers_are_read_back_and_the_last_of_an_offset_counts(tmp_path):
-    before, after = Progress(5, 3, 0, 1), Progress(30, 9, 1, 4, 1)
-    assert read_markers(tmp_path)[0].empty and read_markers(tmp_path)[1].empty
-    write_marker(tmp_path, 0, Progress(), Progress(90, tuples=9), [BAD])
-    write_marker(tmp_path, 0, Progress(), Progress(4, tuples=1), [])
-    write_marker(tmp_path, 2, Progress(), before, [Rejected(0, "", "y")])
-    write_marker(tmp_path, 2, before, after, [BAD])
-    partitions, lines = read_markers(tmp_path)
-    assert partitions.columns.tolist() == ["partition", "offset", "tuples", "late", "rejected"]
-    assert partitions.to_numpy().tolist() == [[0, 4, 1, 0, 0], [2, 30, 4, 1, 1]]
-    assert lines.columns.tolist() == ["partition", "offset", "reason", "line"]
-    assert lines.to_numpy().tolist() == [[2, 0, "", "y"], [2, 7, BAD.reason, "x"]]
-
-
-def test_markers_from_the_offset_of_a_replacement_on_are_removed(tmp_path):
-    for partition, since in ((0, 0), (0, 8), (0, 12), (1, 8)):
-        write_marker(tmp_path, partition, Progress(since), Progress(since + 4, tuples=1), [])
-    remove_markers(tmp_path, 0, 8)
-    assert read_markers(tmp_path)[0].to_numpy().tolist() == [[0, 4, 1, 0, 0], [1, 12, 1, 0, 0]]
 
 
 def test_nothing_is_compiled_when_tuples_come(tmp_path):

@@ -92,12 +92,6 @@ def test_zipf_frequencies_follow_their_law(skew):
     assert found == pytest.approx((weights / weights.sum())[[0, 1, 9]], rel=0.05)
 
 
-def test_ids_are_a_permutation_that_keeps_no_order():
-    stream = TupleStream(1, keys=1000)
-    assert sorted(stream.ids) == list(range(1000, 2000))
-    assert abs(np.corrcoef(stream.ids, np.arange(1000))[0, 1]) < 0.1
-
-
 def test_disorder_is_bounded_and_never_before_the_beginning():
     times, _, _ = drawn(TupleStream(100_000, rate=100, disorder=30))
     delays = np.arange(100_000) // 100 - times

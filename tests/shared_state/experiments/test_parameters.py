@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.experiments import parameters, servers, strategies
-from aftlib.shared_state.experiments.parameters import FEWEST, MOST_CHECKPOINTS, NotebookParameters
+from aftlib.shared_state.experiments.parameters import FEWEST, NotebookParameters
 from aftlib.shared_state.scaling import BROKEN
 from aftlib.shared_state.tuplelog import TupleStream
 
@@ -61,9 +61,7 @@ def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
     given = parameters.inputs(spark, tmp_path, streams)
     measured = strategies.measured(spark, given[:1], [1, 2], 1, warm_up=False)
     assert (measured["states"] == 1).all()
-    failures = strategies.one_task_crashes(
-        spark, given[1], 2, every=FEWEST // MOST_CHECKPOINTS, after=FEWEST
-    )
+    failures = strategies.one_task_crashes(spark, given[1], 2, every=FEWEST // 10, after=FEWEST)
     errors = failures.set_index("strategy")["error"]
     assert errors.pop(BROKEN) > 0
     assert (errors == 0).all() and len(errors) == 3

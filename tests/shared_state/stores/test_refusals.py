@@ -77,26 +77,75 @@ def test_another_version_or_aggregate(kind, request):
         opened(aggregate=SUM)
 
 
+def others_database(place):
+    other = Rdict(str(place), Options(raw_mode=True))
+    other[b"x"] = b"y"
+    other.close()
+
+
+def damaged_database(place):
+    filled(RocksTable(place, SUM))
+    (place / "CURRENT").write_text("nonsense")
+
+
+def others_tables(place):
+    with sqlite3.connect(place) as connection:
+        connection.execute("CREATE TABLE state (a)")
+
+
+def damaged_file(place):
+    filled(SqliteTable(place, SUM))
+    with place.open("r+b") as file:
+        file.seek(100)
+        file.write(b"x" * 3000)
+
+
+def folder_with_files(*names):
+    def make(place):
+        place.mkdir()
+        for name in names:
+            (place / name).touch()
+
+    return make
+
+
+MADE_FIRST = "LOCK", "LOG", "IDENTITY", "MANIFEST-000001", "000001.dbtmp"
+"""Files of a RocksDB folder that a power failure may leave while it is made."""
+
+
+@pytest.mark.parametrize(
+    ("table", "prepare", "message"),
+    [
+        (
+            RocksTable,
+            folder_with_files("letter"),
+            "a state table or a new folder, .* something else",
+        ),
+        (RocksTable, folder_with_files(*MADE_FIRST, "000004.sst"), "which holds something else"),
+        (RocksTable, lambda place: place.write_text("hello"), "a state table or a new folder"),
+        (RocksTable, others_database, "a state table, got a database with other data"),
+        (RocksTable, damaged_database, "an intact state table"),
+        (SqliteTable, lambda place: place.write_text("no " * 900), "a state table or a new file"),
+        (SqliteTable, others_tables, "a state table, got a file with other"),
+        (SqliteTable, damaged_file, "a state table or a new file"),
+    ],
+)
+def test_places_that_hold_something_else_are_refused(table, prepare, message, tmp_path):
+    prepare(tmp_path / "t")
+    with pytest.raises(ValueError, match=f"path must be {message}|{message}"):
+        table(tmp_path / "t", SUM)
+    if prepare is others_tables:
+        with sqlite3.connect(tmp_path / "t") as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_rocksdb_folder_left_while_it_was_made_is_taken_again(tmp_path):
+    folder_with_files(*MADE_FIRST)(tmp_path / "table")
+    with RocksTable(tmp_path / "table", SUM) as table:
+        assert table.progress() == {}
+
+
 class TestRocks:
-    def test_others_folder(self, tmp_path):
-        (tmp_path / "letter").write_text("hello")
-        for path in (tmp_path, tmp_path / "letter"):
-            with pytest.raises(ValueError, match="path must be a state table or a new folder"):
-                RocksTable(path, SUM)
-
-    def test_others_database(self, tmp_path):
-        other = Rdict(str(tmp_path / "r"), Options(raw_mode=True))
-        other[b"x"] = b"y"
-        other.close()
-        with pytest.raises(ValueError, match="path must be a state table, got a database with ot"):
-            RocksTable(tmp_path / "r", SUM)
-
-    def test_damaged(self, tmp_path):
-        filled(RocksTable(tmp_path / "r", SUM))
-        (tmp_path / "r" / "CURRENT").write_text("nonsense")
-        with pytest.raises(ValueError, match="path must be an intact state table"):
-            RocksTable(tmp_path / "r", SUM)
-
     def test_in_use(self, tmp_path):
         with (
             RocksTable(tmp_path / "r", SUM),
@@ -104,7 +153,7 @@ class TestRocks:
         ):
             RocksTable(tmp_path / "r", SUM)
 
-    def test_full_disk(self, tmp_path, monkeypatch):
+    def test_full_disk(self, tmp_path):
         def full(*_):
             raise Exception("IO error: No space left on device")  # noqa: TRY002 rocksdict's own
 
@@ -123,25 +172,6 @@ class TestRocks:
 
 
 class TestSqlite:
-    def test_others_file(self, tmp_path):
-        (tmp_path / "text").write_text("no database " * 100)
-        with pytest.raises(ValueError, match="path must be a state table or a new file"):
-            SqliteTable(tmp_path / "text", SUM)
-        with sqlite3.connect(tmp_path / "s") as connection:
-            connection.execute("CREATE TABLE state (a)")
-        with pytest.raises(ValueError, match="path must be a state table, got a file with other"):
-            SqliteTable(tmp_path / "s", SUM)
-        with sqlite3.connect(tmp_path / "s") as connection:
-            assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-
-    def test_damaged(self, tmp_path):
-        filled(SqliteTable(tmp_path / "s", SUM))
-        with (tmp_path / "s").open("r+b") as file:
-            file.seek(100)
-            file.write(b"x" * 3000)
-        with pytest.raises(ValueError, match="path must be a state table or a new file"):
-            SqliteTable(tmp_path / "s", SUM)
-
     def test_full_disk(self, tmp_path):
         wide = partials(SUM, np.zeros(9000, int), np.arange(9000), np.ones(9000, int))
         with SqliteTable(tmp_path / "s", SUM) as table:
@@ -157,18 +187,6 @@ class TestSqlite:
             table.merge(wide, {0: Progress(20)})
             assert len(table.read()) == 9000
 
-    def test_somebody_else_writes(self, tmp_path):
-        with (
-            SqliteTable(tmp_path / "s", SUM) as one,
-            SqliteTable(tmp_path / "s", SUM, timeout_s=0.01) as other,
-        ):
-            with one._transaction("hold"):
-                one._execute("INSERT INTO epochs VALUES (0)")
-                with pytest.raises(OSError, match=r"could not merge in .*locked.*end the process"):
-                    other.merge(ROWS, {})
-            other.merge(ROWS, {})
-            assert other.read().values.tolist() == [[5]]
-
     @pytest.mark.parametrize("opened_before", [True, False])
     def test_who_holds_it_is_reported_and_waited_for_no_longer_than_wanted(
         self, tmp_path, caplog, monkeypatch, opened_before
@@ -178,7 +196,7 @@ class TestSqlite:
         with SqliteTable(tmp_path / "s", SUM, timeout_s=0.3) as table:
             with sqlite3.connect(tmp_path / "s", isolation_level=None) as holder:
                 holder.execute("BEGIN EXCLUSIVE" if opened_before else "BEGIN IMMEDIATE")
-                with pytest.raises(TimeoutError, match="locked"):
+                with pytest.raises(TimeoutError, match=r"could not .*locked.*end the process"):
                     if opened_before:
                         table.merge(ROWS, {})
                     else:
@@ -187,6 +205,7 @@ class TestSqlite:
                 assert line.startswith("waiting: could not ")
                 holder.execute("COMMIT")
             table.merge(ROWS, {})
+            assert table.read().values.tolist() == [[5]]
 
     def test_a_main_file_older_than_its_log_is_damage_and_named(self, tmp_path):
         """Once, a bare sqlite3.DatabaseError."""
@@ -219,7 +238,7 @@ class TestSqlite:
         with SqliteTable(tmp_path / "s", SUM) as table:
             table.merge(ROWS, {})
 
-    @pytest.mark.parametrize("trial", range(8))
+    @pytest.mark.parametrize("trial", range(3))
     def test_many_open_a_new_file_at_once(self, tmp_path, trial):
         fork = multiprocessing.get_context("fork")
         ready = fork.Barrier(6)
@@ -367,17 +386,14 @@ class TestPostgres:
             PostgresTable(schema.url.replace("postgres:", "nobody:secret"), SUM)
         assert "secret" not in str(caught.value)
 
-    def test_no_server(self, tmp_path):
-        with pytest.raises(ConnectionError, match="no PostgreSQL answers at .*start it, or check"):
-            PostgresTable(f"postgresql:///postgres?host={tmp_path}", SUM)
-
-    def test_no_server_at_an_address_that_sounds_like_a_refusal(self, tmp_path):
-        """Once, words of the address itself ended the job, which waits for a server."""
-        (folder := tmp_path / "password").mkdir()
-        with pytest.raises(ConnectionError, match="no PostgreSQL answers at .*password"):
+    @pytest.mark.parametrize("name", ["folder", "password"])
+    def test_no_server(self, tmp_path, name):
+        """Once, words of the address itself, which sound like a refusal, ended the job."""
+        (folder := tmp_path / name).mkdir()
+        with pytest.raises(ConnectionError, match=f"no PostgreSQL answers at .*{name}.*start it"):
             PostgresTable(f"postgresql:///postgres?host={folder}", SUM)
 
-    @pytest.mark.parametrize("timeout_s", [0, -1, 3e6, float("inf")])
+    @pytest.mark.parametrize("timeout_s", [0, 3e6])
     def test_timeouts_that_postgresql_does_not_know(self, schema, timeout_s):
         """Once, at 0 every call failed as if the server had."""
         with pytest.raises(ValueError, match=r"timeout_s must be above 0 and at most 1e\+06, got"):
@@ -461,15 +477,3 @@ class TestPostgres:
                 for i in range(20):
                     one._execute("TRUNCATE progress")
                     assert sorted(pool.map(merge, (one, other))) == [False, True], i
-
-
-def test_a_rocksdb_folder_left_while_it_was_made_is_taken_again(tmp_path):
-    folder = tmp_path / "table"
-    folder.mkdir()
-    for name in ("LOCK", "LOG", "IDENTITY", "MANIFEST-000001", "000001.dbtmp"):
-        (folder / name).touch()
-    with RocksTable(folder, SUM) as table:
-        assert table.progress() == {}
-    (folder / "CURRENT").unlink()  # but not one that data were put into
-    with pytest.raises(ValueError, match="which holds something else"):
-        RocksTable(folder, SUM)
