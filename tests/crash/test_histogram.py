@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
 import signal
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,12 +18,7 @@ from pyspark import TaskContext, cloudpickle
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import HistogramQuery
 from aftlib.exponential_histogram.pipeline import run
-
-_DRIVER = Path(__file__).with_name("histogram_driver.py")
-_spec = importlib.util.spec_from_file_location("histogram_driver", _DRIVER)
-driver = importlib.util.module_from_spec(_spec)
-sys.modules["histogram_driver"] = driver  # dataclasses look their module up
-_spec.loader.exec_module(driver)
+from tests.crash import histogram_driver as driver
 
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
@@ -49,7 +42,7 @@ def check(table):
 def start(directory, kind, wait_s="0"):
     # a group of its own: driver, JVM and all die together, as with their machine
     return subprocess.Popen(
-        [sys.executable, str(_DRIVER), str(directory), kind, wait_s],
+        [sys.executable, driver.__file__, str(directory), kind, wait_s],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -124,21 +117,6 @@ class DyingOutside(Dying, driver.Outside):
         Dying.save(self, group, state, kept)
 
 
-@dataclass(frozen=True)
-class Remembering(Dying):
-    """A broken control: the state lives in the worker's memory only."""
-
-    def restore(self, group, state):
-        return dict(MEMORY.get(group, {}))
-
-    def save(self, group, state, kept):
-        MEMORY[group] = kept
-        Dying.save(self, group, state, kept)
-
-
-MEMORY: dict = {}
-
-
 @pytest.fixture
 def by_value():
     """Workers cannot import this module: they get its classes pickled whole."""
@@ -171,17 +149,6 @@ def test_workers_with_state_outside_are_caught(spark, tmp_path, by_value):
     query = dying(DyingOutside, 1, directory=str(tmp_path))
     with pytest.raises(AssertionError):
         check(answers(spark, query, tmp_path))
-
-
-def test_workers_with_state_in_memory_are_caught(spark, tmp_path, by_value):
-    with pytest.raises(AssertionError):
-        check(answers(spark, dying(Remembering, 1), tmp_path))
-
-
-def test_the_control_passes_when_nobody_dies(spark, tmp_path, by_value):
-    """Without a kill the state in a file looks sound, which is why kills are needed."""
-    parameters = driver.QUERY.window, driver.QUERY.epsilon
-    check(answers(spark, driver.Outside(*parameters, directory=str(tmp_path)), tmp_path))
 
 
 def test_the_check_sees_an_answer_that_comes_twice():

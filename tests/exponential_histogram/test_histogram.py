@@ -11,14 +11,9 @@ import pytest
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.buckets import (
     FINEST,
-    bucket_counts,
-    bucket_sizes,
-    least_buckets,
-    top_level,
 )
 from aftlib.exponential_histogram.experiments.errors import EVENTS, FIGURE_3
-from aftlib.exponential_histogram.sketch import MAX_UNITS
-from tests.exponential_histogram.article_histogram import ArticleHistogram, exact
+from tests.exponential_histogram.article_histogram import exact
 
 
 def bits(seed: int, size: int, share: float = 0.5) -> np.ndarray:
@@ -57,20 +52,6 @@ def test_article_estimate_misses_its_promise_where_the_sound_one_does_not(
     assert abs(histogram.estimate() - ones) <= epsilon * ones
 
 
-@pytest.mark.parametrize("least", [1, 2, 3, 7, 50, 100])
-def test_canonical_form_is_what_inserting_one_by_one_gives(least: int) -> None:
-    twin = ArticleHistogram(10**6, 1 / (2 * least))
-    from aftlib.exponential_histogram import kernels
-
-    for total in range(1, 400):
-        twin.update(total, 1)
-        assert bucket_sizes(total, least).tolist() == [count for _, count in twin.buckets]
-        assert kernels.top_level(total, least) == top_level(total, least)
-        sizes = bucket_sizes(total, least)
-        starts = np.cumsum(sizes) - sizes + 1
-        assert kernels.bucket_starts(total, least).tolist() == starts.tolist()
-
-
 @pytest.mark.parametrize(("share", "chunk"), [(0.002, 20_000), (0.5, 1000), (1.0, 20_000)])
 def test_long_rows_do_what_single_events_do(share: float, chunk: int) -> None:
     events = np.random.default_rng(5).random(40_000) < share
@@ -80,16 +61,6 @@ def test_long_rows_do_what_single_events_do(share: float, chunk: int) -> None:
             one.update(event)
         many.update(row)
         assert many.buckets == one.buckets
-
-
-def test_canonical_form_of_large_totals() -> None:
-    for least in (1, 50, 10**17, least_buckets(1e-300)):
-        total = MAX_UNITS - 1
-        counts = bucket_counts(total, least)
-        assert sum(count << i for i, count in enumerate(counts)) == total
-        assert all(least <= count <= least + 1 for count in counts[:-1])
-        assert 1 <= counts[-1] <= least + 1
-    assert bucket_counts(0, 3) == [] and top_level(0, 3) == 0
 
 
 def test_estimate_is_exact_while_the_whole_stream_lies_inside() -> None:

@@ -100,15 +100,6 @@ def test_order_and_cut_of_a_micro_batch_do_not_matter(timed, values):
         assert (stopped, data) == (at[-1], histogram.to_bytes())
 
 
-def test_one_answer_a_micro_batch_is_the_last_of_its_events():
-    rows = frame(np.arange(1, 301), STREAMS[0][:300].astype(int))
-    query = HistogramQuery(50, 0.1, each=False)
-    table, _ = played(query, rows, 4, np.random.default_rng(2))
-    expected = ExponentialHistogram(50, 0.1).estimates(STREAMS[0][:300])[74::75]
-    assert table["at"].tolist() == [75, 150, 225, 300]
-    assert table["estimate"].tolist() == expected.tolist()
-
-
 @pytest.mark.parametrize("timed", [False, True])
 def test_keys_of_a_group_are_answered_as_if_each_were_alone(timed):
     rng, keys = np.random.default_rng(3), [f'{{"key":{key}}}' for key in range(12)]
