@@ -29,6 +29,7 @@ from aftlib.shared_state.scaling import (
     over_turns,
     seconds_by_part,
     shown,
+    shown_by_skew,
     skew_lowers_the_shuffle,
     skew_on_emulated_cores,
     skew_stops_the_shuffle,
@@ -125,9 +126,7 @@ def _beside(measured: pd.DataFrame, paced: pd.DataFrame, large: pd.DataFrame | N
     gains = {strategy: gains_over_uniform(measured, strategy) for strategy in IN_SPARK}
     most = max(gains[IN_SPARK[0]])
     texts = ", ".join(f"{s} {shown(by_skew[most])}" for s, by_skew in gains.items())
-    many = ", ".join(
-        f"{s:g}: {shown(gain)}" for s, gain in skew_on_emulated_cores(paced, "late").items()
-    )
+    many = shown_by_skew(skew_on_emulated_cores(paced, "late"))
     beside = f"In Spark at skew {most:g}: {texts}. On 24 emulated cores: {many}."
     if large is None or large.empty or UNIFORM not in set(large["skew"]):
         return beside

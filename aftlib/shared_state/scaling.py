@@ -66,6 +66,11 @@ def shown(ratio: Finding) -> str:
     return f"× {ratio.value:.2f}{ends}"
 
 
+def shown_by_skew(gains: Mapping[float, Finding]) -> str:
+    """Return gains by skew as a text."""
+    return ", ".join(f"{skew:g}: {shown(gain)}" for skew, gain in gains.items())
+
+
 def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
     """Median seconds of runs on `tasks` tasks, and of their parts, by skew and strategy.
 
@@ -207,21 +212,19 @@ def skew_lowers_the_shuffle(
         f"computed at skew {SKEWS[1]}, receivers bear {name} of the cost": _lowered(keys, part)
         for name, part in bear.items()
     }
-    here = gains_over_uniform(measured, "upfront")
-    few = ", ".join(f"{skew:g}: {shown(gain)}" for skew, gain in here.items())
-    many = ", ".join(f"{skew:g}: {shown(gain)}" for skew, gain in gains.items())
+    few = shown_by_skew(gains_over_uniform(measured, "upfront"))
     return replace(
         at_every_skew(gains, highest, pace),
         readings=computed,
         expected=f"< 1 at {_skews(gains)}",
         note=f"The value is that of skew {highest:g}, the largest by its upper end, on 24 emulated "
-        f"cores against uniform keys. By skew: {many}. Each turn has another hash function, so few "
-        f"turns say little. The readings are computed over {HASHES} hash functions, of which an "
-        "interval holds 95 %. There the receivers' share of a tuple's cost decides, which the "
-        f"document does not give. Ours bear {share:.0%} of it, Spark's here "
-        f"{_spark_share(measured)}. {accuracy} On the few tasks of this machine: {few}. "
-        f"{flink(engines)} So few receivers are hardly unbalanced, and skewed keys are cheaper to "
-        "sum.",
+        f"cores against uniform keys. By skew: {shown_by_skew(gains)}. Each turn has another hash "
+        f"function, so few turns say little. The readings are computed over {HASHES} hash "
+        "functions, of which an interval holds 95 %. There the receivers' share of a "
+        f"tuple's cost decides, which the document does not give. Ours bear {share:.0%} of it, "
+        f"Spark's here {_spark_share(measured)}. {accuracy} On the few tasks of this machine: "
+        f"{few}. {flink(engines)} So few receivers are hardly unbalanced, and skewed keys are "
+        "cheaper to sum.",
     )
 
 
@@ -328,17 +331,17 @@ def late_beats_the_shuffle(
     gains = {float(str(skew)): over_turns(rows) for skew, rows in ratios}
     least = min((s for s in gains if s != UNIFORM), key=lambda s: ends_of(gains[s]))
     (late_paced, late_text), (shuffle_paced, text) = (_paced(paced, d) for d in ("late", "shuffle"))
-    texts = ", ".join(f"{skew:g}: {shown(gain)}" for skew, gain in gains.items())
     keys = int(many["keys"].iloc[0])
     return replace(
         at_every_skew(gains, least, late_paced and shuffle_paced),
         readings=_gain_with_sparks_keys(paced, measured, least),
         expected=f"> 1 at {_skews(gains)}",
         note=f"Late merging over a shuffle at the same skew, 24 emulated cores, {keys:,} keys: "
-        f"{texts}. The document does not give the number of keys. More of them slow merging down, "
-        f"and the reading with more is computed over {HASHES} hash functions. Both parse and sum "
-        "by the same compiled code; the shuffle deals tuples out to its receivers by NumPy, which "
-        f"is part of its cost. {stored_gain(engines)} Late: {late_text} Shuffle: {text}",
+        f"{shown_by_skew(gains)}. The document does not give the number of keys. More of them "
+        f"slow merging down, and the reading with more is computed over {HASHES} hash functions. "
+        "Both parse and sum by the same compiled code; the shuffle deals tuples out to its "
+        f"receivers by NumPy, which is part of its cost. {stored_gain(engines)} Late: {late_text} "
+        f"Shuffle: {text}",
     )
 
 
