@@ -11,9 +11,9 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from aftlib.spark.faults import Fault
@@ -139,16 +139,15 @@ def test_pauses_of_the_nodes_hang_no_delivery(scheme, seed, once, started):
     once()
 
 
-@BOTH
-def test_without_removing_copies_the_check_fails(scheme, monkeypatch):
+def test_without_removing_copies_the_check_fails(monkeypatch):
     """The first broken control.
 
     Nothing is acknowledged, so a node's whole queue is sent again when it fails. Both fail: one of
     them has sent results, whoever else was taken for failed before.
     """
-    check(deliver(scheme, TUPLES, IN_TURN, ack_s=600))
+    check(deliver(PROPOSED, TUPLES, IN_TURN, ack_s=600))
     monkeypatch.setattr(processes.Downstream, "is_new", lambda downstream, i: True)
-    found = deliver(scheme, TUPLES, IN_TURN, ack_s=600)
+    found = deliver(PROPOSED, TUPLES, IN_TURN, ack_s=600)
     assert (found.duplicates > 0, found.faults) == (True, 2)
     with pytest.raises(AssertionError):
         check(found)
@@ -188,8 +187,8 @@ def test_a_stopped_node_ends_with_its_coordinator(tmp_path):
     while not [*tmp_path.glob("*/primary-1")]:  # its socket, which it opens after the call
         assert coordinator.poll() is None
         time.sleep(0.01)
-    nodes = children(coordinator.pid, "node_process")
-    os.kill(next(pid for pid in nodes if " primary " in arguments(pid)), signal.SIGSTOP)
+    nodes = psutil.Process(coordinator.pid).children()
+    next(node for node in nodes if "primary" in node.cmdline()).suspend()
     coordinator.kill()
     coordinator.wait(timeout=500)
     deadline = time.monotonic() + 500
@@ -198,23 +197,11 @@ def test_a_stopped_node_ends_with_its_coordinator(tmp_path):
         time.sleep(0.01)
 
 
-def runs(pid):
-    """Whether a process has not ended; one that nobody has waited for yet has no command."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+def runs(process):
+    """Whether a process has not ended; one that nobody has waited for yet is a zombie."""
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def arguments(pid):
-    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-
-
-def children(pid, name):
-    """Process ids of a process's children with a word in their command."""
-    listing = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True, check=False
-    )
-    return [int(line.split()[0]) for line in listing.stdout.splitlines() if name in line]
 
 
 @BOTH
