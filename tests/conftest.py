@@ -57,7 +57,6 @@ LONGEST = [
     "crash/test_any_stream",
     "shared_state/test_job",
     "spark/test_planned",
-    "shared_state/experiments/test_streams",
     "crash/test_soak",
     "shared_state/test_experiments",
     "reports/test_adding_a_claim",
