@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
+from click.testing import CliRunner, Result
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from aftlib.core.claims import Finding
+from aftlib.reports import cli
 from aftlib.reports.claims import ClaimRecord
 from aftlib.reports.documents import all_claims
 from aftlib.reports.runs import Executed
@@ -106,3 +109,15 @@ def executed(cells, **record) -> Executed:
 def shows(data) -> nbformat.NotebookNode:
     """Return a code cell with one output."""
     return new_code_cell("show()", outputs=[new_output("display_data", data)])
+
+
+def aft(*arguments: object) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(cli.main, [*map(str, arguments)])
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the links of a page that lead to no file."""
+    links = re.findall(r'(?:src|href)="([^"#]+)', page.read_text())
+    assert links, page
+    return [to for to in links if not (to.startswith("data:") or (page.parent / to).exists())]

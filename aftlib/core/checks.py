@@ -107,13 +107,6 @@ def names_in_order(values: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def require_list(name: str, value: Sequence[float]) -> Sequence[float]:
-    """Return `value`; ValueError unless it is a list or tuple."""
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} must be a list, got {value!r}: put it in [ ]")
-    return value
-
-
 def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Raise ValueError, with `name` and the choices, unless `value` is one of them."""
     if value not in (known := tuple(choices)):
@@ -128,6 +121,18 @@ def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> s
     quoted = [f"{name!r:.80}" for name in (names if chosen is None else compress(names, chosen))]
     more = f" and {len(quoted) - 8} more" if len(quoted) > 8 else ""
     return ", ".join(quoted[:8]) + more
+
+
+def refuse_columns(
+    names: Iterable[str], flags: Iterable[bool], wanted: str, got: str, fix: str = ""
+) -> None:
+    """Raise ValueError for the columns with a true flag; the message advises to leave them out."""
+    columns = list(compress(names, flags))
+    if columns:
+        raise ValueError(
+            f"column {listed(columns)} must {wanted}, got {got}; leave it out with "
+            f"drop={columns[:8]!r}{fix}"
+        )
 
 
 def with_value(grid: Iterable[float], *values: float) -> list[float]:

@@ -10,17 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed, require_list, require_numbers
+from aftlib.core.checks import listed, refuse_columns, require_numbers
 from aftlib.core.counters import NAMELESS, numbers_rows, require_no_counters
 from aftlib.core.fillvalues import find_fill_values, mark_missing
 from aftlib.core.sensortable import Quality, SensorTable
-from aftlib.core.tablefile import (
-    files_of,
-    keep_rows,
-    read_frame,
-    require_heading,
-    require_names,
-)
+from aftlib.core.tablefile import files_of, keep_rows, read_frame, require_heading, require_names
 from aftlib.core.textfile import TextFormat, memory_bytes
 from aftlib.core.timecolumns import (
     advise_grid,
@@ -88,8 +82,8 @@ class Reading(TextFormat):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, str) and value):
                 raise ValueError(f"{name} must be a text, got {value!r}: give one, or None")
-        if self.missing is not None and len(require_list("missing", self.missing)):
-            require_numbers("missing", list(self.missing))
+        if self.missing not in (None, [], ()):
+            require_numbers("missing", self.missing)
 
     def read(self, path: Path | str) -> SensorTable:
         """Return the samples of a .csv (commas, semicolons or tabs), .csv.gz or .parquet file.
@@ -109,7 +103,7 @@ class Reading(TextFormat):
             return self._read_long(Path(path), self.long)
         frame = read_frame(path, self)
         kept = keep_rows(frame, self.where)
-        return _with_filtered(_on_grid(kept, self), len(frame) - len(kept))
+        return _on_grid(kept, self, filtered=len(frame) - len(kept))
 
     def _read_long(self, path: Path, long: Sequence[str]) -> SensorTable:
         if self.time is not None:
@@ -141,18 +135,13 @@ class Reading(TextFormat):
                 )
         joined = pd.concat(parts, ignore_index=True)
         wide = _pivoted(joined, long, average=self.resample is not None)
-        table = _on_grid(wide, replace(self, time=long[0]))
-        return replace(_with_filtered(table, filtered), ignored=tuple(ignored))
+        table = _on_grid(wide, replace(self, time=long[0]), filtered)
+        return replace(table, ignored=tuple(ignored))
 
 
 def read_table(path: Path | str, time: str | None = None, **options: Any) -> SensorTable:
     """Read a file by a `Reading` with these options; errors as `Reading.read`."""
     return Reading(time=time, **options).read(path)
-
-
-def _with_filtered(table: SensorTable, rows: int) -> SensorTable:
-    """Return the table with `rows` as the number of rows that `where` left out."""
-    return replace(table, quality=replace(table.quality, filtered=rows))
 
 
 def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
@@ -193,7 +182,8 @@ def even_grid(frame: pd.DataFrame, time: str | None = None, **options: Any) -> S
     return _on_grid(frame, Reading(time=time, **options))
 
 
-def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
+def _on_grid(frame: pd.DataFrame, how: Reading, filtered: int = 0) -> SensorTable:
+    """The table of a wide frame; `filtered` rows were left out before."""
     time, resample, drop, tz = how.time, how.resample, how.drop, how.tz
     if not len(frame):
         raise ValueError(
@@ -218,21 +208,15 @@ def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
     values, counts = read_values(sensors, how.missing, times)
-    empty = [str(c) for c in sensors.columns[~np.isfinite(values).any(axis=0)]]
-    if empty:
-        raise ValueError(
-            f"column {listed(empty)} must hold a finite value, got none; "
-            f"leave it out with drop={empty!r}"
-        )
-
-    names = tuple(str(c) for c in sensors.columns)
-    found = find_fill_values(names, values)
+    names = tuple(map(str, sensors.columns))
+    refuse_columns(names, ~np.isfinite(values).any(axis=0), "hold a finite value", "none")
+    fill_values = find_fill_values(names, values)
     grid: pd.Index = pd.RangeIndex(len(frame))
     if times is not None:
         counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
         place = _placed(values, times) if resample is None else _averaged(values, times, resample)
-        values, grid = place[:2]
-        counts |= place[2]
+        values, grid, found = place
+        counts |= found
     elif resample is not None or tz is not None:
         name, value = ("resample", resample) if resample is not None else ("tz", tz)
         raise ValueError(
@@ -241,7 +225,8 @@ def _on_grid(frame: pd.DataFrame, how: Reading) -> SensorTable:
         )
     require_no_counters(sensors.columns, values, times is not None, how.measured)
     numbered = tuple(str(name) for name in numbering)
-    return SensorTable(values, names, grid, Quality(len(frame), **counts), numbered, found)
+    quality = Quality(len(frame), filtered=filtered, **counts)
+    return SensorTable(values, names, grid, quality, numbered, fill_values)
 
 
 def read_values(

@@ -62,25 +62,40 @@ def in_one_order(
     return mu, sigma, order
 
 
+def _labels_and_parts(values: Any) -> tuple[Any, Any]:
+    """Return the labels of values and the value or column of each; None for values without labels.
+
+    The parts are None for a Series or a frame, which become one array.
+    """
+    if isinstance(values, type):  # its attributes are no values
+        return None, None
+    if hasattr(values, "_asdict"):  # a row of `itertuples`
+        values = values._asdict()
+    if isinstance(values, Mapping):
+        return values.keys(), values.values()
+    if hasattr(type(values), "column_names"):  # a pyarrow.Table, whose `columns` are its values
+        return values.column_names, values.columns
+    index = getattr(values, "columns", getattr(values, "index", None))
+    if index is not None and not callable(index):  # a list has a method of that name
+        return index, None
+    keys = getattr(values, "keys", None)
+    if not callable(keys):
+        return None, None
+    # by position, because a sqlite3.Row does not distinguish "a" from "A"
+    return keys(), values.values() if hasattr(values, "values") else values
+
+
 def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
     """Return the labels of a dictionary, a row, a Series or a frame's columns; None without any.
 
     pandas' default labels 0, 1, … do not count, because no user gave them, unless they are `names`.
     """
-    if isinstance(values, Mapping):
-        return [str(label) for label in values]
-    if isinstance(values, type):  # its attributes are no values
+    found, parts = _labels_and_parts(values)
+    if found is None:
         return None
-    if hasattr(values, "_fields"):  # a row of `itertuples`
-        return [str(label) for label in values._fields]
-    if hasattr(type(values), "column_names"):  # a pyarrow.Table, whose `columns` are its values
-        return [str(label) for label in values.column_names]
-    index = getattr(values, "columns", getattr(values, "index", None))
-    if index is None or callable(index):  # a list has a method of that name
-        keys = getattr(values, "keys", None)  # a sqlite3.Row has it, and no index
-        return [str(label) for label in keys()] if callable(keys) else None
-    labels = [str(label) for label in index]
-    return None if list(index) == list(range(len(labels))) and set(labels) != set(names) else labels
+    labels = [str(label) for label in found]
+    default = parts is None and list(found) == list(range(len(labels)))
+    return None if default and set(labels) != set(names) else labels
 
 
 def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarray:
@@ -99,27 +114,15 @@ def values_by_name(argument: str, values: Any, names: Sequence[str]) -> np.ndarr
                 f"{problem} {listed(wrong)}; give NaN for a missing value, drop unknown ones, or "
                 "pass an array to go by position"
             )
-    parts = _parts(values, labels)
-    array = _floats(argument, values) if parts is None else _columns(argument, parts)
+    _, parts = _labels_and_parts(values)
+    if parts is None:
+        array = _floats(argument, values)
+    else:
+        array = _columns(argument, dict(zip(labels, parts, strict=True)))
     return np.asarray(array[..., [place[name] for name in names]])
 
 
-def _parts(values: Any, labels: list[str]) -> Mapping[Any, Any] | None:
-    """The value or column of each label; None for a Series or frame, which become one array."""
-    if isinstance(values, Mapping):
-        return values
-    if hasattr(values, "_asdict"):
-        return values._asdict()
-    if hasattr(type(values), "column_names"):
-        return dict(zip(labels, values.columns, strict=True))
-    if hasattr(values, "columns") or hasattr(values, "to_numpy"):
-        return None
-    # by position, because a sqlite3.Row does not distinguish "a" from "A"
-    cells = values.values() if hasattr(values, "values") else values
-    return dict(zip(labels, cells, strict=True))
-
-
-def _columns(argument: str, values: Mapping[Any, Any]) -> np.ndarray:
+def _columns(argument: str, values: Mapping[str, Any]) -> np.ndarray:
     """The parts of a dictionary as columns of floats; ValueError unless their rows agree."""
     parts = [_floats(f"{argument}[{name!r}]", part) for name, part in values.items()]
     indexes: list[Any] = [getattr(part, "index", None) for part in values.values()]

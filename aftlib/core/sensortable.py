@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from itertools import compress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed, require_number
+from aftlib.core.checks import refuse_columns, require_number
 from aftlib.core.fillvalues import FillValue
 from aftlib.core.sensorlog import SensorLog
 
@@ -56,12 +55,8 @@ class SensorTable:
         for word, steps in (("first", slice(cut)), ("second", slice(cut, None))):
             part = SensorTable(self.values[steps], self.names, self.time[steps], self.quality)
             silent = ~np.isfinite(part.values).any(axis=0)
-            if silent.any():
-                names = list(compress(self.names, silent))
-                raise ValueError(
-                    f"{listed(names)} must have a value in the {word} part of the steps, got none "
-                    f"there; leave it out with drop={names!r}"
-                )
+            wanted = f"have a value in the {word} part of the steps"
+            refuse_columns(self.names, silent, wanted, "none")
             parts.append(part)
         return parts[0], parts[1]
 

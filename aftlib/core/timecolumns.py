@@ -115,13 +115,10 @@ def _calendar_stamps(column: pd.Series) -> pd.Series | None:
     first_year, last_year = (year * 10.0 ** (size - 4) for year in (1900, 2101))
     if numbers.min() < first_year or numbers.max() >= last_year:
         return None
-    times = _parsed(column, _STAMPS[size])
+    times = pd.to_datetime(
+        column.astype("int64").astype(str), format=_STAMPS[size], errors="coerce"
+    )
     return None if times.isna().mean() > 0.3 else times  # 24 is no hour, but often written
-
-
-def _parsed(column: pd.Series, layout: str) -> pd.Series:
-    texts = column.astype("int64").astype(str)
-    return pd.to_datetime(texts, format=layout, errors="coerce")
 
 
 def _ambiguous_digits(column: pd.Series) -> str:
@@ -245,42 +242,38 @@ def _read_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
 
 def _times_of_numbers(column: pd.Series, name: str) -> pd.DatetimeIndex:
     """Times of numbers; ValueError for stamps that are no dates, and for ambiguous numbers."""
-    numbers = column.to_numpy(dtype=float)
-    size, wrong = float(np.nanmax(np.abs(numbers))), None
-    stamps = _calendar_stamps(column)
-    if stamps is not None and stamps.isna().any():
-        row = int(stamps.isna().argmax())
-        wrong = f"dates, got {numbers[row]:.0f} in row {row + 1}"
-    if stamps is None and (digits := _ambiguous_digits(column)):
-        wrong = f"numbers since 1970, got {column.iloc[0]:.0f}, which may also be {digits}"
+    numbers, stamps = column.to_numpy(dtype=float), _calendar_stamps(column)
+    size, wrong = float(np.nanmax(np.abs(numbers))), ""
     unit: Any = next((unit for unit, most in _UNITS.items() if size <= most), "ns")
-    if stamps is None and wrong is None:
-        wrong = _other_count(numbers, unit)
     if may_count_days(numbers):
         wrong = f"seconds since 1970, got {numbers[0]:.9g}, which may count days"
+    elif stamps is None and (other := _other_meaning(column, numbers, unit)):
+        wrong = f"numbers since 1970, got {other}"
+    elif stamps is not None and stamps.isna().any():
+        row = int(stamps.isna().argmax())
+        wrong = f"dates, got {numbers[row]:.0f} in row {row + 1}"
     if wrong:
         raise ValueError(f"column {name!r} must hold {wrong}; write times as 2024-01-31 14:00")
-    if stamps is not None:
-        return pd.DatetimeIndex(stamps)
-    return pd.DatetimeIndex(pd.to_datetime(column, unit=unit))
+    return pd.DatetimeIndex(pd.to_datetime(column, unit=unit) if stamps is None else stamps)
 
 
-def _other_count(numbers: np.ndarray, unit: str) -> str | None:
-    """What is wrong with numbers of another unit, or since another year, than 1970."""
+def _other_meaning(column: pd.Series, numbers: np.ndarray, unit: str) -> str:
+    """The number that may have another unit or first year, and which; "" if there is none."""
     least, most = np.nanmin(numbers), np.nanmax(numbers)
-    first, last = least / _PER_SECOND[unit], most / _PER_SECOND[unit]
-    known = [count for count, (low, high) in _OTHER_COUNTS.items() if low <= most <= high]
-    if known:
-        return f"numbers since 1970, got {most:.0f}, which may count {known[0]}"
-    digits = numbers[0] >= 1e11 and not (numbers % 1 == 0).all()
-    if digits and _calendar_stamps(pd.Series(np.floor(numbers))) is not None:
-        return f"numbers since 1970, got {numbers[0]}, which may also be a date's digits"
-    if last >= _USUAL[1]:
+    if digits := _ambiguous_digits(column):
+        return f"{numbers[0]:.0f}, which may also be {digits}"
+    for count, (low, high) in _OTHER_COUNTS.items():
+        if low <= most <= high:
+            return f"{most:.0f}, which may count {count}"
+    fractions = numbers[0] >= 1e11 and not (numbers % 1 == 0).all()
+    if fractions and _calendar_stamps(pd.Series(np.floor(numbers))) is not None:
+        return f"{numbers[0]}, which may also be a date's digits"
+    if most / _PER_SECOND[unit] >= _USUAL[1]:
         name = {"s": "seconds", "us": "µs"}.get(unit, unit)
-        return f"numbers since 1970, got {most:.0f}, which may count {name} since 1900 or 1904"
-    if unit != "s" and first < _USUAL[0]:
-        return f"numbers since 1970, got {least:.0f}, which may have another unit or first year"
-    return None
+        return f"{most:.0f}, which may count {name} since 1900 or 1904"
+    if unit != "s" and least / _PER_SECOND[unit] < _USUAL[0]:
+        return f"{least:.0f}, which may have another unit or first year"
+    return ""
 
 
 def _times_of_texts(column: pd.Series) -> pd.DatetimeIndex:

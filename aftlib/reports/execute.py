@@ -257,17 +257,14 @@ def store(executed: Executed, tables: Path) -> Run:
 
 def commit() -> dict[str, Any]:
     """Return the commit of the project and whether there were changes on top; None without git."""
-    answers = []
-    for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain")):
-        command = ["git", "-C", str(project_root()), *arguments]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
-            return {"commit": None, "dirty": None}
-        if done.returncode:
-            return {"commit": None, "dirty": None}
-        answers.append(done.stdout.strip())
-    return {"commit": answers[0], "dirty": bool(answers[1])}
+    git = ["git", "-C", str(project_root())]
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": True}
+    try:
+        head = subprocess.run([*git, "rev-parse", "HEAD"], **how)
+        status = subprocess.run([*git, "status", "--porcelain"], **how)
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": None, "dirty": None}
+    return {"commit": head.stdout.strip(), "dirty": bool(status.stdout.strip())}
 
 
 def machine() -> dict[str, Any]:

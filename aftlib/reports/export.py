@@ -31,7 +31,7 @@ from aftlib.reports.data_out import (
     table_latex,
 )
 from aftlib.reports.figure_data import chosen, figure_csv, plain_text, with_names
-from aftlib.reports.html import in_script, share_plotly
+from aftlib.reports.html import in_script, share_plotly, title_of_figure
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.pages import asset, values_of
 from aftlib.reports.runs import Executed, find_run
@@ -112,8 +112,7 @@ def contents(executed: Executed) -> Iterator[str]:
     """Yield a line for each figure and table of a report: its number and title, or its columns."""
     for shown in shown_in(executed.content):
         if shown.kind == "figure":
-            title = shown.data.get(PLOTLY, {}).get("layout", {}).get("title") or shown.caption
-            text = plain_text(title if isinstance(title, str) else title.get("text") or "")
+            text = title_of_figure(shown) or plain_text(shown.caption)
         else:
             table = shown.data.get(TABLE, {"caption": "", "csv": ""})
             text = table["caption"] or table["csv"].partition("\n")[0]

@@ -74,9 +74,7 @@ def _panel(layout: Mapping[str, Any], trace: Mapping[str, Any]) -> str:
     return min(titles)[1] if titles else f"{trace.get('xaxis', 'x')} {trace.get('yaxis', 'y')}"
 
 
-def states(
-    figure: Mapping[str, Any],
-) -> Iterator[tuple[dict[str, str], list[dict[str, Any]]]]:
+def states(figure: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], list[dict[str, Any]]]]:
     """Yield each choice of the figure's slider or menu, by its name, with the traces it shows."""
     layout, data = figure.get("layout", {}), list(figure.get("data", []))
     sliders, menus = layout.get("sliders") or [], layout.get("updatemenus") or []

@@ -36,14 +36,7 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.documents import (
-    DOCUMENTS,
-    Document,
-    all_claims,
-    cited,
-    linked,
-    with_all_claims,
-)
+from aftlib.reports.documents import DOCUMENTS, Document, all_claims, cited, linked, with_all_claims
 from aftlib.reports.figure_data import figure_csv, plain_text
 from aftlib.reports.pages import render, slug, tally
 from aftlib.reports.parameter_cell import read_parameters

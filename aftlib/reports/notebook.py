@@ -31,13 +31,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from aftlib.core.checks import require_choice
 from aftlib.core.paths import notebooks_dir, project_root
 from aftlib.reports.documents import DOCUMENTS, PROFILES
-from aftlib.reports.parameter_cell import (
-    TAG,
-    Parameter,
-    check_parameters,
-    listing,
-    read_parameters,
-)
+from aftlib.reports.parameter_cell import TAG, Parameter, check_parameters, listing, read_parameters
 from aftlib.reports.parameter_model import ParameterModel
 
 PACKAGE = Path(__file__).resolve().parents[1]

@@ -59,7 +59,11 @@ def started(record: Mapping[str, Any]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as ``48 s``, ``3 min 05 s`` or ``2 h 10 min``."""
+    """Return a duration in words.
+
+    >>> [duration(seconds) for seconds in (7.6, 65, 3725)]
+    ['8 s', '1 min 05 s', '1 h 02 min']
+    """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -68,7 +72,11 @@ def duration(seconds: float) -> str:
 
 
 def shown(value: Value) -> str:
-    """Return a value as text: four digits of a float, grouped thousands, a dash for None."""
+    """Return a value as text: four digits of a float, grouped thousands, a dash for None.
+
+    >>> [shown(value) for value in (None, "≤ 1", 12345, 0.049123, 1e-9)]
+    ['–', '≤ 1', '12,345', '0.04912', '1e-09']
+    """
     if value is None:
         return "–"
     if isinstance(value, str):
@@ -77,7 +85,11 @@ def shown(value: Value) -> str:
 
 
 def shown_interval(interval: tuple[float, float] | None) -> str:
-    """Return an interval as ``[low, high]``, a dash for None."""
+    """Return an interval as text, a dash for None.
+
+    >>> shown_interval((0.0412345, 2.0)), shown_interval(None)
+    ('[0.04123, 2]', '–')
+    """
     return "–" if interval is None else f"[{shown(interval[0])}, {shown(interval[1])}]"
 
 

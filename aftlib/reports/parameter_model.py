@@ -16,14 +16,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.reports.documents import PROFILES

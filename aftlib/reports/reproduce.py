@@ -15,14 +15,7 @@ from aftlib.reports.html import write_documents, write_report
 from aftlib.reports.index import draw_pictures, write_index, write_readme
 from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
 from aftlib.reports.parameter_cell import listing
-from aftlib.reports.runs import (
-    Executed,
-    all_runs,
-    gather,
-    read_reports,
-    stored_run,
-    write_claims,
-)
+from aftlib.reports.runs import Executed, all_runs, gather, read_reports, stored_run, write_claims
 
 _FRONT_PAGES = threading.Lock()  # held to write the files that all jobs share
 

@@ -23,13 +23,7 @@ import plotly.graph_objects as go
 import yaml
 
 from aftlib.core.paths import reports_dir, write_whole
-from aftlib.reports.cli import (
-    attend,
-    clear_errors,
-    overrides,
-    parameters_option,
-    section_option,
-)
+from aftlib.reports.cli import attend, clear_errors, overrides, parameters_option, section_option
 from aftlib.reports.data_out import frame_csv
 from aftlib.reports.documents import PROFILES, all_claims
 from aftlib.reports.execute import OnCell, run_once

@@ -32,7 +32,7 @@ from aftlib.sensor_plans.backtest import (
     worst,
 )
 from aftlib.sensor_plans.sensor_file import Inventory
-from aftlib.sensor_plans.survey import Question, Survey, WindowResults
+from aftlib.sensor_plans.survey import Question, Survey, survey_table
 
 MOST_SHOWN = 80
 """Most sensors of a plan that contains their correlations."""
@@ -49,13 +49,10 @@ NAMED = 6
 
 
 def answer(
-    table: SensorTable,
-    question: Question,
-    name: str,
-    on_stretch: OnStretch = lambda done, of: None,
+    table: SensorTable, question: Question, name: str, on_stretch: OnStretch = lambda done, of: None
 ) -> dict:
     """Make a plan for a table in memory, as `answer_survey`; ValueError for too few windows."""
-    survey = Survey.of(table, Inventory.of(table), question)
+    survey = survey_table(table, Inventory.of(table), question)
     return answer_survey(survey, question, name, on_stretch)
 
 
@@ -74,9 +71,8 @@ def answer_survey(
     run from the plan. `on_stretch` is called with the number of processed windows and the total
     number. ValueError when no plan can meet the requirement.
     """
-    inventory, results = survey.inventory, survey.results
-    names, windows = inventory.names, results.windows
-    first = results.values[: results.half]
+    names, windows = survey.names, survey.windows
+    first = survey.values[: survey.half]
     limits = question.limits(names, np.nanstd(first, axis=0))
 
     # in units of ε one requirement is enough for all sensors
@@ -86,33 +82,30 @@ def answer_survey(
 
     baseline = fitted(survey.recent, names).aggregate(windows.width, question.query)
     walk = walk_forward(
-        results.values,
+        survey.values,
         assignment.workers,
         limits,
         question.delta,
         baseline,
         horizons=question.horizons,
-        seasons=results.seasons,
+        seasons=survey.seasons,
         on_stretch=on_stretch,
     )
     correlation = correlations(model)
     return {
         "version": VERSION,
-        "data": describe_data(inventory, results, name) | {"source": source},
+        "data": describe_data(survey, name) | {"source": source},
         "question": describe_question(question, windows, names, limits),
         "assignment": [[names[i] for i in keys] for keys in assignment.workers],
         "checkpoints": list(checkpoints.checkpoints),
         "replay": describe_replay(checkpoints, names, question),
-        "backtest": summarize_backtest(walk, names, results)
-        | measure_replay(model, checkpoints, results.values[results.half :] / limits),
+        "backtest": summarize_backtest(walk, survey)
+        | measure_replay(model, checkpoints, survey.values[survey.half :] / limits),
         "compared": compared(walk, baseline, assignment.workers),
         "sensors": describe_sensors(walk, model, assignment, names, limits),
         "correlation": np.round(correlation, 4).tolist() if len(names) <= MOST_SHOWN else None,
-        "stretches": describe_stretches(walk, inventory, windows),
-        "cautions": [
-            *guarantee_cautions(inventory, results, limits, walk),
-            *data_cautions(inventory, results),
-        ],
+        "stretches": describe_stretches(walk, survey),
+        "cautions": [*guarantee_cautions(survey, limits, walk), *data_cautions(survey)],
         "worth": None,
     }
 
@@ -149,8 +142,9 @@ def plan_window(
     )
 
 
-def describe_data(inventory: Inventory, results: WindowResults, name: str) -> dict:
+def describe_data(survey: Survey, name: str) -> dict:
     """The input as it was read."""
+    inventory = survey.inventory
     timed, step = isinstance(inventory.first, pd.Timestamp), inventory.step
     return {
         "name": name,
@@ -160,8 +154,8 @@ def describe_data(inventory: Inventory, results: WindowResults, name: str) -> di
         "first": str(inventory.first) if timed else None,
         "last": str(inventory.last) if timed else None,
         "quality": inventory.quality.as_dict(),
-        "windows": len(results.values),
-        "seasons_in_windows": list(results.seasons),
+        "windows": len(survey.values),
+        "seasons_in_windows": list(survey.seasons),
     }
 
 
@@ -200,7 +194,7 @@ def describe_replay(plan: CheckpointPlan, names: Sequence[str], question: Questi
     ]
 
 
-def summarize_backtest(walk: Walk, names: Sequence[str], results: WindowResults) -> dict:
+def summarize_backtest(walk: Walk, survey: Survey) -> dict:
     """The back-test in a few numbers."""
     summary, stretch = walk.summary(GUARD), walk.of(GUARD).sum(axis=1)
     _, within = shares(stretch)
@@ -211,10 +205,10 @@ def summarize_backtest(walk: Walk, names: Sequence[str], results: WindowResults)
         "within_epsilon": summary["within"],
         "interval": summary["interval"],
         "worst_sensor": summary["worst_within"],
-        "worst_sensor_name": None if summary["worst"] is None else names[summary["worst"]],
+        "worst_sensor_name": None if summary["worst"] is None else survey.names[summary["worst"]],
         "worst_stretch": None if at is None else {"stretch": at, "within": float(within[at])},
         "promises": summary["promises"],
-        "windows": len(results.values) - int(walk.edges[0]),
+        "windows": len(survey.values) - int(walk.edges[0]),
         "N": guarantees,
         "slack_errors": walk.pooled_allowance,
         "slack": walk.pooled_allowance / guarantees if guarantees else None,
@@ -262,31 +256,29 @@ def describe_sensors(
     correlation = correlations(model)
     elsewhere = assignment.worker_of[:, None] != assignment.worker_of[None, :]
     strength = np.where(elsewhere, np.abs(correlation), -1.0)
+    closest = strength.argmax(axis=1)
     explained = 1 - left_variance(model, assignment.workers) / np.diag(model.covariance)
     share, within = shares(walk.tallies[METHODS.index(GUARD)].sum(axis=0))
-    rows = []
-    for i, name in enumerate(names):
-        closest, counts = int(strength[i].argmax()), walk.books[:, i, 0]
-        rows.append(
-            {
-                "name": name,
-                "worker": int(assignment.worker_of[i]),
-                "epsilon": float(limits[i]),
-                "explained": float(explained[i]),
-                "closest": names[closest] if strength[i, closest] >= 0 else None,
-                "correlation": float(correlation[i, closest]),
-                "declared": share[:, i].tolist(),
-                "within": [or_none(one) for one in within[:, i]],
-                "longest": int(np.cumprod(share[:, i] >= 0.5).sum()),
-                "now": walk.recoverable[:, i].tolist(),
-                "N": counts.tolist(),
-                "slack": [
-                    float(a / m) if m else None for a, m in zip(walk.allowed, counts, strict=True)
-                ],
-                "least_epsilon": or_none(walk.least_epsilon[i]),
-            }
-        )
-    return rows
+    counts = walk.books[..., 0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slack = np.where(counts, walk.allowed[:, None] / counts, np.nan)
+    columns = {
+        "name": names,
+        "worker": assignment.worker_of.tolist(),
+        "epsilon": limits.tolist(),
+        "explained": explained.tolist(),
+        "closest": [names[j] if strength[i, j] >= 0 else None for i, j in enumerate(closest)],
+        "correlation": correlation[np.arange(len(names)), closest].tolist(),
+        "declared": share.T.tolist(),
+        "within": or_none(within.T),
+        "longest": np.cumprod(share >= 0.5, axis=0).sum(axis=0).tolist(),
+        "now": walk.recoverable.T.tolist(),
+        "N": counts.T.tolist(),
+        "slack": or_none(slack.T),
+        "least_epsilon": or_none(walk.least_epsilon),
+    }
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def correlations(model: GaussianModel) -> np.ndarray:
@@ -295,30 +287,29 @@ def correlations(model: GaussianModel) -> np.ndarray:
     return model.covariance / np.outer(deviation, deviation)
 
 
-def describe_stretches(walk: Walk, inventory: Inventory, windows: Windows) -> list[dict]:
+def describe_stretches(walk: Walk, survey: Survey) -> list[dict]:
     """Share certified, and share of these within ε, in each segment of time."""
-    begins = (walk.edges[:-1] * windows.slide).tolist()
-    parts = zip(begins, *shares(walk.of(GUARD).sum(axis=1)), strict=True)
+    begins = (walk.edges[:-1] * survey.windows.slide).tolist()
+    share, within = shares(walk.of(GUARD).sum(axis=1))
+    rows = zip(map(survey.inventory.at, begins), share.tolist(), or_none(within), strict=True)
     return [
-        {"start": str(inventory.at(begin)), "declared": float(share), "within": or_none(within)}
-        for begin, share, within in parts
+        {"start": str(start), "declared": declared, "within": kept}
+        for start, declared, kept in rows
     ]
 
 
-def guarantee_cautions(
-    inventory: Inventory, results: WindowResults, limits: np.ndarray, walk: Walk
-) -> Iterator[str]:
+def guarantee_cautions(survey: Survey, limits: np.ndarray, walk: Walk) -> Iterator[str]:
     """Yield warnings about fill values and about the value of the guarantee."""
-    names = inventory.names
-    for value in inventory.fill_values[:NAMED]:
+    names = survey.names
+    for value in survey.inventory.fill_values[:NAMED]:
         yield (
             f"Possible fill value: {shown(value.value)} ({value.count:,} times) in {value.sensor}, "
             f"whose other values lie from {value.low:g} to {value.high:g}. If it stands for "
             f"missing samples, give --missing {shown(value.value)}."
         )
-    if results.half < LEARNING:
+    if survey.half < LEARNING:
         yield (
-            f"Too few windows: {results.half} before the back-test, and the guard needs about "
+            f"Too few windows: {survey.half} before the back-test, and the guard needs about "
             f"{LEARNING} before it certifies anything. Give a longer record or smaller windows."
         )
     guarantees, permitted = walk.guarantees, walk.pooled_allowance
@@ -340,10 +331,10 @@ def guarantee_cautions(
         )
 
 
-def data_cautions(inventory: Inventory, results: WindowResults) -> Iterator[str]:
+def data_cautions(survey: Survey) -> Iterator[str]:
     """Yield warnings about drift, stuck sensors, silences and gaps."""
-    names, tally, steps = inventory.names, inventory.tally, inventory.steps
-    first, second = results.values[: results.half], results.values[results.half :]
+    names, tally, steps = survey.names, survey.inventory.tally, survey.inventory.steps
+    first, second = survey.values[: survey.half], survey.values[survey.half :]
     spread = np.nanstd(first, axis=0)
     moved = (np.nanmean(second, axis=0) - np.nanmean(first, axis=0)) / spread
     wider = np.nanstd(second, axis=0) / spread
@@ -354,7 +345,7 @@ def data_cautions(inventory: Inventory, results: WindowResults) -> Iterator[str]
         if flags.any():
             yield f"Drift between the halves: {text} in {_listed(compress(names, flags))}."
     runs = tally.still.longest + 1
-    stuck = runs >= max(STILL, 3 * results.windows.width)
+    stuck = runs >= max(STILL, 3 * survey.windows.width)
     if stuck.any():
         yield (
             f"Stuck for up to {int(runs.max()):,} steps on one value: "

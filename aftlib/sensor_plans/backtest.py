@@ -128,9 +128,10 @@ def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return declared / np.maximum(pairs, 1e-12), 1 - wrong / declared
 
 
-def or_none(share: np.ndarray | float) -> float | None:
-    """A share as plan.json has it: None if it is not known."""
-    return None if np.isnan(share) else float(share)
+def or_none(shares: np.ndarray | float) -> Any:
+    """A share, or lists of them, as plan.json has them: None where it is not known."""
+    unknown: Any = None
+    return np.where(np.isnan(shares), unknown, shares).tolist()
 
 
 def worst(within: np.ndarray, many: np.ndarray) -> int | None:

@@ -29,7 +29,7 @@ from aftlib.reports.runs import Executed
 from aftlib.sensor_plans.answer import answer_survey
 from aftlib.sensor_plans.large_file import survey_large
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
-from aftlib.sensor_plans.survey import QUERIES, Question, Survey, epsilon_of
+from aftlib.sensor_plans.survey import QUERIES, Question, Survey, epsilon_of, survey_table
 from aftlib.sensor_plans.worth import measure_costs, worth
 
 BAD_INPUT = 2
@@ -157,7 +157,7 @@ def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str,
     table = read_sensors(data, **reading)
     inventory = Inventory.of(table)
     show_inventory(inventory)
-    return Survey.of(table, inventory, question)
+    return survey_table(table, inventory, question)
 
 
 def cost_constants(
@@ -279,6 +279,5 @@ def as_options(data: Path, message: str) -> str:
 
 def as_option(found: re.Match[str]) -> str:
     """The name of an argument, and the first character of its value, as an option."""
-    value = found[0].partition("=")[2]
-    name = found[0].partition("=")[0].replace("_", "-")
-    return f"--{name} {value}" if value else f"--{name}"
+    name, _, value = found[0].partition("=")
+    return f"--{name.replace('_', '-')} {value}".rstrip()

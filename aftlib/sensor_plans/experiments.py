@@ -21,7 +21,7 @@ from aftlib.sensor_plans.answer import answer
 from aftlib.sensor_plans.backtest import BASELINE, GUARD, Walk, shares, walk_forward
 from aftlib.sensor_plans.refresh import refresh
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors, step_of
-from aftlib.sensor_plans.survey import Question, Survey
+from aftlib.sensor_plans.survey import Question, survey_table
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
@@ -142,10 +142,10 @@ def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
     frames = {}
     for name, table in parameters.tables().items() if parameters.plan is None else ():
         question = parameters.question
-        results = Survey.of(table, Inventory.of(table), question).results
-        past = min(PAST, results.half)
+        survey = survey_table(table, Inventory.of(table), question)
+        past = min(PAST, survey.half)
         if len(table.names) <= past:
-            frames[name] = refresh(results, question, EVERY, past)
+            frames[name] = refresh(survey, question, EVERY, past)
     if not frames:
         return pd.DataFrame(columns=["set"])
     return pd.concat(frames, names=["set"]).reset_index("set")

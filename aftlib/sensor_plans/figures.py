@@ -12,15 +12,7 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
-from aftlib.sensor_plans.backtest import (
-    ALWAYS,
-    BASELINE,
-    CONFORMAL,
-    GUARD,
-    HINDSIGHT,
-    LAST,
-    LINEAR,
-)
+from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, CONFORMAL, GUARD, HINDSIGHT, LAST, LINEAR
 
 LOOK = {
     GUARD: (BLUE, "circle"),
@@ -44,14 +36,13 @@ HEADINGS = {
 
 
 def _heatmap(
-    z: list, x: list[str], sensors: list[dict], title: str, hover: str, **look: Any
+    sensors: list[dict], z: list, x: list[str], hover: str, titles: tuple[str, str], **look: Any
 ) -> go.Figure:
-    """A heat map with one row per sensor."""
+    """A heat map with one row per sensor; `titles` are the figure's and that of the x axis."""
     y = [escape(sensor["name"]) for sensor in sensors]
     hover = f"%{{y}}, %{{x}}: {hover}<extra></extra>"
-    height, x_title, name = look.pop("height"), look.pop("x_title"), look.pop("name")
     figure = go.Figure(go.Heatmap(z=z, x=x, y=y, hovertemplate=hover, **look))
-    named(styled(figure, title, x_title, "", height), x="other sensor", y="sensor", z=name)
+    styled(figure, *titles, "", height=210 + 15 * len(sensors))
     return figure.update_yaxes(autorange="reversed", dtick=1).update_layout(hovermode="closest")
 
 
@@ -64,10 +55,10 @@ def correlations(plan: Mapping) -> go.Figure:
         title = "Share of each sensor that the other workers explain"
         return styled(figure, title, "share of the variance explained", "sensors")
     names = [escape(sensor["name"]) for sensor in sensors]
-    title = "Correlation of the window results, first half"
-    look = {"zmin": -1, "zmax": 1, "colorscale": "RdBu_r", "height": 200 + 14 * len(names)}
-    look |= {"name": "correlation"}
-    figure = _heatmap(plan["correlation"], names, sensors, title, "%{z:.2f}", x_title="", **look)
+    titles = ("Correlation of the window results, first half", "")
+    look = {"zmin": -1, "zmax": 1, "colorscale": "RdBu_r"}
+    figure = _heatmap(sensors, plan["correlation"], names, "%{z:.2f}", titles, **look)
+    named(figure, x="other sensor", y="sensor", z="correlation")
     return figure.update_xaxes(dtick=1)
 
 
@@ -78,11 +69,10 @@ def recoverable(plan: Mapping) -> go.Figure:
     horizons = [f"{h} windows" if h > 1 else "1 window" for h in range(1, longest + 1)]
     shares = [sensor["declared"] for sensor in sensors]
     title = "Which sensors may be lost: share of the time certified recoverable"
-    look = {"zmin": 0, "zmax": 1, "colorscale": "Blues", "height": 220 + 16 * len(sensors)}
-    x_title, look["name"] = "how long the outage has lasted", "share certified"
-    return _heatmap(
-        shares, horizons, sensors, title, "%{z:.0%} of the time", x_title=x_title, **look
-    )
+    titles = (title, "how long the outage has lasted")
+    look = {"zmin": 0, "zmax": 1, "colorscale": "Blues"}
+    figure = _heatmap(sensors, shares, horizons, "%{z:.0%} of the time", titles, **look)
+    return named(figure, y="sensor", z="share certified")
 
 
 def _panels(titles: list[str], title: str, x: str, y: float) -> go.Figure:

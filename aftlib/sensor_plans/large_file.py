@@ -24,13 +24,7 @@ from aftlib.core.tablefile import files_of, keep_rows, read_pieces
 from aftlib.core.timecolumns import as_times
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.sensor_file import PIECE, Inventory, Tally, require_usable
-from aftlib.sensor_plans.survey import (
-    Question,
-    Survey,
-    WindowResults,
-    aggregate_windows,
-    recent_rows,
-)
+from aftlib.sensor_plans.survey import Question, Survey, aggregate_windows, recent_rows
 
 HEAD = 20_000
 """First rows of a file, which show its columns, times and period."""
@@ -69,7 +63,7 @@ def survey_large(data: Path, question: Question, **options: Any) -> Survey:
         row_numbers=file.row_numbers,
         fill_values=fill_values,
     )
-    return Survey(inventory, WindowResults.of(values, file.names, windows, file.step), recent)
+    return Survey.of(inventory, windows, values, recent)
 
 
 def find_large_fill_values(

@@ -20,7 +20,7 @@ from aftlib.core.planfile import fitted
 from aftlib.core.requirement import Requirement
 from aftlib.sensor_plans.answer import assign_sensors, plan_window, replay_errors
 from aftlib.sensor_plans.backtest import estimate_by_baseline, interval, shares
-from aftlib.sensor_plans.survey import Question, WindowResults
+from aftlib.sensor_plans.survey import Question, Survey
 
 NEVER, MODEL_ONLY, REFRESHED = "never", "model only", "model and assignment"
 WAYS = (NEVER, MODEL_ONLY, REFRESHED)
@@ -29,12 +29,12 @@ PARTS = 20
 """Segments of time, each of which is resampled as a whole."""
 
 
-def refresh(results: WindowResults, question: Question, every: int, past: int) -> pd.DataFrame:
+def refresh(survey: Survey, question: Question, every: int, past: int) -> pd.DataFrame:
     """Compare plans that are made again every `every` windows with one plan.
 
     Parameters
     ----------
-    results : WindowResults
+    survey : Survey
     question : Question
         ε, δ and the number of workers.
     every : int
@@ -55,18 +55,18 @@ def refresh(results: WindowResults, question: Question, every: int, past: int) -
     ValueError
         When every or past is outside its range.
     """
-    n = len(results.names)
+    n = len(survey.names)
     require_number("every", every, least=1)
-    if not n <= past <= results.half:
+    if not n <= past <= survey.half:
         raise ValueError(
-            f"past must be from {n}, the number of sensors, to {results.half}, the windows of the "
+            f"past must be from {n}, the number of sensors, to {survey.half}, the windows of the "
             f"first half, got {past!r}"
         )
-    first = results.values[: results.half]
-    scaled = results.values / question.limits(results.names, np.nanstd(first, axis=0))
+    first = survey.values[: survey.half]
+    scaled = survey.values / question.limits(survey.names, np.nanstd(first, axis=0))
     rows = []
     for way in WAYS:
-        steps = _walk(way, scaled, results, question, every, past)
+        steps = _walk(way, scaled, survey, question, every, past)
         counts, off, replayed, moved = map(np.concatenate, zip(*steps, strict=True))
         certified, within = shares(counts.sum(axis=0))
         low, high = interval(np.array([part.sum(axis=0) for part in np.array_split(counts, PARTS)]))
@@ -80,12 +80,7 @@ def refresh(results: WindowResults, question: Question, every: int, past: int) -
 
 
 def _walk(
-    way: str,
-    scaled: np.ndarray,
-    results: WindowResults,
-    question: Question,
-    every: int,
-    past: int,
+    way: str, scaled: np.ndarray, survey: Survey, question: Question, every: int, past: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Yield for each plan counts (windows, 3) for `shares`, and the errors of `replay_errors`.
 
@@ -94,17 +89,17 @@ def _walk(
     unit, moved = Requirement(1.0, question.delta), 0
     workers = question.workers or scaled.shape[1]
     assignment: Assignment | None = None
-    bounds = [*range(results.half, len(scaled), every), len(scaled)]
+    bounds = [*range(survey.half, len(scaled), every), len(scaled)]
     for begin, end in pairwise(bounds):
         if assignment is None or way != NEVER:
-            rows = scaled[: results.half] if assignment is None else scaled[begin - past : begin]
-            model, before = fitted(rows, results.names), assignment
+            rows = scaled[: survey.half] if assignment is None else scaled[begin - past : begin]
+            model, before = fitted(rows, survey.names), assignment
             if before is not None and way == MODEL_ONLY:
                 assignment = assess(model, before.workers, unit)
             else:
                 assignment = assign_sensors(model, workers, unit)
             moved = sensors_moved((before or assignment).workers, assignment.workers)
-            checkpoints = plan_window(model, results.windows, unit, question)
+            checkpoints = plan_window(model, survey.windows, unit, question)
         windows = scaled[begin:end]
         off = np.abs(windows - estimate_by_baseline(model, windows, assignment.workers))
         known = np.isfinite(off)

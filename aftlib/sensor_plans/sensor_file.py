@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed
+from aftlib.core.checks import refuse_columns
 from aftlib.core.datasets import Reading
 from aftlib.core.fillvalues import FillValue, require_no_fill_values
 from aftlib.core.sensortable import Quality, SensorTable
@@ -229,26 +228,21 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
     if tally.steps < 2:
         raise ValueError("the file must hold at least two rows, got 1: give a longer record")
     share, gap = tally.missing / tally.steps, int(tally.silence.longest[0])
-    lost = list(compress(names, share > MOST_MISSING))
-    if len(lost) == len(names) and gap > LONG_GAP * tally.steps:
+    lost = share > MOST_MISSING
+    if lost.all() and gap > LONG_GAP * tally.steps:
         raise ValueError(
             "the file must have samples at most of its steps, got none of any sensor at "
             f"{tally.silent:,} of {tally.steps:,} steps, {gap:,} of them in a row; plan "
             "for the rows before or after that gap alone"
         )
-    if lost:
-        whole = len(lost) == len(names)
-        columns = "each column" if whole else f"column {listed(lost)}"
-        fix = "" if whole else f"leave it out with drop={lost[:8]!r}, or "
+    missing = f"{share.max():.0%} missing"
+    if lost.all():
         raise ValueError(
-            f"{columns} must have most samples, got {share.max():.0%} missing; {fix}take a longer "
-            "step with resample="
+            f"each column must have most samples, got {missing}; take a longer step with resample="
         )
-    still = list(compress(names, tally.lowest == tally.highest))
-    if len(still) == len(names):
+    longer = ", or take a longer step with resample="
+    refuse_columns(names, lost, "have most samples", missing, longer)
+    still = tally.lowest == tally.highest
+    if still.all():
         raise ValueError("no column varies, got one value only in each: is this the right file?")
-    if still:
-        raise ValueError(
-            f"column {listed(still)} must vary, got one value only; leave it out with "
-            f"drop={still[:8]!r}"
-        )
+    refuse_columns(names, still, "vary", "one value only")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
-from aftlib.core.checks import require_choice, require_number
+from aftlib.core.checks import refuse_columns, require_choice, require_number
 from aftlib.core.sensortable import SensorTable
 from aftlib.core.timecolumns import duration
 from aftlib.core.windows import Windows
@@ -199,39 +199,54 @@ def epsilon_of(text: str) -> float | dict[str, float]:
         ) from error
 
 
-@dataclass(frozen=True)
-class WindowResults:
-    """The result of every window of every sensor.
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """The windows' results of a file of sensors, from which a plan is made.
 
     A result is NaN where too many samples are missing: more than half for a mean, any for a sum.
     """
 
-    values: np.ndarray  # (N, n)
-    names: tuple[str, ...]
+    inventory: Inventory
     windows: Windows
-    seasons: tuple[float, ...] = ()  # seasonal periods, in windows, the strongest first
+    values: np.ndarray  # (N, n) results of the N windows
+    seasons: tuple[float, ...]  # seasonal periods, in windows, the strongest first
+    recent: np.ndarray  # (at most MOST_ROWS, n) samples, the last ones of the first half
 
     @classmethod
     def of(
         cls,
-        values: np.ndarray,
-        names: tuple[str, ...],
+        inventory: Inventory,
         windows: Windows,
-        step: pd.Timedelta | None,
+        values: np.ndarray,
+        recent: np.ndarray,
         samples: np.ndarray | None = None,
     ) -> Self:
-        """Check the results and find their seasonal periods, from `samples` if there is no `step`.
+        """Check the results, and find their seasonal periods; without times in `samples`.
 
         ValueError when a sensor has less than two different results in a half.
         """
         first = values[: len(values) // 2]
-        _require_results(names, first, values[len(first) :])
-        return cls(values, names, windows, find_seasons(samples, first, windows, step))
+        _require_results(inventory.names, first, values[len(first) :])
+        seasons = find_seasons(samples, first, windows, inventory.step)
+        return cls(inventory, windows, values, seasons, recent)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The n sensors."""
+        return self.inventory.names
 
     @property
     def half(self) -> int:
         """Number of windows of the first half, to which everything is fitted."""
         return len(self.values) // 2
+
+
+def survey_table(table: SensorTable, inventory: Inventory, question: Question) -> Survey:
+    """Survey of a table in memory; ValueError when it has too few windows."""
+    values = table.values
+    windows = question.windows(table.names, inventory.steps, inventory.step)
+    results = aggregate_windows(pieces_of(values), windows)
+    return Survey.of(inventory, windows, results, values[recent_rows(inventory.steps)], values)
 
 
 def aggregate_windows(pieces: Iterable[np.ndarray], windows: Windows) -> np.ndarray:
@@ -257,20 +272,11 @@ def aggregate_windows(pieces: Iterable[np.ndarray], windows: Windows) -> np.ndar
 def _require_results(names: Sequence[str], first: np.ndarray, second: np.ndarray) -> None:
     """Refuse a sensor with fewer than two windows in a half, or one value in the first."""
     for word, part in (("first", first), ("second", second)):
-        few = np.isfinite(part).sum(axis=0) < 2
-        if few.any():
-            sensor = names[int(few.argmax())]
-            raise ValueError(
-                f"column {sensor!r} must have windows in the {word} half, got less than two with "
-                f"enough samples; leave it out with drop=[{sensor!r}]"
-            )
+        few, wanted = np.isfinite(part).sum(axis=0) < 2, f"have windows in the {word} half"
+        refuse_columns(names, few, wanted, "less than two with enough samples")
     still = np.nanmin(first, axis=0) == np.nanmax(first, axis=0)
-    if still.any():
-        sensor = names[int(still.argmax())]
-        raise ValueError(
-            f"column {sensor!r} must vary in the first half, from which its model is made, got one "
-            f"value only; leave it out with drop=[{sensor!r}]"
-        )
+    wanted = "vary in the first half, from which its model is made"
+    refuse_columns(names, still, wanted, "one value only")
 
 
 def find_seasons(
@@ -309,24 +315,6 @@ def _strongest_period(samples: np.ndarray, most: int = 65_536) -> float:
     power[:6] = 0
     peak = int(power.argmax())
     return len(part) / peak if peak and power[peak] > 0 else 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """Summary of a file's samples, from which a plan is made."""
-
-    inventory: Inventory
-    results: WindowResults
-    recent: np.ndarray  # (at most MOST_ROWS, n) samples, the last ones of the first half
-
-    @classmethod
-    def of(cls, table: SensorTable, inventory: Inventory, question: Question) -> Self:
-        """Survey of a table in memory; ValueError when it has too few windows."""
-        names, steps, step = table.names, inventory.steps, inventory.step
-        windows = question.windows(names, steps, step)
-        values = aggregate_windows(pieces_of(table.values), windows)
-        results = WindowResults.of(values, names, windows, step, table.values)
-        return cls(inventory, results, table.values[recent_rows(steps)])
 
 
 def recent_rows(steps: int) -> slice:

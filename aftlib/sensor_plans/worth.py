@@ -32,10 +32,7 @@ _ROWS = 400
 
 
 def worth(
-    plan: dict[str, Any],
-    read_rate: float,
-    failures_per_month: float,
-    costs: RecoveryCosts,
+    plan: dict[str, Any], read_rate: float, failures_per_month: float, costs: RecoveryCosts
 ) -> dict[str, Any]:
     """Compare exact recovery with the guard for the sensors of a plan.
 

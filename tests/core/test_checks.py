@@ -12,8 +12,8 @@ from aftlib.core.checks import (
     names_in_order,
     require_number,
     require_numbers,
-    with_value,
 )
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -55,22 +55,32 @@ def test_names_keep_their_order(values):
     assert names_in_order(range(2)) == ["0", "1"]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        *({"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}, {"a": 1}.keys(), "ab", b"ab", 5, None),
-        *(np.array("ab"), np.array([["a", "b"]]), pd.DataFrame(columns=["a"]), list, pd.Series),
-    ],
+UNORDERED = [
+    *({"a", "b"}, frozenset("ab"), {"a": 1, "b": 2}, {"a": 1}.keys(), "ab", b"ab", 5, None),
+    *(np.array("ab"), np.array([["a", "b"]]), pd.DataFrame(columns=["a"]), list, pd.Series),
+]
+
+test_lists_that_are_none_are_refused = refused(
+    lambda check, values: check(values),
+    *(
+        (lambda v: items_in_order("xs", v, "[1]"), values, r"xs must be a list such as \[1\], got ")
+        for values in UNORDERED
+    ),
+    *(
+        (names_in_order, ["a", name], "names must be texts or whole numbers, got .*give texts")
+        for name in (b"a", None, 1.5, True)
+    ),
+    *(
+        (lambda v: require_numbers("xs", v, above=0), values, message)
+        for values, message in (
+            ([], "xs must hold at least one value, got none"),
+            (3, "xs must be a list of numbers, got 3"),
+            (None, "xs must be a list of numbers, got None"),
+            ("x", "xs must be a list of numbers, got 'x'"),
+            ([1, -1], "each of xs must be above 0, got -1"),
+        )
+    ),
 )
-def test_what_has_no_order_is_no_list(values):
-    with pytest.raises(ValueError, match=r"xs must be a list such as \[1\], got "):
-        items_in_order("xs", values, "[1]")
-
-
-@pytest.mark.parametrize("name", [b"a", None, 1.5, True])
-def test_names_are_texts_or_whole_numbers(name):
-    with pytest.raises(ValueError, match="names must be texts or whole numbers, got .*give texts"):
-        names_in_order(["a", name])
 
 
 def test_bounds_that_may_be_reached_are():
@@ -78,17 +88,3 @@ def test_bounds_that_may_be_reached_are():
     require_number("x", -1e300)
     require_number("x", np.int64(3), least=3, whole=True)
     require_numbers("xs", [1, 2.0], above=0.5)
-
-
-def test_lists_are_refused_by_their_values():
-    with pytest.raises(ValueError, match="xs must hold at least one value, got none"):
-        require_numbers("xs", [])
-    for no_list in (3, None, "x"):
-        with pytest.raises(ValueError, match=f"xs must be a list of numbers, got {no_list!r}"):
-            require_numbers("xs", no_list)
-    with pytest.raises(ValueError, match="each of xs must be above 0, got -1"):
-        require_numbers("xs", [1, -1], above=0)
-
-
-def test_a_value_joins_its_grid_once():
-    assert with_value([0.2, 0.1], 0.1, 0.15) == [0.1, 0.15, 0.2]

@@ -8,6 +8,7 @@ import pytest
 
 from aftlib.core.datasets import even_grid, read_table
 from aftlib.core.sensortable import Quality
+from tests.refusals import refused
 
 TIMES = pd.date_range("2026-01-01", periods=6, freq="h")
 
@@ -15,13 +16,6 @@ TIMES = pd.date_range("2026-01-01", periods=6, freq="h")
 def frame(rows=range(6), **columns):
     base = {"t": TIMES, "a": np.arange(6.0), "b": np.arange(6.0) * 2}
     return pd.DataFrame(base | columns).iloc[list(rows)]
-
-
-def test_clean_table():
-    table = even_grid(frame())
-    assert table.quality == Quality(6, 0, 0, 0, 0, 0)
-    assert table.names == ("a", "b")
-    np.testing.assert_array_equal(table.values[:, 0], np.arange(6))
 
 
 def test_every_defect_is_counted_and_nothing_dropped():
@@ -37,64 +31,13 @@ def test_every_defect_is_counted_and_nothing_dropped():
     np.testing.assert_array_equal(table.time, TIMES)
 
 
-@pytest.mark.parametrize(
-    ("table", "options", "message"),
-    [
-        (
-            pd.concat([frame(), frame([2]).assign(a=99.0)]),
-            {},
-            r"two different rows share the time 2026-01-01 02:00.* average them by resample='1h'",
-        ),
-        (
-            frame(t=[*TIMES[:5], TIMES[5] + pd.Timedelta("7min")]),
-            {},
-            "times must lie on an even grid, got 2026-01-01 05:07.*; average .* resample='1h'",
-        ),
-        (
-            frame(a=["x"] * 6).drop(columns="t"),
-            {},
-            "column 'a' must hold numbers or ISO 8601 times, got 'x'",
-        ),
-        (frame(b=["x"] * 6), {}, "column 'b' must be numeric"),
-        (frame(a=np.nan), {}, "column 'a' must hold a finite value, got none"),
-        (frame(t=[*TIMES[:5], pd.NaT]), {}, "column 't' must have a time in every row"),
-        (frame()[["t"]], {}, "frame must hold sensors and rows"),
-        (frame(), {"time": "when"}, "time must be a column, got 'when'; columns are 't'"),
-        (
-            frame(),
-            {"drop": ["c", "a"]},
-            r"drop must be a list of columns, got \['c', 'a'\]; columns are 't'",
-        ),
-        (frame(), {"drop": "a"}, "drop must be a list of columns, got 'a'"),
-        (frame(), {"resample": "soon"}, "resample must be a duration such as '2s'.*got 'soon'"),
-        (frame(), {"resample": "1ms"}, "6 rows for 18000001 steps of .*; correct a wrong time"),
-        (frame(), {"drop": ["t"], "resample": "1h"}, "resample must be given with times, got '1h'"),
-    ],
+test_tables_and_options_that_do_not_fit_are_named = refused(
+    lambda table, options: even_grid(table, **options),
+    (frame()[["t"]], {}, "frame must hold sensors and rows"),
+    (frame(), {"drop": "a"}, "drop must be a list of columns, got 'a'"),
+    (frame(), {"resample": "1ms"}, "6 rows for 18000001 steps of .*; correct a wrong time"),
+    (frame(), {"drop": ["t"], "resample": "1h"}, "resample must be given with times, got '1h'"),
 )
-def test_tables_and_options_that_do_not_fit_are_named(table, options, message):
-    with pytest.raises(ValueError, match=message):
-        even_grid(table, **options)
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_files(tmp_path, suffix):
-    path = tmp_path / f"sensors.{suffix}"
-    frame().to_csv(path, index=False) if suffix == "csv" else frame().to_parquet(path)
-    table = read_table(path, "t")
-    np.testing.assert_array_equal(table.values, frame()[["a", "b"]])
-    np.testing.assert_array_equal(read_table(path).values, table.values)
-
-
-def test_file_without_times_is_taken_row_by_row(tmp_path):
-    frame().drop(columns="t").to_csv(tmp_path / "x.csv", index=False)
-    assert read_table(tmp_path / "x.csv").time.tolist() == list(range(6))
-
-
-def test_files_that_are_none(tmp_path):
-    with pytest.raises(ValueError, match=r"path must end in .csv or .csv.gz or .parquet"):
-        read_table(tmp_path / "x.xlsx")
-    with pytest.raises(ValueError, match="path must be an existing file"):
-        read_table(tmp_path / "x.csv")
 
 
 def test_split_and_log(tmp_path):
@@ -170,15 +113,6 @@ def test_separators_and_decimals_of_other_countries(tmp_path, separator, decimal
     np.testing.assert_array_equal(table.values, wanted[["a", "b"]])
 
 
-JITTER = TIMES + pd.to_timedelta([0, 2, -2, 1, -1, 2], unit="s")
-
-
-def test_jitter_is_borne_by_resampling():
-    table = even_grid(frame(t=JITTER), resample="1h")
-    np.testing.assert_array_equal(table.values, frame()[["a", "b"]])
-    assert list(table.time) == list(TIMES)
-
-
 def test_rows_that_meet_at_a_step_are_averaged_and_counted():
     table = even_grid(frame([3, 0, 1, 5]), resample="2h")  # a tie goes to the even step
     np.testing.assert_array_equal(table.values[:, 0], [0.5, np.nan, 4.0])
@@ -197,13 +131,6 @@ def test_a_sensor_that_dies_in_the_second_half_is_named():
         dead.split()
     alive = even_grid(frame(b=[1.0, 2, 3, np.nan, np.nan, np.nan]), drop=["b"])
     assert alive.split()[1].names == ("a",)
-
-
-@pytest.mark.parametrize("text", ["", "a,b\n1,2\n1,2,3\n"])
-def test_a_file_that_is_no_table_is_named(tmp_path, text):
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"path must hold a table, got '.*x.csv' \(.*\)"):
-        read_table(tmp_path / "x.csv")
 
 
 def test_a_sensor_called_as_the_column_of_times_is_told(tmp_path):
@@ -249,32 +176,19 @@ def test_exports_of_a_historian(exports, pattern):
     assert table.ignored == ("unit",)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"where": ["quality=Good"]}, "where must be COLUMN=VALUE, got 'quality=Good'; columns"),
-        ({"where": ["status"]}, "where must be COLUMN=VALUE, got 'status'"),
-        ({"where": ["status=good"]}, "does where= leave no row"),
-        ({"tz": "Berlin"}, "tz must be the zone of the times in 'time', .* got 'Berlin'"),
-        ({"encoding": "latin-99"}, "encoding must be one of Python's, .* got 'latin-99'"),
-        ({"encoding": None}, "save it as UTF-8, or name its encoding="),
-        ({"comment": "//"}, "comment must be one character, got '//'"),
-        ({"comment": None}, "got 'status=Good'; columns are '# PI export', 'Café'"),
-        ({"na": []}, "column 'value' must be numeric, got str"),
-        ({"long": ["time", "sensor", "value"]}, r"got \['sensor'\]; columns of '2024-01.csv.gz'"),
-    ],
+test_options_that_do_not_fit_an_export_are_refused = refused(
+    lambda change, exports: read_table(exports, **READ | change),
+    ({"where": ["quality=Good"]}, "where must be COLUMN=VALUE, got 'quality=Good'; columns"),
+    ({"where": ["status"]}, "where must be COLUMN=VALUE, got 'status'"),
+    ({"where": ["status=good"]}, "does where= leave no row"),
+    ({"tz": "Berlin"}, "tz must be the zone of the times in 'time', .* got 'Berlin'"),
+    ({"encoding": "latin-99"}, "encoding must be one of Python's, .* got 'latin-99'"),
+    ({"encoding": None}, "save it as UTF-8, or name its encoding="),
+    ({"comment": "//"}, "comment must be one character, got '//'"),
+    ({"comment": None}, "got 'status=Good'; columns are '# PI export', 'Café'"),
+    ({"na": []}, "column 'value' must be numeric, got str"),
+    ({"long": ["time", "sensor", "value"]}, r"got \['sensor'\]; columns of '2024-01.csv.gz'"),
 )
-def test_options_that_do_not_fit_an_export_are_refused(exports, change, message):
-    with pytest.raises(ValueError, match=message):
-        read_table(exports, **READ | change)
-
-
-def test_folders_and_patterns_without_tables_are_refused(exports):
-    with pytest.raises(ValueError, match="path must be an existing .* or a pattern"):
-        read_table(exports / "2025*.csv", **READ)
-    (exports / "more.parquet").write_bytes(b"")
-    with pytest.raises(ValueError, match="all of one kind, got .*'2024-01.csv.gz'"):
-        read_table(exports, **READ)
 
 
 def test_conditions_on_a_wide_file(tmp_path):

@@ -12,6 +12,7 @@ from aftlib.core.extremes import (
 )
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
+from tests.refusals import refused
 
 MODEL = block_model(6, 2, 4.0, 3.6, mean=5.0)
 ASKED = Requirement(0.6, 0.1)
@@ -124,22 +125,14 @@ def test_the_variance_of_a_step_that_suffices_is_exactly_so_by_the_bound(steps):
     assert extreme_max_variance(ASKED, 1) == pytest.approx(ASKED.max_variance)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ((0, "max", 100), "steps must be a whole number at least 1, got 0"),
-        ((5, "mean", 100), "query must be one of min, max.* got 'mean'"),
-        ((5, "max", 12), "draws must be a whole number at least 14, got 12"),
-    ],
+test_what_cannot_be_drawn_is_refused = refused(
+    lambda steps, query, draws: DrawnWindows(MODEL, steps, query, np.random.default_rng(0), draws),
+    (0, "max", 100, "steps must be a whole number at least 1, got 0"),
+    (5, "mean", 100, "query must be one of min, max.* got 'mean'"),
+    (5, "max", 12, "draws must be a whole number at least 14, got 12"),
 )
-def test_what_cannot_be_drawn_is_refused(given, message):
-    steps, query, draws = given
-    with pytest.raises(ValueError, match=message):
-        DrawnWindows(MODEL, steps, query, np.random.default_rng(0), draws)
-
-
-def test_no_step_that_was_lost_is_no_question():
-    with pytest.raises(ValueError, match=r"means must have shape \(steps, k\) .* got \(0, 3\)"):
-        most_likely_within(np.zeros((0, 3)), np.ones(3), ASKED)
-    with pytest.raises(ValueError, match="query must be one of min, max, got 'sum'"):
-        most_likely_within(np.zeros((1, 3)), np.ones(3), ASKED, query="sum")
+test_no_step_that_was_lost_is_no_question = refused(
+    lambda steps, query: most_likely_within(np.zeros((steps, 3)), np.ones(3), ASKED, query=query),
+    (0, "max", r"means must have shape \(steps, k\) .* got \(0, 3\)"),
+    (1, "sum", "query must be one of min, max, got 'sum'"),
+)

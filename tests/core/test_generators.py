@@ -13,6 +13,7 @@ from aftlib.core.generators import (
     generated_model,
     random_model,
 )
+from tests.refusals import refused
 
 
 def test_block_model_is_the_documents():
@@ -64,25 +65,17 @@ def test_sample_has_the_models_moments():
     np.testing.assert_allclose(np.cov(sample.T), model.covariance, atol=1)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: block_model(120, 7),
-            "blocks must divide dimensions = 120, got 7; choose one of 1",
-        ),
-        (lambda: block_model(4, 2, covariance=1.0), "covariance must be positive definite"),
-        (lambda: generated_model("x", 4, 2, 0), "covariance must be one of block, .*, got 'x'"),
-        (lambda: autoregressive_model(4, 1.0), "correlation must be .*, got 1.0"),
-        (lambda: factor_model(4, 2, 0, explained=1), "explained must be .*, got 1"),
-        (lambda: random_model(4, 0, explained=0), "explained must be .*, got 0"),
-        (lambda: draw(block_model(4, 2), -1, 0), "rows must be a whole number at least 0, got -1"),
-        (lambda: draw(block_model(4, 2), True, 0), "rows must be a whole number .*, got True"),
-        (lambda: draw(block_model(4, 2), 1, -3), "seed must be a whole number at least 0, got -3"),
-        (lambda: draw(block_model(4, 2), 1, 2.5), "seed must be a whole number .*, got 2.5"),
-        (lambda: draw(block_model(4, 2), 1, 0, 2.5), "first must be a whole number .*, got 2.5"),
-    ],
+test_bad_arguments_are_named = refused(
+    lambda call: call(),
+    (lambda: block_model(120, 7), "blocks must divide dimensions = 120, got 7; choose one of 1"),
+    (lambda: block_model(4, 2, covariance=1.0), "covariance must be positive definite"),
+    (lambda: generated_model("x", 4, 2, 0), "covariance must be one of block, .*, got 'x'"),
+    (lambda: autoregressive_model(4, 1.0), "correlation must be .*, got 1.0"),
+    (lambda: factor_model(4, 2, 0, explained=1), "explained must be .*, got 1"),
+    (lambda: random_model(4, 0, explained=0), "explained must be .*, got 0"),
+    (lambda: draw(block_model(4, 2), -1, 0), "rows must be a whole number at least 0, got -1"),
+    (lambda: draw(block_model(4, 2), True, 0), "rows must be a whole number .*, got True"),
+    (lambda: draw(block_model(4, 2), 1, -3), "seed must be a whole number at least 0, got -3"),
+    (lambda: draw(block_model(4, 2), 1, 2.5), "seed must be a whole number .*, got 2.5"),
+    (lambda: draw(block_model(4, 2), 1, 0, 2.5), "first must be a whole number .*, got 2.5"),
 )
-def test_bad_arguments_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

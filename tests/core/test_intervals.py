@@ -10,6 +10,7 @@ from aftlib.core.intervals import (
     share_interval,
     t_interval,
 )
+from tests.refusals import refused
 
 
 def test_t_interval_by_hand():
@@ -43,13 +44,6 @@ def test_a_share_is_resampled_by_whole_units():
     assert resampled_share(np.array([0, 9]), np.array([1, 9]), rng) == (0, 1)
 
 
-def test_refusals():
-    with pytest.raises(ValueError, match="block and windows must be at least 1, got 0 and 5"):
-        bootstrap_interval(np.zeros(5), 0, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="means must come from at least 2 parts, got 1"):
-        t_interval(np.zeros(1))
-
-
 def test_intervals_that_hold_together_are_wider():
     means = np.random.default_rng(0).normal(size=(200, 5, 8))
     alone, together = t_interval(means), t_interval(means, family=5)
@@ -74,8 +68,13 @@ def test_a_share_has_its_exact_interval():
     assert share_interval(0, 5) == pytest.approx((0, 1 - 0.025 ** (1 / 5)))
 
 
-def test_a_ratio_needs_two_trials_and_a_mean():
-    with pytest.raises(ValueError, match="x and y must have 2 trials or more, and y a mean"):
-        ratio_interval(np.ones(1), np.ones(3))
-    with pytest.raises(ValueError, match="x and y must have 2 trials"):
-        ratio_interval(np.ones(3), np.zeros(3))
+test_too_few_values_are_refused = refused(
+    lambda call: call(),
+    (
+        lambda: bootstrap_interval(np.zeros(5), 0, np.random.default_rng(0)),
+        "block and windows must be at least 1, got 0 and 5",
+    ),
+    (lambda: t_interval(np.zeros(1)), "means must come from at least 2 parts, got 1"),
+    (lambda: ratio_interval(np.ones(1), np.ones(3)), "x and y must have 2 trials or more, and"),
+    (lambda: ratio_interval(np.ones(3), np.zeros(3)), "x and y must have 2 trials"),
+)

@@ -96,65 +96,55 @@ def test_require_writable_tries_rather_than_asks():
         require_writable("/proc")
 
 
-def test_file_appears_whole(tmp_path):
-    with atomic_file(tmp_path / "a.json") as path:
+def write(path: Path, text: str) -> None:
+    """Write into a file, or into a file of a folder that is made again."""
+    if path.is_dir():
+        path.rmdir()
+        (path / "year=1").mkdir(parents=True)
+        path = path / "year=1" / "part-0"
+    path.write_text(text)
+
+
+BOTH = pytest.mark.parametrize("make", [atomic_file, atomic_directory])
+
+
+@BOTH
+def test_a_target_appears_whole(tmp_path, make):
+    target = tmp_path / "a.json"
+    with make(target) as path:
         assert path.name == "a.json"
-        path.write_text("new")
-        assert not (tmp_path / "a.json").exists()
-    assert (tmp_path / "a.json").read_text() == "new"
+        write(path, "new")
+        assert not target.exists()
+    written = target / "year=1" / "part-0" if target.is_dir() else target
+    assert written.read_text() == "new"
     assert leftovers(tmp_path) == []
 
 
-def test_file_is_replaced_not_rewritten(tmp_path):
-    (tmp_path / "a.json").write_text("old")
-    with (tmp_path / "a.json").open() as reader:
-        with atomic_file(tmp_path / "a.json") as path:
-            path.write_text("new")
-        assert reader.read() == "old"  # whoever reads it meanwhile has all of the old file
-    assert (tmp_path / "a.json").read_text() == "new"
-
-
-def test_file_survives_an_exception_as_it_was(tmp_path):
-    (tmp_path / "a.json").write_text("old")
-    with pytest.raises(KeyError), atomic_file(tmp_path / "a.json") as path:
-        path.write_text("half")
-        raise KeyError("in the middle")
-    assert (tmp_path / "a.json").read_text() == "old"
-    assert leftovers(tmp_path) == []
-
-
-@pytest.mark.parametrize("make", [atomic_file, atomic_directory])
-def test_writing_nothing_is_an_error(tmp_path, make):
-    with (
-        pytest.raises(FileNotFoundError, match="nothing was written for"),
-        make(tmp_path / "a") as p,
-    ):
-        if p.exists():
-            p.rmdir()
+@BOTH
+def test_an_error_or_an_interrupt_leaves_nothing(tmp_path, make):
+    with pytest.raises(KeyboardInterrupt), make(tmp_path / "a") as path:
+        write(path, "half")
+        raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
 
-def test_directory_appears_whole(tmp_path):
-    with atomic_directory(tmp_path / "set") as path:
-        (path / "year=1").mkdir()
-        (path / "year=1" / "part-0.parquet").write_text("rows")
-        assert not (tmp_path / "set").exists()
-    assert (tmp_path / "set" / "year=1" / "part-0.parquet").read_text() == "rows"
-    assert leftovers(tmp_path) == []
+def test_a_file_is_replaced_as_a_whole_or_stays(tmp_path):
+    target = write_whole(tmp_path / "new" / "text.txt", "ε ≤ 1\n")
+    with target.open() as reader:
+        with pytest.raises(UnicodeEncodeError):
+            write_whole(target, "half of it \ud800")
+        assert target.read_bytes() == "ε ≤ 1\n".encode()
+        write_whole(target, "new")
+        assert reader.read() == "ε ≤ 1\n"  # whoever reads it meanwhile has all of the old file
+    assert target.read_text() == "new"
+    assert leftovers(target.parent) == []
 
 
-def test_directory_may_be_made_anew_inside(tmp_path):
-    with atomic_directory(tmp_path / "set") as path:
-        path.rmdir()
-        path.mkdir()
-        (path / "_SUCCESS").touch()
-    assert (tmp_path / "set" / "_SUCCESS").exists()
-
-
-def test_directory_of_an_interrupted_block_is_gone(tmp_path):
-    with pytest.raises(KeyboardInterrupt), atomic_directory(tmp_path / "set") as path:
-        (path / "part-0").write_text("half")
-        raise KeyboardInterrupt
+@BOTH
+def test_writing_nothing_is_an_error(tmp_path, make):
+    with pytest.raises(FileNotFoundError), make(tmp_path / "a") as p:
+        if p.exists():
+            p.rmdir()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -228,14 +218,6 @@ def test_a_holder_swept_before_it_was_locked_is_made_anew(tmp_path, monkeypatch)
         path.write_text("whole")
     assert (tmp_path / "a").read_text() == "whole"
     assert len(calls) == 2
-
-
-def test_a_text_is_written_whole_or_not_at_all(tmp_path):
-    target = write_whole(tmp_path / "new" / "text.txt", "ε ≤ 1\n")
-    assert target.read_bytes() == "ε ≤ 1\n".encode()
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "half of it \ud800")
-    assert target.read_text(encoding="utf-8") == "ε ≤ 1\n"
 
 
 def test_a_fresh_folder_is_another_one_each_time():

@@ -8,12 +8,7 @@ import os
 import numpy as np
 import pytest
 
-from aftlib.core.query_directory import (
-    QueryDirectory,
-    SparkCheckpoint,
-    pack_arrays,
-    unpack_arrays,
-)
+from aftlib.core.query_directory import QueryDirectory, SparkCheckpoint, pack_arrays, unpack_arrays
 
 
 def test_a_query_claims_its_directory_and_another_is_refused(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from aftlib.core.requirement import Requirement
+from tests.refusals import refused
 
 
 def test_max_variance_is_where_reliability_is_one_minus_delta():
@@ -26,22 +27,12 @@ def test_any_epsilon_has_a_largest_variance():
     assert Requirement(1e-200, 0.05).max_variance == 0
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "message"),
-    [(0, "got 0"), (-1.0, "got -1.0"), (np.nan, "got nan"), (np.inf, "got inf"), ("1", "got '1'")],
+LARGEST, INSIDE = "epsilon must be .*above 0, got {}; give the largest", "above 0 and below 1, got"
+
+test_a_requirement_or_a_variance_that_is_none_is_refused = refused(
+    lambda epsilon, delta, variance: Requirement(epsilon, delta).reliability([1.0, variance]),
+    *((epsilon, 0.05, 1, LARGEST.format(epsilon)) for epsilon in (0, -1.0, np.nan, np.inf)),
+    ("1", 0.05, 1, LARGEST.format("'1'")),
+    *((1.0, delta, 1, f"delta must be .*{INSIDE}") for delta in (0, 1, -0.1, 1.5, np.nan, ".05")),
+    *((1.0, 0.05, variance, "variance must be non-negative") for variance in (-1e-9, np.nan)),
 )
-def test_epsilon_must_be_positive(epsilon, message):
-    with pytest.raises(ValueError, match=f"epsilon must be .*above 0, {message}; give the largest"):
-        Requirement(epsilon, 0.05)
-
-
-@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, np.nan, ".05"])
-def test_delta_must_lie_inside_zero_and_one(delta):
-    with pytest.raises(ValueError, match=r"delta must be .*above 0 and below 1, got"):
-        Requirement(1.0, delta)
-
-
-@pytest.mark.parametrize("variance", [-1e-9, np.nan])
-def test_a_variance_that_is_none_is_refused(variance):
-    with pytest.raises(ValueError, match="variance must be non-negative"):
-        Requirement(1.0, 0.05).reliability([1.0, variance])

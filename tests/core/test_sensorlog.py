@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aftlib.core.sensorlog import MANIFEST, ROW_GROUP, LogReader, SensorLog, part_path, write_part
+from tests.refusals import refused
 
 NAMES = ["a", "b", "c"]
 
@@ -36,17 +37,6 @@ def test_read_gives_what_was_written(log, values, keys, begin, stop):
     blocks = list(log.blocks(keys, begin, stop))
     if stop > begin:
         np.testing.assert_array_equal(np.concatenate(blocks), wanted)
-
-
-def test_reopened_log_knows_itself(log):
-    again = SensorLog.open(log.path)
-    assert (again.names, again.steps, again.about) == (("a", "b", "c"), 10_000, {"seed": 0})
-
-
-def test_row_groups_keep_the_cost_of_a_read_near_what_is_read(log):
-    metadata = pq.ParquetFile(part_path(log.path, 0)).metadata
-    assert metadata.row_group(0).num_rows == ROW_GROUP
-    assert metadata.num_columns == 1 + len(NAMES)
 
 
 def test_reading_some_keys_touches_their_columns_and_row_groups_only(log, monkeypatch):
@@ -151,26 +141,16 @@ def test_a_log_without_manifest_or_part_is_refused(log):
         SensorLog.open(log.path)
 
 
-def test_an_existing_log_is_never_overwritten(log, values):
-    with pytest.raises(FileExistsError, match="already there"):
-        SensorLog.write(log.path, values, NAMES)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda log: log.read([3], 0, 1), r"keys must lie inside 0 … 2, got \[3\]"),
-        (lambda log: log.read(None, 0, 10_001), "begin and stop must satisfy .* 10000, got 0 and"),
-        (lambda log: list(log.blocks(None, 5, 4)), "begin and stop must satisfy"),
-        (
-            lambda log: SensorLog.write(log.path.parent / "x", np.zeros((2, 2)), NAMES),
-            r"values must have shape \(steps, 3\), got \(2, 2\)",
-        ),
-    ],
+test_bad_arguments_are_named = refused(
+    lambda call, log: call(log),
+    (lambda log: log.read([3], 0, 1), r"keys must lie inside 0 … 2, got \[3\]"),
+    (lambda log: log.read(None, 0, 10_001), "begin and stop must satisfy .* 10000, got 0 and"),
+    (lambda log: list(log.blocks(None, 5, 4)), "begin and stop must satisfy"),
+    (
+        lambda log: SensorLog.write(log.path.parent / "x", np.zeros((2, 2)), NAMES),
+        r"values must have shape \(steps, 3\), got \(2, 2\)",
+    ),
 )
-def test_bad_arguments_are_named(log, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(log)
 
 
 def test_sensors_may_have_any_names(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.windows import AGGREGATES, Aggregate, Windows
+from tests.refusals import refused
 
 
 def test_figure_8s_windows():
@@ -13,49 +14,25 @@ def test_figure_8s_windows():
     assert list(windows.ending_in(15, 20)) == [2]
 
 
-def test_mean_counts_the_samples_present():
-    values = np.array([[1.0, np.nan], [3.0, np.nan], [np.inf, 5.0], [7.0, 1.0]])
-    aggregates, samples = Windows(2, 1).aggregate(values, 0, range(3))
-    np.testing.assert_array_equal(aggregates, [[2, np.nan], [3, 5], [7, 3]])
-    np.testing.assert_array_equal(samples, [[2, 0], [1, 1], [1, 2]])
-
-
-def test_sum():
-    aggregates, _ = Windows(3, 3, "sum").aggregate(np.arange(12.0).reshape(6, 2), 0, range(2))
-    np.testing.assert_array_equal(aggregates, [[6, 9], [24, 27]])
-
-
-@pytest.mark.parametrize(("query", "fold"), [("min", np.fmin), ("max", np.fmax)])
-def test_extremes_are_of_the_samples_present(query, fold):
-    values = np.random.default_rng(0).normal(size=(14, 3))
-    values[2:7, 0] = values[9, 1] = np.nan
-    windows = Windows(4, 2, query)
-    aggregates, samples = windows.aggregate(values, 0, range(6))
-    wanted = [fold.reduce(values[2 * j : 2 * j + 4]) for j in range(6)]
-    np.testing.assert_array_equal(aggregates, wanted)
-    assert samples[:, 0].tolist() == [2, 0, 1, 3, 4, 4]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, 1), "width must be at least 1, got 0"),
-        ((3, 0), "slide must be at least 1 and at most 3, got 0"),
-        ((3, 4), "slide must be at least 1 and at most 3, got 4"),
-        ((3, 1, "mode"), "query must be one of mean, sum, .* got 'mode'"),
-        ((3, 1, ["sum"]), r"query must be one of mean, sum, .* got \['sum'\]"),
-    ],
+test_bad_windows_are_refused = refused(
+    lambda arguments: Windows(*arguments),
+    ((0, 1), "width must be at least 1, got 0"),
+    ((3, 0), "slide must be at least 1 and at most 3, got 0"),
+    ((3, 4), "slide must be at least 1 and at most 3, got 4"),
+    ((3, 1, "mode"), "query must be one of mean, sum, .* got 'mode'"),
+    ((3, 1, ["sum"]), r"query must be one of mean, sum, .* got \['sum'\]"),
 )
-def test_bad_windows_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Windows(*arguments)
 
 
-def test_steps_must_cover_the_windows():
-    with pytest.raises(ValueError, match=r"values must cover the steps 0 … 9 of windows"):
-        Windows(10, 5).aggregate(np.zeros((9, 1)), 0, range(1))
-    with pytest.raises(ValueError, match="first_step must be a multiple of 5 steps, got 3"):
-        Windows(10, 5).aggregate(np.zeros((20, 1)), 3, range(1))
+test_steps_must_cover_the_windows = refused(
+    lambda steps, first: Windows(10, 5).aggregate(np.zeros((steps, 1)), first, range(1)),
+    (9, 0, "values must cover the steps 0 … 9 of windows"),
+    (20, 3, "first_step must be a multiple of 5 steps, got 3"),
+)
+test_an_extreme_needs_draws = refused(
+    lambda name: AGGREGATES[name].model(STEP, 4),
+    ("max", "rng must draw the windows, got None; give a Generator"),
+)
 
 
 TWINS = {"mean": np.nanmean, "sum": np.nansum, "min": np.nanmin, "max": np.nanmax}
@@ -81,11 +58,18 @@ def test_parts_of_any_cut_are_the_whole_and_gaps_are_left_out(name):
     assert np.isnan(found[2]) and samples[2] == 0
 
 
+INDEX = np.arange(6)[:, None] * 2 + np.arange(4)  # the steps of six windows
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_windows_hold_the_aggregates_of_their_samples(name):
     values = np.random.default_rng(3).normal(-0.5, size=(14, 3))
-    values[2:5, 0] = values[9, 1] = np.nan
-    found, _ = Windows(4, 2, name).aggregate(values, 0, range(6))
-    wanted = [TWINS[name](values[2 * j : 2 * j + 4], axis=0) for j in range(6)]
+    values[2:6, 0], values[9, 1], values[12, 2] = np.nan, np.nan, np.inf
+    found, samples = Windows(4, 2, name).aggregate(values, 0, range(6))
+    parts = [np.where(np.isinf(part), np.nan, part) for part in values[INDEX]]
+    np.testing.assert_array_equal(samples, [np.isfinite(part).sum(axis=0) for part in parts])
+    wanted = np.array([TWINS[name](part, axis=0) for part in parts])
+    wanted[1, 0] = np.nan  # a window without samples
     np.testing.assert_allclose(found, wanted)
 
 
@@ -106,11 +90,6 @@ def test_a_linear_result_is_the_sum_over_its_divisor(name, scale):
     assert aggregate.of_mean(3.0, 7) == aggregate.finish(np.array([21.0]), np.array([7]))[0]
     whole = aggregate.extrapolate(TWINS[name](values[:3], keepdims=True), np.array([3]), 7)
     assert whole == 1.0 * 7 / scale
-
-
-def test_extremes_need_draws():
-    with pytest.raises(ValueError, match="rng must draw the windows, got None; give a Generator"):
-        AGGREGATES["max"].model(STEP, 4)
 
 
 class Largest(Aggregate):

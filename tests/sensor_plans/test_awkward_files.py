@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aftlib.sensor_plans.sensor_file import read_sensors
+from tests.refusals import refused
 
 ROWS = 120
 RNG = np.random.default_rng(3)
@@ -94,7 +95,6 @@ REFUSED = {
         lines(names=("time", "a", "b", "b"), sep=";"),
         "got 'b' more than once; rename",
     ),
-    "one value": (lines(values=np.where([0, 1, 0], 5.0, VALUES)), "'b' must vary.* drop="),
     "nothing but names": ("time,a,b,c\n", r"got shape \(0, 4\): is it empty"),
     "one name missing": (
         lines(names=("time", "a", "", "c")),
@@ -144,19 +144,19 @@ REFUSED = {
     ),
     "a tail of nothing": (lines() + "\0" * 500, r"got '.{0,80} in row 121"),
     "a packed file": (gzip.compress(lines().encode()), "it is packed: unpack it"),
-    "one row": (lines(TIMES[:1]), "at least two rows, got 1"),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
-def test_these_are_refused_with_the_way_out(text, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        read(tmp_path, text)
+test_these_are_refused_with_the_way_out = refused(
+    lambda text, tmp_path: read(tmp_path, text), *REFUSED.values()
+)
 
 
 def test_a_packed_files_name_tells(tmp_path):
     with pytest.raises(ValueError, match=r"got '.*file.csv.zip'; unpack it"):
         read(tmp_path, gzip.compress(b"a,b"), "file.csv.zip")
+    with pytest.raises(ValueError, match=r"path must end in .csv or .csv.gz or .*; save it as CSV"):
+        read(tmp_path, "a,b", "file.xlsx")
     with pytest.raises(ValueError, match=r"got '.*file.csv.gz' \(.*Not a gzipped file"):
         read(tmp_path, lines(), "file.csv.gz")
 
@@ -194,21 +194,15 @@ def test_parquet_keeps_numbers_in_many_ways(column, tmp_path):
     np.testing.assert_allclose(read_sensors(path).values, VALUES, rtol=1e-7)
 
 
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [
-        (pa.array([{"x": 1.0}] * ROWS), "'c' must be numeric, .*drop="),
-        (pa.array([[1.0, 2.0]] * ROWS), "'c' must be numeric, .*drop="),
-        (pa.array(["x", "y"] * (ROWS // 2)).dictionary_encode(), "'c' must be numeric, .*'x'"),
-        (pa.array((TIMES + pd.Timedelta("1s")).to_pydatetime()), "'c' must be numeric, .*drop="),
-        (pa.nulls(ROWS), "'c' must be numeric, .*drop="),
-        (pa.array([dt.time(1)] * ROWS), "'c' must hold whole times, .*drop="),
-    ],
-    ids=["struct", "list", "words", "times", "nothing", "clock"],
+test_parquet_columns_that_are_no_sensors_are_refused = refused(
+    lambda column, tmp_path: read_sensors(with_column(tmp_path, column)),
+    (pa.array([{"x": 1.0}] * ROWS), "'c' must be numeric, .*drop="),
+    (pa.array([[1.0, 2.0]] * ROWS), "'c' must be numeric, .*drop="),
+    (pa.array(["x", "y"] * (ROWS // 2)).dictionary_encode(), "'c' must be numeric, .*'x'"),
+    (pa.array((TIMES + pd.Timedelta("1s")).to_pydatetime()), "'c' must be numeric, .*drop="),
+    (pa.nulls(ROWS), "'c' must be numeric, .*drop="),
+    (pa.array([dt.time(1)] * ROWS), "'c' must hold whole times, .*drop="),
 )
-def test_parquet_columns_that_are_no_sensors_are_refused(column, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        read_sensors(with_column(tmp_path, column))
 
 
 def test_parquet_columns_of_one_name_and_empty_files_are_refused(tmp_path):
@@ -237,16 +231,19 @@ def test_a_file_that_ends_early_or_has_a_long_name_is_refused(tmp_path):
         read_sensors(tmp_path / ("x" * 300 + ".csv"))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"encoding": "base64"}, {"encoding": 5}, {"tz": ""}, {"tz": 5}, {"missing": 5},
-        {"missing": "-999"}, {"missing": ["x"]}, {"drop": 5}, {"drop": "a"}, {"where": "a=1"},
-        {"where": [1]}, {"long": "a"}, {"long": [1, 2, 3]}, {"time": 5}, {"na": "x"}, {"na": 5},
-        {"comment": 12}, {"comment": ""}, {"measured": "a"},
-    ],
-)  # fmt: skip
-def test_options_of_another_type_are_refused(wrong, tmp_path):
+WRONG = {
+    **{"encoding": ["base64", 5], "tz": ["", 5], "missing": [5, "-999", ["x"]], "drop": [5, "a"]},
+    **{"where": ["a=1", [1]], "long": ["a", [1, 2, 3]], "time": [5], "na": ["x", 5]},
+    **{"comment": [12, ""], "measured": ["a"]},
+}
+
+
+def read_with(name, value, tmp_path):
     (tmp_path / "file.csv").write_text(lines())
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} must be"):
-        read_sensors(tmp_path / "file.csv", **wrong)
+    read_sensors(tmp_path / "file.csv", **{name: value})
+
+
+test_options_of_another_type_are_refused = refused(
+    read_with,
+    *((name, value, f"{name} must be") for name, values in WRONG.items() for value in values),
+)

@@ -1,21 +1,16 @@
 """The walk forward counts what it says, and the guard's shares are those that were hoped for."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.planfile import fitted
-from aftlib.core.windows import Windows
 from aftlib.guard import Guard
 from aftlib.sensor_plans import backtest
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
     BASELINE,
     BASELINE_ALL,
-    CONFORMAL,
     GUARD,
     HINDSIGHT,
     LAST,
@@ -28,10 +23,7 @@ from aftlib.sensor_plans.backtest import (
     interval,
     walk_forward,
 )
-from aftlib.sensor_plans.sensor_file import read_sensors, step_of
-from aftlib.sensor_plans.survey import WindowResults, aggregate_windows
 
-SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3
 
 
@@ -118,31 +110,27 @@ def test_the_plain_model_promises_by_its_variance(walked):
     assert 0 < sum(trusted) < 6
 
 
-def test_in_pieces_is_at_once(walked, monkeypatch):
+def test_a_walk_is_the_same_in_pieces_with_a_short_warm_up_and_over_the_last_windows(
+    walked, monkeypatch
+):
     values, plain, whole = walked
-    monkeypatch.setattr(backtest, "WARM_UP", 450)
+
+    def walk(name, value):
+        with monkeypatch.context() as patch:
+            patch.setattr(backtest, name, value)
+            return walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+
     spans = backtest._spans
-    monkeypatch.setattr(backtest, "_spans", lambda first, edges: spans(first, edges, 7))
-    pieces = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
+    pieces = walk("_spans", lambda first, edges: spans(first, edges, 7))
     np.testing.assert_array_equal(pieces.tallies, whole.tallies)
     np.testing.assert_array_equal(pieces.books, whole.books)
-
-
-def test_only_the_last_windows_before_the_middle_are_fed(walked, monkeypatch):
-    values, plain, whole = walked
-    monkeypatch.setattr(backtest, "WARM_UP", 300)
-    walk = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
-    assert walk.rounds == 750
-    np.testing.assert_array_equal(walk.tallies[..., PAIRS], whole.tallies[..., PAIRS])
-
-
-def test_of_many_windows_the_last_are_scored(walked, monkeypatch):
-    values, plain, whole = walked
-    monkeypatch.setattr(backtest, "MOST_SCORED", 6 * 200)
-    walk = walk_forward(values, WORKERS, LIMITS, DELTA, plain, horizons=H)
-    assert (walk.edges[0], walk.edges[-1], walk.rounds) == (700, 900, 900)
-    np.testing.assert_array_equal(walk.books, whole.books)
-    assert walk.tallies[..., PAIRS].sum() < 0.5 * whole.tallies[..., PAIRS].sum()
+    short = walk("WARM_UP", 300)
+    assert short.rounds == 750
+    np.testing.assert_array_equal(short.tallies[..., PAIRS], whole.tallies[..., PAIRS])
+    last = walk("MOST_SCORED", 6 * 200)
+    assert (last.edges[0], last.edges[-1], last.rounds) == (700, 900, 900)
+    np.testing.assert_array_equal(last.books, whole.books)
+    assert last.tallies[..., PAIRS].sum() < 0.5 * whole.tallies[..., PAIRS].sum()
 
 
 def test_the_summary_weighs_horizons(walked):
@@ -217,40 +205,3 @@ def test_every_method_has_its_line():
     assert [line["method"] for line in lines][-1] == HINDSIGHT
     assert len({line["method"] for line in lines}) == 7
     assert lines[0] == {"method": "guard", "declared": 0.0, "within": None, "interval": None}
-
-
-@pytest.mark.skipif(not SETS, reason="AFT_SENSORS names no folder of real sets")
-@pytest.mark.parametrize(
-    ("name", "epsilon", "slide", "least"),
-    [
-        ("gefcom12_temp", 0.5, 10, 1.0),
-        ("gefcom12_temp", 0.75, 5, 1.0),
-        ("beijing_pm25", 0.5, 10, 0.87),
-        ("beijing_pm25", 0.75, 10, 0.98),
-        ("beijing_pm25", 0.75, 5, 0.98),
-        ("irish_wind", 0.75, 10, 0.58),
-        ("irish_wind", 0.75, 5, 0.73),
-        ("chicago_ridership", 0.5, 10, 0.45),
-        ("chicago_ridership", 0.75, 10, 0.86),
-        ("chicago_ridership", 0.75, 5, 0.95),
-        ("simbench_load", 0.5, 10, 0.62),
-        ("simbench_load", 0.75, 10, 0.78),
-        ("simbench_load", 0.75, 5, 0.80),
-    ],
-)
-def test_on_real_sensors_much_is_declared_and_kept(name, epsilon, slide, least):
-    table = read_sensors(Path(str(SETS)) / f"{name}.parquet")
-    windows = Windows(10, slide)
-    values = aggregate_windows([table.values], windows)
-    results = WindowResults.of(values, table.names, windows, step_of(table))
-    first = results.values[: results.half]
-    limits, n = epsilon * np.nanstd(first, axis=0), len(table.names)
-    plain = fitted(first, table.names)
-    walk = walk_forward(
-        results.values, [[i] for i in range(n)], limits, 0.05, plain, seasons=results.seasons
-    )
-    guard, rival = walk.summary(GUARD), walk.summary(CONFORMAL)
-    assert guard["declared"] >= least - 0.0005
-    assert guard["interval"][1] >= 0.95
-    assert guard["declared"] >= rival["declared"] - 0.2
-    assert walk.excess <= 0

@@ -97,10 +97,7 @@ def test_a_guard_that_is_a_little_wrong_is_noticed(change, claims, monkeypatch):
     [
         ("is_open", lambda account, delta: True),
         ("pool_bears", lambda pool, account, unit: True),
-        (
-            "settle",
-            lambda account, bad, *more: SETTLE(account, bad / 2, *more),
-        ),
+        ("settle", lambda account, bad, *more: SETTLE(account, bad / 2, *more)),
     ],
 )
 def test_accounts_that_bear_too_much_are_noticed(found, monkeypatch, name, broken):

@@ -5,12 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from aftlib.core.planfile import digest_of, read_plan
-from aftlib.reports.cli import main
 from aftlib.sensor_plans import command
 from aftlib.sensor_plans.sensor_file import read_sensors
+from tests.tiny_project import aft
 
 HTML = "<script>alert(1)</script><b>x</b>"
 
@@ -28,13 +27,15 @@ def frame(rows=1200, n=4):
     return pd.DataFrame(values, time, list("abcdefghij")[:n])
 
 
-def at_seven(frame, value):
-    return frame.assign(a=frame["a"].where(frame.index != frame.index[7], value))
+FRAME = frame()
+STILL, TWICE = FRAME.assign(b=1, c=2), pd.concat([FRAME, FRAME + 1])
+MARKED = FRAME.assign(a=FRAME["a"].where(FRAME.index != FRAME.index[7], -999.0))
+TEXT = "hello world\nthis is a text\nof no table\n"
 
 
 def aft_plan(*arguments, report=False):
     more = () if report else ("--no-report",)
-    return CliRunner().invoke(main, ["plan", *map(str, arguments), *more])
+    return aft("plan", *arguments, *more)
 
 
 def test_what_was_taken_is_said_first_and_the_plan_is_written(there):
@@ -141,58 +142,37 @@ def test_a_file_that_is_not_small_is_read_in_pieces_where_it_can_be(
     assert ("Reading the file in pieces" in done.output) == pieces
 
 
-def text(f, name):
-    name.write_text("hello world\nthis is a text\nof no table\n")
-
-
 @pytest.mark.parametrize(
-    ("write", "given", "message"),
+    ("data", "given", "message"),
     [
-        (text, (), "f.csv: column 'hello world' must hold numbers or ISO 8601 times"),
-        (lambda f, name: name.write_text(""), (), "path must hold a table, got 'f.csv'"),
-        (lambda f, name: None, (), "path must be an existing file, got 'f.csv'"),
-        (
-            lambda f, name: f.assign(b=1, c=2).to_csv(name),
-            (),
-            "f.csv: column 'b', 'c' must vary, got one value only; leave it out with --drop 'b'",
-        ),
-        (None, ("--epsilon", "0"), "f.csv: --epsilon or --epsilon-sd must be given, and not both"),
-        (
-            lambda f, name: pd.concat([f, f + 1]).to_csv(name),
-            (),
-            "keep one of them, or average them by --resample '1h'",
-        ),
-        (None, ("--t-sla", "1ms"), "f.csv: --t-sla must be at least 28.33"),
-        (None, ("--workers", "5"), "f.csv: --workers must be at most the 4 sensors, got 5"),
-        (None, ("--window", "900"), "f.csv: --window must leave at least 8 windows, got 1"),
-        (None, ("--resample", "x"), "f.csv: --resample must be a duration such as '2s'"),
-        (None, ("--time", "x"), "f.csv: --time must be a column, got 'x'"),
-        (None, ("--drop", "x"), "f.csv: --drop must be a list of columns, got ['x']"),
-        (None, ("--long", "a,b"), "f.csv: --long must name three columns"),
-        (None, ("--output", "plan.txt"), "f.csv: --output must end in .json, got 'plan.txt'"),
-        (None, ("--output", "there.json"), "f.csv: --output must be a file, got the directory"),
-        (
-            lambda f, name: at_seven(f, -999.0).to_csv(name),
-            (),
-            "f.csv: column 'a' must hold measurements, got -999 (1 such) where others lie",
-        ),
-        (
-            lambda f, name: name.write_bytes("time,für\n".encode("latin-1")),
-            (),
-            "invalid start byte); save it as UTF-8",
-        ),
-        (
-            None,
-            ("--pieces", "--resample", "2h"),
-            "f.csv: --resample must not be given with a file that is read in pieces, got '2h'; wr",
-        ),
-        (None, ("--spark", "--long", "a,b,c"), "f.csv: --long must not be given with a file that"),
-        (None, ("--query", "max"), "'max' is not one of 'mean', 'sum'"),
+        (TEXT, (), "f.csv: column 'hello world' must hold numbers or ISO 8601 times"),
+        ("", (), "path must hold a table, got 'f.csv'"),
+        (None, (), "path must be an existing file, got 'f.csv'"),
+        (STILL, (), "f.csv: column 'b', 'c' must vary, got one value only; leave it out with --dr"),
+        (FRAME, ("--epsilon", "0"), "f.csv: --epsilon or --epsilon-sd must be given, and not both"),
+        (TWICE, (), "keep one of them, or average them by --resample '1h'"),
+        (FRAME, ("--t-sla", "1ms"), "f.csv: --t-sla must be at least 28.33"),
+        (FRAME, ("--workers", "5"), "f.csv: --workers must be at most the 4 sensors, got 5"),
+        (FRAME, ("--window", "900"), "f.csv: --window must leave at least 8 windows, got 1"),
+        (FRAME, ("--resample", "x"), "f.csv: --resample must be a duration such as '2s'"),
+        (FRAME, ("--time", "x"), "f.csv: --time must be a column, got 'x'"),
+        (FRAME, ("--drop", "x"), "f.csv: --drop must be a list of columns, got ['x']"),
+        (FRAME, ("--long", "a,b"), "f.csv: --long must name three columns"),
+        (FRAME, ("--output", "plan.txt"), "f.csv: --output must end in .json, got 'plan.txt'"),
+        (FRAME, ("--output", "there.json"), "f.csv: --output must be a file, got the directory"),
+        (MARKED, (), "f.csv: column 'a' must hold measurements, got -999 (1 such) where others"),
+        (b"time,f\xfcr\n", (), "invalid start byte); save it as UTF-8"),
+        (FRAME, ("--pieces", "--resample", "2h"), "--resample must not be given with a file that"),
+        (FRAME, ("--spark", "--long", "a,b,c"), "f.csv: --long must not be given with a file that"),
+        (FRAME, ("--query", "max"), "'max' is not one of 'mean', 'sum'"),
     ],
 )
-def test_bad_input_has_a_clear_end(there, write, given, message):
+def test_bad_input_has_a_clear_end(there, data, given, message):
     (there / "there.json").mkdir()
-    (write or (lambda f, name: f.to_csv(name)))(frame(), there / "f.csv")
+    if isinstance(data, pd.DataFrame):
+        data.to_csv(there / "f.csv")
+    elif data is not None:
+        (there / "f.csv").write_bytes(data if isinstance(data, bytes) else data.encode())
     done = aft_plan("f.csv", *(() if "--epsilon-sd" in given else ("--epsilon-sd", 0.5)), *given)
     assert done.exit_code == 2
     assert message in done.output.splitlines()[-1]
@@ -210,9 +190,3 @@ def test_the_report_lies_beside_and_takes_no_name_for_html(there):
     assert "alert(1)" in page
     assert "<script>alert" not in page and "<b>x</b>" not in page
     assert (there / "plotly.min.js").exists()
-
-
-def test_the_commands_of_rooms_are_listed():
-    listed = CliRunner().invoke(main, ["--help"]).output
-    assert "plan       Plan which sensors in FILE may be lost" in listed
-    assert "reproduce" in listed

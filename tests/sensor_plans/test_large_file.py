@@ -10,8 +10,9 @@ import pytest
 
 from aftlib.sensor_plans import large_file
 from aftlib.sensor_plans.large_file import survey_large
-from aftlib.sensor_plans.sensor_file import Inventory, Tally, read_sensors
-from aftlib.sensor_plans.survey import Question, Survey
+from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
+from aftlib.sensor_plans.survey import Question, survey_table
+from tests.refusals import refused
 
 
 def frame(rows=600):
@@ -54,12 +55,12 @@ def write(place, kind):
 
 def in_memory(path, question, **reading):
     table = read_sensors(path, **reading)
-    return Survey.of(table, Inventory.of(table), question)
+    return survey_table(table, Inventory.of(table), question)
 
 
 def same(found, expected):
-    np.testing.assert_array_equal(found.results.values, expected.results.values)
-    assert found.results.seasons == expected.results.seasons
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert found.seasons == expected.seasons
     np.testing.assert_array_equal(found.recent, expected.recent)
     seen, wanted = found.inventory, expected.inventory
     assert seen.summary_lines == wanted.summary_lines
@@ -157,24 +158,22 @@ def in_files(place, change, kind="csv"):
     return place
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda g: g.drop(columns="b"),
-        lambda g: g.rename(columns={"b": "z"}),
-        lambda g: g.assign(new=1.0),
-    ],
+test_files_that_differ_are_refused = refused(
+    lambda change, kind, tmp_path: survey_large(in_files(tmp_path, change, kind), Question(1.0)),
+    *(
+        (change, kind, rf"files must have the same columns, .*1\.{kind}")
+        for kind in ("csv", "parquet")
+        for change in (
+            lambda g: g.drop(columns="b"),
+            lambda g: g.rename(columns={"b": "z"}),
+            lambda g: g.assign(new=1.0),
+        )
+    ),
+    (
+        lambda g: g.assign(at=g["at"].astype(str) + "Z"),
+        *("csv", r"1\.csv: times must have an offset .* with one"),
+    ),
 )
-def test_files_with_other_columns_are_refused(tmp_path, kind, change):
-    with pytest.raises(ValueError, match=rf"files must have the same columns, .*1\.{kind}"):
-        survey_large(in_files(tmp_path, change, kind), Question(1.0))
-
-
-def test_times_with_and_without_an_offset_are_refused(tmp_path):
-    path = in_files(tmp_path, lambda g: g.assign(at=g["at"].astype(str) + "Z"))
-    with pytest.raises(ValueError, match=r"1\.csv: times must have an offset .* with one"):
-        survey_large(path, Question(1.0))
 
 
 def test_a_file_that_is_broken_is_named(tmp_path):
@@ -212,42 +211,39 @@ def swapped(given):
     return given.iloc[np.r_[0:300, 310:400, 300:310, 400 : len(given)]]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (swapped, "rows must be in the order of their times, each time once, got 2026-01-01 00:00"),
-        (lambda g: g.iloc[np.r_[0:300, 299:545]], "each time once"),
-        (lambda g: g.iloc[::-1], "rows must be in the order of their times"),
-        (lambda g: g.drop(columns="at"), "must have times in its rows, got '.*f.csv' without"),
-        (lambda g: g[["at", "a"]], "the file must hold at least two sensors"),
-        (lambda g: g.assign(b=1.0), r"column 'b' must vary, got one value only"),
-        (lambda g: g.assign(b=g["b"].where(g.index < 100)), "column 'b' must have most samples"),
-        (lambda g: g.assign(b=g["b"].where(g.index != 9, 9e36)), "column 'b' must hold measureme"),
-        (
-            lambda g: g.assign(b=g["b"].astype(str).where(g.index != 400, "?")),
-            r"column 'b' must be numeric, got .* such as '\?'",
-        ),
-        (
-            lambda g: g.assign(at=g["at"].where(g.index != 400, g["at"] + pd.Timedelta("3s"))),
-            "times must lie on an even grid, got 2026-01-04 0.*:03 off the period of 0 days 00:10",
-        ),
-        (
-            lambda g: g.assign(at=g["at"].astype(str) + np.where(g.index < 400, "Z", "")),
-            "'at' must have an offset from UTC|times must have an offset",
-        ),
-        (
-            lambda g: g.assign(at=g["at"].where(g.index < 544, pd.Timestamp("2200-01-01"))),
-            "times must not leave nearly all steps empty, got 2026-01-01 .* 2200-01-01 .* 545 rows",
-        ),
-        (lambda g: g[:70], "window must leave at least 8 windows, got 7"),
-        (lambda g: g[:0], "is it empty"),
-        (lambda g: g.rename(columns={"b": "c c"}), "got 'c c' more than once; rename"),
-    ],
-)
-def test_rows_that_cannot_be_read_in_pieces_are_refused(tmp_path, small_pieces, change, message):
+def survey_changed(change, tmp_path, small_pieces):
     change(frame().reset_index()).to_csv(tmp_path / "f.csv", index=False)
-    with pytest.raises(ValueError, match=message):
-        survey_large(tmp_path / "f.csv", Question(1.0))
+    return survey_large(tmp_path / "f.csv", Question(1.0))
+
+
+test_rows_that_cannot_be_read_in_pieces_are_refused = refused(
+    survey_changed,
+    (swapped, "rows must be in the order of their times, each time once, got 2026-01-01 00:00"),
+    (lambda g: g.iloc[np.r_[0:300, 299:545]], "each time once"),
+    (lambda g: g.iloc[::-1], "rows must be in the order of their times"),
+    (lambda g: g.drop(columns="at"), "must have times in its rows, got '.*f.csv' without"),
+    (lambda g: g.assign(b=1.0), r"column 'b' must vary, got one value only"),
+    (lambda g: g.assign(b=g["b"].where(g.index != 9, 9e36)), "column 'b' must hold measureme"),
+    (
+        lambda g: g.assign(b=g["b"].astype(str).where(g.index != 400, "?")),
+        r"column 'b' must be numeric, got .* such as '\?'",
+    ),
+    (
+        lambda g: g.assign(at=g["at"].where(g.index != 400, g["at"] + pd.Timedelta("3s"))),
+        "times must lie on an even grid, got 2026-01-04 0.*:03 off the period of 0 days 00:10",
+    ),
+    (
+        lambda g: g.assign(at=g["at"].astype(str) + np.where(g.index < 400, "Z", "")),
+        "'at' must have an offset from UTC|times must have an offset",
+    ),
+    (
+        lambda g: g.assign(at=g["at"].where(g.index < 544, pd.Timestamp("2200-01-01"))),
+        "times must not leave nearly all steps empty, got 2026-01-01 .* 2200-01-01 .* 545 rows",
+    ),
+    (lambda g: g[:70], "window must leave at least 8 windows, got 7"),
+    (lambda g: g[:0], "is it empty"),
+    (lambda g: g.rename(columns={"b": "c c"}), "got 'c c' more than once; rename"),
+)
 
 
 @pytest.mark.parametrize(
@@ -266,15 +262,3 @@ def test_directories_that_hold_no_table_are_refused(tmp_path, files, message):
         survey_large(tmp_path, Question(1.0))
     with pytest.raises(ValueError, match="must be an existing .csv or .csv.gz or .parquet file"):
         survey_large(tmp_path / "none.csv", Question(1.0))
-
-
-@pytest.mark.parametrize("cut", [1, 20, 599])
-def test_pieces_are_counted_as_the_whole(cut):
-    values = (
-        frame().reindex(pd.date_range("2026-01-01", periods=600, freq="10min")).to_numpy().copy()
-    )
-    values[max(0, cut - 3) : cut + 3, 0] = 7.0  # a run across the cut
-    tally = Tally(3)
-    for part in np.split(values, [cut]):
-        tally.add(part)
-    np.testing.assert_equal(counts_of(tally), counts_of(Tally.of(values)))

@@ -1,20 +1,16 @@
 """Files that look like measurements and are not: fill values, counters, stamps, grouped digits."""
 
 import json
-import os
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 from aftlib.core.fillvalues import find_fill_values, mark_missing, shown
-from aftlib.reports.cli import main
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
+from tests.tiny_project import aft
 
-SETS = os.environ.get("AFT_SENSORS")  # a folder of wide Parquet files, as for benchmarks/guard.py
 ROWS = 2000
 TIMES = pd.date_range("2024-01-01", periods=ROWS, freq="10min", name="time")
 HOURS = np.arange(ROWS)
@@ -46,9 +42,8 @@ def read(tmp_path, given, **how):
 
 def plan(tmp_path, given, *options):
     given.to_csv(tmp_path / "f.csv")
-    command = ["plan", str(tmp_path / "f.csv"), "--epsilon-sd", "0.5", "--no-report"]
-    done = CliRunner().invoke(main, [*command, "--output", str(tmp_path / "p.json"), *options])
-    return done.output
+    more = ("--epsilon-sd", 0.5, "--no-report", "--output", tmp_path / "p.json")
+    return aft("plan", tmp_path / "f.csv", *more, *options).output
 
 
 CODES = [9.97e36, 3.4e38, 1e20, 1e9, -9.99e8, -127, 85.0, -999.25, -6999, -100]
@@ -124,13 +119,6 @@ def test_values_that_occur_twice_are_no_fill_values_of_a_short_record():
     assert find_fill_values(["a"], values[:, None]) == ()
 
 
-@pytest.mark.skipif(not SETS, reason="needs real data sets in the folder AFT_SENSORS")
-def test_real_data_sets_hold_no_fill_values_and_no_counters():
-    for file in sorted(Path(SETS).glob("*.parquet")):
-        table = read_sensors(file)
-        assert table.fill_values == () and table.row_numbers == (), file.name
-
-
 @pytest.mark.parametrize(
     ("name", "column"),
     [
@@ -172,20 +160,18 @@ def test_sensors_that_rise_for_long_are_no_counters(column, tmp_path):
     assert read(tmp_path, frame().assign(d=column)).names == ("a", "b", "c", "d")
 
 
-def test_days_are_not_advised_to_be_taken_as_seconds(tmp_path):
-    for first in (45292.0, 738000.0, 2460310.5):
-        given = frame().reset_index(drop=True).assign(t=first + HOURS / 144)
-        with pytest.raises(ValueError, match=r"since 1970; leave it out with drop="):
-            read_sensors(write(tmp_path, given))
-        with pytest.raises(ValueError, match="must hold seconds since 1970, got .* count days"):
-            read_sensors(write(tmp_path, given), time="t")
+def write(tmp_path, given):
+    given.to_csv(tmp_path / "f.csv", index=False)
+    return tmp_path / "f.csv"
 
 
-def test_a_clock_is_taken_as_times_where_it_is_named(tmp_path):
-    given = frame().assign(timestamp_s=-(10**9) + 600 * HOURS)
-    table = read_sensors(write(tmp_path, given.reset_index(drop=True)), time="timestamp_s")
-    assert table.names == ("a", "b", "c")
-    assert (table.time[0].year, table.time[1] - table.time[0]) == (1938, pd.Timedelta("10min"))
+WALKS = np.cumsum(draw(5).normal(size=(ROWS, 2)), axis=0)
+
+
+def walks(column, name="t"):
+    """The column, and two random walks of as many rows."""
+    column = np.asarray(column)
+    return pd.DataFrame({name: column, "a": WALKS[: len(column), 0], "b": WALKS[: len(column), 1]})
 
 
 DATES = {
@@ -202,93 +188,86 @@ def test_dates_in_several_columns_are_to_be_joined(parts, tmp_path):
         read_sensors(write(tmp_path, given))
 
 
-@pytest.mark.parametrize("since", [1601, 1])
-def test_hundreds_of_nanoseconds_are_no_nanoseconds(since, tmp_path):
-    ticks = (TIMES.to_pydatetime() - datetime(since, 1, 1)).astype("timedelta64[us]").astype(int)
-    given = frame().reset_index(drop=True).assign(t=10 * ticks)
-    with pytest.raises(ValueError, match=f"may count 100 ns since year {since}; write times as"):
-        read_sensors(write(tmp_path, given))
+def ticks(year):
+    """Counts of 100 ns since a year."""
+    since = (TIMES.to_pydatetime() - datetime(year, 1, 1)).astype("timedelta64[us]")
+    return 10 * since.astype(int)
 
 
-@pytest.mark.parametrize(
-    ("layout", "letters"),
-    [
-        ("%y%m%d%H%M", "yymmddHHMM"),
-        ("%y%m%d%H%M%S", "yymmddHHMMSS"),
-        ("%d%m%Y%H%M", "ddmmyyyyHHMM"),
-        ("%d%m%Y%H%M%S", "ddmmyyyyHHMMSS"),
-        ("%d%m%y%H%M", "(yymmdd|ddmmyy)HHMM"),
-        ("%m%d%H%M%S", "mmddHHMMSS"),
-        ("%Y%j%H%M", "yyyyjjjHHMM"),
-        ("%Y%m%d%H%M%S000", "yyyymmddHHMMSSfff"),
-        ("%Y%m%d%H%M%S00", "yyyymmddHHMMSSff"),
-        ("%Y%m%d%H%M%S0000", "yyyymmddHHMMSSffff"),
-        ("%y%m%d%H%M%S000", "yymmddHHMMSSfff"),
-    ],
-)
-def test_other_stamps_of_digits_are_no_numbers_since_1970(layout, letters, tmp_path):
-    """2401010010 was once read as a second of the year 2046."""
-    times = pd.date_range("2024-10-11", periods=ROWS, freq="10min")
-    given = frame().reset_index(drop=True).assign(t=times.strftime(layout).astype("int64"))
-    with pytest.raises(ValueError, match=f"which may also be {letters}; write times as 2024-01-31"):
-        read_sensors(write(tmp_path, given))
+def stamps(layout):
+    return pd.date_range("2024-10-11", periods=ROWS, freq="10min").strftime(layout).astype("int64")
 
 
-@pytest.mark.parametrize("first", ["2001-09-09", "2017-04-06", "2024-01-01", "2031-12-31"])
-@pytest.mark.parametrize("step", ["1s", "1min", "10min", "1h", "1D"])
-def test_numbers_since_1970_are_no_stamps(first, step, tmp_path):
+STEP = 600 * HOURS
+UNIT, PARTS = "have another unit or first year", "digits of a date or another unit"
+STAMPS = {  # 2401010010 was once read as a second of the year 2046
+    "%y%m%d%H%M": "yymmddHHMM",
+    "%y%m%d%H%M%S": "yymmddHHMMSS",
+    "%d%m%Y%H%M": "ddmmyyyyHHMM",
+    "%d%m%Y%H%M%S": "ddmmyyyyHHMMSS",
+    "%d%m%y%H%M": "(yymmdd|ddmmyy)HHMM",
+    "%m%d%H%M%S": "mmddHHMMSS",
+    "%Y%j%H%M": "yyyyjjjHHMM",
+    "%Y%m%d%H%M%S000": "yyyymmddHHMMSSfff",
+    "%Y%m%d%H%M%S00": "yyyymmddHHMMSSff",
+    "%Y%m%d%H%M%S0000": "yyyymmddHHMMSSffff",
+    "%y%m%d%H%M%S000": "yymmddHHMMSSfff",
+}
+NO_SECONDS = {
+    **{form: (stamps(form), f"may also be {letters}; write") for form, letters in STAMPS.items()},
+    "an hour 24": (
+        TIMES.strftime("%Y%m%d%H%M").str.replace("0000$", "2400", regex=True).astype("int64"),
+        "column 't' must hold dates, got 202401012400 in row 1; write times as 2024-01-31",
+    ),
+    "days since 1899": (45292 + HOURS / 144, "seconds since 1970, got .* count days"),
+    "days since year 1": (738000 + HOURS / 144, "seconds since 1970, got .* count days"),
+    "days since 4713 BC": (2460310.5 + HOURS / 144, "seconds since 1970, got .* count days"),
+    "100 ns since 1601": (ticks(1601), "may count 100 ns since year 1601; write times as"),
+    "100 ns since 1": (ticks(1), "may count 100 ns since year 1; write times as"),
+    "a stamp with a fraction": ([f"{t:%Y%m%d%H%M%S}.500" for t in TIMES], "a date's digits"),
+    "s since 1904": (3_786_912_000 + STEP, "may count seconds since 1900 or 1904; write times"),
+    "ms since 1904": (3_786_912_000_000 + STEP * 10**3, "may count ms since 1900 or 1904"),
+    "µs since 1601": (13_348_540_800_000_000 + STEP * 10**6, UNIT),
+    "ms since the year 1": (63_839_664_000_000 + STEP * 10**3, UNIT),
+    "100 µs": (17_040_672_000_000 + STEP * 10**4, UNIT),
+    "10 ms": (170_406_720_000 + STEP * 10**2, UNIT),
+    "s since 1601": (13_348_540_800 + STEP, UNIT),
+    "year and day": (2024001 + HOURS % 366 + HOURS // 366 * 1000, PARTS),
+    "minutes": (28_401_120 + 10 * HOURS, PARTS),
+    "hour and minute": (100 * (HOURS[:100] // 6) + HOURS[:100] % 6 * 10, PARTS),
+}
+
+
+@pytest.mark.parametrize(("column", "said"), NO_SECONDS.values(), ids=NO_SECONDS)
+def test_digits_and_other_units_are_no_seconds_even_if_named(column, said, tmp_path):
+    path = write(tmp_path, walks(column))
+    with pytest.raises(ValueError, match=said):
+        read_sensors(path, time="t")
+    with pytest.raises(ValueError, match="write (times|days) as 2024-01-31 14:00") as refused:
+        read_sensors(path)
+    assert "take it as times" not in str(refused.value)
+
+
+SINCE_1970 = [
+    *((pd.Timestamp(first), step, 0) for first in ("2001-09-09", "2017-04-06", "2024", "2031-12-31")
+      for step in ("1s", "1min", "10min", "1h", "1D")),
+    *((pd.Timestamp(year), "10min", 1) for year in ("1981-05-01", "1999-05-01", "2050-05-01")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "step", "unit"), SINCE_1970, ids=str)
+def test_the_unit_of_numbers_since_1970_follows_from_their_size(first, step, unit, tmp_path):
     times = pd.date_range(first, periods=ROWS, freq=step)
-    for unit in ("s", "ms", "us", "ns"):
-        given = frame().reset_index(drop=True).assign(t=times.as_unit(unit).asi8)
-        assert list(read_sensors(write(tmp_path, given)).time) == list(times)
+    for name in ("s", "ms", "us", "ns")[unit:]:
+        path = write(tmp_path, walks(times.as_unit(name).asi8))
+        assert list(read_sensors(path).time) == list(times)
 
 
-def test_seconds_since_1904_are_no_seconds_since_1970(tmp_path):
-    seconds = TIMES.as_unit("s").asi8 + 2_082_844_800
-    with pytest.raises(ValueError, match="may count seconds since 1900 or 1904; write times as"):
-        read_sensors(write(tmp_path, frame().reset_index(drop=True).assign(t=seconds)))
-
-
-@pytest.mark.parametrize("day", ["MS", "ME", "QE", "YS"])
-def test_calendar_months_are_no_irregular_times(day, tmp_path):
-    """A step of 2678400s, 31 days, was once advised."""
-    times = pd.date_range("2010-01-01", periods=40, freq=day)
-    given = pd.DataFrame(ROOM[:40], times, list("abc")).rename_axis("time")
-    with pytest.raises(ValueError, match="months differ in length: leave that column out"):
-        read(tmp_path, given.reset_index())
-    assert read(tmp_path, given.reset_index(), drop=["time"]).values.shape == (40, 3)
-
-
-def test_the_stamp_that_is_no_date_is_named(tmp_path):
-    stamps = TIMES.strftime("%Y%m%d%H%M").str.replace("0000$", "2400", regex=True)
-    given = frame().reset_index(drop=True).assign(t=stamps.astype("int64"))
-    with pytest.raises(ValueError, match="column 't' must hold dates, got 202401012400 in row 1;"):
-        read_sensors(write(tmp_path, given))
-
-
-def test_days_as_numbers_are_advised_to_be_written_as_times(tmp_path):
-    given = frame().reset_index(drop=True).assign(day=45380 + HOURS / 144)
-    with pytest.raises(ValueError, match="write days as 2024-01-31 14:00"):
-        read_sensors(write(tmp_path, given))
-
-
-def test_a_step_below_a_second_is_advised_as_it_is(tmp_path):
-    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(HOURS * 10 + HOURS % 2, unit="ms")
-    with pytest.raises(ValueError, match="resample='9000us'|resample='11000us'|resample='10000us'"):
-        read_sensors(write(tmp_path, frame(times=times).reset_index()))
-
-
-def write(tmp_path, given):
-    given.to_csv(tmp_path / "f.csv", index=False)
-    return tmp_path / "f.csv"
-
-
-@pytest.mark.parametrize("first", [0, 1, 500])
-def test_a_column_that_counts_the_rows_becomes_their_number(first, tmp_path):
-    for given in (frame().reset_index(), frame()):
-        table = read_sensors(write(tmp_path, given.assign(sample=first + HOURS)))
-        assert table.names == ("a", "b", "c")
-        assert "row numbers: sample, left out of the sensors" in Inventory.of(table).summary_lines
+@pytest.mark.parametrize("rows", [3, 7, 40])
+def test_few_numbers_since_1970_are_times(rows, tmp_path):
+    for first in (1104537600, 1704067200):
+        given = walks(first + 600 * np.arange(rows))
+        assert read_sensors(write(tmp_path, given)).time[1].timestamp() == first + 600
 
 
 @pytest.mark.parametrize(
@@ -297,20 +276,53 @@ def test_a_column_that_counts_the_rows_becomes_their_number(first, tmp_path):
 )
 def test_stamps_of_digits_are_times(stamp, step, tmp_path):
     times = pd.date_range("2023-11-30", periods=ROWS, freq=step)
+    path = write(tmp_path, walks(times.strftime(stamp).astype("int64"))[["a", "t", "b"]])
     for named in (None, "t"):
-        given = frame().reset_index(drop=True).assign(t=times.strftime(stamp).astype("int64"))
-        table = read_sensors(write(tmp_path, given), time=named)
+        table = read_sensors(path, time=named)
+        assert (table.names, list(table.time)) == (("a", "b"), list(times))
+
+
+@pytest.mark.parametrize(
+    "column", [TIMES[:30].asi8 // 10**6, TIMES[:30].strftime("%Y%m%d%H%M")], ids=["s", "stamps"]
+)
+def test_numbers_of_times_in_another_order_are_sorted(column, tmp_path):
+    for order in (
+        draw().permutation(30),
+        np.arange(30).reshape(2, 15).T.ravel(),
+        slice(29, None, -1),
+    ):
+        table = read_sensors(write(tmp_path, walks(column).iloc[order]))
+        np.testing.assert_array_equal(table.values, walks(column)[["a", "b"]])
+        assert list(table.time) == list(TIMES[:30])
+
+
+def test_a_clock_is_taken_as_times_where_it_is_named(tmp_path):
+    table = read_sensors(write(tmp_path, walks(-(10**9) + STEP)), time="t")
+    assert table.names == ("a", "b")
+    assert (table.time[0].year, table.time[1] - table.time[0]) == (1938, pd.Timedelta("10min"))
+
+
+@pytest.mark.parametrize("day", ["MS", "ME", "QE", "YS"])
+def test_calendar_months_are_no_irregular_times(day, tmp_path):
+    """A step of 2678400s, 31 days, was once advised."""
+    given = walks(pd.date_range("2010-01-01", periods=40, freq=day))
+    with pytest.raises(ValueError, match="months differ in length: leave that column out"):
+        read(tmp_path, given)
+    assert read(tmp_path, given, drop=["t"]).values.shape == (40, 2)
+
+
+def test_a_step_below_a_second_is_advised_as_it_is(tmp_path):
+    times = pd.Timestamp("2024-01-01") + pd.to_timedelta(HOURS * 10 + HOURS % 2, unit="ms")
+    with pytest.raises(ValueError, match="resample='9000us'|resample='11000us'|resample='10000us'"):
+        read_sensors(write(tmp_path, frame(times=times).reset_index()))
+
+
+@pytest.mark.parametrize("first", [0, 1, 500])
+def test_a_column_that_counts_the_rows_becomes_their_number(first, tmp_path):
+    for given in (frame().reset_index(), frame()):
+        table = read_sensors(write(tmp_path, given.assign(sample=first + HOURS)))
         assert table.names == ("a", "b", "c")
-        assert list(table.time) == list(times)
-
-
-@pytest.mark.parametrize(("unit", "factor"), [("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
-@pytest.mark.parametrize("year", [1981, 1999, 2024, 2050])
-def test_the_unit_of_numbers_since_1970_follows_from_their_size(unit, factor, year, tmp_path):
-    times = pd.date_range(f"{year}-05-01", periods=ROWS, freq="10min")
-    seconds = times.astype("datetime64[s]").asi8
-    given = frame().reset_index(drop=True).assign(t=seconds * factor)
-    assert list(read_sensors(write(tmp_path, given)).time) == list(times)
+        assert "row numbers: sample, left out of the sensors" in Inventory.of(table).summary_lines
 
 
 def test_two_campaigns_are_told_of_the_gap_between_them(tmp_path):
@@ -335,168 +347,27 @@ def test_sensors_at_offsets_are_told_the_step_that_works(offsets, tmp_path):
     np.testing.assert_allclose(table.values, ROOM)
 
 
-def german(grouped, others="x;y\n"):
-    rows = (f"{t:%Y-%m-%d %H:%M};{a};{b}\n" for t, (a, b) in zip(TIMES, grouped, strict=False))
-    return "time;" + others + "".join(rows)
-
-
-def dotted(number):
-    return f"{number:,}".replace(",", ".")
-
-
-COUNTS = draw(2).integers(400, 20_000, (200, 2))
-
-
-def test_grouped_thousands_are_asked_for_and_read(tmp_path):
-    text = german([[dotted(n) for n in row] for row in COUNTS.tolist()])
-    with pytest.raises(ValueError, match=r"column 'x' holds '\d+' and '\d+\.\d{3}', whose dot may"):
-        read(tmp_path, text)
-    np.testing.assert_array_equal(read(tmp_path, text, decimal=",").values, COUNTS)
-    as_decimals = read(tmp_path, text, decimal=".").values
-    assert np.where(COUNTS < 1000, COUNTS, COUNTS / 1000) == pytest.approx(as_decimals)
-    (tmp_path / "f.csv").write_text(text)
-    done = CliRunner().invoke(main, ["plan", str(tmp_path / "f.csv"), "--epsilon-sd", "1"])
-    assert "give --decimal ',' where it groups, or else --decimal '.'" in done.output
-
-
-def test_numbers_with_three_decimals_each_may_be_grouped_thousands(tmp_path):
-    text = german([[dotted(n + 2000) for n in row] for row in COUNTS.tolist()])
-    with pytest.raises(ValueError, match=r"column 'x' holds '\d+\.\d{3}', whose dot may group"):
-        read(tmp_path, text)
-    np.testing.assert_array_equal(read(tmp_path, text, decimal=",").values, COUNTS + 2000)
-    np.testing.assert_allclose(read(tmp_path, text, decimal=".").values, COUNTS / 1000 + 2)
-
-
-def test_grouped_thousands_between_commas(tmp_path):
-    """1.022 was once advised to be marked as a fill value of a column with 992."""
-    text = german([[dotted(n) for n in row] for row in COUNTS.tolist()]).replace(";", ",")
-    with pytest.raises(ValueError, match=r"column 'x' holds '\d+' and '\d+\.\d{3}', whose dot may"):
-        read(tmp_path, text)
-    np.testing.assert_array_equal(read(tmp_path, text, decimal=",").values, COUNTS)
-
-
-def test_grouped_thousands_beside_decimal_commas_are_read(tmp_path):
-    text = german([[dotted(n), f"{dotted(n)},5"] for n in COUNTS[:, 0].tolist()])
-    table = read(tmp_path, text)
-    np.testing.assert_array_equal(table.values[:, 1] - table.values[:, 0], 0.5)
-    np.testing.assert_array_equal(table.values[:, 0], COUNTS[:, 0])
+FEW = [
+    -283996800 + 86400 * np.arange(10),
+    1012024 + 1_000_000 * np.arange(10),
+    240101 + np.arange(10),
+    100 * (np.arange(10) // 6) + np.arange(10) % 6 * 10,
+    45292 + np.arange(10),
+    10 * np.arange(3),
+    2000 + np.arange(5),
+]
+LAST = [45292 + np.arange(10), 60 * np.arange(4), 1.5 * np.arange(5)]
 
 
 @pytest.mark.parametrize(
-    "cells",
-    [
-        [[f"{n / 1000:.3f}" for n in row] for row in COUNTS.tolist()],
-        [[str(n / 10), dotted(n)] for n in COUNTS[:, 0].tolist()],
-        [[str(n), f"{n / 1000 + 1:.3f}"] for n in COUNTS[:, 0].tolist()],
-    ],
-    ids=["always three decimals", "one decimal beside", "ungrouped thousands beside"],
+    ("column", "names"), [(c, "tab") for c in FEW] + [(c, "abt") for c in LAST]
 )
-def test_decimal_points_behind_semicolons_stay_decimal_points(cells, tmp_path):
-    table = read(tmp_path, german(cells))
-    np.testing.assert_allclose(table.values, np.array(cells, float))
-
-
-def test_control_characters_of_names_are_printed_as_escapes(tmp_path):
-    names = ["a\x1b[31mred", "b\u202etfel", "c\x07c"]
-    output = plan(tmp_path, frame().set_axis(names, axis=1), "--workers", "2")
-    assert "Back-test" in output
-    assert all(c.isprintable() or c == "\n" for c in output)
-    assert "a\\x1b[31mred, b\\u202etfel, c\\x07c" in output
-    refused = plan(tmp_path, frame().set_axis(names, axis=1).assign(**{names[0]: "x"}))
-    assert all(c.isprintable() or c == "\n" for c in refused)
-
-
-@pytest.mark.parametrize(
-    "value", [2147483647.0, 99999999.0, -999.123456789, 9.96921e36, -127.0, 1.797e308]
-)
-def test_a_fill_value_is_shown_as_the_text_that_removes_it(value):
-    column = np.array([[value], [1.0]])
-    assert mark_missing(column, [float(shown(value))]) == 1 and np.isnan(column[0, 0])
-
-
-WALKS = np.cumsum(draw(5).normal(size=(ROWS, 2)), axis=0)
-
-
-def walks(column, name="t"):
-    """The column, and two random walks of as many rows."""
-    column = np.asarray(column)
-    return pd.DataFrame({name: column, "a": WALKS[: len(column), 0], "b": WALKS[: len(column), 1]})
-
-
-EPOCHS = 1704067200 + 600 * np.arange(30)
-STAMPS = TIMES[:30].strftime("%Y%m%d%H%M").astype("int64")
-
-
-@pytest.mark.parametrize("column", [EPOCHS, STAMPS], ids=["seconds", "stamps"])
-def test_numbers_of_times_in_another_order_are_sorted(column, tmp_path):
-    for order in (
-        draw().permutation(30),
-        np.arange(30).reshape(2, 15).T.ravel(),
-        slice(None, None, -1),
-    ):
-        table = read_sensors(write(tmp_path, walks(column).iloc[order]))
-        np.testing.assert_array_equal(table.values, walks(column)[["a", "b"]])
-        assert list(table.time) == list(TIMES[:30])
-
-
-STEP = 600 * HOURS
-OTHER = {
-    "a stamp with a fraction": ([f"{t:%Y%m%d%H%M%S}.500" for t in TIMES], "a date's digits"),
-    "µs since 1601": (13_348_540_800_000_000 + STEP * 10**6, "have another unit or first year"),
-    "ms since the year 1": (63_839_664_000_000 + STEP * 10**3, "have another unit or first year"),
-    "100 µs": (17_040_672_000_000 + STEP * 10**4, "have another unit or first year"),
-    "10 ms": (170_406_720_000 + STEP * 10**2, "have another unit or first year"),
-    "s since 1601": (13_348_540_800 + STEP, "have another unit or first year"),
-    "ms since 1904": (3_786_912_000_000 + STEP * 10**3, "may count ms since 1900 or 1904"),
-    "year and day": (2024001 + HOURS % 366 + HOURS // 366 * 1000, "digits of a date or another"),
-    "minutes": (28_401_120 + 10 * HOURS, "digits of a date or another unit"),
-    "hour and minute": (100 * (HOURS[:100] // 6) + HOURS[:100] % 6 * 10, "digits of a date or ano"),
-}
-
-
-@pytest.mark.parametrize(("column", "said"), OTHER.values(), ids=OTHER)
-def test_digits_and_other_units_are_no_seconds_even_if_named(column, said, tmp_path):
-    path = write(tmp_path, walks(column))
-    with pytest.raises(ValueError, match=said):
-        read_sensors(path, time="t")
-    with pytest.raises(ValueError) as refused:
-        read_sensors(path)
-    assert "take it as times" not in str(refused.value)
-
-
-@pytest.mark.parametrize("rows", [3, 7, 40])
-def test_few_numbers_since_1970_are_times(rows, tmp_path):
-    for first in (1104537600, 1704067200):
-        given = walks(first + 600 * np.arange(rows))
-        assert read_sensors(write(tmp_path, given)).time[1].timestamp() == first + 600
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        -283996800 + 86400 * np.arange(10),
-        1012024 + 1_000_000 * np.arange(10),
-        240101 + np.arange(10),
-        100 * (np.arange(10) // 6) + np.arange(10) % 6 * 10,
-        45292 + np.arange(10),
-        10 * np.arange(3),
-        2000 + np.arange(5),
-    ],
-)
-def test_a_clock_of_few_rows_is_no_sensor(column, tmp_path):
-    path = write(tmp_path, walks(column))
+def test_a_clock_of_few_rows_is_no_sensor(column, names, tmp_path):
+    path = write(tmp_path, walks(column)[[*names]])
     with pytest.raises(ValueError, match=r"'t' must hold measurements, .*drop=\['t'\]"):
         read_sensors(path)
     assert read_sensors(path, drop=["t"]).names == ("a", "b")
-    assert read_sensors(path, measured=["t"]).names == ("t", "a", "b")
-
-
-@pytest.mark.parametrize("column", [45292 + np.arange(10), 60 * np.arange(4), 1.5 * np.arange(5)])
-def test_a_clock_of_few_rows_may_be_the_last_column(column, tmp_path):
-    path = write(tmp_path, walks(column)[["a", "b", "t"]])
-    with pytest.raises(ValueError, match=r"'t' must hold measurements, .*drop=\['t'\]"):
-        read_sensors(path)
-    assert read_sensors(path, measured=["t"]).names == ("a", "b", "t")
+    assert read_sensors(path, measured=["t"]).names == (*names,)
 
 
 def test_sensors_that_fall_or_are_said_to_be_measured_are_read(tmp_path):
@@ -518,11 +389,82 @@ def test_sensors_that_fall_or_are_said_to_be_measured_are_read(tmp_path):
         read_sensors(tmp_path / "f.csv", measured=["x"])
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_commas_that_may_group_thousands_are_asked_for_and_read(separator, tmp_path):
-    text = german([[f"{n:,}" for n in row] for row in COUNTS.tolist()]).replace(";", separator)
-    with pytest.raises(ValueError, match="whose comma may group .*give decimal='.' where"):
+COUNTS = draw(2).integers(400, 20_000, (200, 2))
+
+
+def semicolons(cells):
+    rows = (f"{t:%Y-%m-%d %H:%M};{a};{b}\n" for t, (a, b) in zip(TIMES, cells, strict=False))
+    return "time;x;y\n" + "".join(rows)
+
+
+def dotted(numbers):
+    return np.vectorize(lambda number: f"{number:,}".replace(",", "."))(numbers).tolist()
+
+
+DOTS, COMMAS = semicolons(dotted(COUNTS)), semicolons([[f"{n:,}" for n in row] for row in COUNTS])
+GROUPED = {
+    "dots": (DOTS, ",", COUNTS, r"'x' holds '\d+' and '\d+\.\d{3}', whose dot may .*decimal=','"),
+    "three digits": (
+        semicolons(dotted(COUNTS + 2000)),
+        *(",", COUNTS + 2000, r"column 'x' holds '\d+\.\d{3}', whose dot may group"),
+    ),
+    # 1.022 was once advised to be marked as a fill value of a column with 992
+    "dots between commas": (
+        DOTS.replace(";", ","),
+        *(",", COUNTS, r"column 'x' holds '\d+' and '\d+\.\d{3}', whose dot may"),
+    ),
+    "commas": (COMMAS, ".", COUNTS, "whose comma may group .*give decimal='.' where"),
+    "commas between tabs": (COMMAS.replace(";", "\t"), ".", COUNTS, "whose comma may group"),
+}
+
+
+@pytest.mark.parametrize(("text", "sign", "counts", "said"), GROUPED.values(), ids=GROUPED)
+def test_grouped_thousands_are_asked_for_and_read(text, sign, counts, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
         read(tmp_path, text)
-    np.testing.assert_array_equal(read(tmp_path, text, decimal=".").values, COUNTS)
-    as_decimals = read(tmp_path, text, decimal=",").values
-    assert np.where(COUNTS < 1000, COUNTS, COUNTS / 1000) == pytest.approx(as_decimals)
+    np.testing.assert_array_equal(read(tmp_path, text, decimal=sign).values, counts)
+    as_decimals = read(tmp_path, text, decimal="," if sign == "." else ".").values
+    assert np.where(counts < 1000, counts, counts / 1000) == pytest.approx(as_decimals)
+
+
+def test_the_command_asks_for_grouped_thousands(tmp_path):
+    (tmp_path / "f.csv").write_text(DOTS)
+    done = aft("plan", tmp_path / "f.csv", "--epsilon-sd", 1)
+    assert "give --decimal ',' where it groups, or else --decimal '.'" in done.output
+
+
+FIRST = COUNTS[:, 0].tolist()
+DECIMALS = {
+    "always three decimals": [[f"{n / 1000:.3f}" for n in row] for row in COUNTS.tolist()],
+    "one decimal beside": [[str(n / 10), dotted(n)] for n in FIRST],
+    "ungrouped thousands beside": [[str(n), f"{n / 1000 + 1:.3f}"] for n in FIRST],
+}
+
+
+@pytest.mark.parametrize("cells", DECIMALS.values(), ids=DECIMALS)
+def test_decimal_points_behind_semicolons_stay_decimal_points(cells, tmp_path):
+    table = read(tmp_path, semicolons(cells))
+    np.testing.assert_allclose(table.values, np.array(cells, float))
+
+
+def test_grouped_thousands_beside_decimal_commas_are_read(tmp_path):
+    table = read(tmp_path, semicolons([[dotted(n), f"{dotted(n)},5"] for n in FIRST]))
+    np.testing.assert_array_equal(table.values, np.array([FIRST, FIRST]).T + [0, 0.5])
+
+
+def test_control_characters_of_names_are_printed_as_escapes(tmp_path):
+    names = ["a\x1b[31mred", "b\u202etfel", "c\x07c"]
+    output = plan(tmp_path, frame().set_axis(names, axis=1), "--workers", "2")
+    assert "Back-test" in output
+    assert all(c.isprintable() or c == "\n" for c in output)
+    assert "a\\x1b[31mred, b\\u202etfel, c\\x07c" in output
+    refused = plan(tmp_path, frame().set_axis(names, axis=1).assign(**{names[0]: "x"}))
+    assert all(c.isprintable() or c == "\n" for c in refused)
+
+
+@pytest.mark.parametrize(
+    "value", [2147483647.0, 99999999.0, -999.123456789, 9.96921e36, -127.0, 1.797e308]
+)
+def test_a_fill_value_is_shown_as_the_text_that_removes_it(value):
+    column = np.array([[value], [1.0]])
+    assert mark_missing(column, [float(shown(value))]) == 1 and np.isnan(column[0, 0])

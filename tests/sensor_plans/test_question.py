@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from aftlib.sensor_plans.survey import Question, epsilon_of
+from tests.refusals import refused
 
 HOUR = pd.Timedelta(hours=1)
 
@@ -21,10 +22,11 @@ def test_durations(text, expected):
     assert question.t_sla_ms == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("text", ["2", "1e3", "s", "0s", "-1s", "soon", "NaT", "", "1 month"])
-def test_no_duration_is_refused(text):
-    with pytest.raises(ValueError, match="t_sla must be a duration such as '2s'"):
-        Question.of(epsilon=1, t_sla=text, fixed_ms=0, per_tuple_ms=1)
+test_no_duration_is_refused = refused(
+    lambda text: Question.of(epsilon=1, t_sla=text, fixed_ms=0, per_tuple_ms=1),
+    *((text, "t_sla must be a duration such as '2s'") for text in ("2", "1e3", "s", "0s", "-1s")),
+    *((text, "t_sla must be a duration such as '2s'") for text in ("soon", "NaT", "", "1 month")),
+)
 
 
 @pytest.mark.parametrize(
@@ -41,47 +43,32 @@ def test_windows_in_samples_or_time(window, slide, step, expected):
     assert Question(epsilon=1, window=window, slide=slide).steps(step) == expected
 
 
-@pytest.mark.parametrize(
-    ("window", "slide", "step", "message"),
-    [
-        ("6h", None, None, "window must be a number of samples where the file has no times"),
-        ("90min", None, HOUR, "window must be a multiple of the file's step 0 days 01:00:00"),
-        (
-            "soon",
-            None,
-            HOUR,
-            "window must be a duration such as '2s', .* got 'soon'",
-        ),
-        ("0", None, HOUR, "window must be a whole number at least 1, got 0"),
-        (10, 11, HOUR, "slide must be at most window = 10 steps, got 11"),
-        (10, "11h", HOUR, "slide must be at most window = 10 steps, got 11"),
-    ],
+test_windows_that_do_not_fit_are_refused = refused(
+    lambda window, slide, step: Question(epsilon=1, window=window, slide=slide).steps(step),
+    ("6h", None, None, "window must be a number of samples where the file has no times"),
+    ("90min", None, HOUR, "window must be a multiple of the file's step 0 days 01:00:00"),
+    ("soon", None, HOUR, "window must be a duration such as '2s', .* got 'soon'"),
+    ("0", None, HOUR, "window must be a whole number at least 1, got 0"),
+    (10, 11, HOUR, "slide must be at most window = 10 steps, got 11"),
+    (10, "11h", HOUR, "slide must be at most window = 10 steps, got 11"),
 )
-def test_windows_that_do_not_fit_are_refused(window, slide, step, message):
-    with pytest.raises(ValueError, match=message):
-        Question(epsilon=1, window=window, slide=slide).steps(step)
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({}, "epsilon or epsilon_sd must be given, and not both, got None and None"),
-        ({"epsilon": 1, "epsilon_sd": 1}, "epsilon or epsilon_sd must be given, and not both"),
-        ({"epsilon": 0}, "epsilon must be above 0, got 0"),
-        ({"epsilon": {"a": 1, "b": np.nan}}, "epsilon of 'b' must be above 0, got nan"),
-        ({"epsilon_sd": 0.0}, "epsilon_sd must be above 0, got 0.0"),
-        ({"epsilon": 1, "delta": 1}, "delta must be above 0 and below 1, got 1"),
-        ({"epsilon": 1, "t_sla_ms": 0}, "t_sla must be above 0, got 0"),
-        ({"epsilon": 1, "horizons": 0}, "horizons must be a whole number at least 1"),
-        ({"epsilon": 1, "workers": 0}, "workers must be a whole number at least 1, got 0"),
-        ({"epsilon": 1, "query": "max"}, "query must be one of mean, sum, got 'max'"),
-        ({"epsilon": 1, "window": 0}, "window must be a whole number at least 1, got 0"),
-        ({"epsilon": 1, "slide": 0}, "slide must be a whole number at least 1, got 0"),
-    ],
+test_what_cannot_be_kept_is_refused = refused(
+    lambda asked: Question(**asked),
+    ({}, "epsilon or epsilon_sd must be given, and not both, got None and None"),
+    ({"epsilon": 1, "epsilon_sd": 1}, "epsilon or epsilon_sd must be given, and not both"),
+    ({"epsilon": 0}, "epsilon must be above 0, got 0"),
+    ({"epsilon": {"a": 1, "b": np.nan}}, "epsilon of 'b' must be above 0, got nan"),
+    ({"epsilon_sd": 0.0}, "epsilon_sd must be above 0, got 0.0"),
+    ({"epsilon": 1, "delta": 1}, "delta must be above 0 and below 1, got 1"),
+    ({"epsilon": 1, "t_sla_ms": 0}, "t_sla must be above 0, got 0"),
+    ({"epsilon": 1, "horizons": 0}, "horizons must be a whole number at least 1"),
+    ({"epsilon": 1, "workers": 0}, "workers must be a whole number at least 1, got 0"),
+    ({"epsilon": 1, "query": "max"}, "query must be one of mean, sum, got 'max'"),
+    ({"epsilon": 1, "window": 0}, "window must be a whole number at least 1, got 0"),
+    ({"epsilon": 1, "slide": 0}, "slide must be a whole number at least 1, got 0"),
 )
-def test_what_cannot_be_kept_is_refused(asked, message):
-    with pytest.raises(ValueError, match=message):
-        Question(**asked)
 
 
 def test_epsilon_of_each_sensor():
@@ -102,22 +89,21 @@ def test_epsilon_from_a_file(tmp_path):
     assert epsilon_of("0.25") == 0.25
 
 
+TWICE = r"\('a' is there twice\)"
+
+
 @pytest.mark.parametrize(
-    ("name", "text"), [("e.csv", "a,1\nb,2\na,3\n"), ("e.json", '{"a": 1, "b": 2, "a": 3}')]
+    ("name", "text", "reason"),
+    [
+        ("e.csv", "a,1\nb,2\na,3\n", TWICE),
+        ("e.json", '{"a": 1, "b": 2, "a": 3}', TWICE),
+        *((name, text, "") for name in ("e.csv", "e.json") for text in ("a,b\n", "a\n", "[1, 2]")),
+    ],
 )
-def test_a_sensor_has_one_epsilon(tmp_path, name, text):
+def test_another_file_is_refused(tmp_path, name, text, reason):
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=r"epsilon must be a JSON file .* \('a' is there twice\)"):
+    message = r"epsilon must be a JSON file \{sensor: ε\} or a CSV file .*" + reason
+    with pytest.raises(ValueError, match=message):
         epsilon_of(str(tmp_path / name))
-    with pytest.raises(ValueError, match="epsilon of 'b' must be above 0, got -2"):
-        Question(epsilon={"a": 1, "b": -2})
-
-
-@pytest.mark.parametrize("text", ["a,b\n", "a\n", "[1, 2]"])
-def test_another_file_is_refused(tmp_path, text):
-    for name in ("e.csv", "e.json"):
-        (tmp_path / name).write_text(text)
-        with pytest.raises(ValueError, match=r"epsilon must be a JSON file \{sensor: ε\} or a CSV"):
-            epsilon_of(str(tmp_path / name))
     with pytest.raises(ValueError, match="epsilon must be a number or a file of one per sensor"):
         epsilon_of(str(tmp_path / "none"))

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors, step_of
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -27,6 +28,7 @@ def read(frame, tmp_path, **how):
 
 
 LONG = ("time", "id", "reading")
+IN_LONG = {"long": LONG}
 
 
 @pytest.mark.parametrize("dropped", [False, True])
@@ -52,37 +54,27 @@ def test_samples_of_their_own_times_meet_by_resampling(wide, tmp_path):
     np.testing.assert_allclose(table.values[0], wide.iloc[0] + 0.5)
 
 
-@pytest.mark.parametrize(
-    ("change", "how", "message"),
-    [
-        (lambda f: pd.concat([f, f.assign(reading=0)]), {}, "two different samples of 'a' share"),
-        (lambda f: f.assign(reading="x"), {}, "column 'reading' must be numeric"),
-        (lambda f: f.assign(id=None), {}, "columns 'time' and 'id' must be filled in every row"),
-        (lambda f: f, {"long": ("time", "id")}, "long must name three columns"),
-        (lambda f: f, {"long": ("time", "id", "x")}, r"long must name columns, got \['x'\]"),
-        (lambda f: f, {"time": "time"}, "time must not be given with long, got 'time'"),
-        (lambda f: f[f["id"] == "a"], {}, r"must hold at least two sensors, got \['a'\]"),
-    ],
+test_long_files_that_are_none = refused(
+    lambda change, how, wide, tmp_path: read(change(long_of(wide)), tmp_path, **(IN_LONG | how)),
+    (lambda f: pd.concat([f, f.assign(reading=0)]), {}, "two different samples of 'a' share"),
+    (lambda f: f.assign(reading="x"), {}, "column 'reading' must be numeric"),
+    (lambda f: f.assign(id=None), {}, "columns 'time' and 'id' must be filled in every row"),
+    (lambda f: f, {"long": ("time", "id")}, "long must name three columns"),
+    (lambda f: f, {"long": ("time", "id", "x")}, r"long must name columns, got \['x'\]"),
+    (lambda f: f, {"time": "time"}, "time must not be given with long, got 'time'"),
+    (lambda f: f[f["id"] == "a"], {}, r"must hold at least two sensors, got \['a'\]"),
 )
-def test_long_files_that_are_none(wide, tmp_path, change, how, message):
-    with pytest.raises(ValueError, match=message):
-        read(change(long_of(wide)), tmp_path, **({"long": LONG} | how))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda f: f[["a"]], r"the file must hold at least two sensors, got \['a'\]"),
-        (lambda f: f[:1], "the file must hold at least two rows, got 1"),
-        (lambda f: f.assign(b=1.0), r"column 'b' must vary, got one value only.*drop=\['b'\]"),
-        (lambda f: f * 0, "no column varies, got one value only in each"),
-        (lambda f: f.assign(b=f["b"].where(np.arange(48) % 5 < 2)), "column 'b' must have most"),
-        (lambda f: f[f.index.hour % 5 < 2].reindex(f.index), "60% missing; take a longer step"),
-    ],
+test_unfit_files_are_refused_by_column = refused(
+    lambda change, wide, tmp_path: read(change(wide), tmp_path),
+    (lambda f: f[["a"]], r"the file must hold at least two sensors, got \['a'\]"),
+    (lambda f: f[:1], "the file must hold at least two rows, got 1"),
+    (lambda f: f.assign(b=1.0), r"column 'b' must vary, got one value only.*drop=\['b'\]"),
+    (lambda f: f * 0, "no column varies, got one value only in each"),
+    (lambda f: f.assign(b=f["b"].where(np.arange(48) % 5 < 2)), "column 'b' must have most"),
+    (lambda f: f[f.index.hour % 5 < 2].reindex(f.index), "60% missing; take a longer step"),
 )
-def test_unfit_files_are_refused_by_column(wide, tmp_path, change, message):
-    with pytest.raises(ValueError, match=message):
-        read(change(wide), tmp_path)
 
 
 def test_what_was_taken_is_told(wide, tmp_path):

@@ -1,5 +1,7 @@
 """Window results: gaps leave windows out, rhythms are found."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans import survey as module
 from aftlib.sensor_plans.sensor_file import pieces_of
-from aftlib.sensor_plans.survey import WindowResults, aggregate_windows
+from aftlib.sensor_plans.survey import Survey, aggregate_windows
 
 HOUR = pd.Timedelta(hours=1)
 
@@ -19,7 +21,7 @@ def noise(rows, n=3, seed=1):
 def results_of(values, windows, step):
     names = tuple(f"s{i}" for i in range(values.shape[1]))
     results = aggregate_windows(pieces_of(values), windows)
-    return WindowResults.of(results, names, windows, step, values)
+    return Survey.of(SimpleNamespace(names=names, step=step), windows, results, values[:0], values)
 
 
 @pytest.mark.parametrize(

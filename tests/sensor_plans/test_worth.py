@@ -42,12 +42,7 @@ def test_the_comparison_by_hand():
         ({"t_sla_ms": 21_000}, 18.0, EXACT, "takes up to 21 s, within T_SLA"),
         ({"t_sla_ms": 2_000}, 18.0, GUARD, "does not keep it either, but is faster"),
         ({"certified": 0.0}, 18.0, EXACT, "the guard is no faster"),
-        (
-            {"certified": 1.0},
-            8.0,
-            GUARD,
-            "never ends, because the stream takes",
-        ),
+        ({"certified": 1.0}, 8.0, GUARD, "never ends, because the stream takes"),
     ],
 )
 def test_exact_recovery_is_recommended_wherever_it_keeps_the_limit(
