@@ -9,6 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from aftlib.reports import export
+
+CHROMIUM = export.find_browser()
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
+
 # Scrolls through the page until its figures are drawn, and then some time for late changes.
 DRAWN = """new Promise((done) => {
   const look = () => {

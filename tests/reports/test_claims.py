@@ -9,15 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from aftlib.core.claims import Claim, Finding, Threshold
-from aftlib.reports.claims import (
-    MIME,
-    ClaimRecord,
-    Scorecard,
-    claims_table,
-    unexpected,
-)
+from aftlib.reports.claims import MIME, ClaimRecord, Scorecard, claims_table, unexpected
 from aftlib.reports.documents import DOCUMENTS, all_claims
-from aftlib.reports.pages import shown, shown_interval, tally
 from tests.tiny_project import only_tiny_claims, settled
 
 CLAIM = Claim(
@@ -34,21 +27,18 @@ def tiny_claims(monkeypatch):
     only_tiny_claims(monkeypatch)
 
 
-def shown_html(*claims: Claim, **frames) -> str:
-    return Scorecard(claims, frames)._repr_mimebundle_()["text/html"]
+def shown_html(*claims: Claim, m=4) -> str:
+    return Scorecard(claims, {"m": m})._repr_mimebundle_()["text/html"]
 
 
 def test_every_package_lists_the_claims_of_its_document():
     all_claims.cache_clear()
     assert {claim.document for claim in all_claims().values()} == set(DOCUMENTS)
+    notebooks = [document.notebook for document in DOCUMENTS.values()]
+    assert notebooks == sorted(set(notebooks))
     assert [id for id in all_claims() if id.startswith("D1-")] == [
         f"D1-{i}" for i in range(1, sum(c.document == "D1" for c in all_claims().values()) + 1)
     ]
-
-
-def test_documents_name_notebooks_in_order():
-    notebooks = [document.notebook for document in DOCUMENTS.values()]
-    assert notebooks == sorted(set(notebooks))
 
 
 @pytest.mark.parametrize(
@@ -72,27 +62,33 @@ def test_a_scorecard_is_a_table_and_a_record():
     assert 'id="claim-D1-1"' in bundle["text/html"]
 
 
-def test_a_verdict_is_told_by_word_and_symbol_not_by_colour_alone():
-    html = shown_html(CLAIM, replace(CLAIM, id="D1-2", threshold=Threshold("ours", low=5)), m=4)
-    assert "✔ holds" in html and "✘ deviates" in html and "measured<br>recorded: holds" in html
+OTHERS = {"by Hwang": Finding(2.5), "by D4": Finding(4)}
 
 
-def test_a_finding_shows_n_what_it_could_detect_and_where_its_threshold_comes_from():
-    html = shown_html(CLAIM, m=4)
-    assert (
-        "n = 12 kills" in html
-        and "detects ± 0.71" in html
-        and ">threshold from ours</small>" in html
-    )
+@pytest.mark.parametrize(
+    ("change", "texts"),
+    [
+        ({}, ["✔ holds", "n = 12 kills", "detects ± 0.71", ">threshold from ours</small>"]),
+        ({"threshold": Threshold("ours", low=5)}, ["✘ deviates", "measured<br>recorded: holds"]),
+        (
+            {"judge": lambda m: Finding(m, readings=OTHERS)},
+            [
+                "≈ undecided",
+                "Other readings: 1 holds, 1 deviates",
+                "by D4: 4, holds",
+                "2.5, deviates",
+            ],
+        ),
+        (
+            {"judge": lambda m: Finding(m, parts={"air": Finding(2)})},
+            ["✘ deviates", "Parts: 1 deviates", "air: 2, deviates"],
+        ),
+    ],
+)
+def test_a_scorecard_shows_what_a_verdict_follows_from(change, texts):
+    html = shown_html(replace(CLAIM, **change))
+    assert [text for text in texts if text not in html] == []
     assert "project" not in html
-
-
-def test_other_readings_are_shown_and_must_agree():
-    other = {"by Hwang": Finding(2.5), "by D4": Finding(4)}
-    html = shown_html(replace(CLAIM, judge=lambda m: Finding(m, readings=other)), m=4)
-    assert "≈ undecided" in html and "by D4: 4, holds" in html
-    assert "Other readings: 1 holds, 1 deviates" in html
-    assert "by Hwang: 2.5, deviates" in html
 
 
 def decided_again(row) -> str:
@@ -131,17 +127,12 @@ def test_a_verdict_can_be_decided_again_from_its_record(finding):
         assert record.verdict == (again[0] if len(set(again)) == 1 else "undecided")
 
 
-def test_parts_are_shown_by_name():
-    html = shown_html(replace(CLAIM, judge=lambda m: Finding(m, parts={"air": Finding(2)})), m=4)
-    assert "✘ deviates" in html and "Parts: 1 deviates" in html and "air: 2, deviates" in html
-
-
 def test_the_projects_own_claims_follow_under_a_heading_of_their_own():
     own, document = replace(CLAIM, id="D1-1", project=True), replace(CLAIM, id="D1-2")
-    html = shown_html(own, document, m=4)
+    html = shown_html(own, document)
     heading = html.index("The project's own claims")
     assert html.index("claim-D1-2") < heading < html.index("claim-D1-1")
-    assert "own claims" not in shown_html(own, m=4)
+    assert "own claims" not in shown_html(own)
 
 
 def test_a_verdict_contradicts_its_record_only_when_both_are_decided_and_no_time_decides():
@@ -175,11 +166,6 @@ def test_what_is_out_of_date_shows_what_it_was():
     assert unexpected([old]) == [old]
 
 
-def test_texts_are_escaped():
-    html = claims_table([settled("D1-1", note="<script>", expected="a < b")])
-    assert "&lt;script&gt;" in html and "a &lt; b" in html and "<script>" not in html
-
-
 def test_a_claim_is_settled_once_a_scorecard():
     with pytest.raises(ValueError, match="claims holds D1-1 more than once"):
         Scorecard([CLAIM, CLAIM], {})
@@ -192,34 +178,19 @@ def test_links_lead_to_the_line_in_the_report():
     assert "href" not in claims_table([not_run], link=True)
 
 
-def test_tally_counts_every_verdict():
-    counts = {"holds": 2, "deviates": 0, "undecided": 0, "not run": 1}
-    assert tally(["holds", "holds", "not run"]) == counts
-
-
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(None, "–"), ("≤ 1", "≤ 1"), (12345, "12,345"), (0.049123, "0.04912"), (1e-9, "1e-09")],
+    ("found", "text"),
+    [
+        ((0.049,), '<td class="aft-value">0.049 <small>of the estimates</small></td>'),
+        (("4 %",), '<td class="aft-value">4 %</td>'),  # a text has its own unit
+        ((1, True, None, "A. So."), "<details><summary>A.</summary>So."),
+        ((1, False, None, "A. So."), "<details open><summary>A.</summary>So."),
+        ((1, True, None, "<script>"), "&lt;script&gt;"),
+    ],
 )
-def test_values_are_shown_short(value, text):
-    assert shown(value) == text
-
-
-def test_intervals_are_shown_in_brackets():
-    assert shown_interval((0.0412345, 2.0)) == "[0.04123, 2]"
-    assert shown_interval(None) == "–"
-
-
-def test_a_number_has_its_unit_and_a_text_says_its_own():
-    cell = '<td class="aft-value">0.049 <small>of the estimates</small></td>'
-    assert cell in claims_table([settled("D1-3", 0.049)])
-    assert '<td class="aft-value">4 %</td>' in claims_table([settled("D1-3", "4 %")])
-
-
-def test_why_a_claim_deviates_is_not_folded():
-    for holds, head in ((True, "<details><summary>"), (False, "<details open><summary>")):
-        found = settled("D1-3", holds=holds, note="A ratio. Because of it.")
-        assert f"{head}A ratio.</summary>Because of it." in claims_table([found])
+def test_a_row_shows_its_value_and_its_note(found, text):
+    html = claims_table([settled("D1-3", *found, expected="a < b")])
+    assert text in html and "a &lt; b" in html and "<script>" not in html
 
 
 def test_the_smoke_profile_decides_neither_times_nor_what_more_samples_may():

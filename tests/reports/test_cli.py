@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from nbformat.v4 import new_code_cell
 
 from aftlib.reports import cli, doctor, execute
@@ -20,6 +19,7 @@ from tests.reports.conftest import execute_by_hand
 from tests.tiny_project import (
     FAILING,
     FIRST,
+    aft,
     make_project,
     only_tiny_claims,
     settled,
@@ -41,10 +41,6 @@ def home(tmp_path, monkeypatch):
     root = make_project(tmp_path / "home", n01_approximately_once=QUICK, n02_failing=FAILING)
     monkeypatch.setenv("AFT_HOME", str(root))
     return root
-
-
-def aft(*arguments: str):
-    return CliRunner().invoke(cli.main, list(arguments))
 
 
 def verdicts(home: Path) -> dict[str, str]:
@@ -108,12 +104,6 @@ def test_a_time_that_differs_is_one_warning_line_and_an_error_if_strict(slow, ho
     assert "! D1-2 deviates, recorded: holds." in strict.output
     assert "⚠" not in strict.output
     assert "<b>≈ 1</b><span>undecided</span>" in (home / "reports" / "index.html").read_text()
-
-
-def test_a_smoke_run_depends_on_no_time_and_no_interval_even_if_strict(slow):
-    result = aft("reproduce", "--only", "1", "--profile", "smoke", "--strict")
-    assert result.exit_code == 0, result.output
-    assert "D1-2" not in result.output and "D1-3" not in result.output
 
 
 def test_the_index_shows_each_report_as_soon_as_it_is_there(home, monkeypatch):
@@ -215,13 +205,6 @@ def sleeping(pid: Path) -> str:
     return f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
 
 
-def test_run_fails_with_its_notebook(quick, home):
-    result = aft("run", "1", "-p", "m=9")
-    assert result.exit_code == 1
-    assert "✘ 01_approximately_once failed: ValueError: nine" in result.output
-    assert len(list(home.glob("reports/runs/01_approximately_once/*/*.html"))) == 1
-
-
 def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
     go = home / "go"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(.1)"
@@ -244,10 +227,7 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home):
     process.send_signal(signal.SIGTERM)  # an impatient supervisor changes nothing
     output, _ = process.communicate(timeout=500)
     assert process.returncode == 1
-    assert output.splitlines() == [
-        "▶ 01_approximately_once runs, 1 cells",
-        f"Error: {INTERRUPTED}",
-    ]
+    assert output.splitlines() == ["▶ 01_approximately_once runs, 1 cells", f"Error: {INTERRUPTED}"]
     assert not [path for path in home.glob("reports/**/*") if path.is_file()]
     assert not [*home.glob("reports/*.ipynb"), *home.glob("reports/runs/*/*")]
     with pytest.raises(ProcessLookupError):

@@ -8,13 +8,11 @@ import re
 import nbformat
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
-from aftlib.reports import cli, compare, data_out, export, runs
+from aftlib.reports import compare, data_out, runs
 from aftlib.reports.data_out import PLOTLY
-from tests.tiny_project import executed, settled, shows
+from tests.tiny_project import aft, executed, settled, shows
 
-CHROMIUM = export.find_browser()
 A = pd.DataFrame(
     {"m": [2, 4, 6], "rate": [0.5, 0.6, 0.7], "low": [0.4, 0.5, 0.6], "high": [0.6, 0.7, 0.8]}
 )
@@ -32,12 +30,7 @@ def stored(home):
         for title, frame in tables.items():
             frame.to_csv(folder / runs.TABLES / f"{title}.csv", index=False)
         told = {
-            **{
-                "key": key,
-                "name": name,
-                "parameters": {"m": 4},
-                "versions": {"Python": "3.11"},
-            },
+            **{"key": key, "name": name, "parameters": {"m": 4}, "versions": {"Python": "3.11"}},
             **{"commit": "c", "dirty": False, "machine": {"cores": 2}, "seconds": 1.0},
             **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": "", "changed": {}},
         }
@@ -108,16 +101,6 @@ def test_tables_that_cannot_be_joined_say_why(b, said):
     assert (line.state, line.texts) == ("changed", (said,))
 
 
-def test_what_a_record_lacks_is_shown_as_missing(stored):
-    old, new = (stored(key, [], {}) for key in "ab")
-    for name in ("machine", "versions", "key"):
-        del old.record[name]
-    (machine,) = (line for line in compare.inputs([old, new], "run") if line.name == "machine")
-    assert (machine.texts, machine.state) == (("–", "2"), "changed")
-    (python,) = compare.inputs([old, new], "versions")
-    assert python.texts == ("–", "3.11")
-
-
 def test_shown_tables_are_compared_by_their_number_unless_a_variable_names_them(stored):
     def shows_table(frame):
         return shows({"text/html": "<table>", data_out.TABLE: data_out.captured(frame.style)})
@@ -155,12 +138,6 @@ def test_texts_flags_rows_and_columns_count_too():
     assert n.texts == ("1 rows by k, 1 in one only: 0 differ",)
 
 
-def test_a_column_may_be_called_as_one_of_the_other_table():
-    a = pd.DataFrame({"k": [1, 2], "v": [1, 2], "v in B": [5, 6]})
-    lines = compare.compare_frames("t", a, a.assign(v=[1, 3]))
-    assert states(lines) == [("t.v", "changed"), ("t.v in B", "same")]
-
-
 def test_values_that_differ_without_an_interval_are_no_chance():
     a = pd.DataFrame({"k": [1, 2], "v": [1.0, 2.0], "v_low": [None, 1.0], "v_high": [None, 3.0]})
     bounded = a.assign(v_low=0.0, v_high=3.0)
@@ -188,7 +165,7 @@ def test_the_command_tells_and_shows_it(stored, home):
         parameters={"m": 5, "seed": 1},
         versions={"Python": "3.12"},
     )
-    result = CliRunner().invoke(cli.main, ["compare", "aaa", "bbb"])
+    result = aft("compare", "aaa", "bbb")
     assert result.exit_code == 0, result.output
     said = result.output.splitlines()
     assert said[0].split() == ["A", a.name, "2026-03-01", "14:05", "UTC"]
@@ -217,15 +194,15 @@ def test_the_command_tells_and_shows_it(stored, home):
 def test_one_run_cannot_be_compared(stored):
     stored("aaa", [], {})
     for names in (["aaa"], ["aaa", "last"]):
-        result = CliRunner().invoke(cli.main, ["compare", *names])
+        result = aft("compare", *names)
         assert result.exit_code == 1 and "give at least two different runs" in result.output
 
 
 def test_many_runs_have_a_page_and_more_than_letters_are_refused(stored):
     names = [stored(f"{number:012x}", [], {}).name for number in range(27)]
-    result = CliRunner().invoke(cli.main, ["compare", *names[:26]])
+    result = aft("compare", *names[:26])
     assert result.exit_code == 0 and "Z  01_app" in result.output
-    result = CliRunner().invoke(cli.main, ["compare", *names])
+    result = aft("compare", *names)
     assert (
         result.exit_code == 1 and "give at most 26 runs, labelled A to Z, got 27" in result.output
     )
@@ -272,8 +249,8 @@ def test_runs_of_one_section_are_overlaid_on_the_page(stored, home):
     for key in ("aaa", "bbb"):
         stored(key, [], {})
     stored("ccc", [], {}, section="counts")
-    result = CliRunner().invoke(cli.main, ["compare", "aaa", "bbb", "--overlay"])
+    result = aft("compare", "aaa", "bbb", "--overlay")
     page = home / "reports" / "runs" / "compare" / "aaa-bbb.html"
     assert result.exit_code == 0 and page.read_text().count('class="plotly"') == 1
-    refused = CliRunner().invoke(cli.main, ["compare", "aaa", "ccc", "--overlay"])
+    refused = aft("compare", "aaa", "ccc", "--overlay")
     assert "must be of one notebook and section, got 01_approximately_once and" in refused.output

@@ -13,12 +13,11 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from click.testing import CliRunner
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_output
 from plotly.subplots import make_subplots
 
-from aftlib.reports import cli, data_out, export, figure_data, html
+from aftlib.reports import data_out, export, figure_data, html
 from aftlib.reports.claims import MIME
 from aftlib.reports.data_out import (
     PLOTLY,
@@ -33,9 +32,9 @@ from aftlib.reports.data_out import (
 )
 from aftlib.reports.figure_data import figure_csv
 from aftlib.reports.style import named, styled, with_slider
-from tests.tiny_project import executed, shows
+from tests.reports.chromium import needs_browser
+from tests.tiny_project import aft, executed, shows
 
-CHROMIUM = export.find_browser()
 FRAME = pd.DataFrame({"m": [2, 2, 4], "epsilon": [0.1, 0.2, 0.1], "found": [1 / 3, 0.5, 1.0]})
 STYLED = (
     pd.DataFrame({"a_b": [0.0004, np.nan], "ε": [1000.5, -3.0]}, pd.Index([2, 4], name="m"))
@@ -291,26 +290,22 @@ def report(home):
     return path
 
 
-def aft(*arguments):
-    return CliRunner().invoke(cli.main, ["export", *arguments])
-
-
 def test_data_needs_no_browser(report, tmp_path, monkeypatch):
     monkeypatch.setattr(export.shutil, "which", lambda name: None)
     monkeypatch.delenv("AFT_BROWSER", raising=False)
     monkeypatch.chdir(tmp_path)
-    first = aft("01", "--figure", "1", "--series", "one")
+    first = aft("export", "01", "--figure", "1", "--series", "one")
     assert first.stdout == "01_approximately_once-figure-1.csv\n"
     assert first.stderr == f"From {report}: profile quick\n"
     assert (tmp_path / "01_approximately_once-figure-1.csv").read_text().startswith("series,")
-    assert aft("D1", "--figure", "1", "--output", "f.json").stdout == "f.json\n"
-    assert aft("D1", "--table", "1", "--output", "t.tex").stdout == "t.tex\n"
+    assert aft("export", "D1", "--figure", "1", "--output", "f.json").stdout == "f.json\n"
+    assert aft("export", "D1", "--table", "1", "--output", "t.tex").stdout == "t.tex\n"
     assert (tmp_path / "t.tex").read_text() == table_latex(TABLE_SHOWN)
 
 
 def test_without_a_number_the_figures_and_tables_are_listed(report):
     lines = ["figure  1  A figure", "figure  2", "table  1  Two rows"]
-    assert aft("01").stdout.splitlines() == lines
+    assert aft("export", "01").stdout.splitlines() == lines
 
 
 @pytest.mark.parametrize(
@@ -333,7 +328,7 @@ def test_without_a_number_the_figures_and_tables_are_listed(report):
 )
 def test_what_cannot_be_had_says_the_way_out(report, monkeypatch, arguments, message):
     monkeypatch.setattr(export, "find_browser", lambda: None)
-    result = aft(*arguments)
+    result = aft("export", *arguments)
     assert result.exit_code == 1 and message in result.output
 
 
@@ -348,17 +343,19 @@ def test_a_browser_that_fails_is_one_line(report, tmp_path, monkeypatch):
     broken.chmod(0o755)
     monkeypatch.setenv("AFT_BROWSER", str(broken))
     for arguments in (["--format", "svg"], ["--format", "pdf", "--height", "50mm"]):
-        result = aft("01", "--figure", "1", *arguments, "--output", str(tmp_path / "x"))
+        result = aft("export", "01", "--figure", "1", *arguments, "--output", str(tmp_path / "x"))
         assert result.exit_code == 1 and "drew nothing: no display" in result.output
         assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
+@needs_browser
 def test_a_browser_draws_svg_and_pdf_of_the_asked_width(report, tmp_path):
     for kind, height in (("svg", []), ("pdf", ["--height", "50mm"])):  # asked for or found
         target = tmp_path / f"figure.{kind}"
-        result = aft("01", "--figure", "1", "--width", "84mm", *height, "--output", str(target))
+        result = aft(
+            "export", "01", "--figure", "1", "--width", "84mm", *height, "--output", str(target)
+        )
         assert result.exit_code == 0, result.output
     assert 'width="317"' in (tmp_path / "figure.svg").read_text()
     box = re.findall(rb"/MediaBox ?\[0 0 ([\d.]+)", (tmp_path / "figure.pdf").read_bytes())

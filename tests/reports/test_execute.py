@@ -36,19 +36,30 @@ def test_a_failing_notebook_is_saved_with_its_error(done):
     assert run.settled == []
 
 
-def test_the_kernel_is_this_interpreter_with_this_project(home, monkeypatch):
+def test_the_kernel_is_this_interpreter_with_this_project_and_tells_its_progress(
+    home, tmp_path, monkeypatch
+):
     monkeypatch.setenv("JPY_SESSION_NAME", "open.ipynb")  # aft is run from a notebook
+    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"  # another one's kernel
+    spec.parent.mkdir(parents=True)
+    argv = ["/bin/false", "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "x", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     source = (
         "import os, sys, json, aftlib.core.paths\n"
         "print(json.dumps([sys.executable, os.environ['PLOTLY_RENDERER'], os.getcwd(),"
         " os.environ['JPY_SESSION_NAME'],"
         " str(aftlib.core.paths.project_root())]))"
     )
-    path = write_notebook(home / "where.ipynb", [new_code_cell(source)])
-    run = execute.execute(Notebook(path), {}, home / "out.ipynb")
+    cells = [new_markdown_cell("## Part one"), new_code_cell(source), new_code_cell("2")]
+    path, seen = write_notebook(home / "where.ipynb", cells), []
+    run = execute.execute(
+        Notebook(path), {}, home / "out.ipynb", on_cell=lambda *progress: seen.append(progress)
+    )
     assert run.error is None
-    found = json.loads(run.content.cells[0].outputs[0].text)
+    found = json.loads(run.content.cells[1].outputs[0].text)
     assert found == [sys.executable, "plotly_mimetype", os.getcwd(), "", str(home)]
+    assert seen == [(0, 3, "Part one"), (1, 3, "Part one"), (2, 3, "Part one")]
 
 
 def test_a_run_while_its_data_changed_is_found_with_neither(home, monkeypatch):
@@ -67,16 +78,6 @@ def test_a_run_while_its_data_changed_is_found_with_neither(home, monkeypatch):
     assert execute.execute(notebook, {}, home / "out.ipynb").is_current(notebook)
 
 
-def test_kernels_that_others_installed_do_not_matter(home, tmp_path, monkeypatch):
-    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
-    spec.parent.mkdir(parents=True)
-    argv = ["/bin/false", "{connection_file}"]
-    spec.write_text(json.dumps({"argv": argv, "display_name": "x", "language": "python"}))
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    path = write_notebook(home / "one.ipynb", [new_code_cell("1 + 1")])
-    assert execute.execute(Notebook(path), {}, home / "out.ipynb").error is None
-
-
 def test_a_kernel_that_dies_is_a_failed_run_with_its_last_words(home):
     source = "import os\nos.write(2, b'out of luck\\n')\nos.kill(os.getpid(), 9)"
     path = write_notebook(home / "dying.ipynb", [new_code_cell("1 + 1"), new_code_cell(source)])
@@ -84,16 +85,6 @@ def test_a_kernel_that_dies_is_a_failed_run_with_its_last_words(home):
     assert run.error is not None
     assert run.error.startswith("DeadKernelError: ")
     assert run.content.cells[0].outputs[0].data["text/plain"] == "2"
-
-
-def test_progress_names_the_section(home):
-    seen = []
-    cells = [new_markdown_cell("## Part one"), new_code_cell("1"), new_code_cell("2")]
-    path = write_notebook(home / "parts.ipynb", cells)
-    execute.execute(
-        Notebook(path), {}, home / "out.ipynb", on_cell=lambda *progress: seen.append(progress)
-    )
-    assert seen == [(0, 3, "Part one"), (1, 3, "Part one"), (2, 3, "Part one")]
 
 
 @pytest.mark.crash

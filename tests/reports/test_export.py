@@ -11,14 +11,10 @@ from plotly.subplots import make_subplots
 from aftlib.reports import export
 from aftlib.reports.export import pixels, readable
 from aftlib.reports.style import styled
+from tests.reports.chromium import CHROMIUM, needs_browser
 from tests.reports.test_layout import figures
 
-CHROMIUM = export.find_browser()
-
-pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine"),
-    pytest.mark.slow,
-]
+pytestmark = [needs_browser, pytest.mark.slow]
 
 
 def panels() -> go.Figure:
@@ -44,8 +40,10 @@ def words(count: int) -> go.Figure:
     return styled(go.Figure(go.Bar(x=names, y=[1] * count)), "A title", "", "y")
 
 
-@pytest.mark.parametrize("width", ["84mm", "174mm"])
-@pytest.mark.parametrize("figure", [*figures(), panels(), bars(12), lines()])
+@pytest.mark.parametrize(
+    ("figure", "width"),
+    [*((each, "84mm") for each in (*figures(), panels(), bars(12), lines())), (panels(), "174mm")],
+)
 def test_common_figures_are_readable_in_a_column_and_on_a_page(figure, width):
     drawn = readable(figure.to_plotly_json(), CHROMIUM, pixels(width))
     assert drawn["layout"]["width"] == pytest.approx(pixels(width), abs=1)

@@ -12,11 +12,8 @@ from aftlib.reports import export, html, notebook, reproduce, runs
 from aftlib.reports.claims import MIME
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
-from aftlib.reports.pages import duration
-from tests.tiny_project import FIRST, executed, settled, shows, write_notebook
-
-CHROMIUM = export.find_browser()
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
+from tests.reports.chromium import CHROMIUM, needs_browser
+from tests.tiny_project import FIRST, broken_links, executed, settled, shows, write_notebook
 
 
 def page_of(*cells, **record) -> str:
@@ -26,11 +23,8 @@ def page_of(*cells, **record) -> str:
 def test_pages_refer_to_nothing_but_their_neighbours(done):
     reports, _ = done
     for path in reports.glob("*.html"):
-        links = re.findall(r'(?:src|href)="([^"#]+)', path.read_text())
-        assert links, path
-        for link in links:
-            assert link.startswith("data:") or (reports / link).exists(), link
-    assert "@import" not in "".join(path.read_text() for path in reports.glob("*.html"))
+        assert broken_links(path) == []
+        assert "@import" not in path.read_text()
 
 
 def test_a_report_beside_a_plan_leads_to_no_other_page(tmp_path):
@@ -122,25 +116,18 @@ def test_messages_hide_with_the_code_and_bars_end_where_they_ended():
     assert '<div class="messages"><pre>100%\nnext</pre></div>' in page
 
 
-def test_durations_are_told_in_words():
-    assert [duration(s) for s in (7.6, 65, 3725)] == ["8 s", "1 min 05 s", "1 h 02 min"]
-
-
-def test_formulas_need_no_network():
-    text = r"Sum $\Sigma_{Y|o}$." + "\n\n" + r"\begin{align}a&=b\\c&=d\end{align}"
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (r"Sum $\Sigma_{Y|o}$.", ['<span class="nobreak"><math>']),
+        (r"\begin{align}a&=b\\c&=d\end{align}", ["<math"]),
+        (r"$\nonsense{x}$", [r">\nonsense{x}</code>", "Unknown command"]),
+        ("| a |\n|---|\n| 1 |", ['<div class="wide"><table>']),
+    ],
+)
+def test_prose_with_formulas_and_tables_needs_no_network(text, parts):
     shown = html.to_html(text)
-    assert shown.count("<math") == 2 and "$" not in shown
-    assert '<span class="nobreak"><math>' in shown
-
-
-def test_a_formula_that_cannot_be_set_is_shown_as_written():
-    shown = html.to_html(r"$\nonsense{x}$")
-    assert r">\nonsense{x}</code>" in shown
-    assert "Unknown command" in shown
-
-
-def test_tables_in_prose_may_be_wide():
-    assert '<div class="wide"><table>' in html.to_html("| a |\n|---|\n| 1 |")
+    assert [part for part in parts if part not in shown] == [] and "$" not in shown
 
 
 def test_the_index_shows_each_report_and_claim(done):

@@ -8,10 +8,8 @@ import pytest
 from aftlib.reports import export
 from aftlib.reports.index import draw_pictures, write_readme
 from aftlib.reports.runs import Executed, gather
+from tests.reports.chromium import needs_browser
 from tests.tiny_project import FIRST, executed, shows
-
-CHROMIUM = export.find_browser()
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no browser on this machine")
 
 
 def test_the_readme_holds_scorecard_and_failures(done):

@@ -43,29 +43,9 @@ def test_titles_and_summaries_come_from_the_prose():
     assert notebook.summary_of(new_notebook()) == ""
 
 
-def test_the_key_changes_with_all_that_results_depend_on(home, tmp_path, monkeypatch):
-    first = find_notebook("1")
-    key = first.key({})
-    assert first.key({"m": 4}) == key  # the default, spelled out
-    assert first.key({"m": 5}) != key
-    data = tmp_path / "data.csv"
-    data.write_text("1")
-    with_file = first.key({"path": str(data)})
-    data.write_text("22")
-    assert first.key({"path": str(data)}) != with_file
-    with monkeypatch.context() as patch:
-        patch.setattr(notebook, "library_hash", lambda: "other sources")
-        assert first.key({}) != key
-    changed = write_notebook(home / "notebooks" / "01_approximately_once.ipynb", FIRST[:-1])
-    assert Notebook(changed).key({}) != key
-
-
 def test_a_profile_gives_a_notebook_its_parameters(home):
     assert profile_parameters("smoke", find_notebook("1")) == {"m": 3}
     assert profile_parameters("quick", find_notebook("1")) == {}
-
-
-def test_a_profile_must_be_known(home):
     with pytest.raises(ValueError, match="profile must be one of smoke, quick, full, got 'tiny'"):
         profile_parameters("tiny", find_notebook("1"))
 

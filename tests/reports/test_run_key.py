@@ -54,17 +54,17 @@ def test_files_that_no_result_depends_on_leave_the_key(key, tmp_path, changed):
     assert key() == before
 
 
-def test_parameters_cells_lock_versions_and_spark_master_change_the_key(key, home, monkeypatch):
+def test_parameters_cells_lock_versions_and_spark_master_change_the_key(
+    key, home, tmp_path, monkeypatch
+):
     keys = [key(), key(m=5)]
+    assert key(m=4) == keys[0]  # the default, spelled out
+    write_notebook(tmp_path / "own.ipynb", CELLS[:1])
+    keys.append(key())
     (home / "requirements.lock").write_text("numpy==2.3.0")
     keys.append(key())
-    real = notebook.importlib.metadata.version
     with monkeypatch.context() as patch:
-        patch.setattr(
-            notebook.importlib.metadata,
-            "version",
-            lambda name: "99" if name == "numpy" else real(name),
-        )
+        patch.setattr(notebook, "versions", lambda: {"numpy": "99"})
         keys.append(key())
     monkeypatch.setenv("AFT_MASTER", "spark://host:7077")
     keys.append(key())

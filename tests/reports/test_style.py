@@ -9,13 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from aftlib import (
-    ExponentialHistogram,
-    RecoveryTime,
-    Requirement,
-    assign_greedy,
-    plan_checkpoints,
-)
+from aftlib import ExponentialHistogram, RecoveryTime, Requirement, assign_greedy, plan_checkpoints
 from aftlib.approximately_once import figures as first
 from aftlib.checkpoint_planning import figures as second
 from aftlib.core.generators import block_model

@@ -4,11 +4,11 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from click.testing import CliRunner
 
-from aftlib.reports import cli, watch
+from aftlib.reports import watch
 from aftlib.spark.metrics_log import MetricsLog
 from tests.spark.test_metrics_log import ID, progress
+from tests.tiny_project import aft
 
 QUERY = ID[:8]
 
@@ -22,10 +22,6 @@ def metrics(tmp_path):
     log.add(progress(1, end=None))
     log.add(progress(2, wrong=0.0) | {"durationMs": {"triggerExecution": 500}})
     return log.directory
-
-
-def aft(*arguments):
-    return CliRunner().invoke(cli.main, ["watch", *map(str, arguments)])
 
 
 def test_the_table_has_totals_and_the_last_hour(metrics):
@@ -79,7 +75,7 @@ def test_a_young_stream_has_all_in_its_last_hour(tmp_path):
 
 def test_the_command_prints_once_without_a_terminal(metrics):
     for options in ([], ["--once"]):
-        result = aft(metrics, *options)
+        result = aft("watch", metrics, *options)
         assert result.exit_code == 0, result.output
         assert result.output.count("certified recoverable") == 1
         assert re.search(r"^  wrong +2 \(1\.67%\) +1 \(1\.25%\)$", result.output, re.MULTILINE)
@@ -87,7 +83,7 @@ def test_the_command_prints_once_without_a_terminal(metrics):
 
 def test_the_page_loads_itself_again_and_needs_no_network(metrics, tmp_path):
     page = tmp_path / "watch.html"
-    assert aft(metrics, "--once", "--html", page, "--every", "0.1").exit_code == 0
+    assert aft("watch", metrics, "--once", "--html", page, "--every", "0.1").exit_code == 0
     text = page.read_text()
     assert '<meta http-equiv="refresh" content="1">' in text.partition("</head>")[0]
     assert "27 (90.00%)" in text
@@ -104,13 +100,13 @@ def test_the_page_is_written_again_until_an_interrupt(metrics, tmp_path, monkeyp
             raise KeyboardInterrupt
 
     monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))  # other threads sleep, too
-    result = aft(metrics, "--html", page)
+    result = aft("watch", metrics, "--html", page)
     assert (result.exit_code, result.output) == (0, "")
     assert ["21 (70.00%)" in waits[0], "28 (70.00%)" in waits[1]] == [True, True]
 
 
 def test_a_wrong_directory_is_an_error_that_names_what_is_expected(tmp_path):
-    result = aft(tmp_path)
+    result = aft("watch", tmp_path)
     assert result.exit_code == 1
     assert "directory must hold the metrics of a guarded stream" in result.output
     assert "Traceback" not in result.output
