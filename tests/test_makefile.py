@@ -47,6 +47,9 @@ def test_lab_opens_copies_and_keeps_those_that_were_changed(project):
     assert "jupyter lab --notebook-dir=scratch" in done.stdout
     names = sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
     assert sorted(path.name for path in (project / "scratch").iterdir()) == names
+    settings = json.loads((project / SETTINGS).read_text())
+    assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+    assert settings["@jupyterlab/notebook-extension:tracker"]["scrollPastEnd"] is False
 
     changed = project / "scratch" / names[0]
     changed.write_text("mine")
@@ -63,13 +66,6 @@ def test_what_lab_writes_is_ignored(project):
     git(project, "commit", "-m", "all")
     make(project, "lab")
     assert "scratch" not in git(project, "status", "--porcelain").stdout
-
-
-def test_lab_asks_for_no_news_and_does_not_scroll_past_the_end(project):
-    make(project, "lab")
-    settings = json.loads((project / SETTINGS).read_text())
-    assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
-    assert settings["@jupyterlab/notebook-extension:tracker"]["scrollPastEnd"] is False
 
 
 def test_labs_settings_are_known_to_jupyterlab():

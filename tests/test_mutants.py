@@ -1,7 +1,5 @@
 """Mutants are what they say, and one that no test notices is found."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from tests import mutants
@@ -50,28 +48,3 @@ def test_what_no_test_notices_survives(tmp_path, capsys):
     (tmp_path / "tests/package/test_sums.py").write_text("def test_it():\n    assert False\n")
     with pytest.raises(SystemExit, match="the tests of package fail without any mutant"):
         mutants.survivors("package", tmp_path, 60, seed=0)
-
-
-def test_nothing_compiled_of_another_mutant_is_taken_for_one(tmp_path, monkeypatch):
-    """A mutated kernel went unnoticed in those that call it: numba keeps them as they were."""
-    for name, text in (
-        ("kernels.py", "@jit()\ndef f(x):\n    return x + 1\n"),
-        ("a.py", "A = 1\n"),
-    ):
-        (tmp_path / "aftlib/package").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "aftlib/package" / name).write_text(text)
-    seen = []
-
-    def run(command, env, **how):
-        files = sorted((tmp_path / "aftlib/package").iterdir())
-        seen.append((env["NUMBA_CACHE_DIR"], [int(f.stat().st_mtime) for f in files]))
-        return SimpleNamespace(returncode=0)
-
-    (tmp_path / "tests").mkdir()
-    monkeypatch.setattr(mutants.subprocess, "run", run)
-    tried, alive = mutants.survivors("package", tmp_path, 60, seed=0)
-    assert tried == len(alive) == 3
-    folders, times = zip(*seen[1:], strict=True)
-    assert len({*folders}) == 3  # one for each of the kernels', and that of all others
-    assert seen[0][0] in folders
-    assert sorted(min(changed) for changed in times) == [0, 1, 2]

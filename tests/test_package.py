@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 import aftlib
 from aftlib.reports import entry
-from aftlib.reports.cli import main
+from tests.tiny_project import aft
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -185,7 +184,7 @@ def test_a_module_of_our_own_that_is_missing_is_an_error(monkeypatch):
 
 
 def test_aft_cite_says_what_the_citation_file_says():
-    printed = CliRunner().invoke(main, ["cite"]).stdout
+    printed = aft("cite").stdout
     assert CITATION["title"] in printed and f"version = {{{CITATION['version']}}}" in printed
     assert all(author["name"] in printed for author in CITATION["authors"])
     assert f"license = {{{CITATION['license']}}}" in printed
