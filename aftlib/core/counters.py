@@ -104,13 +104,12 @@ def _counts(column: np.ndarray) -> bool:
         return True
     if len(column) < ROWS:
         return False
-    usual = np.median(steps)
-    if backward and (usual == 0 or (steps == usual).mean() < STEADY):
-        return bool((np.diff(np.sort(column)) == 1).all())  # a battery or a tank falls, too
+    usual, shuffled = np.median(steps), bool((np.diff(np.sort(column)) == 1).all())
+    if shuffled or (backward and (usual == 0 or (steps == usual).mean() < STEADY)):
+        return shuffled  # a battery or a tank falls, too
     changes = steps[steps != 0]
     steady = rises + falls > 0 and (changes == np.median(changes)).mean() >= STEADY
     to_lowest = (column[1:][steps < 0] == column.min()).all()
     rare = falls <= max(GLITCHES * len(changes), len(changes) >= 50)
     resets = falls <= RESETS * len(changes) and to_lowest
-    shuffled = bool((np.diff(np.sort(column)) == 1).all())
-    return shuffled or (rises >= RISES and bool(steady or rare or resets))
+    return rises >= RISES and bool(steady or rare or resets)

@@ -75,13 +75,12 @@ def looks_like_times(column: pd.Series) -> bool:
     if len(numbers) < 3:
         return False
     grows = (np.diff(numbers) > 0).mean() > 0.9
-    if numbers.min() < _LEAST_EPOCH or not grows:  # rows may come in any order
-        steps = np.diff(np.sort(numbers))
-        distinct = (steps > 0).mean() > 0.9
-        even = distinct and (steps == np.median(steps)).mean() > 0.9
-        times = numbers.min() >= _LEAST_EPOCH and even
-        return bool(times or ((grows or distinct) and _calendar_stamps(column) is not None))
-    return True
+    steps = np.diff(np.sort(numbers))  # rows may come in any order
+    distinct = (steps > 0).mean() > 0.9
+    even = distinct and (steps == np.median(steps)).mean() > 0.9
+    if numbers.min() >= _LEAST_EPOCH and (grows or even):
+        return True
+    return bool((grows or distinct) and _calendar_stamps(column) is not None)
 
 
 def may_be_elapsed(numbers: np.ndarray) -> bool:

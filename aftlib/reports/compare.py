@@ -15,7 +15,7 @@ import click
 
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.cli import clear_errors
-from aftlib.reports.data_out import PLOTLY
+from aftlib.reports.data_out import PLOTLY, shown_in
 from aftlib.reports.documents import all_claims
 from aftlib.reports.figure_data import chosen, states
 from aftlib.reports.html import plotly_box, share_plotly
@@ -290,11 +290,8 @@ def write_comparison(runs: Sequence[Run], overlaid: bool = False) -> Path:
             f"overlaid runs must be of one notebook and section, got {names}: leave out --overlay"
         )
     target = runs_dir() / "compare" / f"{file_stem([run.folder.name for run in runs])}.html"
-    drawn = []
-    for run in runs:
-        cells = run.executed().content.cells
-        outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", [])]
-        drawn.append([data[PLOTLY] for data in outputs if PLOTLY in data])
+    parts_shown = [shown_in(run.executed().content) for run in runs]
+    drawn = [[one.data[PLOTLY] for one in each if PLOTLY in one.data] for each in parts_shown]
     labels = ascii_uppercase[: len(runs)]
     figures = []
     for row in zip_longest(*drawn):

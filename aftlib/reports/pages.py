@@ -28,18 +28,11 @@ def render(template: str, **values: Any) -> str:
         loader=loader, autoescape=template.endswith(".html.j2"), undefined=jinja2.StrictUndefined
     )
     literal = partial(json.dumps, ensure_ascii=False, default=str)
-    filters: list[Any] = [counted, slug, shown, shown_interval]
-    functions: list[Any] = [
-        asset,
-        duration,
-        not_default,
-        reading_counts,
-        started,
-        tally,
-        why_and_rest,
-    ]
-    environment.filters |= {each.__name__: each for each in filters} | {"literal": literal}
-    environment.globals |= {each.__name__: each for each in functions} | {"symbols": SYMBOLS}
+    functions: list[Any] = [asset, counted, duration, not_default, reading_counts, shown]
+    functions += [shown_interval, slug, started, tally, why_and_rest]
+    named = {each.__name__: each for each in functions}
+    environment.filters |= named | {"literal": literal}
+    environment.globals |= named | {"symbols": SYMBOLS}
     return environment.get_template(template).render(values)
 
 

@@ -231,8 +231,8 @@ def runs_dir() -> Path:
 def file_stem(parts: Sequence[str]) -> str:
     """Return `parts` as the name of a page; a name too long for a file is cut and ends in a hash.
 
-    >>> file_stem(["a", "b"])
-    'a-b'
+    >>> file_stem(["a", "b"]), len(file_stem(["a" * 300, "b"]))
+    ('a-b', 113)
     """
     name = "-".join(parts)
     digest = hashlib.sha256(name.encode()).hexdigest()[:KEY_LENGTH]

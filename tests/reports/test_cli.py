@@ -158,7 +158,9 @@ def test_reports_that_cannot_be_written_are_an_error_before_the_run(home):
     assert "cannot write into the directory" in result.output
 
 
-def test_run_makes_a_report_of_its_own(home, tmp_path):
+def test_run_makes_a_report_of_its_own(home, tmp_path, monkeypatch):
+    by_hand = partial(execute_by_hand, cells=lambda values: QUICK)
+    monkeypatch.setattr(execute, "execute", by_hand)
     mine = write_notebook(tmp_path / "mine.ipynb", QUICK)
     result = aft("run", str(mine), "-p", "epsilons=[1, 2]")
     assert result.exit_code == 0, result.output

@@ -3,16 +3,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from aftlib.reports import export, html, notebook, reproduce, runs
+from aftlib.reports import execute, export, html, notebook, reproduce, runs
 from aftlib.reports.claims import MIME
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
 from tests.reports.chromium import CHROMIUM, needs_browser
+from tests.reports.conftest import execute_by_hand
 from tests.tiny_project import FIRST, broken_links, executed, settled, shows, write_notebook
 
 
@@ -148,7 +150,9 @@ def test_the_index_leads_to_what_deviates(tmp_path):
     assert '<tr id="claim-D1-2">' in page
 
 
-def test_the_index_lists_what_was_not_run_and_runs_of_ones_own(home):
+def test_the_index_lists_what_was_not_run_and_runs_of_ones_own(home, monkeypatch):
+    by_hand = partial(execute_by_hand, cells=lambda values: FIRST[:2])
+    monkeypatch.setattr(execute, "execute", by_hand)
     write_notebook(home / "notebooks" / "01_approximately_once.ipynb", [new_code_cell("m = 1")])
     path = write_notebook(home / "mine.ipynb", FIRST[:2])
     reproduce.run_alone(Notebook(path), {"m": "5"})

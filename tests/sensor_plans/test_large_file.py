@@ -27,30 +27,22 @@ def frame(rows=600):
     return whole.drop(whole.index[[3, 44, *range(299, 351), 590]])
 
 
-def write(place, kind):
-    given = frame().reset_index()
-    if kind == "parquet":
-        given.to_parquet(place / "f.parquet", row_group_size=70)
-    elif kind == "index":
-        frame().to_parquet(place / "f.parquet", row_group_size=41)
-    elif kind == "nameless index":
-        frame().rename_axis(None).to_parquet(place / "f.parquet", row_group_size=41)
-    elif kind == "epoch":
-        given["at"] = given["at"].astype("datetime64[ms]").astype("int64")
-        given.to_parquet(place / "f.parquet", row_group_size=33)
-    elif kind == "offset":
-        given["at"] = given["at"].astype(str) + "+01:00"
-        given.to_csv(place / "f.csv", index=False)
-    elif kind == "commas":
-        given.to_csv(place / "f.csv", index=False, sep=";", decimal=",", lineterminator="\r\n")
-    elif kind == "numbered":
-        given.assign(row=range(len(given))).to_csv(place / "f.csv", index=False)
-    elif kind == "quoted":
-        names = {"a": "a\nleft", "b": 'pipe of 5"', "c c": "c, lower"}
-        given.rename(columns=names).to_csv(place / "f.csv", index=False)
-    elif kind == "csv":
-        given.to_csv(place / "f.csv", index=False)
-    return next(place.iterdir())
+def in_epochs(given):
+    return given.reset_index().assign(at=given.index.as_unit("ms").asi8)
+
+
+NAMES = {"a": "a\nleft", "b": 'pipe of 5"', "c c": "c, lower"}
+KINDS = {
+    "rows.parquet": lambda f, path: f.reset_index().to_parquet(path, row_group_size=70),
+    "index.parquet": lambda f, path: f.to_parquet(path, row_group_size=41),
+    "nameless.parquet": lambda f, path: f.rename_axis(None).to_parquet(path, row_group_size=41),
+    "epoch.parquet": lambda f, path: in_epochs(f).to_parquet(path, row_group_size=33),
+    "offset.csv": lambda f, path: f.set_axis(f.index.astype(str) + "+01:00").to_csv(path),
+    "commas.csv": lambda f, path: f.to_csv(path, sep=";", decimal=",", lineterminator="\r\n"),
+    "numbered.csv": lambda f, path: f.assign(row=range(len(f))).to_csv(path),
+    "quoted.csv": lambda f, path: f.rename(columns=NAMES).to_csv(path),
+    "plain.csv": lambda f, path: f.to_csv(path),
+}
 
 
 def in_memory(path, question, **reading):
@@ -79,14 +71,12 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(large_file, "PIECE", 90)
 
 
-KINDS = ["parquet", "index", "nameless index", "epoch", "offset", "commas", "numbered", "quoted"]
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "csv"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("piece", [20, 10**6])
 def test_pieces_are_surveyed_as_the_whole(tmp_path, monkeypatch, kind, piece):
     monkeypatch.setattr(large_file, "PIECE", piece)
-    path = write(tmp_path, kind)
+    path = tmp_path / kind
+    KINDS[kind](frame(), path)
     for question in (Question(1.0), Question(1.0, window=7, slide=3)):
         same(survey_large(path, question), in_memory(path, question))
 
@@ -114,7 +104,8 @@ def test_decimals_and_empty_row_groups_are_read(tmp_path, small_pieces):
 
 def test_only_the_last_rows_of_the_first_half_are_kept(tmp_path, monkeypatch, small_pieces):
     monkeypatch.setattr("aftlib.sensor_plans.survey.MOST_ROWS", 60)
-    path = write(tmp_path, "csv")
+    path = tmp_path / "f.csv"
+    frame().to_csv(path)
     found = survey_large(path, Question(1.0))
     same(found, in_memory(path, Question(1.0)))
     assert found.recent.shape == (60, 3)
