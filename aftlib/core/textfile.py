@@ -77,25 +77,21 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
         _require_lines(file)
     with _unpacked(path) as file:
         text = io.TextIOWrapper(file, encoding, errors="replace")
-        lines = text.readline(LONGEST_LINE)
-        while form.comment and lines.lstrip().startswith(form.comment):
-            lines = text.readline(LONGEST_LINE)
-        first, rest = lines, text.read(HEAD)
+        first = text.readline(LONGEST_LINE)
+        while form.comment and first.lstrip().startswith(form.comment):
+            first = text.readline(LONGEST_LINE)
+        rest = text.read(HEAD)
     if re.fullmatch(r"\W?sep=.\s*", first):
         raise ValueError(f"its first line is {first.strip()!r}: remove that line")
     separator = max(",;\t", key=first.count)
     with suppress(csv.Error):  # pandas reports it
         require_distinct(next(csv.reader(io.StringIO(first + rest), delimiter=separator), []))
-    field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
-    if decimal is None and separator != "," and re.search(field, rest, re.M):
-        decimal = ","
-        _require_plain_dots((first + rest).translate(_SWAPPED), separator, sign=",")
     if decimal is None:
-        _require_plain_dots(first + rest, separator)
-    options: dict[str, Any] = {
-        **{"sep": separator, "decimal": decimal or ".", "encoding": encoding},
-        **{"comment": form.comment, "na_values": list(form.na)},
-    }
+        field = rf"(?:^|[{separator}])\s*[-+]?\d+,\d+\s*(?:[{separator}]|$)"
+        decimal = "," if separator != "," and re.search(field, rest, re.M) else "."
+        _require_plain_dots(first + rest, separator, decimal)
+    options: dict[str, Any] = {"sep": separator, "decimal": decimal, "encoding": encoding}
+    options |= {"comment": form.comment, "na_values": list(form.na)}
     head = pd.read_csv(path, nrows=HEAD_ROWS, **options)
     if head.index.nlevels > 1:
         raise ValueError(
@@ -153,12 +149,13 @@ def _require_lines(file: BinaryIO) -> None:
             )
 
 
-def _require_plain_dots(text: str, separator: str, sign: str = ".") -> None:
+def _require_plain_dots(text: str, separator: str, sign: str) -> None:
     """Refuse a table in which every "1.160" may mean 1160: no column has "1.5" or "0.820".
 
     With commas between the columns, decimals are refused only beside "820" or as "1.160.000".
-    `sign` is "," for a text whose dots and commas are swapped.
+    With the decimal sign ",", the same holds for "1,160".
     """
+    text = text.translate(_SWAPPED) if sign == "," else text
     try:
         names, *rows = csv.reader(io.StringIO(text), delimiter=separator)
     except (csv.Error, ValueError):
