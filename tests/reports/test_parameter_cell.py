@@ -57,36 +57,29 @@ def test_a_notebook_without_a_parameters_cell_has_none():
     assert read_parameters(new_notebook(cells=[new_code_cell("m = 1")])) == {}
 
 
+READ = {
+    "int": [("10", 10), ("1e6", 1_000_000), (3.0, 3)],
+    "float": [("1", 1.0), (".05", 0.05)],
+    "float | None": [("null", None)],
+    "str": [("10", "10"), ("a=b", "a=b")],
+    "str | None": [("None", "None")],
+    "bool": [("true", True), ("False", False)],
+    "list[float]": [("[.65, 1]", [0.65, 1.0]), ("(1, 2)", [1.0, 2.0])],
+    "list[str]": [("[D1, D2]", ["D1", "D2"])],
+    "list[int | None]": [("[1, null]", [1, None])],
+    "tuple[int, ...]": [([1, 2], [1, 2])],
+    "list": [("[]", [])],
+    "dict": [("{a: 1}", {"a": 1})],
+    "dict[str, int]": [("{a: 1}", {"a": 1})],
+    "Optional[int]": [("5", 5)],
+    "typing.Optional[list[int]]": [("null", None)],
+    "Any": [("12:30", "12:30"), ("5", 5), ("null", None), ("[1, 2", "[1, 2")],
+    "Path": [("a/b", "a/b")],
+}
+
+
 @pytest.mark.parametrize(
-    ("kind", "given", "wanted"),
-    [
-        ("int", "10", 10),
-        ("int", "1e6", 1_000_000),
-        ("int", 3.0, 3),
-        ("float", "1", 1.0),
-        ("float", ".05", 0.05),
-        ("float | None", "null", None),
-        ("str", "10", "10"),
-        ("str", "a=b", "a=b"),
-        ("str | None", "None", "None"),
-        ("bool", "true", True),
-        ("bool", "False", False),
-        ("list[float]", "[.65, 1]", [0.65, 1.0]),
-        ("list[float]", "(1, 2)", [1.0, 2.0]),
-        ("list[str]", "[D1, D2]", ["D1", "D2"]),
-        ("list[int | None]", "[1, null]", [1, None]),
-        ("tuple[int, ...]", [1, 2], [1, 2]),
-        ("list", "[]", []),
-        ("dict", "{a: 1}", {"a": 1}),
-        ("dict[str, int]", "{a: 1}", {"a": 1}),
-        ("Optional[int]", "5", 5),
-        ("typing.Optional[list[int]]", "null", None),
-        ("Any", "12:30", "12:30"),
-        ("Any", "5", 5),
-        ("Any", "null", None),
-        ("Any", "[1, 2", "[1, 2"),
-        ("Path", "a/b", "a/b"),
-    ],
+    ("kind", "given", "wanted"), [(kind, *pair) for kind, pairs in READ.items() for pair in pairs]
 )
 def test_values_are_read_as_the_parameter_wants_them(kind, given, wanted):
     value = Parameter("p", kind, None, "").check(given)
