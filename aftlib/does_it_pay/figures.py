@@ -108,7 +108,7 @@ def where_it_pays(measured: Measurements) -> go.Figure:
     )
     bottom, top = saved["rate"].min() / 2, max(FASTEST, saved["rate"].max() * 4)
     named_so_far: set[str] = set()
-    looks = (BLUE, "faster", 1), (GREY, "equal", 0), (RED, "slower", -1)
+    looks = (BLUE, "faster", 1), (GREY, "undecided", 0), (RED, "slower", -1)
     for number, scheme in enumerate(schemes):
         place = {"row": number // 2 + 1, "col": number % 2 + 1}
         for color, name, sign in looks:

@@ -59,7 +59,7 @@ def test_windows_ascend_in_every_panel_and_each_colour_is_in_the_legend_once(mea
     for axis in ("xaxis", "xaxis2", "xaxis3", "xaxis4"):
         assert figure.layout[axis].categoryarray == ("12", "48")
     legend = [
-        t.name for t in figure.data if t.showlegend and t.name in ("faster", "equal", "slower")
+        t.name for t in figure.data if t.showlegend and t.name in ("faster", "undecided", "slower")
     ]
     colours = figures.saved_times(measured)["pays"].nunique()
     assert len(legend) == len(set(legend)) == colours
