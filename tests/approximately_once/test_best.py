@@ -143,47 +143,6 @@ def test_capacities_that_do_not_fit_are_refused(workers, capacities, message):
         assign_best(some_model(1), workers, Requirement(1.0, 0.05), capacities=capacities)
 
 
-def test_it_is_no_worse_even_when_dealing_and_swapping_fail(monkeypatch):
-    def in_order(_, lone, sizes, k):
-        return np.split(np.arange(len(lone)), np.cumsum(sizes)[:-1])
-
-    monkeypatch.setattr(best_module, "_deal", in_order)
-    monkeypatch.setattr(best_module, "_improve", lambda model, dealt, *_: dealt)
-    model = some_model(12, 24)
-    for point in POINTS:
-        found = assign_best(model, *point)
-        named = [assign_greedy(model, *point), assign_spread(model, *point)]
-        assert found.estimable.sum() >= max(other.estimable.sum() for other in named)
-
-
-def test_the_largest_subset_that_can_be_lost_is_that_of_all_subsets():
-    sizes = set()
-    for seed, epsilon in [(seed, e) for seed in range(6) for e in (0.8, 1.3, 1.9)]:
-        model, requirement = some_model(seed), Requirement(epsilon, 0.05)
-        lone = [k for k in range(6) if met(model, [k], requirement)]
-        subsets = [s for m in range(len(lone) + 1) for s in combinations(lone, m)]
-        most = max(len(s) for s in subsets if not s or met(model, s, requirement))
-        keys = np.array(lone, dtype=int)
-        assert best_module._most_estimable(model, keys, requirement, {}) == most
-        sizes.add((len(lone), most))
-    assert len({most for _, most in sizes}) > 3 and any(most < n for n, most in sizes)
-
-
-def met(model, keys, requirement):
-    return model.block_variance(keys).max() <= requirement.max_variance
-
-
-def test_variances_after_a_swap_are_those_of_the_new_set():
-    model, members = some_model(3, 12), np.array([2, 5, 7, 11])
-    inverse = np.linalg.inv(model.precision[np.ix_(members, members)])
-    at, keys = np.array([0, 3, 3]), np.array([1, 0, 9])
-    found = best_module._swapped(model.precision, members, inverse, at, keys)
-    for swap, (place, key) in enumerate(zip(at, keys, strict=True)):
-        after = members.copy()
-        after[place] = key
-        np.testing.assert_allclose(found[:, swap], model.block_variance(after), rtol=1e-9)
-
-
 @pytest.mark.parametrize(
     ("workers", "message"),
     [

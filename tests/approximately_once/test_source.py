@@ -56,15 +56,6 @@ def test_while_lost_windows_are_due_nobody_else_is_estimated(splits):
     assert [s.resume for s in both.partitions(40, 50)] == [50, 50]
 
 
-def test_a_worker_makes_windows_of_its_own_keys(splits):
-    *runs, summary = (batch.to_pylist()[0] for batch in splits.read(splits.partitions(20, 40)[1]))
-    assert (summary["first"], summary["worker"], summary["begin"]) == (None, 1, 15)
-    means, _ = Windows(10, 5).aggregate(VALUES[:, [1, 3]], 0, range(3, 7))
-    assert [(run["first"], run["count"]) for run in runs] == [(3, 4)]
-    assert runs[0]["values"] == means.ravel().tolist()
-    assert runs[0]["samples"] == [10] * 8
-
-
 def test_the_process_of_a_source_starts_quickly():
     """One starts with every stream, and loads neither the models nor the tables of the driver."""
     said = "import sys, aftlib.approximately_once.operator as s; print(*sys.modules)"

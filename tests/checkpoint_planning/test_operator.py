@@ -291,7 +291,6 @@ def test_estimates_with_gaps_are_the_posterior_of_each_step():
     assert not variance.any()  # known exactly, not nearly
 
 
-MISSING = [0.0, 0.1, 0.5, 0.9, 0.97, "one silent", "all of O silent"]
 WIDE = ReplayQuery(MODEL, WINDOW, Requirement(0.36, 0.05), QUERY.recovery_time, 1.5)
 
 
@@ -304,19 +303,6 @@ def with_gaps(values, replayed, missing, seed):
         gaps = np.random.default_rng(seed).random((len(seen), len(replayed))) < missing
         seen[:, replayed] = np.where(gaps, np.nan, seen[:, replayed])
     return seen
-
-
-@pytest.mark.parametrize("missing", MISSING)
-def test_the_variance_of_an_estimate_is_told_truly_whatever_is_missing(missing):
-    """1 − δ of the sums lie within z σ of the truth; 500 draws, so 4 % are four standard errors."""
-    replayed, inside = [0, 4, 5], []
-    truth = draw(MODEL, 500 * 5, 3).reshape(500, 5, 8)
-    for seed, values in enumerate(truth):
-        seen = with_gaps(values, replayed, missing, seed)
-        sums, variance = estimate_with_gaps(MODEL, replayed, seen[:, replayed])
-        off = np.abs(sums - values.sum(axis=0))
-        inside.append(off <= WIDE.requirement.z * np.sqrt(variance))
-    np.testing.assert_allclose(np.mean(inside, axis=0)[[1, 2, 3, 6, 7]], 0.95, atol=0.04)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.5, 0.97, "one silent", "all of O silent"])

@@ -140,14 +140,6 @@ def test_files_of_others_are_refused(tmp_path, store):
         CheckpointStore(store.path, "one")
 
 
-def test_damaged_state_is_refused_not_used(store):
-    store.commit(C1, [], record())
-    with sqlite3.connect(store.path) as connection:
-        connection.execute("UPDATE state SET checkpoint = substr(checkpoint, 1, 60)")
-    with pytest.raises(ValueError, match="data is no intact checkpoint"):
-        store.restore()
-
-
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
 QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 
@@ -160,16 +152,6 @@ def test_completed_sums_are_the_posterior_mean():
     seen = MODEL.aggregate(steps, "sum").condition({"X2": 60.0, "X7": 45.0})
     np.testing.assert_allclose(sums[[0, 2, 3, 4, 5, 7]], seen.mean)
     assert sums[[1, 6]].tolist() == [60, 45]
-
-
-def test_prepared_sets_of_another_history_are_not_used(tmp_path):
-    """Plans made at the same step after different failures are kept apart."""
-    preparation, spent = Preparation(tmp_path), QUERY.requirement.max_variance
-    plans = [QUERY.plan(30, np.full(8, share * spent)) for share in (0.0, 2.0)]
-    assert plans[0].replay[0].sensors != plans[1].replay[0].sensors
-    for plan in plans:
-        name = preparation.keep(QUERY.fingerprint, plan)
-        assert preparation.load(name, 0).sensors == list(plan.replay[0].sensors)
 
 
 def test_a_name_is_of_the_query_the_times_and_the_sets(tmp_path):

@@ -171,11 +171,9 @@ def test_the_bounds_hold_over_joins_leaves_and_changed_limits(seed):
     ("arguments", "message"),
     [
         ((ALONE[:2], 0.9, 0.05), "names must be 2 different ones, one per sensor"),
-        (
-            (ALONE[:2], 0.9, 0.05, ["x", "y"]),
-            "names must hold a sensor of this guard, got 'x', 'y'",
-        ),
+        ((ALONE[:2], 0.9, 0.05, [*"xy"]), "names must hold a sensor of this guard, got 'x', 'y'"),
         ((ALONE[:2], 0.9, 0.05, ["a", "a"]), "names must be 2 different ones"),
+        ((ALONE, 0.9, 0.05, set(NAMES)), "names must be a list such as"),
         ((ALONE, 0, 0.05), "epsilon must be above 0"),
         ((ALONE, 0.9, 1.5), "delta must be above 0 and below 1, got 1.5"),
     ],

