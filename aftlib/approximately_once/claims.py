@@ -114,13 +114,10 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
             f"is below h-best at {int((greedy < best).sum())} points and below h-worst at "
             f"{int((greedy < worst).sum())}. It has more than the mean random assignment at "
             f"{int((greedy > random).sum())} points, fewer at {int((greedy < random).sum())} and "
-            f"as many at {int((greedy == random).sum())}. The document's keys are all equally "
-            "reliable, and fig. 9 does not say which then comes first. It decides: here the lowest "
-            "index, so block by block. The points are ours, because our copy lacks the figures. "
-            f"Greedy lacks {left['greedy']} estimable workers of h-best's, {left[NO_DROP]} if an "
-            "empty worker's reliability drops by nothing. Fig. 9, line 10 reserves an empty "
-            "worker, which gets the rest of the keys: without it greedy lacks "
-            f"{left[NO_RESERVE]} and {left[NEITHER]}.",
+            f"as many at {int((greedy == random).sum())}. The order of equally reliable keys "
+            "decides, which fig. 9 does not define. Estimable workers that greedy lacks of "
+            f"h-best's: {left['greedy']}, with no drop {left[NO_DROP]}, without a reserve "
+            f"{left[NO_RESERVE]}, with neither {left[NEITHER]}.",
         )
 
     return _for_each_greedy(judge, grid)
@@ -156,11 +153,9 @@ def scales_with_workers(
             counted="values of ε",
             control=covariance != "block" or not unlike.any(),
             note=f"Each further worker adds {slopes.min():.3f} … {slopes.max():.3f} estimable "
-            f"workers. These are the slopes of lines over {len(varying)} m at {len(slopes)} values "
-            "of ε, and the value is the smallest. The points are computed, not repeated, so there "
-            f"is no interval. Without any estimable worker, and left out: ε = {dropped or 'none'}. "
-            f"That all of h-best's are estimable differs from the closed form at "
-            f"{int(unlike.sum())} of {len(counts)} points.",
+            f"workers: slopes of lines over {len(varying)} m at each ε. Without any estimable "
+            f"worker, and left out: ε = {dropped or 'none'}. h-best differs from the closed form "
+            f"at {int(unlike.sum())} of {len(counts)} points.",
         )
 
     return _for_each_greedy(judge, grid)
@@ -190,11 +185,10 @@ def keeps_promise(
             counted="data sets",
             threshold=_at_most(delta, "section 6.2: at most δ"),
             note=f"{int((low > delta).sum())} of {len(counted)} rates lie above δ by more than "
-            f"chance. The value is the largest, {at['method']} at m = {at['workers']:.0f}, ε = "
-            f"{at['epsilon']:g}; the intervals of all points hold together (Bonferroni). "
-            f"{int(off.sum())} intervals, {SEEN} wider, exclude the rate that the model foresees. "
-            "In our first data set, of the document's size, the largest rate of its three methods "
-            f"is {first.max():.4f}.",
+            f"chance (Bonferroni). The value is the largest, {at['method']} at m = "
+            f"{at['workers']:.0f}, ε = {at['epsilon']:g}. {int(off.sum())} intervals, {SEEN} "
+            "wider, exclude the rate that the model foresees. In one data set of the document's "
+            f"size the largest rate is {first.max():.4f}.",
         )
 
     others = {
@@ -232,12 +226,10 @@ def accurate_as_assigned(grid: pd.DataFrame, delta: float) -> Finding:
             parts={"greedy's own rate, the largest": accurate},
             n=gap.shape[1],
             counted="data sets",
-            note=f"Greedy's rate exceeds h-best's by {mean:.4f} and exceeds δ at {above} points "
-            f"beyond chance. The value is the mean over {len(gap)} points (m, ε) where both have "
-            f"estimable workers; the largest is {gap.mean(axis=1).max():.4f}. Greedy's rate is "
-            f"below h-best's at {below} points beyond chance. Greedy's own rate is "
-            f"{rate.mean():.4f} in the mean over its {len(rate)} points, {rate.mean() / delta:.2f} "
-            f"of δ.",
+            note=f"The value is the mean over {len(gap)} points (m, ε) where both have estimable "
+            f"workers; the largest is {gap.mean(axis=1).max():.4f}. Beyond chance greedy's rate is "
+            f"above δ at {above} points and below h-best's at {below}. Greedy's own rate is "
+            f"{rate.mean():.4f} in the mean, {rate.mean() / delta:.2f} of δ.",
         )
 
     return _for_each_greedy(judge, grid)
@@ -274,10 +266,8 @@ def better_than_random(grid: pd.DataFrame) -> Finding:
         return replace(
             found,
             readings={"all keys": replace(everyone, note="")},
-            note=found.note + "Section 6 announces a far lower rate than a random division's, and "
-            "6.1.3 compares with none. Not even h-best has it on these data: chance spreads ten "
-            "blocks over workers almost evenly. The figures compare with h-worst, whose rate by "
-            f"(9) counts the keys of estimable workers: {counted}Over all keys: {over_all}",
+            note=f"{found.note}Chance spreads ten blocks over workers almost evenly. The figures "
+            f"compare with h-worst. By (9): {counted}Over all keys: {over_all}",
         )
 
     return _for_each_greedy(judge, grid)
@@ -300,12 +290,10 @@ def recovers_faster(cost: pd.DataFrame) -> Finding:
         (float(low), float(high)),
         n=len(slow),
         counted="killed workers, paired",
-        note=f"Recovery by estimates takes {fast.mean():.3f} s and exact recovery "
-        f"{slow.mean():.3f} s. Each is a whole micro-batch with a killed worker, from its tasks' "
-        f"start until the coordinator has finished. Of that an undisturbed micro-batch is "
-        f"{quiet:.3f} s: the kill adds {fast.mean() - quiet:.3f} s with estimates and "
-        f"{slow.mean() - quiet:.3f} s with exact recovery. Samples read again: {again[1]:,} "
-        f"against {again[0]:,}, from a local log. P-5 has input that is slow to read.",
+        note=f"A micro-batch with a killed worker takes {fast.mean():.3f} s with estimates and "
+        f"{slow.mean():.3f} s with exact recovery, an undisturbed one {quiet:.3f} s. Samples read "
+        f"again from a local log: {again[1]:,} against {again[0]:,}. P-5 has input that is slow "
+        "to read.",
     )
 
 
@@ -330,11 +318,9 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
     return replace(
         found["sum"],
         parts={"minima": found["min"], "maxima": found["max"], "means": found["mean"]},
-        note=f"Of the lost sums {found['sum'].value:.4f} lie within the half-width of 1 − δ. The "
-        f"assignment is h-best at m = {aggregates['workers'].max()}, the largest m alone. Its "
-        f"half-width is the following share of that without the others: {gain}. A sum is "
-        "a scaled mean. The half-widths of minima and maxima, which are not Gaussian, come from "
-        "drawn windows. The document names mean and sum, and measures means.",
+        note=f"The assignment is h-best at m = {aggregates['workers'].max()}. The half-width is "
+        f"the following share of that without the other workers: {gain}. Those of minima and "
+        "maxima come from drawn windows.",
     )
 
 

@@ -65,10 +65,8 @@ def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
         off,
         n=len(exact.assign(pays=pays)[["t_sla_ms", "pays"]].drop_duplicates()),
         counted="distinct plans",
-        note="The counts are ⌈w / l⌉ − 1, and neither ε nor δ is in it. l = ⌊(T_SLA − fixed) / "
-        "(n · per tuple)⌋ steps. The value is the largest difference from that, under all three "
-        "chargings of T_est. The planner's exactly-once does not read ε and δ, so only a wrong "
-        "count could differ.",
+        note="The value is the largest difference from ⌈w / l⌉ − 1, where l = ⌊(T_SLA − fixed) / "
+        "(n · per tuple)⌋ steps, under all three chargings of T_est.",
     )
 
 
@@ -84,12 +82,10 @@ def ordered_counts(counts: pd.DataFrame) -> Finding:
             conditions=relaxed > 0 and estimated > 0,
             n=len(wide),
             counted="combinations of ε, δ and T_SLA, ours",
-            note="The order depends on who pays T_est. The document charges 28.33 ms (27) and does "
-            "not say to whom; exactly-once estimates nothing, and restoring takes at most 2 ms. In "
-            "the last reading our planner also replays all sensors where that reaches further, "
-            "which fig. 4 does not do. To hold, each method must also save somewhere. Where all "
-            f"pay, no-relaxation takes fewer than exactly-once at {estimated:.0%} of the points, "
-            f"and proposed fewer than no-relaxation at {relaxed:.0%}.",
+            note="The order depends on which recoveries pay T_est. To hold, each method must also "
+            f"save somewhere. Where all pay, no-relaxation takes fewer than exactly-once at "
+            f"{estimated:.0%} of the points, and proposed fewer than no-relaxation at "
+            f"{relaxed:.0%}.",
         )
 
     return _by_charging(counts, judge)
@@ -108,10 +104,8 @@ def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
             fewer,
             n=len(useless),
             counted="points of our grid where no-relaxation saves nothing",
-            note="Whether proposed still saves there depends on who pays T_est. The value is the "
-            "share of the points at which no-relaxation takes as many checkpoints as exactly-once "
-            "or more, and proposed takes fewer. The document names no share, so both nearly "
-            "everywhere and everywhere are judged.",
+            note="It depends on which recoveries pay T_est, and on the share that the document "
+            "means: nearly everywhere and everywhere are judged.",
         )
 
     found = _by_charging(counts, judge)
@@ -133,9 +127,8 @@ def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
     first, *others = found
     means = "; ".join(f"{name}: {finding.note}" for name, finding in found.items())
     note = (
-        "It depends on who pays T_est, and on whether savings are counted in checkpoints or as a "
-        "share of exactly-once's. The value is the share of the combinations of ε and δ at "
-        f"which the shortest T_SLA saves some, and the most. Saved on average: {means}."
+        "It depends on which recoveries pay T_est, and on whether savings are counted in "
+        f"checkpoints or as a share of exactly-once's. Saved on average: {means}."
     )
     return replace(found[first], note=note, readings={name: found[name] for name in others})
 
@@ -170,8 +163,8 @@ def saves_most_where_demands_are_loose(counts: pd.DataFrame) -> Finding:
             most.mean(),
             n=len(most),
             counted="values of T_SLA, ours",
-            note="Share of the values of T_SLA at which no-relaxation saves the most checkpoints "
-            "against exactly-once at the largest ε and δ; others may save as many.",
+            note="At the largest ε and δ, no-relaxation saves the most against exactly-once; "
+            "others may save as many.",
         )
 
     return _by_charging(counts, judge)
@@ -208,16 +201,12 @@ def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
             "of all sensors": _most_failures(rates("every"), parts),
             "the restored checkpoint itself": _most_failures(rates("restored"), parts),
         },
-        note="The largest share of failures over its δ, of the results that are estimated worst, "
-        "from checkpoints that estimate, in the worst case of (12). It is at "
-        f"ε = {at['epsilon']:g}, δ = {at['delta']:g}, T_SLA = {at['t_sla_ms']:g} ms, "
-        f"τ = {at['time']:.0f}: success {at['worst']:.4f}, the plan expects "
+        note=f"The value is at ε = {at['epsilon']:g}, δ = {at['delta']:g}, T_SLA = "
+        f"{at['t_sla_ms']:g} ms, τ = {at['time']:.0f}: success {at['worst']:.4f}, the plan expects "
         f"{at['worst_expected']:.4f}. Some {needed:,} data sets make every interval as narrow as "
-        f"the margin. Of {len(worst)} checkpoints, {below} rates lie below 1 − δ. In the first "
-        "data set alone, which "
-        f"has the document's size, {int((short > 0).sum())} do, by up to {short.max():.3f}. "
-        "Plans spend the tolerance to the last, so rates lie on both sides of it. For the restored "
-        "checkpoint nothing is guaranteed.",
+        f"the margin. Of {len(worst)} checkpoints, {below} rates lie below 1 − δ; in one data set "
+        f"of the document's size {int((short > 0).sum())} do, by up to {short.max():.3f}. For the "
+        "restored checkpoint nothing is guaranteed.",
     )
 
 

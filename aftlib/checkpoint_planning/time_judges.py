@@ -79,8 +79,7 @@ def _slowest_recovery(times: pd.DataFrame) -> Finding:
         note=f"Largest T_rec over full replay's, at n = {at['n']:.0f} and |O| = {at['sensors']:.0f}"
         f". Means over turns, for every |O| < n measured: {shown}. T_rep is at least "
         f"{found['read'].min():.2f} times |O|/n of full replay's; less than {LEAST_REPLAY} would "
-        "mean that O was not read. The gain matrix is made with the plan and only loaded; D2-12 "
-        "solves at recovery.",
+        "mean that O was not read.",
     )
 
 
@@ -130,11 +129,9 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
         n=turns,
         counted="turns",
         parts={"T_res, the longest": restored},
-        note="The smallest R² of a straight line through 0 and the replay times of a turn, "
-        f"n ≥ {SMALLEST_N}; below 0 a constant fits better. Means over turns: "
-        f"{shown}. A part of T_rep does not depend on |O|: opening the log, and through Spark the "
-        "start of a job. Loading the (n − |O|) × |O| gain matrix is part of T_res here, unless all "
-        "is replayed, so T_res is longest where |O| is near n / 2.",
+        note=f"The smallest R² of a line through 0 and the replay times of a turn, n ≥ {SMALLEST_N}"
+        f"; below 0 a constant fits better. Means over turns: {shown}. Loading the "
+        "(n − |O|) × |O| gain matrix is part of T_res here.",
     )
 
 
@@ -175,12 +172,9 @@ def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.Dat
     return replace(
         found[first],
         readings={name: found[name] for name in others},
-        note="It depends on |O|, on how many tuples a series count (系列数) of 10⁵ means, and on "
-        "the time per tuple. "
-        f"The value is T_rep + T_est over a full replay's T_rep, at {first}, n = {size:,}. T_est "
-        f"solves (6) at recovery as the document does, in one thread: {shown}. Our T_est is set "
-        "against T_rep of the document's processor of 2010, unless our time per tuple is taken. "
-        "The fastest turn has no interval. A gain made with the plan leaves one product.",
+        note=f"T_rep + T_est over a full replay's T_rep, at {first}, n = {size:,}. T_est solves "
+        f"(6) at recovery, in one thread: {shown}. Our T_est is set against T_rep of the "
+        "document's processor of 2010, unless our time per tuple is taken.",
     )
 
 
@@ -205,32 +199,23 @@ def fewer_checkpoints_raise_throughput(
     return replace(
         gain(first),
         readings={name: gain(name) for name in others},
-        note=f"At one point, ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla:g} ms, fewer "
-        "checkpoints leave more time for the work. A run is one window in one process, without "
-        f"faults and without Spark, of {1e3 * rates['seconds'].min():.0f} … "
-        f"{1e3 * rates['seconds'].max():.0f} ms. Per window of {shown}. The ratio depends "
-        "on how long a checkpoint takes against the work between two: SQLite flushes each to the "
-        "disk.",
+        note=f"At ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla:g} ms. A run is one window in one "
+        f"process, without faults and without Spark, of {1e3 * rates['seconds'].min():.0f} … "
+        f"{1e3 * rates['seconds'].max():.0f} ms. Per window of {shown}. SQLite flushes each "
+        "checkpoint to the disk.",
     )
 
 
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: T_rec of the new process after a kill is within T_SLA."""
-    what = (
-        "T_rec is restoring, replaying and estimating in the new, cold process. T_SLA is the time "
-        "that the fit to as many pilot kills, with its reserve for 99 % of these, gives for the "
-        "least of `budgets`"
-    )
+    what = "T_SLA is fitted to as many pilot kills, for the least of `budgets`"
     return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 
 
 def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-9: a new process commits within T_SLA plus the start time of earlier trials."""
     limit = killed["t_sla_ms"] + killed["start_ms"]
-    what = (
-        "Counted from the new process's start to its commit; T_SLA is D2-8's and the start that "
-        f"pilot kills had, {killed['start_ms'].max():.0f} ms"
-    )
+    what = f"T_SLA is D2-8's and the start of pilot kills, {killed['start_ms'].max():.0f} ms"
     return _kept(killed, "kills", killed["all_ms"], limit, what)
 
 
@@ -240,10 +225,7 @@ def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
         f"{limit:.0f} ms: {int((rows['total_ms'] <= limit).sum())} of {len(rows)}"
         for limit, rows in _estimating(running).groupby("t_sla_ms")
     )
-    what = (
-        f"Failed intervals of the running stream, read by a Spark job ({by_limit}). T_SLA is what "
-        "the fit, with its reserve for 99 % of the recoveries, gives for `budgets`"
-    )
+    what = f"T_SLA is fitted to recoveries for `budgets` ({by_limit})"
     return _kept(running, "recoveries", running["total_ms"], running["t_sla_ms"], what)
 
 
@@ -267,9 +249,8 @@ def _kept(
         share_interval(kept, len(rows)),
         n=len(rows),
         counted=counted,
-        note=f"{kept} of {len(rows)} {counted} kept T_SLA (Clopper and Pearson). Counted are those "
-        "with 0 < |O| < n, in intervals that T_SLA ends, not the window. "
-        f"{DECIDING} of {DECIDING} would show 95 %. {what}. It took {took.median():.0f} ms at the "
-        f"median and {took.max():.0f} ms at most; T_SLA was {limit.min():.0f} ms or more. How soon "
-        "a failure is noticed is not in it.",
+        note=f"{kept} of {len(rows)} {counted} kept T_SLA, of those with 0 < |O| < n in intervals "
+        f"that T_SLA ends. {DECIDING} of {DECIDING} would show 95 %. {what}. It took "
+        f"{took.median():.0f} ms at the median and {took.max():.0f} ms at most; T_SLA was "
+        f"{limit.min():.0f} ms or more.",
     )

@@ -73,11 +73,9 @@ def exactness(done: DrillResult) -> Finding:
         conditions=unharmed,
         n=int(faults.sum()),
         counted="faults",
-        note=f"Windows lost, doubled, estimated or wrong. Faults by scheme, {counts}. "
-        + f"So many exclude only harm by more than {rate:.0%} of them (exact 95 % interval). "
-        * unharmed
-        + "D4 moves numbered tuples, which can be lost or doubled only. Its simulated standby "
-        "schemes are not in this claim.",
+        note=f"Windows lost, doubled, estimated or wrong. Faults by scheme, {counts}."
+        + f" So many exclude only harm by more than {rate:.0%} of them (exact 95 % interval)."
+        * unharmed,
     )
 
 
@@ -115,8 +113,8 @@ def reads_again(done: DrillResult, names: list[str]) -> Finding:
         control=planned > 0,  # a plan that reads nothing again proves nothing
         n=int(rows["faults"].min()),
         counted="faults",
-        note="A regression test: plan and stream are both this project's. The value is the samples "
-        f"read again over those that an exact recovery reads of the same kills. {shares}.",
+        note=f"Samples read again over those that an exact recovery reads of the same kills. "
+        f"{shares}.",
     )
 
 
@@ -178,8 +176,7 @@ def d1_costs_little(done: DrillResult) -> Finding:
         most,
         parts=dict(others),
         note=f"Median time of a micro-batch with {first} over that without fault tolerance, run "
-        f"next to it in each of {done.turns} turns. An interval wholly below 0 decides nothing, "
-        f"because runs then differ by more than the scheme costs.{_turns_needed(most)}",
+        f"next to it in each of {done.turns} turns.{_turns_needed(most)}",
     )
 
 
@@ -206,10 +203,9 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
         most,
         note=f"Elapsed time of a window with {counts[proposed]} checkpoints over one without, 100 "
         f"sensors × {D2_WINDOW:,} steps in one process, {1e3 * base.mean():.0f} ms. A checkpoint "
-        f"adds {added / max(1, counts[proposed]):.2g} ms: the window is read in more pieces, and "
-        "SQLite flushes each checkpoint to the disk. The plan is made for D2's own time per tuple, "
-        f"by which a window takes {planned:,.0f} ms to read. Of that the checkpoints would be "
-        f"{added / planned:.1%}. Checkpoints of ours, not judged: {own}.{_turns_needed(most)}",
+        f"adds {added / max(1, counts[proposed]):.2g} ms. By D2's own time per tuple a window "
+        f"takes {planned:,.0f} ms to read. Of that the checkpoints would be {added / planned:.1%}. "
+        f"Checkpoints of ours, not judged: {own}.{_turns_needed(most)}",
     )
 
 
