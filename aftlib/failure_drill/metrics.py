@@ -114,28 +114,15 @@ def score_run(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, obj
 
 @dataclass(frozen=True)
 class RecoveryMetrics:
-    """Times of the micro-batches, shape (batches,), and of the recoveries, shape (events,).
+    """Latency of each micro-batch, from the arrival of its last input to its results; and columns.
 
-    Latency is the time from the arrival of a micro-batch's last input to its results.
+    The columns are those of the table, medians over the events: latency_s and throughput_s, from
+    the failed micro-batch's input until normal again; worst, the longest latency from an event to
+    the next one over the normal one; unsteady, later slow micro-batches without a fault.
     """
 
-    service_s: np.ndarray
-    latency_s: np.ndarray
-    normal_s: float  # median latency while nothing failed
-    latency_again_s: np.ndarray  # from the failed micro-batch's input to a normal latency
-    throughput_again_s: np.ndarray  # likewise, to a normal throughput
-    worst_s: np.ndarray  # longest latency from an event to the next one
-    unsteady: int  # later micro-batches without a fault whose latency is not normal
-
-    @property
-    def columns(self) -> dict[str, float]:
-        """Medians over the events, as columns of the table."""
-        return {
-            "latency_s": float(np.median(self.latency_again_s)),
-            "throughput_s": float(np.median(self.throughput_again_s)),
-            "worst": float(np.median(self.worst_s) / self.normal_s),
-            "unsteady": self.unsteady,
-        }
+    latency_s: np.ndarray  # (batches,)
+    columns: dict[str, float]
 
 
 def latencies(service_s: np.ndarray, every_s: float) -> np.ndarray:
@@ -179,15 +166,13 @@ def recovery_metrics(
         worst.append(latency[first:until].max())
         settled = next((i for i in range(last, until) if normal[i]), until)
         unsteady += int((~normal[settled:until]).sum())
-    return RecoveryMetrics(
-        service_s=service,
-        latency_s=latency,
-        normal_s=float(np.median(usual)),
-        latency_again_s=np.array(again),
-        throughput_again_s=np.array(rate),
-        worst_s=np.array(worst),
-        unsteady=unsteady,
-    )
+    columns = {
+        "latency_s": float(np.median(again)),
+        "throughput_s": float(np.median(rate)),
+        "worst": float(np.median(worst) / np.median(usual)),
+        "unsteady": unsteady,
+    }
+    return RecoveryMetrics(latency, columns)
 
 
 def overhead(own_s: np.ndarray, base_s: np.ndarray) -> dict[str, float]:
