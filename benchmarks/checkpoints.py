@@ -9,11 +9,9 @@ times a solve of O(n³)) and, more cautiously, by the growth seen between the la
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
+from benchmarks.timing import best_of
 
 NUGGET = 0.3
 HALF = 0.43562
@@ -155,16 +154,6 @@ def all_tuples(n: int, replayed: int) -> dict[str, float]:
     return seconds
 
 
-def best_of(times: int, work: Callable[[], Any]) -> tuple[float, Any]:
-    """Least seconds of several runs, and the last result."""
-    seconds = []
-    for _ in range(times):
-        begin = time.perf_counter()
-        result = work()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds), result
-
-
 def scattered(n: int, seed: int = 0) -> GaussianModel:
     """Sensors at random in a square, correlation falling with distance; no zero, no tie."""
     at = np.random.default_rng(seed).random((n, 2)) * math.sqrt(n / 100)
@@ -174,7 +163,3 @@ def scattered(n: int, seed: int = 0) -> GaussianModel:
         np.exp(-distance, out=covariance[i : i + 500])
     covariance.flat[:: n + 1] += NUGGET
     return GaussianModel(np.zeros(n), covariance)
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=2))

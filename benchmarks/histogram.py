@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,6 +28,7 @@ from aftlib.exponential_histogram.pipeline import aggregate
 from aftlib.exponential_histogram.source import Drawn
 from aftlib.spark.session import session
 from benchmarks import histogram_stream
+from benchmarks.timing import say
 
 WINDOW, EPSILON = 10**6, 0.01  # D5, figure 5
 CHUNKS = (10**3, 10**4, 10**5, 10**6, 10**7)
@@ -47,20 +47,15 @@ def run(seconds: float = 2.0, spark_events: int = 10**8) -> dict[str, Any]:
     events = np.random.default_rng(2).random(10**7) < 0.5
     result: dict[str, Any] = {"window": WINDOW, "epsilon": EPSILON}
     for chunk in CHUNKS:
-        said(f"chunks of {chunk}")
+        say(f"chunks of {chunk}")
         result[f"chunks of {chunk}"] = bulk(events, chunk, seconds)
-    said("single events")
+    say("single events")
     result["single events"] = singles(events[:100_000].tolist(), seconds)
-    said("others")
+    say("others")
     result["others"] = others(events[: 10**6], seconds)
-    said(f"{spark_events} events on Spark")
+    say(f"{spark_events} events on Spark")
     result["spark"] = on_spark(spark_events)
     return result | {"wanted": wanted(result)}
-
-
-def said(what: str) -> None:
-    """Show progress; results go to the standard output."""
-    print(f"histogram: {what}", file=sys.stderr, flush=True)
 
 
 def on_spark(events: int) -> dict[str, Any]:
@@ -236,7 +231,3 @@ def others(events: np.ndarray, seconds: float) -> dict[str, float]:
     sizes = {"time window": events.size, "sum": events.size, "variance": reals.size}
     rates = {f"{name}, events/s": size / best[name] for name, size in sizes.items()}
     return rates | {f"{name}, ms": 1e3 * t for name, t in best.items() if name not in sizes}
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=2))

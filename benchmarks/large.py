@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from benchmarks.checkpoints import HALF, scattered
+from benchmarks.timing import best_of
 
 KEYS, WORKERS, WINDOW = 10_000, 100, 1_000
 
@@ -55,11 +56,12 @@ def with_memory(work: Callable[..., dict[str, Any]], *given: str) -> dict[str, A
 
 def assigned(kind: str) -> dict[str, Any]:
     """Seconds of `assign_greedy` and `assign_best`, each with the model's own share before."""
-    model, begin_s = timed(lambda: block_model(KEYS, 100) if kind == "groups" else scattered(KEYS))
+    make = partial(block_model, KEYS, 100) if kind == "groups" else partial(scattered, KEYS)
+    begin_s, model = best_of(1, make)
     requirement = Requirement(0.65 if kind == "groups" else 1.3, 0.05)
-    _, precision_s = timed(lambda: model.precision)
-    greedy, greedy_s = timed(lambda: assign_greedy(model, WORKERS, requirement))
-    best, best_s = timed(lambda: assign_best(model, WORKERS, requirement))
+    precision_s, _ = best_of(1, lambda: model.precision)
+    greedy_s, greedy = best_of(1, lambda: assign_greedy(model, WORKERS, requirement))
+    best_s, best = best_of(1, lambda: assign_best(model, WORKERS, requirement))
     return {
         "n": KEYS,
         "workers": WORKERS,
@@ -75,12 +77,12 @@ def assigned(kind: str) -> dict[str, Any]:
 
 def planned() -> dict[str, Any]:
     """Seconds of plans in which a window's beginning replays half of the sensors."""
-    model, begin_s = timed(lambda: scattered(KEYS))
+    begin_s, model = best_of(1, lambda: scattered(KEYS))
     requirement = Requirement(1.959964 * np.sqrt(HALF / WINDOW), 0.05)
     asked = model, WINDOW, requirement, DOCUMENT_RECOVERY_TIME, 200.0
     found: dict[str, Any] = {"n": KEYS, "window": WINDOW, "model_s": begin_s}
     for method in ("proposed", "adaptive"):
-        plan, seconds = timed(lambda method=method: plan_checkpoints(*asked, method))
+        seconds, plan = best_of(1, lambda method=method: plan_checkpoints(*asked, method))
         sizes = [len(replay.sensors) for replay in plan.replay]
         found |= {f"{method}_s": seconds, f"{method}_checkpoints": len(plan.checkpoints)}
         found[f"{method}_replayed_first_last"] = sizes[0], sizes[-1]
@@ -108,10 +110,10 @@ def conditioned(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[st
                 if worker not in absent:
                     handler.receive(window, worker, np.zeros(len(keys)), counts[keys])
             handler.expect(window)
-            found, fast = timed(lambda window=window: handler.estimate(window))
+            fast, found = best_of(1, lambda window=window: handler.estimate(window))
             there = ~np.isin(assignment.worker_of, list(absent))
             asked = model, list(assignment.workers[0]), np.flatnonzero(there), counts[there], width
-            (_, half), slow = timed(lambda asked=asked: over_the_complement(*asked))
+            slow, (_, half) = best_of(1, lambda asked=asked: over_the_complement(*asked))
             np.testing.assert_allclose(found[0].half_width, requirement.half_width(half), rtol=1e-6)
             rows.append((name, fast * 1e3, slow * 1e3 * len(found)))
     kinds = {
@@ -144,10 +146,3 @@ def over_the_complement(
     apart = among * (width * least / both - 1)
     noise = [np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart).sum() for g in gain]
     return gain, np.diag(sigma)[keys] - explained + noise
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What some work returns, and its seconds."""
-    begin = time.perf_counter()
-    result = work()
-    return result, round(time.perf_counter() - begin, 4)

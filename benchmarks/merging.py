@@ -36,6 +36,7 @@ from aftlib.shared_state.task import sum_partitions
 from aftlib.shared_state.tuplelog import TupleStream
 from aftlib.spark.session import session
 from benchmarks import flink, merging_upfront
+from benchmarks.timing import say
 
 USUAL = 10_000_000
 TUPLES = int(os.environ.get("AFT_MERGING_TUPLES", USUAL))
@@ -71,17 +72,17 @@ def run() -> dict[str, Any]:
     """All figures of this benchmark, as medians with the least and most, and their ratios."""
     spark = session("benchmark")
     given = inputs(spark, data_dir(), [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS])
-    _say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
+    say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
     strategies = measured(spark, given, [TASKS], RUNS, warm_up=True)
     strategies = pd.concat([strategies, _upfront_compiled(spark, given)])
-    _say("strategies on Spark done")
+    say("strategies on Spark done")
     smaller = inputs(spark, data_dir(), [TupleStream(TUPLES // 10, KEYS, SKEWS[0], SEED)])
     memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
     spark.stop()
     servers = served(given, [TASKS], RUNS, times=1)
-    _say("servers and tasks done")
+    say("servers and tasks done")
     cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
-    _say("one core each done")
+    say("one core each done")
     one, rivals, reason = _flink(given)
     require_equal([_of_spark(strategies), _of_servers(servers), cores, one, rivals])
     return {
@@ -191,13 +192,13 @@ def _flink(given: list[Input]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
     try:
         path = flink.prepare(data_dir())
         for mode, tasks in product(FLINK_MODES, found):
-            _say(f"Flink, {mode}, tasks {tasks}: {RUNS + 1} runs at each skew")
+            say(f"Flink, {mode}, tasks {tasks}: {RUNS + 1} runs at each skew")
             found[tasks] += [
                 _row(f"flink {mode}", by_path[r.folder], r.seconds, (r.keys, r.sum, r.tuples))
                 for r in flink.timed(path, mode, folders, RUNS, tasks).itertuples()
             ]
     except RuntimeError as error:
-        _say(f"Flink is left out: {error}")
+        say(f"Flink is left out: {error}")
         return pd.DataFrame(), pd.DataFrame(), f"left out: {error}"
     return pd.DataFrame(found[1]), pd.DataFrame(found[TASKS]), ""
 
@@ -296,11 +297,3 @@ def _ratios(strategies: pd.DataFrame, cores: pd.DataFrame, rivals: pd.DataFrame)
         turns = wide[2.0] / wide[0.0]
         ratios[f"{name}: skew 2 / uniform, by turn"] = [round(t, 3) for t in turns]
     return ratios
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=1))

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,6 +20,7 @@ from aftlib.upstream_backup.failures import Failure
 from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.recursion import Simulated, simulate
 from aftlib.upstream_backup.schemes import SCHEMES
+from benchmarks.timing import best_of, say
 from tests.upstream_backup import event_simulation
 
 RATES = (200, 1000, 5000, 20_000)
@@ -41,13 +40,13 @@ def engines(rate: int) -> dict[str, Any]:
         short = [Failure(max(500.0, 700 * EVENT_TUPLES / rate))]
         until = short[0].at_ms + 300
         stream = (parameters, name, short, until)
-        seconds, reference = timed(partial(event_simulation.simulate, *stream), 1)
+        seconds, reference = best_of(1, partial(event_simulation.simulate, *stream))
         slow += seconds
-        seconds, same = timed(partial(simulate, *stream), REPEATS)
+        seconds, same = best_of(REPEATS, partial(simulate, *stream))
         alike += seconds
         equal(reference, same)
         long = [Failure(500.0 + 1000 * SWEEP_TUPLES / rate)]
-        seconds, _ = timed(partial(simulate, parameters, name, long), REPEATS)
+        seconds, _ = best_of(REPEATS, partial(simulate, parameters, name, long))
         fast += seconds
     tuples = len(same.written)
     return {
@@ -58,16 +57,6 @@ def engines(rate: int) -> dict[str, Any]:
         "ratio_same_stream": round(slow / alike, 1),
         "ratio": round(slow / fast * SWEEP_TUPLES / tuples, 1),
     }
-
-
-def timed(call: Callable[[], Simulated], repeats: int) -> tuple[float, Simulated]:
-    """Shortest time of some calls, and what the last one returned."""
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        found = call()
-        times.append(time.perf_counter() - began)
-    return min(times), found
 
 
 def equal(one: Simulated, other: Simulated) -> None:
@@ -87,8 +76,3 @@ def agreement() -> dict[str, Any]:
         "within_limits": bool(count.max() <= COUNT_LIMIT and duration.max() <= TIME_LIMIT),
         "table": json.loads(rows.to_json(orient="records", double_precision=4)),
     }
-
-
-def say(text: str) -> None:
-    """Progress."""
-    sys.stderr.write(f"{text}\n")

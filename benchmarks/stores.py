@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +14,7 @@ from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.experiments.servers import BATCH, BATCHES, EMBEDDED, checkpoints, merges
 from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.tables import StateTable
+from benchmarks.timing import say
 from tests.postgres import any_server, fresh_schema
 
 KEYS = (10_000, 100_000, 1_000_000)
@@ -29,9 +27,9 @@ def run() -> dict[str, Any]:
     """All figures of this benchmark."""
     with any_server() as url:
         stores = EMBEDDED | {"postgresql": partial(in_fresh_schema, url)}
-        _say(f"merges into {', '.join(stores)}")
+        say(f"merges into {', '.join(stores)}")
         found = merges(stores, KEYS, ROWS, SEED)
-    _say(f"{RUNS} streams of {TUPLES:,} tuples over each store of a server's own, in each mode")
+    say(f"{RUNS} streams of {TUPLES:,} tuples over each store of a server's own, in each mode")
     streams = checkpoints(["rocksdb", "sqlite"], TUPLES, RUNS)
     return {
         "batch_rows": BATCH,
@@ -62,11 +60,3 @@ def spread(store: str, mode: str, runs: pd.DataFrame) -> dict[str, Any]:
         "lost_most": max(lost),
         "cpu_s_median": round(statistics.median(runs["cpu_s"]), 2),
     }
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(), indent=2))
