@@ -35,7 +35,7 @@ def measured(folder, of=MODEL, assumed=MODEL, methods=METHODS, workers=WORKERS):
     log = folder / "log"
     if not log.exists():
         SensorLog.write(log, draw(of, ROWS * PARTS, 1), of.names)
-    shape = {"parts": PARTS, "seed": 1, "block": 1}
+    shape = {"parts": PARTS, "seed": 1}
     points = GridPoints(assumed, SensorLog.open(log), Windows(1, 1), EPSILONS, 0.05, **shape)
     draws = {method: 3 if method in DRAWN else 1 for method in methods}
     chosen = [(method, m, d) for m in workers for method in methods for d in range(draws[method])]

@@ -57,7 +57,7 @@ class SensorCase:
     epsilons: tuple[float, ...]
     replications: int  # parts of the log beyond the first
     about: dict[str, int]  # counts to show: rows, gaps, rows left out of the fit
-    block: int | None = None  # windows resampled together; None: those that overlap
+    block: int | None = None  # windows resampled together; None: single ones
     plan: SensorPlan | None = None  # from which a query has its workers, ε and δ
 
     @property
@@ -166,9 +166,13 @@ class NotebookParameters(ParameterModel):
         """Return the sensors that the parameters name; logs are stored under `directory`.
 
         A log is stored under a name made of the parameters or of the file's contents, and reused.
+        The sensors of a plan are in units of ε, so that the plan's own ε is 1.
         """
         if self.plan is not None:
-            return planned_case(self.plan, directory)
+            plan = open_plan(self.plan)
+            workers = divisors(len(plan.table.names))[1:] or [1]
+            asked = plan.windows, plan.delta, workers, PLAN_EPSILONS, plan
+            return real_case(plan.table, plan.write_log(directory), *asked)
         if self.data is not None:
             return self._file_case(directory)
         n, total = self.dimensions, self.rows * (1 + self.replications)
@@ -212,8 +216,9 @@ class NotebookParameters(ParameterModel):
         how = repr((self.time, self.resample, list(self.drop))).encode()
         name = sha256(Path(self.data or "").read_bytes() + how).hexdigest()[:12]
         path = directory / f"{Path(self.data or '').stem}-{name}-second-half"
-        windows = Windows(self.width, self.slide)
-        return table_case(self._table(), path, windows, self.delta, self.workers, self.epsilons)
+        table, windows = self._table(), Windows(self.width, self.slide)
+        log = SensorLog.open(path) if path.exists() else table.split()[1].write_log(path)
+        return real_case(table, log, windows, self.delta, self.workers, self.epsilons)
 
     def _check_blocks(self) -> None:
         n, given = self.dimensions, {name: getattr(self, name) for name in _OF_A_FILE}
@@ -246,10 +251,8 @@ class NotebookParameters(ParameterModel):
     def _check_plan(self, plan: str) -> None:
         given = []
         for name in type(self).model_fields.keys() - _WITH_A_PLAN:
-            usual = [type(self).model_fields[name].default]
-            usual += [
-                type(self).profile(profile).get(name) for profile in ("smoke", "quick", "full")
-            ]
+            profiles = (type(self).profile(profile) for profile in ("smoke", "quick", "full"))
+            usual = [type(self).model_fields[name].default, *(p.get(name) for p in profiles)]
             given += [name] * (getattr(self, name) not in usual)
         if given:
             raise ValueError(
@@ -300,47 +303,34 @@ def divisors(n: int) -> list[int]:
     return [m for m in range(1, n + 1) if n % m == 0]
 
 
-def table_case(
+def real_case(
     table: SensorTable,
-    path: Path,
+    log: SensorLog,
     windows: Windows,
     delta: float,
-    workers: Sequence[int] | None = None,
-    epsilons: Sequence[float] | None = None,
+    workers: Sequence[int] | None,
+    epsilons: Sequence[float] | None,
+    plan: SensorPlan | None = None,
 ) -> SensorCase:
-    """Return real sensors: a model fitted on the first half, and the second half as log at `path`.
+    """Return real sensors: a model fitted on the first half of a table, and a log of the second.
 
     By default `workers` are up to ten numbers from 2 to n in about equal ratios, and `epsilons` are
     fractions of the median standard deviation.
     """
-    model, test, left_out = fitted(table)
+    model, _, left_out = fitted(table)
     n, deviation = model.size, float(np.sqrt(np.median(np.diag(model.covariance))))
     ratios = np.unique(np.geomspace(min(2, n), n, 10).round().astype(int)).tolist()
-    return _real_case(
-        table,
-        left_out,
-        log=SensorLog.open(path) if path.exists() else test.write_log(path),
+    about = {"sensors": n, **table.quality.as_dict()}
+    return SensorCase(
+        log=log,
         samples=model,
         windows=windows,
         delta=delta,
         workers=_ascending(workers, ratios),
         epsilons=_ascending(epsilons, [float(f"{f * deviation:.2g}") for f in FRACTIONS]),
-    )
-
-
-def planned_case(file: Path | str, directory: Path) -> SensorCase:
-    """Return the sensors of a plan.json in units of ε, so that the plan's own ε is 1."""
-    plan = open_plan(file)
-    model, _, left_out = fitted(plan.table)
-    return _real_case(
-        plan.table,
-        left_out,
-        log=plan.write_log(directory),
-        samples=model,
-        windows=plan.windows,
-        delta=plan.delta,
-        workers=tuple(divisors(model.size)[1:] or [1]),
-        epsilons=PLAN_EPSILONS,
+        replications=PARTS - 1,
+        about=about | {"incomplete rows left out of the fit": left_out},
+        block=max(1, log.steps // 200),
         plan=plan,
     )
 
@@ -359,13 +349,6 @@ def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     shrinkage = "auto" if len(rows) <= 2 * n else 0.0
     model = GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
     return model, test, len(first.values) - len(rows)
-
-
-def _real_case(table: SensorTable, left_out: int, *, log: SensorLog, **case: Any) -> SensorCase:
-    about = {"sensors": len(table.names), **table.quality.as_dict()}
-    about["incomplete rows left out of the fit"] = left_out
-    block = max(1, log.steps // 200)
-    return SensorCase(log=log, replications=PARTS - 1, about=about, block=block, **case)
 
 
 def _ascending(given: Sequence[Any] | None, usual: Sequence[Any]) -> tuple[Any, ...]:

@@ -75,15 +75,13 @@ def grid(
 
     The case's log is cut into 1 + `replications` equal parts, the first of which is the document's
     experiment. `methods` are by default `METHODS` and those added to `ASSIGN`; ValueError for a
-    method that is not in `ASSIGN`. `seed` seeds the `draws` random assignments per point and the
-    resampling.
+    method that is not in `ASSIGN`. `seed` seeds the `draws` random assignments per point.
 
     Columns: method, workers, epsilon, draw, estimable; windows: the number of counted windows,
-    which miss no sample; error, error_low, error_high: the rate (9) in the first part, and its
-    bootstrap interval over whole windows; pooled, pooled_low, pooled_high: the mean rate of all
-    parts, and its t interval over parts; error_all, pooled_all: the same over all keys, estimable
-    or not; by_part, all_by_part: the rates of each part; expected: the rate that the model predicts
-    for the estimable keys. Rates over estimable keys are NaN if there are none.
+    which miss no sample; error: the rate (9) in the first part; pooled, pooled_low, pooled_high:
+    the mean rate of all parts, and its t interval over parts; by_part, all_by_part: the rates of
+    each part, over the estimable keys and over all; expected: the rate that the model predicts for
+    the estimable keys. Rates over estimable keys are NaN if there are none.
     """
     model, windows = case.readings[reading]
     methods = added_to(METHODS) if methods is None else methods
@@ -98,8 +96,7 @@ def grid(
             f"log must hold a window of {windows.width} steps in each of {parts} parts, got "
             f"{case.log.steps} steps; give more rows or fewer replications"
         )
-    block = case.block or -(-windows.width // windows.slide)
-    points = GridPoints(model, case.log, windows, case.epsilons, case.delta, parts, seed, block)
+    points = GridPoints(model, case.log, windows, case.epsilons, case.delta, parts, seed)
     points = replace(points, assign={method: ASSIGN[method] for method in methods})
     often = {method: range(draws if method in DRAWN else 1) for method in methods}
     chosen = [(method, m, d) for m in case.workers for method in methods for d in often[method]]
@@ -123,7 +120,6 @@ class GridPoints:
     delta: float
     parts: int
     seed: int
-    block: int
     assign: Mapping[str, Callable[..., Assignment]] = field(default_factory=lambda: ASSIGN)
 
     @cached_property
@@ -161,12 +157,9 @@ class GridPoints:
             expected = beyond.mean() if len(beyond) else np.nan
             rows.append((epsilon, assignment.estimable.sum(), expected))
 
-        shares, all_shares = np.array(counted), np.array(everyone)
-        first = shares[:, : edges[1]]
-        low, high = bootstrap_interval(first, self.block, np.random.default_rng(self.seed))
         means, all_means = (
-            np.add.reduceat(each, edges[:-1], axis=1) / np.diff(edges)
-            for each in (shares, all_shares)
+            np.add.reduceat(np.array(each), edges[:-1], axis=1) / np.diff(edges)
+            for each in (counted, everyone)
         )
         pooled, pooled_low, pooled_high = t_interval(means)
         return pd.DataFrame(rows, columns=["epsilon", "estimable", "expected"]).assign(
@@ -174,14 +167,10 @@ class GridPoints:
             workers=workers,
             draw=draw,
             windows=edges[-1],
-            error=first.mean(axis=1),
-            error_low=low,
-            error_high=high,
+            error=means[:, 0],
             pooled=pooled,
             pooled_low=pooled_low,
             pooled_high=pooled_high,
-            error_all=all_shares[:, : edges[1]].mean(axis=1),
-            pooled_all=all_means.mean(axis=1),
             by_part=list(means),
             all_by_part=list(all_means),
         )
