@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,18 +76,6 @@ class OnwardSplits(SensorSplits):
         return splits
 
 
-@dataclass
-class SplitCounter:
-    """A coordinator that only collects reports, because workers emit their windows themselves."""
-
-    splits: list[dict] = field(default_factory=list)
-
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Collect the rows that report splits."""
-        rows = batch.toArrow().to_pylist()
-        self.splits += [row | {"batch": batch_id} for row in rows if row["first"] is None]
-
-
 def stream(
     spark: SparkSession, scheme: str, drill: Drill, directory: Path, stop: int | None = None
 ) -> Run:
@@ -101,18 +89,21 @@ def stream(
     outages = outages_of(drill, scheme, end)
     splits, handler = staff_drill(drill, scheme, end, directory, outages)
     injector, messages = splits.worker.injector, splits.worker.messages
-    coordinator: SplitCounter | BatchHandler = SplitCounter() if relays else handler
     ends = list[float]()
 
     def timed(batch: DataFrame, batch_id: int) -> None:
-        coordinator(batch, batch_id)
+        if relays:  # workers emit their windows themselves; here only their reports count
+            rows = batch.toArrow().to_pylist()
+            handler.splits += [row for row in rows if row["first"] is None]
+        else:
+            handler(batch, batch_id)
         ends.append(time.time())
 
     start = time.time()
     with injector.resuming():
         drain(splits.stream(spark).writeStream, directory, timed)
 
-    again = sum(row["again"] for row in coordinator.splits)
+    again = sum(row["again"] for row in handler.splits)
     exact = drill.wasted_samples.sum()
     measures = {"sent_bytes": folder_bytes([messages]), "read": again / max(1, exact)}
     if scheme in (AT_LEAST, EXACTLY):
