@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -47,13 +47,10 @@ def estimate_with_gaps(
     present are estimated together from P: Σ_steps μ_Y + Σ_YP Σ_PP⁻¹ (x_P − μ_P). The variances
     Σ_{Y|P} of steps add up.
     """
-    replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
     prior = model.covariance.diagonal()
     sums, variance = len(values) * model.mean, np.zeros(model.size)
-    patterns, number = np.unique(present, axis=0, return_inverse=True)
-    for i, pattern in enumerate(patterns):
-        at, seen = number.ravel() == i, replayed[pattern]
-        deviation = (values[at][:, pattern] - model.mean[seen]).sum(axis=0)
+    for at, seen, samples in _by_presence(sensors, values):
+        deviation = (samples - model.mean[seen]).sum(axis=0)
         factor = np.linalg.cholesky(model.covariance[np.ix_(seen, seen)])
         right = np.column_stack([model.covariance[seen], deviation])
         right = solve_triangular(factor, right, lower=True, check_finite=False)
@@ -61,7 +58,7 @@ def estimate_with_gaps(
         estimate = right[:, :-1].T @ right[:, -1]
         explained[seen], estimate[seen] = prior[seen], deviation
         sums += estimate
-        variance += at.sum() * np.maximum(prior - explained, 0)
+        variance += len(at) * np.maximum(prior - explained, 0)
     return sums, variance
 
 
@@ -80,16 +77,12 @@ def estimate_extremes(
     sensor is missing. Exact samples that are added later do not increase the error:
     |max(Y, x) − max(y, x)| ≤ |Y − y|.
     """
-    replayed, present = np.array(sensors, dtype=int), np.isfinite(values)
     means, variance = np.zeros((2, len(values), model.size))
-    patterns, number = np.unique(present, axis=0, return_inverse=True)
-    for i, pattern in enumerate(patterns):
-        at, seen = np.flatnonzero(number.ravel() == i), replayed[pattern]
+    for at, seen, samples in _by_presence(sensors, values):
         others = np.setdiff1d(np.arange(model.size), seen)
         gain, given = model.conditional(seen, others)
-        off = values[at][:, pattern] - model.mean[seen]
-        means[np.ix_(at, seen)] = values[at][:, pattern]
-        means[np.ix_(at, others)] = model.mean[others] + off @ gain.T
+        means[np.ix_(at, seen)] = samples
+        means[np.ix_(at, others)] = model.mean[others] + (samples - model.mean[seen]) @ gain.T
         variance[np.ix_(at, others)] = np.maximum(np.diag(given), 0)
 
     fold, rest = AGGREGATES[query].merge, variance.any(axis=0)
@@ -98,3 +91,14 @@ def estimate_extremes(
         asked = requirement, known[rest], query
         found[rest], _, half[rest] = most_likely_within(means[:, rest], variance[:, rest], *asked)
     return found, (half / requirement.z) ** 2
+
+
+def _by_presence(
+    sensors: Sequence[int], values: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the steps at which the same sensors have samples, these sensors, and their samples."""
+    present = np.isfinite(values)
+    patterns, number = np.unique(present, axis=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        at = np.flatnonzero(number.ravel() == i)
+        yield at, np.array(sensors, dtype=int)[pattern], values[at][:, pattern]

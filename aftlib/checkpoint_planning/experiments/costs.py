@@ -206,11 +206,11 @@ def fastest(times: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Fit:
-    """T_rec = fixed + per tuple · |o| as measured, with its residuals."""
+    """T_rec = fixed + per tuple · |o| as measured."""
 
     line: RecoveryTime  # robust line through the measurements: half of them take longer
     reserve: float  # quantile of measured over fitted time, ≥ 1; a disturbance slows all parts
-    points: pd.DataFrame  # tuples, total_ms, fitted_ms, residual_ms
+    points: pd.DataFrame  # tuples, total_ms, fitted_ms
 
     @property
     def recovery_time(self) -> RecoveryTime:
@@ -238,7 +238,6 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     line = RecoveryTime(max(0.0, float(np.median(y - slope * x))), slope)
     fitted = line.fixed_ms + slope * x
     points = pd.DataFrame({"tuples": x, "total_ms": y, "fitted_ms": fitted})
-    points = points.assign(residual_ms=points["total_ms"] - points["fitted_ms"])
     above = (points["total_ms"] / points["fitted_ms"])[points["fitted_ms"] > 0]
     return Fit(line, max(1.0, float(above.quantile(quantile))), points)
 
