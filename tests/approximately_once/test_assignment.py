@@ -37,21 +37,6 @@ def test_smallest_epsilon_at_which_all_workers_are_estimable(assign, smallest, m
     assert not assign(MODEL, m, Requirement(below, 0.05)).estimable.all()
 
 
-def test_keys_that_nothing_helps_fill_workers_of_their_own():
-    loose = np.kron(np.eye(2), [[1, 0.95], [0.95, 1]])
-    covariance = np.block([[loose, np.zeros((4, 2))], [np.zeros((2, 4)), np.eye(2)]])
-    assignment = assign_greedy(GaussianModel(np.zeros(6), covariance), 3, Requirement(1.0, 0.05))
-    assert assignment.workers[0] == (4, 5)
-    assert list(assignment.estimable) == [False, True, True]
-    assert assignment.estimable_keys.tolist() == [True] * 4 + [False] * 2
-
-
-def test_greedy_ties_go_to_the_lowest_worker():
-    # all candidates drop equally while the workers are empty: keys 0 and 1 share the first
-    assignment = assign_greedy(MODEL, 60, Requirement(0.66, 0.05))
-    assert assignment.workers[0] == (0, 1)
-
-
 def test_an_empty_worker_whose_drop_counts_as_nothing_gets_the_first_keys():
     requirement = Requirement(0.66, 0.05)
     spread = assign_greedy(MODEL, 60, requirement, empty_drop="zero")

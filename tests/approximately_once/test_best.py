@@ -202,15 +202,6 @@ def test_all_choices_of_the_crashed_are_tried(m):
             np.testing.assert_allclose(found, one_by_one(model, assignment, count), rtol=1e-9)
 
 
-def test_one_crash_is_the_assignments_reliability_and_all_are_the_prior():
-    model = some_model(1, 9, 0.5)
-    assignment = assign_greedy(model, 3, ASKED)
-    one, every = (crash_together(model, assignment, count) for count in (1, 3))
-    np.testing.assert_allclose(ASKED.reliability(one), assignment.reliability)
-    prior = [np.diag(model.covariance)[list(keys)].max() for keys in assignment.workers]
-    np.testing.assert_allclose(every, prior)
-
-
 @pytest.mark.parametrize("effort", [0, 500, 2e3])
 def test_where_too_many_choices_are_left_the_bound_lies_above(monkeypatch, effort):
     monkeypatch.setattr(best_module, "EFFORT", effort)
@@ -224,14 +215,6 @@ def test_where_too_many_choices_are_left_the_bound_lies_above(monkeypatch, effor
             assert (truth <= found * (1 + 1e-9)).all()
             inexact += (found > truth * (1 + 1e-9)).any()
     assert inexact >= 3
-
-
-def test_a_hundred_and_twenty_sensors_and_three_crashes():
-    model = block_model()
-    assignment = assign_spread(model, 12, ASKED)  # a key of each block on every worker
-    variances = [crash_together(model, assignment, count).max() for count in (1, 2, 3)]
-    mates = np.array([11, 10, 9])
-    np.testing.assert_allclose(variances, 1 - 0.81 * mates / (1 + 0.9 * (mates - 1)))
 
 
 @pytest.mark.parametrize("count", [0, 4, 1.5])

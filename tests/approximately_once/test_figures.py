@@ -29,14 +29,6 @@ def test_the_axis_of_error_rates_shows_on_which_side_of_delta_they_lie():
     assert curve.error_y.arrayminus == pytest.approx((0.01, 0.01))
 
 
-def test_a_method_without_a_look_of_its_own_has_a_curve():
-    grid = pd.DataFrame(
-        {"method": ["greedy", "mine"], "workers": 2, "epsilon": 0.5, "estimable": [1, 2]}
-    )
-    figure = figures.sweep(grid, "workers", "estimable", "title")
-    assert {curve.name: curve.y for curve in figure.data} == {"greedy": (1,), "mine": (2,)}
-
-
 def test_samples_and_what_was_observed():
     model = GaussianModel([18.0, 19.0], [[4.0, 3.0], [3.0, 4.0]])
     figure = figures.correlation(model, np.array([[1.0, 2.0], [3.0, 4.0]]), observed=20.0)

@@ -125,13 +125,6 @@ def test_what_is_not_declared_is_read_and_counted(query, tmp_path):
     assert [s["again"] for s in struck] == [5 * len(read), 0]
 
 
-def test_before_anything_is_known_all_is_read(query, tmp_path):
-    people = staff(query, tmp_path, [Outage(1, 52, 61)])
-    sink = micro_batch(people, 0, EVERY)
-    assert not sink.windows()["estimated"].any()
-    assert sink.windows()["value"].tolist() == rows_of(query)[:100].ravel().tolist()
-
-
 @pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("batch", [4, 6])
 def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch, written):

@@ -142,18 +142,6 @@ def test_other_plans_turn_the_claims_on_counts(document, monkeypatch, change, cl
     assert turned(document) >= claims
 
 
-def test_one_point_out_of_order_turns_d2_2(document, monkeypatch):
-    """Where ε is largest the proposed plan replays everything; elsewhere it saves as ever."""
-
-    def planner(model, window, asked, *given, method, **options):
-        largest = asked.epsilon == max(document.epsilons) and method == "proposed"
-        method = "exactly-once" if largest else method
-        return plan_checkpoints(model, window, asked, *given, method=method, **options)
-
-    monkeypatch.setattr(cases, "plan_checkpoints", planner)
-    assert "D2-2" in turned(document)
-
-
 def saving(exact, proposed):
     """Counts of two tolerances and two T_SLAs, alike however T_est is charged."""
     grid = pd.MultiIndex.from_product([(0.1, 0.2), (0.05,), (35, 200)], names=cases.AXES)

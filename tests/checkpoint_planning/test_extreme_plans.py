@@ -1,7 +1,5 @@
 """Plans of minima and maxima: their promise is kept on windows drawn anew, and what they refuse."""
 
-import inspect
-import runpy
 from itertools import pairwise
 
 import numpy as np
@@ -9,12 +7,12 @@ import pytest
 
 from aftlib.checkpoint_planning.experiments import cases
 from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.plan import QUERIES, plan_checkpoints
+from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.extremes import most_likely_within
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
-from aftlib.core.windows import AGGREGATES, Aggregate, Windows
+from aftlib.core.windows import Windows
 
 MODEL = block_model(8, 2, 4.0, 3.9, mean=5.0)
 WINDOW, ASKED = 24, Requirement(1.15, 0.1)
@@ -36,14 +34,6 @@ def test_fewer_sensors_are_replayed_the_less_of_the_window_may_be_lost():
         len(plan(method=m).checkpoints) for m in ("proposed", "no-relaxation", "exactly-once")
     ]
     assert counts == sorted(counts) and counts[0] < counts[2]
-
-
-def test_an_aggregate_without_a_bound_on_its_error_has_no_plan(monkeypatch):
-    class Largest(Aggregate):
-        gaussian = False
-
-    monkeypatch.setitem(AGGREGATES, "largest", Largest())
-    assert runpy.run_path(inspect.getfile(plan_checkpoints))["QUERIES"] == QUERIES
 
 
 @pytest.mark.parametrize("query", ["min", "max"])

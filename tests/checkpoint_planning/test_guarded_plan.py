@@ -43,19 +43,6 @@ def test_what_need_not_be_read_reaches_the_windows_end():
     assert plan.tuples == (0,)
 
 
-def test_a_closed_account_joins_o_and_the_window_is_planned_anew():
-    guard, data = replay_guard(WINDOW, GRID, 0.6, 0.05, N), windows(260)
-    data[200:, :, 4] = 5 * np.random.default_rng(2).normal(size=(60, 1))  # it goes its own way
-    guard.update(data[:200])
-    before = plan_guarded(guard, COST, 14.0)
-    guard.update(data[200:])
-    after = plan_guarded(guard, COST, 14.0)
-    assert 4 not in before.replay[0]
-    assert all(4 in o for o in after.replay[:-1])
-    assert len(after.times) > len(before.times)
-    assert max(map(COST, after.tuples)) <= 14.0
-
-
 def test_a_t_sla_that_does_not_reach_the_next_time_is_refused():
     guard = replay_guard(WINDOW, GRID, 0.6, 0.05, N)
     with pytest.raises(ValueError, match="t_sla_ms must be at least 11 to replay 5 sensors from 0"):

@@ -6,7 +6,7 @@ import pytest
 
 from aftlib.checkpoint_planning import figures
 from aftlib.checkpoint_planning.experiments import guarded
-from aftlib.checkpoint_planning.experiments.guarded import LOOSE, SENSORS, WINDOW
+from aftlib.checkpoint_planning.experiments.guarded import SENSORS, WINDOW
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 
@@ -23,16 +23,6 @@ def found(values):
     return guarded.guarded_windows(values, WINDOW, GRID, 0.5, 0.05, COST, 120)
 
 
-def test_the_example_is_what_it_says(values):
-    late = int(LOOSE * 500) * WINDOW
-    early = np.corrcoef(values[:late], rowvar=False)
-    np.testing.assert_allclose(values[:late].var(axis=0), 1, atol=0.15)
-    np.testing.assert_allclose(early[np.triu_indices(SENSORS, 1)], 0.97, atol=0.02)
-    lagged = np.corrcoef(values[1:, 0], values[:-1, 0])[0, 1]
-    assert lagged == pytest.approx(0.9, abs=0.02)
-    assert abs(np.corrcoef(values[late + 60 :, -1], values[late + 60 :, 0])[0, 1]) < 0.3
-
-
 def test_the_guard_keeps_the_promise_that_independent_steps_break(found):
     table = guarded.promise_table(found[0], 0.05).set_index(["way", "tau"])
     plain, guard = table.loc["Σ/L"], table.loc["guard"]
@@ -42,13 +32,6 @@ def test_the_guard_keeps_the_promise_that_independent_steps_break(found):
     assert (guard["within"] >= 1 - 0.05 - guard["slack"]).all()
     assert guard.loc[10, "estimated"] > 0.5
     assert plain["slack"].isna().all()
-
-
-def test_a_sensor_that_goes_its_own_way_is_soon_read(found):
-    chosen = found[0].query("way == 'guard' and tau == 10 and sensor == 11")
-    estimated = chosen.set_index("window")["estimated"]
-    assert estimated.loc[250:374].mean() > 0.8
-    assert not estimated.loc[450:].any()
 
 
 def test_d2s_own_plan_is_that_of_the_model(found, values):

@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.experiments.recoveries import fail_and_recover
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
@@ -106,14 +105,6 @@ def test_a_recovery_that_dies_is_recovered(tmp_path, log):
     store = stream(QUERY, log, tmp_path, deaths)
     assert sum(r.recovered for r in store.records()) == 1
     assert (table(store, "samples") == WINDOW).all()
-
-
-def test_recorded_failures_are_recovered_and_the_last_window_is_finished(tmp_path, log):
-    operator = prepare(QUERY, log, tmp_path)
-    failed = list(fail_and_recover(operator, bare_read(log), lambda begin, end: begin < 20 <= end))
-    assert failed.count(True) == 1
-    assert [record.recovered for record in operator.store.records()] == failed
-    assert len(operator.store.results()) == 5 * 8
 
 
 def test_failures_in_every_interval_keep_the_promise(tmp_path):

@@ -17,36 +17,15 @@ from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from tests.judging import judged
 
 DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
-AWKWARD = (
-    0,
-    -1,
-    2,
-    0.5,
-    7.0,
-    math.nan,
-    math.inf,
-    1e300,
-    [],
-    [0],
-    [-1],
-    [math.nan],
-    ["x"],
-    "x",
-    None,
-)
+AWKWARD = (0, -1, 2, 0.5, 7.0, math.nan, math.inf, 1e300)
+AWKWARD += ([], [0], [-1], [math.nan], ["x"], "x", None)
 FINE = {  # (parameter, value) that look odd and mean something
     *(("epsilon", v) for v in (0.5, 2, 7.0)),
     ("t_sla", 1e300),
     ("delta", 0.5),
     *(("covariance", v) for v in (0, -1, 2, 0.5, 7.0)),
-    *(("groups", v) for v in (2,)),
-    *((name, 2) for name in ("slide", "replications", "repeats", "recoveries")),
-    *(
-        ("memory", 0),
-        ("memory", 0.5),
-    ),
-    ("plan", None),
-    *(("restarts", 2), ("seed", 0), ("seed", 2)),
+    *((name, 2) for name in ("slide", "replications", "repeats", "recoveries", "restarts")),
+    *(("groups", 2), ("memory", 0), ("memory", 0.5), ("plan", None), ("seed", 0), ("seed", 2)),
 }
 REFUSED = [
     (name, value)
@@ -94,13 +73,10 @@ SMALL |= {"t_slas": [35, 50], "budgets": [6]}
 @pytest.mark.parametrize(
     "odd",
     [
-        {"t_sla": 60},
-        {"t_sla": 28.43, "epsilon": 0.7},
-        {"epsilon": 0.5, "delta": 0.3},
+        {"t_sla": 28.43, "epsilon": 0.7, "delta": 0.3},
         {"epsilons": [0.4500001, 0.45], "deltas": [0.05], "t_slas": [35], "t_sla": 35},
         {"covariance": -1.5, "replications": 1},
-        {"window": 1, "slide": 1, "rows": 1},
-        {"slide": 24, "rows": 24, "seed": 0},
+        {"window": 1, "slide": 1, "rows": 1, "seed": 0},
     ],
     ids=str,
 )
@@ -131,9 +107,7 @@ def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, 
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)
 
 
-@pytest.mark.parametrize(
-    "odd", [{"budgets": [6]}, {"budgets": [10**9, 6]}, {"window": 1, "slide": 1}], ids=str
-)
+@pytest.mark.parametrize("odd", [{"budgets": [10**9, 6]}, {"window": 1, "slide": 1}], ids=str)
 def test_odd_measurements_come_through(spark, tmp_path, odd):
     """A budget may permit one step or everything, and a window may be one step."""
     p = NotebookParameters(**SMALL | {"budgets": [6, 40]} | odd)

@@ -72,17 +72,6 @@ def test_the_error_of_a_job_that_fails_is_raised(monkeypatch, tmp_path):
         schemes.run_until_done(Job(log, rules, tmp_path / "job", faults=faults))
 
 
-def test_the_supervisor_is_killed_with_the_first_kill_alone(small, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        schemes, "shared_state", lambda *given, **named: calls.append((*given, named))
-    )
-    schemes.killed_supervisor(small, "place")
-    ((drill, place, named),) = calls
-    assert drill.schedule == small.schedule[:1] and drill.kills
-    assert (place, named) == ("place", {"supervisor": True})
-
-
 @pytest.mark.crash
 def test_partial_replay_reads_what_its_plan_says(small, tmp_path):
     run = schemes.partial_replay(small, tmp_path / "d2", "D2 proposed", 60)

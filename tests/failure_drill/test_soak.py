@@ -27,18 +27,6 @@ def test_growth_has_the_slope_in_its_interval(slope):
     assert found["high"] - found["low"] < 40
 
 
-def test_samples_that_hang_together_widen_the_interval():
-    rng, at = np.random.default_rng(1), np.arange(0, 600, 2.0)
-    wandering = np.convolve(rng.normal(0, 1, len(at) + 19), np.ones(20) / np.sqrt(20), "valid")
-    plain = rng.normal(0, wandering.std(), len(at))
-    widths = [soak.growth(at, 500 + m, 600) for m in (wandering, plain)]
-    assert widths[0]["high"] - widths[0]["low"] > 2 * (widths[1]["high"] - widths[1]["low"])
-
-
-def test_few_samples_tell_nothing():
-    assert soak.growth(np.arange(5.0), np.ones(5), 5) is None
-
-
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     values = draw(block_model(processes.MODEL_SIZE, 3), 100, 1)

@@ -122,23 +122,17 @@ def brought(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_java_without_an_archive_of_its_own_classes_gets_both_and_maps_them(brought, tmp_path):
+    """Archives of another release stay, and older ones of this release go."""
     java, jvms = brought
-    assert not (java.home / "lib" / "server" / "classes.jsa").exists()
-    base, spark = make(java)
-    assert base.name.startswith(BASE) and spark.name.startswith(SPARK)
-    assert jvms[0].returncode == 0
-    assert mapped_spark_classes(tmp_path / "loaded") > 100
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_archives_of_another_release_stay_and_older_ones_of_this_release_go(brought, tmp_path):
-    java, _ = brought
     other = write_java(tmp_path / "other", version=17)
     older = write_java(tmp_path / "older", version=java.version)
     java_module.archive_folder().mkdir(parents=True)
     store(other, tmp_path / "draft")
     store(older, tmp_path / "draft")
-    make(java)
+    assert not (java.home / "lib" / "server" / "classes.jsa").exists()
+    base, spark = make(java)
+    assert base.name.startswith(BASE) and spark.name.startswith(SPARK)
+    assert jvms[0].returncode == 0
+    assert mapped_spark_classes(tmp_path / "loaded") > 100
     assert len(archives(other)) == 1
     assert archives(older) == []

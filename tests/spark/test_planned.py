@@ -95,8 +95,3 @@ def test_inputs_named_alike_at_the_same_time_keep_their_plans(spark, monkeypatch
         with TemporaryDirectory() as folder:
             drain(frame.writeStream, Path(folder), lambda rows, _: counts.append(rows.count()))  # noqa: B023
         assert counts == [numbers]
-
-
-def test_an_input_must_say_everything():
-    with pytest.raises(TypeError, match="abstract method"):
-        PlannedInput()

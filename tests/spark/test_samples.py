@@ -1,9 +1,6 @@
 """Data made on Spark: the bytes of a draw without Spark, reused, refused when another's."""
 
-from types import SimpleNamespace
-
 import pytest
-from pyspark.errors import PythonException
 
 from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
 from aftlib.core.sensorlog import SensorLog
@@ -49,17 +46,3 @@ def test_what_is_there_is_reused_and_another_request_refused(spark, tmp_path):
 def test_other_rows_and_seeds_are_refused(rows, seed, said, tmp_path):
     with pytest.raises(ValueError, match=said):
         write_samples(None, MODEL, rows, seed, tmp_path / "log")
-
-
-def test_a_failing_task_leaves_nothing_behind(spark, tmp_path):
-    full = SimpleNamespace(  # a model that cannot be drawn from
-        mean=MODEL.mean,
-        covariance=MODEL.covariance,
-        names=MODEL.names,
-        size=6,
-        cholesky=None,
-        digest=MODEL.digest,
-    )
-    with pytest.raises(PythonException, match="NoneType"):
-        write_samples(spark, full, ROWS, 5, tmp_path / "log")
-    assert list(tmp_path.iterdir()) == []
