@@ -65,8 +65,8 @@ def points_of(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> p
     """Measured and predicted times, one row per scheme, case and rate.
 
     Columns: scheme, sensors, window, rate; seconds, the median, with seconds_low and seconds_high,
-    its interval; work_s, work_s_low and work_s_high: likewise, from the replacement's start on;
-    again, again_planned: samples; kills; predicted_s.
+    its interval; work_s, work_s_low and work_s_high: likewise, of the replacement's reading, the
+    estimates and the commit alone; again, again_planned: samples; kills; predicted_s.
     """
     rows = []
     for keys, group in recoveries.groupby(["scheme", *CASE, "rate"], sort=False):
@@ -98,9 +98,9 @@ def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) ->
     """Break-even rates, predicted and measured, one row per approximate scheme and case.
 
     The measured rate is the one at which the line fitted to the saved times over 1/rate is 0. The
-    times begin at the replacement's start, because both schemes start alike. The interval comes
-    from resampled recoveries. Infinity means that the approximate scheme is faster at every rate, 0
-    that it is faster at none.
+    times have only the work in which schemes differ: reading again, estimating, committing. The
+    interval comes from resampled recoveries. Infinity means that the approximate scheme is faster
+    at every rate, 0 that it is faster at none.
     Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high.
     """
     rows = []

@@ -66,8 +66,8 @@ def saved_times(measured: Measurements) -> pd.DataFrame:
     """Time that each approximate scheme saves, one row per scheme, case and finite rate.
 
     Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where the scheme's interval lies
-    below that of the exact scheme, −1 where it lies above, 0 where they overlap. Times begin at the
-    replacement's start, because both schemes start alike.
+    below that of the exact scheme, −1 where it lies above, 0 where they overlap. Times have
+    only the work in which schemes differ, because the rest varies more than that.
     """
     points = measured.points[np.isfinite(measured.points["rate"])]
     keys, rows = ["sensors", "window", "rate"], []
