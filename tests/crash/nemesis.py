@@ -354,6 +354,7 @@ class Nemesis:
 class StressInjector(Injector):
     """Faults at a process of a job, at its supervisor, its disk, its stores or its database."""
 
+    own: ClassVar[frozenset[str]] = frozenset()  # all come from outside
     nemesis: Nemesis = None  # type: ignore[assignment]
     life: Life = None  # type: ignore[assignment]
 
