@@ -89,8 +89,10 @@ def may_be_elapsed(numbers: np.ndarray) -> bool:
     if least < 0 or most >= _LEAST_EPOCH:
         return True
     steps = np.diff(numbers)
-    clock = 100 <= most < 2400 and (numbers % 100 < 60).all() and (numbers % 100 > 0).any()
-    return least <= most - least and not (clock and (steps != steps[0]).any())
+    parts = numbers % 100, numbers // 100 % 100  # of HHMM, or of HHMMSS
+    minutes = 100 <= most < 2400 and (parts[0] < 60).all() and (parts[0] > 0).any()
+    seconds = 2400 <= most < 240_000 and (np.array(parts) < 60).all()
+    return least <= most - least and not ((minutes or seconds) and (steps != steps[0]).any())
 
 
 def require_elapsed(column: pd.Series) -> None:

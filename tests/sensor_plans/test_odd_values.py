@@ -235,6 +235,7 @@ NO_SECONDS = {
     "year and day": (2024001 + HOURS % 366 + HOURS // 366 * 1000, PARTS),
     "minutes": (28_401_120 + 10 * HOURS, PARTS),
     "hour and minute": (100 * (HOURS[:100] // 6) + HOURS[:100] % 6 * 10, PARTS),
+    "hour, minute and second": (10_000 * (HOURS[:100] // 60) + HOURS[:100] % 60 * 100, PARTS),
 }
 
 
