@@ -154,7 +154,7 @@ class TimedWorker(Worker):
         os.utime(marker, ns=(now, now))
 
     def time_marker(self, point: str, worker: int, start: int, attempt: int) -> Path:
-        """Return the file whose time of change is when an attempt at a split "started", "ended"."""
+        """Return the marker file of an attempt; it was changed when the attempt "started", "ended"."""
         return self.injector.directory / f"{point}-{worker}-{start}-{attempt}"
 
 

@@ -98,7 +98,7 @@ def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) ->
     """Break-even rates, predicted and measured, one row per approximate scheme and case.
 
     The measured rate is the one at which the line fitted to the saved times over 1/rate is 0. The
-    times have only the work in which schemes differ: reading again, estimating, committing. The
+    times contain only the work in which schemes differ: reading again, estimating, committing. The
     interval comes from resampled recoveries. Infinity means that the approximate scheme is faster
     at every rate, 0 that it is faster at none.
     Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high.

@@ -66,7 +66,7 @@ def saved_times(measured: Measurements) -> pd.DataFrame:
     """Time that each approximate scheme saves, one row per scheme, case and finite rate.
 
     Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where the scheme's interval lies
-    below that of the exact scheme, −1 where it lies above, 0 where they overlap. Times have
+    below that of the exact scheme, −1 where it lies above, 0 where they overlap. Times contain
     only the work in which schemes differ, because the rest varies more than that.
     """
     points = measured.points[np.isfinite(measured.points["rate"])]
