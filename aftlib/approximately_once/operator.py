@@ -154,7 +154,7 @@ class TimedWorker(Worker):
         os.utime(marker, ns=(now, now))
 
     def time_marker(self, point: str, worker: int, start: int, attempt: int) -> Path:
-        """Return the marker file of an attempt; it was changed when the attempt "started", "ended"."""
+        """Return an attempt's marker file, changed at the `point` "started" or "ended"."""
         return self.injector.directory / f"{point}-{worker}-{start}-{attempt}"
 
 
