@@ -18,13 +18,15 @@ RISES = 8
 STEADY = 0.8
 """With this share of equal changes, a column is a clock or a counter that starts again."""
 RESETS, GLITCHES = 0.1, 0.005
-"""Largest shares of falls in a counter's changes: to its smallest value, and to any value."""
+"""Largest shares of falls in a counter's changes: to near its smallest value, and to any value."""
 LARGE = 1e8
 """A column of such numbers that never falls holds times or a counter, however rarely it rises."""
 NAMELESS = re.compile(r"Unnamed: 0|index|")
 _CLOCK = re.compile(r"date|date.?time|time|time.?stamp|datum|zeit|zeitstempel", re.I)
 _PART = re.compile(
-    r"year|month|day|hour|minute|second|week|week.?day|day.?of.?(week|month|year)|doy|dow", re.I
+    r"year|month|day|hour|minute|second|week|week.?day|day.?of.?(week|month|year)|doy|dow|"
+    r"jahr|monat|tag|stunde|sekunde|woche|kw|wochentag|ann[ée]e|mois|jour|heure|seconde|semaine",
+    re.I,
 )
 
 
@@ -36,7 +38,7 @@ def numbers_rows(column: pd.Series) -> bool:
     if NAMELESS.fullmatch(str(column.name)):
         return bool((np.diff(np.sort(numbers)) == 1).all())
     # a second per row since 1970 numbers no rows
-    small = len(column) >= ROWS and numbers[0] < LARGE
+    small = len(column) >= ROWS and numbers[0] < LARGE and np.isfinite(numbers).all()
     return bool(small and (np.diff(numbers) == 1).all())
 
 
@@ -109,7 +111,8 @@ def _counts(column: np.ndarray) -> bool:
         return shuffled  # a battery or a tank falls, too
     changes = steps[steps != 0]
     steady = rises + falls > 0 and (changes == np.median(changes)).mean() >= STEADY
-    to_lowest = (column[1:][steps < 0] == column.min()).all()
+    # the first value after a reset already counts the time since
+    to_lowest = (column[1:][steps < 0] <= column.min() + steps.max()).all()
     rare = falls <= max(GLITCHES * len(changes), len(changes) >= 50)
     resets = falls <= RESETS * len(changes) and to_lowest
     return rises >= RISES and bool(steady or rare or resets)

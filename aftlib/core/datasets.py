@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,8 +45,9 @@ class Reading(TextFormat):
         that only numbers the rows is left out.
     resample : str, optional
         Period of the grid, such as "10min". Each row goes to the nearest step, and rows of the same
-        step are averaged. By default the period is the most frequent distance between rows, and
-        every row must lie exactly on the grid.
+        step are averaged. If most rows are in the middle of two steps, each goes to the step before
+        it. By default the period is the most frequent distance between rows, and every row must lie
+        exactly on the grid.
     drop : sequence of str
         Columns to leave out; in long files, sensors.
     measured : sequence of str
@@ -253,6 +255,7 @@ def read_values(
         raise ValueError(
             f"column {column!r} must be numeric, got {_no_number(sensors[column])}; leave such "
             f"cells empty, or the column out with drop=[{column!r}]"
+            + _way_to_numbers(sensors[column])
         )
     values = sensors.to_numpy(dtype=float, copy=True)
     counts = {"missing_values": int(np.isnan(values).sum())}
@@ -267,6 +270,21 @@ def _no_number(column: pd.Series) -> str:
     odd = column.notna() & pd.to_numeric(column, errors="coerce").isna()
     first = column[odd].iloc[0] if odd.any() else column.iloc[0]
     return f"{column.dtype} such as {first!r:.80} ({int(odd.sum()) or len(column):,} such)"
+
+
+def _way_to_numbers(column: pd.Series) -> str:
+    """The option by which the first entry that is no number is read, if there is one."""
+    odd = column[column.notna() & pd.to_numeric(column, errors="coerce").isna()]
+    first = odd.iloc[0] if len(odd) else None
+    if not isinstance(first, str):
+        return ""
+    if re.fullmatch(r"\s*[-+]?\d+,\d+([eE][-+]?\d+)?\s*", first):
+        return ", or, if its comma begins decimals, give decimal=','"
+    if re.fullmatch(r"\s*[-+]?\d{1,3}(['’\s]\d{3})+([.,]\d+)?\s*", first):
+        return ", or write numbers without spaces or signs between the thousands"
+    if len(odd) < len(column) / 2:
+        return f", or, if that stands for missing, give na=[{first!r:.80}]"
+    return ""
 
 
 def _apart(
@@ -343,10 +361,17 @@ def _placed(
 def _averaged(
     values: np.ndarray, times: pd.DatetimeIndex, resample: str
 ) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
-    """Means of the rows nearest to each step of a grid with the period `resample`."""
+    """Means of the rows nearest to each step of a grid with the period `resample`.
+
+    A row in the middle of two steps goes to the later one. If most rows are near the middle, as
+    00:30 and 01:30 are for hours, each row goes to the step before it, so that no step is empty.
+    """
     period = duration("resample", resample)
     try:
-        nearest = times.as_unit("ns").round(period)
+        fine = times.as_unit("ns")
+        phase = (fine.asi8 % period.as_unit("ns").value) / period.as_unit("ns").value
+        middle = np.cos(2 * np.pi * phase).mean() < -0.5
+        nearest = (fine if middle else fine + period / 2).floor(period)
     except ValueError as error:
         raise ValueError(f"resample must fit the times, got {resample!r} ({error})") from error
     steps = ((nearest - nearest.min()) // period).to_numpy()

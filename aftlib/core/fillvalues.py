@@ -21,6 +21,10 @@ SAMPLED = 20_000
 """Samples of a column from which the bulk is first estimated."""
 MOST_CODES = 4
 """Most fill values of one sensor; a sensor with more such values has several modes."""
+WHOLE_CODES = 10
+"""As before, if they are whole numbers and the measurements are not."""
+STILL = 1e8
+"""Distance of a fill value from a sensor's only other value."""
 FEW = 8
 """A column with fewer distinct values may have states instead of a range of measurements."""
 
@@ -92,28 +96,48 @@ def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
         return [FillValue(name, value, int(wild.sum()), rest.min(), rest.max(), certain=True)]
     sampled = np.unique(column[:: -(-len(column) // SAMPLED)])
     low, high = _grow(sampled, *_densest_half(sampled))
-    levels = int(((sampled >= low) & (sampled <= high)).sum())
+    bulk = sampled[(sampled >= low) & (sampled <= high)]
+    levels, fractions = len(bulk), bool((bulk % 1 != 0).mean() > 0.5)
+
+    def few(codes: np.ndarray) -> bool:
+        most = WHOLE_CODES if fractions and (codes % 1 == 0).all() else MOST_CODES
+        return len(codes) <= most
+
     outside, counts = np.unique(column[(column < low) | (column > high)], return_counts=True)
     ends = np.sort(np.concatenate([outside, [low, high]]))
     low, high = _grow(ends, *np.searchsorted(ends, [low, high]).tolist())
     beyond = (outside < low) | (outside > high)
     repeated = beyond & (counts > 1)
-    one_of_few = 0 < repeated.sum() <= MOST_CODES and levels >= FEW
+    rare = bool(repeated.any()) and few(outside[repeated])
+    one_of_few = rare and levels >= FEW
     found = []
     for value, count in zip(outside[beyond].tolist(), counts[beyond].tolist(), strict=True):
         distance = max(low - value, value - high) / max(high - low, 1e-300)
         # many values close together are another state of the sensor, not fill values
-        alone = (np.abs(outside - value) <= high - low).sum() <= MOST_CODES
+        alone = few(outside[np.abs(outside - value) <= high - low])
         # a machine that is off, or on standby, measures values nearest to zero
         off = min(low, 0) <= value <= max(high, 0)
         typical = alone and bool((np.floor(abs(value)) == TYPICAL).any())
         suspicious = typical or (one_of_few and alone and count > 2)
         certain = suspicious and distance > (FAR if typical and count > 2 else CERTAIN)
         certain &= typical or not off
-        certain |= distance > ABSURD and (count == 1 or one_of_few)
-        if high > low and (certain or suspicious):
+        certain |= distance > ABSURD and (count == 1 or rare)
+        odd = rare and alone and count > 2 and distance > CERTAIN and levels > 2 and not off
+        if high > low and (certain or suspicious or odd):
             found.append(FillValue(name, value, count, low, high, certain))
-    return found or _find_at_ends(name, column, sampled)
+    return found or _find_beside_one(name, column) or _find_at_ends(name, column, sampled)
+
+
+def _find_beside_one(name: str, column: np.ndarray) -> list[FillValue]:
+    """The rarer of two values, if a sensor that stands still cannot measure it."""
+    both, counts = np.unique(column, return_counts=True)
+    if len(both) != 2:
+        return []
+    value, still = both[np.argsort(counts)].tolist()
+    typical = bool((np.floor(abs(value)) == TYPICAL).any()) and (value < 0 or value >= 999)
+    if typical or abs(value - still) > STILL * max(1, abs(still)):
+        return [FillValue(name, value, int(counts.min()), still, still, certain=True)]
+    return []
 
 
 def _densest_half(values: np.ndarray) -> tuple[int, int]:

@@ -44,7 +44,12 @@ _PER_SECOND = {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 # Days since 1858 (modified Julian) or 1899 (Excel), the year 0 or 1 (MATLAB, Python), and 4713 BC.
 _DAYS = ((3.6e4, 6.5e4), (7e5, 7.8e5), (2.4e6, 2.5e6))
 _ROUND = "1s 2s 5s 10s 15s 20s 30s 1min 2min 5min 10min 15min 20min 30min 1h 2h 3h 6h 12h 1D 7D"
-_PARTS = ("year", "month", "day", "hour", "minute", "second")
+_PARTS = (
+    ("year", "month", "day", "hour", "minute", "second"),
+    ("jahr", "monat", "tag", "stunde", "minute", "sekunde"),
+    ("année", "mois", "jour", "heure", "minute", "seconde"),
+    ("annee", "mois", "jour", "heure", "minute", "seconde"),
+)
 _TIME_OF_DAY = r"\s*\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s*([AaPp][Mm])?\s*"
 
 
@@ -172,8 +177,11 @@ def may_count_days(numbers: np.ndarray) -> bool:
 def require_whole_times(frame: pd.DataFrame) -> None:
     """Refuse dates in several columns: year, month and day, or a column of times of day."""
     names = {str(name).strip().lower(): name for name in frame.columns}
-    parts: list[Hashable] = [names[part] for part in _PARTS if part in names]
-    if not names.keys() >= set(_PARTS[:3]):
+    parts: list[Hashable] = []
+    for words in _PARTS:
+        if names.keys() >= set(words[:3]):
+            parts = [names[part] for part in words if part in names]
+    if not parts:
         texts = frame.select_dtypes(exclude="number").astype("string")
         parts = [
             name for name in texts if texts[name].str.fullmatch(_TIME_OF_DAY).fillna(False).all()

@@ -267,7 +267,7 @@ def as_options(data: Path, message: str) -> str:
     names = "|".join(str(one.name) for one in command.params if isinstance(one, click.Option))
     message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
     message = re.sub(
-        r"\b(drop|measured|missing)=\[(.*?)\]",
+        r"\b(drop|measured|missing|na)=\[(.*?)\]",
         lambda m: f"--{m[1]} {m[2].replace(', ', ',')}",
         message,
     )

@@ -114,10 +114,10 @@ def test_separators_and_decimals_of_other_countries(tmp_path, separator, decimal
 
 
 def test_rows_that_meet_at_a_step_are_averaged_and_counted():
-    table = even_grid(frame([3, 0, 1, 5]), resample="2h")  # a tie goes to the even step
-    np.testing.assert_array_equal(table.values[:, 0], [0.5, np.nan, 4.0])
+    table = even_grid(frame([5, 0, 1, 2]), resample="2h")  # a tie goes to the later step
+    np.testing.assert_array_equal(table.values[:, 0], [0.0, 1.5, np.nan, 5.0])
     assert table.quality == Quality(
-        4, out_of_order=1, duplicates=0, missing_steps=1, missing_values=0, non_finite=0, averaged=4
+        4, out_of_order=1, duplicates=0, missing_steps=1, missing_values=0, non_finite=0, averaged=2
     )
     twice = pd.concat([frame(), frame([2]).assign(a=4.0)])
     table = even_grid(twice, resample="1h")

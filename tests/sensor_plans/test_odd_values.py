@@ -64,8 +64,34 @@ def test_fill_values_are_refused_however_many_there_are(code, share, tmp_path):
     assert f"values marked as missing: {count:,}" in Inventory.of(table).summary_lines
 
 
+DEGREES = np.round(ROOM)
+SEVERAL = {
+    "seven levels": (DEGREES, [9.97e36]),
+    "a switch": (1.0 * (ROOM > 20), [-9.99e8]),
+    "a dry gauge": (0 * ROOM, [-999]),
+    "a closed valve": (0 * ROOM, [9.97e36]),
+    "seven codes of a satellite": (ROOM, range(32761, 32768)),
+    "five codes of a logger": (ROOM, range(-1005, -1000)),
+}
+
+
+@pytest.mark.parametrize(("values", "codes"), SEVERAL.values(), ids=SEVERAL)
+def test_fill_values_of_few_levels_and_many_codes_are_refused(values, codes, tmp_path):
+    chosen = draw(7).choice(list(codes), ROWS)
+    given = frame(np.where((draw(8).random(ROWS) < 0.03)[:, None] & [True, False, False],
+                           chosen[:, None], values)).assign(d=ROOM[:, 0], e=ROOM[:, 1])  # fmt: skip
+    given = given[["a", "d", "e"]]
+    with pytest.raises(ValueError, match="column 'a' must hold measurements, got") as refused:
+        read(tmp_path, given)
+    marked = json.loads("[" + str(refused.value).partition("missing=[")[2].partition("]")[0] + "]")
+    assert sorted(marked) == sorted(codes)
+    if values.any():
+        assert np.isnan(read(tmp_path, given, missing=marked).values).any()
+
+
 @pytest.mark.parametrize(
-    ("values", "code"), [(OUTDOOR, 85.0), (OUTDOOR, -100), (DUST, -100), (ROOM, 0)]
+    ("values", "code"),
+    [(OUTDOOR, 85.0), (OUTDOOR, -100), (DUST, -100), (ROOM, 0), (DEGREES, -100)],
 )
 def test_repeated_values_that_a_sensor_might_measure_are_a_warning(values, code, tmp_path):
     given, count = with_code(values, code, 0.03)
@@ -119,9 +145,14 @@ def test_values_that_occur_twice_are_no_fill_values_of_a_short_record():
     assert find_fill_values(["a"], values[:, None]) == ()
 
 
+STEPS = draw(4).random(ROWS)
+RISING = np.cumsum(STEPS)
+
+
 @pytest.mark.parametrize(
     ("name", "column"),
     [
+        ("Jahr", 2023 + HOURS // 1200),
         ("ts", 600 * HOURS),
         ("timestamp_s", -(10**9) + 600 * HOURS),
         ("id", 1000 + 7 * HOURS),
@@ -132,6 +163,7 @@ def test_values_that_occur_twice_are_no_fill_values_of_a_short_record():
         ("row_id", HOURS + (HOURS > 900)),
         ("reset_once", np.cumsum(draw().random(ROWS)) % 600),
         ("reset_daily", np.where(HOURS % 144, np.cumsum(draw().random(ROWS)), 0.0)),
+        ("kWh_of_day", RISING - (RISING - STEPS)[HOURS - HOURS % 24]),
         ("glitch", np.cumsum(draw().random(ROWS)) - 700 * (HOURS == 777)),
         ("weekday", HOURS // 144 % 7),
         ("day_index", HOURS // 144 % 30),
@@ -176,6 +208,8 @@ def walks(column, name="t"):
 
 DATES = {
     "year": lambda times: {"Year": times.year, "month": times.month, "day": times.day},
+    "Jahr": lambda times: {"Jahr": times.year, "Monat": times.month, "Tag": times.day},
+    "année": lambda times: {"Année": times.year, "Mois": times.month, "Jour": times.day},
     "clock": lambda times: {"Date": times.strftime("%Y-%m-%d"), "Time": times.strftime("%H:%M")},
     "clock of 12": lambda times: {"d": times.strftime("%Y-%m-%d"), "t": times.strftime("%I:%M %p")},
 }
@@ -348,6 +382,26 @@ def test_sensors_at_offsets_are_told_the_step_that_works(offsets, tmp_path):
     np.testing.assert_allclose(table.values, ROOM)
 
 
+@pytest.mark.parametrize(
+    ("first", "step", "late"),
+    [("00:05", "10min", 0), ("00:30", "1h", 0), ("00:05", "10min", 3), ("00:00", "10min", 3)],
+)
+def test_stamps_in_the_middle_of_a_step_leave_no_step_empty(first, step, late, tmp_path):
+    """Every second step was once empty, and the others means of two rows."""
+    times = pd.date_range(f"2024-01-01 {first}", periods=ROWS, freq=step)
+    times += pd.to_timedelta(draw().integers(-late, late + 1, ROWS), "s")
+    table = read(tmp_path, frame(times=times).reset_index(names="time"), resample=step)
+    assert table.time[0] == pd.Timestamp("2024-01-01") and table.quality.averaged == 0
+    np.testing.assert_allclose(table.values, ROOM)
+
+
+def test_rows_twice_as_often_as_the_step_meet_in_pairs(tmp_path):
+    times = pd.date_range("2024-01-01", periods=ROWS, freq="5min")
+    table = read(tmp_path, frame(times=times).reset_index(names="time"), resample="10min")
+    pairs = ROOM[1:-1].reshape(-1, 2, 3).mean(axis=1)
+    np.testing.assert_allclose(table.values[1:-1], pairs)
+
+
 FEW = [
     -283996800 + 86400 * np.arange(10),
     1012024 + 1_000_000 * np.arange(10),
@@ -446,6 +500,29 @@ DECIMALS = {
 def test_decimal_points_behind_semicolons_stay_decimal_points(cells, tmp_path):
     table = read(tmp_path, semicolons(cells))
     np.testing.assert_allclose(table.values, np.array(cells, float))
+
+
+NO_NUMBERS = {  # the fix named only to leave out the cells
+    "16 816,5": r"write numbers without spaces or signs between the thousands",
+    "16\u202f816": r"write numbers without spaces or signs between the thousands",
+    "1,682E+04": "if its comma begins decimals, give decimal=','",
+}
+
+
+@pytest.mark.parametrize(("cell", "fix"), NO_NUMBERS.items())
+def test_cells_that_are_no_numbers_name_their_way_out(cell, fix, tmp_path):
+    with pytest.raises(ValueError, match=rf"'x' must be numeric, .*drop=\['x'\], or, {fix}|{fix}"):
+        read(tmp_path, semicolons([[cell, i] for i in FIRST]))
+
+
+def test_a_text_that_stands_for_missing_is_named(tmp_path):
+    cells = [["#WERT!" if i % 50 == 1 else a, b] for i, (a, b) in enumerate(COUNTS.tolist())]
+    with pytest.raises(ValueError, match=r"if that stands for missing, give na=\['#WERT!'\]"):
+        read(tmp_path, semicolons(cells))
+    assert read(tmp_path, semicolons(cells), na=["#WERT!"]).quality.missing_values == 4
+    (tmp_path / "f.csv").write_text(semicolons(cells))
+    done = aft("plan", tmp_path / "f.csv", "--epsilon-sd", 1)
+    assert "give --na '#WERT!'" in done.output
 
 
 def test_grouped_thousands_beside_decimal_commas_are_read(tmp_path):
