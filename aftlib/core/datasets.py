@@ -138,7 +138,9 @@ class Reading(TextFormat):
         joined = pd.concat(parts, ignore_index=True)
         wide = _pivoted(joined, long, average=self.resample is not None)
         table = _on_grid(wide, replace(self, time=long[0]), filtered)
-        return replace(table, ignored=tuple(ignored))
+        again = int(joined.duplicated().sum())
+        quality = replace(table.quality, duplicates=table.quality.duplicates + again)
+        return replace(table, quality=quality, ignored=tuple(ignored))
 
 
 def read_table(path: Path | str, time: str | None = None, **options: Any) -> SensorTable:
@@ -152,7 +154,7 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
             f"column {value!r} must be numeric, got {_no_number(frame[value])}; leave such cells "
-            "empty, or name the column of values third in long"
+            "empty, or name the column of values third in long" + _way_to_numbers(frame[value])
         )
     empty = frame[[time, sensor]].isna().any(axis=1)
     if empty.any():

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from aftlib.core.checks import listed
 from aftlib.core.textfile import (
+    LateDots,
     TextFormat,
     csv_options,
     memory_bytes,
@@ -52,9 +53,10 @@ def read_frame(path: Path | str, form: TextFormat = TextFormat()) -> pd.DataFram
     with naming(path):
         if path.suffix != ".parquet":
             options = csv_options(path, form)
-            return with_numbers(
-                pd.read_csv(path, **options), options["decimal"], form.decimal is not None
-            )
+            named = form.decimal is not None
+            frame = pd.read_csv(path, **options)
+            LateDots(path, options, named).add(frame)
+            return with_numbers(frame, options["decimal"], named)
         about = pq.read_metadata(path)  # a few bytes may stand for any number of equal values
         size, memory = 8 * about.num_rows * about.num_columns, memory_bytes()
         if size > memory / 2:
@@ -78,10 +80,12 @@ def read_pieces(path: Path, rows: int, form: TextFormat) -> Iterator[pd.DataFram
                     frame = pa.Table.from_batches([batch]).to_pandas()
                     yield _as_floats(frame, file.schema_arrow).rename(columns=str)
             return
-        options = csv_options(path, form)
+        options, named = csv_options(path, form), form.decimal is not None
+        late = LateDots(path, options, named)
         with pd.read_csv(path, chunksize=rows, **options) as pieces:
             for piece in pieces:
-                yield with_numbers(piece, options["decimal"], form.decimal is not None)
+                late.add(piece)
+                yield with_numbers(piece, options["decimal"], named)
 
 
 def files_of(data: Path) -> tuple[Path, ...]:

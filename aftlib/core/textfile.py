@@ -178,11 +178,63 @@ def _require_plain_dots(text: str, separator: str, sign: str) -> None:
             examples = " and ".join(map(repr, shown))
             ambiguous = ambiguous or f"column {name!r} holds {examples}"
     if ambiguous:
-        raise ValueError(
-            f"{ambiguous}, whose {'dot' if sign == '.' else 'comma'} may group thousands or begin "
-            f"decimals; give decimal={sign.translate(_SWAPPED)!r} where it groups, or else "
-            f"decimal={sign!r}"
-        )
+        raise ValueError(_two_meanings(ambiguous, sign))
+
+
+def _two_meanings(ambiguous: str, sign: str) -> str:
+    """The message for a column in which "1.160" may mean 1160."""
+    return (
+        f"{ambiguous}, whose {'dot' if sign == '.' else 'comma'} may group thousands or begin "
+        f"decimals; give decimal={sign.translate(_SWAPPED)!r} where it groups, or else "
+        f"decimal={sign!r}"
+    )
+
+
+class LateDots:
+    """Refuse "1.160" in a table that holds whole numbers only at first.
+
+    `_require_plain_dots` sees the first `HEAD` characters. The rows come in consecutive pieces. A
+    column whose first fraction comes later is read once more, as texts.
+    """
+
+    def __init__(self, path: Path, options: dict[str, Any], named: bool) -> None:
+        self.path, self.options = path, options
+        self.known: set[str] = set()  # columns with fractions
+        self.first = True
+        self.off = named or (path.suffix != ".gz" and path.stat().st_size <= HEAD)
+
+    def add(self, frame: pd.DataFrame) -> None:
+        """Check the next rows; ValueError for a column whose first fractions look like groups."""
+        if self.off:
+            return
+        numbers = frame.select_dtypes("number")
+        self.off = self.first and _fractions(numbers[:HEAD_ROWS]).any()
+        self.first = False
+        if not self.off:
+            for name in numbers.columns[_fractions(numbers)].difference(self.known):
+                self.known.add(name)
+                self._require_plain(name)
+
+    def _require_plain(self, name: str) -> None:
+        """Refuse a column of numbers such as "820" and "1.160"."""
+        sign, whole, groups = self.options["decimal"], "", ""
+        how = self.options | {"dtype": str, "chunksize": 100 * HEAD_ROWS}
+        with pd.read_csv(self.path, **how) as pieces:
+            for piece in pieces:
+                texts = piece[name].dropna().str.strip()
+                dotted = texts.str.contains(sign, regex=False)
+                plain = texts.str.replace(sign, ".", regex=False)
+                if not plain.str.fullmatch(f"{_GROUPS.pattern}|{_SMALL.pattern}").all():
+                    return
+                whole = whole or next(iter(texts[~dotted]), "")
+                groups = groups or next(iter(texts[dotted]), "")
+        examples = f"{whole!r} and {groups!r}"
+        raise ValueError(_two_meanings(f"column {name!r} holds {examples}", sign))
+
+
+def _fractions(numbers: pd.DataFrame) -> Any:
+    """Whether each column of numbers has one with a fraction."""
+    return (numbers.notna() & (numbers % 1 != 0)).any().to_numpy()
 
 
 def with_numbers(frame: pd.DataFrame, decimal: str, named: bool) -> pd.DataFrame:

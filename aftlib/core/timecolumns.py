@@ -94,6 +94,8 @@ def may_be_elapsed(numbers: np.ndarray) -> bool:
     if least < 0 or most >= _LEAST_EPOCH:
         return True
     steps = np.diff(numbers)
+    if len(numbers) > 1 and ((numbers % 10_000 >= 1900) & (numbers % 10_000 <= 2100)).all():
+        return False  # ddmmyyyy
     parts = numbers % 100, numbers // 100 % 100  # of HHMM, or of HHMMSS
     minutes = 100 <= most < 2400 and (parts[0] < 60).all() and (parts[0] > 0).any()
     seconds = 2400 <= most < 240_000 and (np.array(parts) < 60).all()
@@ -252,6 +254,9 @@ def _read_times(column: pd.Series, name: str) -> pd.DatetimeIndex:
 def _times_of_numbers(column: pd.Series, name: str) -> pd.DatetimeIndex:
     """Times of numbers; ValueError for stamps that are no dates, and for ambiguous numbers."""
     numbers, stamps = column.to_numpy(dtype=float), _calendar_stamps(column)
+    if np.isnan(numbers).any():
+        gaps = np.where(np.isnan(numbers), np.datetime64("NaT", "ns"), np.datetime64(0, "ns"))
+        return pd.DatetimeIndex(gaps)  # refused by its gaps
     size, wrong = float(np.nanmax(np.abs(numbers))), ""
     unit: Any = next((unit for unit, most in _UNITS.items() if size <= most), "ns")
     if may_count_days(numbers):

@@ -267,6 +267,7 @@ NO_SECONDS = {
     "10 ms": (170_406_720_000 + STEP * 10**2, UNIT),
     "s since 1601": (13_348_540_800 + STEP, UNIT),
     "year and day": (2024001 + HOURS % 366 + HOURS // 366 * 1000, PARTS),
+    "day, month and year": (1012024 + 1_000_000 * (HOURS % 28), PARTS),
     "minutes": (28_401_120 + 10 * HOURS, PARTS),
     "hour and minute": (100 * (HOURS[:100] // 6) + HOURS[:100] % 6 * 10, PARTS),
     "hour, minute and second": (10_000 * (HOURS[:100] // 60) + HOURS[:100] % 60 * 100, PARTS),
@@ -281,6 +282,13 @@ def test_digits_and_other_units_are_no_seconds_even_if_named(column, said, tmp_p
     with pytest.raises(ValueError, match="write (times|days) as 2024-01-31 14:00") as refused:
         read_sensors(path)
     assert "take it as times" not in str(refused.value)
+
+
+@pytest.mark.parametrize("row", [0, 7])
+def test_an_empty_stamp_is_named(row, tmp_path):
+    column = np.where(row == HOURS, np.nan, stamps("%Y%m%d%H%M"))
+    with pytest.raises(ValueError, match=f"time in every row, got an empty one in row {row + 1};"):
+        read_sensors(write(tmp_path, walks(column)))
 
 
 SINCE_1970 = [
@@ -486,6 +494,22 @@ def test_the_command_asks_for_grouped_thousands(tmp_path):
     (tmp_path / "f.csv").write_text(DOTS)
     done = aft("plan", tmp_path / "f.csv", "--epsilon-sd", 1)
     assert "give --decimal ',' where it groups, or else --decimal '.'" in done.output
+
+
+@pytest.mark.parametrize("how", [(), ("--pieces",)])
+@pytest.mark.parametrize("separator", [";", ","])
+def test_grouped_thousands_that_come_late_are_asked_for(separator, how, tmp_path, monkeypatch):
+    """They were read as 1.160, if all before them were below 1000."""
+    monkeypatch.setattr("aftlib.core.textfile.HEAD", 2**15)
+    counts = np.vstack([np.tile(COUNTS % 900, (9, 1)), COUNTS])
+    path, more = tmp_path / "f.csv", ("--epsilon-sd", 1, "--no-report", *how)
+    path.write_text(semicolons(dotted(counts)).replace(";", separator))
+    done = aft("plan", path, *more)
+    assert "give --decimal ',' where it groups, or else --decimal '.'" in done.output
+    np.testing.assert_array_equal(read_sensors(path, decimal=",").values, counts)
+    small = np.where(counts < 1000, counts, counts / 7)
+    path.write_text(semicolons(small.tolist()).replace(";", separator))
+    np.testing.assert_array_equal(read_sensors(path).values, small)
 
 
 FIRST = COUNTS[:, 0].tolist()

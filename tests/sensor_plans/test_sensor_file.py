@@ -40,6 +40,21 @@ def test_long_is_wide(wide, tmp_path, dropped):
     assert (found.names, list(found.time)) == (expected.names, list(expected.time))
 
 
+def test_samples_of_a_long_file_that_repeat_are_counted(wide, tmp_path):
+    again = pd.concat([long_of(wide), long_of(wide)[:5]])
+    table = read(again, tmp_path, long=LONG)
+    np.testing.assert_array_equal(table.values, read(wide, tmp_path).values)
+    assert "rows that repeated another: 5" in Inventory.of(table).summary_lines
+
+
+def test_texts_for_missing_samples_of_a_long_file_are_named(wide, tmp_path):
+    long = long_of(wide).astype({"reading": object})
+    long.iloc[7, 2] = "Bad"
+    with pytest.raises(ValueError, match=r"if that stands for missing, give na=\['Bad'\]"):
+        read(long, tmp_path, long=LONG)
+    assert np.isnan(read(long, tmp_path, long=LONG, na=["Bad"]).values).sum() == 2
+
+
 def test_sensors_of_a_long_file_may_be_numbers_and_may_be_dropped(wide, tmp_path):
     numbered = long_of(wide).replace({"id": {"a": 7, "b": 8, "c": 9}})
     assert read(numbered, tmp_path, long=LONG).names == ("7", "8", "9")
