@@ -39,7 +39,7 @@ SEEN = 0.001
 
 def _at_most(delta: float, source: str) -> Threshold:
     """The threshold δ, with a margin because an assignment's rate may be exactly δ."""
-    margin = f"{source}; margin ours: a twentieth of δ, which is used up"
+    margin = f"{source}; margin ours: δ/20, because the rate may be exactly δ"
     return Threshold(margin, high=delta, margin=MARGIN * delta)
 
 
@@ -114,10 +114,11 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
             f"is below h-best at {int((greedy < best).sum())} points and below h-worst at "
             f"{int((greedy < worst).sum())}. It has more than the mean random assignment at "
             f"{int((greedy > random).sum())} points, fewer at {int((greedy < random).sum())} and "
-            f"as many at {int((greedy == random).sum())}. The order of equally reliable keys "
-            "decides, which fig. 9 does not define. Estimable workers that greedy lacks of "
-            f"h-best's: {left['greedy']}, with no drop {left[NO_DROP]}, without a reserve "
-            f"{left[NO_RESERVE]}, with neither {left[NEITHER]}.",
+            f"as many at {int((greedy == random).sum())}. Gap in the document: fig. 9 does not "
+            "define the order of equally reliable keys, and this order decides. Over all points "
+            f"greedy has {left['greedy']} estimable workers fewer than h-best, {left[NO_DROP]} if "
+            f"R(∅) drops by nothing, {left[NO_RESERVE]} without a reserve worker and "
+            f"{left[NEITHER]} with neither.",
         )
 
     return _for_each_greedy(judge, grid)
@@ -153,9 +154,9 @@ def scales_with_workers(
             counted="values of ε",
             control=covariance != "block" or not unlike.any(),
             note=f"Each further worker adds {slopes.min():.3f} … {slopes.max():.3f} estimable "
-            f"workers: slopes of lines over {len(varying)} m at each ε. Without any estimable "
-            f"worker, and left out: ε = {dropped or 'none'}. h-best differs from the closed form "
-            f"at {int(unlike.sum())} of {len(counts)} points.",
+            f"workers: slopes of lines over {len(varying)} values of m, one line per ε. Left out, "
+            f"because no worker is estimable: ε = {dropped or 'none'}. h-best differs from the "
+            f"closed form at {int(unlike.sum())} of {len(counts)} points.",
         )
 
     return _for_each_greedy(judge, grid)
@@ -186,8 +187,8 @@ def keeps_promise(
             threshold=_at_most(delta, "section 6.2: at most δ"),
             note=f"{int((low > delta).sum())} of {len(counted)} rates lie above δ by more than "
             f"chance (Bonferroni). The value is the largest, {at['method']} at m = "
-            f"{at['workers']:.0f}, ε = {at['epsilon']:g}. {int(off.sum())} intervals, {SEEN} "
-            "wider, exclude the rate that the model foresees. In one data set of the document's "
+            f"{at['workers']:.0f}, ε = {at['epsilon']:g}. {int(off.sum())} intervals, widened by "
+            f"{SEEN}, exclude the rate that the model predicts. In one data set of the document's "
             f"size the largest rate is {first.max():.4f}.",
         )
 
@@ -266,8 +267,9 @@ def better_than_random(grid: pd.DataFrame) -> Finding:
         return replace(
             found,
             readings={"all keys": replace(everyone, note="")},
-            note=f"{found.note}Chance spreads ten blocks over workers almost evenly. The figures "
-            f"compare with h-worst. By (9): {counted}Over all keys: {over_all}",
+            note=f"{found.note}Chance spreads ten blocks over workers almost evenly. The "
+            "document's figures compare with h-worst. Over keys of estimable workers (9): "
+            f"{counted}Over all keys: {over_all}",
         )
 
     return _for_each_greedy(judge, grid)
@@ -292,7 +294,7 @@ def recovers_faster(cost: pd.DataFrame) -> Finding:
         counted="killed workers, paired",
         note=f"A micro-batch with a killed worker takes {fast.mean():.3f} s with estimates and "
         f"{slow.mean():.3f} s with exact recovery, an undisturbed one {quiet:.3f} s. Samples read "
-        f"again from a local log: {again[1]:,} against {again[0]:,}. P-5 has input that is slow "
+        f"again from a local log: {again[1]:,} against {again[0]:,}. P-5 judges input that is slow "
         "to read.",
     )
 
@@ -307,7 +309,7 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
             n=int(row["windows"]),
             counted="windows",
             threshold=Threshold(
-                "eqs (3), (7): at least 1 − δ; margin ours: a twentieth of δ, which is used up",
+                "eqs (3), (7): at least 1 − δ; margin ours: δ/20, as the rate may be exactly δ",
                 low=1 - delta,
                 margin=MARGIN * delta,
             ),
@@ -318,9 +320,9 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
     return replace(
         found["sum"],
         parts={"minima": found["min"], "maxima": found["max"], "means": found["mean"]},
-        note=f"The assignment is h-best at m = {aggregates['workers'].max()}. The half-width is "
-        f"the following share of that without the other workers: {gain}. Those of minima and "
-        "maxima come from drawn windows.",
+        note=f"The assignment is h-best at m = {aggregates['workers'].max()}. Half-width divided "
+        f"by that without the other workers: {gain}. The half-widths of minima and maxima come "
+        "from windows drawn from the model.",
     )
 
 

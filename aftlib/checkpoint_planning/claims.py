@@ -66,7 +66,7 @@ def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
         n=len(exact.assign(pays=pays)[["t_sla_ms", "pays"]].drop_duplicates()),
         counted="distinct plans",
         note="The value is the largest difference from ⌈w / l⌉ − 1, where l = ⌊(T_SLA − fixed) / "
-        "(n · per tuple)⌋ steps, under all three chargings of T_est.",
+        "(n · per tuple)⌋ steps, whichever recoveries pay T_est.",
     )
 
 
@@ -82,10 +82,10 @@ def ordered_counts(counts: pd.DataFrame) -> Finding:
             conditions=relaxed > 0 and estimated > 0,
             n=len(wide),
             counted="combinations of ε, δ and T_SLA, ours",
-            note="The order depends on which recoveries pay T_est. To hold, each method must also "
-            f"save somewhere. Where all pay, no-relaxation takes fewer than exactly-once at "
-            f"{estimated:.0%} of the points, and proposed fewer than no-relaxation at "
-            f"{relaxed:.0%}.",
+            note="Gap in the document: it does not say which recoveries pay T_est, and the order "
+            "depends on that. The claim holds only if each method also saves checkpoints at some "
+            f"point. Where all pay, no-relaxation takes fewer than exactly-once at {estimated:.0%} "
+            f"of the points, and proposed fewer than no-relaxation at {relaxed:.0%}.",
         )
 
     return _by_charging(counts, judge)
@@ -104,8 +104,8 @@ def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
             fewer,
             n=len(useless),
             counted="points of our grid where no-relaxation saves nothing",
-            note="It depends on which recoveries pay T_est, and on the share that the document "
-            "means: nearly everywhere and everywhere are judged.",
+            note="Gap in the document: it says neither which recoveries pay T_est nor at what "
+            "share of the points the plan saves. Nearly everywhere and everywhere are judged.",
         )
 
     found = _by_charging(counts, judge)
@@ -127,8 +127,8 @@ def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
     first, *others = found
     means = "; ".join(f"{name}: {finding.note}" for name, finding in found.items())
     note = (
-        "It depends on which recoveries pay T_est, and on whether savings are counted in "
-        f"checkpoints or as a share of exactly-once's. Saved on average: {means}."
+        "Gap in the document: it says neither which recoveries pay T_est nor whether savings are "
+        f"checkpoints or a share of exactly-once's. Saved on average: {means}."
     )
     return replace(found[first], note=note, readings={name: found[name] for name in others})
 
@@ -163,8 +163,8 @@ def saves_most_where_demands_are_loose(counts: pd.DataFrame) -> Finding:
             most.mean(),
             n=len(most),
             counted="values of T_SLA, ours",
-            note="At the largest ε and δ, no-relaxation saves the most against exactly-once; "
-            "others may save as many.",
+            note="At the largest ε and δ, no-relaxation saves the most against exactly-once; other "
+            "ε and δ may save as many.",
         )
 
     return _by_charging(counts, judge)
@@ -203,10 +203,10 @@ def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
         },
         note=f"The value is at ε = {at['epsilon']:g}, δ = {at['delta']:g}, T_SLA = "
         f"{at['t_sla_ms']:g} ms, τ = {at['time']:.0f}: success {at['worst']:.4f}, the plan expects "
-        f"{at['worst_expected']:.4f}. Some {needed:,} data sets make every interval as narrow as "
-        f"the margin. Of {len(worst)} checkpoints, {below} rates lie below 1 − δ; in one data set "
-        f"of the document's size {int((short > 0).sum())} do, by up to {short.max():.3f}. For the "
-        "restored checkpoint nothing is guaranteed.",
+        f"{at['worst_expected']:.4f}. It takes some {needed:,} data sets to make every interval as "
+        f"narrow as the margin. Of {len(worst)} checkpoints, {below} rates lie below 1 − δ; in one "
+        f"data set of the document's size {int((short > 0).sum())} do, by up to {short.max():.3f}. "
+        "For the restored checkpoint itself nothing is guaranteed.",
     )
 
 
@@ -268,7 +268,7 @@ CLAIMS = [
         "D2-5", "The success rate is at least 1 − δ everywhere.", keeps_guarantee,
         source="section 6.3, fig. 7", expected="≤ 1 everywhere",
         threshold=Threshold(
-            "fig. 7: at least 1 − δ; margin ours: a twentieth of δ, which plans use up",
+            "fig. 7: at least 1 − δ; margin ours: δ/20, as a plan may fail at exactly δ",
             high=1, margin=MARGIN,
         ),
         unit="× δ of the results fail", basis=SIMULATED, figure="Success against ε (fig. 7)",
@@ -296,7 +296,7 @@ CLAIMS = [
     ),
     Claim(
         "D2-9",
-        "With the start of a process in the fixed part, a new process commits within T_SLA.",
+        "When plans count a process's start as part of a recovery, a new process commits in T_SLA.",
         starts_and_recovers_in_time, expected="≥ 0.95", threshold=NEARLY_ALL, unit="of the kills",
         timed=True, figure=RESTARTS_FIGURE, formula=WITHIN, project=True, recorded=UNDECIDED,
     ),

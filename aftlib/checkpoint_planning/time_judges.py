@@ -76,10 +76,10 @@ def _slowest_recovery(times: pd.DataFrame) -> Finding:
         n=repeats,
         counted="turns",
         control=bool((found["read"] >= LEAST_REPLAY).all()),
-        note=f"Largest T_rec over full replay's, at n = {at['n']:.0f} and |O| = {at['sensors']:.0f}"
-        f". Means over turns, for every |O| < n measured: {shown}. T_rep is at least "
-        f"{found['read'].min():.2f} times |O|/n of full replay's; less than {LEAST_REPLAY} would "
-        "mean that O was not read.",
+        note=f"The value is the largest ratio of T_rec to a full replay's, at n = {at['n']:.0f} "
+        f"and |O| = {at['sensors']:.0f}. Mean ratios over turns, for every |O| < n measured: "
+        f"{shown}. T_rep is at least {found['read'].min():.2f} times the share |O|/n of a full "
+        f"replay's; a factor below {LEAST_REPLAY} would mean that O was not read.",
     )
 
 
@@ -111,7 +111,7 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
     longest, interval = largest(*_turns(partial), turns)
     spans = partial.mean().groupby("n").agg(["min", "max"]).assign(r2=1 - means)
     shown = "; ".join(
-        f"n = {r.Index:,}: R² {r.r2:.3f}, {r.start:.0%} of full replay's at |O| = 0, T_res "
+        f"n = {r.Index:,}: R² {r.r2:.3f}, at |O| = 0 {r.start:.0%} of full replay's T_rep, T_res "
         f"{r.min:.2f} … {r.max:.2f} ms"
         for r in spans.assign(start=lines["start"].mean()).itertuples()
     )
@@ -129,9 +129,9 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
         n=turns,
         counted="turns",
         parts={"T_res, the longest": restored},
-        note=f"The smallest R² of a line through 0 and the replay times of a turn, n ≥ {SMALLEST_N}"
-        f"; below 0 a constant fits better. Means over turns: {shown}. Loading the "
-        "(n − |O|) × |O| gain matrix is part of T_res here.",
+        note="The value is the smallest R² of a line through 0, fitted to the replay times of a "
+        f"turn, n ≥ {SMALLEST_N}; if it is negative, a constant fits better. Means over turns: "
+        f"{shown}. Loading the (n − |O|) × |O| gain matrix is part of T_res here.",
     )
 
 
@@ -166,15 +166,16 @@ def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.Dat
     }
     first, *others = found
     shown = "; ".join(
-        f"n = {r.n:,}, |O| = {r.sensors:,}: {r.solve_ms:.3g} ms solved, {r.product_ms:.2g} ms here"
+        f"n = {r.n:,}, |O| = {r.sensors:,}: {r.solve_ms:.3g} ms, our stored "
+        f"matrix {r.product_ms:.2g} ms"
         for r in solved.itertuples()
     )
     return replace(
         found[first],
         readings={name: found[name] for name in others},
-        note=f"T_rep + T_est over a full replay's T_rep, at {first}, n = {size:,}. T_est solves "
-        f"(6) at recovery, in one thread: {shown}. Our T_est is set against T_rep of the "
-        "document's processor of 2010, unless our time per tuple is taken.",
+        note=f"The value is T_rep + T_est divided by a full replay's T_rep, at {first}, n = "
+        f"{size:,}. T_est solves (6) at recovery, in one thread: {shown}. Readings with the "
+        "document's time per tuple compare our T_est with T_rep of its processor of 2010.",
     )
 
 
@@ -201,21 +202,21 @@ def fewer_checkpoints_raise_throughput(
         readings={name: gain(name) for name in others},
         note=f"At ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla:g} ms. A run is one window in one "
         f"process, without faults and without Spark, of {1e3 * rates['seconds'].min():.0f} … "
-        f"{1e3 * rates['seconds'].max():.0f} ms. Per window of {shown}. SQLite flushes each "
+        f"{1e3 * rates['seconds'].max():.0f} ms. By plan, per window: {shown}. SQLite flushes each "
         "checkpoint to the disk.",
     )
 
 
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: T_rec of the new process after a kill is within T_SLA."""
-    what = "T_SLA is fitted to as many pilot kills, for the least of `budgets`"
+    what = "T_SLA is fitted to as many pilot kills, for the smallest of `budgets`"
     return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 
 
 def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-9: a new process commits within T_SLA plus the start time of earlier trials."""
     limit = killed["t_sla_ms"] + killed["start_ms"]
-    what = f"T_SLA is D2-8's and the start of pilot kills, {killed['start_ms'].max():.0f} ms"
+    what = f"T_SLA is D2-8's plus the start in pilot kills, {killed['start_ms'].max():.0f} ms"
     return _kept(killed, "kills", killed["all_ms"], limit, what)
 
 
@@ -249,8 +250,8 @@ def _kept(
         share_interval(kept, len(rows)),
         n=len(rows),
         counted=counted,
-        note=f"{kept} of {len(rows)} {counted} kept T_SLA, of those with 0 < |O| < n in intervals "
-        f"that T_SLA ends. {DECIDING} of {DECIDING} would show 95 %. {what}. It took "
-        f"{took.median():.0f} ms at the median and {took.max():.0f} ms at most; T_SLA was "
-        f"{limit.min():.0f} ms or more.",
+        note=f"{kept} of {len(rows)} {counted} kept T_SLA. Counted are those with estimates (0 < "
+        f"|O| < n), in intervals that end because of T_SLA. It takes {DECIDING} of {DECIDING} to "
+        f"show 95 %. {what}. They took {took.median():.0f} ms at the median and {took.max():.0f} "
+        f"ms at most; T_SLA was {limit.min():.0f} ms or more.",
     )

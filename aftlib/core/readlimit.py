@@ -126,7 +126,7 @@ class ReadMeter:
 
     @property
     def usage(self) -> ReadUsage:
-        """Requests and samples since the first limit was set, and their price by the last limit."""
+        """Requests and samples since the first limit was set, and their price by the last one."""
         with self._locked() as file:
             _, _, price, _, last_s, requests, samples = _STATE.unpack(file.read())
         return ReadUsage(requests, samples, price * samples * BYTES_PER_SAMPLE / 1e9, last_s)

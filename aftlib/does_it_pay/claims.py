@@ -44,7 +44,8 @@ def planned_reads(measured: Measurements) -> Finding:
         conditions=bool((points["kills"] > 0).all()),
         n=int(points["kills"].sum()),
         counted="kills",
-        note="The largest difference of a median from its plan, over the exact scheme's reads"
+        note="The value is the largest difference of a median from its plan, as a share of the "
+        "exact scheme's reads"
         + (f": {where}" if largest else "")
         + ". Samples are counted where they are read. D1 by guard has no plan.",
     )
@@ -61,9 +62,10 @@ def predicted_times(measured: Measurements) -> Finding:
         share_interval(within, len(points)),
         n=len(points),
         counted="points",
-        note=f"Four constants, measured at the smallest case without a limit, predict all limited "
-        f"points. The median factor is {factor.median():.2f}. The largest is {factor.max():.2f}: "
-        f"{worst['scheme']}, {worst['window']:g} steps, {worst['rate']:g} samples/s.",
+        note="Four constants, measured in the smallest case at an unlimited read rate, predict the "
+        f"points at all limited rates. The median factor is {factor.median():.2f}. The largest is "
+        f"{factor.max():.2f}: {worst['scheme']}, {worst['window']:g} steps, {worst['rate']:g} "
+        "samples/s.",
     )
 
 
@@ -89,10 +91,10 @@ def break_even_is_predicted(measured: Measurements) -> Finding:
         (shares[1], shares[2]),
         n=len(even),
         counted="break-even rates",
-        note="The value is the share of rates within the factor. Its interval's ends are the "
-        "shares of those whose own interval is within it, and meets it. Samples per second, "
-        f"predicted, measured [interval]: {shown}. Above its rate a scheme does not pay; inf: it "
-        "pays at every rate.",
+        note="The value is the share of rates within the factor. Its interval begins with the "
+        "share of rates whose whole interval is within the factor. It ends with the share of rates "
+        "whose interval is at least partly within. Samples per second, predicted, then measured "
+        f"[interval]: {shown}. Above its rate a scheme does not pay; inf: it pays at every rate.",
     )
 
 
@@ -107,7 +109,7 @@ def ratio(measured: Measurements, over: tuple[str, float], under: tuple[str, flo
     """Ratio of two means with its t interval."""
     above, below = (largest_case(measured, *each) for each in (over, under))
     if not (len(above) and len(below)):
-        return nothing(f"Without recoveries of {over[0]} and {under[0]}.")
+        return nothing(f"There are no recoveries of {over[0]} or of {under[0]}.")
     shown = (
         f"{scheme} {'without a limit' if rate == np.inf else f'at {rate:g} samples/s'}: "
         f"{times.mean():.2f} s"
@@ -155,7 +157,7 @@ def costs_little(measured: Measurements) -> Finding:
             value, (low, high) = ratio_interval(mine, other)
             overheads[scheme] = value - 1, low - 1, high - 1
     if not overheads:
-        return nothing("Without windows in which nothing fails.")
+        return nothing("There are no windows in which nothing fails.")
     values, lows, highs = zip(*overheads.values(), strict=True)
     return Finding(
         max(values),
@@ -169,7 +171,7 @@ def costs_little(measured: Measurements) -> Finding:
 def estimates_are_within(measured: Measurements) -> Finding:
     """P-8: share of each scheme's estimates within ε; intervals over windows."""
     threshold = Threshold(
-        "the guarantee (ε, δ); margin ours: 1 − δ must be told from 1 − 2δ",
+        "the guarantee (ε, δ); margin ours: δ, to distinguish 1 − δ from 1 − 2δ",
         low=1 - measured.delta,
         margin=measured.delta,
     )
@@ -190,13 +192,13 @@ def estimates_are_within(measured: Measurements) -> Finding:
             counted="windows with estimates",
         )
     if not found:
-        return nothing("Without estimates.")
+        return nothing("There are no estimates.")
     lowest = min(found, key=lambda scheme: (found[scheme].interval or (0.0, 1.0))[0])
     return replace(
         found.pop(lowest),
         parts=found,
-        note=f"{lowest} has the lowest end. A model fitted to real sensors guarantees nothing when "
-        "they change; the guard does.",
+        note=f"{lowest} has the lowest end of all intervals. A model fitted to real sensors "
+        "guarantees nothing after they change; the guard's guarantee remains.",
     )
 
 
@@ -208,7 +210,7 @@ CLAIMS = [
     Claim(
         "P-1", "Each scheme that has a plan reads the planned samples again, at every point.",
         planned_reads, expected=f"≤ {NEAR}", unit="of an exact recovery's samples",
-        threshold=Threshold("ours: faults hit inside a block of steps", high=NEAR),
+        threshold=Threshold("ours: a margin because faults hit inside a block of steps", high=NEAR),
         figure="Samples read again per failure", project=True,
     ),
     Claim(
@@ -229,7 +231,9 @@ CLAIMS = [
         formula=r"R^*=\frac{S_e-S_a}{f_a-f_e}. \tag{2}", project=True, recorded=UNDECIDED,
     ),
     Claim(
-        "P-4", "D1's recovery does not wait for the input: at the slowest rate it takes as long.",
+        "P-4",
+        "D1's recovery does not wait for the input: at the slowest rate it takes about as long as "
+        "without a limit.",
         d1_does_not_wait, expected=f"≤ {TIME_FACTOR}",
         threshold=Threshold("ours: a wait that an operator hardly notices", high=TIME_FACTOR),
         unit="times that without a limit", timed=True, figure=TIMES_FIGURE, project=True,

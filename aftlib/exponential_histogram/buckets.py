@@ -152,9 +152,8 @@ class Buckets:
     ) -> None:
         """Add an array of events; the result is exactly that of adding them one by one.
 
-        Without `times` (size 0) they happen at now + 1, now + 2, …. `answers`, unless it is empty,
-        is filled with the estimate after each event, in units; with `article` it is the article's
-        estimate.
+        Without `times` (size 0) they happen at now + 1, now + 2, …. Unless `answers` is empty, it
+        receives the estimate after each event, in units: with `article` the article's estimate.
         """
         from aftlib.exponential_histogram import kernels
 

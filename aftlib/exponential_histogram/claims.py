@@ -21,7 +21,8 @@ def figure_3(table: pd.DataFrame) -> Finding:
         table["same"].sum(),
         expected=len(table),
         threshold=Threshold("fig. 3: every row", low=len(table)),
-        note="Rows of figure 3 whose buckets, total, query and exact count all come out.",
+        note="The value counts rows of figure 3 whose buckets, total, query and exact count are "
+        "all reproduced.",
     )
 
 
@@ -42,13 +43,13 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
         _finite(worst),
         n=len(swept),
         counted="points of the sweep",
-        note="Largest relative error of the article's estimate ⌈total − last/2⌉, as a multiple of "
-        f"ε. A few ones in the window are enough: {shown}. Broken at {broken} of {len(swept)} "
-        "points of the sweep. Either of two changes mends it. The estimate total − (last − 1)/2 on "
-        "the same buckets keeps ε (D5-5). So does the article's own estimate where up to k + 1 "
-        "buckets of count 1 are kept instead of ⌈k/2⌉ + 1, and no more of the larger counts: with "
-        f"1 to 600 ones it errs by at most {kept:.2f} ε. For the last of them it needs {costs} "
-        "buckets.",
+        note="The value is the largest relative error of the article's estimate ⌈total − last/2⌉, "
+        f"as a multiple of ε. A few ones in the window are enough: {shown}. The bound is broken at "
+        f"{broken} of {len(swept)} points of the sweep. Either of two changes mends it. The "
+        "estimate total − (last − 1)/2 on the same buckets keeps ε (D5-5). The other change keeps "
+        "the article's estimate, with up to k + 1 buckets of count 1 instead of ⌈k/2⌉ + 1: with 1 "
+        f"to 600 ones it errs by at most {kept:.2f} ε. The number of buckets of larger counts "
+        f"stays the same. With 600 ones, this change needs {costs} buckets.",
     )
 
 
@@ -64,8 +65,8 @@ def sound_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
         conditions=broken == 0,
         n=len(swept),
         counted="points of the sweep",
-        note="Largest relative error of the library's default estimate, as a multiple of ε. Broken "
-        f"at {broken} of {len(swept)} points of the sweep.",
+        note="The value is the largest relative error of the library's default estimate, as a "
+        f"multiple of ε. The bound is broken at {broken} of {len(swept)} points of the sweep.",
     )
 
 
@@ -83,7 +84,7 @@ def memory(sizes: pd.DataFrame) -> Finding:
     used = sizes["buckets"] / sizes["bound"]
     document = sizes[(sizes["window"] == DOCUMENT_WINDOW) & (sizes["epsilon"] == DOCUMENT_EPSILON)]
     kept = "".join(
-        f" At fig. 5's N = {window:,} and ε = {DOCUMENT_EPSILON} they are {buckets:,}, "
+        f" At fig. 5's N = {window:,} and ε = {DOCUMENT_EPSILON} there are {buckets:,} buckets, "
         f"{buckets / window:.2%} of N."
         for window, buckets in zip(document["window"], document["buckets"], strict=True)
     )
@@ -91,9 +92,9 @@ def memory(sizes: pd.DataFrame) -> Finding:
         float(used.max()),
         n=len(sizes),
         counted="windows and ε",
-        note="Most buckets of a window full of ones, over the bound (k/2 + 1)(log₂(2N/k + 1) + 1) "
-        f"+ 1, in which N stands in the logarithm alone. {(used > 1).sum()} of {len(sizes)} are "
-        f"above it.{kept}",
+        note="The value is the most buckets of a window full of ones, divided by the bound (k/2 + "
+        f"1)(log₂(2N/k + 1) + 1) + 1, which is logarithmic in N. {(used > 1).sum()} of "
+        f"{len(sizes)} windows exceed it.{kept}",
     )
 
 
@@ -102,8 +103,8 @@ def update_time(sizes: pd.DataFrame) -> Finding:
     return replace(
         memory(sizes),
         note="Derived from fig. 2 and the number of buckets (D5-3), not timed: each step of the "
-        "loop that merges passes a bucket or removes one, and a query reads two numbers. So an "
-        "event takes time in proportion to the buckets at most. The value is that of D5-3.",
+        "loop that merges passes a bucket or removes one, and a query reads two numbers. So the "
+        "time of an event is at most proportional to the buckets. The value is that of D5-3.",
     )
 
 
@@ -126,7 +127,7 @@ SOUND = r"|\text{estimate} - \text{exact}| \le \varepsilon \cdot \text{exact}"
 
 CLAIMS = [
     Claim(
-        "D5-1", "Figure 3 comes out row by row: buckets, total, query and exact count.", figure_3,
+        "D5-1", "Figure 3 is reproduced row by row: buckets, total, query, exact count.", figure_3,
         source="fig. 3", expected="all rows", unit="rows", figure="Buckets step by step (fig. 4)",
     ),
     Claim(

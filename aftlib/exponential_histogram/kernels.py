@@ -34,7 +34,7 @@ _U1, _U2, _U4, _U7, _U8, _U56 = (np.uint64(n) for n in (1, 2, 4, 7, 8, 56))
 
 
 class Chunk(NamedTuple):
-    """Events to apply: `cum[b]` units stand before block b, a block being 2**shift events.
+    """Events to apply; `cum[b]` counts the units before block b, which has 2**shift events.
 
     With shift 0 every event is its own block, and `bits` is empty. `tail` is the mask of the last
     events, which fill no whole block. Without `times` (count windows) the events happen at now + 1,

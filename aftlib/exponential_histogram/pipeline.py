@@ -44,10 +44,10 @@ _EXACT = {
 
 
 def estimates(events: DataFrame, query: HistogramQuery) -> DataFrame:
-    """Answers of one histogram per key over a stream of events, and its rejects.
+    """Return the answers of one histogram per key over a stream of events, and rejected rows.
 
-    The stream's columns are key: of any type; at: a whole number, the event's number within its
-    key, or its timestamp with `timed`; event: boolean or a whole number. Answers have key, at,
+    The stream has the columns key (of any type), at, and event (boolean or a whole number). at is
+    the event's number within its key or, with `timed`, its timestamp. Answers have key, at,
     estimate. Rejected rows have key, reason, number of rows, and at, event with the policy "keep".
 
     Raises

@@ -219,11 +219,13 @@ class Sketch(ABC):
         """
         payload = unseal(cls._kind, data)
         if len(payload) < cls._head.size or (len(payload) - cls._head.size) % cls._width:
-            raise ValueError(f"data holds no histogram in its {len(payload)} bytes: rebuild it")
+            raise ValueError(
+                f"data holds no histogram in its {len(payload)} bytes: rebuild the histogram"
+            )
         self, sound = cls._restored(payload[cls._head.size :], *cls._head.unpack_from(payload))
         if not sound:
             raise ValueError(
-                f"data holds no histogram, its buckets contradict {self!r}: rebuild it"
+                f"data holds no histogram, its buckets contradict {self!r}: rebuild the histogram"
             )
         return self
 

@@ -51,8 +51,8 @@ def delivery(done: DrillResult) -> Finding:
         conditions=bool(good),
         n=int(min(most["faults"], least["faults"])),
         counted="faults of each",
-        note=f"Lost / doubled of {most['due']:g} windows of all sensors: at most once; at least "
-        "once.",
+        note="The value is windows lost / doubled by at most once; then by at least once. Of all "
+        f"sensors, {most['due']:g} windows were due.",
     )
 
 
@@ -73,8 +73,9 @@ def exactness(done: DrillResult) -> Finding:
         conditions=unharmed,
         n=int(faults.sum()),
         counted="faults",
-        note=f"Windows lost, doubled, estimated or wrong. Faults by scheme, {counts}."
-        + f" So many exclude only harm by more than {rate:.0%} of them (exact 95 % interval)."
+        note="The value counts windows lost, doubled, estimated or wrong. Faults by scheme: "
+        f"{counts}."
+        + f" These exclude only harm by more than {rate:.0%} of them (exact 95 % interval)."
         * unharmed,
     )
 
@@ -113,8 +114,8 @@ def reads_again(done: DrillResult, names: list[str]) -> Finding:
         control=planned > 0,  # a plan that reads nothing again proves nothing
         n=int(rows["faults"].min()),
         counted="faults",
-        note=f"Samples read again over those that an exact recovery reads of the same kills. "
-        f"{shares}.",
+        note="The value is the samples read again, divided by those that an exact recovery reads "
+        f"after the same kills. {shares}.",
     )
 
 
@@ -133,7 +134,7 @@ def guarantee(done: DrillResult) -> Finding:
             conditions=not (bad or over),
             expected=f"≥ {1 - delta:g}",
             threshold=Threshold(
-                "the guarantee (ε, δ); margin ours: 1 − δ must be told from 1 − 2δ",
+                "the guarantee (ε, δ); margin ours: δ, to distinguish 1 − δ from 1 − 2δ",
                 low=1 - delta,
                 margin=delta,
             ),
@@ -148,11 +149,10 @@ def guarantee(done: DrillResult) -> Finding:
     return replace(
         least,
         parts={str(name): each for name, each in others},
-        note=f"The scheme with the lowest end of {len(found)} is {lowest}. Some {needed} windows "
-        f"with estimates would tell {1 - delta:g} from {1 - 2 * delta:g}. Windows lost, doubled, "
-        f"or wrong without being called estimated: {bad}."
-        + " The guard's wrong guarantees exceed their bound."
-        * over,
+        note=f"Of {len(found)} schemes {lowest} has the interval with the lowest end. It takes "
+        f"some {needed} windows with estimates to distinguish {1 - delta:g} from "
+        f"{1 - 2 * delta:g}. Windows lost, doubled, or wrong without being marked as estimated: "
+        f"{bad}." + " The guard's wrong guarantees exceed their bound." * over,
     )
 
 
@@ -175,8 +175,8 @@ def d1_costs_little(done: DrillResult) -> Finding:
     return replace(
         most,
         parts=dict(others),
-        note=f"Median time of a micro-batch with {first} over that without fault tolerance, run "
-        f"next to it in each of {done.turns} turns.{_turns_needed(most)}",
+        note=f"The value compares the median time of a micro-batch with {first} and without fault "
+        f"tolerance; each of {done.turns} turns runs both.{_turns_needed(most)}",
     )
 
 
@@ -188,7 +188,8 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
     found = overhead(wide[proposed].to_numpy(), base)
     counts = long.groupby("plan")["checkpoints"].first()
     own = "; ".join(
-        f"{name} {overhead(wide[name].to_numpy(), base)['overhead']:+.1%} by {counts[name]}"
+        f"{name} {overhead(wide[name].to_numpy(), base)['overhead']:+.1%} (checkpoints: "
+        f"{counts[name]})"
         for name in others
     )
     added = 1e3 * float((wide[proposed] - base).mean())
@@ -201,11 +202,12 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
     )
     return replace(
         most,
-        note=f"Elapsed time of a window with {counts[proposed]} checkpoints over one without, 100 "
-        f"sensors × {D2_WINDOW:,} steps in one process, {1e3 * base.mean():.0f} ms. A checkpoint "
-        f"adds {added / max(1, counts[proposed]):.2g} ms. By D2's own time per tuple a window "
-        f"takes {planned:,.0f} ms to read. Of that the checkpoints would be {added / planned:.1%}. "
-        f"Checkpoints of ours, not judged: {own}.{_turns_needed(most)}",
+        note=f"The value is the time that {counts[proposed]} checkpoints add to a window, as a "
+        f"share of its time without checkpoints, {1e3 * base.mean():.0f} ms. A window is 100 "
+        f"sensors × {D2_WINDOW:,} steps in one process. A checkpoint adds "
+        f"{added / max(1, counts[proposed]):.2g} ms. By D2's own time per tuple a window takes "
+        f"{planned:,.0f} ms to read. Of that the checkpoints would be {added / planned:.1%}. Our "
+        f"own variant, not judged: {own}.{_turns_needed(most)}",
     )
 
 
@@ -233,19 +235,19 @@ CLAIMS = [
     ),
     Claim(
         "F-2",
-        "Exactly once, shared state, D4's real nodes, and the next driver or supervisor lose and "
-        "double nothing.",
+        "Exactly once, shared state, D4's real nodes, and the driver or supervisor that replaces a "
+        "killed one lose and double nothing.",
         exactness, expected=0, threshold=Threshold("exactness: none", high=0), unit="windows",
         figure="Outcome of the windows", project=True,
     ),
     Claim(
         "F-3",
-        "Regression test: D1 reads again the planned share of what exactly once reads again.",
+        "Regression test: D1 reads the planned share of the samples that exactly once reads again.",
         d1_reads_again, expected=f"the plan's ± {NEAR}", unit="of an exact recovery's",
         figure=SHARE_FIGURE, project=True,
     ),
     Claim(
-        "F-4", "Regression test: D2 reads again the planned share of an exact replay's samples.",
+        "F-4", "Regression test: D2 reads the planned share of the samples of an exact replay.",
         d2_reads_again, expected=f"the plan's ± {NEAR}", unit="of an exact recovery's",
         figure=SHARE_FIGURE, project=True,
     ),

@@ -21,7 +21,7 @@ Parts = tuple[Rules, State, Model, Risk]
 
 
 def carry_over(old: Parts, new: Parts, origin: np.ndarray) -> None:
-    """Fill the parts of a new guard from those of an old one, which stays as it is.
+    """Fill the parts of a new guard from those of an old one, which does not change.
 
     `origin` (n,) has the old number of each new sensor, −1 for one that joins.
     """

@@ -317,7 +317,7 @@ def command(wanted: tuple[str, ...], overlay: bool) -> None:
     """Put stored runs side by side: parameters, versions, claims, the tables and figures.
 
     A RUN is a key, NOTEBOOK/KEY or a notebook's name for its newest run. Tables are joined on the
-    columns that identify their rows; `!` marks values beyond their intervals, and other verdicts.
+    columns that identify their rows; `!` marks intervals that do not overlap, and other verdicts.
     """
     with clear_errors():
         found = [find_run(name) for name in wanted]

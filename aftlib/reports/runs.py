@@ -114,7 +114,10 @@ class Executed:
         return Executed(target, self.content)
 
     def relabelled(self, profile: str, changed: dict[str, Any]) -> Executed:
-        """Label the run, also in its file, as one of `profile` with the same values; return it."""
+        """Label the run, also in its file, as one of `profile`, and return it.
+
+        The profile must have the values of the run.
+        """
         if (profile, changed) != (self.profile, self.record.get("changed")):
             self.record.update(profile=profile, changed=changed)
             with atomic_file(self.path) as scratch:

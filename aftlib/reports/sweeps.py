@@ -110,7 +110,7 @@ def split_values(text: str) -> list[str]:
     except yaml.YAMLError as error:
         raise ValueError(
             f"values must be separated by commas, got {text!r} "
-            f"({getattr(error, 'problem', error)}): put a text with other signs in quotes"
+            f"({getattr(error, 'problem', error)}): put a text with commas or brackets in quotes"
         ) from error
     within = [text[item.start_mark.index - 1 : item.end_mark.index - 1] for item in items]
     return [
@@ -260,7 +260,9 @@ def _multiple(claim: pd.DataFrame, varied: Sequence[str]) -> dict[str, Any] | No
     multiple=True,
     help="Write this table of all runs as one CSV file.",
 )
-@click.option("--zip", "together", is_flag=True, help="Run the first values together, and so on.")
+@click.option(
+    "--zip", "together", is_flag=True, help="Combine the first values of all, the second, …"
+)
 @click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs at the same time.")
 @click.option("--profile", type=click.Choice(PROFILES), help="Sets the values that are not given.")
 def command(

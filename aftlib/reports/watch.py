@@ -142,7 +142,7 @@ def command(directory: Path, once: bool, html: Path | None, every: float) -> Non
     """Show the metrics of the guarded streams in DIRECTORY, again and again until Ctrl-C.
 
     DIRECTORY is the one given to `record_metrics`. Without a terminal they are shown once, unless
-    --html asks for a page, which loads itself again and needs no network.
+    --html is given. Its page reloads itself and needs no network.
     """
     live = sys.stdout.isatty()
     with clear_errors(), suppress(KeyboardInterrupt):

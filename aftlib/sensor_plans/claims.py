@@ -57,10 +57,10 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Find
         excess[closest],
         n=len(excess),
         counted="streams",
-        note=f"The bound is closest on {closest}. The value is the largest number of wrong "
-        "guarantees beyond δN and the slack, over all accounts and pools. The streams are "
-        f"{len(plans)} sets, {len(walks)} streams with trouble, and adversaries who see every "
-        "guarantee.",
+        note=f"Wrong guarantees come closest to the bound on the stream of {closest}. The value is "
+        "the largest number of them beyond δN plus the slack, over all accounts and pools. The "
+        f"streams are {len(plans)} sets, {len(walks)} streams with trouble, and adversaries who "
+        "see every guarantee.",
     )
 
 
@@ -84,10 +84,10 @@ def declares_more(plans: Mapping[str, Mapping]) -> Finding:
         leads[least],
         parts={f"on {name}": lead for name, lead in leads.items() if name != least},
         note=f"The guard certifies more windows on {more} of {len(leads)} sets and fewer on "
-        f"{fewer}. The value is its lead on {least}, the least. The baseline model certifies as "
-        "many sensors as keep its guarantee in hindsight. Shares, guard against baseline: "
-        f"{'; '.join(named)}. Intervals resample whole segments "
-        "of time; the baseline's share counts as fixed.",
+        f"{fewer}. The value is the guard's least lead, on {least}. The baseline model certifies, "
+        "in hindsight, the most sensors that keep its guarantee. Shares, guard against baseline: "
+        f"{'; '.join(named)}. Intervals resample whole segments of time; the baseline's share is "
+        "taken as exact.",
     )
 
 
@@ -101,18 +101,18 @@ CLAIMS = [
         project=True, basis=SIMULATED,
     ),
     Claim(
-        "G-2", "The theorem's bound on wrong guarantees is never passed.", keeps_bound,
+        "G-2", "The theorem's bound on wrong guarantees is never exceeded.", keeps_bound,
         expected="≤ 0", threshold=Threshold("the theorem of the guard", high=0),
-        unit="wrong beyond it", figure="When something goes wrong",
+        unit="wrong guarantees beyond the bound", figure="When something goes wrong",
         formula=r"\text{wrong} \le \delta N + \text{slack}", project=True, basis=SIMULATED,
     ),
     Claim(
         "G-3",
         "On every set the guard certifies at least as many windows as the baseline model Σ/w could "
-        "have kept.",
+        "have certified without breaking the guarantee.",
         declares_more, expected="≥ 0 on every set",
-        threshold=Threshold("the baseline model of the same run: no lead is 0", low=0),
-        unit="of the windows more", figure="Promise and measurement", project=True, basis=SIMULATED,
+        threshold=Threshold("the baseline model of the same run: equal shares give 0", low=0),
+        unit="more of the windows", figure="Promise and measurement", project=True, basis=SIMULATED,
         recorded=DEVIATES,
     ),
 ]  # fmt: skip

@@ -44,26 +44,44 @@ LISTED = 12
 @click.command("plan")
 @click.argument("data", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--epsilon", metavar="X|FILE", help="Largest error ε, or a file of ε per sensor.")
-@click.option("--epsilon-sd", type=float, metavar="X", help="ε in standard deviations.")
-@click.option("--delta", type=float, default=0.05, show_default=True, help="Share δ beyond ε.")
+@click.option(
+    "--epsilon-sd", type=float, metavar="X", help="ε in standard deviations of each sensor."
+)
+@click.option(
+    "--delta", type=float, default=0.05, show_default=True, help="Share δ of errors above ε."
+)
 @click.option("--t-sla", default="2s", show_default=True, help="Longest recovery, such as 500ms.")
 @click.option("--window", default="10", show_default=True, help="Samples, or a time such as 6h.")
-@click.option("--slide", help="Samples or a time, from window to window; default the window.")
+@click.option("--slide", help="Distance of windows, samples or a time; default the window.")
 @click.option("--query", type=click.Choice(QUERIES), default="mean", show_default=True)
 @click.option("--workers", type=int, metavar="M", help="Machines; default one per sensor.")
 @click.option("--horizons", type=int, default=5, show_default=True, help="Longest outage, windows.")
-@click.option("--fixed-ms", type=float, default=DOCUMENT_RECOVERY_TIME.fixed_ms, show_default=True)
 @click.option(
-    "--per-tuple-ms", type=float, default=DOCUMENT_RECOVERY_TIME.per_tuple_ms, show_default=True
+    "--fixed-ms",
+    type=float,
+    default=DOCUMENT_RECOVERY_TIME.fixed_ms,
+    show_default=True,
+    help="Fixed part of a recovery, ms.",
+)
+@click.option(
+    "--per-tuple-ms",
+    type=float,
+    default=DOCUMENT_RECOVERY_TIME.per_tuple_ms,
+    show_default=True,
+    help="Per sample read again, ms.",
 )
 @click.option("--read-rate", type=float, metavar="X", help="Samples per second that can be read.")
-@click.option("--failures-per-month", type=float, default=1.0, show_default=True)
+@click.option(
+    "--failures-per-month", type=float, default=1.0, show_default=True, help="Of one machine."
+)
 @click.option("--measure", is_flag=True, help="Time recoveries on this machine and file.")
 @click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
 @click.option("--time", metavar="COL", help="Column of times; default found by its values.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
 @click.option("--drop", multiple=True, metavar="COLS", help="Columns to leave out.")
-@click.option("--measured", multiple=True, metavar="COLS", help="Sensors that grow or count.")
+@click.option(
+    "--measured", multiple=True, metavar="COLS", help="Sensors to keep although they grow or count."
+)
 @click.option(
     "--missing", metavar="X,…", help="Values that mean missing, such as -999.25; or none."
 )

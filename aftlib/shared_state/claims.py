@@ -74,10 +74,9 @@ def skew_does_not_hurt(
         at_every_skew(gains, least),
         readings=least_gain_on_emulated_cores(paced),
         expected=f"≥ 1 at skew {', '.join(f'{skew:g}' for skew in gains)}",
-        note=f"The least gain of a server and its tasks over uniform keys is at skew {least:g}. "
-        "It is measured with the most tasks. The document does not give the number of keys; fewer "
-        "keys on more tasks are a reading. "
-        f"{_beside(measured, paced, large)}",
+        note=f"The least gain of a server and its tasks over uniform keys is at skew {least:g}. It "
+        "is measured with the most tasks. Gap in the document: it does not give the number of "
+        f"keys, so fewer keys on more tasks are another reading. {_beside(measured, paced, large)}",
     )
 
 
@@ -111,14 +110,12 @@ def explanation(measured: pd.DataFrame) -> str:
     text += f", starting, reading and parsing {others:.0%}"
     per_sum = share["merge_s"] + share["rest_s"]
     if share["sum_s"] >= MOST:
-        cause = (
-            "Most of it is saved where tuples are added up, which agrees with the cache instead."
-        )
+        cause = "Most of it is saved in adding up, which agrees with a cache effect instead."
     elif per_sum >= MOST:
-        cause = "Most of it is paid per sum, which agrees with the document's guess, fewer sums."
+        cause = "Most of it is time per sum, which agrees with the document's guess, fewer sums."
     else:
-        cause = "No part is most of it."
-    return f"Of {total:.2f} s that skew saves late global merge in Spark: {text}. {cause}"
+        cause = "No part makes up most of it."
+    return f"In Spark skew saves late global merge {total:.2f} s: {text}. {cause}"
 
 
 def _beside(measured: pd.DataFrame, paced: pd.DataFrame, large: pd.DataFrame | None) -> str:
@@ -171,7 +168,8 @@ def _none_of(n: int, count: int) -> str:
     """Text: upper bound of the rate of an event that occurred in none of n trials; else empty."""
     if count:
         return ""
-    return f"So few exclude only a rate above {share_interval(0, n)[1]:.0%} (exact 95 % interval)."
+    most = share_interval(0, n)[1]
+    return f"So few crashes exclude only a rate above {most:.0%} (exact 95 % interval)."
 
 
 def nothing_is_lost(failures: pd.DataFrame, sharing: pd.DataFrame) -> Finding:
@@ -205,9 +203,9 @@ def barriers_are_faster(merges: pd.DataFrame) -> Finding:
     return replace(
         gains[least],
         parts=others,
-        note=f"The least gain is that of {store} with {keys:,} keys. Rows merged per second, "
-        "barriers included, against a flush at every merge. An update is a batch of sums here; a "
-        "flush per tuple would be dearer.",
+        note=f"The least gain is that of {store} with {keys:,} keys. It is the ratio of rows "
+        "merged per second, barriers included, to those with a flush at every merge. An update is "
+        "a batch of sums here; a flush per tuple would cost more.",
     )
 
 
@@ -246,13 +244,14 @@ CLAIMS = [
     Claim(
         "D3-6", "Growth with parallelism ends at about 24.", growth_ends, source="fig. 6",
         expected=f"< {STILL} beyond 24 tasks",
-        threshold=Threshold("ours: twice the tasks, a fifth more at most", high=STILL, strict=True),
+        threshold=Threshold("ours: twice the tasks, under a fifth more", high=STILL, strict=True),
         unit="× that of 24 tasks", basis=SIMULATED, timed=True, figure=EMULATED, recorded=UNDECIDED,
     ),
     Claim(
         "D3-7", "With a shuffle, growth stops at 8 tasks from skew 1.4 on.", skew_stops_the_shuffle,
         source="fig. 5", expected=f"< {STILL} from {SKEWED} on",
-        threshold=Threshold("ours: three times the tasks, a fifth more", high=STILL, strict=True),
+        threshold=Threshold("ours: three times the tasks, under a fifth more", high=STILL,
+                            strict=True),
         unit="× that of 8 tasks", basis=MODELLED, timed=True, figure=EMULATED, recorded=UNDECIDED,
     ),
     Claim(

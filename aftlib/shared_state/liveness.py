@@ -42,7 +42,7 @@ def patiently(
                 raise
             if waited_s > REPORT_S and not reported:
                 reported = True
-                LOG.warning("%s %s; it is waited for", WAITS, " ".join(str(error).split()))
+                LOG.warning("%s %s; waiting for it", WAITS, " ".join(str(error).split()))
             time.sleep(pause_s)
 
 
@@ -58,7 +58,7 @@ def watched(call: str, timeout_s: float, break_off: Callable[[], object]) -> Ite
         first_s = min(REPORT_S, timeout_s)
         if over.wait(first_s):
             return
-        LOG.warning("%s %s has no answer for %g s; it is waited for", WAITS, call, first_s)
+        LOG.warning("%s %s has no answer for %g s; waiting for it", WAITS, call, first_s)
         if not over.wait(timeout_s - first_s):
             break_off()
 

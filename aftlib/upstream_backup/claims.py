@@ -63,8 +63,9 @@ def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
         n=int(found["trial"].nunique()),
         counted="failures per rate",
         parts={f"{rate:,.0f} tuples/s": Finding(one, ends) for rate, one, ends in sorted(others)},
-        note=f"Ratio of the means at {at:,.0f} tuples/s, the highest of {len(others) + 1} rates by "
-        "the upper end of the interval. The intervals hold together (Bonferroni).",
+        note=f"The value is the ratio of the means at {at:,.0f} tuples/s, the highest of "
+        f"{len(others) + 1} rates by the upper end of the interval. All intervals hold jointly "
+        "(Bonferroni).",
     )
 
 
@@ -117,10 +118,11 @@ def grows_with_rate(found: pd.DataFrame) -> Finding:
         n=len(fewer),
         counted="failures per rate",
         readings={f"relative to upstream backup, {own[0]:,.0f} tuples/s": relative} | others,
-        note=f"Difference at {low:,.0f}/s over the largest, at {axes[-1]:,.0f}/s, where our sweep "
-        f"ends: {means[low]:,.0f} and {means[axes[-1]]:,.0f} tuples. The document's text does not "
-        f"give the axis of fig. 5. The difference is {'' if grows else 'not '}larger at each "
-        "higher rate. Relative to upstream backup's own count it is about one half at every rate.",
+        note=f"The value divides the difference at {low:,.0f}/s by the largest, at "
+        f"{axes[-1]:,.0f}/s, where our sweep ends: {means[low]:,.0f} and {means[axes[-1]]:,.0f} "
+        "tuples. Gap in the document: its text does not give the axis of fig. 5. The difference is "
+        f"{'' if grows else 'not '}larger at each higher rate. Relative to upstream backup's own "
+        "count it is about one half at every rate.",
     )
 
 
@@ -137,10 +139,10 @@ def queue_is_empty(found: pd.DataFrame) -> Finding:
         n=len(queue),
         counted="failures",
         missing="" if rate <= LOW_RATE else f"It needs a rate up to {LOW_RATE:,} tuples/s.",
-        note=f"Tuples without a level-1 ACK at the failure, upstream backup, {rate:,.0f} tuples/s. "
-        "A tuple waits for its ACK for 32.5 ms on average: four hops of 5 ms and half an ACK "
-        "interval of 25 ms. So the ACK comes before the next tuple, on average, only below about "
-        "30 tuples/s.",
+        note="The value counts tuples without a level-1 ACK at the failure, in upstream backup at "
+        f"{rate:,.0f} tuples/s. A tuple waits for its ACK for 32.5 ms on average: four hops of 5 "
+        "ms and half an ACK interval of 25 ms. So the ACK comes before the next tuple, on average, "
+        "only below about 30 tuples/s.",
     )
 
 
@@ -161,10 +163,10 @@ def real_processes_recover_sooner(real: pd.DataFrame) -> Finding:
     """D4-10: real processes recover sooner under the proposal than under upstream backup."""
     return replace(
         by_real_kills(real, "recovery_ms"),
-        note="Ratio of the mean recovery times of real processes, upstream backup and the proposal "
-        "killed apart, at one rate. This is another system than table 1's: Unix sockets instead of "
-        "links of 5 ms, and no connection to open. A recovery takes some ms, and scheduling is "
-        "most of it.",
+        note="The value is the ratio of mean recovery times of real processes at one rate; kills "
+        "of the proposal and of upstream backup are not paired. This is another system than table "
+        "1's: Unix sockets instead of links of 5 ms, and no connection to open. A recovery takes "
+        "some ms, and scheduling is most of it.",
     )
 
 
@@ -178,11 +180,11 @@ def either_node_fails(either: pd.DataFrame) -> Finding:
     )
     return Finding(
         ratio,
-        note="Tuples sent again by the proposal over upstream backup's, when the primary and the "
-        f"secondary fail equally often, at {at:,.0f} tuples/s, where it is farthest from 1. This "
-        "follows from the proposal's two queues: each tuple without an ACK lies in exactly one of "
-        "them. The failure of upstream backup's idle secondary costs nothing. Means where "
-        f"the primary fails and where the secondary does: {shown}.",
+        note=f"The value is the ratio of tuples sent again at {at:,.0f} tuples/s, where it is "
+        "farthest from 1, when the primary and the secondary fail equally often. It follows from "
+        "the proposal's two queues: each tuple without an ACK lies in exactly one of them. The "
+        "failure of upstream backup's idle secondary costs nothing. Means where the primary fails "
+        f"and where the secondary does: {shown}.",
     )
 
 
@@ -218,14 +220,14 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         findings.pop(named),
         readings=findings,
         missing="Simulation and ns-3 disagree." if off > TIME_LIMIT else "",
-        note=f"Share of the gap that Nagle's algorithm makes at {named}. At lower rates and under "
-        "other readings the share is another one. Stored runs of ns-3, one part of TCP switched at "
-        "a time. In the simulation, which has no such algorithm, opening the connection makes "
-        f"{made['handshake']:.0%} of the gaps up to {LOW_RATE:,} tuples/s and the initial window "
-        f"{made['initial_window']:.0%}. So the document is right that a connection not used before "
-        f"makes the gap. Simulation and ns-3 agree within {off:.1%}. Nagle's algorithm together "
-        "with delayed ACKs has no run: ns-3's ends early, because heartbeats come so late that "
-        "healthy nodes are taken for failed.",
+        note=f"The value is the share of the gap that Nagle's algorithm makes at {named}. The "
+        "share differs at lower rates and under other readings. It comes from stored runs of ns-3 "
+        "that switch one part of TCP at a time. In the simulation, which has no such algorithm, "
+        f"opening the connection makes {made['handshake']:.0%} of the gaps up to {LOW_RATE:,} "
+        f"tuples/s and the initial window {made['initial_window']:.0%}. So the document is right "
+        "that a connection not used before makes the gap. Simulation and ns-3 agree within "
+        f"{off:.1%}. Limit of our evidence: Nagle's algorithm together with delayed ACKs has no "
+        "complete run, because heartbeats come so late that healthy nodes are taken for failed.",
     )
 
 
@@ -268,11 +270,11 @@ def costs_as_named(costs: pd.DataFrame, counted: pd.DataFrame) -> Finding:
             f"at {lowest:,.0f} tuples/s": overhead(low["relative_to_input"]),
         },
         missing="Closed form and ns-3 disagree." if off > BYTES_LIMIT else "",
-        note="Active standby's bandwidth overhead over the stream into the node, which is Hwang et "
-        f"al.'s denominator, at {highest:,.0f} tuples/s. Section 2.2 defines the "
-        f"overhead as a share of all traffic, by which no scheme can come near 100 %. {shown}. "
-        "Passive standby's share depends on the bytes of state per tuple, which the document does "
-        "not give, and is not judged. Section 2.2 calls it large. The closed form is within "
+        note=f"The value is active standby's bandwidth overhead at {highest:,.0f} tuples/s, "
+        "divided by the stream into the node, as Hwang et al. do. Error in the document: by "
+        "section 2.2's own definition, a share of all traffic, no scheme can come near 100 %. "
+        f"{shown}. Gap in the document: it does not give the bytes of state per tuple, so passive "
+        "standby's share, which section 2.2 calls large, is not judged. The closed form is within "
         f"{off:.1%} of ns-3.",
     )
 
@@ -295,11 +297,11 @@ def recovers_as_named(restored: pd.DataFrame) -> Finding:
         n=int(restored["trial"].nunique()),
         counted="failures",
         readings={setting: Finding(*each) for setting, each in found.items()},
-        note=f"The smaller of the two steps in ms at {restored['rate'].iloc[0]:,.0f} tuples/s, "
-        f"{first}: from active to passive standby, and "
-        "from passive standby to upstream backup. From detection until the survivor has the state "
-        "of the failed node. The document gives no checkpoint interval, and only upstream backup "
-        "opens its connection at recovery.",
+        note=f"The value is the smaller of two steps in ms at {restored['rate'].iloc[0]:,.0f} "
+        f"tuples/s, {first}: from active to passive standby, and from passive standby to upstream "
+        "backup. Times run from detection until the survivor has the state of the failed node. Gap "
+        "in the document: it gives no checkpoint interval. Only upstream backup opens its "
+        "connection at recovery.",
     )
 
 
@@ -326,16 +328,17 @@ CLAIMS = [
     ),
     Claim(
         "D4-2",
-        "At low rates there is hardly any difference in their number; it grows with the rate.",
+        "At low rates the number of tuples processed again hardly differs from upstream backup's; "
+        "the difference grows with the rate.",
         grows_with_rate, source="section 4.3, fig. 5",
         expected="small at low rates, growing with the rate",
-        threshold=Threshold("ours: hardly any is a tenth of the axis", high=0.1),
+        threshold=Threshold("ours: “hardly” means at most a tenth of the axis", high=0.1),
         unit="of the largest", figure=RESENT_FIGURE, basis=SIMULATED, recorded=UNDECIDED,
     ),
     Claim(
-        "D4-3", "Recovery is shorter.", recovers_sooner, source="section 4.3, fig. 6",
-        expected="shorter at every rate", threshold=SHORTER, unit="× upstream backup's",
-        figure=RECOVERY_FIGURE, basis=SIMULATED,
+        "D4-3", "Recovery is shorter than in upstream backup.", recovers_sooner,
+        source="section 4.3, fig. 6", expected="shorter at every rate", threshold=SHORTER,
+        unit="× upstream backup's", figure=RECOVERY_FIGURE, basis=SIMULATED,
     ),
     Claim(
         "D4-4",
@@ -355,8 +358,8 @@ CLAIMS = [
         costs_as_named, source="section 2.2, after Hwang et al.",
         expected="active ≈ 100 %, upstream least and ≈ 0",
         threshold=Threshold(
-            "ours: about is within a fifth; nearly none is below a tenth. Within a hundredth or a "
-            "half gives the same verdict", 0.8, 1.2,
+            "ours: “about” is within a fifth, “nearly none” below a tenth; a hundredth or a half "
+            "instead of a fifth gives the same verdict", 0.8, 1.2,
         ),
         unit="of the input", basis=DERIVED, figure="Bandwidth overhead", recorded=UNDECIDED,
     ),
@@ -375,19 +378,20 @@ CLAIMS = [
         figure=RESENT_FIGURE, basis=SIMULATED, recorded=DEVIATES,
     ),
     Claim(
-        "D4-8", "When either node fails equally often, the proposal saves no tuples.",
+        "D4-8", "When both nodes fail equally often, the proposal saves no tuples.",
         either_node_fails, expected="as many",
         threshold=Threshold("ours: equal within a tenth", 0.9, 1.1), unit="× upstream backup's",
         basis=DERIVED, project=True, figure=RESENT_FIGURE,
     ),
     Claim(
-        "D4-9", "When either node fails equally often, the mean recovery is still shorter.",
+        "D4-9",
+        "If both nodes fail equally often, mean recovery is still shorter than in upstream backup.",
         either_node_recovers_sooner, expected="shorter at every rate",
         threshold=LESS, unit="× upstream backup's", basis=SIMULATED, project=True,
         figure=RECOVERY_FIGURE,
     ),
     Claim(
-        "D4-10", "Recovery is shorter among real processes that are killed, too.",
+        "D4-10", "Killed real processes, too, recover sooner than in upstream backup.",
         real_processes_recover_sooner, expected="shorter", threshold=LESS,
         unit="× upstream backup's", project=True, timed=True,
         figure="Tuples sent again after a real kill", recorded=UNDECIDED,

@@ -94,5 +94,5 @@ def _check_complete(delivered: np.ndarray) -> None:
     if not len(delivered) or delivered.max() == NEVER:
         raise ValueError(
             f"delivered must be finite, got {int((delivered == NEVER).sum())} of {len(delivered)} "
-            "results that never arrived; let the stream be followed to its end"
+            "results that never arrived; follow the stream to its end"
         )

@@ -299,15 +299,15 @@ def test_the_cost_of_a_tuple_decides_whether_growth_stops(monkeypatch):
 def test_a_computed_growth_that_no_run_confirms_settles_nothing():
     found = judged(frames() | {"paced": scaled(emulated(), 2.0, design="shuffle", tasks=24)})
     assert found["D3-7"].verdict == "undecided"
-    assert "Emulated over computed growth: × 2.00" in found["D3-7"].note
+    assert "Emulated growth divided by computed growth: × 2.00" in found["D3-7"].note
 
 
 @pytest.mark.parametrize(
     ("sum_s", "merge_s", "cause"),
     [
         (0.1, 0.7, "merging the sums 70%, adding tuples up 10%, transport 20%, starting, reading"),
-        (0.2, 0.1, "parsing 0%. Most of it is paid per sum, which agrees with"),
-        (0.6, 0.2, "parsing 0%. Most of it is saved where tuples are added up"),
+        (0.2, 0.1, "parsing 0%. Most of it is time per sum, which agrees with"),
+        (0.6, 0.2, "parsing 0%. Most of it is saved in adding up"),
     ],
 )
 def test_the_explanation_follows_the_numbers(sum_s, merge_s, cause):

@@ -162,7 +162,7 @@ def test_only_one_supervisor_runs_a_job_and_the_other_names_it(job, tmp_path, mo
     ):
         run_job(job)
     (line,) = caplog.messages
-    assert re.match(rf"waiting: '.*{held} on .*; it is waited for", line)
+    assert re.match(rf"waiting: '.*{held} on .*; waiting for it", line)
 
 
 def test_crashes_with_progress_in_between_end_no_job(job, monkeypatch):

@@ -192,7 +192,7 @@ def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch, caplog):
     assert not caplog.messages  # it came back at once
     monkeypatch.setattr(liveness, "REPORT_S", 0.0)
     with_a_complete_table(job, Away(SUM)).commit_epochs()
-    assert caplog.messages == ["waiting: could not merge; it is waited for"]
+    assert caplog.messages == ["waiting: could not merge; waiting for it"]
 
 
 class Elsewhere(Away):

@@ -193,7 +193,7 @@ class RocksTable(StateTable):
             self._db.write(batch, self._synced)
         except Exception as error:  # rocksdict has one class of error for everything
             raise OSError(
-                f"could not {act} in {str(self.path)!r} ({error}); nothing of it was stored and "
+                f"could not {act} in {str(self.path)!r} ({error}); nothing of this was stored and "
                 "nothing before it is lost: free some space and start again"
             ) from error
 

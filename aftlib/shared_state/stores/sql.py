@@ -83,7 +83,7 @@ class SqlTable(StateTable):
         return np.array([window for (window,) in self._rows(_WINDOWS)], dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """Progress of each partition: over all tables (None), or as merged into one table."""
+        """Progress of each partition: in the table `epoch`, or over all tables if it is None."""
         found = self._rows(
             f"SELECT partition, {', '.join(_STORED)} FROM progress WHERE epoch = ?",
             [LATEST if epoch is None else epoch],
@@ -167,8 +167,8 @@ PACKED = 2**20
 class SqliteTable(SqlTable):
     """State table in one SQLite file; table 0 has rows (epoch, win, key, values) to query.
 
-    A server commits the tables of later epochs whole, so they are packed: the sorted rows of a
-    window in blobs. Writing these costs a twentieth of writing rows.
+    A server commits the table of a later epoch as a whole. So the sorted rows of each window are
+    packed into blobs. Writing blobs costs a twentieth of writing rows.
 
     Every merge is fsynced to the write-ahead log. Processes may share a file: one writes at a time.
     The others wait for up to `timeout_s` seconds, then raise a TimeoutError.
