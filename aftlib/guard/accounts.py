@@ -5,7 +5,7 @@ declared rounds of an account with a known outcome, and E the errors among them.
 constants of this module. Then
 
 1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J is the largest
-   number of credits at one time, at most min(8, 1 + log₂(T/m));
+   number of credits at one time, at most min(8, log₂(1 + T/m));
 2. in any interval: E ≤ δN + C + J + (h − 1)(1 − δ);
 3. of n sensors together, up to any time: E ≤ δN + 2u + uJ + hn(1 − δ), u = max(2, 0.3 n).
 
