@@ -27,7 +27,7 @@ CACHE_BYTES = max(2**29, memory_bytes() // (4 * (os.cpu_count() or 1)))
 Spark has a process per core; together they take a quarter of the machine's memory.
 """
 STALE = 8
-"""A guard that was not used while this many times the cache's guards were kept makes room."""
+"""A guard that was not used while this many times the cache's guards were kept is dropped."""
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
 LONGEST = 4
@@ -47,12 +47,16 @@ class GuardCache:
     When the store restores an earlier state, as after a failed task, its token differs from that of
     the guard that had continued. So the cache only returns the guard of the stored state. Groups
     come in turn. If the least recently used guard made room, none would still be here when its
-    group comes again. So a full cache keeps the guards that it has until they are stale.
+    group comes again. So a full cache keeps the guards that it has until they are stale. A guard
+    becomes stale, for example, when another process went on with its group and wrote a snapshot.
     """
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
         self._most, self._bytes, self._clock = most_bytes, 0, 0
         self._guards: OrderedDict[bytes, tuple[int, KeyedGuard]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._guards)
 
     def take(self, token: bytes) -> KeyedGuard | None:
         """Remove and return the guard with a token, if it is here."""
@@ -65,10 +69,10 @@ class GuardCache:
         """Store a guard if there is room; its user must not change it any more."""
         self.take(keyed.token)
         self._clock += 1
-        while self._guards and self._bytes + keyed.guard.nbytes > self._most:
+        while self._guards:
             token, (kept, _) = next(iter(self._guards.items()))
             if self._clock - kept <= STALE * len(self._guards):
-                return
+                break
             self.take(token)
         if self._bytes + keyed.guard.nbytes <= self._most:
             self._guards[keyed.token] = self._clock, keyed

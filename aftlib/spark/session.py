@@ -34,6 +34,10 @@ PROPERTIES = {
     "spark.sql.ansi.enabled": "true",
     # Spark's own 200 is for a cluster: here each partition costs more than its rows.
     "spark.sql.shuffle.partitions": "4",
+    # Of each query Spark keeps in the heap what a user interface would show; by default of 1,000.
+    "spark.sql.ui.retainedExecutions": "100",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
     # Spark's own 15 s are too few for a process that starts on a busy machine.
     "spark.python.authenticate.socketTimeout": f"{CONNECTION_S}s",
 }

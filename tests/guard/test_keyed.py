@@ -1,5 +1,7 @@
 """The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -291,6 +293,20 @@ def test_guards_that_are_used_no_more_make_room():
         cache.keep(new)
         cache.keep(newer)
     assert [cache.take(guard.token) is guard for guard in (*old, new, newer)] == [0, 0, 1, 1]
+
+
+def test_guards_whose_groups_go_on_in_another_process_do_not_pile_up():
+    """Every tenth guard is not taken again, because another process wrote a snapshot."""
+    cache, guard = GuardCache(), guards_of(1)[0].guard
+    for number in range(1000):
+        if number % 10:
+            assert cache.take(b"%d" % (number - 1))
+        cache.keep(SimpleNamespace(token=b"%d" % number, guard=guard))
+    assert len(cache) <= 10
+
+
+def test_a_cache_without_room_keeps_nothing():
+    (new,) = guards_of(1)
     nothing = GuardCache(most_bytes=0)
     nothing.keep(new)
     assert nothing.take(new.token) is None
