@@ -24,10 +24,10 @@ from aftlib.core.checks import require_number
 
 BYTES_PER_SAMPLE = 8
 PAUSE_S = 0.1
-"""Longest pause whose samples are granted afterwards, because readers compute between reads."""
+"""Longest pause whose samples are granted afterwards by default: readers compute between reads."""
 SLICE_S = 0.01
 """Seconds of the rate that one grant covers; short, so that several readers share the rate."""
-_STATE = struct.Struct("<3d?d2q")  # the limit's fields, next free time, requests, samples
+_STATE = struct.Struct("<3d?2d2q")  # the limit's fields, next free time, requests, samples
 _BUCKET, _COUNTS = "read-limit", "read-counts"
 
 
@@ -47,18 +47,23 @@ class ReadLimit:
     again_only : bool
         Whether only repeated reads are limited, as with pushed live input and a slow archive. By
         default all reads are limited.
+    burst_s : float
+        Longest pause in seconds whose samples are granted afterwards, at least 0. Let it be shorter
+        than the start of a reader whose reading time is measured.
     """
 
     samples_per_s: float = math.inf
     request_s: float = 0.0
     price_per_gb: float = 0.0
     again_only: bool = False
+    burst_s: float = PAUSE_S
 
     def __post_init__(self) -> None:
         if self.samples_per_s != math.inf:
             require_number("samples_per_s", self.samples_per_s, above=0)
         require_number("request_s", self.request_s, least=0)
         require_number("price_per_gb", self.price_per_gb, least=0)
+        require_number("burst_s", self.burst_s, least=0)
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,8 @@ class ReadMeter:
     The bucket is a file that each reader locks. It holds the time at which the next sample may be
     read, by the machine's monotonic clock, which all processes share. That clock restarts with the
     machine: then set the limit again. The limit applies to every reader of the folder, so use a
-    copy of the log. In every span of T seconds at most `samples_per_s` · (T + `PAUSE_S`) samples
-    are granted, and a pause longer than `PAUSE_S` gives no credit.
+    copy of the log. In every span of T seconds at most `samples_per_s` · (T + `burst_s`) samples
+    are granted, and a pause longer than `burst_s` gives no credit.
 
     Parameters
     ----------
@@ -128,8 +133,9 @@ class ReadMeter:
     def usage(self) -> ReadUsage:
         """Requests and samples since the first limit was set, and their price by the last one."""
         with self._locked() as file:
-            _, _, price, _, last_s, requests, samples = _STATE.unpack(file.read())
-        return ReadUsage(requests, samples, price * samples * BYTES_PER_SAMPLE / 1e9, last_s)
+            *fields, last_s, requests, samples = _STATE.unpack(file.read())
+        price = ReadLimit(*fields).price_per_gb * samples * BYTES_PER_SAMPLE / 1e9
+        return ReadUsage(requests, samples, price, last_s)
 
     @property
     def counts(self) -> np.ndarray:
@@ -168,16 +174,16 @@ class ReadMeter:
 
     def _limit(self) -> ReadLimit:
         with self._locked() as file:
-            return ReadLimit(*_STATE.unpack(file.read())[:4])
+            return ReadLimit(*_STATE.unpack(file.read())[:5])
 
     def _reserve(self, samples: int, limited: int, requests: int = 0) -> float:
         """Take `limited` samples from the bucket; return the seconds until the last is granted."""
         with self._locked() as file:
-            *limit, free, asked, read = _STATE.unpack(file.read())
-            now = self._clock()
-            ready = (free if now - free <= PAUSE_S else now) + limited / limit[0]
+            *fields, free, asked, read = _STATE.unpack(file.read())
+            limit, now = ReadLimit(*fields), self._clock()
+            ready = (free if now - free <= limit.burst_s else now) + limited / limit.samples_per_s
             file.seek(0)
-            file.write(_STATE.pack(*limit, ready, asked + requests, read + samples))
+            file.write(_STATE.pack(*fields, ready, asked + requests, read + samples))
         return max(0.0, ready - now) if limited else 0.0
 
     def _opened(self, mode: str) -> np.memmap:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import LEVELS, RESAMPLES
+from aftlib.core.readlimit import SLICE_S
 from aftlib.core.recovery_costs import RecoveryCosts, break_even_rate
 from aftlib.does_it_pay.process_recoveries import (
     ADAPTIVE,
@@ -25,6 +26,8 @@ from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK
 COMPARED = {MODEL: EXACT, GUARD: EXACT, PROPOSED: EXACT_PROCESS, ADAPTIVE: EXACT_PROCESS}
 """Approximate schemes, and the exact one that loses the same memory."""
 CASE = ["sensors", "window"]
+RESOLUTION_S = SLICE_S
+"""Shortest difference that is judged: the limit grants samples in slices of this length."""
 
 
 def measured_costs(recoveries: pd.DataFrame) -> dict[str, RecoveryCosts]:
@@ -100,8 +103,9 @@ def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) ->
     The measured rate is the one at which the line fitted to the saved times over 1/rate is 0. The
     times contain only the work in which schemes differ: reading again, estimating, committing. The
     interval comes from resampled recoveries. Infinity means that the approximate scheme is faster
-    at every rate, 0 that it is faster at none.
-    Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high.
+    at every rate, 0 that it is faster at none. At `resolved`, reading the saved samples takes
+    `RESOLUTION_S`; rates above it are not distinguished.
+    Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high, resolved.
     """
     rows = []
     cases = recoveries[CASE].drop_duplicates().itertuples(index=False)
@@ -110,15 +114,13 @@ def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) ->
         mine, exact = (here[here["scheme"] == s] for s in (scheme, COMPARED[scheme]))
         if mine.empty or exact.empty:
             continue
-        predicted = break_even_rate(
-            costs[COMPARED[scheme]],
-            float(exact["again"].median()),
-            costs[scheme],
-            float(mine["again"].median()),
-        )
+        samples = float(exact["again"].median()), float(mine["again"].median())
+        predicted = break_even_rate(costs[COMPARED[scheme]], samples[0], costs[scheme], samples[1])
         measured, low, high = measured_break_even(exact, mine)
         about = {"scheme": scheme, "sensors": case[0], "window": case[1], "predicted": predicted}
         ends = {"measured_low": low, "measured_high": high}
+        saved = samples[0] - samples[1]
+        ends["resolved"] = saved / RESOLUTION_S if saved > 0 else np.inf
         rows.append(about | {"measured": measured} | ends)
     return pd.DataFrame(rows)
 

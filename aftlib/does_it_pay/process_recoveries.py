@@ -14,8 +14,7 @@ from aftlib.checkpoint_planning.experiments.kills import killed_driver, phase_ti
 from aftlib.checkpoint_planning.experiments.recoveries import score_results
 from aftlib.checkpoint_planning.operator import bare_read, prepare
 from aftlib.checkpoint_planning.state import CheckpointStore
-from aftlib.core.readlimit import ReadLimit
-from aftlib.does_it_pay.cases import Case
+from aftlib.does_it_pay.cases import Case, slow_archive
 from aftlib.spark.faults import Fault
 
 EXACT_PROCESS, PROPOSED, ADAPTIVE = "exact, one process", "D2 proposed", "D2 adaptive"
@@ -40,9 +39,9 @@ def process_recoveries(
     write_task(place, query, log)
     starts, faults = list[float](), [worst + window * width for window in range(len(rates))]
     for rate, step in zip([np.inf, *rates[:-1]], faults, strict=True):
-        log.meter.set_limit(ReadLimit(rate, again_only=True))
+        log.meter.set_limit(slow_archive(rate))
         starts.append(killed_driver(place, "bare", Fault("kill", "driver", step)))
-    log.meter.set_limit(ReadLimit(rates[-1], again_only=True))
+    log.meter.set_limit(slow_archive(rates[-1]))
     starts.append(killed_driver(place, "bare", Fault("kill", "driver", 0, "planned")))
 
     rows = pd.DataFrame(phase_timings(place, query, starts[1:]))

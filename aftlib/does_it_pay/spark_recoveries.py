@@ -19,7 +19,7 @@ from aftlib.approximately_once.pipeline import BatchHandler, Query, Way, staff
 from aftlib.approximately_once.sink import Outage
 from aftlib.core.readlimit import ReadLimit
 from aftlib.core.sensorlog import SensorLog
-from aftlib.does_it_pay.cases import Case
+from aftlib.does_it_pay.cases import Case, slow_archive
 from aftlib.spark.faults import Fault
 from aftlib.spark.streams import drain
 
@@ -55,8 +55,7 @@ class BatchClock:
             self.rows.append(self._measured(number, now) | {"latency_s": latency})
         if number + 1 < len(self.rates):
             rate = self.rates[number + 1]
-            limit = ReadLimit(np.inf if np.isnan(rate) else rate, again_only=True)
-            self.log.meter.set_limit(limit)
+            self.log.meter.set_limit(slow_archive(np.inf if np.isnan(rate) else rate))
         self.began = time.time()
 
     def _measured(self, number: int, now: float) -> dict[str, float]:

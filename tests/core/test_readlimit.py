@@ -77,6 +77,17 @@ def test_work_between_two_reads_is_made_up_for_and_a_pause_is_not(limited, clock
     assert clock.now - began == pytest.approx(1000 / RATE, abs=1e-9)
 
 
+@pytest.mark.parametrize(("burst_s", "granted"), [(0.1, 0.065), (0.01, 0.0)])
+def test_a_pause_as_long_as_a_start_is_granted_only_within_the_burst(
+    limited, clock, burst_s, granted
+):
+    limited.meter.set_limit(ReadLimit(RATE, burst_s=burst_s))
+    clock.now += 0.065
+    began = clock.now
+    limited.read([0], 0, 1000)
+    assert clock.now - began == pytest.approx(1000 / RATE - granted, abs=1e-9)
+
+
 def test_each_request_waits_its_latency_and_a_new_limit_holds_at_once(limited, clock):
     limited.meter.set_limit(ReadLimit(4 * RATE, request_s=0.3))
     limited.read([0], 0, 400)

@@ -6,6 +6,7 @@ import pytest
 
 from aftlib.core.recovery_costs import break_even_rate
 from aftlib.does_it_pay.break_even import (
+    RESOLUTION_S,
     break_evens,
     measured_break_even,
     measured_costs,
@@ -65,6 +66,11 @@ def test_a_break_even_is_measured_where_the_saved_time_is_zero():
     assert table.loc[(PROPOSED, 48), "predicted"] == pytest.approx(rate)
     for column in ("measured", "measured_low", "measured_high"):
         np.testing.assert_allclose(table[column], table["predicted"], rtol=1e-6)
+
+
+def test_differences_shorter_than_a_slice_of_the_limit_are_not_resolved():
+    table = break_evens(measurements(noise=0).recoveries, COSTS).set_index(["scheme", "window"])
+    assert table.loc[(PROPOSED, 48), "resolved"] == pytest.approx((576 - 86) / RESOLUTION_S)
 
 
 def times(rates, seconds):

@@ -52,6 +52,15 @@ def test_times_that_nobody_predicts_turn_p2_and_p3():
     assert verdicts(measured)["P-3"] == "deviates"
 
 
+def test_break_even_rates_that_no_limit_resolves_are_not_distinguished():
+    measured = measurements()
+    even = measured.break_even
+    even["predicted"], even["resolved"] = np.inf, even["measured_low"] / 2
+    assert verdicts(measured)["P-3"] == "holds"
+    even["resolved"] = np.inf
+    assert verdicts(measured)["P-3"] == "deviates"
+
+
 def test_break_even_rates_within_the_noise_are_undecided():
     assert verdicts(measurements(noise=0.1))["P-3"] == "undecided"
 
