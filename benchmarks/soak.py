@@ -33,9 +33,9 @@ from benchmarks.soak_processes import MODEL_SIZE, REQUIREMENT, ROOT, SCHEMES
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
 SETTLED = 1 / 3
 """Of the time, what passes before memory is judged: caches fill and pools grow."""
-HEAP = "512m"
-"""Of D1's JVM, the least that Spark takes. All of it is taken at the start, or it would grow to
-that for as long as a soak lasts; what D1 holds in it is in its account instead, as `heap_mb`."""
+HEAP, CODE = "512m", "96m"
+"""Of a JVM: its heap, the least that Spark takes, and most compiled code. All of the heap is taken
+at the start, or it would grow to that for as long as a soak lasts; the live part is `heap_mb`."""
 STEPS_A_SECOND = 1500
 """More steps than any scheme comes through."""
 SLACK = 40
@@ -87,12 +87,15 @@ def start(name: str, log: SensorLog, directory: Path, seconds: float) -> subproc
     """Start a scheme as a process, and a session, of its own."""
     (directory / name).mkdir()
     jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"
+    jvm += f" -XX:ReservedCodeCacheSize={CODE}"
     given = (name, str(log.path), str(directory / name), str(seconds))
     with (directory / f"{name}.log").open("wb") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "benchmarks.soak_processes", *given],
             stderr=output, stdout=output, start_new_session=True, cwd=ROOT,
-            env=os.environ | {"AFT_DRIVER_MEMORY": HEAP, "SPARK_SUBMIT_OPTS": jvm},
+            # glibc would otherwise keep freed memory of RocksDB in an arena per thread
+            env=os.environ
+            | {"AFT_DRIVER_MEMORY": HEAP, "SPARK_SUBMIT_OPTS": jvm, "MALLOC_ARENA_MAX": "2"},
         )  # fmt: skip
 
 

@@ -32,15 +32,15 @@ SAMPLES, EPSILON, DELTA = 20, 0.25, 0.05
 """Samples of a window, one per second; the noise of a window's mean is 0.067."""
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN = pd.Timestamp("2026-01-01", tz="UTC")
-FILE_S, STRIKE_S, LIVES_S = 0.5, 8.0, (20, 40, 60, 90, 120, 150)
+FILE_S, STRIKE_S, LIVES_S = 0.5, 8.0, (10, 20, 30, 40, 50, 60)
 """Seconds between two files of one window, and between two kills of Python workers; how long each
 driver lives. The last one lives until the end, so that its memory can be watched."""
 GAP = 1 / 25
 """Chance that a worker is away from a window on, for one to three windows."""
 GROWTH_EVERY = 20
 MOST_ENDED = 5
-"""Drivers that may end by themselves: a kill may hit the process that plans a micro-batch, which
-Spark does not start again. Such a driver is started again like a killed one."""
+"""Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers died again
+and again. Such a driver is started again like a killed one."""
 
 
 def names(sensors: int) -> list[str]:
@@ -103,12 +103,13 @@ def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> di
     """
     (place / "incoming").mkdir()
     driver, drivers, ended, strikes, window = None, 0, 0, 0, 0
-    lives, rng = iter(LIVES_S), np.random.default_rng(9)
+    rng = np.random.default_rng(9)
     try:
         while not over() or drivers < 2:
             if driver is None:
                 driver = start(place, AFTER if drivers else BEFORE)
-                drivers, until = drivers + 1, time.monotonic() + next(lives, np.inf)
+                life = LIVES_S[drivers - ended] if drivers - ended < len(LIVES_S) else np.inf
+                drivers, until = drivers + 1, time.monotonic() + life
                 strike = time.monotonic() + STRIKE_S
             if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
                 driver, ended = None, ended + 1
@@ -169,8 +170,7 @@ def descendants(process: int) -> Iterator[int]:
 
 def kill_worker(rng: np.random.Generator) -> bool:
     """Kill one of Spark's Python workers at random; whether there was one."""
-    daemons = [process for process in descendants(os.getpid()) if is_daemon(process)]
-    workers = sorted(worker for daemon in daemons for worker in descendants(daemon))
+    workers = sorted(filter(is_worker, map(int, filter(str.isdigit, os.listdir("/proc")))))
     with suppress(ProcessLookupError):  # Spark has ended it
         if workers:
             os.kill(int(rng.choice(workers)), signal.SIGKILL)
@@ -178,12 +178,17 @@ def kill_worker(rng: np.random.Generator) -> bool:
     return False
 
 
-def is_daemon(process: int) -> bool:
-    """Whether a process is the one from which Spark forks Python workers, or such a worker."""
+def is_worker(process: int) -> bool:
+    """Whether a process runs tasks of Spark for this soak: a fork of the daemon, also an orphan."""
+    place = Path(f"/proc/{process}")
     try:
-        return b"aftlib.spark.workers" in Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
+        words = (place / "cmdline").read_bytes().split(b"\0")
+        parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        forked = b"java" not in Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")[0]
+        own = os.getsid(process) == os.getsid(0)
+    except OSError:  # it has just ended
         return False
+    return own and forked and words[-3:-1] == [b"aftlib.spark.workers", b"pyspark.worker"]
 
 
 def score(table: pd.DataFrame) -> dict[str, float]:
