@@ -160,7 +160,8 @@ def draw(
 ) -> Path:
     """Draw a Plotly figure for paper as the file `target`, and return its path.
 
-    The drawing has no title, because a paper has a caption; the legend lies below.
+    The drawing has no title, because a paper has a caption. The legend below names the position of
+    a slider or menu and, if `series` are given, each of them.
 
     Parameters
     ----------
@@ -184,8 +185,9 @@ def draw(
     kind = kind or Path(target).suffix[1:]
     require_choice("format of a drawing", kind, DRAWN)
     size = pixels(width), pixels(height) if height else None
-    figure, _ = chosen(figure if isinstance(figure, Mapping) else figure.to_plotly_json(), at)
-    figure["data"] = [trace for _, trace in with_names(figure["data"], series)]
+    figure, place = chosen(figure if isinstance(figure, Mapping) else figure.to_plotly_json(), at)
+    figure["data"] = [dict(trace) for _, trace in with_names(figure["data"], series)]
+    figure["layout"] = legend_of(figure, place, named=bool(series))
     browser = find_browser()
     if browser is None:
         raise ValueError(
@@ -199,6 +201,21 @@ def draw(
     options = {name: drawn["layout"][name] for name in ("width", "height")}
     options |= {"format": kind, "scale": _DOTS if kind == "png" else 1}
     return write_whole(Path(target), _image(drawn, browser, options))
+
+
+def legend_of(figure: Mapping[str, Any], place: str, named: bool) -> dict[str, Any]:
+    """Return the layout with a legend entitled `place`; if `named`, also for a single line."""
+    layout = dict(figure.get("layout") or {})
+    if named:
+        layout["showlegend"] = True
+        shown = set()
+        for trace in figure["data"]:  # the line that had the group's entry may be left out
+            trace["showlegend"] = trace.get("name") not in shown
+            shown.add(trace.get("name"))
+    if place:
+        title = {"text": place, "side": "left", "font": {"size": 9}}
+        layout["legend"] = {**(layout.get("legend") or {}), "title": title}
+    return layout
 
 
 def readable(

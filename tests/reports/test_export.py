@@ -57,6 +57,19 @@ def test_a_cell_draws_its_figure_for_paper(tmp_path):
         export.draw(made, tmp_path / "one.jpg")
 
 
+def test_a_drawing_names_its_only_series_and_the_sliders_position(tmp_path):
+    made = lines().add_scatter(y=[3, 2, 1], name="two", showlegend=False)
+    steps = [
+        {"label": label, "method": "update", "args": [{"y": [[1, 2, 3], [3, 2, at]]}]}
+        for at, label in enumerate(["0.1", "0.2"])
+    ]
+    made.update_layout(sliders=[{"currentvalue": {"prefix": "ε = "}, "steps": steps}])
+    for given, named in ((["two"], {"two"}), ([], {"one"})):
+        drawn = export.draw(made, tmp_path / "one.svg", series=given, at="0.2").read_text()
+        assert set(re.findall(r'class="legendtext"[^>]*>([^<]*)<', drawn)) == named
+        assert re.search(r'class="legendtitletext"[^>]*>ε = 0.2<', drawn)
+
+
 def note(x: float, xref: str = "x domain") -> dict:
     about = {"xref": xref, "yref": "paper" if xref == "paper" else "y domain", "showarrow": False}
     return about | {"x": x, "y": 0.5, "text": "a note on it"}
