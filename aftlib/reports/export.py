@@ -96,27 +96,41 @@ def report_of(wanted: str) -> Executed:
     return official or find_run(wanted).executed()
 
 
-def find_shown(executed: Executed, kind: str, number: int) -> Shown:
-    """Return figure or table `number` of a report; ValueError when there is none."""
+def find_shown(executed: Executed, kind: str, wanted: str) -> Shown:
+    """Return a figure or table of a report by its number or by words that only its title has.
+
+    ValueError when there is none, or several titles have the words.
+    """
     shown = [shown for shown in shown_in(executed.content) if shown.kind == kind]
-    if not 1 <= number <= len(shown):
+    if not shown:
+        raise ValueError(f"{executed.name} shows no {kind}s")
+    if wanted.isdecimal():
+        if not 1 <= int(wanted) <= len(shown):
+            raise ValueError(f"{executed.name} has {kind}s 1 to {len(shown)}, got {wanted}")
+        return shown[int(wanted) - 1]
+    words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)", re.IGNORECASE)
+    found = [each for each in shown if words.search(label(each))]
+    if len(found) != 1:
+        titles = "; ".join(f"{each.number} {label(each)}" for each in found or shown)
         raise ValueError(
-            f"{executed.name} has {kind}s 1 to {len(shown)}, got {number}"
-            if shown
-            else f"{executed.name} shows no {kind}s"
+            f"{kind} must be a number or words of one title, got {wanted!r}: "
+            f"{executed.name} has {titles}"
         )
-    return shown[number - 1]
+    return found[0]
+
+
+def label(shown: Shown) -> str:
+    """Return the title of a figure, or the caption or columns of a table."""
+    if shown.kind == "figure":
+        return title_of_figure(shown) or plain_text(shown.caption)
+    table = shown.data.get(TABLE, {"caption": "", "csv": ""})
+    return table["caption"] or table["csv"].partition("\n")[0]
 
 
 def contents(executed: Executed) -> Iterator[str]:
-    """Yield a line for each figure and table of a report: its number and title, or its columns."""
+    """Yield a line for each figure and table of a report: its number and label."""
     for shown in shown_in(executed.content):
-        if shown.kind == "figure":
-            text = title_of_figure(shown) or plain_text(shown.caption)
-        else:
-            table = shown.data.get(TABLE, {"caption": "", "csv": ""})
-            text = table["caption"] or table["csv"].partition("\n")[0]
-        yield f"{shown.kind} {shown.number:2}  {text[:80]}".rstrip()
+        yield f"{shown.kind} {shown.number:2}  {label(shown)[:80]}".rstrip()
 
 
 def export(
@@ -332,8 +346,8 @@ def _show(
 
 @click.command("export")
 @click.argument("run")
-@click.option("--figure", type=int, metavar="N", help="The figure with this number in the report.")
-@click.option("--table", type=int, metavar="N", help="The table with this number in the report.")
+@click.option("--figure", metavar="N", help="A figure's number, or words of its title: 'fig. 13'.")
+@click.option("--table", metavar="N", help="A table's number, or words of its caption.")
 @click.option(
     "--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex of a table."
 )
@@ -344,8 +358,8 @@ def _show(
 @click.option("--output", metavar="FILE", help="Default: named after report and number.")
 def command(
     run: str,
-    figure: int | None,
-    table: int | None,
+    figure: str | None,
+    table: str | None,
     kind: str | None,
     width: str,
     height: str | None,
@@ -368,7 +382,7 @@ def command(
         if figure is not None and table is not None:
             raise ValueError("give either --figure N or --table N")
         what = "table" if figure is None else "figure"
-        shown = find_shown(executed, what, (table if figure is None else figure) or 0)
+        shown = find_shown(executed, what, (table if figure is None else figure) or "")
         kind = kind or (Path(output).suffix[1:] if output else "") or "csv"
         name = f"{executed.record['name']}-{what}-{shown.number}.{kind}"
         for length in (width, height or width):

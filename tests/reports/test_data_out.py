@@ -298,6 +298,8 @@ def test_data_needs_no_browser(report, tmp_path, monkeypatch):
     assert first.stdout == "01_approximately_once-figure-1.csv\n"
     assert first.stderr == f"From {report}: profile quick\n"
     assert (tmp_path / "01_approximately_once-figure-1.csv").read_text().startswith("series,")
+    by_words = aft("export", "01", "--figure", "a FIGURE", "--output", "words.csv")
+    assert by_words.exit_code == 0 and "one" in (tmp_path / "words.csv").read_text()
     assert aft("export", "D1", "--figure", "1", "--output", "f.json").stdout == "f.json\n"
     assert aft("export", "D1", "--table", "1", "--output", "t.tex").stdout == "t.tex\n"
     assert (tmp_path / "t.tex").read_text() == table_latex(TABLE_SHOWN)
@@ -313,6 +315,7 @@ def test_without_a_number_the_figures_and_tables_are_listed(report):
     [
         (["01", "--figure", "1", "--table", "1"], "give either --figure N or --table N"),
         (["01", "--figure", "3"], "01_approximately_once has figures 1 to 2, got 3"),
+        (["01", "--figure", "fig"], "figure must be a number or words of one title, got 'fig'"),
         (["01", "--figure", "1", "--format", "tex"], "format of a figure must be one of csv, json"),
         (["01", "--figure", "2"], "figure 2 is a picture, without data: save it from the report"),
         (["01", "--figure", "1", "--width", "wide"], "length 'wide' must be a number with mm"),
@@ -334,7 +337,7 @@ def test_what_cannot_be_had_says_the_way_out(report, monkeypatch, arguments, mes
 
 def test_a_report_without_tables_says_so():
     with pytest.raises(ValueError, match="shows no tables"):
-        export.find_shown(executed([]), "table", 1)
+        export.find_shown(executed([]), "table", "1")
 
 
 def test_a_browser_that_fails_is_one_line(report, tmp_path, monkeypatch):
