@@ -32,7 +32,7 @@ SAMPLES, EPSILON, DELTA = 20, 0.25, 0.05
 """Samples of a window, one per second; the noise of a window's mean is 0.067."""
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN = pd.Timestamp("2026-01-01", tz="UTC")
-FILE_S, STRIKE_S, LIVES_S = 0.5, 8.0, (10, 20, 30, 40, 50, 60)
+FILE_S, STRIKE_S, LIVES_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
 """Seconds between two files of one window, and between two kills of Python workers; how long each
 driver lives. The last one lives until the end, so that its memory can be watched."""
 GAP = 1 / 25
