@@ -2,6 +2,7 @@
 
 The model is the strictest that POSIX allows: what was written to a file is kept from its `fsync`
 on, its name from the `fsync` of the folder on. Of anything later, any part may be there or not.
+On an `ordered` disk, later changes of names are there up to one of them, as with a journal.
 """
 
 from __future__ import annotations
@@ -64,22 +65,39 @@ class Disk:
     """The files below a folder, by the calls of one process."""
 
     root: str
+    ordered: bool = False
     names: dict[str, File | None] = field(default_factory=dict)  # None: a folder
     kept: dict[str, File | None] = field(default_factory=dict)
     open: dict[int, list] = field(default_factory=dict)  # descriptor: name, file, place, appends
+    later: list[dict[str, tuple[File | None, ...]]] = field(default_factory=list)  # (): removed
 
     def take(self, call: str, args: list, result: int) -> None:
         """Bring the disk up to date after a call that succeeded."""
         kind = {"fdatasync": "fsync", "dup2": "dup", "dup3": "dup"}.get(call, call)
         kind = {"renameat": "rename", "renameat2": "rename", "linkat": "link"}.get(kind, kind)
         kind = {"unlinkat": "unlink", "rmdir": "unlink", "mkdirat": "mkdir"}.get(kind, kind)
+        before = dict(self.names)
         if hasattr(self, f"_{kind}"):
             getattr(self, f"_{kind}")(args, result)
+        if before != self.names:
+            self.later.append(
+                {
+                    name: (self.names[name],) if name in self.names else ()
+                    for name in before.keys() | self.names.keys()
+                    if before.get(name, 0) is not self.names.get(name, 0)
+                }
+            )
 
     def failed(self, place: Path, chance: Random | None = None) -> None:
         """Write what is left when the power fails now into a new folder."""
         names = dict(self.kept)
-        for name in self.names.keys() | self.kept.keys() if chance else ():
+        if chance and self.ordered:
+            for changes in self.later[: chance.randint(0, len(self.later))]:
+                for name, now in changes.items():
+                    names.pop(name, None)
+                    if now:
+                        names[name] = now[0]
+        for name in self.names.keys() | self.kept.keys() if chance and not self.ordered else ():
             if self.names.get(name, 0) is not self.kept.get(name, 0) and chance.random() < 0.5:
                 names.pop(name, None)
                 names |= {name: self.names[name]} if name in self.names else {}
@@ -154,6 +172,7 @@ class Disk:
         inside = lambda path: path.rpartition("/")[0] == name  # noqa: E731
         self.kept = {n: f for n, f in self.kept.items() if not inside(n)}
         self.kept |= {n: f for n, f in self.names.items() if inside(n)}
+        self.later = [{n: f for n, f in c.items() if not inside(n)} for c in self.later]
 
     def _paths(self, args: list) -> list[str]:
         return [arg for arg in args if isinstance(arg, str) and arg.startswith(self.root)]
@@ -193,9 +212,9 @@ def trace(module: str, *arguments: str, root: Path) -> list[str]:
     return calls[next(i for i, call in enumerate(calls) if begin in call) :]
 
 
-def replayed(calls: list[str], root: Path) -> Iterator[tuple[Disk, int]]:
+def replayed(calls: list[str], root: Path, ordered: bool) -> Iterator[tuple[Disk, int]]:
     """After each call of a program: the disk, and how often it has said ``kept``."""
-    disk, kept, begun = Disk(str(root)), 0, dict[str, str]()
+    disk, kept, begun = Disk(str(root), ordered), 0, dict[str, str]()
     for line in calls:
         if found := _UNFINISHED.match(line):
             begun[found[1]] = found[2]
