@@ -286,7 +286,7 @@ class _OpenWorkers:
         return requirement.reliability(variances.max(axis=1, initial=0))
 
     def least_reliable(self, requirement: Requirement) -> int:
-        """Open worker of least reliability, the lowest index among equals (fig. 9, line 24)."""
+        """The least reliable open worker, the lowest index among equals (fig. 9, line 24)."""
         rounded = np.round(self.reliability(requirement), _DIGITS)
         return int(np.argmin(np.where(self.open, rounded, np.inf)))
 

@@ -29,7 +29,7 @@ from aftlib.core.intervals import t_interval
 from aftlib.core.requirement import Requirement
 
 POINT = ["workers", "epsilon"]
-GREEDY = {"R(∅) drops by nothing": NO_DROP, "ties by chance": CHANCE}
+GREEDY = {"a first key is no drop": NO_DROP, "ties by chance": CHANCE}
 """Other readings of fig. 9, and the methods of the grid that follow them."""
 MARGIN = 0.05
 """Share of δ by which a rate's interval may exceed δ, because the rate may be exactly δ."""
@@ -96,13 +96,13 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
             n=points,
             counted="points (m, ε)",
             readings={
-                "well means no worse than chance": Finding(
+                "“well” means no worse than chance": Finding(
                     float(mean),
                     (float(low), float(high)),
                     conditions=between,
                     threshold=Threshold(
-                        "ours: no worse than chance; section 6 compares error rates with chance, "
-                        "not workers",
+                        "ours: no worse than chance; section 6 compares only error rates with "
+                        "chance",
                         low=0,
                     ),
                     n=len(ahead),
@@ -117,7 +117,7 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
             f"as many at {int((greedy == random).sum())}. Gap in the document: fig. 9 does not "
             "define the order of equally reliable keys, and this order decides. Over all points "
             f"greedy has {left['greedy']} estimable workers fewer than h-best, {left[NO_DROP]} if "
-            f"R(∅) drops by nothing, {left[NO_RESERVE]} without a reserve worker and "
+            f"a first key is no drop, {left[NO_RESERVE]} without a reserve worker and "
             f"{left[NEITHER]} with neither.",
         )
 
@@ -145,7 +145,7 @@ def scales_with_workers(
         table = _counts(grid)["greedy"].unstack("epsilon")
         varying = table.loc[:, table.max() > 0]
         if varying.empty or len(varying) < 3:
-            return nothing("no ε at which greedy has estimable workers, over three m or more")
+            return nothing("no estimable workers of greedy at any ε, or fewer than three m")
         slopes = np.polyfit(varying.index, varying.to_numpy(), 1)[0]
         dropped = ", ".join(f"{e:g}" for e in table.columns.difference(varying.columns))
         return Finding(
@@ -207,7 +207,7 @@ def accurate_as_assigned(grid: pd.DataFrame, delta: float) -> Finding:
         greedy, best = _by_part(grid, "greedy"), _by_part(grid, "h-best")
         gap = (greedy - best).dropna()
         if gap.empty:
-            return nothing("no point where both have estimable workers")
+            return nothing("no point where both greedy and h-best have estimable workers")
         mean, low, high = t_interval(gap.mean().to_numpy())
         _, _, most = _together(gap)
         rate, least, greatest = _together(greedy.dropna())
@@ -215,7 +215,7 @@ def accurate_as_assigned(grid: pd.DataFrame, delta: float) -> Finding:
         accurate = Finding(
             float(rate.max()),
             (float(least.max()), float(greatest.max())),
-            threshold=_at_most(delta, "ours: very accurate is within δ"),
+            threshold=_at_most(delta, "ours: “very accurate” means at most δ"),
             unit="of the estimates",
             n=gap.shape[1],
             counted="data sets",
@@ -229,8 +229,8 @@ def accurate_as_assigned(grid: pd.DataFrame, delta: float) -> Finding:
             counted="data sets",
             note=f"The value is the mean over {len(gap)} points (m, ε) where both have estimable "
             f"workers; the largest is {gap.mean(axis=1).max():.4f}. Beyond chance greedy's rate is "
-            f"above δ at {above} points and below h-best's at {below}. Greedy's own rate is "
-            f"{rate.mean():.4f} in the mean, {rate.mean() / delta:.2f} of δ.",
+            f"above δ at {above} points and below h-best's at {below}. Greedy's own "
+            f"mean rate is {rate.mean():.4f}, {rate.mean() / delta:.2f} times δ.",
         )
 
     return _for_each_greedy(judge, grid)
@@ -246,7 +246,7 @@ def better_than_random(grid: pd.DataFrame) -> Finding:
         both = ours.notna().all(axis=1) & theirs.notna().all(axis=1)
         sums = [rates[both].sum().to_numpy() for rates in (ours, best, theirs)]
         if not (sums[2] > 0).all():
-            return nothing(f"no point where greedy and {other} err in every data set")
+            return nothing(f"{other} makes no error where greedy has a rate, in some data set")
         mean, low, high = t_interval(sums[0] / sums[2])
         possible = float((sums[1] / sums[2]).mean())
         return Finding(
@@ -268,7 +268,7 @@ def better_than_random(grid: pd.DataFrame) -> Finding:
             found,
             readings={"all keys": replace(everyone, note="")},
             note=f"{found.note}Chance spreads ten blocks over workers almost evenly. The "
-            "document's figures compare with h-worst. Over keys of estimable workers (9): "
+            "document's figures compare with h-worst. Over keys of estimable workers, as in (9): "
             f"{counted}Over all keys: {over_all}",
         )
 
@@ -283,7 +283,7 @@ def recovers_faster(cost: pd.DataFrame) -> Finding:
         return nothing("no approximate recovery to compare with the exact one")
     slow, fast = (np.array(rows["seconds"].to_list()).mean(axis=0) for rows in (exact, approximate))
     if len(slow) < 2:
-        return nothing("fewer than two crashes, of which there is no interval")
+        return nothing("fewer than two crashes, too few for an interval")
     saved, low, high = t_interval(slow - fast)
     again = [int(rows["samples_read_again"].mean()) for rows in (exact, approximate)]
     quiet = cost[cost["recovery"] == "none"]["seconds"].map(np.mean).mean()
@@ -347,10 +347,10 @@ CLAIMS = [
         "D1-2", "The number of estimable workers scales with the number m of workers.",
         scales_with_workers, source="section 6.2, figs 10, 11", expected="rises with m",
         threshold=Threshold(
-            "ours: at least every other further worker is estimable, as section 6.2 has no number",
+            "ours: at least half an estimable worker per further one, as section 6.2 has no number",
             low=0.5,
         ),
-        unit="estimable workers per worker", basis=DERIVED, figure=ESTIMABLE_FIGURE,
+        unit="estimable workers per further worker", basis=DERIVED, figure=ESTIMABLE_FIGURE,
         formula=ESTIMABLE,
     ),
     Claim(
@@ -369,8 +369,9 @@ CLAIMS = [
         "D1-5", "An assignment that knows the model has a far lower error rate than a random one.",
         better_than_random, source="section 6: announced, not shown",
         expected="far below random's rate",
-        threshold=Threshold("ours: far below is less than half", high=FAR), unit="× random's rate",
-        basis=SIMULATED, project=True, figure=ERRORS_FIGURE, formula=ERRORS, recorded=DEVIATES,
+        threshold=Threshold("ours: “far below” means less than half", high=FAR),
+        unit="× random's rate", basis=SIMULATED, project=True, figure=ERRORS_FIGURE, formula=ERRORS,
+        recorded=DEVIATES,
     ),
     Claim(
         "D1-6", "Recovery from the other workers' results is faster than exact recovery.",

@@ -105,7 +105,8 @@ def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
             n=len(useless),
             counted="points of our grid where no-relaxation saves nothing",
             note="Gap in the document: it says neither which recoveries pay T_est nor at what "
-            "share of the points the plan saves. Nearly everywhere and everywhere are judged.",
+            "share of the points the plan saves. Both “nearly everywhere” and “everywhere” are "
+            "judged.",
         )
 
     found = _by_charging(counts, judge)
@@ -197,7 +198,7 @@ def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
         _most_failures(worst, parts),
         readings={
             "fig. 7's points, the mean over a plan's checkpoints": _most_failures(plans, parts),
-            "where this interval alone fails": _most_failures(rates("single"), parts),
+            "if only this interval fails": _most_failures(rates("single"), parts),
             "of all sensors": _most_failures(rates("every"), parts),
             "the restored checkpoint itself": _most_failures(rates("restored"), parts),
         },
@@ -296,7 +297,7 @@ CLAIMS = [
     ),
     Claim(
         "D2-9",
-        "When plans count a process's start as part of a recovery, a new process commits in T_SLA.",
+        "When plans count a process's start in a recovery, a new process commits within T_SLA.",
         starts_and_recovers_in_time, expected="≥ 0.95", threshold=NEARLY_ALL, unit="of the kills",
         timed=True, figure=RESTARTS_FIGURE, formula=WITHIN, project=True, recorded=UNDECIDED,
     ),
@@ -307,13 +308,13 @@ CLAIMS = [
         recorded=UNDECIDED,
     ),
     Claim(
-        "D2-11", "Fewer checkpoints raise throughput against exactly-once.",
+        "D2-11", "Fewer checkpoints raise throughput above exactly-once's.",
         fewer_checkpoints_raise_throughput, source="abstract, section 1", expected="> 1",
         threshold=Threshold("abstract: higher throughput", low=1, strict=True),
         unit="× exactly-once's tuples/s", timed=True, formula=WITHIN, recorded=UNDECIDED,
     ),
     Claim(
-        "D2-12", "From n = 10,000 on, one thread recovers no faster than by replaying all.",
+        "D2-12", "From n = 10,000 on, recovery in one thread is no faster than replaying all.",
         solving_is_no_faster, source="section 6.1, fig. 5", expected="≥ 1",
         threshold=Threshold("section 6.1: not faster", low=1), unit="× full replay's time",
         basis=MODELLED, timed=True, figure=TIMES_FIGURE, formula=RECOVERED, recorded=UNDECIDED,

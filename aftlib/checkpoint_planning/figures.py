@@ -91,7 +91,7 @@ HEADINGS = {
     "est_ms": "T_est, ms",
     "total_ms": "T_rec, ms",
     "solve_ms": "solving, ms",
-    "product_ms": "product alone, ms",
+    "product_ms": "with a stored matrix, ms",
     "fixed_ms": "fixed, ms",
     "per_tuple_ms": "per tuple, ms",
     "kept": "within T_SLA",
@@ -109,7 +109,7 @@ HEADINGS = {
     "worst_sensor": "worst sensor",
     "windows": "estimates per sensor",
     "slack": "slack of the theorem",
-    "exact": "exact share of the others",
+    "exact": "share of the others that is exact",
 }
 """Headings of columns in the tables of notebook 02."""
 
@@ -201,7 +201,7 @@ def counts(
     `fixed` holds the value of one other axis; the slider takes the third and begins at `start`, or
     in the middle.
     """
-    titles = title, _AXES[x][0], "checkpoints a window"
+    titles = title, _AXES[x][0], "checkpoints per window"
     figure = _along(frame, x, "checkpoints", "method", LOOKS, titles, fixed=fixed, start=start)
     return figure.update_yaxes(rangemode="tozero")
 
@@ -329,7 +329,7 @@ def guarded_plans(plans: pd.DataFrame) -> go.Figure:
             x=plans["window"], y=plans[column], name=column,
             line={"color": color, "shape": "hv"},
         )  # fmt: skip
-    title = "The plan follows the accounts: checkpoints, and sensors replayed at most"
+    title = "The guard's plans: checkpoints, and sensors replayed at most"
     most = int(plans[["checkpoints", "sensors"]].to_numpy().max())
     figure = styled(figure, title, "window", "number", 360)
     return figure.update_yaxes(rangemode="tozero", dtick=max(1, most // 6))

@@ -111,7 +111,7 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
     longest, interval = largest(*_turns(partial), turns)
     spans = partial.mean().groupby("n").agg(["min", "max"]).assign(r2=1 - means)
     shown = "; ".join(
-        f"n = {r.Index:,}: R² {r.r2:.3f}, at |O| = 0 {r.start:.0%} of full replay's T_rep, T_res "
+        f"n = {r.Index:,}: R² {r.r2:.3f}, intercept {r.start:.0%} of full replay's T_rep, T_res "
         f"{r.min:.2f} … {r.max:.2f} ms"
         for r in spans.assign(start=lines["start"].mean()).itertuples()
     )
@@ -201,7 +201,7 @@ def fewer_checkpoints_raise_throughput(
         gain(first),
         readings={name: gain(name) for name in others},
         note=f"At ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla:g} ms. A run is one window in one "
-        f"process, without faults and without Spark, of {1e3 * rates['seconds'].min():.0f} … "
+        f"process, without faults and Spark; it takes {1e3 * rates['seconds'].min():.0f} … "
         f"{1e3 * rates['seconds'].max():.0f} ms. By plan, per window: {shown}. SQLite flushes each "
         "checkpoint to the disk.",
     )
@@ -209,21 +209,22 @@ def fewer_checkpoints_raise_throughput(
 
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: T_rec of the new process after a kill is within T_SLA."""
-    what = "T_SLA is fitted to as many pilot kills, for the smallest of `budgets`"
+    what = "T_SLA is fitted to equally many pilot kills, for the smallest of `budgets`"
     return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 
 
 def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-9: a new process commits within T_SLA plus the start time of earlier trials."""
     limit = killed["t_sla_ms"] + killed["start_ms"]
-    what = f"T_SLA is D2-8's plus the start in pilot kills, {killed['start_ms'].max():.0f} ms"
+    start = f"the 99th percentile of starts in pilot kills, {killed['start_ms'].max():.0f} ms"
+    what = f"T_SLA is D2-8's plus {start}"
     return _kept(killed, "kills", killed["all_ms"], limit, what)
 
 
 def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
     """D2-10: T_rec of recoveries through Spark in the running stream is within T_SLA."""
     by_limit = "; ".join(
-        f"{limit:.0f} ms: {int((rows['total_ms'] <= limit).sum())} of {len(rows)}"
+        f"within {limit:.0f} ms: {int((rows['total_ms'] <= limit).sum())} of {len(rows)}"
         for limit, rows in _estimating(running).groupby("t_sla_ms")
     )
     what = f"T_SLA is fitted to recoveries for `budgets` ({by_limit})"
@@ -251,7 +252,7 @@ def _kept(
         n=len(rows),
         counted=counted,
         note=f"{kept} of {len(rows)} {counted} kept T_SLA. Counted are those with estimates (0 < "
-        f"|O| < n), in intervals that end because of T_SLA. It takes {DECIDING} of {DECIDING} to "
+        f"|O| < n), in intervals that end because of T_SLA. {DECIDING} of {DECIDING} would "
         f"show 95 %. {what}. They took {took.median():.0f} ms at the median and {took.max():.0f} "
         f"ms at most; T_SLA was {limit.min():.0f} ms or more.",
     )

@@ -161,7 +161,7 @@ def _floats(argument: str, values: Any) -> np.ndarray:
         if hasattr(getattr(values, "dtypes", None), "items"):  # of a DataFrame
             odd = [str(name) for name, kind in values.dtypes.items() if kind.kind not in "biuf"]
             raise ValueError(
-                f"{argument} must be numbers, got other values in {listed(odd)}: drop it"
+                f"{argument} must be numbers, got other types in {listed(odd)}; drop such columns"
             ) from None
         shown = f"{' '.join(repr(values).split()):.80}"
         raise ValueError(f"{argument} must be numbers, got {shown} ({error})") from error

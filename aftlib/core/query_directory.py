@@ -1,9 +1,9 @@
 """The directory of a streaming query: its identity, its lock, and Spark's progress.
 
-Spark syncs none of its files on a local disk. A power failure may leave its checkpoint behind the
-query's own state, ahead of a copy of that state, empty or cut. `QueryDirectory` checks this before
-Spark continues from it. `pack_arrays` packs the arrays of a state into one value, for a
-transaction.
+Spark syncs none of its files on a local disk. So after a power failure Spark's checkpoint may be
+empty, cut, or older than the query's own state; after this state is restored from a copy, it may be
+newer. `QueryDirectory` checks this before Spark continues from it. `pack_arrays` packs the arrays
+of a state into one value, for a transaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cost model's constants from unlimited recoveries, and its predictions for limited ones.
+"""The cost model's constants, and its predictions for recoveries with a limited read rate.
 
 The constants come from the smallest case, at unlimited rate; every other point is predicted.
 """

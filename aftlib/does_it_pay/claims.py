@@ -97,9 +97,9 @@ def break_even_is_predicted(measured: Measurements) -> Finding:
         note="The value is the share of rates within the factor. Its interval begins with the "
         "share of rates whose whole interval is within the factor. It ends with the share of rates "
         "whose interval is at least partly within. Samples per second, predicted, then measured "
-        f"[interval]: {shown}. Above its rate a scheme does not pay. Rates at which reading the "
-        f"saved samples takes less than {RESOLUTION_S * 1e3:g} ms count as the rate at which it "
-        "takes that long, because the read limit grants samples in such slices.",
+        f"[interval]: {shown}. Above its rate a scheme does not pay. Rates are compared "
+        f"only up to the one at which reading the saved samples takes {RESOLUTION_S * 1e3:g} ms, "
+        "because the read limit grants samples in slices of this length.",
     )
 
 

@@ -153,7 +153,9 @@ CLAIMS = [
         "With total − (last − 1)/2 on the same buckets (the default here) the relative error "
         "is at most ε, always, and comes close to it.",
         sound_error, project=True, expected="0.9 … 1",
-        threshold=Threshold("Datar et al.: at most ε; ours: close is a tenth", 0.9, 1 + 1e-9),
+        threshold=Threshold(
+            "Datar et al.: at most ε; ours: “close” is within a tenth", 0.9, 1 + 1e-9
+        ),
         unit="× ε", figure="Largest relative error measured", formula=SOUND,
     ),
     Claim(

@@ -50,7 +50,7 @@ _RATES = {
     "count_nonzero": ("np.count_nonzero", GREY),
     "ring": ("exact ring of bits", GREEN),
     "update": ("update", BLUE),
-    "estimates": ("one answer an event", ORANGE),
+    "estimates": ("one answer per event", ORANGE),
 }
 HEADINGS = {
     "t": "time",
@@ -63,10 +63,10 @@ HEADINGS = {
     "sound": "sound estimate",
     "article_error": "article's error",
     "worst": "article's largest error",
-    "worst_ones": "at how many ones",
+    "worst_ones": "ones at the largest error",
     "sound_worst": "sound estimate's largest error",
     "more_worst": "article's largest error, k + 1 buckets",
-    "more_buckets": "buckets, k + 1 of count 1",
+    "more_buckets": "buckets with k + 1 of count 1",
     "at": "events",
     "window": "window N",
     "chunk": "events per call",
@@ -296,4 +296,4 @@ def parallel(table: pd.DataFrame) -> go.Figure:
     grey, blue = {"color": GREY}, {"color": BLUE}
     figure.add_bar(x=x, y=table["count_s"], name="draw and count", marker=grey)
     figure.add_bar(x=x, y=table["histogram_s"], name="draw, histograms, merge", marker=blue)
-    return named(styled(figure, "A histogram a partition, merged", "", "seconds"), x="events")
+    return named(styled(figure, "A histogram per partition, merged", "", "seconds"), x="events")

@@ -230,8 +230,8 @@ def aggregate(frame: DataFrame, query: HistogramQuery, reader: Reader = rows) ->
     """
     if not query.timed:
         raise ValueError(
-            "query must have timed=True to be merged, got False: count windows of parts of a "
-            "stream say nothing about the window of the whole"
+            "query must have timed=True to be merged, got False: the last N events of each "
+            "part are not the last N of the stream; use windows in time"
         )
 
     def part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

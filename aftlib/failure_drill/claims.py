@@ -36,7 +36,7 @@ def rows_of(done: DrillResult, names: list[str]) -> pd.DataFrame:
 
 def without(names: list[str]) -> Finding:
     """Finding without a value, because the results in `names` are missing."""
-    return nothing(f"Without {', '.join(names)}.")
+    return nothing(f"Missing in this run: {', '.join(names)}.")
 
 
 def delivery(done: DrillResult) -> Finding:
@@ -51,8 +51,8 @@ def delivery(done: DrillResult) -> Finding:
         conditions=bool(good),
         n=int(min(most["faults"], least["faults"])),
         counted="faults of each",
-        note="The value is windows lost / doubled by at most once; then by at least once. Of all "
-        f"sensors, {most['due']:g} windows were due.",
+        note="The value is windows lost / doubled by at most once; then by at least once. Windows "
+        f"due, over all sensors: {most['due']:g}.",
     )
 
 
@@ -75,7 +75,7 @@ def exactness(done: DrillResult) -> Finding:
         counted="faults",
         note="The value counts windows lost, doubled, estimated or wrong. Faults by scheme: "
         f"{counts}."
-        + f" These exclude only harm by more than {rate:.0%} of them (exact 95 % interval)."
+        + f" So few faults exclude only harm at a rate above {rate:.0%} (exact 95 % interval)."
         * unharmed,
     )
 
@@ -206,7 +206,7 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
         f"share of its time without checkpoints, {1e3 * base.mean():.0f} ms. A window is 100 "
         f"sensors × {D2_WINDOW:,} steps in one process. A checkpoint adds "
         f"{added / max(1, counts[proposed]):.2g} ms. By D2's own time per tuple a window takes "
-        f"{planned:,.0f} ms to read. Of that the checkpoints would be {added / planned:.1%}. Our "
+        f"{planned:,.0f} ms to read. The checkpoints would be {added / planned:.1%} of it. Our "
         f"own variant, not judged: {own}.{_turns_needed(most)}",
     )
 

@@ -40,15 +40,15 @@ HEADINGS = {
     "again": "samples read again",
     "planned": "planned share read again",
     "read": "measured share read again",
-    "restart_ms": "until a process works, ms",
-    "rework_ms": "then until results, ms",
+    "restart_ms": "until a replacement runs, ms",
+    "rework_ms": "then until results are emitted, ms",
     "latency_s": "until latency is normal, s",
     "throughput_s": "until throughput is normal, s",
     "worst": "longest / normal latency",
     "unsteady": "slow micro-batches afterwards",
     "stored_bytes": "bytes on disk",
     "sent_bytes": "bytes sent to the coordinator",
-    "overhead": "overhead in calm",
+    "overhead": "overhead without failures",
     "overhead_low": "overhead, low",
     "overhead_high": "overhead, high",
     "checkpoint_ms": "checkpoint, ms",
@@ -68,7 +68,7 @@ def which_for_whom(result: DrillResult) -> go.Figure:
     names = [f"{name}<br><sup>{for_whom(row)}</sup>" for name, row in table.iterrows()]
     columns = (
         *("windows<br>lost", "windows<br>doubled", "estimated,<br>within ε"),
-        *("read again<br>per fault", "back<br>after", "cost in<br>calm"),
+        *("read again<br>per fault", "back<br>after", "cost without<br>failures"),
     )
     figure = go.Figure(
         go.Heatmap(
@@ -121,13 +121,13 @@ def for_whom(row: pd.Series) -> str:
     """Users whom a scheme with such results serves."""
     if row["lost"]:
         replaced = row["recovery_ms"] > 0
-        return "for live displays: a gap does no harm" if replaced else "for nobody"
+        return "for live displays that tolerate a gap" if replaced else "for nobody"
     if row["doubled"]:
-        return "for readers that bear repeats"
+        return "for readers that tolerate repeats"
     if row["estimated"]:
         return "for monitoring: input is expensive, ±ε is enough"
     if row.name in (DRIVER, SUPERVISOR):
-        return "for all: the one process besides the workers"
+        return "no scheme of its own: the process besides the workers"
     if is_of("D4", row):
         return "for results that may not pause: a second machine"
     if is_of("D3", row):
@@ -160,7 +160,7 @@ def recovery(result: DrillResult) -> go.Figure:
     whole = table["recovery_ms"].where(table["rework_ms"].isna())
     parts = pd.DataFrame(
         {
-            "until it is noticed and a replacement works": table["restart_ms"],
+            "until the failure is noticed and a replacement runs": table["restart_ms"],
             "until the lost results are emitted": table["rework_ms"].fillna(whole),
         }
     ).astype(float)

@@ -116,9 +116,9 @@ def score_run(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, obj
 class RecoveryMetrics:
     """Latency of each micro-batch, from the arrival of its last input to its results; and columns.
 
-    The columns are those of the table, medians over the events: latency_s and throughput_s, from
-    the failed micro-batch's input until normal again; worst, the longest latency from an event to
-    the next one over the normal one; unsteady, later slow micro-batches without a fault.
+    The columns are those of the table, as medians over the faults. latency_s and throughput_s are
+    times from the failed micro-batch's input until normal again. worst is the longest latency until
+    the next fault, divided by the normal one. unsteady counts later slow micro-batches.
     """
 
     latency_s: np.ndarray  # (batches,)

@@ -1,4 +1,4 @@
-"""Changes of a guard's sensors, workers, ε or δ: its statistics move into the new guard.
+"""Changes of a guard's sensors, workers, ε or δ: its statistics are copied into a new guard.
 
 The theorem for changes is in `guard.accounts`. When sensors leave, the new model is the marginal
 distribution of the others: their moments, and the Schur complement of each fit's precision. A
@@ -21,7 +21,7 @@ Parts = tuple[Rules, State, Model, Risk]
 
 
 def carry_over(old: Parts, new: Parts, origin: np.ndarray) -> None:
-    """Fill the parts of a new guard from those of an old one, which does not change.
+    """Copy the state of an old guard, which stays unchanged, into a new one.
 
     `origin` (n,) has the old number of each new sensor, −1 for one that joins.
     """
@@ -37,7 +37,7 @@ def carry_over(old: Parts, new: Parts, origin: np.ndarray) -> None:
 
 
 def carry_state(old: State, new: State, origin: np.ndarray, fresh: np.ndarray) -> None:
-    """Fill rings, levels and accounts; a sensor that joins counts as missing so far."""
+    """Copy windows, levels and accounts; a sensor that joins counts as missing so far."""
     for name in set(State._fields) - {"clock", "pools"}:
         axis = 1 if name in ("accounts", "counts") else -1
         take(getattr(old, name), getattr(new, name), origin, axis)

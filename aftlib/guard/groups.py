@@ -46,8 +46,8 @@ class GuardCache:
 
     When the store restores an earlier state, as after a failed task, its token differs from that of
     the guard that had continued. So the cache only returns the guard of the stored state. Groups
-    come in turn. If the least recently used guard made room, none would still be here when its
-    group comes again. So a full cache keeps the guards that it has until they are stale. A guard
+    come in turn. So if the cache dropped the least recently used guard, it would never have the
+    guard of the next group. A full cache therefore keeps its guards until they are stale. A guard
     becomes stale, for example, when another process went on with its group and wrote a snapshot.
     """
 
@@ -276,7 +276,7 @@ class StoredGuards:
 
 
 def packed(entries: Iterable[tuple[int, Entry]]) -> bytes:
-    """Return windows as a part of the log has them, each with the place of its group."""
+    """Return windows in the format of the log, each with the place of its group."""
     return b"".join(
         _ENTRY.pack(place, entry.token, entry.start, len(entry.values)) + entry.values
         for place, entry in entries

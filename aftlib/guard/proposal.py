@@ -2,9 +2,9 @@
 
 Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on values known before a
 failure, with the regression of all sensors as its prior. The risk p̂ is the share of its last
-residuals with which the error would exceed ε. A sensor is proposed if p̂ is in the largest set of
-smallest risks of which the mean of predicted and observed error rates stays below `SAFETY`·δ. So
-the limit applies to this mean, not to each risk.
+residuals with which the error would exceed ε. The sensors of smallest p̂ are proposed: as
+many as keep the mean of their predicted and observed error rates below `SAFETY`·δ. So the limit
+applies to this mean, not to each risk.
 """
 
 from __future__ import annotations

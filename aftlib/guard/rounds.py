@@ -156,7 +156,7 @@ def look_back(
 ) -> None:
     """Shadow-predict the current window at every horizon, and book the outcomes.
 
-    A decision that does not cover the gaps that came becomes `UNCOVERED` and is not counted.
+    A decision becomes `UNCOVERED`, and is not counted, if it does not cover the actual gaps.
     """
     horizons, n = state.accounts.shape[:2]
     for h in range(min(horizons, t)):
@@ -214,7 +214,7 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, waves: A
 
 @jit()
 def recover(state: Any, model: Any, risk: Any, rules: Any, t: int, expected: Any, out: Any) -> None:
-    """Fill `out` (n, 3) for missing sensors: estimate, half-width, and whether it was declared."""
+    """Fill `out` (n, 3) for missing sensors: estimate, half-width, and whether it was certified."""
     n, horizons = state.missing.size, len(state.accounts)
     out[:, :2], out[:, 2] = np.nan, 0.0
     for i in range(n):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,18 @@ from typing import Any, Literal
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 
-from aftlib.core.claims import BASES, NOT_RUN, UNDECIDED, VERDICTS, Claim, Finding, Value
+from aftlib.core.claims import (
+    BASES,
+    DEVIATES,
+    HOLDS,
+    NOT_RUN,
+    UNDECIDED,
+    VERDICTS,
+    Claim,
+    Finding,
+    Threshold,
+    Value,
+)
 from aftlib.reports.pages import SYMBOLS, not_default, render
 
 MIME = "application/vnd.aft.claims+json"
@@ -101,15 +113,34 @@ class ClaimRecord(BaseModel):
 
     @property
     def remarks(self) -> list[str]:
-        """Notes below the verdict: basis, values other than the defaults, recorded verdict."""
+        """Notes below the verdict: doubts, basis, values other than the defaults, recorded one."""
         if self.earlier:
             return [f"was {SYMBOLS[self.earlier]} {self.earlier}", *not_default(self.changed)]
         if self.verdict == NOT_RUN:
             return not_default(self.changed)
-        remarks = [self.basis, *not_default(self.changed)]
+        remarks = [*self.doubts, self.basis, *not_default(self.changed)]
         if not self.as_recorded:
             return [*remarks, f"recorded: {self.recorded}"]
         return [*remarks, "as recorded"] if self.profile and not self.changed else remarks
+
+    @property
+    def doubts(self) -> list[str]:
+        """The reasons of an undecided verdict, from `grounds`."""
+        if self.verdict != UNDECIDED or not self.grounds:
+            return []
+        by_reading = dict[str, list[str]]()
+        for row in self.grounds:
+            by_reading.setdefault(row["reading"], []).append(row["verdict"])
+        crosses = [_crosses(row) for row in self.grounds if row["verdict"] == UNDECIDED]
+        reasons = {
+            "readings disagree: gap of the document": any(
+                {*verdicts} == {HOLDS} for verdicts in by_reading.values()
+            )
+            and any(DEVIATES in verdicts for verdicts in by_reading.values()),
+            "interval crosses threshold: limit of the evidence": any(crosses),
+            "control failed": not all(crosses),
+        }
+        return [reason for reason, found in reasons.items() if found]
 
     @property
     def as_recorded(self) -> bool:
@@ -124,6 +155,14 @@ class ClaimRecord(BaseModel):
         """
         undecided = UNDECIDED in (self.verdict, self.recorded)
         return not (self.as_recorded or undecided or self.timed)
+
+
+def _crosses(row: Mapping[str, Any]) -> bool:
+    """Whether the interval of a row of `grounds` crosses a bound; a single value never does."""
+    low = -math.inf if row["low"] is None else row["low"]
+    high = math.inf if row["high"] is None else row["high"]
+    threshold = Threshold("the row's", low, high, row["strict"], row["margin"])
+    return bool(row["interval"]) and threshold.decide(*row["interval"]) == UNDECIDED
 
 
 def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:

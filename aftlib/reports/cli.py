@@ -99,11 +99,13 @@ for _name, (_, _help) in OF_PACKAGES.items():
 @click.option("--profile", type=click.Choice(PROFILES), default="quick", show_default=True)
 @click.option("--only", multiple=True, metavar="NAME", help="A document (D1), number or notebook.")
 @parameters_option
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Notebooks at the same time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Notebooks run in parallel.")
 @click.option(
     "--fresh", is_flag=True, help="Also run notebooks that have not changed since their last run."
 )
-@click.option("--strict", is_flag=True, help="Also fail if a timed or undecided claim differs.")
+@click.option(
+    "--strict", is_flag=True, help="Also fail if timed or undecided claims differ from the record."
+)
 @click.option("--readme", is_flag=True, help="Write reports/README.md, as a full run does.")
 @click.argument("more", nargs=-1, metavar="")
 def reproduce(
@@ -192,7 +194,9 @@ def run(
 @main.command()
 @click.argument("notebook", required=False)
 @parameters_option
-@click.option("--claim", "claims", multiple=True, metavar="ID=VERDICT", help="Such as D2-5=holds.")
+@click.option(
+    "--claim", "claims", multiple=True, metavar="ID=VERDICT", help="A verdict, such as D2-5=holds."
+)
 @click.option("--failed", is_flag=True, help="Only runs that failed.")
 def runs(
     notebook: str | None, parameters: tuple[str, ...], claims: tuple[str, ...], failed: bool
@@ -320,7 +324,7 @@ def attend(
     jobs: int,
     way_out: str = "--fresh runs it again",
 ) -> list[Executed]:
-    """Do the works, `jobs` at a time, with a line on the progress of each; end all on an error.
+    """Run the `works`, `jobs` at a time, with a line on the progress of each; end all on an error.
 
     `way_out` is printed for work that was done before and is skipped.
     """

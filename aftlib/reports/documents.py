@@ -125,8 +125,8 @@ def all_claims() -> dict[str, Claim]:
         for claim in import_module(f"aftlib.{document.package}.claims").CLAIMS:
             if claim.document != document.id or claim.id in claims:
                 raise ValueError(
-                    f"claim {claim.id!r} of aftlib.{document.package} is another document's or "
-                    f"there twice: give it the next free number of {document.id}"
+                    f"claim {claim.id!r} of aftlib.{document.package} is of another document or "
+                    f"listed twice: give it the next free number of {document.id}"
                 )
             claims[claim.id] = claim
     return claims

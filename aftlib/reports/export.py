@@ -351,8 +351,8 @@ def _show(
 @click.option(
     "--format", "kind", help="csv, json, svg, png or pdf of a figure; csv or tex of a table."
 )
-@click.option("--width", default="640px", show_default=True, help="Such as 84mm or 3.3in.")
-@click.option("--height", help="Such as 60mm; by default it fits plot and legend.")
+@click.option("--width", default="640px", show_default=True, help="Width, such as 84mm or 3.3in.")
+@click.option("--height", help="Height, such as 60mm; by default it fits plot and legend.")
 @click.option("--at", metavar="VALUE", help="Slider's value; by default the first shown.")
 @click.option("--series", metavar="NAME", multiple=True, help="Only this line; may be repeated.")
 @click.option("--output", metavar="FILE", help="Default: named after report and number.")

@@ -1,7 +1,7 @@
 """The parameters of a notebook: read from its `parameters` cell, checked before anything runs.
 
 Papermill only warns of an unknown parameter, takes any type, and its own inspection misses
-``float | None``; a mistyped name must not cost a long run with default values.
+``float | None``. So a mistyped name would cost a long run with default values.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Executed:
 
     @property
     def profile(self) -> str:
-        """The profile that it ran under, empty for `aft run`."""
+        """The profile of the run, empty for `aft run`."""
         return self.record["profile"]
 
     @property

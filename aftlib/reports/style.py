@@ -17,7 +17,7 @@ PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
 HEIGHT = 430
 _ADDED, _SYMBOLS = ("#56B4E9", "#882255", "#117733", "#999933"), ("star", "cross", "hexagon")
 SHARED_HEADINGS = {
-    "bound": "most that may be wrong",
+    "bound": "wrong at most",
     "cpu_s": "CPU, s",
     "delta": "δ",
     "epsilon": "ε",

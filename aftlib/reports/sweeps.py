@@ -122,8 +122,8 @@ def split_values(text: str) -> list[str]:
 def time_of_one(sweep: Sweep) -> tuple[float | None, bool]:
     """Return the seconds of an earlier run, None if there is none, and whether it was similar.
 
-    Similar runs differ from the sweep's only in the varied parameters; if there is none, other runs
-    of the notebook are used.
+    Similar runs differ from the sweep's only in the varied parameters. If there is none, other runs
+    of the notebook count.
     """
     notebook, (point, *_) = sweep.notebook, sweep.points
     records = [run.record for run in all_runs() if run.notebook == notebook.name]
@@ -263,7 +263,7 @@ def _multiple(claim: pd.DataFrame, varied: Sequence[str]) -> dict[str, Any] | No
 @click.option(
     "--zip", "together", is_flag=True, help="Combine the first values of all, the second, …"
 )
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs at the same time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs made at the same time.")
 @click.option("--profile", type=click.Choice(PROFILES), help="Sets the values that are not given.")
 def command(
     notebook: str,

@@ -136,7 +136,11 @@ def metrics_page(table: pd.DataFrame, every: float) -> str:
 @click.option("--once", is_flag=True, help="Show the metrics once.")
 @click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page, too.")
 @click.option(
-    "--every", type=click.FloatRange(min=0.1), default=2, show_default=True, help="Seconds."
+    "--every",
+    type=click.FloatRange(min=0.1),
+    default=2,
+    show_default=True,
+    help="Seconds between two updates.",
 )
 def command(directory: Path, once: bool, html: Path | None, every: float) -> None:
     """Show the metrics of the guarded streams in DIRECTORY, again and again until Ctrl-C.

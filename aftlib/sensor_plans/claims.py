@@ -84,10 +84,10 @@ def declares_more(plans: Mapping[str, Mapping]) -> Finding:
         leads[least],
         parts={f"on {name}": lead for name, lead in leads.items() if name != least},
         note=f"The guard certifies more windows on {more} of {len(leads)} sets and fewer on "
-        f"{fewer}. The value is the guard's least lead, on {least}. The baseline model certifies, "
-        "in hindsight, the most sensors that keep its guarantee. Shares, guard against baseline: "
-        f"{'; '.join(named)}. Intervals resample whole segments of time; the baseline's share is "
-        "taken as exact.",
+        f"{fewer}. The value is the guard's least lead, on {least}. In hindsight the "
+        "baseline model certifies as many sensors as keep its guarantee. Shares, guard against "
+        f"baseline: {'; '.join(named)}. Intervals resample whole segments of time; the baseline's "
+        "share is taken as exact.",
     )
 
 

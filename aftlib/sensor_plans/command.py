@@ -68,11 +68,15 @@ LISTED = 12
     type=float,
     default=DOCUMENT_RECOVERY_TIME.per_tuple_ms,
     show_default=True,
-    help="Per sample read again, ms.",
+    help="Time per sample read again, ms.",
 )
 @click.option("--read-rate", type=float, metavar="X", help="Samples per second that can be read.")
 @click.option(
-    "--failures-per-month", type=float, default=1.0, show_default=True, help="Of one machine."
+    "--failures-per-month",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Failures of one machine per month.",
 )
 @click.option("--measure", is_flag=True, help="Time recoveries on this machine and file.")
 @click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
@@ -88,7 +92,7 @@ LISTED = 12
 @click.option("--where", multiple=True, metavar="COL=VALUE", help="Rows to read, as status=GOOD.")
 @click.option("--tz", metavar="ZONE", help="Zone of local times, such as Europe/Berlin.")
 @click.option("--decimal", type=click.Choice([",", "."]), help="Decimal sign; default found.")
-@click.option("--encoding", help="Of a CSV file, such as cp1252; default UTF-8.")
+@click.option("--encoding", help="Encoding of a CSV file, such as cp1252; default UTF-8.")
 @click.option("--comment", metavar="C", help="Character that begins a comment, such as #.")
 @click.option("--na", multiple=True, metavar="TEXT", help="A missing value, such as 'No Data'.")
 @click.option(

@@ -123,7 +123,7 @@ def over_time(plan: Mapping) -> go.Figure:
     named = {"name": "of these within ε", "mode": "lines+markers", "connectgaps": False}
     figure.add_scatter(x=parts["start"], y=parts["within"], line=line, **named)
     figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
-    styled(figure, "The back-test over time (dashed: guaranteed)", "start of the stretch", "share")
+    styled(figure, "The back-test over time (dashed: guaranteed)", "start of the segment", "share")
     return figure.update_yaxes(tickformat=".0%")
 
 
@@ -271,7 +271,7 @@ def details(plan: Mapping) -> Styler:
     columns = {"name": "sensor", "worker": "worker", "epsilon": "ε", "explained": "explained"}
     columns |= {"closest": "best predictor", "declared": "certified", "within": "within ε"}
     columns |= {"longest": "may be lost for", "N": "N", "slack": "slack/N"}
-    columns |= {"least_epsilon": "smallest ε worth asking"}
+    columns |= {"least_epsilon": "smallest ε"}
     return table(rows[[*columns]].to_numpy().tolist(), [*columns.values()])
 
 

@@ -146,9 +146,9 @@ class LargeFile:
             counts.update(faults, rows=len(frame))
             if steps[-1] > 100 * counts["rows"] + 1_000_000:
                 raise ValueError(
-                    f"times must not leave nearly all steps empty, got {self.first} first, "
-                    f"{self.first + int(steps[-1]) * self.step} later and a period of {self.step} "
-                    f"for {counts['rows']:,} rows; correct a wrong time"
+                    f"times must fill more steps, got {counts['rows']:,} rows from {self.first} to "
+                    f"{self.first + int(steps[-1]) * self.step} with a period of {self.step}; "
+                    "correct the wrong time"
                 )
             while end <= steps[-1]:
                 stop = min(int(steps[-1]) + 1, end + most)

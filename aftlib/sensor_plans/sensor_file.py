@@ -231,7 +231,7 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
     lost = share > MOST_MISSING
     if lost.all() and gap > LONG_GAP * tally.steps:
         raise ValueError(
-            "the file must have samples at most of its steps, got none of any sensor at "
+            "the file must have samples at more than half of its steps, got none of any sensor at "
             f"{tally.silent:,} of {tally.steps:,} steps, {gap:,} of them in a row; plan "
             "for the rows before or after that gap alone"
         )

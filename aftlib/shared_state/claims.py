@@ -102,7 +102,7 @@ def explanation(measured: pd.DataFrame) -> str:
     saved = by_skew.loc[UNIFORM] - by_skew.loc[by_skew.index.max()]
     total = saved["seconds"]
     if total <= 0:
-        return "In Spark skew saves late global merge nothing, so there is nothing to explain."
+        return "In Spark skew saves no time in late global merge, so there is nothing to explain."
     share = saved / total
     kinds = {"merging the sums": "merge_s", "adding tuples up": "sum_s", "transport": "rest_s"}
     text = ", ".join(f"{kind} {share[part]:.0%}" for kind, part in kinds.items())
@@ -110,12 +110,12 @@ def explanation(measured: pd.DataFrame) -> str:
     text += f", starting, reading and parsing {others:.0%}"
     per_sum = share["merge_s"] + share["rest_s"]
     if share["sum_s"] >= MOST:
-        cause = "Most of it is saved in adding up, which agrees with a cache effect instead."
+        cause = "Most of it is saved in adding up: this agrees with a cache effect, not fewer sums."
     elif per_sum >= MOST:
         cause = "Most of it is time per sum, which agrees with the document's guess, fewer sums."
     else:
         cause = "No part makes up most of it."
-    return f"In Spark skew saves late global merge {total:.2f} s: {text}. {cause}"
+    return f"In Spark skew saves {total:.2f} s of late global merge: {text}. {cause}"
 
 
 def _beside(measured: pd.DataFrame, paced: pd.DataFrame, large: pd.DataFrame | None) -> str:
@@ -203,8 +203,8 @@ def barriers_are_faster(merges: pd.DataFrame) -> Finding:
     return replace(
         gains[least],
         parts=others,
-        note=f"The least gain is that of {store} with {keys:,} keys. It is the ratio of rows "
-        "merged per second, barriers included, to those with a flush at every merge. An update is "
+        note=f"The least gain is that of {store} with {keys:,} keys. A gain is rows merged "
+        "per second, barriers included, over those with a flush at every merge. An update is "
         "a batch of sums here; a flush per tuple would cost more.",
     )
 
@@ -242,22 +242,23 @@ CLAIMS = [
         unit="tasks disturbed", figure="One task crashes (fig. 1)",
     ),
     Claim(
-        "D3-6", "Growth with parallelism ends at about 24.", growth_ends, source="fig. 6",
+        "D3-6", "Growth with parallelism ends at about 24 tasks.", growth_ends, source="fig. 6",
         expected=f"< {STILL} beyond 24 tasks",
-        threshold=Threshold("ours: twice the tasks, under a fifth more", high=STILL, strict=True),
+        threshold=Threshold("ours: less than a fifth more with twice the tasks", high=STILL,
+                            strict=True),
         unit="× that of 24 tasks", basis=SIMULATED, timed=True, figure=EMULATED, recorded=UNDECIDED,
     ),
     Claim(
         "D3-7", "With a shuffle, growth stops at 8 tasks from skew 1.4 on.", skew_stops_the_shuffle,
         source="fig. 5", expected=f"< {STILL} from {SKEWED} on",
-        threshold=Threshold("ours: three times the tasks, under a fifth more", high=STILL,
+        threshold=Threshold("ours: less than a fifth more with three times the tasks", high=STILL,
                             strict=True),
         unit="× that of 8 tasks", basis=MODELLED, timed=True, figure=EMULATED, recorded=UNDECIDED,
     ),
     Claim(
         "D3-8", "After a failure nothing is counted twice or lost.", nothing_is_lost,
         source="section 5.1", expected=0,
-        threshold=Threshold("section 5.1: offsets with sums", high=0), unit="wrong",
+        threshold=Threshold("section 5.1: offsets are stored with the sums", high=0), unit="wrong",
         figure="One task crashes (fig. 1)",
     ),
     Claim(

@@ -72,7 +72,7 @@ def paced(frame: pd.DataFrame, title: str) -> go.Figure:
             line={"color": colors[skew], "dash": dashes[keys]},
             marker={"symbol": look["symbol"], "size": 10},
         )  # fmt: skip
-    styled(figure, title, "parallelism (tasks)", "million tuples a second")
+    styled(figure, title, "parallelism (tasks)", "million tuples per second")
     figure.update_xaxes(type="log", tickvals=(ticks := sorted(frame["tasks"].unique())))
     figure.update_xaxes(ticktext=[str(tick) for tick in ticks])
     return figure.update_yaxes(type="log")
@@ -106,7 +106,7 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
                 mode="lines+markers", line={"color": look["color"], "dash": dash},
                 marker={"symbol": look["symbol"] + ("" if most else "-open"), "size": 9},
             )  # fmt: skip
-    styled(figure, title, "skew (0 is uniform)", "million tuples a second")
+    styled(figure, title, "skew (0 is uniform)", "million tuples per second")
     return figure.update_yaxes(rangemode="tozero")
 
 
@@ -131,7 +131,7 @@ def failures(frame: pd.DataFrame, title: str) -> go.Figure:
     """Tuples processed again, and tuples that healthy tasks would count twice, by strategy."""
     figure = go.Figure()
     names = [f"{row.strategy}<br>({row.disturbed} disturbed)" for row in frame.itertuples()]
-    bars = {"again": ("processed again", BLUE), "twice": ("counted twice if not set back", RED)}
+    bars = {"again": ("processed again", BLUE), "twice": ("counted twice without a reset", RED)}
     for column, (name, color) in bars.items():
         values = [None if pd.isna(value) else value for value in frame[column]]
         figure.add_bar(x=values, y=names, orientation="h", name=name, marker={"color": color})

@@ -99,7 +99,7 @@ class PacedRun:
 
     @property
     def stretch(self) -> float:
-        """Seconds on the emulated core per CPU second that the really summed tuples cost."""
+        """Seconds on the emulated core per CPU second spent on the tuples that are summed."""
         return self.slowdown * self.tuples / (SLICES * self.rows)
 
 

@@ -192,7 +192,7 @@ def growth_ends(paced: pd.DataFrame) -> Finding:
         f"{most} tasks, uniform keys: {growths(paced, about, most)}; from {few} to {about}: "
         f"{growths(paced, few, about)}. Merges run one after another, so more sums end growth "
         "sooner. Limit of our evidence: other costs of a tuple or a sum were not tried. Table 2's "
-        f"machine has two sockets of 24 cores; emulated cores know no sockets. {accuracy}",
+        f"machine has two sockets of 24 cores; emulated cores have no sockets. {accuracy}",
     )
 
 
@@ -221,10 +221,10 @@ def skew_lowers_the_shuffle(
         "Limit of our evidence: each turn has another hash function, so few turns say little. The "
         f"readings are computed over {HASHES} hash functions; an interval contains 95 % of them. "
         "Gap in the document: it does not give the receivers' share of a tuple's cost, which "
-        f"decides the readings. Ours bear {share:.0%} of it, Spark's here "
-        f"{_spark_share(measured)}. {accuracy} On the few tasks of this machine: {few}. "
-        f"{flink(engines)} So few receivers are hardly unbalanced, and skewed keys are cheaper to "
-        "sum.",
+        f"decides the readings. Our receivers bear {share:.0%} of it, "
+        f"Spark's here {_spark_share(measured)}. {accuracy} On the few tasks of this machine: "
+        f"{few}. {flink(engines)} So few receivers are hardly unbalanced, and skewed keys are "
+        "cheaper to sum.",
     )
 
 
@@ -296,7 +296,7 @@ def _stops(keys: int, read: float, receive: float, control: bool) -> tuple[Findi
     grow = np.mean(by_skew[worst] >= STILL)
     uniform_grows = np.median(by_skew[UNIFORM]) >= STILL
     finding = over_hashes(by_skew[worst], conditions=uniform_grows, control=control)
-    return finding, f"{texts}; at skew {worst:g}, {grow:.0%} grow by a fifth or more"
+    return finding, f"{texts}; at skew {worst:g}, {grow:.0%} of them grow by a fifth or more"
 
 
 def _growth_by_hash(keys: int, skew: float, read: float, receive: float) -> np.ndarray:

@@ -121,7 +121,7 @@ class Server:
 
     @property
     def tables(self) -> list[int]:
-        """Tables of its own store that are not yet committed."""
+        """Tables of the server's own store that are not yet committed."""
         return [epoch for epoch in self.own.epochs() if epoch != BASE]
 
     def agreed(self) -> tuple[int, dict[int, Progress]]:
@@ -142,8 +142,8 @@ class Server:
         wrong = [f"{p} at {stands[p]} instead of {due[p]}" for p in mine if stands[p] != due[p]]
         raise ValueError(
             f"the global store must have the offsets that {self.name} committed, got partition "
-            f"{', '.join(wrong)}: it, or the server's own store, was replaced or is an older copy; "
-            "bring back the newest ones, or start again in another directory and schema"
+            f"{', '.join(wrong)}: this store or the server's own was replaced or is an older copy; "
+            "restore the newest of both, or start again in another directory and schema"
         )
 
     def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:

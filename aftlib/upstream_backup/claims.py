@@ -63,8 +63,8 @@ def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
         n=int(found["trial"].nunique()),
         counted="failures per rate",
         parts={f"{rate:,.0f} tuples/s": Finding(one, ends) for rate, one, ends in sorted(others)},
-        note=f"The value is the ratio of the means at {at:,.0f} tuples/s, the highest of "
-        f"{len(others) + 1} rates by the upper end of the interval. All intervals hold jointly "
+        note=f"The value is the ratio of the means at {at:,.0f} tuples/s. Of "
+        f"{len(others) + 1} rates it has the highest interval end. All intervals hold jointly "
         "(Bonferroni).",
     )
 
@@ -391,7 +391,7 @@ CLAIMS = [
         figure=RECOVERY_FIGURE,
     ),
     Claim(
-        "D4-10", "Killed real processes, too, recover sooner than in upstream backup.",
+        "D4-10", "Real processes, too, recover sooner from a kill than in upstream backup.",
         real_processes_recover_sooner, expected="shorter", threshold=LESS,
         unit="× upstream backup's", project=True, timed=True,
         figure="Tuples sent again after a real kill", recorded=UNDECIDED,

@@ -59,7 +59,7 @@ HEADINGS = {
     "restored_ms": "restored, ms",
     "caught_up_ms": "caught up, ms",
     "share_of_all": "overhead / all traffic",
-    "relative": "overhead / plain stream",
+    "relative": "overhead / stream without fault tolerance",
     "relative_to_input": "overhead / input",
     "share": "share of the faster primary",
     "primary_load": "load of the primary",

@@ -110,7 +110,7 @@ test_bad_arguments_are_named = refused(
     (lambda: TWO.condition({"X1": [1, 2], "X2": [1]}), "observed must be numbers, got"),
     (lambda: TWO.condition(pd.DataFrame(1.0, [0], ["X1", "X1"])), "repeated key 'X1'"),
     (lambda: TWO.posterior_variance(["X3"]), "observed must be a sequence of key .* or names"),
-    (lambda: GaussianModel.fit(pd.DataFrame({"a": [1], "s": ["x"]})), "got other values in 's'"),
+    (lambda: GaussianModel.fit(pd.DataFrame({"a": [1], "s": ["x"]})), "got other types in 's'"),
     (
         lambda: TWO.posterior_variance([2]),
         "observed must be different keys, as names or indices 0 … 1",

@@ -574,7 +574,7 @@ def test_missing_values_of_pandas_are_missing():
         ([10**400] * 6, "windows must be numbers, got .*too large"),
         (dict.fromkeys("abcdef", "x"), r"windows\['a'\] must be numbers, got 'x'"),
         (pd.Series("x", list("abcdef")), "windows must be numbers, got"),
-        (LABELLED.astype({"c": object}).assign(c="x"), "got other values in 'c': drop it"),
+        (LABELLED.astype({"c": object}).assign(c="x"), "got other types in 'c'; drop such columns"),
         (dict.fromkeys("abcde", [1.0]) | {"f": [1.0, 2]}, r"per sensor, got shapes \(1,\), \(2,\)"),
         (
             {c: LABELLED[c] if c < "d" else LABELLED[c][::-1] for c in "abcdef"},

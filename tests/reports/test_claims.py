@@ -68,7 +68,7 @@ OTHERS = {"by Hwang": Finding(2.5), "by D4": Finding(4)}
 @pytest.mark.parametrize(
     ("change", "texts"),
     [
-        ({}, ["✔ holds", "n = 12 kills", "detects ± 0.71", ">threshold from ours</small>"]),
+        ({}, ["✔ holds", "n = 12 kills", "detects ± 0.71", ">threshold (ours)</small>"]),
         ({"threshold": Threshold("ours", low=5)}, ["✘ deviates", "measured<br>recorded: holds"]),
         (
             {"judge": lambda m: Finding(m, readings=OTHERS)},
@@ -125,6 +125,35 @@ def test_a_verdict_can_be_decided_again_from_its_record(finding):
     assert named == ["", *finding.parts, *finding.readings]
     if not finding.parts:
         assert record.verdict == (again[0] if len(set(again)) == 1 else "undecided")
+
+
+@pytest.mark.parametrize(
+    ("finding", "reasons"),
+    [
+        (Finding(2, (1, 3)), ["interval crosses threshold: limit of the evidence"]),
+        (Finding(3, control=False), ["control failed"]),
+        (Finding(3, (2.5, 4), control=False), ["control failed"]),
+        (Finding(3, readings={"low": Finding(1)}), ["readings disagree: gap of the document"]),
+        (
+            Finding(3, readings={"wide": Finding(2, (1, 3))}),
+            ["interval crosses threshold: limit of the evidence"],
+        ),
+        (
+            Finding(3, readings={"low": Finding(1), "wide": Finding(2, (1, 3))}),
+            [
+                "readings disagree: gap of the document",
+                "interval crosses threshold: limit of the evidence",
+            ],
+        ),
+        (Finding(1), []),
+        (Finding(3), []),
+    ],
+)
+def test_an_undecided_verdict_names_its_reasons(finding, reasons):
+    record = ClaimRecord.of(replace(CLAIM, threshold=Threshold("fig. 2", low=2)), finding)
+    assert record.doubts == reasons
+    assert record.remarks[: len(reasons)] == reasons
+    assert record.model_copy(update={"grounds": []}).doubts == []
 
 
 def test_the_projects_own_claims_follow_under_a_heading_of_their_own():

@@ -32,7 +32,7 @@ def test_a_row_of_the_readme_shows_what_its_verdict_follows_from(tmp_path):
     ours = theirs.model_copy(update={"id": "D1-99", "project": True})
     text = write_readme({name: executed(FIRST)}, [ours, theirs], tmp_path / "README.md").read_text()
     row = text[text.index(f"| {theirs.id} |") :].partition("\n")[0]
-    for part in ("(section 2)", "threshold from fig. 1: fewer", "n = 3 turns", "detects ± 0.25"):
+    for part in ("(section 2)", "threshold (fig. 1: fewer)", "n = 3 turns", "detects ± 0.25"):
         assert part in row
     assert "<sub>Few.</sub><details><summary>More</summary><sub>The rest is folded.</sub>" in row
     assert "Parts: 1 deviates</summary><sub>the other set: 2 ×, deviates</sub>" in row

@@ -245,7 +245,7 @@ def test_cores_that_do_not_keep_their_pace_settle_nothing(off):
 def test_the_receivers_share_of_the_cost_decides_whether_skew_lowers_throughput(monkeypatch):
     found = judged(frames() | {"paced": emulated(read_ns=200.0)})["D3-2"]
     assert found.verdict == "undecided" and found.expected == "< 1 at skew 1.2, 1.4, 2"
-    assert "Ours bear 9% of it, Spark's here 50%" in found.note
+    assert "Our receivers bear 9% of it, Spark's here 50%" in found.note
     verdicts = [text.rpartition(", ")[2] for text in found.readings.values()]
     assert verdicts == ["deviates", "holds", "deviates"]  # our share, half, a tenth
     monkeypatch.setattr(scaling, "largest_share", lambda shares, hashes, tasks: 4 * shares.max())

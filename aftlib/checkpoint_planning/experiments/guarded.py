@@ -72,10 +72,10 @@ def guarded_windows(
     D2's own plan assumes independent steps with the distribution of the first half; the guard
     learns from every window. ε is given in standard deviations of the first half's window means.
 
-    Returns two frames. Guarantees: way: the method, "Σ/L" or "guard", tau, window, sensor,
-    estimated, wrong: whether the window's mean errs by more than ε if only O is read from τ on. For
-    the guard, a sensor in O is estimated from the other sensors of O. Plans: window, checkpoints,
-    sensors and tuples: the most that are replayed after a failure, total_ms.
+    Returns two frames. Columns of the guarantees: way (the method, "Σ/L" or "guard"), tau, window,
+    sensor, estimated, and wrong: whether the window's mean errs by more than ε if only O is read
+    from τ on. For the guard, a sensor in O is estimated from the other sensors of O. Columns of the
+    plans: window, checkpoints, the most sensors and tuples that a failure replays, and total_ms.
     """
     n, rounds = values.shape[1], len(values) // window
     x = values[: rounds * window].reshape(rounds, window, n)

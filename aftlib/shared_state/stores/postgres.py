@@ -112,9 +112,10 @@ class PostgresTable(SqlTable):
             ) from error
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
             raise ValueError(
-                f"schema {self.schema!r} of {self._place} must hold the tables that it had, but "
-                f"({error.diag.message_primary}): the schema was replaced or a table dropped; "
-                "bring back the newest schema, or start again in another directory and schema"
+                f"schema {self.schema!r} of {self._place} must hold the tables that it had, got "
+                f"an error ({error.diag.message_primary}): the schema was replaced or a table "
+                "dropped; bring back the newest schema, or start again in another directory and "
+                "schema"
             ) from error
         except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
             # InternalError: read-only for now, or a transaction that took longer than it may
