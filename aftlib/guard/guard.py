@@ -110,7 +110,7 @@ def require_measured(windows: np.ndarray) -> None:
 
 
 class Guard:
-    """Certify which sensors' windows could be lost, and for how long, because errors stay within ε.
+    """Certify which sensors' windows could be lost, and for how long, with an error of at most ε.
 
     While nothing fails, a guard predicts every window as if its worker had failed 1 … `horizons`
     windows ago. It compares the prediction with the window and keeps one account per (horizon,
