@@ -40,7 +40,7 @@ help: ## list the targets
 
 setup: $(ready) ## make .venv from requirements.lock (skipped when nothing changed)
 
-reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.html
+reproduce: setup .venv/compiled ## run the notebooks (PROFILE=quick) and write reports/index.html
 	$(bin)/aft reproduce --profile $(PROFILE)
 
 test: setup .venv/compiled ## run the tests (ARGS=... goes to pytest)
@@ -148,7 +148,7 @@ $(ready): $(locked)
 	@touch $@
 
 .venv/compiled: $(ready) $(kernels)
-	@echo "compiling, once for all tests"
+	@echo "compiling the kernels, once for all processes"
 	@$(bin)/python -m tests.compiled
 	@touch $@
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from scipy.stats import norm
 
 from aftlib.approximately_once.experiments.grid import (
     ASSIGN,
@@ -105,7 +104,8 @@ def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figur
     figure = go.Figure()
     shown = ((first, prior, GREY), (f"{first} given {second}", posterior, BLUE))
     for name, known, color in shown:
-        density = norm.pdf(x, known.mean[0], np.sqrt(known.variance[0]))
+        off = (x - known.mean[0]) ** 2 / known.variance[0]
+        density = np.exp(-off / 2) / np.sqrt(2 * np.pi * known.variance[0])
         figure.add_scatter(x=x, y=density, name=name, line={"color": color, "width": 2.5})
     centre = float(posterior.mean[0])
     figure.add_vrect(centre - epsilon, centre + epsilon, fillcolor=BLUE, opacity=0.1, line_width=0)

@@ -137,8 +137,15 @@ class Worker:
 class TimedWorker(Worker):
     """A worker that also records when it started and ended, by marker files next to its faults'.
 
-    It is defined in this module, because further imports delay the start of a Python process.
+    With `resumes` every replacement continues from the present, whatever is lost ("at most once").
+    The class is defined in this module, because further imports delay the start of a process.
     """
+
+    resumes: bool = False
+
+    def gives_up(self, split: InputSplit) -> bool:
+        """Whether the split's lost input is not read again; always with `resumes`."""
+        return self.resumes or super().gives_up(split)
 
     def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
         """As `Worker.work`."""
@@ -225,3 +232,17 @@ class SensorSplits(PlannedInput):
         # shared, because several workers of a process read the same files
         blocks = LogReader(log, shared=True).blocks
         return self.worker.work(cast("InputSplit", partition), attempt, blocks)
+
+
+class OnwardSplits(SensorSplits):
+    """Splits that no process reads again; an outage may last to the end of the stream."""
+
+    def partitions(self, start: int, stop: int) -> list[InputSplit]:
+        """Return one split per worker, from where its last outage ended."""
+        splits = []
+        for worker, keys in enumerate(self.workers):
+            mine = [(f, r) for failed, f, r in self.outages if failed == worker]
+            begin = max([start, *(r for f, r in mine if f < start)])
+            resume = next((r for f, r in mine if start <= f < stop), stop)
+            splits.append(InputSplit(worker, keys, min(begin, stop), start, stop, resume))
+        return splits

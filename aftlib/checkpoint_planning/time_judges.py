@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N, fastest
@@ -37,7 +37,7 @@ def largest(means: pd.Series, half: pd.Series, parts: int) -> tuple[float, tuple
     (Bonferroni), because the largest mean is selected among many.
     """
     level = 1 - (1 - CONFIDENCE) / 2 / len(means)
-    wider = t.ppf(level, parts - 1) / t.ppf((1 + CONFIDENCE) / 2, parts - 1)
+    wider = float(stdtrit(parts - 1, level) / stdtrit(parts - 1, (1 + CONFIDENCE) / 2))
     low, high = (means - half * wider).max(), (means + half).max()
     return float(means.max()), (float(low), float(high))
 
@@ -137,7 +137,7 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
 
 def _turns(groups: Any) -> tuple[pd.Series, pd.Series]:
     """Means over turns of each group, and the half-widths of their t intervals."""
-    scale = groups.count().map(lambda n: t.ppf((1 + CONFIDENCE) / 2, n - 1) / np.sqrt(n))
+    scale = groups.count().map(lambda n: stdtrit(n - 1, (1 + CONFIDENCE) / 2) / np.sqrt(n))
     return groups.mean(), groups.std() * scale
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.claims import DEVIATES, MEASURED, UNDECIDED, Claim, Finding, Threshold, nothing
@@ -219,7 +219,8 @@ def _turns_needed(found: Finding) -> str:
     away, n = max(abs(LITTLE - float(found.value or 0)), LITTLE / 10), found.n or 2
     turns, level = np.arange(n, MOST_TURNS + 1), (1 + CONFIDENCE) / 2
     # an interval of few turns is wide by t's quantile, too
-    halves = (high - low) / 2 * np.sqrt(n / turns) * t.ppf(level, turns - 1) / t.ppf(level, n - 1)
+    wider = stdtrit(turns - 1, level) / stdtrit(n - 1, level)
+    halves = (high - low) / 2 * np.sqrt(n / turns) * wider
     enough = turns[halves <= away]
     return f" Some {enough[0]:,} turns would decide it." if len(enough) else ""
 

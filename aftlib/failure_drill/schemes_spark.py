@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from aftlib.approximately_once.message_log import MessageLog
-from aftlib.approximately_once.operator import InputSplit, SensorSplits, TimedWorker
+from aftlib.approximately_once.operator import OnwardSplits, SensorSplits, TimedWorker
 from aftlib.approximately_once.pipeline import BatchHandler, Query, Way, staff
 from aftlib.approximately_once.sink import Outage
 from aftlib.core.generators import block_model
@@ -49,31 +49,6 @@ KILLED_BATCH, BATCHES = 2, 5
 """Micro-batch in which D1's driver is killed, and number of micro-batches."""
 KILLED_DRIVER = (Fault("kill", "driver", KILLED_BATCH),)
 TIMES = ["restart_ms", "rework_ms"]
-
-
-@dataclass(frozen=True)
-class DrillWorker(TimedWorker):
-    """D1's worker; with `resumes`, every replacement continues from the present."""
-
-    resumes: bool = False
-
-    def gives_up(self, split: InputSplit) -> bool:
-        """Whether lost input is not read again: always with `resumes`, else as in D1."""
-        return self.resumes or super().gives_up(split)
-
-
-class OnwardSplits(SensorSplits):
-    """Splits that no process reads again; an outage may last to the end of the stream."""
-
-    def partitions(self, start: int, stop: int) -> list[InputSplit]:
-        """Return one split per worker, from where its last outage ended."""
-        splits = []
-        for worker, keys in enumerate(self.workers):
-            mine = [(f, r) for failed, f, r in self.outages if failed == worker]
-            begin = max([start, *(r for f, r in mine if f < start)])
-            resume = next((r for f, r in mine if start <= f < stop), stop)
-            splits.append(InputSplit(worker, keys, min(begin, stop), start, stop, resume))
-        return splits
 
 
 def stream(
@@ -158,7 +133,7 @@ def staff_drill(
     schedule = [f for f in drill.schedule if f.kind != "kill" or (worker_of(f), f.step) in killed]
     injector = replace(splits.worker.injector, schedule=tuple(schedule))
     given = vars(splits.worker) | {"injector": injector}
-    worker = DrillWorker(**given, resumes=onward)
+    worker = TimedWorker(**given, resumes=onward)
     kind = OnwardSplits if onward else SensorSplits
     return kind(**vars(splits) | {"worker": worker}), handler
 

@@ -42,6 +42,11 @@ PROPERTIES = {
     "spark.python.authenticate.socketTimeout": f"{CONNECTION_S}s",
 }
 """Spark properties of every session, wherever it runs."""
+FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""Writes checkpoints on this machine. Spark's own choice starts ten processes (chmod, readlink) for
+each file, this one two: .04 s instead of .12 s per micro-batch, more with stores of state."""
 
 # pyspark 4.3 warns at every exchange with pandas 3, although the functions used here work.
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
@@ -92,6 +97,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if master().startswith("local"):
         properties["spark.python.daemon.module"] = "aftlib.spark.workers"
+        properties["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER
         # An older Spark or another Python named by the user's environment would not fit this one.
         variables["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
         variables["PYSPARK_PYTHON"] = python

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
-from scipy.stats import theilslopes
 from threadpoolctl import threadpool_limits
 
 from aftlib.checkpoint_planning.operator import Read, ReplayQuery, bare_read, prepare
@@ -227,6 +226,8 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     share `quantile` of them. Up to the largest number of tuples the line rises by at least
     `RESOLUTION` of the median time, because a smaller cost cannot be measured.
     """
+    from scipy.stats import theilslopes  # imported here: it takes 0.4 s to load
+
     x, y = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
     if not x.any():
         raise ValueError(

@@ -77,13 +77,14 @@ def measure(
 ) -> pd.DataFrame:
     """Run each strategy on each input at each parallelism, in `repeats` turns.
 
-    With `warm_up`, one uncounted turn comes first. `run` returns at least tuples and seconds.
-    Columns strategy, skew, tasks, repeat, those that `run` returns, and throughput: tuples per
-    second.
+    With `warm_up`, one uncounted turn on the first input comes first. `run` returns at least tuples
+    and seconds. Columns strategy, skew, tasks, repeat, those that `run` returns, and throughput:
+    tuples per second.
     """
     rows = []
     for repeat in range(-warm_up, repeats):
-        for each, strategy, number in product(given, strategies, tasks):
+        inputs = given if repeat >= 0 else given[:1]
+        for each, strategy, number in product(inputs, strategies, tasks):
             row = run(each, strategy, number)
             speed = {"throughput": row["tuples"] / row["seconds"]}
             case = {"strategy": strategy, "skew": each.stream.skew, "tasks": number}
