@@ -1,20 +1,18 @@
 """The cost model's constants, and its predictions for recoveries with a limited read rate.
 
-The constants come from the smallest case, at unlimited rate; every other point is predicted.
+The constants come from the shortest windows, for each number of sensors. Longer ones are predicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import product
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import LEVELS, RESAMPLES
-from aftlib.core.readlimit import SLICE_S
-from aftlib.core.recovery_costs import RecoveryCosts, break_even_rate
+from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.does_it_pay.process_recoveries import (
     ADAPTIVE,
     EXACT_PROCESS,
@@ -26,66 +24,111 @@ from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK
 COMPARED = {MODEL: EXACT, GUARD: EXACT, PROPOSED: EXACT_PROCESS, ADAPTIVE: EXACT_PROCESS}
 """Approximate schemes, and the exact one that loses the same memory."""
 CASE = ["sensors", "window"]
-RESOLUTION_S = SLICE_S
-"""Shortest difference that is judged: the limit grants samples in slices of this length."""
 
 
-def measured_costs(recoveries: pd.DataFrame) -> dict[str, RecoveryCosts]:
-    """Return four constants of each scheme, from the unlimited recoveries.
+Costs = Mapping[tuple[str, int], RecoveryCosts]
+"""Constants of the cost model by scheme and number of sensors."""
 
-    They are medians over the smallest case, except for the time per sample. That is the slope over
-    all cases of D2's exact process, because all schemes use the same reader. On Spark the time of a
-    checkpoint is the coordinator's part of an exact micro-batch. The time of an estimate is the
-    additional time of D1's coordinator. The start is the rest, the same for all schemes on Spark.
+
+def measured_costs(recoveries: pd.DataFrame) -> dict[tuple[str, int], RecoveryCosts]:
+    """Return four constants of each scheme and number of sensors, from the shortest windows.
+
+    Start and checkpoint come from the unlimited recoveries: the start as a median, because it
+    varies most. On Spark it is what the coordinator's part and the reading leave, the same for all
+    schemes. The time of an estimate is the
+    `additional_time`. The time per sample is
+    the slope over all cases of D2's exact process, because all schemes use the same reader.
     """
     free = recoveries[np.isinf(recoveries["rate"])]
     exact = free[free["scheme"] == EXACT_PROCESS]
-    sample = 0.0
+    sample, costs = 0.0, {}
     if exact["again"].max() > exact["again"].min():
         sample = max(0.0, float(np.polyfit(exact["again"], exact["read_s"], 1)[0]))
-    smallest = free[CASE].sort_values(CASE).iloc[0]
-    rows = free[(free[CASE] == smallest).all(axis=1)]
-    medians = rows.groupby("scheme").median(numeric_only=True)
-    costs = {}
-    on_spark = rows[rows["scheme"].isin(ON_SPARK)]
-    start = (on_spark["seconds"] - on_spark["commit_s"] - sample * on_spark["again"]).median()
-    for scheme in (name for name in ON_SPARK if name in medians.index):
-        commit = float(medians["commit_s"][EXACT])
-        estimate = max(0.0, float(medians["commit_s"][scheme] - commit))
-        costs[scheme] = RecoveryCosts(max(0.0, float(start)), sample, estimate, commit)
-    for scheme in (name for name in IN_PROCESS if name in medians.index):
-        own = rows[rows["scheme"].isin(IN_PROCESS)]
-        start, commit = float(own["start_s"].median()), float(own["commit_s"].median())
-        work = medians["restore_s"] + medians["estimate_s"]
-        estimate = max(0.0, float(work[scheme] - work[EXACT_PROCESS]))
-        # restoring is part of every recovery
-        start += float(work[EXACT_PROCESS])
-        costs[scheme] = RecoveryCosts(start, sample, estimate, commit)
+    for sensors, rows in shortest_windows(recoveries).groupby("sensors"):
+        unlimited = rows[np.isinf(rows["rate"])]
+        on_spark = unlimited[unlimited["scheme"].isin(ON_SPARK)]
+        rest = on_spark["seconds"] - on_spark["commit_s"] - sample * on_spark["again"]
+        starts = {EXACT: rest}
+        own = unlimited[unlimited["scheme"].isin(IN_PROCESS)]
+        if len(own):
+            read = own["read_s"] - sample * own["again"]
+            starts[EXACT_PROCESS] = own["start_s"] + own["restore_s"] + read
+        for scheme in rows["scheme"].unique():
+            base = COMPARED.get(scheme, scheme)
+            commits = unlimited.loc[unlimited["scheme"] == base, "commit_s"]
+            extra = 0.0 if base == scheme else additional_time(*pair_of(rows, scheme))
+            costs[scheme, int(str(sensors))] = RecoveryCosts(
+                start_s=max(0.0, float(starts[base].median())),
+                sample_s=sample,
+                estimate_s=max(0.0, extra),
+                checkpoint_s=float(commits.mean()),
+            )
     return costs
 
 
-def points_of(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> pd.DataFrame:
+def shortest_windows(recoveries: pd.DataFrame) -> pd.DataFrame:
+    """The recoveries that give the constants."""
+    return recoveries[recoveries["window"] == recoveries["window"].min()]
+
+
+def pair_of(case: pd.DataFrame, scheme: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Recoveries of the exact scheme that one is compared with, and its own."""
+    exact, mine = (case[case["scheme"] == name] for name in (COMPARED[scheme], scheme))
+    return exact, mine
+
+
+def additional_time(exact: pd.DataFrame, mine: pd.DataFrame) -> float:
+    """Mean time without the start that an approximate recovery takes longer, reading excluded."""
+    return float(_fits((exact, mine), 0)[0, 0])
+
+
+def predicted_again(recoveries: pd.DataFrame, scheme: str, sensors: int, window: int) -> float:
+    """Samples that a scheme reads again in a case: the planned ones.
+
+    The guard has no plan. It is expected to read the same share of the lost samples again as in the
+    shortest windows of as many sensors.
+    """
+    rows = recoveries[recoveries["sensors"] == sensors]
+    case = rows[rows["window"] == window]
+    if scheme != GUARD:
+        return float(case.loc[case["scheme"] == scheme, "planned"].iloc[0])
+    lost = float(case.loc[case["scheme"] == EXACT, "planned"].iloc[0])
+    return lost * guard_share(shortest_windows(rows))
+
+
+def guard_share(case: pd.DataFrame) -> float:
+    """Share of the lost samples that the guard reads again, as a mean over a case's recoveries."""
+    again = case.groupby("scheme")["again"].mean()
+    return float(again[GUARD] / again[EXACT])
+
+
+def points_of(recoveries: pd.DataFrame, costs: Costs) -> pd.DataFrame:
     """Measured and predicted times, one row per scheme, case and rate.
 
     Columns: scheme, sensors, window, rate; seconds, the median, with seconds_low and seconds_high,
-    its interval; work_s, work_s_low and work_s_high: likewise, of the replacement's reading, the
-    estimates and the commit alone; again, again_planned: samples; kills; predicted_s.
+    its interval; again, again_planned: samples; kills; predicted_s.
     """
     rows = []
     for keys, group in recoveries.groupby(["scheme", *CASE, "rate"], sort=False):
         key: Any = keys
-        scheme, again = key[0], float(group["again"].median())
+        scheme, sensors, window, rate = key
         low, high = median_interval(group["seconds"].to_numpy())
-        seconds = {"seconds": group["seconds"].median(), "seconds_low": low, "seconds_high": high}
-        work = group["work_s"].to_numpy()
-        low, high = median_interval(work)
-        seconds |= {"work_s": np.median(work), "work_s_low": low, "work_s_high": high}
-        estimates = scheme in COMPARED
-        predicted = costs[scheme].recovery_s(again, estimates, key[3])
-        planned = float(group["planned"].iloc[0])
-        samples = {"again": again, "again_planned": planned, "kills": len(group)}
-        about = dict(zip(["scheme", *CASE, "rate"], key, strict=True))
-        rows.append(about | seconds | samples | {"predicted_s": predicted})
+        again = predicted_again(recoveries, scheme, sensors, window)
+        rows.append(
+            {
+                "scheme": scheme,
+                "sensors": sensors,
+                "window": window,
+                "rate": rate,
+                "seconds": group["seconds"].median(),
+                "seconds_low": low,
+                "seconds_high": high,
+                "again": float(group["again"].median()),
+                "again_planned": float(group["planned"].iloc[0]),
+                "kills": len(group),
+                "predicted_s": costs[scheme, sensors].recovery_s(again, scheme in COMPARED, rate),
+            }
+        )
     return pd.DataFrame(rows)
 
 
@@ -97,49 +140,79 @@ def median_interval(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def break_evens(recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]) -> pd.DataFrame:
+def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
     """Break-even rates, predicted and measured, one row per approximate scheme and case.
 
-    The measured rate is the one at which the line fitted to the saved times over 1/rate is 0. The
-    times contain only the work in which schemes differ: reading again, estimating, committing. The
-    interval comes from resampled recoveries. Infinity means that the approximate scheme is faster
-    at every rate, 0 that it is faster at none. At `resolved`, reading the saved samples takes
-    `RESOLUTION_S`; rates above it are not distinguished.
-    Columns: scheme, sensors, window, predicted, measured, measured_low, measured_high, resolved.
+    The prediction uses the additional time in the shortest windows and `predicted_again`. The
+    measurement uses the additional time and the samples read again in the case itself. Infinity
+    means that the approximate scheme is faster at every rate, 0 that it is faster at none, NaN that
+    nothing can be measured. Intervals at 95 % come from resampled recoveries.
+    Columns: scheme, sensors, window; predicted and measured, each with _low and _high; ratio_low
+    and ratio_high, the interval of measured over predicted; constants: whether the case gives the
+    constants.
     """
     rows = []
-    cases = recoveries[CASE].drop_duplicates().itertuples(index=False)
-    for scheme, case in product(COMPARED, list(cases)):
-        here = recoveries[(recoveries[CASE] == list(case)).all(axis=1)]
-        mine, exact = (here[here["scheme"] == s] for s in (scheme, COMPARED[scheme]))
-        if mine.empty or exact.empty:
-            continue
-        samples = float(exact["again"].median()), float(mine["again"].median())
-        predicted = break_even_rate(costs[COMPARED[scheme]], samples[0], costs[scheme], samples[1])
-        measured, low, high = measured_break_even(exact, mine)
-        about = {"scheme": scheme, "sensors": case[0], "window": case[1], "predicted": predicted}
-        ends = {"measured_low": low, "measured_high": high}
-        saved = samples[0] - samples[1]
-        ends["resolved"] = saved / RESOLUTION_S if saved > 0 else np.inf
-        rows.append(about | {"measured": measured} | ends)
+    for key, case in recoveries.groupby(CASE):
+        sensors, window = map(int, key)  # type: ignore[arg-type]
+        shortest = shortest_windows(recoveries[recoveries["sensors"] == sensors])
+        for scheme, exact in COMPARED.items():
+            if not {scheme, exact} <= {*case["scheme"]}:
+                continue
+            extra, _, saved = _fits(pair_of(shortest, scheme), RESAMPLES, seed=1).T
+            lost = predicted_again(recoveries, exact, sensors, window)
+            expected = lost - predicted_again(recoveries, scheme, sensors, window)
+            # the guard's share varies as its additional time does
+            predicted = _inverse_rates(extra, expected * saved / saved[0])
+            extra, slope, saved = _fits(pair_of(case, scheme), RESAMPLES, seed=2).T
+            measured = _inverse_rates(extra, slope * saved)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratios = np.where(predicted == measured, 1.0, predicted / measured)
+            low, high = np.quantile(ratios[1:], LEVELS, method="nearest")
+            row = {"scheme": scheme, "sensors": sensors, "window": window}
+            row |= _with_interval("predicted", predicted) | _with_interval("measured", measured)
+            row |= {"ratio_low": low, "ratio_high": high}
+            rows.append(row | {"constants": window == shortest["window"].iloc[0]})
     return pd.DataFrame(rows)
 
 
-def measured_break_even(exact: pd.DataFrame, mine: pd.DataFrame) -> tuple[float, float, float]:
-    """Rate at which both median times without the start are equal, and its interval at 95 %."""
-    rng = np.random.default_rng(1)
-    rates = np.array(sorted(set(exact["rate"]) & set(mine["rate"])))
-    saved = np.zeros((RESAMPLES + 1, len(rates)))
-    for column, rate in enumerate(rates):
-        for frame, sign in ((exact, 1), (mine, -1)):
-            rows = frame[frame["rate"] == rate]
-            times = rows["work_s"].to_numpy()
-            drawn = times[rng.integers(0, len(times), (RESAMPLES, len(times)))]
-            saved[0, column] += sign * np.median(times)
-            saved[1:, column] += sign * np.median(drawn, axis=1)
-    slope, intercept = np.polynomial.polynomial.polyfit(1 / rates, saved.T, 1)[::-1]
-    # order the resamples by 1/rate, in which 0 means "faster at every rate"
+def _fits(pair: Sequence[pd.DataFrame], resamples: int, seed: int = 0) -> np.ndarray:
+    """Additional time d, slope b, and mean saved samples: of the recoveries, then of resamples.
+
+    The times without the start are fitted by least squares as f + d·[approximate] + b·S/R, with the
+    samples S that a recovery read again at the rate R. Recoveries are resampled for each scheme and
+    rate. All numbers are NaN where a time is missing, or the schemes share fewer than two rates.
+    """
+    rates = sorted(set(pair[0]["rate"]) & set(pair[1]["rate"]))
+    both = pd.concat([frame.assign(own=own) for own, frame in enumerate(pair)])
+    both = both[both["rate"].isin(rates)].sort_values(["own", "rate"])
+    work, again, rate, own = both[["work_s", "again", "rate", "own"]].to_numpy(float).T
+    if len(rates) < 2 or np.isnan(work + again).any():
+        return np.full((resamples + 1, 3), np.nan)
+    rng = np.random.default_rng(seed)
+    counts = both.groupby(["own", "rate"]).size()
+    drawn = [rng.multinomial(n, np.full(n, 1 / n), size=resamples) for n in counts]
+    weights = np.concatenate([np.ones((1, len(both))), np.concatenate(drawn, axis=1)])
+    design = np.column_stack([np.ones(len(both)), own, again / rate])
+    products = design[:, :, None] * design[:, None, :]
+    inverse = np.linalg.pinv(np.tensordot(weights, products, 1), hermitian=True)
+    moments = weights @ (design * work[:, None])
+    _, extra, slope = np.einsum("rij,rj->ir", inverse, moments)
+    means = weights @ np.column_stack([again * (own == 0), again * (own == 1)])
+    saved = means @ [1 / (own == 0).sum(), -1 / (own == 1).sum()]
+    return np.column_stack([extra, slope, saved])
+
+
+def _inverse_rates(extra: np.ndarray, saved: np.ndarray) -> np.ndarray:
+    """Inverse break-even rates: 0 means "faster at every rate", infinity "at none"."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossed = np.maximum(0, extra / saved)
+    never = np.where(np.isnan(extra), np.nan, np.where(extra < 0, 0.0, np.inf))
+    return np.where(saved > 0, crossed, never)
+
+
+def _with_interval(name: str, inverse: np.ndarray) -> dict[str, float]:
+    """Return the first rate, and the interval of the others, as columns."""
+    low, high = np.quantile(inverse[1:], LEVELS, method="nearest")
     with np.errstate(divide="ignore"):
-        inverse = np.where(slope > 0, np.maximum(0, -intercept / slope), np.inf)
-        low, high = np.quantile(inverse[1:], LEVELS, method="nearest")
-        return tuple(float(rate) for rate in 1 / np.array([inverse[0], high, low]))  # type: ignore[return-value]
+        rates = 1 / np.array([inverse[0], high, low])
+    return dict(zip((name, f"{name}_low", f"{name}_high"), rates.tolist(), strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 
 from aftlib.core.claims import UNDECIDED, Claim, Finding, Threshold, nothing
 from aftlib.core.intervals import ratio_interval, resampled_share, share_interval
-from aftlib.does_it_pay.break_even import COMPARED, RESOLUTION_S
+from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import Measurements, accuracy
 from aftlib.does_it_pay.figures import most_sensors
 from aftlib.does_it_pay.process_recoveries import ADAPTIVE, EXACT_PROCESS, PROPOSED
@@ -22,6 +22,8 @@ TIME_FACTOR = 1.25
 """Largest factor between a measured recovery time and the predicted one."""
 MOST = 0.8
 """Least share of the points that must be within the factor."""
+LEAST_RATES = 4
+"""Fewer break-even rates decide nothing."""
 HALF = 0.5
 LITTLE = 0.05
 
@@ -72,34 +74,43 @@ def predicted_times(measured: Measurements) -> Finding:
 def break_even_is_predicted(measured: Measurements) -> Finding:
     """P-3: share of the break-even rates that are predicted.
 
-    The interval of this share begins with the share of rates whose whole interval is within
-    `FACTOR`. It ends with the share of rates whose interval overlaps that range. A rate above the
-    resolved one counts as the resolved one.
+    Cases that give the constants are not judged. Neither is a rate that, predicted or measured, the
+    kills do not distinguish from "it pays at every rate", unless it refutes the prediction. The
+    interval of the share begins with the share of rates whose whole interval of measured over
+    predicted is within `FACTOR`. It ends with the share of rates for which a part of it is.
     """
-    even = measured.break_even.copy()
-    for column in ("predicted", "measured", "measured_low", "measured_high"):
-        even[column] = even[column].clip(upper=even["resolved"])
-    low, high = even["predicted"] / FACTOR, even["predicted"] * FACTOR
-    inside = even["measured"].between(low, high)
-    surely = (even["measured_low"] >= low) & (even["measured_high"] <= high)
-    perhaps = inside | ((even["measured_high"] >= low) & (even["measured_low"] <= high))
-    shares = [float(each.mean()) for each in (inside, surely & inside, perhaps)]
+    even = measured.break_even
+    even = even[~even["constants"]].dropna()
+    outside = (even["ratio_low"] > FACTOR) | (even["ratio_high"] < 1 / FACTOR)
+    finite = np.isfinite(even["predicted_high"]) & np.isfinite(even["measured_high"])
+    judged = even[finite | outside]
+    left_out = (
+        f"{len(even) - len(judged)} of {len(even)} rates are left out, because these kills do not "
+        "distinguish them from those of a scheme that pays at every rate."
+    )
+    if judged.empty:
+        return Finding(f"none of {len(even)}", (0.0, 1.0), note=left_out)
+    ratio = judged["measured"] / judged["predicted"]
+    inside = ratio.between(1 / FACTOR, FACTOR)
+    surely = (judged["ratio_low"] >= 1 / FACTOR) & (judged["ratio_high"] <= FACTOR)
     shown = "; ".join(
-        f"{row['scheme']}, {row['window']:g} steps: {row['predicted']:.3g}, {row['measured']:.3g} "
-        f"[{row['measured_low']:.3g}, {row['measured_high']:.3g}]"
-        for _, row in most_sensors(even).iterrows()
+        f"{row['scheme']}, {row['sensors']:g} sensors, {row['window']:g} steps: "
+        f"{row['predicted']:.3g}, {row['measured']:.3g}, ratio [{row['ratio_low']:.2f}, "
+        f"{row['ratio_high']:.2f}]"
+        for _, row in judged.iterrows()
     )
     return Finding(
-        shares[0],
-        (shares[1], shares[2]),
-        n=len(even),
+        float(inside.mean()),
+        (float((surely & inside).mean()), float((inside | ~outside[judged.index]).mean())),
+        control=len(judged) >= LEAST_RATES,
+        n=len(judged),
         counted="break-even rates",
-        note="The value is the share of rates within the factor. Its interval begins with the "
-        "share of rates whose whole interval is within the factor. It ends with the share of rates "
-        "whose interval is at least partly within. Samples per second, predicted, then measured "
-        f"[interval]: {shown}. Above its rate a scheme does not pay. Rates are compared "
-        f"only up to the one at which reading the saved samples takes {RESOLUTION_S * 1e3:g} ms, "
-        "because the read limit grants samples in slices of this length.",
+        note="The value is the share of rates for which measured over predicted is within the "
+        "factor. Each ratio has an interval of its own. The lower end of the value's interval is "
+        "the share of rates whose interval is completely within the factor, the upper end the "
+        "share of those whose interval is partly within. Samples per second, predicted, then "
+        f"measured, then the interval of their ratio: {shown}. Above its rate a scheme does not "
+        "pay. " + (left_out if len(judged) < len(even) else ""),
     )
 
 

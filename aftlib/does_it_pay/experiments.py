@@ -18,13 +18,14 @@ from aftlib.does_it_pay.break_even import (
     CASE,
     COMPARED,
     break_evens,
+    guard_share,
     measured_costs,
     median_interval,
     points_of,
 )
 from aftlib.does_it_pay.cases import BLOCKS, GENERATED, Case, make_case
 from aftlib.does_it_pay.process_recoveries import IN_PROCESS, calm_windows, process_recoveries
-from aftlib.does_it_pay.spark_recoveries import EXACT, ON_SPARK, spark_recoveries
+from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK, spark_recoveries
 from aftlib.reports.parameter_model import ParameterModel, parameter
 
 if TYPE_CHECKING:
@@ -44,15 +45,16 @@ class NotebookParameters(ParameterModel):
     sensors: list[int] = parameter([12], "the first of the data", least=4, full=[6, 12])
     windows: list[int] = parameter([6, 24], "tumbling, steps", least=2, smoke=[6], full=[6, 12, 24])
     rates: list[float] = parameter(
-        [100.0, 800.0],
+        [200.0, 3200.0],
         "at which input can be read again, samples per second",
         above=0,
-        full=[25.0, 50.0, 100.0, 200.0, 400.0, 800.0],
+        full=[50.0, 200.0, 800.0, 3200.0, 12800.0],
     )
     repeats: int = parameter(3, "kills per scheme, case and rate", least=2, smoke=2, full=15)
     calm: int = parameter(
         5, "windows of each scheme while nothing fails", least=3, smoke=3, full=40
     )
+    schemes: list[str] = parameter([*SCHEMES], "each approximate one with its exact one")
     workers: int = parameter(2, "on Spark; one of them is killed", least=2)
     learned: int = parameter(
         600, "windows before the first kill; the guard learns from them", least=20, smoke=150
@@ -90,6 +92,13 @@ class NotebookParameters(ParameterModel):
         if len(self.rates) < 2:
             raise ValueError(
                 f"rates must hold two rates or more for a break-even, got {self.rates}"
+            )
+        unknown = [name for name in self.schemes if name not in SCHEMES]
+        lonely = [name for name in self.schemes if COMPARED.get(name, name) not in self.schemes]
+        if unknown or lonely or len(set(self.schemes)) < len(self.schemes):
+            raise ValueError(
+                f"schemes must be some of {[*SCHEMES]}, each once, and each approximate one with "
+                f"the exact one that it is compared with, got {self.schemes}"
             )
         if self.data != GENERATED:
             self.case(max(self.sensors), max(self.windows))  # long enough, or refused
@@ -145,8 +154,8 @@ class Measurements:
     plans: Mapping[str, tuple[float, int]]
 
     @cached_property
-    def costs(self) -> dict[str, RecoveryCosts]:
-        """Constants of the cost model."""
+    def costs(self) -> dict[tuple[str, int], RecoveryCosts]:
+        """Constants of the cost model, by scheme and number of sensors."""
         return measured_costs(self.recoveries)
 
     @cached_property
@@ -157,42 +166,39 @@ class Measurements:
     @cached_property
     def break_even(self) -> pd.DataFrame:
         """Measured and predicted break-even rates."""
-        return break_evens(self.recoveries, self.costs)
+        return break_evens(self.recoveries)
 
 
 def measure(spark: SparkSession, p: NotebookParameters, directory: Path) -> Measurements:
     """Run every scheme over every case; `directory` must be new."""
-    recoveries, calm, estimates = [], [], []
-    schedule, plans = np.array(p.schedule), dict[str, tuple[float, int]]()
+    schedule, cases = np.array(p.schedule), list(product(p.sensors, p.windows))
     kills = schedule[~np.isnan(schedule)]
-    first = p.case(p.sensors[0], p.windows[0])
+    recoveries, calm, estimates = [], [], []
     warm_up = [*WARM, np.nan, *WARM]  # a session's first micro-batches are slow
-    spark_recoveries(spark, first, EXACT, directory / "warm-up", warm_up)
-    for n, width in product(p.sensors, p.windows):
+    spark_recoveries(spark, p.case(*cases[0]), EXACT, directory / "warm-up", warm_up)
+    for (n, width), scheme in product(cases, p.schemes):
         case = p.case(n, width)
-        for scheme in SCHEMES:
-            place = directory / f"{n}-{width}-{scheme.replace(' ', '-').replace(',', '')}"
-            about: dict[str, Any] = {"scheme": scheme, "sensors": n, "window": width}
-            if scheme in ON_SPARK:
-                rows, errors = spark_recoveries(spark, case, scheme, place, schedule.tolist())
-                undisturbed = rows[rows["rate"].isna() & (rows["batch"] >= len(WARM))]
-            else:
-                after = case.after_learning()
-                rows, errors = process_recoveries(after, scheme, place, kills.tolist())
-                undisturbed = calm_windows(after, scheme, place / "calm", p.calm)
-                plans[scheme] = plan_of(case, scheme)
-            counted = rows[rows["rate"].notna()].iloc[1:]  # the first is slow
-            place_of = pd.DataFrame(about, index=counted.index)
-            recoveries.append(place_of.join(counted.assign(planned=planned_again(case, scheme))))
-            calm.append(undisturbed.assign(**about, samples=n * width))
-            estimates.append(errors.assign(**about))
+        place = directory / f"{n}-{width}-{scheme.replace(' ', '-').replace(',', '')}"
+        about: dict[str, Any] = {"scheme": scheme, "sensors": n, "window": width}
+        if scheme in ON_SPARK:
+            rows, errors = spark_recoveries(spark, case, scheme, place, schedule.tolist())
+            undisturbed = rows[rows["rate"].isna() & (rows["batch"] >= len(WARM))]
+        else:
+            after = case.after_learning()
+            rows, errors = process_recoveries(after, scheme, place, kills.tolist())
+            undisturbed = calm_windows(after, scheme, place / "calm", p.calm)
+        counted = rows[rows["rate"].notna()].iloc[len(WARM) :]
+        recoveries.append(counted.assign(**about, planned=planned_again(case, scheme)))
+        calm.append(undisturbed.assign(**about, samples=n * width))
+        estimates.append(errors.assign(**about))
+    largest = p.case(*cases[-1])
     return Measurements(
         recoveries=pd.concat(recoveries, ignore_index=True),
         calm=pd.concat(calm, ignore_index=True),
         estimates=pd.concat(estimates, ignore_index=True),
         delta=p.delta,
         workers=p.workers,
-        plans=plans,
+        plans={scheme: plan_of(largest, scheme) for scheme in p.schemes if scheme in IN_PROCESS},
     )
 
 
@@ -239,14 +245,22 @@ def calm_table(measured: Measurements) -> pd.DataFrame:
 
 
 def own_schemes(measured: Measurements) -> list[Scheme]:
-    """Return the measured schemes as input of the cost model."""
-    schemes = []
-    for name in SCHEMES:
-        lost, replayed, checkpoints = 1 / measured.workers, float(name not in COMPARED), 1
+    """Return the measured schemes as input of the cost model.
+
+    The guard reads the same share of the lost samples again as it did in the last case.
+    """
+    rows, schemes = measured.recoveries, []
+    largest = rows["sensors"].max()
+    last = rows[(rows["sensors"] == largest) & (rows["window"] == rows["window"].max())]
+    shares = {EXACT: 1.0, MODEL: 0.0, GUARD: guard_share(last) if GUARD in {*last["scheme"]} else 0}
+    for (name, sensors), costs in measured.costs.items():
+        if sensors < largest:
+            continue
+        lost, replayed, checkpoints = 1 / measured.workers, shares.get(name, 0.0), 1
         if name in IN_PROCESS:
             lost = 1.0
             replayed, checkpoints = measured.plans[name]
-        schemes.append(Scheme(name, measured.costs[name], lost, replayed, checkpoints))
+        schemes.append(Scheme(name, costs, lost, replayed, checkpoints))
     return schemes
 
 

@@ -14,9 +14,10 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
+from aftlib.core.intervals import ratio_interval
 from aftlib.core.paths import project_root
 from aftlib.core.recovery_costs import Operation
-from aftlib.does_it_pay.break_even import COMPARED
+from aftlib.does_it_pay.break_even import CASE, COMPARED
 from aftlib.does_it_pay.experiments import (
     SCHEMES,
     Measurements,
@@ -32,9 +33,11 @@ BELOW = {"y": -0.2, "yanchor": "top", "x": 0, "xanchor": "left"}
 HEADINGS = {
     "against": "compared with",
     "predicted": "break-even, predicted",
+    "predicted_low": "95 %, from",
+    "predicted_high": "to",
     "measured": "break-even, measured",
-    "measured_low": "95 % interval, low",
-    "measured_high": "95 % interval, high",
+    "measured_low": "95 % interval, from",
+    "measured_high": "to ",
     "of": "points",
     "windows": "windows with estimates",
     "largest_error": "largest error",
@@ -63,24 +66,23 @@ def most_sensors(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def saved_times(measured: Measurements) -> pd.DataFrame:
-    """Time that each approximate scheme saves, one row per scheme, case and finite rate.
+    """Mean time that each approximate scheme saves, one row per scheme, case and finite rate.
 
-    Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where the scheme's interval lies
-    below that of the exact scheme, −1 where it lies above, 0 where they overlap. Times contain
-    only the work in which schemes differ, because the rest varies more than that.
+    Columns: scheme, sensors, window, rate, saved_s, and pays: 1 where the interval of the ratio of
+    its time to that of the exact scheme lies below 1, −1 where it lies above, 0 where it contains
+    1. Times contain only the work in which schemes differ, because the rest varies more than that.
     """
-    points = measured.points[np.isfinite(measured.points["rate"])]
-    keys, rows = ["sensors", "window", "rate"], []
-    for scheme, exact in COMPARED.items():
-        mine, other = (points[points["scheme"] == name].set_index(keys) for name in (scheme, exact))
-        for key in mine.index.intersection(other.index):
-            own, its = mine.loc[key], other.loc[key]
-            pays = int(own["work_s_high"] < its["work_s_low"])
-            pays -= int(own["work_s_low"] > its["work_s_high"])
-            about = dict(zip(keys, key, strict=True))
-            saved = its["work_s"] - own["work_s"]
-            rows.append({"scheme": scheme} | about | {"saved_s": saved, "pays": pays})
-    return pd.DataFrame(rows)
+    limited = measured.recoveries[np.isfinite(measured.recoveries["rate"])]
+    keys, rows = [*CASE, "rate"], []
+    times = {key: group["work_s"].to_numpy() for key, group in limited.groupby(["scheme", *keys])}
+    for (scheme, *place), mine in times.items():
+        exact = times.get((COMPARED.get(scheme), *place))
+        if exact is None:
+            continue
+        _, (low, high) = ratio_interval(mine, exact)
+        about = dict(zip(keys, place, strict=True)) | {"saved_s": exact.mean() - mine.mean()}
+        rows.append({"scheme": scheme} | about | {"pays": int(high < 1) - int(low > 1)})
+    return pd.DataFrame(rows, columns=["scheme", *keys, "saved_s", "pays"])
 
 
 FASTEST = 1e6
@@ -123,7 +125,8 @@ def where_it_pays(measured: Measurements) -> go.Figure:
         for trace in _break_even(even[even["scheme"] == scheme], bottom, top):
             figure.add_trace(trace.update(showlegend=trace.name not in named_so_far), **place)
             named_so_far.add(trace.name)
-    styled(figure, "Below this read rate it pays: seconds saved per failure", "", "", 680)
+    title = "Below this read rate it pays: seconds of work saved per failure, start excluded"
+    styled(figure, title, "", "", 680)
     ends = [math.log10(bottom / 1.3), math.log10(top * 2)]
     figure.update_yaxes(type="log", dtick=1, exponentformat="power", range=ends)
     figure.update_yaxes(title_text="samples per second", col=1)
@@ -169,16 +172,17 @@ def _break_even(here: pd.DataFrame, bottom: float, top: float) -> Iterator[go.Sc
 def break_even_table(measured: Measurements) -> Styler:
     """Break-even rates in samples per second, and numbers of faster and slower points.
 
-    At the other points the intervals overlap.
+    At the other points the interval of the ratio of both times contains 1.
     """
     keys = ["scheme", "sensors", "window"]
     pays = saved_times(measured).groupby(keys)["pays"]
     counts = pd.DataFrame({"faster": pays.agg(lambda p: (p > 0).sum())})
     counts["slower"], counts["of"] = pays.agg(lambda p: (p < 0).sum()), pays.size()
-    table = measured.break_even.set_index(keys).join(counts).reset_index()
+    rates: list[Any] = ["predicted", "predicted_low", "predicted_high"]
+    rates += ["measured", "measured_low", "measured_high"]
+    table = measured.break_even.set_index(keys)[rates].join(counts).reset_index()
     table.insert(1, "against", table["scheme"].map(COMPARED))
-    rates: dict[Any, Any] = dict.fromkeys(table.columns[4:8], "{:,.0f}")
-    return table.style.format(rates).hide(axis="index")
+    return table.style.format("{:,.0f}", subset=rates).hide(axis="index")
 
 
 def recovery_times(measured: Measurements) -> go.Figure:
@@ -246,6 +250,7 @@ def calm(measured: Measurements) -> go.Figure:
 def cost_table(measured: Measurements) -> Styler:
     """The four constants of each scheme, in milliseconds; time per sample in nanoseconds."""
     rows = pd.DataFrame({name: vars(costs) for name, costs in measured.costs.items()}).T
+    rows.index.names = ["scheme", "sensors"]
     table = rows[["start_s", "estimate_s", "checkpoint_s"]].mul(1e3)
     table["sample_ns"] = rows["sample_s"] * 1e9
     names = ["start, ms", "estimate, ms", "checkpoint, ms", "sample, ns"]

@@ -1,25 +1,55 @@
-"""Recoveries of D2's process, which is killed after it read an interval, by read rate."""
+"""Recoveries of D2's process, which is killed after it read an interval, by read rate.
+
+Its replacement is forked from a process that has loaded all imports, as the workers on Spark are.
+"""
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.driver import write_task
-from aftlib.checkpoint_planning.experiments.kills import killed_driver, phase_timings
+from aftlib.checkpoint_planning import driver
+from aftlib.checkpoint_planning.driver import PATIENCE_S, write_task
+from aftlib.checkpoint_planning.experiments.kills import phase_timings
 from aftlib.checkpoint_planning.experiments.recoveries import score_results
 from aftlib.checkpoint_planning.operator import bare_read, prepare
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.does_it_pay.cases import Case, slow_archive
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, schedule_to_json
+from aftlib.spark.session import environment
 
 EXACT_PROCESS, PROPOSED, ADAPTIVE = "exact, one process", "D2 proposed", "D2 adaptive"
 IN_PROCESS = {EXACT_PROCESS: "exactly-once", PROPOSED: "proposed", ADAPTIVE: "adaptive"}
 """Schemes, and D2's method in each."""
+FORKS = get_context("forkserver")
+ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
+"""Variables with which the process that forks has no other threads."""
+
+
+def killed_driver(directory: Path, fault: Fault) -> float:
+    """Fork a driver that a fault kills; return its start, s since the epoch.
+
+    RuntimeError when it does not end by its SIGKILL.
+    """
+    FORKS.set_forkserver_preload([driver.__name__])
+    arguments = str(directory), "bare", schedule_to_json([fault])
+    process, start = FORKS.Process(target=driver.main, args=arguments), time.time()
+    with environment(**ONE_THREAD):
+        process.start()
+    process.join(PATIENCE_S)
+    if process.exitcode != -signal.SIGKILL:
+        process.kill()
+        raise RuntimeError(
+            f"driver must end by SIGKILL at {fault}, got exit status {process.exitcode}: see its "
+            "error above"
+        )
+    return start
 
 
 def process_recoveries(
@@ -28,7 +58,7 @@ def process_recoveries(
     """Kill D2's process by SIGKILL once per rate, each time in the next window of a case.
 
     It is killed in the interval with most samples to read again, when the interval is read but not
-    committed. The next process is started at once and reads again at that rate.
+    committed. The next process is forked at once and reads again at that rate.
 
     Return two frames, as `spark_recoveries` does. The recoveries have the columns batch, rate,
     seconds, start_s, work_s, commit_s, again, read_s, restore_s, and estimate_s.
@@ -40,9 +70,9 @@ def process_recoveries(
     starts, faults = list[float](), [worst + window * width for window in range(len(rates))]
     for rate, step in zip([np.inf, *rates[:-1]], faults, strict=True):
         log.meter.set_limit(slow_archive(rate))
-        starts.append(killed_driver(place, "bare", Fault("kill", "driver", step)))
+        starts.append(killed_driver(place, Fault("kill", "driver", step)))
     log.meter.set_limit(slow_archive(rates[-1]))
-    starts.append(killed_driver(place, "bare", Fault("kill", "driver", 0, "planned")))
+    starts.append(killed_driver(place, Fault("kill", "driver", 0, "planned")))
 
     rows = pd.DataFrame(phase_timings(place, query, starts[1:]))
     store = CheckpointStore(place / "state.sqlite", query.fingerprint)

