@@ -109,6 +109,14 @@ class Operation:
         require_number("failures_per_month", self.failures_per_month, least=0)
         require_number("price_per_gb", self.price_per_gb, least=0)
 
+    def recovery_s(self, costs: RecoveryCosts, samples: float, estimates: bool) -> float:
+        """Time of a recovery that reads `samples` again while the stream goes on.
+
+        Live reads leave `read_rate` − `samples_per_s`. If that is negative, no recovery ends.
+        """
+        spare = self.read_rate - self.samples_per_s
+        return costs.recovery_s(samples, estimates, spare) if spare >= 0 else math.inf
+
 
 @dataclass(frozen=True)
 class Scheme:
@@ -125,6 +133,9 @@ class Scheme:
         the replay sets in D2. In [0, 1].
     checkpoints : float
         Checkpoints per window, the one at its end included; at least 1.
+    skips_input : bool
+        Whether sensors that are not read again skip their input until the replacement works, as
+        with the guard. They always do if `replayed` is 0.
     """
 
     name: str
@@ -132,6 +143,7 @@ class Scheme:
     lost: float
     replayed: float
     checkpoints: float = 1
+    skips_input: bool = False
 
     def __post_init__(self) -> None:
         require_number("lost", self.lost, above=0, most=1)
@@ -145,7 +157,7 @@ class MonthlyCost:
 
     scheme: str
     recovery_s: float  # of one failure, until every due window is emitted
-    outage_minutes: float
+    outage_minutes: float  # sum over the failures, so it may exceed the month
     gb_read_again: float
     price: float
     checkpoint_minutes: float  # work of all checkpoints
@@ -158,19 +170,20 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[Month
 
     A failure comes at a uniformly random moment between two checkpoints, so half an interval is
     lost on average. Live reads continue during a recovery and leave `read_rate` − `samples_per_s`
-    for repeated reads. If they leave nothing, a recovery with repeated reads takes infinitely long.
-    A scheme without repeated reads skips its input until its replacement works, so windows that
-    begin meanwhile are estimated, too.
+    for repeated reads. If they leave nothing, a recovery with repeated reads takes infinitely long
+    and reads nothing. Sensors that skip their input until the replacement works have estimates of
+    the windows that begin meanwhile, too.
     """
-    spare = max(0.0, operation.read_rate - operation.samples_per_s)
     windows = MONTH_S / operation.window_s
     rows = []
     for scheme in schemes:
         interval_s = operation.window_s / scheme.checkpoints
         lost = operation.samples_per_s * scheme.lost * interval_s / 2
         again, estimates = scheme.replayed * lost, scheme.replayed < 1
-        recovery_s = scheme.costs.recovery_s(again, estimates, spare)
-        hit = 1.0 if scheme.replayed else 1.0 + scheme.costs.start_s / operation.window_s
+        recovery_s = operation.recovery_s(scheme.costs, again, estimates)
+        again = again if math.isfinite(recovery_s) else 0.0
+        skips = scheme.skips_input or not scheme.replayed
+        hit = 1.0 + skips * scheme.costs.start_s / operation.window_s
         sensors = operation.sensors * scheme.lost * (1 - scheme.replayed)
         estimated = operation.failures_per_month * sensors * hit
         gigabytes = operation.failures_per_month * again * BYTES_PER_SAMPLE / 1e9

@@ -94,12 +94,26 @@ def test_checkpoints_and_estimates_of_a_month_are_counted():
 
 
 def test_input_that_live_reads_use_up_is_never_read_again():
-    exact, d1, _ = monthly_costs(replace(OPERATION, read_rate=1000), SCHEMES)
+    full = replace(OPERATION, read_rate=1000, price_per_gb=2.0)
+    exact, d1, _ = monthly_costs(full, SCHEMES)
     assert exact.outage_minutes == math.inf
+    assert exact.gb_read_again == exact.price == 0
     assert d1.outage_minutes == pytest.approx(30 * 0.75 / 60)
     idle = replace(OPERATION, read_rate=1, failures_per_month=0)
     (calm,) = monthly_costs(idle, SCHEMES[:1])
     assert calm.outage_minutes == 0
+
+
+def test_no_recovery_ends_where_the_source_is_slower_than_the_stream():
+    for cost in monthly_costs(replace(OPERATION, read_rate=999), SCHEMES):
+        assert cost.recovery_s == cost.outage_minutes == math.inf
+        assert cost.gb_read_again == 0
+
+
+def test_estimates_of_a_partial_replay_that_skips_its_input_have_no_jump():
+    guards = [Scheme("guard", APPROXIMATE, 0.5, again, skips_input=True) for again in (0, 1e-9)]
+    all_estimated, nearly_all = monthly_costs(OPERATION, guards)
+    assert nearly_all.estimated_results == pytest.approx(all_estimated.estimated_results)
 
 
 test_numbers_outside_their_range_are_refused = refused(
