@@ -24,8 +24,13 @@ from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly
 from aftlib.core.sensortable import SensorTable
 from aftlib.guard import Guard
 
-EXACT, GUARD = "exact recovery", "guard"
+EXACT, GUARD, NEITHER = "exact recovery", "guard", "neither"
 NEVER = "Exact recovery never ends, because the stream takes the whole read rate"
+LEAST_SAVING = 0.05
+"""Least share of the outage that the guard must save if neither keeps T_SLA.
+
+Ours: for less, an operator does not accept estimates.
+"""
 REPEATS = 5
 """Repeats of each measurement, of which the median is used."""
 _ROWS = 400
@@ -52,7 +57,8 @@ def worth(
     -------
     dict
         Fields of `planfile.Worth`. A time is None if it is infinite, because the read rate does not
-        exceed the stream's own.
+        exceed the stream's own; then nothing is read again. The longest recovery is that of the
+        largest worker after a failure at the end of a window.
 
     Raises
     ------
@@ -71,45 +77,68 @@ def worth(
     rates = read_rate, failures_per_month
     operation = Operation(sensors, sensors / step_s, width * step_s, *rates)
     lost = 1 / len(plan["assignment"])
+    largest = max(len(names) for names in plan["assignment"])
     certified = plan["backtest"]["declared_recoverable"]
-    schemes = [Scheme(EXACT, costs, lost, 1.0), Scheme(GUARD, costs, lost, 1.0 - certified)]
+    schemes = [
+        Scheme(EXACT, costs, lost, 1.0),
+        Scheme(GUARD, costs, lost, 1.0 - certified, skips_input=True),
+    ]
     rows = []
     for scheme, month in zip(schemes, monthly_costs(operation, schemes), strict=True):
-        # monthly costs are for failures in the middle of a window; at its end twice as much is lost
-        samples = scheme.replayed * lost * sensors * width
-        spare = max(0.0, read_rate - operation.samples_per_s)
-        longest = costs.recovery_s(samples, scheme.replayed < 1, spare)
-        rows.append(_finite({**vars(month), "longest_s": longest, "samples_read_again": samples}))
+        # the month is of the mean worker, which fails in the middle of a window
+        samples = scheme.replayed * largest * width
+        longest = operation.recovery_s(costs, samples, scheme.replayed < 1)
+        again = samples if np.isfinite(longest) else 0.0
+        rows.append({**vars(month), "longest_s": longest, "samples_read_again": again})
+    recommended, reason = _recommend(operation, rows, asked["t_sla_ms"] / 1e3, certified)
     return {
         "read_rate": read_rate,
         "samples_per_s": operation.samples_per_s,
         "failures_per_month": failures_per_month,
         "constants": vars(costs),
-        "schemes": rows,
-    } | _recommend(rows, asked["t_sla_ms"] / 1e3)
+        "schemes": [_finite(row) for row in rows],
+        "recommended": recommended,
+        "reason": reason,
+    }
 
 
-def _recommend(rows: Sequence[dict[str, Any]], t_sla_s: float) -> dict[str, str]:
-    """Recommend exact recovery if it meets T_SLA or the guard is no faster, else the guard.
+def _recommend(
+    operation: Operation, rows: Sequence[dict[str, Any]], t_sla_s: float, certified: float
+) -> tuple[str, str]:
+    """Recommend a scheme, with the reason: exact recovery unless the guard gains something.
 
     The guard's time is for the mean certified share. After a failure in which fewer sensors are
     certified it takes longer, at most as long as exact recovery and the estimates.
     """
-    slow, fast = (np.inf if row["longest_s"] is None else row["longest_s"] for row in rows)
+    slow, fast = (row["longest_s"] for row in rows)
+    if operation.read_rate < operation.samples_per_s:
+        return NEITHER, (
+            f"The stream takes {operation.samples_per_s:.3g} samples per second, more than the "
+            "source hands out, so no recovery keeps up; raise the read rate or plan fewer sensors."
+        )
+    if not operation.failures_per_month:
+        return EXACT, "Without failures, estimates gain nothing."
+    if np.isinf(fast):
+        return NEITHER, (
+            f"{NEVER}. Nor does the guard, which estimates only its certified {certified:.1%}; "
+            "raise the read rate or plan fewer sensors."
+        )
+    limit = f"T_SLA = {t_sla_s:g} s"
     need = f"Exact recovery takes up to {_seconds(slow)}" if np.isfinite(slow) else NEVER
     if slow <= t_sla_s:
-        why = f"{need}, within T_SLA = {t_sla_s:g} s, and estimates nothing."
-        return {"recommended": EXACT, "reason": why}
-    if fast >= slow:
-        why = f"{need}, not within T_SLA = {t_sla_s:g} s, and the guard is no faster."
-        return {"recommended": EXACT, "reason": why}
-    limit = f"T_SLA = {t_sla_s:g} s"
-    keeps = "within" if fast <= t_sla_s else "not within"
-    why = (
+        return EXACT, f"{need}, within {limit}, and estimates nothing."
+    saved = 1 - rows[1]["recovery_s"] / rows[0]["recovery_s"]
+    if fast > t_sla_s and saved < LEAST_SAVING:
+        return EXACT, (
+            f"{need}, not within {limit}, and the guard does not save {LEAST_SAVING:.0%} of the "
+            "outage."
+        )
+    but = "" if fast <= t_sla_s else f", but saves {saved:.0%} of the outage"
+    return GUARD, (
         f"{need}, not within {limit}. With the certified share of the back-test the guard takes "
-        f"{_seconds(fast)}, {keeps} {limit}; where it certifies nothing, as long as exact recovery."
+        f"{_seconds(fast)}, {'not ' * bool(but)}within {limit}{but}; where it certifies nothing, "
+        "as long as exact recovery."
     )
-    return {"recommended": GUARD, "reason": why}
 
 
 def _seconds(value: float) -> str:
