@@ -19,7 +19,7 @@ from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
 from aftlib.core.datasets import Reading
 from aftlib.core.paths import require_writable
 from aftlib.core.planfile import Source, write_plan
-from aftlib.core.recovery_costs import RecoveryCosts
+from aftlib.core.recovery_costs import MONTH_S, RecoveryCosts
 from aftlib.core.textfile import memory_bytes
 from aftlib.reports.cli import attend, clear_errors
 from aftlib.reports.execute import OnCell, execute
@@ -235,7 +235,13 @@ def report_text(plan: dict) -> str:
     )
     environment.filters |= {"f": format, "size": size_of}
     template = environment.get_template("plan.txt.j2")
-    return template.render(plan=plan, asked=plan["question"], test=plan["backtest"], most=LISTED)
+    return template.render(
+        plan=plan,
+        asked=plan["question"],
+        test=plan["backtest"],
+        most=LISTED,
+        month_minutes=MONTH_S / 60,
+    )
 
 
 def size_of(gigabytes: float) -> str:

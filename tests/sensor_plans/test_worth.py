@@ -125,6 +125,16 @@ def test_the_command_compares_and_the_plan_keeps_it(there):
     assert headline("plan.json")._repr_markdown_().startswith("**f.csv: 0.0% of the losses were ")
 
 
+def test_the_command_names_outages_that_fill_the_month_and_those_without_end(there):
+    frame().to_csv("f.csv")
+    stream = 4 / 3600
+    for rate, outage in [(stream + 1e-9, "longer than the month"), (stream / 2, "without end")]:
+        done = aft_plan("f.csv", "--epsilon-sd", 0.5, "--workers", 2, "--read-rate", rate)
+        assert f"exact recovery  an outage {outage}, " in done.output
+    assert "an outage without end, 0 bytes read again" in done.output
+    assert "Take neither. The stream takes " in done.output
+
+
 def test_a_plan_without_a_read_rate_says_how_to_compare(there):
     frame().to_csv("f.csv")
     assert aft_plan("f.csv", "--epsilon-sd", 0.5).exit_code == 0
