@@ -27,6 +27,8 @@ PAUSE_S = 0.1
 """Longest pause whose samples are granted afterwards by default: readers compute between reads."""
 SLICE_S = 0.01
 """Seconds of the rate that one grant covers; short, so that several readers share the rate."""
+LEAST_RATE = 1e-6
+"""Least samples per second, one in 12 days; at much lower rates a reader's sleep overflows."""
 _STATE = struct.Struct("<3d?2d2q")  # the limit's fields, next free time, requests, samples
 _BUCKET, _COUNTS = "read-limit", "read-counts"
 
@@ -38,8 +40,8 @@ class ReadLimit:
     Parameters
     ----------
     samples_per_s : float
-        Samples per second that all readers of one machine get together, above 0; infinite if reads
-        are only counted.
+        Samples per second that all readers of one machine get together, at least 1e-6; infinite if
+        reads are only counted.
     request_s : float
         Latency of each request in seconds, at least 0. Latencies of concurrent requests overlap.
     price_per_gb : float
@@ -60,7 +62,8 @@ class ReadLimit:
 
     def __post_init__(self) -> None:
         if self.samples_per_s != math.inf:
-            require_number("samples_per_s", self.samples_per_s, above=0)
+            fix = "give a higher rate"
+            require_number("samples_per_s", self.samples_per_s, least=LEAST_RATE, fix=fix)
         require_number("request_s", self.request_s, least=0)
         require_number("price_per_gb", self.price_per_gb, least=0)
         require_number("burst_s", self.burst_s, least=0)

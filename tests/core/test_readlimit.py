@@ -159,8 +159,9 @@ def test_processes_share_the_bucket_and_lose_no_count(log):
 
 test_a_limit_that_is_none_is_refused = refused(
     lambda limit: ReadLimit(**limit),
-    ({"samples_per_s": 0}, "samples_per_s must be above 0, got 0"),
-    ({"samples_per_s": float("nan")}, "samples_per_s must be above 0, got nan"),
+    ({"samples_per_s": 0}, "samples_per_s must be at least 1e-06, got 0; give a higher rate"),
+    ({"samples_per_s": float("nan")}, "samples_per_s must be at least 1e-06, got nan"),
+    ({"samples_per_s": 1e-320}, "samples_per_s must be at least 1e-06, got 1e-320; give a higher"),
     ({"request_s": -1}, "request_s must be at least 0, got -1"),
     ({"price_per_gb": -1}, "price_per_gb must be at least 0, got -1"),
 )
