@@ -29,7 +29,8 @@ SLICE_S = 0.01
 """Seconds of the rate that one grant covers; short, so that several readers share the rate."""
 LEAST_RATE = 1e-6
 """Least samples per second, one in 12 days; at much lower rates a reader's sleep overflows."""
-_STATE = struct.Struct("<3d?2d2q")  # the limit's fields, next free time, requests, samples
+_MOST_READS = np.iinfo(np.uint16).max
+_STATE = struct.Struct("<3d?3d2q")  # the limit's fields, next free time, last, requests, samples
 _BUCKET, _COUNTS = "read-limit", "read-counts"
 
 
@@ -86,7 +87,8 @@ class ReadMeter:
     read, by the machine's monotonic clock, which all processes share. That clock restarts with the
     machine: then set the limit again. The limit applies to every reader of the folder, so use a
     copy of the log. In every span of T seconds at most `samples_per_s` · (T + `burst_s`) samples
-    are granted, and a pause longer than `burst_s` gives no credit.
+    are granted, plus one slice: the samples of `SLICE_S`, or one step of a reader's sensors if that
+    is more. A pause longer than `burst_s` gives no credit.
 
     Parameters
     ----------
@@ -126,23 +128,24 @@ class ReadMeter:
             )
         if not self.active:
             np.memmap(self._counts, np.uint16, "w+", shape=self._shape).flush()
-            self._bucket.write_bytes(_STATE.pack(*astuple(ReadLimit()), 0, 0, 0))
+            self._bucket.write_bytes(_STATE.pack(*astuple(ReadLimit()), 0, 0, 0, 0))
         with self._locked() as file:
             *_, requests, samples = _STATE.unpack(file.read())
+            now = self._clock()
             file.seek(0)
-            file.write(_STATE.pack(*astuple(limit), self._clock(), requests, samples))
+            file.write(_STATE.pack(*astuple(limit), now, now, requests, samples))
 
     @property
     def usage(self) -> ReadUsage:
         """Requests and samples since the first limit was set, and their price by the last one."""
         with self._locked() as file:
-            *fields, last_s, requests, samples = _STATE.unpack(file.read())
+            *fields, _, last_s, requests, samples = _STATE.unpack(file.read())
         price = ReadLimit(*fields).price_per_gb * samples * BYTES_PER_SAMPLE / 1e9
         return ReadUsage(requests, samples, price, last_s)
 
     @property
     def counts(self) -> np.ndarray:
-        """How often each sample was read, shape (steps, n)."""
+        """How often each sample was read, shape (steps, n); at most 65,535."""
         return np.array(self._opened("r"))
 
     def samples_again(self, begin: int, stop: int) -> int:
@@ -163,15 +166,12 @@ class ReadMeter:
         if limit.again_only and not counts[at : at + 1, columns].any():
             latency = 0.0
         self._sleep(latency)
-        self._reserve(0, 0, requests=1)
+        self._reserve(counts, slice(0), columns, requests=1)
         for block in blocks:
             for part in np.split(block, range(-at % cut or cut, len(block), cut)):
                 for first, last in pairwise(slices(limit, len(part), len(columns))):
-                    rows, samples = slice(at + first, at + last), (last - first) * len(columns)
-                    again = int(np.count_nonzero(counts[rows, columns]))
-                    self._sleep(self._reserve(samples, again if limit.again_only else samples))
-                    with self._locked():
-                        counts[rows, columns] += 1
+                    rows = slice(at + first, at + last)
+                    self._sleep(self._reserve(counts, rows, columns))
                 at += len(part)
                 yield part
 
@@ -179,14 +179,23 @@ class ReadMeter:
         with self._locked() as file:
             return ReadLimit(*_STATE.unpack(file.read())[:5])
 
-    def _reserve(self, samples: int, limited: int, requests: int = 0) -> float:
-        """Take `limited` samples from the bucket; return the seconds until the last is granted."""
+    def _reserve(
+        self, counts: np.memmap, rows: slice, columns: list[int], requests: int = 0
+    ) -> float:
+        """Count a read of samples; return the seconds until the bucket grants the last of them.
+
+        One lock covers counts and bucket: of two concurrent first reads, one is a repeat.
+        """
         with self._locked() as file:
-            *fields, free, asked, read = _STATE.unpack(file.read())
+            *fields, free, last_s, asked, read = _STATE.unpack(file.read())
             limit, now = ReadLimit(*fields), self._clock()
+            before = counts[rows, columns]
+            counts[rows, columns] = before + (before < _MOST_READS)
+            limited = int(np.count_nonzero(before)) if limit.again_only else before.size
             ready = (free if now - free <= limit.burst_s else now) + limited / limit.samples_per_s
+            last_s = max(ready, now) if before.size else last_s
             file.seek(0)
-            file.write(_STATE.pack(*fields, ready, asked + requests, read + samples))
+            file.write(_STATE.pack(*fields, ready, last_s, asked + requests, read + before.size))
         return max(0.0, ready - now) if limited else 0.0
 
     def _opened(self, mode: str) -> np.memmap:

@@ -6,7 +6,7 @@ import multiprocessing
 import numpy as np
 import pytest
 
-from aftlib.core.readlimit import PAUSE_S, ReadLimit, ReadMeter
+from aftlib.core.readlimit import PAUSE_S, SLICE_S, ReadLimit, ReadMeter
 from aftlib.core.sensorlog import LogReader, SensorLog
 from tests.refusals import refused
 
@@ -101,6 +101,44 @@ def test_live_input_may_be_free_where_an_archive_is_slow(limited, clock):
     assert clock.now == 50
     limited.read([0, 2], 1000, 2000)  # 500 of these 2,000 samples were read before
     assert clock.now - 50 == pytest.approx(0.3 + 500 / RATE, abs=1e-9)
+
+
+def test_repeated_reads_get_no_credit_for_a_start_or_for_live_reads(limited, clock):
+    limited.meter.set_limit(ReadLimit(RATE, again_only=True, burst_s=SLICE_S))
+    for begin in range(0, 1000, 50):
+        limited.read([0], begin, begin + 50)
+        clock.now += SLICE_S / 2
+        assert limited.meter.usage.last_s == pytest.approx(clock.now - SLICE_S / 2, abs=1e-9)
+    clock.now += 0.065  # a replacement starts
+    began = clock.now
+    limited.read([0], 0, 500)
+    assert clock.now - began == pytest.approx(500 / RATE, abs=1e-9)
+    assert limited.meter.usage.last_s == pytest.approx(clock.now, abs=1e-9)
+
+
+def test_one_of_two_concurrent_first_reads_is_a_repeat(limited, clock):
+    meter, waits = limited.meter, []
+    meter.set_limit(ReadLimit(RATE, again_only=True))
+
+    def read_meanwhile(seconds):
+        if not waits and meter.usage.samples:
+            other = ReadMeter(limited.path, STEPS, SENSORS, clock, waits.append)
+            list(other.deliver(iter([np.zeros((10, 1))]), [0], 0, 1024))
+
+    first = ReadMeter(limited.path, STEPS, SENSORS, clock, read_meanwhile)
+    list(first.deliver(iter([np.zeros((10, 1))]), [0], 0, 1024))
+    assert max(waits) == pytest.approx(10 / RATE)
+    assert meter.samples_again(0, STEPS) == 10
+
+
+def test_counts_stop_at_the_largest_number(limited, clock):
+    limited.meter.set_limit(ReadLimit(RATE, again_only=True))
+    counts = np.memmap(limited.path / "read-counts", np.uint16, "r+", shape=(STEPS, SENSORS))
+    counts[:10, 0] = 65_535
+    for _ in range(2):
+        limited.read([0], 0, 10)
+    assert limited.meter.counts[:10, 0].tolist() == [65_535] * 10
+    assert clock.now - 50 == pytest.approx(2 * 10 / RATE, abs=1e-9)
 
 
 def test_samples_are_those_of_the_free_log_in_parts_of_a_row_group(log):
