@@ -256,11 +256,12 @@ def own_schemes(measured: Measurements) -> list[Scheme]:
     for (name, sensors), costs in measured.costs.items():
         if sensors < largest:
             continue
-        lost, replayed, checkpoints = 1 / measured.workers, shares.get(name, 0.0), 1
         if name in IN_PROCESS:
-            lost = 1.0
             replayed, checkpoints = measured.plans[name]
-        schemes.append(Scheme(name, costs, lost, replayed, checkpoints))
+            schemes.append(Scheme(name, costs, 1.0, replayed, checkpoints))
+        else:
+            lost, skips = 1 / measured.workers, name in (MODEL, GUARD)
+            schemes.append(Scheme(name, costs, lost, shares[name], skips_input=skips))
     return schemes
 
 

@@ -17,9 +17,9 @@ from aftlib.does_it_pay.experiments import (
     planned_again,
 )
 from aftlib.does_it_pay.process_recoveries import EXACT_PROCESS, PROPOSED
-from aftlib.does_it_pay.spark_recoveries import EXACT, MODEL
+from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
 from tests.does_it_pay.in_process import all_here, small_case
-from tests.does_it_pay.tables import measurements
+from tests.does_it_pay.tables import SHARES, WINDOWS, measurements
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,8 @@ from tests.does_it_pay.tables import measurements
         ({"rates": [100.0]}, r"rates must hold two rates or more for a break-even, got \[100.0\]"),
         ({"rates": [0.0, 1.0]}, "each of rates must be above 0, got 0.0"),
         ({"windows": [200]}, "data must hold .* windows of 200 steps without a gap"),
+        ({"schemes": ["D1 by guard"]}, "schemes must be some of .* and each approximate one with"),
+        ({"schemes": [EXACT, EXACT]}, "schemes must be some of .*, each once"),
         ({"data": "london"}, "data must be 'beijing', .* or Parquet file, got 'london'"),
     ],
 )
@@ -84,6 +86,17 @@ def test_d1_plans_to_read_again_where_its_worker_is_not_estimable():
     assert planned_again(small_case(), MODEL) == 0
     assert planned_again(small_case(epsilon_sd=0.01), MODEL) == 3 * 12
     assert planned_again(small_case(), EXACT) == 3 * 12
+
+
+def test_the_guard_of_a_month_reads_the_measured_share_again():
+    measured = measurements(noise=0)
+    rows = measured.recoveries
+    longest = (rows["scheme"] == GUARD) & (rows["window"] == WINDOWS[-1])
+    rows.loc[longest, "again"] = 0.25 * SHARES[EXACT] * 12 * WINDOWS[-1]
+    schemes = {scheme.name: scheme for scheme in own_schemes(measured)}
+    replayed = [schemes[name].replayed for name in (EXACT, MODEL, GUARD)]
+    assert replayed == [1, 0, pytest.approx(0.25)]
+    assert [schemes[name].skips_input for name in (EXACT, MODEL, GUARD)] == [False, True, True]
 
 
 def test_what_is_not_certified_counts_as_no_estimate():
