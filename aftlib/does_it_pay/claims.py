@@ -23,7 +23,7 @@ TIME_FACTOR = 1.25
 MOST = 0.8
 """Least share of the points that must be within the factor."""
 LEAST_RATES = 4
-"""Fewer break-even rates decide nothing."""
+"""Fewer judged break-even rates decide nothing."""
 HALF = 0.5
 LITTLE = 0.05
 
@@ -99,16 +99,17 @@ def break_even_is_predicted(measured: Measurements) -> Finding:
         f"{row['ratio_high']:.2f}]"
         for _, row in judged.iterrows()
     )
+    ends = float((surely & inside).mean()), float((inside | ~outside[judged.index]).mean())
     return Finding(
         float(inside.mean()),
-        (float((surely & inside).mean()), float((inside | ~outside[judged.index]).mean())),
-        control=len(judged) >= LEAST_RATES,
+        ends if len(judged) >= LEAST_RATES else (0.0, 1.0),
         n=len(judged),
         counted="break-even rates",
         note="The value is the share of rates for which measured over predicted is within the "
         "factor. Each ratio has an interval of its own. The lower end of the value's interval is "
         "the share of rates whose interval is completely within the factor, the upper end the "
-        "share of those whose interval is partly within. Samples per second, predicted, then "
+        f"share of those whose interval is partly within. Fewer than {LEAST_RATES} rates decide "
+        "nothing. Samples per second, predicted, then "
         f"measured, then the interval of their ratio: {shown}. Above its rate a scheme does not "
         "pay. " + (left_out if len(judged) < len(even) else ""),
     )

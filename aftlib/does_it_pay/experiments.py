@@ -45,10 +45,10 @@ class NotebookParameters(ParameterModel):
     sensors: list[int] = parameter([12], "the first of the data", least=4, full=[6, 12])
     windows: list[int] = parameter([6, 24], "tumbling, steps", least=2, smoke=[6], full=[6, 12, 24])
     rates: list[float] = parameter(
-        [200.0, 3200.0],
+        [100.0, 3200.0],
         "at which input can be read again, samples per second",
         above=0,
-        full=[50.0, 200.0, 800.0, 3200.0, 12800.0],
+        full=[50.0, 100.0, 400.0, 1600.0, 6400.0],
     )
     repeats: int = parameter(3, "kills per scheme, case and rate", least=2, smoke=2, full=15)
     calm: int = parameter(

@@ -155,5 +155,7 @@ def test_without_estimates_or_calm_windows_nothing_is_judged_by_them():
 
 def test_few_break_even_rates_decide_nothing():
     found = p3(predicted_high=[np.inf, 4e3, 4e3, 4e3])
-    assert found.measured == 1
-    assert found.n == 3 and found.verdict == "undecided"
+    assert found.measured == 1 and found.n == 3
+    assert found.interval == (0.0, 1.0) and found.verdict == "undecided"
+    refuted = p3(measured=1.0, ratio_low=0.0, ratio_high=0.1, predicted_high=[np.inf] * 3 + [4e3])
+    assert refuted.verdict == "deviates" and refuted.n == 4
