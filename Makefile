@@ -21,10 +21,10 @@ ready := .venv/ready-$(call digest,requirements.lock pyproject.toml)
 # An interpreter that went away since (a system upgrade) is as good as no .venv.
 broken := $(shell $(bin)/python -c 'import pip' >/dev/null 2>&1 || echo unusable-venv)
 
-# Three processes for two cores, since many tests wait for somebody to die, each of one thread. A file
+# Four processes for two cores, since most tests wait for a process to start or end, each of one thread. A file
 # of tests runs in one of them; the longest come first (tests/conftest.py).
 pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest
-three = --numprocesses 3 --dist loadfile --no-loadscope-reorder
+four = --numprocesses 4 --dist loadfile --no-loadscope-reorder
 # numba keeps what it compiled beside the sources, until they change.
 kernels = $(wildcard aftlib/guard/*.py) aftlib/core/compiling.py aftlib/shared_state/parsing.py aftlib/shared_state/sums.py \
   aftlib/exponential_histogram/kernels.py aftlib/sensor_plans/backtest.py
@@ -44,13 +44,13 @@ reproduce: setup .venv/compiled ## run the notebooks (PROFILE=quick) and write r
 	$(bin)/aft reproduce --profile $(PROFILE)
 
 test: setup .venv/compiled ## run the tests (ARGS=... goes to pytest)
-	$(pytest) $(three) -m "not long" $(ARGS)
+	$(pytest) $(four) -m "not long" $(ARGS)
 
 long: setup .venv/compiled ## the tests that `make test` leaves out: a cluster, power loss, a soak
 	$(pytest) --numprocesses 2 -m long $(ARGS)
 
 fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take no ten seconds
-	$(pytest) $(three) -m "not spark and not crash and not slow" $(ARGS)
+	$(pytest) $(four) -m "not spark and not crash and not slow" $(ARGS)
 
 check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) --jobs 2 lint docs
@@ -65,7 +65,7 @@ nojava: setup ## what CI runs once more without an installed Java (.ci/without-j
 
 coverage: setup .venv/compiled ## lines that the quick tests reach, by package, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage
-	$(bin)/python -m coverage run -m pytest $(three) -m "not spark and not crash and not slow" $(ARGS)
+	$(bin)/python -m coverage run -m pytest $(four) -m "not spark and not crash and not slow" $(ARGS)
 	@$(bin)/python -m coverage combine --quiet
 	@$(bin)/python -m coverage json --quiet
 	@$(bin)/python -m tests.floors build/coverage/found.json $(FLOORS)
