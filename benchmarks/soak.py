@@ -152,11 +152,11 @@ def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str,
 
 
 def broken(result: Mapping) -> list[str]:
-    """What the schemes of a soak broke of their promises, a sentence each.
+    """Return a sentence for each guarantee that a scheme of the soak broke.
 
     Nothing may be lost, doubled or wrong. Of the estimates a share δ may be off by more than ε,
-    beside the slack of the guard's theorem and five standard deviations: of as many independent
-    ones as there are windows, as the sensors of one window go together.
+    beside the slack of the guard's theorem and five standard deviations of one independent estimate
+    per window, because the sensors of a window go together.
     """
     said = []
     for name, one in result["schemes"].items():
@@ -169,7 +169,7 @@ def broken(result: Mapping) -> list[str]:
             estimates = f"{own['outside']} estimates off by more than ε"
             said.append(f"{name}: {estimates}, at most {most:.0f}")
         if own.get("wrong_promises", 0) > own.get("bound", 0):
-            said.append(f"{name}: {own['wrong_promises']} wrong promises, at most {own['bound']}")
+            said.append(f"{name}: {own['wrong_promises']} wrong guarantees, at most {own['bound']}")
     return said
 
 

@@ -189,13 +189,13 @@ def coverage(rates: pd.DataFrame, delta: float, workers: int) -> go.Figure:
         "reading",
         {reading: line_look(color) for reading, color in colors},
         (
-            f"Would the promise have held? (greedy, m = {workers})",
+            f"Would the guarantee have held? (greedy, m = {workers})",
             "tolerance ε (unit of the sensors)",
             "estimates within ε",
         ),
         bounds=("low", "high"),
     )
-    return threshold(figure, 1 - delta, "promised 1 − δ")
+    return threshold(figure, 1 - delta, "guaranteed 1 − δ")
 
 
 def explore(

@@ -123,7 +123,7 @@ class Worker:
         yield result_row(about)
 
     def gives_up(self, split: InputSplit) -> bool:
-        """Whether the split's lost input is not read again; true for one worker per micro-batch."""
+        """Whether the lost input of the split is skipped; true for one worker per micro-batch."""
         return MessageLog(self.messages).claim(split.worker, split.start)
 
     def memory(self, split: InputSplit, begin: int) -> Memory:
@@ -144,7 +144,7 @@ class TimedWorker(Worker):
     resumes: bool = False
 
     def gives_up(self, split: InputSplit) -> bool:
-        """Whether the split's lost input is not read again; always with `resumes`."""
+        """Whether the lost input of the split is skipped; always true with `resumes`."""
         return self.resumes or super().gives_up(split)
 
     def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
@@ -171,7 +171,10 @@ def result_row(
     values: np.ndarray | None = None,
     samples: np.ndarray | None = None,
 ) -> pa.RecordBatch:
-    """Return the row of a run of windows (lost ones have no values) or, without, of the split."""
+    """Return the row of consecutive windows; lost windows have no values.
+
+    Without `windows`, return the row of the split.
+    """
     row = dict.fromkeys(RESULT.names) | about
     if windows is not None:
         row |= {"first": windows.start, "count": len(windows)}
@@ -208,8 +211,8 @@ class SensorSplits(PlannedInput):
     def partitions(self, start: int, stop: int) -> list[InputSplit]:
         """One split per worker.
 
-        A crash is recovered exactly while windows that another worker lost are still due, because
-        too few results would be left for estimates.
+        While windows that another worker lost are due, a crash gets an exact recovery, because too
+        few results would be left for estimates.
         """
         windows = self.worker.windows
         due = windows.ending_in(start, stop)

@@ -66,7 +66,7 @@ def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
         n=len(exact.assign(pays=pays)[["t_sla_ms", "pays"]].drop_duplicates()),
         counted="distinct plans",
         note="The value is the largest difference from ⌈w / l⌉ − 1, where l = ⌊(T_SLA − fixed) / "
-        "(n · per tuple)⌋ steps, whichever recoveries pay T_est.",
+        "(n · per tuple)⌋ steps. It covers every reading of which recoveries pay T_est.",
     )
 
 
@@ -164,8 +164,8 @@ def saves_most_where_demands_are_loose(counts: pd.DataFrame) -> Finding:
             most.mean(),
             n=len(most),
             counted="values of T_SLA, ours",
-            note="At the largest ε and δ, no-relaxation saves the most against exactly-once; other "
-            "ε and δ may save as many.",
+            note="At the largest ε and δ, no-relaxation saves the most checkpoints compared with "
+            "exactly-once; other ε and δ may save the same number.",
         )
 
     return _by_charging(counts, judge)
@@ -198,16 +198,20 @@ def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
         _most_failures(worst, parts),
         readings={
             "fig. 7's points, the mean over a plan's checkpoints": _most_failures(plans, parts),
-            "if only this interval fails": _most_failures(rates("single"), parts),
-            "of all sensors": _most_failures(rates("every"), parts),
-            "the restored checkpoint itself": _most_failures(rates("restored"), parts),
+            "if a failure hits only the interval after the checkpoint": _most_failures(
+                rates("single"), parts
+            ),
+            "over all sensors, not only the least reliable": _most_failures(rates("every"), parts),
+            "the running aggregate at the next checkpoint": _most_failures(
+                rates("restored"), parts
+            ),
         },
         note=f"The value is at ε = {at['epsilon']:g}, δ = {at['delta']:g}, T_SLA = "
         f"{at['t_sla_ms']:g} ms, τ = {at['time']:.0f}: success {at['worst']:.4f}, the plan expects "
         f"{at['worst_expected']:.4f}. It takes some {needed:,} data sets to make every interval as "
         f"narrow as the margin. Of {len(worst)} checkpoints, {below} rates lie below 1 − δ; in one "
         f"data set of the document's size {int((short > 0).sum())} do, by up to {short.max():.3f}. "
-        "For the restored checkpoint itself nothing is guaranteed.",
+        "Nothing is guaranteed for the running aggregate at the next checkpoint.",
     )
 
 
@@ -226,7 +230,7 @@ CHECKPOINTS = (
 COUNTS_FIGURE = "Checkpoints against ε (fig. 6)"
 TIMES_FIGURE = "Recovery time in one process (fig. 5)"
 RESTARTS_FIGURE = "From a new process to the recovered interval"
-EVERYWHERE = Threshold("ours: at every point, as section 6.2 gives no share", low=1)
+EVERYWHERE = Threshold("ours: at every point, because section 6.2 gives no share", low=1)
 NEARLY_ALL = Threshold(
     "ours: T_SLA as a 95th percentile, because no number of recoveries shows that all keep it",
     low=0.95,
@@ -253,7 +257,7 @@ CLAIMS = [
         "checkpoints.",
         saves_where_estimation_does_not, source="section 6.2, fig. 6",
         expected="fewer checkpoints where estimating alone saves none",
-        threshold=Threshold("ours: nearly everywhere, as section 6.2 gives no share", low=0.9),
+        threshold=Threshold("ours: nearly everywhere, because section 6.2 gives no share", low=0.9),
         unit="of the points", basis=MODELLED, figure=COUNTS_FIGURE, formula=CHECKPOINTS,
         recorded=UNDECIDED,
     ),
@@ -261,7 +265,7 @@ CLAIMS = [
         "D2-4", "The proposed plan saves most checkpoints where T_SLA is tight.",
         saves_most_where_t_sla_is_tight, source="section 6.2, fig. 6",
         expected="most saved at the shortest T_SLA",
-        threshold=Threshold("ours: at every combination, as section 6.2 gives no share", low=1),
+        threshold=Threshold("ours: at each combination, because section 6.2 gives no share", low=1),
         unit="of the combinations", basis=MODELLED, figure="Checkpoints against T_SLA (fig. 6)",
         formula=WITHIN, recorded=UNDECIDED,
     ),
@@ -269,7 +273,8 @@ CLAIMS = [
         "D2-5", "The success rate is at least 1 − δ everywhere.", keeps_guarantee,
         source="section 6.3, fig. 7", expected="≤ 1 everywhere",
         threshold=Threshold(
-            "fig. 7: at least 1 − δ; margin ours: δ/20, as a plan may fail at exactly δ",
+            "fig. 7: at least 1 − δ; margin ours: δ/20, because a plan's rate of failures may be "
+            "exactly δ",
             high=1, margin=MARGIN,
         ),
         unit="× δ of the results fail", basis=SIMULATED, figure="Success against ε (fig. 7)",
@@ -286,7 +291,7 @@ CLAIMS = [
         "D2-7", "Replay time is proportional to |O|, and restoring takes at most 2 ms.",
         replays_in_proportion, source="section 6.1, fig. 5",
         expected="T_rep a line through 0 in |O| (R² ≥ 0.9), T_res at most 2 ms",
-        threshold=Threshold("ours: nearly a line through 0, as section 6.1 has no number", low=0.9),
+        threshold=Threshold("ours: nearly a line, because section 6.1 has no number", low=0.9),
         unit="R²", timed=True, figure=TIMES_FIGURE, formula=RECOVERED, recorded=UNDECIDED,
     ),
     Claim(
@@ -297,7 +302,7 @@ CLAIMS = [
     ),
     Claim(
         "D2-9",
-        "When plans count a process's start in a recovery, a new process commits within T_SLA.",
+        "If T_SLA also includes the start of the new process, this process commits within T_SLA.",
         starts_and_recovers_in_time, expected="≥ 0.95", threshold=NEARLY_ALL, unit="of the kills",
         timed=True, figure=RESTARTS_FIGURE, formula=WITHIN, project=True, recorded=UNDECIDED,
     ),
@@ -323,7 +328,7 @@ CLAIMS = [
         "D2-13", "Estimating saves most checkpoints where (ε, δ) is loose.",
         saves_most_where_demands_are_loose, source="section 6.2, fig. 6",
         expected="most saved at the largest ε and δ",
-        threshold=Threshold("ours: at every T_SLA, as section 6.2 gives no share", low=1),
+        threshold=Threshold("ours: at every T_SLA, because section 6.2 gives no share", low=1),
         unit="of the values of T_SLA", basis=MODELLED, figure=COUNTS_FIGURE, formula=CHECKPOINTS,
     ),
 ]  # fmt: skip

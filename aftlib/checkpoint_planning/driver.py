@@ -2,8 +2,9 @@
 
 python -m aftlib.checkpoint_planning.driver DIRECTORY {bare,spark} [FAULTS as JSON]
 
-If a fault has a point, its step is a batch number. Otherwise its step is a step of the stream, and
-the fault is injected after the samples of that step's batch are read.
+If a fault has `point`, the place in the driver's work at which it hits, its `step` is a batch
+number. Otherwise `step` is a step of the stream, and the fault is injected after the samples of
+that step's batch are read.
 """
 
 from __future__ import annotations

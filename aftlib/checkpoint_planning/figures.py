@@ -82,7 +82,7 @@ HEADINGS = {
     "document": "one data set",
     "document_low": "one data set, low",
     "document_high": "one data set, high",
-    "below": "below 1 − δ",
+    "below": "success rates below 1 − δ",
     "furthest": "furthest below",
     "n": "sensors n",
     "tuples": "tuples replayed",
@@ -215,7 +215,7 @@ def success_by_time(
     looks[_EXPECTED] = {"mode": "lines", "line": {"color": BLUE, "dash": "dot"}}
     rows = _by_measure(chosen, [*_AXES, "time"], {_EXPECTED: chosen["worst_expected"]})
     title = f"Success by checkpoint, T_SLA = {t_sla_ms:g} (fig. 7)"
-    titles = title, "checkpoint τ from which it is recovered (steps)", "within ε"
+    titles = title, "checkpoint τ from which the window is recovered (steps)", "within ε"
     slider: dict[str, Any] = {"slider": "epsilon", "label": "ε", "start": start, "bounds": _BOUNDS}
     figure = line_figure(rows, "time", "share", "measure", looks, titles, **slider)
     return threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}")
@@ -317,7 +317,7 @@ def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.
                 line={"color": colors[str(way)], "dash": dash},
             )
     threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}", "bottom right")
-    title = f"Losing all that follows a checkpoint at τ = {tau}"
+    title = f"Windows lost from a checkpoint at τ = {tau} on: shares estimated and within ε"
     return styled(figure, title, "window", f"share, last {over} windows")
 
 

@@ -168,9 +168,9 @@ class PartialReplay:
         shortest = q.recovery_time(q.model.size, full=True)
         if not q.t_sla_ms >= shortest:
             raise ValueError(
-                f"t_sla_ms must be at least {shortest:.6g}, got {q.t_sla_ms!r}: after failures "
-                f"that used up ε, all {q.model.size} sensors are replayed one step at a time; "
-                "allow more time"
+                f"t_sla_ms must be at least {shortest:.6g}, the time to replay one step of all "
+                f"{q.model.size} sensors, got {q.t_sla_ms!r}. After failures that used up ε this "
+                "replay is needed; allow more time"
             )
         checkpoint = self.store.restore()
         if checkpoint is None or not checkpoint.plan:

@@ -386,8 +386,8 @@ def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.n
         )
     if start == 0 and variance.any():
         raise ValueError(
-            f"checkpoint_variance must be 0 at start = 0, got up to {float(variance.max())}; "
-            "nothing has been aggregated there: give the step of that checkpoint as start"
+            "checkpoint_variance must be 0 if start is 0, because nothing is aggregated then, got "
+            f"up to {float(variance.max())}; pass the step of the restored checkpoint as start"
         )
     variance.flags.writeable = False
     return variance

@@ -41,7 +41,8 @@ class ReplaySet(ArrayRecord):
         Lᵀ of the pivoted Cholesky factor of Σ: Lᵀ[:, i]ᵀ Lᵀ[:, j] = Σ_ij for i or j in O, and
         Lᵀ[:, sensors] is upper triangular. The first k rows depend on the first k sensors only.
     share : ndarray, shape (|O| + 1,)
-        max_i variance_i / target_i after 0 … |O| choices; never increases.
+        Largest ratio of a sensor's variance to its permitted variance (target), after 0 … |O|
+        choices. It never increases.
     names : tuple of str
         Names of the n sensors, as in the model.
 
@@ -68,7 +69,7 @@ class ReplaySet(ArrayRecord):
 
     @classmethod
     def everything(cls, model: GaussianModel) -> ReplaySet:
-        """All n sensors, whatever the target, as for exactly-once."""
+        """All n sensors, whatever the target, as for the method "exactly-once"."""
         n = model.size
         share = np.append(np.full(n, np.inf), 0.0)
         return cls(tuple(range(n)), np.zeros(n), model.cholesky.T, share, names=model.names)

@@ -289,7 +289,10 @@ class PreparedReplay:
     variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
 
     def complete(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
-        """Sums of all n sensors over some steps from O's sums without gaps (D2 eqs (5), (10))."""
+        """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (5), (10)).
+
+        No sample of O may be missing.
+        """
         everyone, replayed = np.empty(mean.size), mean[self.sensors]
         others = np.setdiff1d(np.arange(mean.size), self.sensors)
         everyone[self.sensors] = sums

@@ -78,8 +78,9 @@ def _slowest_recovery(times: pd.DataFrame) -> Finding:
         control=bool((found["read"] >= LEAST_REPLAY).all()),
         note=f"The value is the largest ratio of T_rec to a full replay's, at n = {at['n']:.0f} "
         f"and |O| = {at['sensors']:.0f}. Mean ratios over turns, for every |O| < n measured: "
-        f"{shown}. T_rep is at least {found['read'].min():.2f} times the share |O|/n of a full "
-        f"replay's; a factor below {LEAST_REPLAY} would mean that O was not read.",
+        f"{shown}. A full replay's T_rep times |O|/n is the expected T_rep. The measured one is at "
+        f"least {found['read'].min():.2f} times that; less than {LEAST_REPLAY} would mean that O "
+        "was not read.",
     )
 
 
@@ -209,7 +210,10 @@ def fewer_checkpoints_raise_throughput(
 
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: T_rec of the new process after a kill is within T_SLA."""
-    what = "T_SLA is fitted to equally many pilot kills, for the smallest of `budgets`"
+    what = (
+        "T_SLA is the time to replay the smallest number of tuples in `budgets`, fitted to pilot "
+        "kills. There were at least as many pilot kills as kills"
+    )
     return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 
 
@@ -224,10 +228,13 @@ def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
 def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
     """D2-10: T_rec of recoveries through Spark in the running stream is within T_SLA."""
     by_limit = "; ".join(
-        f"within {limit:.0f} ms: {int((rows['total_ms'] <= limit).sum())} of {len(rows)}"
+        f"{int((rows['total_ms'] <= limit).sum())} of {len(rows)} within {limit:.0f} ms"
         for limit, rows in _estimating(running).groupby("t_sla_ms")
     )
-    what = f"T_SLA is fitted to recoveries for `budgets` ({by_limit})"
+    what = (
+        "The values of T_SLA are the fitted times to replay the numbers of tuples in `budgets`. "
+        f"Recoveries that kept them: {by_limit}"
+    )
     return _kept(running, "recoveries", running["total_ms"], running["t_sla_ms"], what)
 
 
@@ -243,7 +250,7 @@ def _kept(
     """Share of the recoveries with estimates that took at most their limit."""
     rows = _estimating(recovered).index
     if not len(rows):
-        return nothing("No recovery estimated sensors in an interval that T_SLA ended.")
+        return nothing("No recovery estimated sensors in an interval that ends before the window.")
     took, limit = took[rows], limit[rows]
     kept = int((took <= limit).sum())
     return Finding(
@@ -251,8 +258,9 @@ def _kept(
         share_interval(kept, len(rows)),
         n=len(rows),
         counted=counted,
-        note=f"{kept} of {len(rows)} {counted} kept T_SLA. Counted are those with estimates (0 < "
-        f"|O| < n), in intervals that end because of T_SLA. {DECIDING} of {DECIDING} would "
-        f"show 95 %. {what}. They took {took.median():.0f} ms at the median and {took.max():.0f} "
-        f"ms at most; T_SLA was {limit.min():.0f} ms or more.",
+        note=f"{kept} of {len(rows)} {counted} kept T_SLA. Only recoveries that estimate some "
+        "sensors (0 < |O| < n) are counted, in intervals that end before their window does. If "
+        f"{DECIDING} of {DECIDING} kept it, the interval would lie above 95 %. {what}. The median "
+        f"time is {took.median():.0f} ms, the longest {took.max():.0f} ms; T_SLA is "
+        f"{limit.min():.0f} ms or more.",
     )

@@ -19,7 +19,7 @@ from aftlib.core.windows import AGGREGATES
 
 EXTREMES = ("min", "max")
 DRAWS = 4000
-"""Windows drawn for the moments of results; as many others are drawn to count errors."""
+"""Windows drawn for the moments of results; the same number is drawn again to count errors."""
 _POINTS = 32  # grid points per ε in the search for the likeliest value
 _REACH = 2**15  # most grid points between the largest posterior mean and the end of its spread
 _HALVINGS = 40

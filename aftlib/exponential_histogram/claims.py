@@ -49,7 +49,7 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
         "estimate total − (last − 1)/2 on the same buckets keeps ε (D5-5). The other change keeps "
         "the article's estimate, with up to k + 1 buckets of count 1 instead of ⌈k/2⌉ + 1: with 1 "
         f"to 600 ones it errs by at most {kept:.2f} ε. The number of buckets of larger counts "
-        f"stays the same. With 600 ones, this change needs {costs} buckets.",
+        f"stays the same. Buckets that this change needs with 600 ones: {costs}.",
     )
 
 
@@ -118,8 +118,8 @@ def speed(long_run: pd.DataFrame, rates: pd.DataFrame) -> Finding:
         counted="rounds, of which the best counts",
         note="Events/s on one core with one Python call per event and one per query. Without "
         f"queries: {single['update']:,.0f}. In bulk, over {int(last['at']):,} events of figure 5's "
-        f"10⁸: {bulk:,.0f}. Rows of {int(largest['chunk']):,} events with an answer after each: "
-        f"{largest['estimates']:,.0f}. The document's rate is of a machine of its time.",
+        f"10⁸: {bulk:,.0f}. With {int(largest['chunk']):,} events per call, and an answer after "
+        f"each event: {largest['estimates']:,.0f}. The document's machine is older.",
     )
 
 
@@ -134,7 +134,7 @@ CLAIMS = [
         "D5-2", "The relative error of the estimate is at most ε, always.", article_error,
         source="section 集計とは (aggregation)", expected="≤ 1",
         threshold=Threshold("section 集計とは: always at most ε", high=1 + 1e-9), unit="× ε",
-        figure="Few ones break the article's promise", formula=SOUND, recorded=DEVIATES,
+        figure="Few ones break the article's guarantee", formula=SOUND, recorded=DEVIATES,
     ),
     Claim(
         "D5-3", "Space is logarithmic in N, and fig. 5's buckets are far fewer than its events.",
@@ -154,7 +154,7 @@ CLAIMS = [
         "is at most ε, always, and comes close to it.",
         sound_error, project=True, expected="0.9 … 1",
         threshold=Threshold(
-            "Datar et al.: at most ε; ours: “close” is within a tenth", 0.9, 1 + 1e-9
+            "Datar et al.: at most ε; ours: “close” means within a tenth", 0.9, 1 + 1e-9
         ),
         unit="× ε", figure="Largest relative error measured", formula=SOUND,
     ),

@@ -31,7 +31,7 @@ LIMIT = {"color": "#333", "dash": "dash"}
 _NAMES = {
     "article": "article's ⌈total − last/2⌉",
     "sound": "sound total − (last − 1)/2",
-    "guaranteed": "promised ε",
+    "guaranteed": "guaranteed ε",
 }
 LOOK = {
     _NAMES["article"]: line_look(RED, "square"),
@@ -39,7 +39,7 @@ LOOK = {
     _NAMES["guaranteed"]: {"mode": "lines", "line": LIMIT},
 }
 _AXES = {
-    "epsilon": "promised relative error ε (logarithmic)",
+    "epsilon": "guaranteed relative error ε (logarithmic)",
     "window": "window N (events, logarithmic)",
     "share": "share of ones P(1) (logarithmic)",
     "burst": "mean length of a run of ones (events; 0: independent events)",
@@ -65,8 +65,8 @@ HEADINGS = {
     "worst": "article's largest error",
     "worst_ones": "ones at the largest error",
     "sound_worst": "sound estimate's largest error",
-    "more_worst": "article's largest error, k + 1 buckets",
-    "more_buckets": "buckets with k + 1 of count 1",
+    "more_worst": "article's largest error, if up to k + 1 buckets have count 1",
+    "more_buckets": "buckets, if up to k + 1 have count 1",
     "at": "events",
     "window": "window N",
     "chunk": "events per call",
@@ -171,7 +171,7 @@ def _with_guarantee(
 def few_ones(table: pd.DataFrame, start: float) -> go.Figure:
     """Relative error by the number of ones in the window, with a slider for ε."""
     errors = {name: table[f"{name}_error"] for name in _ESTIMATES}
-    titles = "Few ones break the article's promise", "ones in the window", "relative error"
+    titles = "Few ones break the article's guarantee", "ones in the window", "relative error"
     table = table.assign(**errors, guaranteed=table["epsilon"])
     figure = _with_guarantee(table, "ones", "epsilon", start, titles).update_traces(mode="lines")
     figure.update_xaxes(type="log", dtick=1).update_yaxes(rangemode="tozero", tickformat=".2~%")
@@ -230,7 +230,7 @@ def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title
     for name, column in columns.items():
         line = LOOK[_NAMES[name]]["line"] | {"width": 1}
         figure.add_scatter(x=table["at"], y=table[column], name=_NAMES[name], line=line)
-    figure.add_hline(epsilon, line=LIMIT, annotation_text=f"promised ε = {epsilon:g}")
+    figure.add_hline(epsilon, line=LIMIT, annotation_text=f"guaranteed ε = {epsilon:g}")
     styled(figure, title, "events so far", "relative error")
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
 
@@ -243,7 +243,7 @@ def variances(table: pd.DataFrame) -> go.Figure:
             where = {"legendgroup": name, "showlegend": column == 1, "row": 1, "col": column}
             _lines(figure, each["epsilon"], each[y], str(name), color, **where)
     ends = [table["epsilon"].min(), table["epsilon"].max()]
-    figure.add_scatter(x=ends, y=ends, mode="lines", name="promised ε", line=LIMIT, row=1, col=1)
+    figure.add_scatter(x=ends, y=ends, mode="lines", name="guaranteed ε", line=LIMIT, row=1, col=1)
     styled(figure, "Variance: error and memory", _AXES["epsilon"], "relative error")
     figure.update_yaxes(title_text="buckets", col=2)
     return _logarithmic(figure)

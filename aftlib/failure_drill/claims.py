@@ -40,7 +40,7 @@ def without(names: list[str]) -> Finding:
 
 
 def delivery(done: DrillResult) -> Finding:
-    """F-1: at most once loses and never doubles, at least once doubles and never loses."""
+    """F-1: "at most once" only loses windows, "at least once" only doubles them."""
     rows = rows_of(done, DELIVERY)
     if len(rows) < len(DELIVERY):
         return without([name for name in DELIVERY if name not in rows.index])
@@ -51,8 +51,8 @@ def delivery(done: DrillResult) -> Finding:
         conditions=bool(good),
         n=int(min(most["faults"], least["faults"])),
         counted="faults of each",
-        note="The value is windows lost / doubled by at most once; then by at least once. Windows "
-        f"due, over all sensors: {most['due']:g}.",
+        note="The value is windows lost / doubled by “at most once”; then by “at least once”. "
+        f"Windows due, over all sensors: {most['due']:g}.",
     )
 
 
@@ -75,7 +75,7 @@ def exactness(done: DrillResult) -> Finding:
         counted="faults",
         note="The value counts windows lost, doubled, estimated or wrong. Faults by scheme: "
         f"{counts}."
-        + f" So few faults exclude only harm at a rate above {rate:.0%} (exact 95 % interval)."
+        + f" This many faults exclude only harm at a rate above {rate:.0%} (exact 95 % interval)."
         * unharmed,
     )
 
@@ -149,8 +149,8 @@ def guarantee(done: DrillResult) -> Finding:
     return replace(
         least,
         parts={str(name): each for name, each in others},
-        note=f"Of {len(found)} schemes {lowest} has the interval with the lowest end. It takes "
-        f"some {needed} windows with estimates to distinguish {1 - delta:g} from "
+        note=f"Of {len(found)} schemes {lowest} has the interval with the lowest lower end. It "
+        f"takes some {needed} windows with estimates to distinguish {1 - delta:g} from "
         f"{1 - 2 * delta:g}. Windows lost, doubled, or wrong without being marked as estimated: "
         f"{bad}." + " The guard's wrong guarantees exceed their bound." * over,
     )
@@ -231,19 +231,22 @@ SCHEMES_FIGURE = "Which scheme, for whom?"
 CLAIMS = [
     Claim(
         "F-1",
-        "At most once loses windows and doubles none; at least once doubles some, loses none.",
-        delivery, expected="some / 0; 0 / some", figure="Outcome of the windows", project=True,
+        "“At most once” loses windows and doubles none; “at least once” doubles some and loses "
+        "none.",
+        delivery, figure="Outcome of the windows", project=True,
+        expected="lost / doubled: some / 0 by “at most once”, 0 / some by “at least once”",
     ),
     Claim(
         "F-2",
-        "Exactly once, shared state, D4's real nodes, and the driver or supervisor that replaces a "
-        "killed one lose and double nothing.",
+        "“Exactly once”, “shared state” and D4's real nodes lose and double nothing. Neither does "
+        "a run whose driver or supervisor is killed and replaced.",
         exactness, expected=0, threshold=Threshold("exactness: none", high=0), unit="windows",
         figure="Outcome of the windows", project=True,
     ),
     Claim(
         "F-3",
-        "Regression test: D1 reads the planned share of the samples that exactly once reads again.",
+        "Regression test: D1 reads the planned share of the samples that “exactly once” recovery "
+        "reads again.",
         d1_reads_again, expected=f"the plan's ± {NEAR}", unit="of an exact recovery's",
         figure=SHARE_FIGURE, project=True,
     ),

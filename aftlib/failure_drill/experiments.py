@@ -104,7 +104,11 @@ class NotebookParameters(ParameterModel):
         full=0.3,
     )
     faults: int = parameter(
-        6, "at least; the last pattern is never cut short", least=1, smoke=3, full=36
+        6,
+        "fewest faults; there may be one more, because two faults of an event stay together",
+        least=1,
+        smoke=3,
+        full=36,
     )
     epsilon_sd: float = parameter(
         0.8, "largest error ε, standard deviations of a window's mean", above=0

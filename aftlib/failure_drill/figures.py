@@ -87,7 +87,7 @@ def which_for_whom(result: DrillResult) -> go.Figure:
 
 
 def scheme_cells(row: pd.Series, delta: float, exact: float) -> list[tuple[str, float]]:
-    """Text and grade of a scheme's cells; `exact`: samples that exactly once rereads per fault."""
+    """Text and grade of a scheme's cells; `exact`: samples reread by "exactly once" per fault."""
     again = row["again"] / row["faults"]
     # in D4 the samples read again depend on the rate alone
     _, again_grade = ("", FAIR) if is_of("D4", row) else graded(again / exact, "", 0.5, 0.9)
@@ -127,7 +127,7 @@ def for_whom(row: pd.Series) -> str:
     if row["estimated"]:
         return "for monitoring: input is expensive, ±ε is enough"
     if row.name in (DRIVER, SUPERVISOR):
-        return "no scheme of its own: the process besides the workers"
+        return "a test, not a further scheme"
     if is_of("D4", row):
         return "for results that may not pause: a second machine"
     if is_of("D3", row):

@@ -98,7 +98,7 @@ def partial_replay(drill: Drill, directory: Path, name: str, budget: int) -> Run
 
 
 def replay_shares(query: ReplayQuery, recovered: Sequence) -> dict[str, float]:
-    """Planned and measured replayed samples, as shares of the samples of an exact replay."""
+    """Return the shares of an exact replay's samples that the plan and the recoveries replay."""
     plan, n = query.first_plan, query.model.size
     planned_by_step = np.repeat([len(r.sensors) for r in plan.replay], np.diff(plan.times))
     steps = [np.arange(r.start, r.stop) % query.window for r in recovered]

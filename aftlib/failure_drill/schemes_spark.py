@@ -44,7 +44,7 @@ ON_SPARK: dict[str, Way] = {
 }
 """Schemes, and how D1's handler recovers in them."""
 BASELINE = (NONE, AT_MOST, AT_LEAST)
-"""Schemes that emit a worker's results at once."""
+"""Schemes that emit a worker's results immediately."""
 KILLED_BATCH, BATCHES = 2, 5
 """Micro-batch in which D1's driver is killed, and number of micro-batches."""
 KILLED_DRIVER = (Fault("kill", "driver", KILLED_BATCH),)
@@ -56,9 +56,9 @@ def stream(
 ) -> Run:
     """Stream the drill's log, or its steps up to `stop`, by a scheme under the schedule.
 
-    The directory must be new. Without fault tolerance a failed worker is not replaced. With at most
-    once its replacement continues from the present. With at least once and exactly once Spark
-    replays the micro-batch. Exactly once, like D1, emits a micro-batch when it is committed.
+    The directory must be new. Without fault tolerance a failed worker is not replaced. With "at
+    most once" its replacement continues from the present. With "at least once" and "exactly once"
+    Spark replays the micro-batch. "exactly once" and D1 emit a micro-batch when it is committed.
     """
     end, relays = drill.log.steps if stop is None else stop, scheme in BASELINE
     outages = outages_of(drill, scheme, end)

@@ -202,8 +202,8 @@ def store_frames(variables: Mapping[str, Any], folder: str | Path) -> None:
     """Write each frame among `variables` as CSV into `folder`, named after its variable.
 
     Names with an underscore first, frames of over `MOST_CELLS` cells, and a second name of the same
-    frame are left out. A frame that cannot be written is left out with a warning, because the run's
-    claims count without it.
+    frame are left out. A frame that cannot be written is left out with a warning, because the
+    verdicts of the run do not depend on it.
     """
     if "pandas" not in sys.modules:
         return  # then there are no frames

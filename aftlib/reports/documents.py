@@ -86,7 +86,7 @@ DOCUMENTS: dict[str, Document] = {
             published_as="イベント ストリームを使いこなす: 高速概算集計",
             where="in Japanese",
         ),
-        Document("G", "A promise for any data", "06_your_sensors", "sensor_plans"),
+        Document("G", "A guarantee for any data", "06_your_sensors", "sensor_plans"),
         Document("F", "One failure drill for every scheme", "07_failure_drill"),
         Document("P", "Does approximate recovery pay?", "08_does_it_pay"),
     ]

@@ -1,4 +1,4 @@
-"""The data of Plotly figures: as a tidy CSV, and as their slider or menu chooses them."""
+"""The data of Plotly figures: as a tidy CSV, or for each choice of their slider or menu."""
 
 from __future__ import annotations
 

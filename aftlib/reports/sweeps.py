@@ -77,7 +77,7 @@ def plan_sweep(
     several = {name: len(found) for name, found in values.items() if len(found) > 1}
     if together and len(set(several.values())) > 1:
         counts = ", ".join(f"{name} has {count}" for name, count in several.items())
-        raise ValueError(f"--zip needs equally many values of each parameter, but {counts}")
+        raise ValueError(f"--zip needs the same number of values of each parameter, but {counts}")
     rows: Iterable[tuple[Any, ...]] = product(*values.values())
     if together:
         length = max(several.values(), default=1)

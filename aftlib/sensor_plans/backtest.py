@@ -76,7 +76,7 @@ class Walk:
 
     @property
     def excess(self) -> float:
-        """Largest number of errors above the theorem's bound, over accounts and pools.
+        """Largest number of errors above the theorem's bound, for a sensor or all together.
 
         By the theorem it is at most 0 for any data.
         """
@@ -143,7 +143,7 @@ def interval(counts: np.ndarray) -> tuple[float, float]:
     """Interval of the share within ε, resampling whole segments of time.
 
     Counts have shape (segments, 3), because sensors of a segment err together. If no segment
-    has an error, the low end is the exact binomial bound for as many independent segments.
+    has an error, the low end is the exact binomial bound for that number of independent segments.
     """
     used = counts[counts[:, DECLARED] > 0]
     if not len(used):

@@ -37,7 +37,7 @@ def keeps_promise(plans: Mapping[str, Mapping]) -> Finding:
         found[lowest],
         parts={f"on {name}": each for name, each in found.items() if name != lowest},
         note=f"The lowest of {len(found)} sets is {lowest}; {len(below)} have an interval below "
-        f"1 − δ. Counted are sets with {MANY} guarantees or more. Intervals resample whole "
+        f"1 − δ. Only sets with {MANY} guarantees or more are counted. Intervals resample whole "
         "segments of time. Worst sensors: "
         + ", ".join(f"{n} {t['worst_sensor']:.3f}" for n, t in tests.items() if t["worst_sensor"])
         + ".",
@@ -58,9 +58,10 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Find
         n=len(excess),
         counted="streams",
         note=f"Wrong guarantees come closest to the bound on the stream of {closest}. The value is "
-        "the largest number of them beyond δN plus the slack, over all accounts and pools. The "
-        f"streams are {len(plans)} sets, {len(walks)} streams with trouble, and adversaries who "
-        "see every guarantee.",
+        "the number of wrong guarantees minus δN and the slack. It is the largest over single "
+        "sensors and all sensors together, for each length of an outage. The streams are "
+        f"{len(plans)} sets, {len(walks)} streams with trouble, and adversaries who see every "
+        "guarantee.",
     )
 
 
@@ -84,10 +85,10 @@ def declares_more(plans: Mapping[str, Mapping]) -> Finding:
         leads[least],
         parts={f"on {name}": lead for name, lead in leads.items() if name != least},
         note=f"The guard certifies more windows on {more} of {len(leads)} sets and fewer on "
-        f"{fewer}. The value is the guard's least lead, on {least}. In hindsight the "
-        "baseline model certifies as many sensors as keep its guarantee. Shares, guard against "
-        f"baseline: {'; '.join(named)}. Intervals resample whole segments of time; the baseline's "
-        "share is taken as exact.",
+        f"{fewer}. The value is the guard's least lead, on {least}. In hindsight, the "
+        "baseline model certifies the largest number of sensors with which its guarantee holds. "
+        f"Shares, guard against baseline: {'; '.join(named)}. Intervals resample whole segments of "
+        "time; the baseline's share is taken as exact.",
     )
 
 
@@ -97,7 +98,8 @@ CLAIMS = [
         "Of the losses that the guard certified recoverable, a share of at least 1 − δ is "
         "estimated within ε, on every set.",
         keeps_promise, expected="≥ 1 − δ", unit="of the guarantees",
-        figure="Promise and measurement", formula=r"\text{kept} / \text{promised} \ge 1 - \delta",
+        figure="Guarantee and measurement",
+        formula=r"\text{satisfied} / \text{guaranteed} \ge 1 - \delta",
         project=True, basis=SIMULATED,
     ),
     Claim(
@@ -112,7 +114,7 @@ CLAIMS = [
         "have certified without breaking the guarantee.",
         declares_more, expected="≥ 0 on every set",
         threshold=Threshold("the baseline model of the same run: equal shares give 0", low=0),
-        unit="more of the windows", figure="Promise and measurement", project=True, basis=SIMULATED,
-        recorded=DEVIATES,
+        unit="more of the windows", figure="Guarantee and measurement", project=True,
+        basis=SIMULATED, recorded=DEVIATES,
     ),
 ]  # fmt: skip

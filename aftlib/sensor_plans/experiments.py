@@ -47,14 +47,16 @@ class NotebookParameters(ParameterModel):
     delta: float = parameter(0.05, "share δ of the guarantees that may be wrong")
     t_sla: str = parameter("2s", "longest recovery permitted")
     window: int | str = parameter(10, "samples, or a duration such as 6h")
-    slide: int | str | None = parameter(None, "likewise; null: the window")
+    slide: int | str | None = parameter(None, "samples, or a duration; null: the window")
     query: str = parameter("mean", "or sum")
     workers: int | None = parameter(None, "machines; null: one per sensor")
     horizons: int = parameter(5, "most windows that an outage may last")
     fixed_ms: float = parameter(
         28.33, "of each recovery, ms; the default is document D2's measurement"
     )
-    per_tuple_ms: float = parameter(9.332e-4, "of each sample read again, ms; likewise")
+    per_tuple_ms: float = parameter(
+        9.332e-4, "of each sample read again, ms; the default is D2's measurement"
+    )
     long: list[str] | None = parameter(
         None, "columns [time, sensor, value] of a file with one sample per row"
     )
@@ -64,7 +66,7 @@ class NotebookParameters(ParameterModel):
     )
     drop: list[str] = parameter([], "columns to leave out")
     missing: list[float] | None = parameter(
-        None, "values that mean missing, as -999.25; []: all are measured"
+        None, "values that mark missing samples, such as -999.25; []: none"
     )
     decimal: str | None = parameter(None, "decimal sign of a CSV file; null: found in it")
     rows: int = parameter(20_000, "hours of the generated sets", smoke=8_000, full=60_000, least=2)

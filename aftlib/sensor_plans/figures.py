@@ -87,7 +87,7 @@ def _panels(titles: list[str], title: str, x: str, y: float) -> go.Figure:
 
 def promise(plans: Mapping[str, Mapping]) -> go.Figure:
     """Share certified against share within ε, for every method and set; dashed: the guarantee."""
-    title = "Promise and measurement (dashed: guaranteed)"
+    title = "Guarantee and measurement (dashed: 1 − δ)"
     figure = _panels([*plans], title, "share certified", -0.25)
     for column, plan in enumerate(plans.values(), 1):
         for line in plan["compared"]:

@@ -74,9 +74,10 @@ def skew_does_not_hurt(
         at_every_skew(gains, least),
         readings=least_gain_on_emulated_cores(paced),
         expected=f"≥ 1 at skew {', '.join(f'{skew:g}' for skew in gains)}",
-        note=f"The least gain of a server and its tasks over uniform keys is at skew {least:g}. It "
-        "is measured with the most tasks. Gap in the document: it does not give the number of "
-        f"keys, so fewer keys on more tasks are another reading. {_beside(measured, paced, large)}",
+        note=f"The value is throughput of servers and tasks at skew {least:g}, divided by that of "
+        "uniform keys. At this skew it is least. It is measured with the most tasks. Gap in the "
+        "document: it does not give the number of keys, so fewer keys on more tasks are another "
+        f"reading. {_beside(measured, paced, large)}",
     )
 
 
@@ -169,7 +170,7 @@ def _none_of(n: int, count: int) -> str:
     if count:
         return ""
     most = share_interval(0, n)[1]
-    return f"So few crashes exclude only a rate above {most:.0%} (exact 95 % interval)."
+    return f"This many crashes exclude only a rate above {most:.0%} (exact 95 % interval)."
 
 
 def nothing_is_lost(failures: pd.DataFrame, sharing: pd.DataFrame) -> Finding:
@@ -250,7 +251,7 @@ CLAIMS = [
     ),
     Claim(
         "D3-7", "With a shuffle, growth stops at 8 tasks from skew 1.4 on.", skew_stops_the_shuffle,
-        source="fig. 5", expected=f"< {STILL} from {SKEWED} on",
+        source="fig. 5", expected=f"< {STILL} at skew {SKEWED} and above",
         threshold=Threshold("ours: less than a fifth more with three times the tasks", high=STILL,
                             strict=True),
         unit="× that of 8 tasks", basis=MODELLED, timed=True, figure=EMULATED, recorded=UNDECIDED,

@@ -128,9 +128,10 @@ class Output:
         newest = self.table.committed().get(LEASE, 0)
         if newest != self.lease:
             raise ValueError(
-                f"the global store must be this job's alone, got another output task (number "
-                f"{newest}, this one is {self.lease}): a copy of {str(self.job.directory)!r} "
-                "runs on it; end that one, and run the job again"
+                "the global store must belong to this job alone, got another output task (number "
+                f"{newest}; this one is {self.lease}). A job with a copy of "
+                f"{str(self.job.directory)!r} uses the same store: end that job, and run this one "
+                "again"
             )
 
 

@@ -217,14 +217,14 @@ def skew_lowers_the_shuffle(
         readings=computed,
         expected=f"< 1 at {_skews(gains)}",
         note=f"The value is throughput at skew {highest:g} over that of uniform keys, on 24 "
-        f"emulated cores. This skew has the highest interval end. By skew: {shown_by_skew(gains)}. "
-        "Limit of our evidence: each turn has another hash function, so few turns say little. The "
-        f"readings are computed over {HASHES} hash functions; an interval contains 95 % of them. "
-        "Gap in the document: it does not give the receivers' share of a tuple's cost, which "
-        f"decides the readings. Our receivers bear {share:.0%} of it, "
-        f"Spark's here {_spark_share(measured)}. {accuracy} On the few tasks of this machine: "
-        f"{few}. {flink(engines)} So few receivers are hardly unbalanced, and skewed keys are "
-        "cheaper to sum.",
+        "emulated cores. This skew has the interval with the highest upper end. By skew: "
+        f"{shown_by_skew(gains)}. Limit of our evidence: each turn has another hash function, so "
+        f"few turns say little. The readings are computed over {HASHES} hash functions; an "
+        "interval contains 95 % of them. Gap in the document: it does not give the receivers' "
+        f"share of a tuple's cost, which decides the readings. Our receivers bear {share:.0%} of "
+        f"it, Spark's here {_spark_share(measured)}. {accuracy} On the few tasks of this "
+        f"machine: {few}. {flink(engines)} The loads of so few receivers are nearly equal, and "
+        "skewed keys are cheaper to sum.",
     )
 
 
@@ -348,7 +348,7 @@ def late_beats_the_shuffle(
 def _gain_with_sparks_keys(
     paced: pd.DataFrame, measured: pd.DataFrame, skew: float
 ) -> dict[str, Finding]:
-    """Reading: computed gain of late merging with as many keys as Spark's runs have.
+    """Reading: computed gain of late merging with the number of keys in Spark's runs.
 
     Sums are merged one after another; each merge takes as long as in Spark's driver.
     """

@@ -64,8 +64,8 @@ def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
         counted="failures per rate",
         parts={f"{rate:,.0f} tuples/s": Finding(one, ends) for rate, one, ends in sorted(others)},
         note=f"The value is the ratio of the means at {at:,.0f} tuples/s. Of "
-        f"{len(others) + 1} rates it has the highest interval end. All intervals hold jointly "
-        "(Bonferroni).",
+        f"{len(others) + 1} rates this one has the interval with the highest upper end. All "
+        "intervals hold jointly (Bonferroni).",
     )
 
 
@@ -171,7 +171,7 @@ def real_processes_recover_sooner(real: pd.DataFrame) -> Finding:
 
 
 def either_node_fails(either: pd.DataFrame) -> Finding:
-    """D4-8: if both nodes fail equally often, the proposal sends as many tuples again."""
+    """D4-8: if both nodes fail equally often, both schemes send equally many tuples again."""
     at, ratio, _ = max(ratios(either, "resent"), key=lambda each: abs(each[1] - 1))
     means = either[either["rate"] == at].groupby(["scheme", "node"])["resent"].mean().unstack()
     shown = "; ".join(
@@ -180,8 +180,8 @@ def either_node_fails(either: pd.DataFrame) -> Finding:
     )
     return Finding(
         ratio,
-        note=f"The value is the ratio of tuples sent again at {at:,.0f} tuples/s, where it is "
-        "farthest from 1, when the primary and the secondary fail equally often. It follows from "
+        note="The value is the number of tuples sent again, divided by upstream backup's. It is "
+        f"shown for {at:,.0f} tuples/s, the rate at which it is farthest from 1. It follows from "
         "the proposal's two queues: each tuple without an ACK lies in exactly one of them. The "
         "failure of upstream backup's idle secondary costs nothing. Means where the primary fails "
         f"and where the secondary does: {shown}.",
@@ -220,14 +220,14 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         findings.pop(named),
         readings=findings,
         missing="Simulation and ns-3 disagree." if off > TIME_LIMIT else "",
-        note=f"The value is the share of the gap that Nagle's algorithm makes at {named}. The "
-        "share differs at lower rates and under other readings. It comes from stored runs of ns-3 "
-        "that switch one part of TCP at a time. In the simulation, which has no such algorithm, "
-        f"opening the connection makes {made['handshake']:.0%} of the gaps up to {LOW_RATE:,} "
-        f"tuples/s and the initial window {made['initial_window']:.0%}. So the document is right "
-        "that a connection not used before makes the gap. Simulation and ns-3 agree within "
-        f"{off:.1%}. Limit of our evidence: Nagle's algorithm together with delayed ACKs has no "
-        "complete run, because heartbeats come so late that healthy nodes are taken for failed.",
+        note="The value is the share of the gap that Nagle's algorithm makes, for this case: "
+        f"{named}. The share differs at lower rates and under other readings. It comes from stored "
+        "runs of ns-3 that switch one part of TCP at a time. In the simulation, which has no such "
+        f"algorithm, opening the connection makes {made['handshake']:.0%} of the gaps up to "
+        f"{LOW_RATE:,} tuples/s and the initial window {made['initial_window']:.0%}. So the "
+        "document is right that a connection not used before makes the gap. Simulation and ns-3 "
+        f"agree within {off:.1%}. Limit of our evidence: Nagle's algorithm together with delayed "
+        "ACKs has no complete run, because late heartbeats make healthy nodes seem failed.",
     )
 
 
@@ -257,7 +257,7 @@ def costs_as_named(costs: pd.DataFrame, counted: pd.DataFrame) -> Finding:
     highest, lowest = costs["rate"].max(), costs["rate"].min()
     last = costs[costs["rate"] == highest].set_index("scheme")
     low = costs[costs["rate"] == lowest].set_index("scheme")
-    titles = ("of all traffic", "of the stream without fault tolerance", "of the input")
+    titles = ("Shares of all traffic", "of the stream without fault tolerance", "of the input")
     shown = "; ".join(
         f"{title}: " + ", ".join(f"{name} {value:.1%}" for name, value in last[column].items())
         for column, title in zip(SHARES, titles, strict=True)
@@ -297,11 +297,11 @@ def recovers_as_named(restored: pd.DataFrame) -> Finding:
         n=int(restored["trial"].nunique()),
         counted="failures",
         readings={setting: Finding(*each) for setting, each in found.items()},
-        note=f"The value is the smaller of two steps in ms at {restored['rate'].iloc[0]:,.0f} "
-        f"tuples/s, {first}: from active to passive standby, and from passive standby to upstream "
-        "backup. Times run from detection until the survivor has the state of the failed node. Gap "
-        "in the document: it gives no checkpoint interval. Only upstream backup opens its "
-        "connection at recovery.",
+        note="The value is the smaller of two differences in mean time: passive minus active "
+        "standby, and upstream backup minus passive standby. Rate: "
+        f"{restored['rate'].iloc[0]:,.0f} tuples/s; setting: {first}. Times run from detection "
+        "until the survivor has the state of the failed node. Gap in the document: it gives no "
+        "checkpoint interval. Only upstream backup opens its connection at recovery.",
     )
 
 
@@ -358,8 +358,8 @@ CLAIMS = [
         costs_as_named, source="section 2.2, after Hwang et al.",
         expected="active ≈ 100 %, upstream least and ≈ 0",
         threshold=Threshold(
-            "ours: “about” is within a fifth, “nearly none” below a tenth; a hundredth or a half "
-            "instead of a fifth gives the same verdict", 0.8, 1.2,
+            "ours: “about” means within a fifth, “nearly none” below a tenth; the verdict is the "
+            "same if “about” means within a hundredth or within a half", 0.8, 1.2,
         ),
         unit="of the input", basis=DERIVED, figure="Bandwidth overhead", recorded=UNDECIDED,
     ),
@@ -379,7 +379,7 @@ CLAIMS = [
     ),
     Claim(
         "D4-8", "When both nodes fail equally often, the proposal saves no tuples.",
-        either_node_fails, expected="as many",
+        either_node_fails, expected="the same number",
         threshold=Threshold("ours: equal within a tenth", 0.9, 1.1), unit="× upstream backup's",
         basis=DERIVED, project=True, figure=RESENT_FIGURE,
     ),

@@ -66,7 +66,7 @@ HEADINGS = {
     "secondary_load": "load of the secondary",
     "wrong": "wrong results without sorting",
     "delay_ms": "mean delay by sorting, ms",
-    "late": "results moved",
+    "late": "results out of order",
     "waiting": "results held back",
     "longest_ms": "longest delay, ms",
     "failure_ms": "failure at, ms",

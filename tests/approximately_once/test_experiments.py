@@ -315,7 +315,7 @@ def test_sensors_that_are_hardly_ever_all_there_are_refused(tmp_path, parts):
     gaps = slice(len(frame) // 2 + parts * (len(frame) // 2 // 10), None, 3)
     frame.iloc[gaps, 2] = np.nan
     frame.to_csv(file, index=False)
-    with pytest.raises(ValueError, match=f"data must have windows of 3 .* {frame.columns[2]!r} mi"):
+    with pytest.raises(ValueError, match=f"fewer missing .* of 3 steps .* {frame.columns[2]!r} mi"):
         NotebookParameters(data=str(file))
     NotebookParameters(data=str(file), width=2)
 
@@ -356,11 +356,11 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"data": "f.csv"}, "plan must be given without data, got '.*plan.json': leave"),
-        ({"workers": [2], "epsilons": [1.0]}, "plan must be given without epsilons, workers"),
-        ({"delta": 0.01, "slide": 2, "width": 4}, "must be given without delta, slide, width, got"),
-        ({"blocks": 2, "rows": 10}, "plan must be given without blocks, rows"),
-        ({"time": "t", "resample": "1h", "drop": ["a"]}, "without drop, resample, time"),
+        ({"data": "f.csv"}, "data must be left out, because plan = '.*plan.json' replaces"),
+        ({"workers": [2], "epsilons": [1.0]}, "epsilons, workers must be left out, because plan"),
+        ({"delta": 0.01, "slide": 2, "width": 4}, "out, .*: remove delta, slide, width"),
+        ({"blocks": 2, "rows": 10}, "blocks, rows must be left out, because plan"),
+        ({"time": "t", "resample": "1h", "drop": ["a"]}, "drop, resample, time must be left out"),
         ({"plan": "none.json"}, "plan must name a file that aft plan wrote, got 'none.json'"),
         (
             {"plan": "long.json"},

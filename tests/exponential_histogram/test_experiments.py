@@ -160,7 +160,7 @@ def test_error_figures_show_both_estimates_and_the_promise(few, swept):
     ):
         names = [trace.name for trace in figure.data]
         assert names[0].startswith("article's") and names[1].startswith("sound")
-        assert names[2].startswith("promised")
+        assert names[2].startswith("guaranteed")
         for step in range(len(figure.layout.sliders[0].steps)):
             _, sound, promised = stepped(figure, step)
             at_most = [p for x, p in zip(promised["x"], promised["y"], strict=True)]

@@ -87,7 +87,7 @@ def test_the_judge_of_counts_sees_each_harm(tmp_path, monkeypatch):
         ({"doubled": 2, "wrong": 3}, ["D2: 2 doubled", "D2: 3 wrong"]),
         ({"outside": 61}, []),
         ({"wrong_promises": 5, "bound": 5.5}, []),
-        ({"wrong_promises": 6, "bound": 5.5}, ["D2: 6 wrong promises, at most 5.5"]),
+        ({"wrong_promises": 6, "bound": 5.5}, ["D2: 6 wrong guarantees, at most 5.5"]),
         ({"outside": 9000}, ["D2: 9000 estimates off by more than ε, at most 1574"]),
     ],
 )

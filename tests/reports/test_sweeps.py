@@ -60,7 +60,7 @@ def test_quotes_keep_a_texts_commas_and_are_no_part_of_it(home):
         (["m=1,0"], "Error: m=0: m must be at least 1, got 0"),
         (
             ["m=1,2", "seed=1,2,3"],
-            "--zip needs equally many values of each parameter, but m has 2, seed has",
+            "--zip needs the same number of values of each parameter, but m has 2, seed has",
         ),
     ],
 )

@@ -120,7 +120,7 @@ def test_only_the_process_that_began_last_emits(job, table, tmp_path):
     copy = replace(job, directory=tmp_path / "copy")
     copy.directory.mkdir()
     first, last = Output(job, table), Output(copy, table)
-    with pytest.raises(ValueError, match="alone, got another output task .*number 2, this one is"):
+    with pytest.raises(ValueError, match="alone, got another output task .*number 2; this one is"):
         first.emit()
     assert not list(job.output.iterdir())
     last.emit()

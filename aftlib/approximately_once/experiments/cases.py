@@ -123,7 +123,7 @@ class NotebookParameters(ParameterModel):
     )
     rows: int = parameter(1000, "rows of the document's experiment", least=1)
     replications: int = parameter(
-        20, "further data sets of as many rows", smoke=8, quick=10, full=200, least=1
+        20, "further data sets of the same size", smoke=8, quick=10, full=200, least=1
     )
     width: int = parameter(3, "window, steps", least=1)
     slide: int = parameter(1, "steps", least=1)
@@ -131,9 +131,11 @@ class NotebookParameters(ParameterModel):
     data: str | None = parameter(
         None, "CSV or Parquet file of real sensors, instead of generated data"
     )
-    time: str | None = parameter(None, "its column of times; null: found by its values")
-    resample: str | None = parameter(None, "period of its grid, such as 10min; null: the commonest")
-    drop: list[str] = parameter([], "its columns to leave out")
+    time: str | None = parameter(None, "column of times; null: found by its values")
+    resample: str | None = parameter(
+        None, "period of the grid, such as 10min; null: the commonest distance"
+    )
+    drop: list[str] = parameter([], "columns to leave out")
     plan: str | None = parameter(
         None, "a plan.json of `aft plan`, with its data, workers, windows, ε and δ"
     )
@@ -254,10 +256,9 @@ class NotebookParameters(ParameterModel):
             profiles = (type(self).profile(profile) for profile in ("smoke", "quick", "full"))
             usual = [type(self).model_fields[name].default, *(p.get(name) for p in profiles)]
             given += [name] * (getattr(self, name) not in usual)
-        if given:
+        if names := ", ".join(sorted(given)):
             raise ValueError(
-                f"plan must be given without {', '.join(sorted(given))}, got {plan!r}: leave these "
-                "out, because the plan sets them"
+                f"{names} must be left out, because plan = {plan!r} replaces this: remove {names}"
             )
         planned = open_plan(plan)
         _, test, _ = fitted(planned.table)
@@ -289,12 +290,14 @@ def require_whole_windows(name: str, test: SensorTable, windows: Windows) -> Non
     present = np.isfinite(test.values[: PARTS * part])
     whole = present.all(axis=1).reshape(PARTS, part)
     runs = sliding_window_view(whole, windows.width, axis=1)[:, :: windows.slide]
-    if np.any(np.all(runs, axis=2), axis=1).sum() < 2:
+    count = int(np.any(np.all(runs, axis=2), axis=1).sum())
+    if count < 2:
         rarest = test.names[int(present.mean(axis=0).argmin())]
         raise ValueError(
-            f"{name} must have windows of {windows.width} steps without missing samples in at "
-            f"least 2 of the {PARTS} equal parts of its second half; {rarest!r} misses most "
-            "samples: leave it out, take smaller windows, or resample to a longer period"
+            f"{name} must have fewer missing samples: of the {PARTS} equal parts of its second "
+            f"half, at least 2 must contain a window of {windows.width} steps without gaps, got "
+            f"{count}. {rarest!r} misses most samples: leave it out, take smaller windows, or "
+            "resample to a longer period"
         )
 
 

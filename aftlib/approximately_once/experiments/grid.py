@@ -227,7 +227,7 @@ def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
 
 
 def crashes_survived(spark: SparkSession, case: SensorCase, most: int = 3) -> pd.DataFrame:
-    """Workers of h-best that stay estimable whichever f of them crash at once, for f = 1 … `most`.
+    """Workers of h-best that stay estimable in every case of f crashed ones, for f = 1 … `most`.
 
     Columns: method ("1 crash", "2 crashes" …), workers, epsilon, estimable: the number proven.
     """

@@ -195,7 +195,7 @@ def real_stream(
 def planned_stream(file: Path | str) -> GuardedStream:
     """Return the stream of a plan's data in units of ε: the last 800 windows, fewer for large n.
 
-    The grid has about six times per window, or more if T_SLA requires it.
+    The grid has about six points in time per window, or more if T_SLA requires it.
     """
     plan = require_planned(file)
     query, n = planned_query(plan), len(plan.table.names)

@@ -44,11 +44,13 @@ class NotebookParameters(ParameterModel):
         [0.01, 0.05, 0.1], "permitted failure probabilities δ", smoke=[0.05, 0.1], **_CHANCE
     )
     t_slas: list[float] = parameter(
-        [35, 50, 75, 100, 200], "longest recoveries, ms of the document's machine"
+        [35, 50, 75, 100, 200], "T_SLA, ms, planned with the document's recovery time"
     )
     epsilon: float = parameter(0.12, "ε at which figures with a slider begin", **_TOLERANCE)
     delta: float = parameter(0.05, "δ of figures and of the measured recoveries", **_CHANCE)
-    t_sla: float = parameter(50.0, "longest recovery in every section, ms; figures begin with it")
+    t_sla: float = parameter(
+        50.0, "T_SLA, ms, where a section does not measure its own; sliders begin with it"
+    )
     sensors: int = parameter(100, "n of the generated data", **_SENSORS)
     groups: int = parameter(5, "equally large groups of correlated sensors", least=1)
     variance: float = parameter(60.0, "of every sensor", **_TOLERANCE)
@@ -57,7 +59,7 @@ class NotebookParameters(ParameterModel):
     slide: int = parameter(1_000, "steps between windows", least=1)
     rows: int = parameter(100_000, "steps of the document's experiment", smoke=40_000, least=1)
     replications: int = parameter(
-        10, "further data sets of as many rows", smoke=6, full=30, least=1
+        10, "further data sets of the same size", smoke=6, full=30, least=1
     )
     seed: int = parameter(1, "of data, failures and resampling", least=0)
     ns: list[int] = parameter(
@@ -73,7 +75,7 @@ class NotebookParameters(ParameterModel):
     budgets: list[int] = parameter([10_000, 30_000, 100_000], "tuples replayed while measuring")
     recoveries: int = parameter(
         30,
-        "recoveries per T_SLA, first for the fit, then for the test",
+        "recoveries per T_SLA for the fit, and the same number for the test",
         smoke=12,
         quick=12,
         full=150,
@@ -83,7 +85,7 @@ class NotebookParameters(ParameterModel):
     memory: float = parameter(
         0.9, "the guard's example: correlation of a step with the last one", least=0, below=1
     )
-    guard_windows: int = parameter(800, "windows there", smoke=400, least=100)
+    guard_windows: int = parameter(800, "windows of the guard's example", smoke=400, least=100)
     plan: str | None = parameter(None, "a plan.json of `aft plan`, streamed as well")
 
     @model_validator(mode="after")

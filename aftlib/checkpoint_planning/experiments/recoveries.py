@@ -246,9 +246,9 @@ def require_planned(file: Path | str) -> SensorPlan:
     shortest = RecoveryTime(plan.fixed_ms, plan.per_tuple_ms)(len(plan.table.names))
     if plan.t_sla_ms < shortest:
         raise ValueError(
-            f"plan {str(file)!r} must have a T_SLA of at least {shortest:.6g} ms, got "
-            f"{plan.t_sla_ms:g}: after failures that used up ε, all {len(plan.table.names)} "
-            "sensors are replayed one step at a time; make a new plan by aft plan"
+            f"plan {str(file)!r} must have a T_SLA of at least {shortest:.6g} ms, the time to "
+            f"replay one step of all {len(plan.table.names)} sensors, got {plan.t_sla_ms:g}. After "
+            "failures that used up ε this replay is needed; make a new plan by aft plan"
         )
     return plan
 

@@ -79,7 +79,7 @@ class NotebookParameters(ParameterModel):
         most=10**8,
     )
     rate_seconds: float = parameter(
-        2.0, "spent on each of them", least=0, most=3600, smoke=0.3, quick=1.0, full=5.0
+        2.0, "seconds of each speed run", least=0, most=3600, smoke=0.3, quick=1.0, full=5.0
     )
     variance_epsilons: list[float] = parameter(
         [0.05, 0.1, 0.2, 0.4, 0.8], "of the variance histogram", least=0.02, below=1

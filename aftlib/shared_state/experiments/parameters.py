@@ -52,7 +52,9 @@ class NotebookParameters(ParameterModel):
     large_tuples: int = parameter(
         0, "of further streams, measured once with the most tasks; 0 for none", full=100_000_000
     )
-    large_skews: list[int | float] = parameter([], "their skews", full=[0.0, 1.4, 2.0])
+    large_skews: list[int | float] = parameter(
+        [], "skews of the further streams", full=[0.0, 1.4, 2.0]
+    )
     paced_keys: list[int] = parameter(
         [1_000, 10_000], "that may occur, on emulated cores", least=1, full=[1_000, 10_000, 100_000]
     )
@@ -81,12 +83,14 @@ class NotebookParameters(ParameterModel):
     store_keys: list[int] = parameter(
         [10_000, 100_000], "sizes of the tables of each store", least=1, **STORE_KEYS
     )
-    store_rows: int = parameter(100_000, "merged into each, in every turn", least=1, full=1_000_000)
+    store_rows: int = parameter(
+        100_000, "rows merged into each table, in every turn", least=1, full=1_000_000
+    )
     store_turns: int = parameter(4, "repetitions for all stores", least=1, smoke=2, full=5)
     stream_tuples: int = parameter(
         20_000_000, "of the stream that measures what checkpoints take away", **STREAM_TUPLES
     )
-    stream_runs: int = parameter(1, "of it, in each mode", least=1, full=3)
+    stream_runs: int = parameter(1, "runs of this stream in each mode", least=1, full=3)
 
     @model_validator(mode="after")
     def check_together(self) -> Self:

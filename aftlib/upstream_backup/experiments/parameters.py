@@ -29,7 +29,7 @@ class NotebookParameters(ParameterModel):
     document_trials: int = parameter(10, "the document's own number", least=2, smoke=2)
     document_seconds: int | float = parameter(
         30,
-        "seconds until steady state, and length of the interval after it in which a node fails",
+        "seconds until steady state; a node then fails within the same number of seconds",
         above=0,
         most=300,
         smoke=2,
@@ -43,7 +43,7 @@ class NotebookParameters(ParameterModel):
         **INTERVAL,
     )
     handshake: bool = parameter(
-        True, "whether connections that only a recovery needs are opened during it"
+        True, "true: recovery opens connections that only it needs; false: they are open before"
     )
     initial_window: int | None = parameter(
         10, "segments that TCP sends before the first acknowledgement; null: no limit", least=1

@@ -73,7 +73,7 @@ class Sweep:
         return failure_times(self.trials, self.seed, steady, self.spread_ms)
 
     def drawn(self, rate: float) -> list[tuple[Parameters, float]]:
-        """System with random phases, and failure time, of each trial."""
+        """Return, for each trial, the system with random phases and the failure time."""
         phases = drawn_phases(self.trials, self.seed)
         systems = [replace(self.at(rate), phases=one) for one in phases]
         return list(zip(systems, self.failures_ms.tolist(), strict=True))

@@ -53,8 +53,8 @@ def systems(table: pd.DataFrame) -> list[Parameters]:
 def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
     """Ratios of simulated means to the closed form: a row per rate, a column per group and scheme.
 
-    The groups are the queue at the crash, the tuples sent again, and the tuples sent again by the
-    rule of thumb that counts all hops.
+    The groups are the queue at the crash and the tuples sent again, each divided by its closed
+    form. The third group divides the tuples sent again by a rule of thumb that counts all hops.
     """
     rows = means[means["resent"] > 0].copy()
     points = [(case.at(r), SCHEMES[s]) for r, s in zip(rows["rate"], rows["scheme"], strict=True)]
