@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.upstream_backup.ordering import aggregate, join, sorting
+from aftlib.upstream_backup.experiments.beyond import aggregate, join, sorting
 from aftlib.upstream_backup.routes import NEVER
 
 MS = 1_000_000
