@@ -3,8 +3,7 @@
 A system is `Parameters` (stream, links, TCP, intervals) and a `Scheme`. `failures` computes when
 each crash is detected. `routes` computes when tuples are written, sent in segments, processed, and
 acknowledged. `recursion.simulate` combines the routes: which tuples are sent again, and when they
-are processed. `messages` lists the messages of a sequence diagram. `closed_form` computes results
-without a simulation.
+are processed. `closed_form` computes results without a simulation.
 
 There are two references. `ns3` holds stored runs of the same four nodes on the network simulator
 (made by `make ns3`). `processes` starts primary and secondary as real processes and kills them.

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from aftlib.upstream_backup.failures import Failure
-from aftlib.upstream_backup.messages import kept, messages
+from aftlib.upstream_backup.figures import kept, messages
 from aftlib.upstream_backup.parameters import NODES, Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import SCHEMES

@@ -12,7 +12,7 @@ import numpy as np
 import simpy
 
 from aftlib.upstream_backup.failures import Downtime, Failure, downtimes
-from aftlib.upstream_backup.messages import Message
+from aftlib.upstream_backup.figures import Message
 from aftlib.upstream_backup.parameters import MS, NODES, Parameters
 from aftlib.upstream_backup.recursion import AFTER_MS, Recovery, Simulated
 from aftlib.upstream_backup.routes import NEVER, checkpoint_ns, primary_turn, written_ns

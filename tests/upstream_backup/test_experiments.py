@@ -7,7 +7,7 @@ import pytest
 from aftlib.upstream_backup import figures
 from aftlib.upstream_backup.experiments import beyond, recoveries, references
 from aftlib.upstream_backup.experiments.recoveries import one_point, recovery_row
-from aftlib.upstream_backup.messages import messages
+from aftlib.upstream_backup.figures import messages
 from aftlib.upstream_backup.parameters import MS, Parameters
 from aftlib.upstream_backup.processes import Delivery, Request
 from aftlib.upstream_backup.schemes import SCHEMES
