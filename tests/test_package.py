@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import aftlib
-from aftlib.reports import entry
+from aftlib import __main__ as command_line
 from tests.tiny_project import aft
 
 ROOT = Path(__file__).parents[1]
@@ -171,7 +171,7 @@ def test_a_command_that_lacks_a_package_names_its_extra(missing, extra, monkeypa
 
     monkeypatch.setattr("aftlib.reports.cli.main", command)
     with pytest.raises(SystemExit, match=rf"aft needs \w+, .*aftlib\[{extra}\]"):
-        entry.main()
+        command_line.main()
 
 
 def test_a_module_of_our_own_that_is_missing_is_an_error(monkeypatch):
@@ -180,7 +180,7 @@ def test_a_module_of_our_own_that_is_missing_is_an_error(monkeypatch):
 
     monkeypatch.setattr("aftlib.reports.cli.main", command)
     with pytest.raises(ModuleNotFoundError, match="gone"):
-        entry.main()
+        command_line.main()
 
 
 def test_aft_cite_says_what_the_citation_file_says():
