@@ -6,10 +6,10 @@ Modules, in the order in which data pass through them:
 2. `survey`: the question (ε, δ, T_SLA, windows and workers), and the results of all windows.
 3. `answer` makes the plan by the documents' algorithms: assignment, checkpoints, replay sets.
 4. `backtest` walks forward through the second half with the `guard` and with other methods.
-5. `refresh` compares a plan that stays with plans that are made again as sensors change. `worth`
-   compares exact recovery with the guard at the user's read rate.
+5. `worth` compares exact recovery with the guard at the user's read rate.
 6. `command` is `aft plan`. It prints the plan and writes plan.json (`core.planfile`) and the report
    of notebook 06.
-7. `experiments`: that notebook's experiments on files, generated sets and streams with trouble.
-   `figures` draws their results, and `claims` judges the claims G-1 … G-3.
+7. `experiments`: that notebook's experiments on files, generated sets and streams with trouble, and
+   on plans that are made again as sensors change. `figures` draws their results, and `claims`
+   judges the claims G-1 … G-3.
 """

@@ -5,8 +5,15 @@ import pandas as pd
 import pytest
 
 from aftlib.core.datasets import even_grid
-from aftlib.sensor_plans.experiments import NotebookParameters, refreshed
-from aftlib.sensor_plans.refresh import MODEL_ONLY, NEVER, REFRESHED, refresh, sensors_moved
+from aftlib.sensor_plans.experiments import (
+    MODEL_ONLY,
+    NEVER,
+    REFRESHED,
+    NotebookParameters,
+    refresh,
+    refreshed,
+    sensors_moved,
+)
 from aftlib.sensor_plans.sensor_file import Inventory
 from aftlib.sensor_plans.survey import Question, survey_table
 from tests.refusals import refused
