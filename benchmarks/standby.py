@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.upstream_backup.experiments.references import COUNT_LIMIT, TIME_LIMIT, against_ns3
+from aftlib.upstream_backup.experiments.recoveries import COUNT_LIMIT, TIME_LIMIT, against_ns3
 from aftlib.upstream_backup.failures import Failure
 from aftlib.upstream_backup.parameters import Parameters
 from aftlib.upstream_backup.recursion import Simulated, simulate

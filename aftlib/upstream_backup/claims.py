@@ -23,8 +23,7 @@ from aftlib.core.claims import (
     nothing,
 )
 from aftlib.core.intervals import ratio_interval, t_interval
-from aftlib.upstream_backup.experiments.recoveries import SHARES
-from aftlib.upstream_backup.experiments.references import BYTES_LIMIT, TIME_LIMIT, explained
+from aftlib.upstream_backup.experiments.recoveries import BYTES_LIMIT, SHARES, TIME_LIMIT, explained
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 
 LOW_RATE = 1000

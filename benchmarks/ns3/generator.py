@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from aftlib.core.paths import write_whole
-from aftlib.upstream_backup.experiments.references import STORED_RUNS, SWITCHES, Cases
+from aftlib.upstream_backup.experiments.recoveries import STORED_RUNS, SWITCHES, Cases
 from aftlib.upstream_backup.failures import drawn_phases, failure_times
 from aftlib.upstream_backup.parameters import Parameters, Tcp
 from aftlib.upstream_backup.schemes import SCHEMES

@@ -9,7 +9,7 @@ import pytest
 from aftlib.upstream_backup import claims, recursion, routes
 from aftlib.upstream_backup.claims import CLAIMS
 from aftlib.upstream_backup.closed_form import Traffic
-from aftlib.upstream_backup.experiments import beyond, recoveries, references
+from aftlib.upstream_backup.experiments import beyond, recoveries
 from aftlib.upstream_backup.experiments.recoveries import one_point
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES
 from tests import judging
@@ -37,10 +37,10 @@ FRAMES = {
     "real": kills,
     "either": lambda: beyond.either_node(replace(CASE, trials=5)),
     "restored": lambda: beyond.settings_of_hwang(FEW, 1000),
-    "parts": references.tcp_parts,
+    "parts": recoveries.tcp_parts,
     "costs": lambda: recoveries.overheads(CASE),
-    "ns3": references.against_ns3,
-    "counted": references.counted_traffic,
+    "ns3": recoveries.against_ns3,
+    "counted": recoveries.counted_traffic,
 }
 NEEDED = {
     "D4-1": ["found", "real"],
@@ -166,13 +166,13 @@ def test_d4_4_is_open_when_the_simulation_has_no_window(monkeypatch):
 
 
 def test_d4_4_turns_when_nagle_costs_much():
-    parts = references.tcp_parts()
+    parts = recoveries.tcp_parts()
     slow = parts.assign(ns3_ms=parts["ns3_ms"].mask(parts["switch"] == "Nagle on", 100.0))
     assert verdict("D4-4", parts=slow) == "holds"
 
 
 def test_d4_4_turns_when_nagle_costs_nothing():
-    parts = references.tcp_parts()
+    parts = recoveries.tcp_parts()
     wide = parts.pivot_table(index=["rate", "failure_ms"], columns="switch", values="ns3_ms")
     for with_it, without in (("Nagle on", "as it is"), ("proposed, Nagle on", "proposed")):
         at = parts["switch"].eq(with_it)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.upstream_backup import figures
-from aftlib.upstream_backup.experiments import beyond, recoveries, references
+from aftlib.upstream_backup.experiments import beyond, recoveries
 from aftlib.upstream_backup.experiments.recoveries import one_point, recovery_row
 from aftlib.upstream_backup.figures import messages
 from aftlib.upstream_backup.parameters import MS, Parameters
@@ -22,7 +22,7 @@ def trials(spark):
 
 @pytest.fixture(scope="module")
 def parts():
-    return references.tcp_parts()
+    return recoveries.tcp_parts()
 
 
 def test_figs_3_and_4():
@@ -93,7 +93,7 @@ def test_summary_and_savings(trials):
 
 
 def test_closed_form_by_scheme(trials):
-    table = references.against_closed_form(CASE, recoveries.summary(trials))
+    table = recoveries.against_closed_form(CASE, recoveries.summary(trials))
     assert list(table.columns.get_level_values(0).unique()) == [
         *("queue at the crash", "sent again", "sent again, all hops")
     ]
@@ -101,19 +101,19 @@ def test_closed_form_by_scheme(trials):
 
 
 def test_agreement_table():
-    table = references.agreement(references.against_ns3())
+    table = recoveries.agreement(recoveries.against_ns3())
     assert table.abs().max().max() < 0.02
     assert len(table) == 8
 
 
 def test_gap_is_taken_apart(parts):
-    table = references.explained(parts)
+    table = recoveries.explained(parts)
     whole = table["handshake"] + table["initial_window"] + table["tuples"]
     np.testing.assert_allclose(whole, table["gap"])
     assert table["handshake"].between(9, 11).all()
     assert table["nagle_adds"].loc[1000:].abs().max() < 1
     assert table["window_1_adds"].between(17, 33).all()  # the fewer tuples wait, the less
-    assert references.tcp_table(parts).shape == (10, 8)
+    assert recoveries.tcp_table(parts).shape == (10, 8)
 
 
 def test_overheads_and_comparison(trials):
@@ -182,7 +182,7 @@ def test_real_kills_stand_beside_the_simulation_of_the_same_rate(monkeypatch):
 
 
 def test_figures_carry_what_they_are_given(trials, parts):
-    means, ns3 = recoveries.summary(trials), references.against_ns3()
+    means, ns3 = recoveries.summary(trials), recoveries.against_ns3()
     figure = figures.by_rate(means, "recovery_ms", "Recovery time", "ms", ns3)
     assert len(figure.data) == 2 * len(SCHEMES)
     lines = {trace.name: trace for trace in figure.data}
@@ -200,11 +200,11 @@ def test_figures_carry_what_they_are_given(trials, parts):
 
 
 def test_ns3_is_shown_beside_the_same_system_only():
-    ns3 = references.against_ns3()
-    assert len(references.same_system(ns3, CASE)) == len(ns3)
+    ns3 = recoveries.against_ns3()
+    assert len(recoveries.same_system(ns3, CASE)) == len(ns3)
     slow = recoveries.Sweep(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
     means = pd.DataFrame([_row(rate) for rate in CASE.rates])
-    figure = figures.by_rate(means, "resent", "Again", "", references.same_system(ns3, slow))
+    figure = figures.by_rate(means, "resent", "Again", "", recoveries.same_system(ns3, slow))
     assert [trace.name for trace in figure.data] == ["proposed"]
     said = "Again; simulation only: ns-3 ran the default parameters"
     assert said in figure.layout.title.text

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from aftlib.upstream_backup.claims import CLAIMS
-from aftlib.upstream_backup.experiments import beyond, recoveries, references
+from aftlib.upstream_backup.experiments import beyond, recoveries
 from aftlib.upstream_backup.experiments.parameters import NotebookParameters
 from aftlib.upstream_backup.experiments.recoveries import one_point
 from tests.judging import judged
@@ -13,7 +13,7 @@ from tests.judging import judged
 @pytest.fixture(scope="module")
 def stored():
     """What is compared with ns-3's stored runs: the same for every parameter."""
-    return references.against_ns3(), references.tcp_parts(), references.counted_traffic()
+    return recoveries.against_ns3(), recoveries.tcp_parts(), recoveries.counted_traffic()
 
 
 DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
@@ -91,8 +91,8 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     half = 1e3 * min(given["document_seconds"], 1)
     own = recoveries.Sweep(rates, given["document_trials"], 1, half, half, system)
     assert len(recoveries.recoveries(None, own, ("proposed",))) == 2 * len(rates)
-    references.against_closed_form(case, means)
-    references.same_system(ns3, case)
+    recoveries.against_closed_form(case, means)
+    recoveries.same_system(ns3, case)
     costs = recoveries.overheads(case)
     assert len(recoveries.comparison(means, costs, rate)) == 5
     small = recoveries.Sweep((rate,), 2, parameters=system)

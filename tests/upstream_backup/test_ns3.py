@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from aftlib.upstream_backup.closed_form import traffic
-from aftlib.upstream_backup.experiments import references
+from aftlib.upstream_backup.experiments import recoveries
 from aftlib.upstream_backup.failures import Failure, failure_times
 from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
@@ -25,7 +25,7 @@ def made(tmp_path_factory):
 
 
 def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
-    stored = references.read_runs("recoveries")
+    stored = recoveries.read_runs("recoveries")
     assert len(stored) == len(SCHEMES) * len(generator.RATES) * generator.TRIALS
     times = stored.groupby(["scheme", "rate"])["failure_ms"].apply(tuple)
     assert len(set(times)) == 1
@@ -34,13 +34,13 @@ def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
 
 @pytest.mark.parametrize("name", generator.TABLES)
 def test_tables_name_the_command_that_made_them(name):
-    with (references.STORED_RUNS / f"{name}.csv").open() as table:
+    with (recoveries.STORED_RUNS / f"{name}.csv").open() as table:
         assert table.readline() == f"# {generator.COMMAND}\n"
 
 
 def test_agreement_at_every_rate():
     """Within 10 % on tuples sent again and 15 % on recovery time; in fact much closer."""
-    table = references.against_ns3()
+    table = recoveries.against_ns3()
     counted, timed = table[table["resent_ns3"] > 0], table[table["recovery_ms_ns3"] > 0]
     assert counted["scheme"].nunique() == 4
     assert timed["scheme"].nunique() == 3
@@ -53,13 +53,13 @@ def test_agreement_at_every_rate():
 
 def test_agreement_on_traffic():
     """Stored bytes, ACKs at a switch included: without them the proposal was 14 % low."""
-    table = references.counted_traffic()
+    table = recoveries.counted_traffic()
     assert len(table) == len(SCHEMES) * len(generator.SWITCH_RATES)
     assert (table["error"].abs() < 0.01).all()
 
 
 def test_agreement_on_tcps_parts():
-    parts = references.tcp_parts().dropna()
+    parts = recoveries.tcp_parts().dropna()
     assert parts["switch"].nunique() == 6
     assert np.allclose(parts["ms"], parts["ns3_ms"], rtol=0.02)
 
@@ -69,19 +69,19 @@ def test_agreement_on_tcps_parts():
 def test_a_run_made_anew_is_the_stored_one(made):
     for scheme in (UPSTREAM, PROPOSED):
         stored = (
-            references.read_runs("recoveries")
+            recoveries.read_runs("recoveries")
             .query("rate == 500 and scheme == @scheme.name")
             .head(2)
         )
-        phases = [system.phases for system in references.systems(stored)]
+        phases = [system.phases for system in recoveries.systems(stored)]
         fresh = made.run(Parameters(rate=500), scheme, stored["failure_ms"].tolist(), phases)
         names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
         pd.testing.assert_frame_equal(fresh[names], stored[names].reset_index(drop=True), rtol=1e-6)
     one = Parameters(rate=500, tcp=Tcp(initial_window=None))
     told = []
     table = generator.run_cases("switches", made, rates=(500,), trials=1, report=told.append)
-    assert len(table) == len(told) == len(references.SWITCHES)
-    assert [*table] == [*references.read_runs("switches")]
+    assert len(table) == len(told) == len(recoveries.SWITCHES)
+    assert [*table] == [*recoveries.read_runs("switches")]
     assert made.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
     with pytest.raises(RuntimeError, match="a failure time must lie in"):
         made.run(one, UPSTREAM, [float("nan")])
@@ -140,10 +140,10 @@ def same_as_simulated(found, system, scheme, node):
 
 
 def test_tables_are_written_with_their_command(tmp_path, monkeypatch):
-    monkeypatch.setattr(references, "STORED_RUNS", tmp_path)
+    monkeypatch.setattr(recoveries, "STORED_RUNS", tmp_path)
     monkeypatch.setattr(generator, "STORED_RUNS", tmp_path)
     generator.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
-    assert references.read_runs("switches").to_dict("list") == {
+    assert recoveries.read_runs("switches").to_dict("list") == {
         "rate": [200],
         "switch": ["as it is"],
     }

@@ -1,10 +1,15 @@
-"""D4 figs 3 to 6: tuples sent again after a failure, recovery times, and costs."""
+"""D4 figs 3 to 6: tuples sent again after a failure, recovery times, and costs.
+
+The simulation, then the simulation against the closed form, ns-3, and ns-3 with parts of TCP
+switched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +18,9 @@ import pandas as pd
 from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.intervals import t_interval
 from aftlib.spark.sweep import sweep
-from aftlib.upstream_backup.closed_form import traffic
+from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, four_hops, traffic
 from aftlib.upstream_backup.failures import Failure, drawn_phases, failure_times
-from aftlib.upstream_backup.parameters import NODES, Parameters
+from aftlib.upstream_backup.parameters import NODES, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import Simulated, simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM, Scheme
 
@@ -30,6 +35,25 @@ EXAMPLE = Parameters(
 MEASURES = ("queue_at_crash", "resent", "reprocessed", "recovery_ms", "restored_ms", "caught_up_ms")
 SHARES = ("share_of_all", "relative", "relative_to_input")
 _CHUNK = 5
+COUNT_LIMIT, TIME_LIMIT, BYTES_LIMIT = 0.10, 0.15, 0.05
+"""Relative differences from ns-3 up to which counts, times and traffic agree."""
+BASE, PROPOSAL = "as it is", "proposed"
+STORED_RUNS = Path(__file__).parents[1] / "ns3"
+"""Folder of the tables that ns-3 made (`make ns3`)."""
+Cases = dict[str, tuple[Scheme, dict[str, object], dict[str, int]]]
+SWITCHES: Cases = {
+    "as it is": (UPSTREAM, {}, {}),
+    "no handshake": (UPSTREAM, {"handshake": False}, {}),
+    "no initial window": (UPSTREAM, {"initial_window": None}, {}),
+    "initial window 1": (UPSTREAM, {"initial_window": 1}, {}),
+    "Nagle on": (UPSTREAM, {}, {"nagle": 1}),
+    "delayed ACKs": (UPSTREAM, {}, {"delayed_acks": 2}),
+    "window 1, delayed ACKs": (UPSTREAM, {"initial_window": 1}, {"delayed_acks": 2}),
+    "neither": (UPSTREAM, {"handshake": False, "initial_window": None}, {}),
+    "proposed": (PROPOSED, {}, {}),
+    "proposed, Nagle on": (PROPOSED, {}, {"nagle": 1}),
+}
+"""Changes to TCP, one at a time: scheme, fields of `Tcp`, options of the scenario."""
 
 
 def example(scheme: str) -> Simulated:
@@ -185,3 +209,138 @@ def comparison(means: pd.DataFrame, costs: pd.DataFrame, rate: float) -> pd.Data
     left = means[means["rate"] == rate][times]
     right = costs[costs["rate"] == rate][["scheme", *SHARES]]
     return left.merge(right, on="scheme").set_index("scheme")
+
+
+def read_runs(name: str) -> pd.DataFrame:
+    """Read a stored table of ns-3's runs.
+
+    Columns: rate, scheme or switch, failure_ms, the measures of a run, and the phases.
+    """
+    return pd.read_csv(STORED_RUNS / f"{name}.csv", comment="#")
+
+
+def systems(table: pd.DataFrame) -> list[Parameters]:
+    """The system of each row of a stored table."""
+    drawn = table[[f"{one.name}_phase" for one in fields(Phases)]].to_numpy().tolist()
+    rows = zip(table["rate"].tolist(), drawn, strict=True)
+    return [Parameters(rate=rate, phases=Phases(*phases)) for rate, phases in rows]
+
+
+def against_closed_form(case: Sweep, means: pd.DataFrame) -> pd.DataFrame:
+    """Ratios of simulated means to the closed form: a row per rate, a column per group and scheme.
+
+    The groups are the queue at the crash and the tuples sent again, each divided by its closed
+    form. The third group divides the tuples sent again by a rule of thumb that counts all hops.
+    """
+    rows = means[means["resent"] > 0].copy()
+    points = [(case.at(r), SCHEMES[s]) for r, s in zip(rows["rate"], rows["scheme"], strict=True)]
+    forms = {
+        "queue at the crash": ("queue_at_crash", expected_queue),
+        "sent again": ("resent", expected_resent),
+        "sent again, all hops": ("resent", four_hops),
+    }
+    for title, (measure, form) in forms.items():
+        rows[title] = rows[measure] / [form(*point) for point in points]
+    return rows.pivot_table(index="rate", columns="scheme", values=[*forms], sort=False)
+
+
+def against_ns3() -> pd.DataFrame:
+    """Compare the stored runs of ns-3, which have default parameters, with simulations of them.
+
+    Columns rate; scheme; resent, recovery_ms and caught_up_ms: means of the simulation over the
+    stored failure times; for each of these …_ns3: mean of ns-3, …_ns3_half: half-width of its t
+    interval, …_error: relative difference, NaN if ns-3 has 0; reprocessed_ns3.
+    """
+    stored = read_runs("recoveries")
+    schemes, times = stored["scheme"].tolist(), stored["failure_ms"].tolist()
+    points = zip(systems(stored), schemes, times, strict=True)
+    rows = [recovery_row(*point) for point in points]
+    ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms", "caught_up_ms"]]
+    both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
+    only_results = stored["scheme"].isin([name for name, one in SCHEMES.items() if one.both])
+    both["reprocessed_ns3"] = both["resent_ns3"].mask(only_results, 0)
+    grouped = both.groupby(["scheme", "rate"], sort=False)
+    table = grouped.mean().reset_index()
+    for measure in ("resent", "reprocessed", "recovery_ms", "caught_up_ms"):
+        bounds = [t_interval(part.to_numpy(dtype=float)) for _, part in grouped[f"{measure}_ns3"]]
+        table[f"{measure}_ns3_half"] = [float(high - centre) for centre, _, high in bounds]
+    for name in ours:
+        reference = table[f"{name}_ns3"]
+        table[f"{name}_error"] = table[name] / reference.where(reference > 0) - 1
+    return table
+
+
+def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
+    """The rows of `against_ns3` that hold for the case's system: stored runs have the defaults."""
+    return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
+
+
+def agreement(table: pd.DataFrame) -> pd.DataFrame:
+    """Relative differences from ns-3: one row per rate, one column per measure and scheme."""
+    columns = {"resent_error": "tuples sent again", "recovery_ms_error": "recovery time"}
+    wide = table.pivot_table(index="rate", columns="scheme", values=[*columns], sort=False)
+    return wide.rename(columns=columns, level=0)
+
+
+def tcp_parts() -> pd.DataFrame:
+    """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
+
+    Columns switch; rate; failure_ms; ns3_ms: of ns-3's stored run; ms: of the simulation of the
+    same failure. The simulation has neither Nagle's algorithm nor delayed ACKs, so ms is NaN for
+    them.
+    """
+    stored = read_runs("switches")
+    ours, drawn = [], systems(stored)
+    for system, switch, time in zip(drawn, stored["switch"], stored["failure_ms"], strict=True):
+        scheme, tcp, options = SWITCHES[switch]
+        changed = replace(system, tcp=replace(Tcp(), **tcp))  # type: ignore[arg-type]
+        row = {} if options else recovery_row(changed, scheme.name, time)
+        ours.append(row.get("recovery_ms", float("nan")))
+    table = stored.assign(ms=ours, ns3_ms=stored["recovery_ms"])
+    return table[["switch", "rate", "failure_ms", "ns3_ms", "ms"]]
+
+
+def tcp_table(parts: pd.DataFrame) -> pd.DataFrame:
+    """Mean recovery times: one row per switch, one column per rate, for ns-3 and the simulation."""
+    wide = parts.pivot_table(index="switch", columns="rate", values=["ns3_ms", "ms"], sort=False)
+    return wide.rename(columns={"ns3_ms": "ns-3", "ms": "simulation"}, level=0)
+
+
+def explained(
+    parts: pd.DataFrame, column: str = "ns3_ms", by: Sequence[str] = ("rate",)
+) -> pd.DataFrame:
+    """Parts of the gap between upstream backup and the proposal, by rate, in ms.
+
+    Means over failures, or with `by` one row per failure.
+
+    gap = handshake + initial_window + tuples. Column handshake is the part that opening the
+    connection makes, initial_window the part that the window's limit makes, and tuples is the rest.
+    nagle_adds, window_1_adds: time that each adds to upstream backup; gap_with_nagle: the gap with
+    Nagle's algorithm in both schemes.
+    """
+    ms = parts.pivot_table(index=[*by], columns="switch", values=column, dropna=False)
+    return pd.DataFrame(
+        {
+            "gap": ms[BASE] - ms[PROPOSAL],
+            "handshake": ms[BASE] - ms["no handshake"],
+            "initial_window": ms["no handshake"] - ms["neither"],
+            "tuples": ms["neither"] - ms[PROPOSAL],
+            "nagle_adds": ms["Nagle on"] - ms[BASE],
+            "gap_with_nagle": ms["Nagle on"] - ms["proposed, Nagle on"],
+            "window_1_adds": ms["initial window 1"] - ms[BASE],
+        }
+    )
+
+
+def counted_traffic() -> pd.DataFrame:
+    """Traffic for availability by the closed form and as ns-3 counted it, bytes per second.
+
+    Columns scheme; rate; derived: by the closed form; counted: mean over ns-3's stored runs; error:
+    the relative difference.
+    """
+    parts = [f"{name}_bps" for name in ("copies", "acks", "checkpoints", "heartbeats")]
+    means = read_runs("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
+    table = means.sum(axis=1).rename("counted").reset_index()
+    points = zip(table["scheme"], table["rate"].tolist(), strict=True)
+    table["derived"] = [traffic(Parameters(rate=r), SCHEMES[s]).availability for s, r in points]
+    return table.assign(error=table["derived"] / table["counted"] - 1)
