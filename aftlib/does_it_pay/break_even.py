@@ -24,8 +24,6 @@ from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK
 COMPARED = {MODEL: EXACT, GUARD: EXACT, PROPOSED: EXACT_PROCESS, ADAPTIVE: EXACT_PROCESS}
 """Approximate schemes, and the exact one that loses the same memory."""
 CASE = ["sensors", "window"]
-
-
 Costs = Mapping[tuple[str, int], RecoveryCosts]
 """Constants of the cost model by scheme and number of sensors."""
 
@@ -34,10 +32,9 @@ def measured_costs(recoveries: pd.DataFrame) -> dict[tuple[str, int], RecoveryCo
     """Return four constants of each scheme and number of sensors, from the shortest windows.
 
     Start and checkpoint come from the unlimited recoveries: the start as a median, because it
-    varies most. On Spark it is what the coordinator's part and the reading leave, the same for all
-    schemes. The time of an estimate is the
-    `additional_time`. The time per sample is
-    the slope over all cases of D2's exact process, because all schemes use the same reader.
+    varies most. On Spark the start is the same for all schemes: the time without the coordinator's
+    part and without reading. The time of an estimate is the `additional_time`. The time per sample
+    is the slope over all cases of D2's exact process, because all schemes use the same reader.
     """
     free = recoveries[np.isinf(recoveries["rate"])]
     exact = free[free["scheme"] == EXACT_PROCESS]
@@ -161,7 +158,7 @@ def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
             extra, _, saved = _fits(pair_of(shortest, scheme), RESAMPLES, seed=1).T
             lost = predicted_again(recoveries, exact, sensors, window)
             expected = lost - predicted_again(recoveries, scheme, sensors, window)
-            # the guard's share varies as its additional time does
+            # of a planned scheme `saved` is a constant; of the guard it is resampled, too
             predicted = _inverse_rates(extra, expected * saved / saved[0])
             extra, slope, saved = _fits(pair_of(case, scheme), RESAMPLES, seed=2).T
             measured = _inverse_rates(extra, slope * saved)

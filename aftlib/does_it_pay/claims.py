@@ -56,6 +56,10 @@ def planned_reads(measured: Measurements) -> Finding:
 def predicted_times(measured: Measurements) -> Finding:
     """P-2: share of the points whose time is predicted."""
     points = measured.points[np.isfinite(measured.points["rate"])]
+    points = points[points["window"] > measured.recoveries["window"].min()]
+    if points.empty:
+        note = "All windows have the same length and give the constants, so none is predicted."
+        return Finding("none", (0.0, 1.0), note=note)
     factor = np.exp(np.abs(np.log(points["predicted_s"] / points["seconds"])))
     within = int((factor <= TIME_FACTOR).sum())
     worst = points.iloc[int(factor.to_numpy().argmax())]
@@ -64,8 +68,8 @@ def predicted_times(measured: Measurements) -> Finding:
         share_interval(within, len(points)),
         n=len(points),
         counted="points",
-        note="Four constants, measured in the smallest case at an unlimited read rate, predict the "
-        f"points at all limited rates. The median factor is {factor.median():.2f}. The largest is "
+        note="Four constants, measured in the shortest windows, predict the points of longer "
+        f"windows at all limited rates. The median factor is {factor.median():.2f}. The largest is "
         f"{factor.max():.2f}: {worst['scheme']}, {worst['window']:g} steps, {worst['rate']:g} "
         "samples/s.",
     )

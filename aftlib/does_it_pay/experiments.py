@@ -170,7 +170,11 @@ class Measurements:
 
 
 def measure(spark: SparkSession, p: NotebookParameters, directory: Path) -> Measurements:
-    """Run every scheme over every case; `directory` must be new."""
+    """Run every scheme over every case; `directory` must be new.
+
+    D2's processes are forked from a server, so a script must guard its main code by ``if __name__
+    == "__main__":``, as `multiprocessing` requires.
+    """
     schedule, cases = np.array(p.schedule), list(product(p.sensors, p.windows))
     kills = schedule[~np.isnan(schedule)]
     recoveries, calm, estimates = [], [], []

@@ -34,7 +34,7 @@ PROPERTIES = {
     "spark.sql.ansi.enabled": "true",
     # Spark's own 200 is for a cluster: here each partition costs more than its rows.
     "spark.sql.shuffle.partitions": "4",
-    # Of each query Spark keeps in the heap what a user interface would show; by default of 1,000.
+    # Spark keeps data for a user interface in the heap, by default of 1,000 queries.
     "spark.sql.ui.retainedExecutions": "100",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",

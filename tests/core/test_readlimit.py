@@ -52,6 +52,28 @@ def taken(clock, blocks):
     return [(block.size, clock.now) for block in blocks]
 
 
+@pytest.mark.parametrize("columns", [[0], [0, 1, 2, 3]])
+@pytest.mark.parametrize("burst_s", [0.0, 0.002, PAUSE_S])
+@pytest.mark.parametrize("rate", [150.0, RATE])
+def test_no_span_of_time_gets_more_than_the_rate_the_credit_and_a_slice(
+    log, clock, columns, burst_s, rate
+):
+    meter, grants = ReadMeter(log.path, STEPS, SENSORS, clock, clock.sleep), []
+    meter.set_limit(ReadLimit(rate, burst_s=burst_s))
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        clock.sleep(float(rng.choice([0, 0.5, 0.9, 1.1]) * max(burst_s, SLICE_S)))
+        steps = int(rng.integers(1, 30))
+        block = np.zeros((steps, len(columns)))
+        grants += taken(clock, meter.deliver(iter([block]), columns, 0, 1))
+    samples, at = np.array(grants).T
+    slice_ = max(rate * SLICE_S, len(columns))
+    for first in range(len(grants)):
+        granted = np.cumsum(samples[first:])
+        most = rate * (at[first:] - at[first] + burst_s) + slice_
+        assert (granted <= most + 1e-6).all()
+
+
 def test_one_reader_gets_the_rate(limited, clock):
     grants = taken(clock, limited.blocks([0, 2], 0, STEPS))
     reached = np.cumsum([samples for samples, _ in grants])

@@ -62,6 +62,15 @@ def p3(**columns):
     return judging.judged(CLAIMS, {"measured": measured}, "P-3")["P-3"]
 
 
+def test_the_windows_that_give_the_constants_are_no_points_of_p2():
+    measured = measurements()
+    rows = measured.recoveries
+    rows.loc[rows["window"] == WINDOWS[0], "seconds"] += 5.0  # starts, which predict the others
+    assert judging.judged(CLAIMS, {"measured": measured}, "P-2")["P-2"].n == 6 * 3
+    one = replace(measurements(), recoveries=rows[rows["window"] == WINDOWS[0]])
+    assert verdicts(one)["P-2"] == "undecided" and verdicts(one)["P-3"] == "undecided"
+
+
 def test_only_cases_that_give_no_constants_are_judged():
     assert p3().n == 4 and p3().verdict == "holds"
     measured = measurements()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from aftlib.spark.java import UNOPTIMIZED
-from aftlib.spark.session import environment, is_loopback, master, session
+from aftlib.spark.session import FILE_MANAGER, environment, is_loopback, master, session
 
 # What Spark's start script calls. `java` usually lives in the same directory as these.
 TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
@@ -57,6 +57,8 @@ def test_properties(spark):
         "spark.sql.shuffle.partitions": "4",
     }
     assert {name: spark.conf.get(name) for name in wanted} == wanted
+    if master().startswith("local"):
+        assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass") == FILE_MANAGER
 
 
 @pytest.mark.skipif(not master().startswith("local"), reason="a cluster binds elsewhere")
