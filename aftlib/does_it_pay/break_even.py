@@ -69,13 +69,13 @@ def shortest_windows(recoveries: pd.DataFrame) -> pd.DataFrame:
 
 
 def pair_of(case: pd.DataFrame, scheme: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Recoveries of the exact scheme that one is compared with, and its own."""
+    """Return the recoveries of a scheme's exact counterpart, and of the scheme itself."""
     exact, mine = (case[case["scheme"] == name] for name in (COMPARED[scheme], scheme))
     return exact, mine
 
 
 def additional_time(exact: pd.DataFrame, mine: pd.DataFrame) -> float:
-    """Mean time without the start that an approximate recovery takes longer, reading excluded."""
+    """Additional time of an approximate recovery, without its start and its reading: a mean."""
     return float(_fits((exact, mine), 0)[0, 0])
 
 

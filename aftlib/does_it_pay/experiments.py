@@ -54,7 +54,9 @@ class NotebookParameters(ParameterModel):
     calm: int = parameter(
         5, "windows of each scheme while nothing fails", least=3, smoke=3, full=40
     )
-    schemes: list[str] = parameter([*SCHEMES], "each approximate one with its exact one")
+    schemes: list[str] = parameter(
+        [*SCHEMES], "an approximate one needs the exact one that it is compared with"
+    )
     workers: int = parameter(2, "on Spark; one of them is killed", least=2)
     learned: int = parameter(
         600, "windows before the first kill; the guard learns from them", least=20, smoke=150

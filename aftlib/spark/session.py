@@ -45,8 +45,9 @@ PROPERTIES = {
 FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-"""Writes checkpoints on this machine. Spark's own choice starts ten processes (chmod, readlink) for
-each file, this one two: .04 s instead of .12 s per micro-batch, more with stores of state."""
+"""Class that writes checkpoints on this machine. For each file it starts two processes (chmod).
+Spark's own choice starts ten (chmod, readlink). A micro-batch of D1 spends .04 s instead of .12 s
+on its checkpoint."""
 
 # pyspark 4.3 warns at every exchange with pandas 3, although the functions used here work.
 _PANDAS_NOTICE = "PySpark does not yet fully support pandas"
