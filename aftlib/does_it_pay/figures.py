@@ -117,7 +117,7 @@ def where_it_pays(measured: Measurements) -> go.Figure:
             points = saved[(saved["scheme"] == scheme) & (saved["pays"] == sign)]
             figure.add_scatter(
                 x=points["window"].astype(str), y=points["rate"], mode="markers+text", name=name,
-                text=[f" {seconds:.2f} s" for seconds in points["saved_s"]],
+                text=[f" {seconds:z.2f} s" for seconds in points["saved_s"]],
                 textposition="middle right", legendgroup=name,
                 showlegend=scheme == saved.loc[saved["pays"] == sign, "scheme"].min(),
                 marker={"color": color, "size": 13}, cliponaxis=False, **place,
