@@ -70,7 +70,7 @@ TORN = {
     "metadata empty": (lambda at: cut(at / "metadata", 0), "No content to map"),
     "files read lost": (lambda at: newest(at, "sources/0/[0-9]*").unlink(), "doesn't exist"),
     "files read cut": (lambda at: cut(newest(at, "sources/0/[0-9]*")), "Unexpected end-of-input"),
-    "offsets lost": (lambda at: newest(at, "offsets/[0-9]*").unlink(), "Multiple streaming"),
+    "offsets lost": (lambda at: newest(at, "offsets/[0-9]*").unlink(), None),
     "offsets empty": (lambda at: cut(newest(at, "offsets/[0-9]*"), 0), "Incomplete log file"),
     "offsets cut": (lambda at: cut(newest(at, "offsets/[0-9]*")), "Unexpected end-of-input"),
     "commit lost": (lambda at: newest(at, "commits/[0-9]*").unlink(), None),
