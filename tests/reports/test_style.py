@@ -102,3 +102,12 @@ def test_a_curve_without_a_look_is_drawn_too():
     figure = line_figure(frame, "x", "y", "who", looks, ("title", "x", "y"))
     assert [trace.name for trace in figure.data] == ["known", "mine", "yours"]
     assert len({trace.line.color for trace in figure.data}) == 3
+
+
+def test_curves_at_the_same_place_all_show():
+    names = ["a", "b", "c"]
+    frame = pd.DataFrame({"x": [1, 2] * 3, "y": [4, 5] * 3, "who": np.repeat(names, 2)})
+    looks = {name: line_look("#333") for name in names}
+    lower, middle, upper = line_figure(frame, "x", "y", "who", looks, ("title", "x", "y")).data
+    assert lower.line.width > middle.line.width > upper.line.width
+    assert lower.marker.size > middle.marker.size > upper.marker.size
