@@ -13,7 +13,7 @@ _EXTRAS = {
 
 
 def main() -> None:
-    """Run the command line, or name the extra that it lacks."""
+    """Run the command line, or name the extra to install if one is missing."""
     try:
         from aftlib.reports.cli import main as command
 

@@ -1,4 +1,4 @@
-"""Assignments of keys to workers from which a lost worker can be estimated (D1 section 5)."""
+"""Assignments of keys to workers so that the others can estimate a lost one (D1 section 5)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Assignment(ArrayRecord):
         return np.asarray(self.estimable[self.worker_of])
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per key, in the model's order: worker, its reliability, estimable."""
+        """Return one row per key, in the model's order: worker, the worker's R, and estimable."""
         owner = self.worker_of
         columns = {
             "worker": owner,

@@ -319,12 +319,12 @@ _NUMBERS = 2e6  # most entries of the matrices that are inverted at once
 
 
 def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -> np.ndarray:
-    """Bound the largest variance of each worker's keys when it and others, `crashes` in all, crash.
+    """Bound the largest variance of each worker's keys if this worker and others crash together.
 
-    Returns upper bounds, shape (m,), on the variance of a key given the keys of all remaining
-    workers, the largest over a worker's keys and over all choices of the other crashed workers.
-    One crash is D1 eq. (7). ValueError when `crashes` is not a whole number in 1 … m, or the model
-    is of minima or maxima.
+    `crashes` is the number of crashed workers. Returns upper bounds, shape (m,), on the variance of
+    a key given the keys of all remaining workers. Each is the largest over a worker's keys and over
+    all choices of the other crashed workers. One crash is D1 eq. (7). ValueError when `crashes` is
+    not a whole number in 1 … m, or the model is of minima or maxima.
 
     Notes
     -----

@@ -29,7 +29,7 @@ from aftlib.core.intervals import t_interval
 from aftlib.core.requirement import Requirement
 
 POINT = ["workers", "epsilon"]
-GREEDY = {"no drop of reliability for a worker's first key": NO_DROP, "ties by chance": CHANCE}
+GREEDY = {"an empty worker's drop of reliability taken as 0": NO_DROP, "ties by chance": CHANCE}
 """Other readings of fig. 9, and the methods of the grid that follow them."""
 MARGIN = 0.05
 """Share of δ by which a rate's interval may exceed δ, because the rate may be exactly δ."""
@@ -39,8 +39,9 @@ SEEN = 0.001
 
 def _at_most(delta: float, source: str) -> Threshold:
     """The threshold δ, with a margin because an assignment's rate may be exactly δ."""
-    margin = f"{source}; margin ours: δ/20, because the rate may be exactly δ"
-    return Threshold(margin, high=delta, margin=MARGIN * delta)
+    why = "no number of samples shows that a rate of exactly δ is at most δ"
+    text = f"{source}; our margin is δ/20: {why}"
+    return Threshold(text, high=delta, margin=MARGIN * delta)
 
 
 def _counts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -74,7 +75,7 @@ def _for_each_greedy(judge: Callable[[pd.DataFrame], Finding], grid: pd.DataFram
 
 
 def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
-    """D1-1: greedy is below h-best, nearer to it than to h-worst; also compared with chance."""
+    """D1-1: greedy is below h-best, but nearer to it than to h-worst; also compared with chance."""
     lacking = _counts(bests)
 
     def judge(grid: pd.DataFrame) -> Finding:
@@ -118,7 +119,7 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
             f"{int((greedy == random).sum())}. Gap in the document: fig. 9 does not define the "
             "order of equally reliable keys, and this order decides. Summed over all points, "
             f"greedy has {left['greedy']} fewer estimable workers than h-best. The number is "
-            f"{left[NO_DROP]} if a worker's first key counts as no drop of its reliability, "
+            f"{left[NO_DROP]} if an empty worker's drop of reliability is taken as 0, "
             f"{left[NO_RESERVE]} without a reserve worker and {left[NEITHER]} with both changes.",
         )
 
@@ -229,8 +230,9 @@ def accurate_as_assigned(grid: pd.DataFrame, delta: float) -> Finding:
             parts={"greedy's own rate, the largest": accurate},
             n=gap.shape[1],
             counted="data sets",
-            note=f"The value is the mean over {len(gap)} points (m, ε) where both have estimable "
-            f"workers; the largest is {gap.mean(axis=1).max():.4f}. Beyond chance greedy's rate is "
+            note="The value is greedy's error rate minus h-best's, as a mean over the "
+            f"{len(gap)} points (m, ε) where both have estimable workers. The largest difference "
+            f"at a point is {gap.mean(axis=1).max():.4f}. Beyond chance greedy's rate is "
             f"above δ at {above} points and below h-best's at {below}. Greedy's own "
             f"mean rate is {rate.mean():.4f}, {rate.mean() / delta:.2f} times δ.",
         )
@@ -248,7 +250,10 @@ def better_than_random(grid: pd.DataFrame) -> Finding:
         both = ours.notna().all(axis=1) & theirs.notna().all(axis=1)
         sums = [rates[both].sum().to_numpy() for rates in (ours, best, theirs)]
         if not (sums[2] > 0).all():
-            return nothing(f"{other} makes no error where greedy has a rate, in some data set")
+            return nothing(
+                f"in at least one data set {other} makes no error at the points where both have "
+                "estimable workers, so the ratio of the rates is not defined"
+            )
         mean, low, high = t_interval(sums[0] / sums[2])
         possible = float((sums[1] / sums[2]).mean())
         return Finding(
@@ -311,7 +316,8 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
             n=int(row["windows"]),
             counted="windows",
             threshold=Threshold(
-                "eqs (3), (7): at least 1 − δ; margin ours: δ/20, because it may be exactly δ",
+                "eqs (3), (7): at least 1 − δ; our margin is δ/20: no number of windows shows "
+                "that a share of exactly 1 − δ is at least 1 − δ",
                 low=1 - delta,
                 margin=MARGIN * delta,
             ),
@@ -322,9 +328,9 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
     return replace(
         found["sum"],
         parts={"minima": found["min"], "maxima": found["max"], "means": found["mean"]},
-        note=f"The assignment is h-best at m = {aggregates['workers'].max()}. Half-width divided "
-        f"by that without the other workers: {gain}. The half-widths of minima and maxima come "
-        "from windows drawn from the model.",
+        note=f"The assignment is h-best at m = {aggregates['workers'].max()}. Half-width of an "
+        "estimate, divided by the half-width without the other workers' results: "
+        f"{gain}. The half-widths of minima and maxima come from windows drawn from the model.",
     )
 
 

@@ -34,7 +34,7 @@ class Lost:
     estimated: np.ndarray  # bool; the others were read again
 
     def with_read(self, window: int, read: Read) -> Lost:
-        """Return the results, in which the keys that are not estimated are read again."""
+        """Return the results; those of keys that are not estimated are read again by `read`."""
         value, samples, again = self.value.copy(), self.samples.copy(), ~self.estimated
         if again.any():
             value[again], samples[again] = read(window, np.array(self.keys)[again].tolist())
@@ -137,7 +137,7 @@ class Coordinator:
         """Compare earlier estimates with the log; without a guard nothing is compared."""
 
     def to_bytes(self) -> bytes:
-        """State to be stored beyond a micro-batch: none."""
+        """State that must be stored with a micro-batch: none."""
         return b""
 
     @property
@@ -231,11 +231,11 @@ class GuardedCoordinator(Coordinator):
 
     @property
     def next(self) -> int:
-        """First window that is not settled: those before it went to the guard."""
+        """First window that is not settled: all windows before it went to the guard."""
         return self.guard.rounds
 
     def recover(self, window: int, read: Read) -> list[Lost]:
-        """(4) Return every lost aggregate of the window, estimated if certified, else read."""
+        """(4) Return every lost aggregate of the window: estimated if certified, or read again."""
         row, _, owing = self._take(window)
         self._feed(window)
         lost = np.isin(self.assignment.worker_of, list(owing))

@@ -117,7 +117,7 @@ def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figur
 
 
 def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figure:
-    """Window means of fig. 8 as they reached the sink, estimates with their half-widths."""
+    """Window means of fig. 8 as they reached the sink; estimates have half-widths."""
     figure = go.Figure()
     colors = (BLUE, GREEN, ORANGE, RED, PURPLE, "#56B4E9")
     for (key, rows), color in zip(table.groupby("key"), colors, strict=False):

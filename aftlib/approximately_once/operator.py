@@ -88,7 +88,7 @@ class Worker:
     messages: Path
 
     def work(self, split: InputSplit, attempt: int, blocks: Blocks) -> Iterator[pa.RecordBatch]:
-        """Yield rows of `RESULT`: the run of lost windows, runs of finished ones, and the split."""
+        """Yield rows of `RESULT`: lost windows, each run of finished windows, and the split."""
         log, keys = MessageLog(self.messages), len(split.keys)
         lost: SentMessages | None = None
         if attempt and split.resume is not None:  # estimates are permitted if all attempts crashed
@@ -135,7 +135,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class TimedWorker(Worker):
-    """A worker that also records when it started and ended, by marker files next to its faults'.
+    """A worker that also records, in marker files, when it started and ended.
 
     With `resumes` every replacement continues from the present, whatever is lost ("at most once").
     The class is defined in this module, because further imports delay the start of a process.
@@ -211,7 +211,7 @@ class SensorSplits(PlannedInput):
     def partitions(self, start: int, stop: int) -> list[InputSplit]:
         """One split per worker.
 
-        While windows that another worker lost are due, a crash gets an exact recovery, because too
+        While windows that another worker lost are due, a crash is recovered exactly, because too
         few results would be left for estimates.
         """
         windows = self.worker.windows
@@ -229,7 +229,7 @@ class SensorSplits(PlannedInput):
         return splits
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Results of the worker on its split; later attempts are replacements."""
+        """Rows of the split's worker; a second attempt at the split is the worker's replacement."""
         context, log = TaskContext.get(), SensorLog.open(self.log)
         attempt = 0 if context is None else context.attemptNumber()
         # shared, because several workers of a process read the same files
@@ -241,7 +241,7 @@ class OnwardSplits(SensorSplits):
     """Splits that no process reads again; an outage may last to the end of the stream."""
 
     def partitions(self, start: int, stop: int) -> list[InputSplit]:
-        """Return one split per worker, from where its last outage ended."""
+        """Return one split per worker; it begins where the worker's last outage ended."""
         splits = []
         for worker, keys in enumerate(self.workers):
             mine = [(f, r) for failed, f, r in self.outages if failed == worker]

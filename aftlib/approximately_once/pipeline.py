@@ -216,7 +216,7 @@ class StreamRun:
 
     @cached_property
     def windows(self) -> pd.DataFrame:
-        """All results, as `WindowSink.windows`; they are read at the first use."""
+        """All results in the form of `WindowSink.windows`; they are read at the first use."""
         return self.sink.windows()
 
 
@@ -272,7 +272,7 @@ def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
 def staff(
     query: Query, directory: Path, outages: Sequence[Outage] = ()
 ) -> tuple[SensorSplits, BatchHandler]:
-    """Return the source of a query's splits, with its worker, and the handler of micro-batches.
+    """Return the source of a query's splits (with the worker) and the handler of micro-batches.
 
     Arguments and errors as `recover_stream`.
     """

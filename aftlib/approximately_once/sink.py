@@ -121,7 +121,7 @@ class WindowSink:
         return [Outage(*o) for o in self._rows("SELECT * FROM outages ORDER BY failure, worker")]
 
     def held(self) -> dict[int, int]:
-        """For each worker that was down, the step from which on it has its input again."""
+        """For each worker that was down, the step from which it has its input again."""
         return dict(self._rows("SELECT worker, max(recovery) FROM outages GROUP BY worker"))
 
     def _rows(self, query: str, *values: object) -> list[tuple]:

@@ -66,7 +66,8 @@ def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
         n=len(exact.assign(pays=pays)[["t_sla_ms", "pays"]].drop_duplicates()),
         counted="distinct plans",
         note="The value is the largest difference from ⌈w / l⌉ − 1, where l = ⌊(T_SLA − fixed) / "
-        "(n · per tuple)⌋ steps. It covers every reading of which recoveries pay T_est.",
+        "(n · per tuple)⌋ steps. It is the largest over all readings of the question which "
+        "recoveries pay T_est.",
     )
 
 
@@ -118,7 +119,7 @@ def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
 
 
 def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
-    """D2-4: proposed saves most at the shortest T_SLA, in checkpoints and as a share of them."""
+    """D2-4: proposed saves most at the shortest T_SLA, as checkpoints and as a share."""
     chargings = {name: counts[counts["charging"] == name] for name in CHARGINGS}
     found = {
         f"{of}, {name}": _saved_by_t_sla(rows, of)
@@ -174,8 +175,8 @@ def saves_most_where_demands_are_loose(counts: pd.DataFrame) -> Finding:
 def keeps_guarantee(case: PlanningCase, success: pd.DataFrame) -> Finding:
     """D2-5: at checkpoints with estimates, at most a share δ of the results is wrong.
 
-    The value is the largest failure rate over its δ. Checkpoints of a plan share windows. So the
-    interval of their mean rate has the mean width of their intervals.
+    The value is the largest failure rate divided by its δ. Checkpoints of a plan share windows. So
+    the interval of their mean rate has the mean width of their intervals.
     """
     estimated = success[success["sensors"] < case.model.size]
     if estimated.empty:
@@ -273,8 +274,8 @@ CLAIMS = [
         "D2-5", "The success rate is at least 1 − δ everywhere.", keeps_guarantee,
         source="section 6.3, fig. 7", expected="≤ 1 everywhere",
         threshold=Threshold(
-            "fig. 7: at least 1 − δ; margin ours: δ/20, because a plan's rate of failures may be "
-            "exactly δ",
+            "fig. 7: at least 1 − δ; our margin is δ/20: no number of windows shows that a success "
+            "rate of exactly 1 − δ is at least 1 − δ",
             high=1, margin=MARGIN,
         ),
         unit="× δ of the results fail", basis=SIMULATED, figure="Success against ε (fig. 7)",

@@ -59,7 +59,7 @@ def passed_points(directory: Path) -> list[tuple[str, int, float]]:
 
 
 def driver_command(directory: Path, kind: str, schedule: Sequence[Fault]) -> list[str]:
-    """Command of the driver in a directory, one of `KINDS`."""
+    """Command that starts a driver of the kind `kind`, one of `KINDS`, in a directory."""
     module = "aftlib.checkpoint_planning.driver"
     return [sys.executable, "-m", module, str(directory), kind, schedule_to_json(schedule)]
 

@@ -144,7 +144,7 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
 
 
 def plan(plans: Mapping[str, CheckpointPlan], title: str) -> go.Figure:
-    """Sensors replayed after a failure, by its time and the method; markers are checkpoints."""
+    """Sensors replayed after a failure, by time of the failure and method; markers: checkpoints."""
     figure = go.Figure()
     for method, planned in plans.items():
         look = LOOKS[method]
@@ -270,7 +270,7 @@ def fitted(points: pd.DataFrame, reserve: float, title: str) -> go.Figure:
 
 
 def t_sla(recoveries: pd.DataFrame) -> go.Figure:
-    """Every recovery's T_rec and the T_SLA that it was planned for."""
+    """T_rec of every recovery, and the T_SLA for which the recovery was planned."""
     figure = go.Figure()
     for t_sla_ms, rows in recoveries.groupby("t_sla_ms"):
         figure.add_box(
@@ -301,7 +301,7 @@ def restarts(frame: pd.DataFrame) -> go.Figure:
 
 
 def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.Figure:
-    """Shares, by method, of the last windows lost after τ: estimated, and of these within ε."""
+    """Share estimated after losses at τ, and share of these within ε, by method, over time."""
     figure = go.Figure()
     colors = {"guard": BLUE, "Σ/L": ORANGE}
     for way, rows in frame[frame["tau"] == tau].groupby("way"):

@@ -33,7 +33,7 @@ GUARDED = "guarded"
 
 @dataclass(eq=False)
 class Trail:
-    """Samples that were read of the running window, as sums and counts."""
+    """Sums and counts of the samples read so far in the running window."""
 
     sums: np.ndarray  # (segments, n)
     counts: np.ndarray  # (segments, n), one segment per interval of the grid; −1 where not read
@@ -252,7 +252,7 @@ def replay_guard(
     sensors: int,
     seasons: Sequence[float] = (),
 ) -> PartialGuard:
-    """Return a guard for failures after each τ of the grid, in which 0 is first.
+    """Return a guard for failures after each τ of the grid. The grid must begin with 0.
 
     O is chosen as in D2 fig. 3. After a failure in the interval that begins at τ only O is read up
     to the window's end, as in D2 eq. (12).

@@ -78,7 +78,7 @@ class ReplayQuery:
             )
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
-        """Plan a window from `start` steps after its beginning."""
+        """Plan the part of a window that begins `start` steps after the window's beginning."""
         asked = self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms
         return plan_checkpoints(*asked, self.method, self.query, start, checkpoint_variance)
 
@@ -104,14 +104,14 @@ class ReplayQuery:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identity of the query; its state is refused to a query with another identity."""
+        """Identity of the query: a query with another identity must not use the stored state."""
         digest = self.model.digest()
         digest.update(json.dumps([self.model.names, self.settings], sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All fields but the model as Python values, so that NumPy's types change no identity."""
+        """All fields but the model, as Python values: NumPy types would change the identity."""
         settings: dict[str, Any] = {
             "window": int(self.window),
             "t_sla_ms": float(self.t_sla_ms),
@@ -193,7 +193,7 @@ class PartialReplay:
         return cast("Checkpoint", self.store.restore())
 
     def process(self, batch: int, read: Read) -> None:
-        """Aggregate the next planned interval; read it partially when a process crashed in it.
+        """Aggregate the next planned interval; if a process crashed in it, read only the sensors O.
 
         ValueError when the state is damaged or the prepared replay sets are gone.
         """

@@ -101,7 +101,7 @@ class PlannedLog(PlannedInput):
 
 
 def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
-    """Keys cut into one part per task; one empty part when there are none."""
+    """Keys cut into one part per task; without keys, one empty part."""
     parts = np.array_split(np.array(keys, dtype=int), min(tasks, max(1, len(keys))))
     return [part.tolist() for part in parts]
 
@@ -140,7 +140,7 @@ def collected(frame: DataFrame) -> Read:
 
 
 def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
-    """Reader of a log by a Spark job of its own."""
+    """Return a reader of a log that runs one Spark job per read."""
     log = replace(log, path=log.path.absolute())
 
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:

@@ -102,7 +102,7 @@ class CheckpointPlan(ArrayRecord):
 
     @property
     def worst_case_reliability(self) -> np.ndarray:
-        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); its row minima are (12).
+        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); the row minima are (12).
 
         For minima and maxima it is the lower bound `extreme_reliability`.
         """
@@ -184,7 +184,7 @@ def plan_checkpoints(
     start: int = 0,
     checkpoint_variance: ArrayLike | None = None,
 ) -> CheckpointPlan:
-    """Plan the fewest checkpoints: in turn a replay set and the latest next time (D2 fig. 4).
+    """Plan the fewest checkpoints: alternately a replay set and the latest next time (D2 fig. 4).
 
     Parameters
     ----------

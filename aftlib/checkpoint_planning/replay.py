@@ -143,7 +143,7 @@ class ReplaySet(ArrayRecord):
 
 
 def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
-    """Choose few sensors so that every sensor's variance given them meets its target (D2 fig. 3).
+    """Choose few sensors to observe, so that each sensor's variance meets its target (D2 fig. 3).
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ class CheckpointStore:
         self._connection = open_database(path, what, APPLICATION, create=create, check=check)
 
     def begin(self, batch: int, start: int, process_id: str) -> bool:
-        """Record that a process begins a batch; True when another began it before and crashed.
+        """Record that a process begins a batch; True if another process began it and crashed.
 
         The record survives the process, but a power failure may delete it. The batch is then not
         recovered, but read from all sensors.
@@ -162,7 +162,7 @@ class CheckpointStore:
         return bool(self._rows(others, start, process_id))
 
     def unfinished(self, start: int) -> int | None:
-        """Batch that a process has begun at this step, None when there is none."""
+        """Batch that a process has begun at this step; None if no process has."""
         rows = self._rows("SELECT batch FROM begun WHERE start = ? LIMIT 1", start)
         return rows[0][0] if rows else None
 
@@ -211,7 +211,7 @@ class CheckpointStore:
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
     def remember(self, memory: Mapping[str, bytes]) -> None:
-        """Store the operator's state that is not in its checkpoint, by name."""
+        """Store, by name, the operator's state that is not in the checkpoint."""
         with transaction(self._connection, "keep the memory in") as connection:
             connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
 
@@ -244,8 +244,8 @@ class CheckpointStore:
 class Preparation:
     """Replay sets and gain matrices on disk, made with the plan so that recovery only loads them.
 
-    The directory has one folder per plan: sensors, gain and variance of each interval. Its name is
-    a hash of the plan and the model, so a folder is never used for another plan or model.
+    The directory has one folder per plan: sensors, gain and variance of each interval. The folder's
+    name is a hash of the plan and the model, so it is never used for another plan or model.
     """
 
     def __init__(self, directory: Path | str) -> None:

@@ -17,7 +17,7 @@ from aftlib.core.windows import AGGREGATES
 def interval_sums(
     log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int, query: str = "mean"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum, or extreme, and number of the finite samples of each sensor over [start, stop).
+    """Sum (or extreme) and number of each sensor's finite samples in the steps [start, stop).
 
     Samples are added up by row groups, so that the bits do not depend on earlier reads.
     """
@@ -40,7 +40,7 @@ def interval_sums(
 def estimate_with_gaps(
     model: GaussianModel, sensors: Sequence[int], values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate all n sensors' sums over some steps from `sensors`; return sums, error variances.
+    """Estimate all n sensors' sums over some steps from `sensors`; return sums and error variances.
 
     `values` has shape (steps, len(sensors)), NaN or infinite where a sample is missing. A missing
     sample is estimated as if its sensor were not read. Steps at which the same sensors P are
@@ -70,7 +70,7 @@ def estimate_extremes(
     query: str,
     known: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate all n sensors' extremes over some steps and earlier ones; return also variances.
+    """Estimate all n sensors' extremes over some steps and earlier ones; return them and variances.
 
     `known` has the extremes of the earlier steps; `values` is as in `estimate_with_gaps`. A
     variance is (h / z)² with the half-width h of a sensor's extreme, and 0 if no sample of the

@@ -183,7 +183,7 @@ def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.Dat
 def fewer_checkpoints_raise_throughput(
     rates: pd.DataFrame, epsilon: float, delta: float, t_sla: float
 ) -> Finding:
-    """D2-11: the proposed plan's throughput over exactly-once's, turn by turn."""
+    """D2-11: the proposed plan's throughput divided by exactly-once's, turn by turn."""
     wide = rates.pivot_table(index="repeat", columns="plan", values="rate")
     names = sorted(map(str, wide.columns))
 
@@ -211,8 +211,8 @@ def fewer_checkpoints_raise_throughput(
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: T_rec of the new process after a kill is within T_SLA."""
     what = (
-        "T_SLA is the time to replay the smallest number of tuples in `budgets`, fitted to pilot "
-        "kills. There were at least as many pilot kills as kills"
+        "T_SLA is the recovery time for the smallest entry of `budgets`, in tuples, by a model "
+        "fitted to pilot kills. There were at least as many pilot kills as judged kills"
     )
     return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 
@@ -232,8 +232,8 @@ def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
         for limit, rows in _estimating(running).groupby("t_sla_ms")
     )
     what = (
-        "The values of T_SLA are the fitted times to replay the numbers of tuples in `budgets`. "
-        f"Recoveries that kept them: {by_limit}"
+        "Each T_SLA is the fitted recovery time for one entry of `budgets`, in tuples. "
+        f"Recoveries within T_SLA: {by_limit}"
     )
     return _kept(running, "recoveries", running["total_ms"], running["t_sla_ms"], what)
 
@@ -258,9 +258,9 @@ def _kept(
         share_interval(kept, len(rows)),
         n=len(rows),
         counted=counted,
-        note=f"{kept} of {len(rows)} {counted} kept T_SLA. Only recoveries that estimate some "
-        "sensors (0 < |O| < n) are counted, in intervals that end before their window does. If "
-        f"{DECIDING} of {DECIDING} kept it, the interval would lie above 95 %. {what}. The median "
-        f"time is {took.median():.0f} ms, the longest {took.max():.0f} ms; T_SLA is "
-        f"{limit.min():.0f} ms or more.",
+        note=f"{kept} of {len(rows)} {counted} kept T_SLA. A recovery is counted if it estimates "
+        "some sensors (0 < |O| < n) and its interval ends before its window. If "
+        f"{DECIDING} of {DECIDING} kept T_SLA, the confidence interval would lie above 95 %. "
+        f"{what}. The median time is {took.median():.0f} ms, the longest {took.max():.0f} ms; "
+        f"T_SLA is {limit.min():.0f} ms or more.",
     )

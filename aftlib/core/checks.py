@@ -60,7 +60,7 @@ _MADE_BY = {
 
 
 def require_instance(name: str, value: object, kind: type) -> None:
-    """Raise ValueError, with `name` and a call that makes a `kind`, unless `value` is one.
+    """Raise ValueError unless `value` is a `kind`; the message has a call that makes a `kind`.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def require_instance(name: str, value: object, kind: type) -> None:
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
-    """Raise ValueError unless `values` is a list, not empty, of numbers within the bounds."""
+    """Raise ValueError unless `values` is a non-empty list of numbers within `bounds`."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ValueError(f"{name} must be a list of numbers, got {values!r}: put it in [ ]")
     if not len(values):
@@ -114,7 +114,7 @@ def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
 
 
 def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> str:
-    """Return the first eight names, quoted for a message, and the number of the others.
+    """Return the first eight chosen names, quoted for a message, and how many more are chosen.
 
     `chosen` has a flag per name; names without a true flag are left out.
     """

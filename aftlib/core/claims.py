@@ -60,7 +60,7 @@ class Threshold:
             raise ValueError(f"low must be at most high and margin at least 0, got {self!r}")
 
     def decide(self, low: float, high: float) -> str:
-        """Return the verdict on a confidence interval; for a single value, pass it as both ends."""
+        """Return the verdict on a confidence interval; pass a single value as both ends."""
         within = lt if self.strict else le
         if within(self.low, low + self.margin) and within(high - self.margin, self.high):
             return HOLDS
@@ -171,7 +171,7 @@ class Claim:
     timed
         Whether a measured time decides the verdict, because a busy machine may change it.
     figure
-        Beginning of the title of the figure that shows it.
+        Beginning of the title of the figure that shows the finding.
     formula
         The claim's equation, as LaTeX.
     recorded
@@ -220,7 +220,7 @@ class Claim:
         return self.judge(**{name: frames[name] for name in names})
 
     def decide(self, finding: Finding) -> str:
-        """Return the verdict on a finding and on those under other readings.
+        """Return the verdict on a finding, its findings under other readings included.
 
         The verdict is "holds" for a confidence interval within the threshold, "deviates" for one
         outside, and "undecided" for one across a bound. It is also "undecided" when readings
@@ -236,8 +236,8 @@ class Claim:
     def grounds(self, finding: Finding) -> list[dict[str, Any]]:
         """Return the values from which the verdict follows: one row per reading and part.
 
-        The name "" stands for the claim's own reading, and as a part for the finding itself. An
-        unlimited bound is None. Without an interval, the measured value decides.
+        As a reading, the name "" stands for the claim's own reading; as a part, for the finding
+        itself. An unlimited bound is None. Without an interval, the measured value decides.
         """
         rows = []
         for reading, found in {"": finding, **finding.readings}.items():
@@ -264,7 +264,7 @@ class Claim:
         return rows
 
     def reading(self, finding: Finding) -> str:
-        """Return value, interval and verdict of a finding under another reading, as a text."""
+        """Return a text with the value, interval and verdict of a finding under another reading."""
         found = finding.value
         value = f"{found:.4g}" if isinstance(found, float) else found
         interval = "" if finding.interval is None else "[{:.4g}, {:.4g}]".format(*finding.interval)

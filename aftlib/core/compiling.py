@@ -34,7 +34,7 @@ OCTETS, LONGS, DOUBLES = (
 
 
 def jit(signature: str | None = None) -> Callable[[Any], Any]:
-    """Return a decorator that compiles for numba's `signature`, or at the first call if it is None.
+    """Return a decorator that compiles for numba's `signature`; if that is None, at the first call.
 
     Compiled kernels are stored on disk if possible. They contain functions and constants of other
     kernels, so a change of any kernel module makes them compile again. Without numba the decorator
@@ -61,7 +61,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
 
 @cache
 def kernel_sources() -> str:
-    """Return a hash of all modules that mention this one, which include all with kernels."""
+    """Return a hash of all modules that mention this module: among them are all with kernels."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         if b"compiling" in (source := path.read_bytes()):
@@ -70,7 +70,7 @@ def kernel_sources() -> str:
 
 
 def emitted(python: Any) -> Callable[[Any], Any]:
-    """Return a decorator of functions that emit LLVM code; without numba it returns `python`."""
+    """Return a decorator for functions that emit LLVM code; without numba `python` stands in."""
     return intrinsic if COMPILED else lambda _: python
 
 
@@ -129,7 +129,7 @@ def zeros_below(typing: Any, word: Any) -> Any:
 
 @emitted(lambda array, first: array[first : first + 8].view("<u8")[0])
 def eight_bytes(typing: Any, array: Any, first: Any) -> Any:
-    """Eight bytes from an index on as one integer; the first byte is the lowest."""
+    """Eight bytes of an array, from index `first` on, as one integer; the first is the lowest."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         here = _address(context, builder, signature, args, args[1], ir.IntType(64))

@@ -31,7 +31,7 @@ _PART = re.compile(
 
 
 def numbers_rows(column: pd.Series) -> bool:
-    """Whether a column numbers the rows in order; a column without a name may use any order."""
+    """Whether a column holds row numbers in order; a column without a name, in any order."""
     if not pd.api.types.is_numeric_dtype(column.dtype) or len(column) < 2:
         return False
     numbers = column.to_numpy(dtype=float)

@@ -30,7 +30,7 @@ def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarr
 
 
 def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of values with gaps, each entry from the rows that have its keys.
+    """Mean and covariance of values with gaps; an entry uses the rows that have the entry's keys.
 
     `values` (rows, n) are NaN where one is missing; each column has at least two different values.
     The correlations R shrink to (1 − λ) R + λ I, where `shrinkage` is λ. "auto" is
@@ -90,7 +90,7 @@ def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.nd
 
 
 def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
-    """Largest |Σ_ij − Σ_ji| and the first i, j that has it, without a second n × n matrix."""
+    """Largest |Σ_ij − Σ_ji|, and the first i, j with this value, without a second n × n matrix."""
     worst = (-1.0, 0, 0)
     for first in range(0, len(covariance), _ROWS):
         upper, lower = covariance[first : first + _ROWS, first:], covariance[first:, first:]
@@ -102,11 +102,11 @@ def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
 
 
 def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:
-    """Connected components of the correlation graph; a single one is ordered by clustering.
+    """Connected components of the correlation graph; if there is one only, clustering orders it.
 
-    Neighbours in that order are strongly correlated. The clustering tree permits several orders. Up
-    to `MOST_ORDERED` keys the order of least total distance is chosen, O(n³); with more keys any
-    order, O(n²).
+    Keys that are neighbours in the order are strongly correlated. The clustering tree permits
+    several orders. Up to `MOST_ORDERED` keys the order of least total distance is chosen, O(n³);
+    with more keys any order, O(n²).
     """
     groups = independent_groups(covariance, 1e-12)
     if len(groups) > 1 or len(covariance) < 3:

@@ -144,7 +144,7 @@ class Reading(TextFormat):
 
 
 def read_table(path: Path | str, time: str | None = None, **options: Any) -> SensorTable:
-    """Read a file by a `Reading` with these options; errors as `Reading.read`."""
+    """Read a file by a `Reading` with the given options; errors are those of `Reading.read`."""
     return Reading(time=time, **options).read(path)
 
 
@@ -182,7 +182,7 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
 
 
 def even_grid(frame: pd.DataFrame, time: str | None = None, **options: Any) -> SensorTable:
-    """Put a wide frame on an even grid of steps; options and errors as `Reading`."""
+    """Put a wide frame on an even grid of steps; options and errors are those of `Reading`."""
     return _on_grid(frame, Reading(time=time, **options))
 
 

@@ -62,7 +62,7 @@ def mark_missing(values: np.ndarray, missing: Sequence[float]) -> int:
 
 
 def require_no_fill_values(fill_values: Sequence[FillValue]) -> None:
-    """Refuse certain fill values; the message gives the argument that marks them as missing."""
+    """Raise ValueError if a value cannot be a measurement; the message gives the fix."""
     certain = [one for one in fill_values if one.certain]
     if not certain:
         return

@@ -287,7 +287,7 @@ class GaussianModel(ArrayRecord):
         return np.asarray(cho_solve(factor, self.covariance[np.ix_(o, y)]).T)
 
     def conditional(self, observed: ArrayLike, wanted: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Gain, as by `gain`, and covariance (wanted, wanted) of unobserved keys, given O.
+        """Gain (see `gain`) and covariance (wanted, wanted) of unobserved keys, given the keys O.
 
         Y are all unobserved keys. If |Y| ≥ |O|, D1 eqs (1) and (2) are used. Otherwise
         Cov(X_Y | X_O) = (Λ_YY)⁻¹ and the gain is −(Λ_YY)⁻¹ Λ_YO with Λ = Σ⁻¹, in O(|Y|³ + n²).

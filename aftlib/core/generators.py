@@ -72,7 +72,7 @@ def random_model(dimensions: int, seed: int, explained: float = 0.9) -> Gaussian
 
 
 def generated_model(covariance: str, dimensions: int, groups: int, seed: int) -> GaussianModel:
-    """Return the model with one of `COVARIANCES`; `groups` is its number of blocks or factors.
+    """Return the model with one of `COVARIANCES`, with `groups` blocks or factors.
 
     `seed` draws the covariance of "factor" and "random". ValueError for any other name.
     """
@@ -101,6 +101,6 @@ def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarr
 
 
 def draw_range(model: GaussianModel, seed: int, index: int) -> np.ndarray:
-    """Row range number `index` of the sample, shape (ROWS_PER_RANGE, n)."""
+    """Draw the rows of the sample in the range with this index, shape (ROWS_PER_RANGE, n)."""
     rng = np.random.default_rng([seed, index])
     return model.mean + rng.standard_normal((ROWS_PER_RANGE, model.size)) @ model.cholesky.T

@@ -46,8 +46,8 @@ def resampled_share(
 def t_interval(means: np.ndarray, family: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centre, low and high (...) of t intervals at level `CONFIDENCE`.
 
-    `means` (..., parts) come from two or more independent parts. `family` such intervals hold
-    jointly at that level (Bonferroni).
+    `means` (..., parts) come from two or more independent parts. If `family` is above 1, that many
+    such intervals hold jointly at this level (Bonferroni).
     """
     parts = means.shape[-1]
     if parts < 2:
@@ -71,9 +71,9 @@ def ratio_interval(
 ) -> tuple[float, tuple[float, float]]:
     """Ratio of the means of `x` and `y`, shape (trials,) each, and its t interval.
 
-    The delta method gives the interval. If `paired`, x[i] and y[i] have the same conditions.
-    `family` such intervals hold jointly at level `CONFIDENCE` (Bonferroni). ValueError with fewer
-    than two trials or a mean of 0 in `y`.
+    The delta method gives the interval. If `paired`, x[i] and y[i] have the same conditions. If
+    `family` is above 1, that many such intervals hold jointly at level `CONFIDENCE` (Bonferroni).
+    ValueError with fewer than two trials or a mean of 0 in `y`.
     """
     x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     least = min(len(x), len(y))

@@ -23,7 +23,7 @@ _NUMBER = (int, float, np.integer, np.floating, np.bool_, decimal.Decimal, type(
 def in_one_order(
     mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
 ) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
-    """Return mean, covariance and names in the order of `names`, or else of the pandas labels."""
+    """Return mean, covariance and names in the order of `names`; if None, of the pandas labels."""
     if "pandas" not in sys.modules:  # without it nothing has labels, and it takes long to load
         return mean, covariance, names
     import pandas as pd
@@ -209,7 +209,7 @@ def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFr
 
 
 class ArrayRecord:
-    """Base of dataclasses with arrays: they are equal if all fields are, and their repr is short.
+    """Base of dataclasses with arrays: objects with equal fields are equal; the repr is short.
 
     Declare its subclasses as dataclasses with ``eq=False, repr=False``.
     """

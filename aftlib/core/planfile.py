@@ -88,7 +88,7 @@ class Part(BaseModel):
 
 
 class Data(Part):
-    """The samples."""
+    """Description of the samples for which the plan was made."""
 
     name: str
     taken: list[str]  # time, step and sensors as they were read, in words
@@ -257,7 +257,7 @@ class Headline(str):
 
 
 def headline(path: Path | str) -> Headline:
-    """Return a plan's answer in two sentences; errors as `read_plan`."""
+    """Return a plan's answer in two sentences; errors are those of `read_plan`."""
     plan = read_plan(path)
     test, least = plan.backtest, 1 - plan.question.delta
     found = f"{plan.data.name}: {test.declared_recoverable:.1%} of the losses were certified"

@@ -83,7 +83,7 @@ class QueryDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other drivers out while the block runs; TimeoutError names the one inside."""
+        """Keep other drivers out while the block runs; a TimeoutError names the driver inside."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "driver.lock").open("a+") as file:
             take_lock(file)
@@ -154,6 +154,6 @@ def pack_arrays(**arrays: Any) -> bytes:
 
 
 def unpack_arrays(data: bytes) -> dict[str, np.ndarray]:
-    """Return the arrays of `pack_arrays`; ValueError or another error of numpy's for other data."""
+    """Return the arrays that `pack_arrays` packed; ValueError or numpy's error for other data."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return dict(arrays)

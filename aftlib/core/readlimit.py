@@ -84,11 +84,11 @@ class ReadMeter:
     """Read limit and read counts of a log, in files next to the log's own.
 
     The bucket is a file that each reader locks. It holds the time at which the next sample may be
-    read, by the machine's monotonic clock, which all processes share. That clock restarts with the
-    machine: then set the limit again. The limit applies to every reader of the folder, so use a
-    copy of the log. In every span of T seconds at most `samples_per_s` · (T + `burst_s`) samples
-    are granted, plus one slice: the samples of `SLICE_S`, or one step of a reader's sensors if that
-    is more. A pause longer than `burst_s` gives no credit.
+    read, by the machine's monotonic clock, which all processes share. That clock restarts when the
+    machine does: set the limit again afterwards. The limit applies to every reader of the folder,
+    so use a copy of the log. In every span of T seconds at most `samples_per_s` · (T + `burst_s`)
+    samples are granted, plus one slice: the samples of `SLICE_S`, or one step of a reader's sensors
+    if that is more. After a pause longer than `burst_s`, no samples of the pause are granted.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class ReadMeter:
 
     @property
     def usage(self) -> ReadUsage:
-        """Requests and samples since the first limit was set, and their price by the last one."""
+        """Requests and samples since the first limit was set, and their price by the last limit."""
         with self._locked() as file:
             *fields, _, last_s, requests, samples = _STATE.unpack(file.read())
         price = ReadLimit(*fields).price_per_gb * samples * BYTES_PER_SAMPLE / 1e9
@@ -210,7 +210,7 @@ class ReadMeter:
 
 
 def slices(limit: ReadLimit, steps: int, sensors: int) -> list[int]:
-    """Bounds of the slices in which the steps are granted."""
+    """Bounds of the slices of steps that the limit grants one after another."""
     if math.isinf(limit.samples_per_s):
         return [0, steps]
     length = max(1, int(limit.samples_per_s * SLICE_S / max(1, sensors)))

@@ -65,8 +65,8 @@ def break_even_rate(
 ) -> float:
     """Return the read rate, samples per second, at which both recoveries take equally long.
 
-    Below it the approximate recovery, with `costs` and `samples`, is faster. The rate is infinite
-    if that recovery is always faster, and 0 if it never is.
+    Below this rate the approximate recovery, with `costs` and `samples`, is faster. The rate is
+    infinite if that recovery is always faster, and 0 if it never is.
     """
     saved = exact_samples - samples
     extra = costs.fixed_s(samples, True) - exact.fixed_s(exact_samples, False)
@@ -120,7 +120,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A method of recovery.
+    """A method of recovery, with the input and checkpoints that it needs.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class Requirement:
             return np.asarray(erf(self.epsilon / np.sqrt(2 * v)))
 
     def is_met_by(self, reliability: ArrayLike) -> np.ndarray:
-        """Whether each reliability reaches 1 − δ, compared to 1e-12 (D1 eq. (8))."""
+        """Whether each reliability is at least 1 − δ, with a tolerance of 1e-12 (D1 eq. (8))."""
         return np.asarray(reliability) >= 1 - self.delta - COMPARED_TO
 
     def half_width(self, variance: ArrayLike) -> np.ndarray:

@@ -59,7 +59,7 @@ class SensorLog:
 
     @property
     def identity(self) -> dict[str, object]:
-        """Fingerprint that distinguishes this log from others of the same keys, wherever it lies.
+        """Fingerprint that distinguishes this log from others of the same keys, whatever its path.
 
         It has `steps`, `about`, and a check sum of the end of the first file. The footer there has
         the least and largest samples of the last keys.

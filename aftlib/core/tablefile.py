@@ -37,7 +37,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}\.\d{1,2}\.\d{4}|\d{9,}(\.\d+)?$")
 
 
 def read_frame(path: Path | str, form: TextFormat = TextFormat()) -> pd.DataFrame:  # noqa: B008
-    """Read a .csv (commas, semicolons or tabs), .csv.gz or .parquet file as it is.
+    """Read a .csv (commas, semicolons or tabs), .csv.gz or .parquet file, unchanged.
 
     ValueError when there is no such file, it cannot be read as a table, or would fill the memory.
     """
@@ -138,7 +138,7 @@ def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add the file's name, and the fix, to an error that occurs while it is read."""
+    """Add the file's name and the fix to an error that occurs while the file is read."""
     try:
         with warnings.catch_warnings():  # pandas warns where it leaves out values
             warnings.simplefilter("error", pd.errors.ParserWarning)

@@ -44,7 +44,7 @@ DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d)")
 
 @dataclass(frozen=True)
 class TextFormat:
-    """Format of a text table, as far as its first lines do not show it."""
+    """Properties of a text table's format that its first lines do not show."""
 
     decimal: str | None = None  # decimal sign; None: found in the file
     encoding: str | None = None  # None: UTF-8
@@ -68,7 +68,7 @@ def require_distinct(names: Iterable[str]) -> None:
 def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
     """Arguments with which pandas reads a text table: separator, decimal sign and index.
 
-    ValueError when two of its columns have the same name, a dot may group thousands, or it would
+    ValueError when two columns have the same name, a dot may group thousands, or the table would
     fill the memory.
     """
     _require_format(form)
@@ -191,7 +191,7 @@ def _two_meanings(ambiguous: str, sign: str) -> str:
 
 
 class LateDots:
-    """Refuse "1.160" in a table that holds whole numbers only at first.
+    """Refuse numbers such as "1.160" if a column holds only whole numbers before them.
 
     `_require_plain_dots` sees the first `HEAD` characters. The rows come in consecutive pieces. A
     column whose first fraction comes later is read once more, as texts.

@@ -89,7 +89,7 @@ def looks_like_times(column: pd.Series) -> bool:
 
 
 def may_be_elapsed(numbers: np.ndarray) -> bool:
-    """Whether numbers may be seconds since 1970 or since a start, and no digits or minutes."""
+    """Whether numbers may be seconds since 1970 or a start, not digits of a date or minutes."""
     least, most = float(numbers.min()), float(numbers.max())
     if least < 0 or most >= _LEAST_EPOCH:
         return True
@@ -103,7 +103,7 @@ def may_be_elapsed(numbers: np.ndarray) -> bool:
 
 
 def require_elapsed(column: pd.Series) -> None:
-    """Refuse small numbers as seconds if they may be digits of a date or count another unit."""
+    """Refuse small numbers of seconds that may instead be digits of a date or another unit."""
     if len(column) < 2 or not pd.api.types.is_numeric_dtype(column.dtype):
         return
     numbers = column.to_numpy(dtype=float)
@@ -168,7 +168,7 @@ def _in_letters(layout: str, size: int) -> str:
 
 
 def may_count_days(numbers: np.ndarray) -> bool:
-    """Whether numbers, at most one apart, have the size of days since a usual origin."""
+    """Whether numbers that are at most one apart may be days since a usual origin."""
     if not len(numbers) or not np.isfinite(numbers).all():
         return False
     usual = np.median(np.abs(np.diff(numbers))) if len(numbers) > 1 else 0.0

@@ -194,7 +194,7 @@ class Windows:
     def joined(
         self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The result of `aggregate`, from slices; `starts` is the first slice of each window."""
+        """Return the result of `aggregate` from slices; window i begins with slice `starts[i]`."""
         sums = self._windowed(sums, starts, self.aggregation.merge)
         samples = self._windowed(samples, starts, np.add)
         return self.aggregation.finish(sums, samples), samples

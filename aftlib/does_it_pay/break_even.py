@@ -1,6 +1,7 @@
 """The cost model's constants, and its predictions for recoveries with a limited read rate.
 
-The constants come from the shortest windows, for each number of sensors. Longer ones are predicted.
+All constants but the time per sample come from the shortest windows, for each number of sensors.
+Longer windows are predicted.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ Costs = Mapping[tuple[str, int], RecoveryCosts]
 
 
 def measured_costs(recoveries: pd.DataFrame) -> dict[tuple[str, int], RecoveryCosts]:
-    """Return four constants of each scheme and number of sensors, from the shortest windows.
+    """Return four constants of each scheme and number of sensors.
 
-    Start and checkpoint come from the unlimited recoveries: the start as a median, because it
-    varies most. On Spark the start is the same for all schemes: the time without the coordinator's
-    part and without reading. The time of an estimate is the `additional_time`. The time per sample
-    is the slope over all cases of D2's exact process, because all schemes use the same reader.
+    Start, checkpoint and estimate come from the shortest windows. Start and checkpoint come from
+    unlimited recoveries: the start as a median, because it varies most. On Spark the start is the
+    same for all schemes: the time without the coordinator's part and without reading. The time of
+    an estimate is the `additional_time`. The time per sample is the same for all schemes, because
+    all use the same reader. It is the slope of a line through the unlimited reads of D2's exact
+    process, in windows of all lengths.
     """
     free = recoveries[np.isinf(recoveries["rate"])]
     exact = free[free["scheme"] == EXACT_PROCESS]
@@ -64,7 +67,7 @@ def measured_costs(recoveries: pd.DataFrame) -> dict[tuple[str, int], RecoveryCo
 
 
 def shortest_windows(recoveries: pd.DataFrame) -> pd.DataFrame:
-    """The recoveries that give the constants."""
+    """The recoveries in the shortest windows."""
     return recoveries[recoveries["window"] == recoveries["window"].min()]
 
 
@@ -75,12 +78,12 @@ def pair_of(case: pd.DataFrame, scheme: str) -> tuple[pd.DataFrame, pd.DataFrame
 
 
 def additional_time(exact: pd.DataFrame, mine: pd.DataFrame) -> float:
-    """Additional time of an approximate recovery, without its start and its reading: a mean."""
+    """Mean additional time of an approximate recovery over exact ones, without start and reads."""
     return float(_fits((exact, mine), 0)[0, 0])
 
 
 def predicted_again(recoveries: pd.DataFrame, scheme: str, sensors: int, window: int) -> float:
-    """Samples that a scheme reads again in a case: the planned ones.
+    """Predict the samples that a scheme reads again in a case: the planned number.
 
     The guard has no plan. It is expected to read the same share of the lost samples again as in the
     shortest windows of as many sensors.
@@ -103,7 +106,7 @@ def points_of(recoveries: pd.DataFrame, costs: Costs) -> pd.DataFrame:
     """Measured and predicted times, one row per scheme, case and rate.
 
     Columns: scheme, sensors, window, rate; seconds, the median, with seconds_low and seconds_high,
-    its interval; again, again_planned: samples; kills; predicted_s.
+    its interval; again, again_planned: samples read again; kills; predicted_s.
     """
     rows = []
     for keys, group in recoveries.groupby(["scheme", *CASE, "rate"], sort=False):

@@ -32,7 +32,7 @@ CREDIT_S = 1e-3
 
 
 def slow_archive(rate: float) -> ReadLimit:
-    """Return a limit on repeated reads alone, without credit for a replacement's start."""
+    """Limit repeated reads only; reads unused while a replacement starts are not granted later."""
     return ReadLimit(rate, again_only=True, burst_s=CREDIT_S)
 
 

@@ -29,7 +29,7 @@ LITTLE = 0.05
 
 
 def planned_reads(measured: Measurements) -> Finding:
-    """P-1: samples read again, against the plan."""
+    """P-1: samples read again, compared with the planned number."""
     points = measured.points[measured.points["scheme"] != GUARD]
     keys = ["sensors", "window", "rate"]
     exact = {True: EXACT_PROCESS, False: EXACT}
@@ -46,15 +46,16 @@ def planned_reads(measured: Measurements) -> Finding:
         conditions=bool((points["kills"] > 0).all()),
         n=int(points["kills"].sum()),
         counted="kills",
-        note="The value is the largest difference of a median from its plan, as a share of the "
-        "exact scheme's reads"
+        note="The median number of samples read again at each point is compared with the planned "
+        "number. The value is the largest difference, as a share of the samples that the exact "
+        "scheme is planned to read again"
         + (f": {where}" if largest else "")
         + ". Samples are counted where they are read. D1 by guard has no plan.",
     )
 
 
 def predicted_times(measured: Measurements) -> Finding:
-    """P-2: share of the points whose time is predicted."""
+    """P-2: share of the points whose time is predicted within `TIME_FACTOR`."""
     points = measured.points[np.isfinite(measured.points["rate"])]
     points = points[points["window"] > measured.recoveries["window"].min()]
     if points.empty:
@@ -68,20 +69,22 @@ def predicted_times(measured: Measurements) -> Finding:
         share_interval(within, len(points)),
         n=len(points),
         counted="points",
-        note="Four constants, measured in the shortest windows, predict the points of longer "
-        f"windows at all limited rates. The median factor is {factor.median():.2f}. The largest is "
-        f"{factor.max():.2f}: {worst['scheme']}, {worst['window']:g} steps, {worst['rate']:g} "
-        "samples/s.",
+        note="Four constants of each scheme predict the points of longer windows at all limited "
+        "rates. Three constants come from the shortest windows. The time per sample comes from "
+        "unlimited reads in windows of all lengths. The median factor is "
+        f"{factor.median():.2f}. The largest is {factor.max():.2f}: {worst['scheme']}, "
+        f"{worst['window']:g} steps, {worst['rate']:g} samples/s.",
     )
 
 
 def break_even_is_predicted(measured: Measurements) -> Finding:
-    """P-3: share of the break-even rates that are predicted.
+    """P-3: share of the break-even rates that are predicted within `FACTOR`.
 
-    Cases that give the constants are not judged. Neither is a rate that, predicted or measured, the
-    kills do not distinguish from "it pays at every rate", unless it refutes the prediction. The
-    interval of the share begins with the share of rates whose whole interval of measured over
-    predicted is within `FACTOR`. It ends with the share of rates for which a part of it is.
+    Cases that give the constants are not judged. If the kills do not distinguish a rate, predicted
+    or measured, from "it pays at every rate", this rate is judged only if it refutes the
+    prediction. The interval of the share begins with the share of rates whose whole interval of
+    measured over predicted is within `FACTOR`. It ends with the share of rates for which a part of
+    it is.
     """
     even = measured.break_even
     even = even[~even["constants"]].dropna()
@@ -89,8 +92,8 @@ def break_even_is_predicted(measured: Measurements) -> Finding:
     finite = np.isfinite(even["predicted_high"]) & np.isfinite(even["measured_high"])
     judged = even[finite | outside]
     left_out = (
-        f"{len(even) - len(judged)} of {len(even)} rates are left out, because these kills do not "
-        "distinguish them from those of a scheme that pays at every rate."
+        f"{len(even) - len(judged)} of {len(even)} break-even rates are left out, because the "
+        "kills do not tell them from “it pays at every read rate”."
     )
     if judged.empty:
         return Finding(f"none of {len(even)}", (0.0, 1.0), note=left_out)
@@ -127,7 +130,7 @@ def largest_case(measured: Measurements, scheme: str, rate: float) -> np.ndarray
 
 
 def ratio(measured: Measurements, over: tuple[str, float], under: tuple[str, float]) -> Finding:
-    """Ratio of two means with its t interval."""
+    """Ratio of the mean times of two (scheme, rate) pairs, with its t interval."""
     above, below = (largest_case(measured, *each) for each in (over, under))
     if not (len(above) and len(below)):
         return nothing(f"There are no recoveries of {over[0]} or of {under[0]}.")
@@ -150,7 +153,7 @@ def slowest(measured: Measurements) -> float:
 
 
 def d1_does_not_wait(measured: Measurements) -> Finding:
-    """P-4: time of D1 by model at the slowest rate over that without a limit."""
+    """P-4: time of D1 by model at the slowest rate, divided by its time without a limit."""
     return ratio(measured, (MODEL, slowest(measured)), (MODEL, np.inf))
 
 
@@ -192,7 +195,7 @@ def costs_little(measured: Measurements) -> Finding:
 def estimates_are_within(measured: Measurements) -> Finding:
     """P-8: share of each scheme's estimates within ε; intervals over windows."""
     threshold = Threshold(
-        "the guarantee (ε, δ); margin ours: δ, to distinguish 1 − δ from 1 − 2δ",
+        "the guarantee (ε, δ); our margin is δ: the interval must lie above 1 − 2δ",
         low=1 - measured.delta,
         margin=measured.delta,
     )

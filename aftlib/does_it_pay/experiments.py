@@ -45,14 +45,14 @@ class NotebookParameters(ParameterModel):
     sensors: list[int] = parameter([12], "the first of the data", least=4, full=[6, 12])
     windows: list[int] = parameter([6, 24], "tumbling, steps", least=2, smoke=[6], full=[6, 12, 24])
     rates: list[float] = parameter(
-        [100.0, 3200.0],
+        [150.0, 3200.0],
         "at which input can be read again, samples per second",
         above=0,
         full=[50.0, 100.0, 400.0, 1600.0, 6400.0],
     )
     repeats: int = parameter(3, "kills per scheme, case and rate", least=2, smoke=2, full=15)
     calm: int = parameter(
-        5, "windows of each scheme while nothing fails", least=3, smoke=3, full=40
+        4, "windows of each scheme while nothing fails", least=3, smoke=3, full=40
     )
     schemes: list[str] = parameter(
         [*SCHEMES], "an approximate one needs the exact one that it is compared with"
@@ -180,7 +180,7 @@ def measure(spark: SparkSession, p: NotebookParameters, directory: Path) -> Meas
     schedule, cases = np.array(p.schedule), list(product(p.sensors, p.windows))
     kills = schedule[~np.isnan(schedule)]
     recoveries, calm, estimates = [], [], []
-    warm_up = [*WARM, np.nan, *WARM]  # a session's first micro-batches are slow
+    warm_up = [*WARM, np.nan]  # a session's first micro-batches are slow
     spark_recoveries(spark, p.case(*cases[0]), EXACT, directory / "warm-up", warm_up)
     for (n, width), scheme in product(cases, p.schemes):
         case = p.case(n, width)

@@ -186,7 +186,7 @@ def break_even_table(measured: Measurements) -> Styler:
 
 
 def recovery_times(measured: Measurements) -> go.Figure:
-    """Time from the kill until all windows are emitted over the read rate, one panel per window."""
+    """Time from the kill to the last emitted window, against the read rate; a panel per window."""
     points = most_sensors(measured.points)
     points = points[np.isfinite(points["rate"])].sort_values("rate")
     windows = sorted(points["window"].unique())
@@ -215,7 +215,7 @@ def recovery_times(measured: Measurements) -> go.Figure:
 
 
 def read_again(measured: Measurements) -> go.Figure:
-    """Samples read again per failure, counted and planned; the largest case."""
+    """Samples read again per failure in the largest case, counted and planned."""
     points = most_sensors(measured.points)
     points = points[points["window"] == points["window"].max()]
     rows = points.groupby("scheme", sort=False)[["again", "again_planned"]].median()

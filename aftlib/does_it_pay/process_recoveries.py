@@ -33,7 +33,7 @@ ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_T
 
 
 def killed_driver(directory: Path, fault: Fault) -> float:
-    """Fork a driver that a fault kills; return its start, s since the epoch.
+    """Fork a driver that a fault kills; return the driver's start time in s since the epoch.
 
     RuntimeError when it does not end by its SIGKILL.
     """

@@ -35,7 +35,7 @@ ON_SPARK: dict[str, Way] = {EXACT: "exact", MODEL: "model", GUARD: "guard"}
 class BatchClock:
     """Coordinator that measures each micro-batch and sets the read rate of the next one.
 
-    `rates` has the read rate of each, in samples per second; at NaN no worker fails.
+    `rates` has the read rate of each micro-batch, in samples per second; at NaN no worker fails.
     """
 
     handler: BatchHandler

@@ -15,7 +15,7 @@ EVENTS_PER_RANGE = 2**16
 
 @dataclass(frozen=True)
 class BitStream:
-    """An endless stream of bits, which does not depend on how a caller cuts it.
+    """An endless stream of bits; how a caller cuts the stream does not change the bits.
 
     `burst` is at least 1, and at least share / (1 - share), where the mean run of zeros is one
     event. Without `burst`, events are independent. Raises ValueError for a parameter outside its

@@ -26,7 +26,7 @@ FINEST = 2**16
 
 
 def least_buckets(epsilon: float) -> int:
-    """⌈k/2⌉ for k = ⌈1/ε⌉; buckets of one size merge when there are two more than that."""
+    """⌈k/2⌉ for k = ⌈1/ε⌉; two buckets of one size merge when there are ⌈k/2⌉ + 2 of them."""
     # Below 1e-18 nothing would merge before the total reaches its limit.
     return (math.ceil(1 / max(epsilon, 1e-18)) + 1) // 2
 
@@ -111,7 +111,7 @@ class Buckets:
         self._stamps, self.total, self._queues = stamps, total, None
 
     def single(self, now: int, units: int) -> None:
-        """Add one event of a few units."""
+        """Add one event at time `now`: a small number of units, added one by one."""
         if self._queues is None:
             stamps, counts = iter(self.stamps.tolist()), bucket_counts(self.total, self.least)
             self._queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
@@ -150,7 +150,7 @@ class Buckets:
         answers: NDArray[np.float64] = NO_ANSWERS,
         article: bool = False,
     ) -> None:
-        """Add an array of events; the result is exactly that of adding them one by one.
+        """Add an array of events, with exactly the same result as adding them one by one.
 
         Without `times` (size 0) they happen at now + 1, now + 2, …. Unless `answers` is empty, it
         receives the estimate after each event, in units: with `article` the article's estimate.

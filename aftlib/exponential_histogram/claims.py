@@ -16,7 +16,7 @@ LOGARITHMIC = Threshold("Datar et al.: the bound on their buckets, logarithmic i
 
 
 def figure_3(table: pd.DataFrame) -> Finding:
-    """D5-1, from `experiments.figure_3`."""
+    """D5-1: figure 3 is reproduced; judged by the result of `experiments.figure_3`."""
     return Finding(
         table["same"].sum(),
         expected=len(table),
@@ -27,7 +27,7 @@ def figure_3(table: pd.DataFrame) -> Finding:
 
 
 def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
-    """D5-2, from `experiments.sweep` and `experiments.counterexamples`."""
+    """D5-2: the article's error is at most ε; judged by `sweep` and `counterexamples`."""
     shown = "; ".join(
         f"ε = {p['epsilon']:g}: {p['ones']:.0f} ones → {p['article']:.0f}, "
         f"{p['article_error']:.2%} off"
@@ -54,7 +54,7 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
 
 
 def sound_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
-    """D5-5, from `experiments.sweep` and `experiments.counterexamples`.
+    """D5-5: the sound error is at most ε; judged by `sweep` and `counterexamples`.
 
     An error far below ε would mean that more buckets are kept than ε needs.
     """
@@ -80,7 +80,7 @@ def _finite(worst: float) -> Value:
 
 
 def memory(sizes: pd.DataFrame) -> Finding:
-    """D5-3, from `experiments.sizes`."""
+    """D5-3: memory is logarithmic in N; judged by the result of `experiments.sizes`."""
     used = sizes["buckets"] / sizes["bound"]
     document = sizes[(sizes["window"] == DOCUMENT_WINDOW) & (sizes["epsilon"] == DOCUMENT_EPSILON)]
     kept = "".join(
@@ -99,17 +99,18 @@ def memory(sizes: pd.DataFrame) -> Finding:
 
 
 def update_time(sizes: pd.DataFrame) -> Finding:
-    """D5-6, derived from the number of buckets in `experiments.sizes`, not timed."""
+    """D5-6: an event's time is logarithmic in N; derived from `experiments.sizes`, not timed."""
     return replace(
         memory(sizes),
-        note="Derived from fig. 2 and the number of buckets (D5-3), not timed: each step of the "
-        "loop that merges passes a bucket or removes one, and a query reads two numbers. So the "
-        "time of an event is at most proportional to the buckets. The value is that of D5-3.",
+        note="Derived from fig. 2 and the number of buckets (D5-3), not timed. The merging loop "
+        "handles one bucket per step: it skips the bucket or removes it. A query reads two "
+        "numbers. So the time of an event is at most proportional to the buckets. The value is "
+        "that of D5-3.",
     )
 
 
 def speed(long_run: pd.DataFrame, rates: pd.DataFrame) -> Finding:
-    """D5-4, from `experiments.long_run` and `experiments.rates`."""
+    """D5-4: events per second are at least the document's; judged by `long_run` and `rates`."""
     last, single = long_run.iloc[-1], rates[rates["chunk"] == 1].iloc[0]
     bulk, largest = float(last["at"] / last["seconds"]), rates.sort_values("chunk").iloc[-1]
     return Finding(

@@ -89,7 +89,7 @@ mask_above = byte_mask(">")
 
 @jit()
 def bytes_short(running: Any, rank: Any) -> Any:
-    """Number of a word's eight bytes below a rank; the bytes are ascending and below 128."""
+    """Number of a word's eight bytes that are below a rank; the bytes ascend and are below 128."""
     reached = ((running | _TOP_BITS) - rank * _EACH_BYTE) & _TOP_BITS
     return 8 - np.int64(((reached >> _U7) * _EACH_BYTE) >> _U56)
 
@@ -111,7 +111,7 @@ def place_of(mask: Any, unit: int) -> Any:
 
 @jit()
 def mask_of(bits: Any, tail: Any, block: int) -> Any:
-    """Mask of a block of bits, or of the tail behind the last whole one."""
+    """Mask of a block of bits; behind the last whole block, the mask of the tail."""
     first = block << BLOCK_SHIFT
     return mask_above(bits, first, 0) if first + BLOCK <= bits.size else tail
 
@@ -147,7 +147,7 @@ def find(ascending: Any, value: int, low: int) -> int:
 
 @jit()
 def event_of(chunk: Chunk, unit: int, earliest: int) -> Any:
-    """The event that brings the chunk's unit number `unit`; it must not be before `earliest`."""
+    """Event that adds unit number `unit` of the chunk; it must not be before event `earliest`."""
     block = find(chunk.cum, unit, (earliest >> chunk.shift) + 1) - 1
     if chunk.shift == 0:
         return block
@@ -163,7 +163,7 @@ def time_of(chunk: Chunk, event: int) -> Any:
 
 @jit()
 def first_at(chunk: Chunk, time: int, earliest: int) -> Any:
-    """The first event, `earliest` or later, at or after a time; the size if there is none."""
+    """First event, `earliest` or later, at or after a time; without one, the number of events."""
     if chunk.times.size:
         return find(chunk.times, time, earliest)
     return min(max(time - chunk.now - 1, earliest), chunk.size)
@@ -336,7 +336,7 @@ def joined(one: Any, other: Any) -> tuple[int, float, float]:
     f"({LONGS}, {LONGS}, {DOUBLES}, {DOUBLES}, float64)"
 )
 def compact(stamps: Any, counts: Any, means: Any, spreads: Any, slack: float) -> Any:
-    """Merge neighbours whose joint spread is at most `slack` times that of all newer values.
+    """Merge neighbours if their joint spread is at most `slack` times that of all newer values.
 
     Buckets stand oldest first, in arrays of one length; a merged bucket keeps the newer timestamp.
     One pass from the newest bucket on leaves no such pair.

@@ -175,7 +175,7 @@ class HistogramQuery:
         return keys[good], rows[good], self.reject(pd.DataFrame(rows_bad), states)
 
     def reject(self, bad: pd.DataFrame, states: dict[str, KeyState]) -> pd.DataFrame:
-        """Report of bad rows, by the policy; ValueError if the policy refuses them."""
+        """Report of bad rows by the policy; ValueError if the policy is to refuse."""
         if self.bad == "refuse":
             row = bad.iloc[0]
             before = states.get(row["key"], KeyState()).at

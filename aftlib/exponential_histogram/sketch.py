@@ -54,7 +54,7 @@ def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
 
 
 def running(units: NDArray[np.integer]) -> Units:
-    """Units with every event a block of its own."""
+    """Return units in which every event is a block of its own."""
     cum = np.zeros(units.size + 1, np.int64)
     np.cumsum(units, out=cum[1:])
     return Units(units.size, cum)
@@ -99,7 +99,7 @@ def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
 
 
 def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
-    """Timestamps as 64-bit integers, one per event, none before `now` or its predecessor."""
+    """Timestamps as 64-bit integers, one per event, in order and not before `now`."""
     array = _row(timestamps, "integers, such as milliseconds", "timestamps")
     if array.size != size:
         raise ValueError(
@@ -195,7 +195,7 @@ class Sketch(ABC):
 
     @property
     def window(self) -> int:
-        """Width in events, or of a time window in the timestamps' unit."""
+        """Width of the window: in events, or for a time window in the timestamps' unit."""
         return self._window
 
     @property
@@ -210,7 +210,7 @@ class Sketch(ABC):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild the histogram that wrote the bytes; it continues exactly as that one.
+        """Rebuild the histogram that wrote the bytes; it continues exactly as the original would.
 
         Raises
         ------

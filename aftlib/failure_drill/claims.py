@@ -30,7 +30,7 @@ MOST_TURNS = 10_000
 
 
 def rows_of(done: DrillResult, names: list[str]) -> pd.DataFrame:
-    """The rows of those schemes that were run."""
+    """Rows of the schemes in `names` that were run."""
     return done.table.loc[[name for name in names if name in done.table.index]]
 
 
@@ -81,17 +81,17 @@ def exactness(done: DrillResult) -> Finding:
 
 
 def d1_reads_again(done: DrillResult) -> Finding:
-    """F-3: D1 reads the planned share again."""
+    """F-3: D1 reads the planned share of samples again."""
     return reads_again(done, ["D1 by model"])
 
 
 def d2_reads_again(done: DrillResult) -> Finding:
-    """F-4: D2 reads the planned share again."""
+    """F-4: D2 reads the planned share of samples again."""
     return reads_again(done, [*METHODS])
 
 
 def reads_again(done: DrillResult, names: list[str]) -> Finding:
-    """Whether the share of samples read again is the plan's, and below 1."""
+    """Judge whether the share of samples read again is the planned one, and below 1."""
     rows = rows_of(done, names)
     off = (rows["read"] - rows["planned"]).abs().astype(float)
     if not len(rows) or off.isna().any():
@@ -134,7 +134,7 @@ def guarantee(done: DrillResult) -> Finding:
             conditions=not (bad or over),
             expected=f"≥ {1 - delta:g}",
             threshold=Threshold(
-                "the guarantee (ε, δ); margin ours: δ, to distinguish 1 − δ from 1 − 2δ",
+                "the guarantee (ε, δ); our margin is δ: the interval must lie above 1 − 2δ",
                 low=1 - delta,
                 margin=delta,
             ),

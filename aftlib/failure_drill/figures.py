@@ -113,7 +113,7 @@ def graded(value: float, text: str, good: float, fair: float) -> tuple[str, floa
 
 
 def is_of(document: str, row: pd.Series) -> bool:
-    """Whether a row's scheme is a document's."""
+    """Whether a row's scheme belongs to the document `document`."""
     return str(row.name).startswith(document)
 
 

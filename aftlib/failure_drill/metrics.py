@@ -100,7 +100,7 @@ def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator)
 
 
 def score_run(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, object]:
-    """Columns of a scheme's row in the table, except those of `recovery_metrics`."""
+    """Columns of a scheme's row in the table, except the columns of `recovery_metrics`."""
     drill = run.drill or drill
     row = {"basis": "measured", "faults": run.faults, "rows": drill.rows}
     row |= {"again": run.read_again, "stored_bytes": run.stored_bytes}
@@ -114,11 +114,11 @@ def score_run(drill: Drill, run: Run, rng: np.random.Generator) -> dict[str, obj
 
 @dataclass(frozen=True)
 class RecoveryMetrics:
-    """Latency of each micro-batch, from the arrival of its last input to its results; and columns.
+    """Latency of each micro-batch, from its last input to its results, and columns of the table.
 
-    The columns are those of the table, as medians over the faults. latency_s and throughput_s are
-    times from the failed micro-batch's input until normal again. worst is the longest latency until
-    the next fault, divided by the normal one. unsteady counts later slow micro-batches.
+    The columns are medians over the faults. latency_s and throughput_s are times from the failed
+    micro-batch's input until latency or throughput is normal again. worst is the longest latency
+    until the next fault, divided by the normal one. unsteady counts later slow micro-batches.
     """
 
     latency_s: np.ndarray  # (batches,)
@@ -176,7 +176,7 @@ def recovery_metrics(
 
 
 def overhead(own_s: np.ndarray, base_s: np.ndarray) -> dict[str, float]:
-    """Mean relative time that runs take longer than their paired baselines, with its t interval."""
+    """Mean share by which runs take longer than their paired baselines, with its t interval."""
     centre, low, high = np.expm1(t_interval(np.log(own_s / base_s)))
     return {"overhead": float(centre), "overhead_low": float(low), "overhead_high": float(high)}
 

@@ -128,7 +128,7 @@ class Drill:
 
     @property
     def estimated_kills(self) -> np.ndarray:
-        """Whether D1 estimates each kill's loss: a step's first kill if its worker is estimable."""
+        """Whether D1 estimates each kill's loss: a step's first one, if its worker is estimable."""
         steps = [fault.step for fault in self.kills]
         first = [steps.index(step) == i for i, step in enumerate(steps)]
         estimable = [self.assignment.estimable[worker_of(fault)] for fault in self.kills]
@@ -136,7 +136,7 @@ class Drill:
 
     @property
     def wasted_samples(self) -> np.ndarray:
-        """Samples of its micro-batch that a worker has read when it is killed, one per kill."""
+        """Samples of the micro-batch that the killed worker had read, one number per kill."""
         keys = self.model.size // self.workers
         return np.array([(fault.step % self.every) * keys for fault in self.kills], dtype=int)
 

@@ -119,7 +119,7 @@ def checkpoint_time(last: Mapping[tuple[str, int], float], calm: Sequence[int]) 
 
 
 def long_windows(directory: Path, seed: int, turns: int = 20) -> pd.DataFrame:
-    """Elapsed times of a window of D2's experiment while nothing fails, as `stream_rates`.
+    """Elapsed times of a window of D2's experiment while nothing fails, in `stream_rates`' form.
 
     A window has 100 sensors × 10,000 steps, ε = 0.12, δ = 0.05, T_SLA = 50 ms. In this process,
     each of `METHODS`, and a run without checkpoints inside the window, take turns.
@@ -134,7 +134,7 @@ def long_windows(directory: Path, seed: int, turns: int = 20) -> pd.DataFrame:
 
 
 def driver_recoveries(points: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
-    """Times of each recovery of D2: until the new process has loaded, until it has committed."""
+    """Times of D2's recoveries: from the kill until a process has loaded, then to its commit."""
     starts = [i for i, (point, _, _) in enumerate(points) if point == "loaded"]
     rows = []
     for begin in starts[1:]:
@@ -147,7 +147,7 @@ def driver_recoveries(points: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
 
 
 def emitted_results(store: CheckpointStore, log: SensorLog, width: int) -> pd.DataFrame:
-    """Results of D2's store as `Run.emitted`."""
+    """Results of D2's store in the form of `Run.emitted`."""
     number = {name: i for i, name in enumerate(log.names)}
     results = store.results()
     rows = [(r.start // width, number[r.key], r.value, r.half_width > 0) for r in results]
@@ -210,7 +210,7 @@ def run_until_done(job: Job) -> Account:
 
 
 def faults_of_job(drill: Drill) -> tuple[Fault, ...]:
-    """The schedule at D3's processes: a worker's task or, for kills of odd events, its server.
+    """The schedule for D3's processes: a worker's task, or its server for kills of odd events.
 
     A restarted process counts its steps from 0, so the faults of one process are spread over its
     work.

@@ -166,7 +166,7 @@ def relayed(drill: Drill, messages: Path) -> pd.DataFrame:
 
 
 def committed(log: SensorLog, width: int, handler: BatchHandler) -> pd.DataFrame:
-    """The table of D1's sink as `Run.emitted`."""
+    """Results of D1's sink in the form of `Run.emitted`."""
     windows, number = handler.sink.windows(), {name: i for i, name in enumerate(log.names)}
     return pd.DataFrame(
         {

@@ -95,7 +95,7 @@ def is_open(account: Any, delta: float) -> bool:
 
 @jit()
 def pool_bears(pool: Any, account: Any, unit: float) -> bool:
-    """Whether the pooled account permits this sensor; a low budget permits only large accounts."""
+    """Whether the pool permits a sensor; if the pool is low, only sensors with large accounts."""
     free = pool[BUDGET] + unit * pool[CREDITS]
     return free >= 0 and (free >= unit or account[BUDGET] >= 0.6 * START)
 

@@ -80,7 +80,7 @@ def carry_model(old: Parts, new: Parts, origin: np.ndarray) -> None:
 
 
 def entries_of(old: Parts, new: Parts, origin: np.ndarray) -> np.ndarray:
-    """Return the index of each entry of the new model's z in the old model's z, −1 for new ones.
+    """Return the place of each entry of the new z in the old model's z; −1 for a new entry.
 
     The models differ in kind if only one of them has more sensors than `prediction.JOINT`.
     """

@@ -66,7 +66,7 @@ class GuardCache:
         return keyed
 
     def keep(self, keyed: KeyedGuard) -> None:
-        """Store a guard if there is room; its user must not change it any more."""
+        """Store a guard if there is room; the caller must not change the guard any more."""
         self.take(keyed.token)
         self._clock += 1
         while self._guards:
@@ -84,13 +84,13 @@ _guards = GuardCache()
 
 @cache
 def promise_of(content: str) -> tuple[Promise, str]:
-    """Return the promise that `content` describes, and its identity; a process has few."""
+    """Return the promise that `content` describes, and its identity (cached: a process has few)."""
     promise = Promise.from_content(content)
     return promise, identity_of(promise)
 
 
 class Head(NamedTuple):
-    """What a bucket's state has of a group, beside its snapshot and its windows in the log."""
+    """Fields of a group in its bucket's state, besides its snapshot and its windows in the log."""
 
     key: Any
     identity: str  # of the promise that wrote the state
@@ -182,7 +182,7 @@ class StoredGuards:
         return place, keyed
 
     def stored(self, place: int) -> KeyedGuard:
-        """Return the guard of a group as it is stored, with the promise that wrote it.
+        """Return the stored guard of a group, with the promise under which it was stored.
 
         Spark gives a task to any process of an executor. A process that did not have the group for
         some micro-batches reads what it missed from the log; only a new one needs the snapshot.
@@ -235,7 +235,7 @@ class StoredGuards:
         return b"".join(bytes(content) for (content,) in parts) or None
 
     def store(self, place: int, keyed: KeyedGuard, snapshot: bytes | None) -> None:
-        """Note a group's new state in its head, and write its snapshot, if there is one."""
+        """Record a group's new state in its head; write its snapshot, if there is one."""
         head = self.heads[place]._replace(token=keyed.token)
         if snapshot is not None:
             cuts = range(0, len(snapshot), CHUNK)
@@ -294,7 +294,7 @@ def unpacked(content: bytes) -> dict[int, list[Entry]]:
 
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Return columns as a DataFrame; texts stay objects, because Spark takes none in chunks."""
+    """Return columns as a DataFrame; texts stay objects, because Spark refuses chunked texts."""
     objects = {
         name: pd.Series(column, dtype=object) if column.dtype == object else column
         for name, column in columns.items()

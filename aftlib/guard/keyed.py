@@ -33,7 +33,7 @@ TOKEN = 16
 
 
 class Entry(NamedTuple):
-    """A window as the log has it."""
+    """A window in a group's log, which has the windows since the group's last snapshot."""
 
     token: bytes  # of the guard before it
     start: int  # µs
@@ -67,7 +67,7 @@ def identity_of(promise: Promise) -> str:
 
 
 def least_log(promise: Promise) -> int:
-    """Return the least windows between two snapshots of a group."""
+    """Return the smallest number of windows between two snapshots of a group."""
     return max(LEAST_LOG, len(promise.sensors) // 3)
 
 
@@ -96,7 +96,7 @@ class KeyedGuard:
         `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
         a window), one row per window and sensor. Rows of sensors that the promise does not have are
         left out. Of a gap without any window, only the first H windows get rows. The rows are
-        columns, because a DataFrame of a group's few rows takes longer than the guard.
+        returned as columns, because a DataFrame of a group's few rows takes longer than the guard.
         """
         rounds, change = [], Change()
         for start, value, samples, variance in self._arranged(windows):
@@ -119,7 +119,7 @@ class KeyedGuard:
     def audit(self) -> np.ndarray:
         """Guarantees with known outcome, the wrong ones, and the bound on these, shape (3,).
 
-        Summed over all accounts; one without an outcome has no slack yet.
+        All three are summed over the accounts. An account without an outcome has no slack yet.
         """
         number, wrong, slack = self.guard.outcomes
         allowed = self.promise.delta * number + slack * (number > 0)

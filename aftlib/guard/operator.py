@@ -21,7 +21,7 @@ class GuardProcessor(StatefulProcessor):
     """The guards of a bucket of groups, with their state in four variables (`groups.StoredGuards`).
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
-    that of a promise, and `key` the type of a group's key in Spark's SQL.
+    `Promise.content`, and `key` the type of a group's key in Spark's SQL.
     """
 
     def __init__(self, content: str, key: str) -> None:
@@ -40,7 +40,7 @@ class GuardProcessor(StatefulProcessor):
         return self.stored().process(list(rows))
 
     def stored(self) -> StoredGuards:
-        """Return the guards in the variables of the current bucket."""
+        """Return the guards that Spark's state variables hold for the current bucket of groups."""
         from aftlib.guard.groups import StoredGuards
 
         return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.promises)

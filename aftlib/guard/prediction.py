@@ -128,7 +128,8 @@ def absorb(model: Any, forget: float, count: int) -> None:
 def begin_late(model: Any, sensors: Any) -> None:
     """Count the following rows separately, because some sensors have their first windows there.
 
-    Sensors that were late before stay late if they have too few rows, and else count as the others.
+    Sensors that were late before stay late if they have too few rows; if not, they count like the
+    others.
     """
     if model.recent_weight[0] >= LATE_STORED:
         end_late(model)
@@ -142,7 +143,7 @@ def begin_late(model: Any, sensors: Any) -> None:
 
 @jit()
 def end_late(model: Any) -> None:
-    """Replace the moments of late sensors' own rows by those from the regression."""
+    """Replace the moments of late sensors' own rows by the moments from the regression."""
     for m in range(model.weight.size):
         model.moments[m] = complete_moments(model, m) * model.weight[m]
     model.late[:] = False
@@ -150,7 +151,7 @@ def end_late(model: Any) -> None:
 
 @jit()
 def complete_moments(model: Any, index: int) -> Any:
-    """Return the moments per row, those of late sensors by regression on the others."""
+    """Return the moments per row; moments of late sensors come from regression on the others."""
     moments = model.moments[index] / model.weight[index]
     late, others = np.flatnonzero(model.late), np.flatnonzero(~model.late)
     if late.size == 0:
@@ -187,7 +188,7 @@ def load(moments: Any) -> None:
 
 @jit()
 def refit(model: Any, workers: Any) -> None:
-    """Use the next fit, and compute the one after it; `workers` has each sensor's worker."""
+    """Use the next fit, and compute the fit after that; `workers` has each sensor's worker."""
     model.precision[0], model.gain[0] = model.precision[1], model.gain[1]
     model.variance[0] = model.variance[1]
     model.scale[0], model.products[0] = model.scale[1], model.products[1]

@@ -158,7 +158,7 @@ class Promise:
 
     @property
     def earliest(self) -> pd.Timestamp:
-        """The point in time `behind`, in UTC unless it names another zone."""
+        """The parameter `behind` as a point in time, in UTC unless it names another zone."""
         try:
             time = pd.Timestamp(self.behind)
         except (ValueError, TypeError) as error:
@@ -191,7 +191,7 @@ class Promise:
         return sha256(self.content.encode()).hexdigest()[:16]
 
     def require_continuation(self, before: Promise) -> None:
-        """Raise ValueError when a guard of the promise `before` cannot go on with this one."""
+        """Raise ValueError when a guard of the promise `before` cannot go on with this promise."""
         old, new = json.loads(before.content), json.loads(self.content)
         differing = [name for name in new if new[name] != old[name]]
         for name in sorted(set(differing) - {*_OF_ACCOUNTS}):

@@ -64,7 +64,7 @@ def bin_of(risk: float) -> int:
 
 @jit()
 def learn_outcome(risk: Any, slot: int, h: int, i: int, y: float, wrong: float) -> None:
-    """Learn the outcome of the prediction made with the features of ring place `slot`."""
+    """Learn the outcome of the prediction that used the features at place `slot` of the ring."""
     features = risk.features[slot, h, i]
     if features[0] == 1.0:
         count = risk.seen[h, i]
@@ -92,7 +92,7 @@ def learn_outcome(risk: Any, slot: int, h: int, i: int, y: float, wrong: float) 
 
 @jit()
 def count_outcome(bins: Any, predicted: float, wrong: float, sign: int) -> None:
-    """Add an outcome to the bin of its risk, or remove it."""
+    """Add an outcome to the bin of its predicted risk if `sign` is 1; remove it if `sign` is −1."""
     place = bins[bin_of(predicted)]
     place[0] += sign
     place[1] += sign * wrong
@@ -101,7 +101,7 @@ def count_outcome(bins: Any, predicted: float, wrong: float, sign: int) -> None:
 
 @jit()
 def refit_weights(risk: Any) -> None:
-    """Solve every regression, drawn towards that of all sensors."""
+    """Solve every regression; each is drawn towards the regression of all sensors together."""
     horizons, n = risk.fast.shape
     for h in range(horizons):
         total = 0.001 * np.eye(FEATURES)
@@ -119,7 +119,7 @@ def refit_weights(risk: Any) -> None:
 
 @jit()
 def propose(risk: Any, slot: int, h: int, i: int, limit: float, delta: float) -> bool:
-    """Decide on a proposal by the features of ring place `slot`; `limit` is log(ε/σ + 0.03)."""
+    """Decide on a proposal by the features at place `slot` of the ring; `limit`: log(ε/σ + .03)."""
     count = min(risk.seen[h, i, 0], RESIDUALS)
     risk.risk[slot, h, i] = -1.0
     if count < LEAST_RESIDUALS:

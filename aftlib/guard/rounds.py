@@ -104,7 +104,7 @@ def harmonics(seasons: Any, t: int) -> Any:
 
 @jit()
 def row_of(model: Any, now: Any, before: Any, level: Any, waves: Any) -> Any:
-    """Return z of a model: windows now and, in joint models, before, less the level; seasons."""
+    """Return z of a model: windows now (in joint models, also before), less the level; seasons."""
     if is_joint(model, now.size):
         return np.concatenate((now - level, before - level, waves))
     return np.concatenate((now - level, waves))
@@ -142,7 +142,7 @@ def is_covered(inflation: float, allowed: float) -> bool:
 
 @jit()
 def follow(tolerance: Any, h: int, i: int, inflation: float) -> None:
-    """Move the limit so that the gaps of a share `RARE` of the rounds are above it."""
+    """Move the limit on the inflation by gaps, so that a share `RARE` of the rounds exceeds it."""
     limit = tolerance[h, i]
     if is_covered(inflation, limit):
         tolerance[h, i] = max(limit - STEP * RARE, 0.0)
@@ -249,7 +249,7 @@ def fill_gaps(state: Any, model: Any, now: Any, waves: Any, t: int) -> Any:
 
 @jit()
 def welcome(state: Any, model: Any, rules: Any, now: Any) -> None:
-    """Begin with sensors whose first window this is; it also fills their earlier rounds."""
+    """Begin with sensors that send their first window, which also fills their earlier rounds."""
     first = (state.level[1] == 0) & ~np.isnan(now)
     for i in np.flatnonzero(first):
         for k in np.flatnonzero(~np.isnan(state.filled[:, i])):

@@ -108,12 +108,12 @@ class ClaimRecord(BaseModel):
 
     @property
     def word(self) -> str:
-        """The verdict with its symbol; "out of date" where there is an earlier one."""
+        """The symbol and the verdict, or "out of date" in its place if it is an earlier verdict."""
         return f"{SYMBOLS[self.verdict]} {'out of date' if self.earlier else self.verdict}"
 
     @property
     def remarks(self) -> list[str]:
-        """Notes below the verdict: doubts, basis, values other than the defaults, recorded one."""
+        """Notes below the verdict: doubts, basis, values that are no defaults, recorded verdict."""
         if self.earlier:
             return [f"was {SYMBOLS[self.earlier]} {self.earlier}", *not_default(self.changed)]
         if self.verdict == NOT_RUN:
@@ -144,12 +144,12 @@ class ClaimRecord(BaseModel):
 
     @property
     def as_recorded(self) -> bool:
-        """Whether the verdict is the expected one."""
+        """Whether the verdict is the recorded one."""
         return self.verdict == self.recorded
 
     @property
     def contradicts(self) -> bool:
-        """Whether the verdict contradicts the recorded one.
+        """Whether the verdict contradicts the recorded verdict.
 
         An undecided verdict, or one that depends on the load of the machine, contradicts nothing.
         """

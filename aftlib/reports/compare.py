@@ -166,7 +166,7 @@ def compare_frames(name: str, a: pd.DataFrame, b: pd.DataFrame) -> list[Line]:
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:
-    """Return the first columns of `frame` that together identify its rows; none if all do not.
+    """Return the fewest first columns of `frame` that identify its rows; none if rows are equal.
 
     Tidy frames begin with the chosen values and end with the measured ones.
     """

@@ -132,7 +132,7 @@ class _TableFormatter(BaseFormatter):
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Capture each frame that a cell of this kernel shows, and show its headings in words.
+    """Capture each frame that a cell of this kernel shows, and show the headings as words.
 
     The words are the shared ones and `HEADINGS` of the module that the notebook calls `figures`, or
     else `experiments`.

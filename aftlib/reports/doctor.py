@@ -98,7 +98,7 @@ def _machine() -> Iterator[Check]:
 
 
 def memory_limits() -> Iterator[int]:
-    """Yield the machine's memory, and the container's part of it if there is a limit, in bytes."""
+    """Yield the machine's memory and, if there is one, the container's limit, in bytes."""
     yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     container = Path("/sys/fs/cgroup/memory.max")
     if container.is_file() and (limit := container.read_text().strip()) != "max":

@@ -44,12 +44,12 @@ class Document:
 
     @property
     def page(self) -> str:
-        """The name of its page next to the reports."""
+        """The name of the document's page next to the reports."""
         return "guard" if self.id == "G" else self.id.lower()
 
     @property
     def source(self) -> Path:
-        """The Markdown file of its page, which does not exist in a project without docs."""
+        """The Markdown file of the document's page; it does not exist in a project without docs."""
         return project_root() / "docs" / "documents" / f"{self.page}.md"
 
 
@@ -119,7 +119,7 @@ def bibtex() -> str:
 
 @cache
 def all_claims() -> dict[str, Claim]:
-    """Return every claim by its id, in order; ValueError where an id is another document's."""
+    """Return all claims by id, in order; ValueError for an id that belongs to another document."""
     claims: dict[str, Claim] = {}
     for document in DOCUMENTS.values():
         for claim in import_module(f"aftlib.{document.package}.claims").CLAIMS:
@@ -133,7 +133,7 @@ def all_claims() -> dict[str, Claim]:
 
 
 def equations(document: Document) -> set[str]:
-    """Return the numbers of the equations that the page of `document` shows; none without one."""
+    """Return the numbers of the equations that the page of `document` shows; none without page."""
     if not document.source.exists():
         return set()
     return set(re.findall(r'id="eq-(\d+)"', document.source.read_text(encoding="utf-8")))
@@ -158,10 +158,10 @@ def with_all_claims(text: str, document: Document) -> str:
 
 
 def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
-    """Return, by claim, links to its equations on its document's page, or to the page.
+    """Return, by claim, links to the claim's equations on its document's page, or to the page.
 
-    Its equations are those of the page whose numbers stand in the claim's formula or note. Without
-    a page there are no links. `root` is the path to the folder of the index.
+    A claim's equations are those of the page whose numbers stand in its formula or note. Without a
+    page there are no links. `root` is the path to the folder of the index.
     """
     links = {}
     for claim in claims:

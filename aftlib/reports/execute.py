@@ -207,7 +207,7 @@ def stop_all() -> None:
 def run_once(
     notebook: Notebook, parameters: Mapping[str, Any], on_cell: OnCell | None = None
 ) -> Executed:
-    """Return the stored run of `notebook` with checked `parameters`; run it where there is none.
+    """Return the stored run of `notebook` with checked `parameters`; without one, run it.
 
     A run that failed is stored too, until the next try.
     """
@@ -233,7 +233,7 @@ def run_and_store(
 
 
 def store(executed: Executed, tables: Path) -> Run:
-    """Put a run into the store, unless it has a successful one of the same key.
+    """Put a run into the store, unless the store has a successful run of the same key.
 
     Remains of a removed run, such as a folder without its record, are replaced.
     """
@@ -256,7 +256,7 @@ def store(executed: Executed, tables: Path) -> Run:
 
 
 def commit() -> dict[str, Any]:
-    """Return the commit of the project and whether there were changes on top; None without git."""
+    """Return the project's commit, and whether files differ from it; None without git."""
     git = ["git", "-C", str(project_root())]
     how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 60, "check": True}
     try:

@@ -88,7 +88,7 @@ def pixels(length: str) -> float:
 
 
 def report_of(wanted: str) -> Executed:
-    """Return the report of a notebook that `aft reproduce` made, else the stored run `wanted`."""
+    """Return the report that `aft reproduce` made of a notebook; without one, the stored run."""
     try:
         official = Executed.find(reports_dir() / f"{find_notebook(wanted).name}.ipynb")
     except ValueError:
@@ -218,7 +218,7 @@ def draw(
 
 
 def legend_of(figure: Mapping[str, Any], place: str, named: bool) -> dict[str, Any]:
-    """Return the layout with a legend entitled `place`; if `named`, also for a single line."""
+    """Return the layout with a legend entitled `place`; if `named`, a single line has one, too."""
     layout = dict(figure.get("layout") or {})
     if named:
         layout["showlegend"] = True

@@ -18,10 +18,10 @@ _COORDINATES = ("x", "y", "z", "r", "theta", "labels", "values")
 def figure_csv(figure: Mapping[str, Any], series: Sequence[str] = ()) -> str:
     """Return the data of a Plotly figure as CSV: one row per point and position of its slider.
 
-    If `series` has names, the CSV has only the traces of these names.
-    The columns are the panel, where there are several, the series, the choice of the slider or
-    menu, the coordinates under the names of their axes, and the bounds of error bars as values. An
-    axis is named by its title or by ``columns`` of the layout's ``meta``.
+    If `series` has names, the CSV has only the traces of these names. The columns are the panel (if
+    there are several), the series, the choice of the slider or menu, the coordinates, named by
+    their axes, and the bounds of error bars, as values. An axis is named by its title or by
+    ``columns`` of the layout's ``meta``.
     """
     import pandas as pd
 
@@ -43,7 +43,7 @@ def figure_csv(figure: Mapping[str, Any], series: Sequence[str] = ()) -> str:
 def with_names(
     traces: Sequence[Mapping[str, Any]], chosen: Sequence[str] = ()
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the traces with their names, only `chosen` ones if given; ValueError if unknown."""
+    """Return traces with their names; if `chosen` has names, only these (ValueError if unknown)."""
     names = [
         plain_text(str(trace.get("name") or f"series {number}"))
         for number, trace in enumerate(traces, 1)

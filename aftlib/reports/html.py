@@ -76,7 +76,7 @@ class _Markdown(IPythonRenderer):
 
 
 def mathml(latex: str, block: bool = False) -> str:
-    r"""Return `latex` as MathML; an unreadable formula as source, with the reason as its title.
+    r"""Return `latex` as MathML; an unreadable formula stays source, with the reason as title.
 
     A ``\tag`` in a displayed formula works as it does in Jupyter.
     """
@@ -120,7 +120,7 @@ def in_script(value: Any) -> str:
 
 
 def share_plotly(folder: Path) -> Path:
-    """Copy Plotly's script, which all pages in `folder` share, to there if needed; return it."""
+    """Copy Plotly's script, which the pages in `folder` share, there if needed; return its path."""
     source = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
     target = folder / PLOTLY_SCRIPT
     if not target.exists() or target.stat().st_size != source.stat().st_size:
@@ -136,7 +136,7 @@ def title_of_figure(shown: Shown) -> str:
 
 
 def figures_of(claims: Iterable[ClaimRecord], shown: Iterable[Shown]) -> Mapping[str, Shown]:
-    """Return, by claim, its figure in the report, where there is one."""
+    """Return, by claim, the claim's figure in the report; claims without a figure are left out."""
     titled = [(title_of_figure(one), one) for one in shown if one.kind == "figure"]
     found = {}
     for claim in claims:
@@ -182,7 +182,7 @@ def write_report(executed: Executed, target: Path, root: str = "") -> Path:
 
 
 def render_report(executed: Executed, root: str | None = "") -> str:
-    """Return the page of `executed`; `root` is the path to the index, None without one."""
+    """Return the page of `executed`; `root` is the path to the index, None without index."""
     content, shown = executed.content, shown_in(executed.content)
     document = {d.notebook: d for d in DOCUMENTS.values()}.get(executed.record["name"])
     evidence = figures_of(executed.settled, shown)

@@ -86,7 +86,7 @@ def _card(
 
 
 def stability(verdicts: Iterable[str]) -> str:
-    """Return in how many runs a claim held, such as ``holds in 4 of 5``; empty for one run."""
+    """Return in how many decided runs a claim held: ``holds in 4 of 5``; empty for one run."""
     counts = tally(verdicts)
     count = counts["holds"] + counts["deviates"]
     return f"holds in {counts['holds']} of {count}" if count > 1 else ""

@@ -58,7 +58,7 @@ class Notebook:
 
     @property
     def document(self) -> str | None:
-        """The id of the document that it reproduces, None for the others."""
+        """The id of the document that the notebook reproduces; None if it reproduces none."""
         return next((d.id for d in DOCUMENTS.values() if d.notebook == self.name), None)
 
     @cached_property
@@ -69,7 +69,7 @@ class Notebook:
 
     @cached_property
     def model(self) -> type[ParameterModel] | None:
-        """The model of its parameters, None where it imports none."""
+        """The model of the notebook's parameters; None if the notebook imports none."""
         code = [cell.source for cell in self.content.cells if cell.cell_type == "code"]
         found = re.search(r"^from ([\w.]+) import NotebookParameters$", "\n".join(code), re.M)
         return import_module(found[1]).NotebookParameters if found else None
@@ -93,7 +93,7 @@ class Notebook:
         return {name: value for name, value in given.items() if value != own[name]}
 
     def require_table(self, name: str) -> None:
-        """Raise ValueError unless a cell assigns the variable `name` or it is a ``Table N``."""
+        """Raise ValueError unless `name` is a variable that a cell assigns, or ``Table N``."""
         cells = [cell for cell in self.content.cells if cell.cell_type == "code"]
         assigned = {known for cell in cells for known in _Names(cell.source).assigned}
         if name not in assigned and not re.fullmatch(r"Table \d+", name):
@@ -314,7 +314,7 @@ def run_key(content: nbformat.NotebookNode, values: Mapping[str, Any]) -> str:
 
 
 def library_hash(package: Path = PACKAGE) -> str:
-    """Return the hash of the library's modules and of the tables next to them."""
+    """Return the hash of the library's modules and of the data tables in their folders."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*")):
         name = path.relative_to(package)

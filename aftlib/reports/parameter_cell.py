@@ -130,7 +130,7 @@ def _kind(default: Any) -> str:
 
 
 def literal(value: Any) -> Any:
-    """Return the value of a text: Python or JSON, YAML for lists and mappings, else itself."""
+    """Return the value of a text: Python or JSON, YAML for lists and mappings, else the text."""
     if not isinstance(value, str):
         return value
     text = value.strip()

@@ -143,8 +143,8 @@ def run_alone(
     """Run one notebook with the user's parameters, unless the same run is stored already.
 
     Other parameters than those in `overrides` have the value of `profile`, or the notebook's
-    default. The run is kept in the store of runs and listed in the index, and stays out of
-    ``claims.json``. ValueError for an unknown profile, or parameters that do not fit.
+    default. The run goes into the store of runs and into the index, but not into ``claims.json``.
+    ValueError for an unknown profile, or parameters that do not fit.
     """
     own = profile_parameters(profile, notebook) if profile else {}
     parameters = own | notebook.check(overrides)

@@ -58,7 +58,7 @@ class Executed:
 
     @property
     def name(self) -> str:
-        """The report's name, which is that of its file."""
+        """The report's name, which is the name of its file."""
         return self.path.stem
 
     @property
@@ -93,7 +93,7 @@ class Executed:
 
     @property
     def settled(self) -> list[ClaimRecord]:
-        """The claims that its scorecards settle, with their last verdicts; none when it failed."""
+        """The claims that the run's scorecards settle, with the last verdict; none on failure."""
         return [] if self.error else self._scorecards[0]
 
     @cached_property
@@ -187,12 +187,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Its name on the command line: notebook and key."""
+        """The run's name on the command line: notebook and key."""
         return f"{self.notebook}/{self.folder.name}"
 
     @property
     def page(self) -> Path:
-        """Its report."""
+        """The file of the run's report."""
         return self.folder / f"{self.notebook}.html"
 
     @cached_property
@@ -202,7 +202,7 @@ class Run:
 
     @property
     def verdicts(self) -> dict[str, str]:
-        """Its verdicts by claim."""
+        """The run's verdicts by claim."""
         return {claim["id"]: claim["verdict"] for claim in self.record["claims"]}
 
     def exists(self) -> bool:
@@ -213,11 +213,11 @@ class Run:
             return False
 
     def executed(self) -> Executed:
-        """Return its executed notebook."""
+        """Return the run's executed notebook."""
         return Executed.read(self.folder / f"{self.notebook}.ipynb")
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return its frames: those stored under a variable's name, then others that it shows."""
+        """Return the run's frames: those stored under a variable's name, then others it shows."""
         paths = sorted((self.folder / TABLES).glob("*.csv"))
         texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
         for shown in shown_in(self.executed().content):
@@ -261,7 +261,7 @@ def all_runs() -> list[Run]:
 
 
 def run_folders() -> list[Path]:
-    """Return the folder of each run, also where its record is broken."""
+    """Return the folder of each run, also of runs with a broken record."""
     found = (path.parent for path in runs_dir().glob(f"*/*/{RECORD}"))
     return sorted(folder for folder in found if not folder.name.startswith("."))
 

@@ -79,8 +79,8 @@ def with_slider(
 
 def line_look(color: str, symbol: str = "circle", dash: str = "solid") -> dict[str, Any]:
     """Return the attributes of a line with markers."""
-    line, marker = {"color": color, "dash": dash}, {"symbol": symbol, "color": color, "size": _MARKER_SIZE}
-    return {"mode": "lines+markers", "line": line, "marker": marker}
+    marker = {"symbol": symbol, "color": color, "size": _MARKER_SIZE}
+    return {"mode": "lines+markers", "line": {"color": color, "dash": dash}, "marker": marker}
 
 
 def line_figure(

@@ -49,7 +49,7 @@ class Sweep:
 
     @property
     def page(self) -> Path:
-        """The path of its page, next to the runs; the same sweep has the same path."""
+        """The path of the sweep's page, next to the runs; the same sweep has the same path."""
         section = [self.notebook.section] if self.notebook.section else []
         text = json.dumps([self.varied, self.points, *section], sort_keys=True, default=str)
         digest = hashlib.sha256(text.encode()).hexdigest()[:6]

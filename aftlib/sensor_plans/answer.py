@@ -51,7 +51,7 @@ NAMED = 6
 def answer(
     table: SensorTable, question: Question, name: str, on_stretch: OnStretch = lambda done, of: None
 ) -> dict:
-    """Make a plan for a table in memory, as `answer_survey`; ValueError for too few windows."""
+    """Make a plan for a table in memory as `answer_survey` does; ValueError for too few windows."""
     survey = survey_table(table, Inventory.of(table), question)
     return answer_survey(survey, question, name, on_stretch)
 
@@ -143,7 +143,7 @@ def plan_window(
 
 
 def describe_data(survey: Survey, name: str) -> dict:
-    """The input as it was read."""
+    """Describe the input as it was read, for the part `data` of plan.json."""
     inventory = survey.inventory
     timed, step = isinstance(inventory.first, pd.Timestamp), inventory.step
     return {
@@ -252,7 +252,7 @@ def describe_sensors(
     names: Sequence[str],
     limits: np.ndarray,
 ) -> list[dict]:
-    """One row per sensor: its prediction by other workers, and the outages that are certified."""
+    """One row per sensor: how other workers predict the sensor, and which outages are certified."""
     correlation = correlations(model)
     elsewhere = assignment.worker_of[:, None] != assignment.worker_of[None, :]
     strength = np.where(elsewhere, np.abs(correlation), -1.0)

@@ -100,7 +100,7 @@ class Walk:
             return np.nanquantile(self.errors, 1 - self.delta, axis=0)
 
     def of(self, method: str) -> np.ndarray:
-        """Tallies of one method, horizons weighted, shape (stretches, n, 3)."""
+        """Tallies of one method, as weighted means over the horizons, shape (stretches, n, 3)."""
         counts = self.tallies[METHODS.index(method)]
         return np.einsum("h,shnk->snk", self.weights, counts)
 
@@ -122,20 +122,20 @@ class Walk:
 
 
 def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """From counts (…, 3), the share guaranteed and the share of these within ε, NaN without any."""
+    """From counts (…, 3): share guaranteed, and share of these within ε (NaN if there are none)."""
     pairs, declared, wrong = np.moveaxis(counts, -1, 0)
     with np.errstate(invalid="ignore"):
         return declared / np.maximum(pairs, 1e-12), 1 - wrong / declared
 
 
 def or_none(shares: np.ndarray | float) -> Any:
-    """A share, or lists of them, as plan.json has them: None where it is not known."""
+    """Shares as plan.json has them: a number or lists of numbers, None where a share is unknown."""
     unknown: Any = None
     return np.where(np.isnan(shares), unknown, shares).tolist()
 
 
 def worst(within: np.ndarray, many: np.ndarray) -> int | None:
-    """Index of the smallest share among those where `many` is true; None where it never is."""
+    """Index of the smallest share among those where `many` is true; None if it is true nowhere."""
     return int(np.where(many, within, np.inf).argmin()) if many.any() else None
 
 
@@ -165,7 +165,7 @@ def walk_forward(
     seasons: Sequence[float] = (),
     on_stretch: OnStretch = lambda done, of: None,
 ) -> Walk:
-    """Feed the first half, then score every window of the second as if its worker had been lost.
+    """Feed the first half; then score each window of the second half as if its worker was lost.
 
     If the second half has more than `MOST_SCORED` pairs (sensor, window), the last ones are scored.
 
@@ -274,7 +274,7 @@ def certify_by_baseline(
 
 
 def left_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.ndarray:
-    """Variance of each sensor given those of the other workers, shape (n,)."""
+    """Variance of each sensor given the sensors of the other workers, shape (n,)."""
     variance = np.empty(model.size)
     for keys in map(list, workers):
         variance[keys] = model.block_variance(keys)
@@ -350,7 +350,7 @@ def _follow(
 
 
 class Conformal:
-    """Half-widths that adapt to the errors, and a guarantee where they are at most ε.
+    """Half-widths that adapt to the errors; a window is guaranteed if its half-width is at most ε.
 
     α ← α + γ (δ − [|error| > half-width]), and the half-width is the 1 − α quantile of the last
     errors (Gibbs and Candès 2021), one per (horizon, sensor). The guarantee is about the share over

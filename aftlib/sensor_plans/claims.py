@@ -58,8 +58,8 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Find
         n=len(excess),
         counted="streams",
         note=f"Wrong guarantees come closest to the bound on the stream of {closest}. The value is "
-        "the number of wrong guarantees minus δN and the slack. It is the largest over single "
-        "sensors and all sensors together, for each length of an outage. The streams are "
+        "the number of wrong guarantees minus δN and the slack. It is the largest such number for "
+        "a single sensor or for all sensors together, at any length of an outage. The streams are "
         f"{len(plans)} sets, {len(walks)} streams with trouble, and adversaries who see every "
         "guarantee.",
     )

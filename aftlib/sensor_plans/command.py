@@ -170,7 +170,7 @@ def command(
 
 
 def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
-    """Read a file, whole or in pieces, and show its contents."""
+    """Read a file, whole or in pieces, and print a summary of its contents."""
     if pieces:
         click.echo("Reading the file in pieces, in the order of its rows (--no-pieces: whole).")
         survey = survey_large(data, question, **reading)
@@ -196,7 +196,7 @@ def cost_constants(
 
 
 def names_of(texts: tuple[str, ...]) -> list[str]:
-    """The columns of a repeated option, each of which may name several, as "a,b"."""
+    """Columns that a repeated option names; each of its values may name several, such as "a,b"."""
     return [name for text in texts for name in next(csv.reader([text]))]
 
 
@@ -245,7 +245,7 @@ def report_text(plan: dict) -> str:
 
 
 def size_of(gigabytes: float) -> str:
-    """Size in a unit that suits it."""
+    """Return a size as text, in the unit that gives a number from 1 on."""
     for unit, factor in (("GB", 1), ("MB", 1e3), ("kB", 1e6)):
         if gigabytes * factor >= 1:
             return f"{gigabytes * factor:.3g} {unit}"
@@ -262,8 +262,8 @@ def show_inventory(inventory: Inventory) -> None:
 def is_large(data: Path, whole: bool) -> bool:
     """Whether there are several files, or one that takes too much memory.
 
-    A text takes seven times its size. So one that can be read in pieces is, from `LARGE` bytes on;
-    one that must be read as a `whole` may fill most of the memory.
+    A text file takes seven times its size in memory. So it is read in pieces from `LARGE` bytes on,
+    if that is possible. A file that must be read as a `whole` may fill most of the memory.
     """
     if not data.is_file():
         return data.is_dir() or any(glob(str(data)))
@@ -282,7 +282,7 @@ def move(bar: tqdm, done: int, total: int) -> None:
 
 
 def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
-    """Show a plan by notebook 06, as HTML next to it."""
+    """Write the report of a plan, by notebook 06, as HTML next to the plan."""
     notebook = find_notebook("06")
     given = notebook.check({"plan": str(plan.resolve())})
     executed = execute(notebook, given, plan.with_suffix(".ipynb"), on_cell=on_cell)
@@ -306,6 +306,6 @@ def as_options(data: Path, message: str) -> str:
 
 
 def as_option(found: re.Match[str]) -> str:
-    """The name of an argument, and the first character of its value, as an option."""
+    """Option for an argument: its name, and the first character of its value if there is one."""
     name, _, value = found[0].partition("=")
     return f"--{name.replace('_', '-')} {value}".rstrip()

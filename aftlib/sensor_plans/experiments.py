@@ -148,7 +148,7 @@ class NotebookParameters(ParameterModel):
 
 
 def plans(parameters: NotebookParameters) -> dict[str, dict]:
-    """The plan of each table by its name, or the given plan."""
+    """The plan of each table, by the table's name; or only the given plan."""
     if parameters.plan is not None:
         plan = read_plan(parameters.plan).model_dump(by_alias=True)
         return {plan["data"]["name"]: plan}
@@ -157,7 +157,7 @@ def plans(parameters: NotebookParameters) -> dict[str, dict]:
 
 
 def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
-    """Results of `refresh` for each set, with `EVERY` and `PAST`; empty for a given plan."""
+    """Results of `refresh` for each set, with `EVERY` and `PAST`; empty if a plan is given."""
     frames = {}
     for name, table in parameters.tables().items() if parameters.plan is None else ():
         question = parameters.question
@@ -263,7 +263,7 @@ def sensors_moved(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]
 
 
 def generated(rows: int, seed: int) -> dict[str, SensorTable]:
-    """Three sets of hourly sensors with irregularities of real ones.
+    """Three sets of generated hourly sensors, with irregularities of real sensors.
 
     "rooms": 12 thermometers with a daily period and slow weather; "air": 12 stations whose readings
     are skewed, come in episodes and have gaps; "feeders": 15 loads with daily and weekly periods,

@@ -63,7 +63,7 @@ def correlations(plan: Mapping) -> go.Figure:
 
 
 def recoverable(plan: Mapping) -> go.Figure:
-    """Share of the time at which a loss of each sensor was certified, by the outage's length."""
+    """Share of the time in which a sensor's loss was certified, by sensor and outage length."""
     sensors = sorted(plan["sensors"], key=lambda sensor: -sum(sensor["declared"]))[:MOST]
     longest = int(plan["question"]["horizons"])
     horizons = [f"{h} windows" if h > 1 else "1 window" for h in range(1, longest + 1)]

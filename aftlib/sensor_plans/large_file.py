@@ -31,7 +31,7 @@ HEAD = 20_000
 
 
 def survey_large(data: Path, question: Question, **options: Any) -> Survey:
-    """Survey a wide CSV or Parquet file, or a directory of them in the order of their names.
+    """Survey a wide CSV or Parquet file, or a directory of such files in the order of their names.
 
     Its rows must be in the order of their times, which lie on an even grid, each time once.
     `options` are fields of `datasets.Reading`. ValueError when rows are not in that order, or
@@ -159,7 +159,7 @@ class LargeFile:
                 end = stop
 
     def read_recent(self, rows: slice) -> np.ndarray:
-        """Samples of the steps in the slice, (steps, n)."""
+        """Samples of the steps in the slice `rows`, shape (steps, n)."""
         parts, begin = [np.empty((0, len(self.names)))], 0
         for part in self.read(Counter()):
             parts.append(part[max(0, rows.start - begin) : max(0, rows.stop - begin)])

@@ -231,9 +231,9 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
     lost = share > MOST_MISSING
     if lost.all() and gap > LONG_GAP * tally.steps:
         raise ValueError(
-            "the file must have samples at more than half of its steps, got none of any sensor at "
-            f"{tally.silent:,} of {tally.steps:,} steps, {gap:,} of them in a row; plan "
-            "for the rows before or after that gap alone"
+            "the file must have samples at more than half of its steps, got no sample of any "
+            f"sensor at {tally.silent:,} of {tally.steps:,} steps, of which the longest gap has "
+            f"{gap:,}; plan for the rows before that gap or after it alone"
         )
     missing = f"{share.max():.0%} missing"
     if lost.all():

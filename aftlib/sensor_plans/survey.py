@@ -137,7 +137,7 @@ class Question:
     def limits(self, names: tuple[str, ...], deviations: np.ndarray) -> np.ndarray:
         """ε of each sensor, shape (n,).
 
-        `deviations` are the standard deviations of their window results in the first half.
+        `deviations` are the standard deviations of the sensors' window results in the first half.
         ValueError when a sensor has no ε, or ε names a sensor that is not in the file.
         """
         if self.epsilon_sd is not None:
@@ -221,7 +221,7 @@ class Survey:
         recent: np.ndarray,
         samples: np.ndarray | None = None,
     ) -> Self:
-        """Check the results, and find their seasonal periods; without times in `samples`.
+        """Check the results, and find seasonal periods: by times, or without these in `samples`.
 
         ValueError when a sensor has less than two different results in a half.
         """

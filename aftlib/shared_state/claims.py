@@ -76,8 +76,8 @@ def skew_does_not_hurt(
         expected=f"≥ 1 at skew {', '.join(f'{skew:g}' for skew in gains)}",
         note=f"The value is throughput of servers and tasks at skew {least:g}, divided by that of "
         "uniform keys. At this skew it is least. It is measured with the most tasks. Gap in the "
-        "document: it does not give the number of keys, so fewer keys on more tasks are another "
-        f"reading. {_beside(measured, paced, large)}",
+        "document: it does not give the number of keys. So the runs on emulated cores, with fewer "
+        f"keys and more tasks, are judged as another reading. {_beside(measured, paced, large)}",
     )
 
 
@@ -113,7 +113,10 @@ def explanation(measured: pd.DataFrame) -> str:
     if share["sum_s"] >= MOST:
         cause = "Most of it is saved in adding up: this agrees with a cache effect, not fewer sums."
     elif per_sum >= MOST:
-        cause = "Most of it is time per sum, which agrees with the document's guess, fewer sums."
+        cause = (
+            "Most of it is time that grows with the number of sums, which agrees with the "
+            "document's guess: fewer sums."
+        )
     else:
         cause = "No part makes up most of it."
     return f"In Spark skew saves {total:.2f} s of late global merge: {text}. {cause}"
@@ -158,9 +161,9 @@ def nobody_is_disturbed(failures: pd.DataFrame, sharing: pd.DataFrame) -> Findin
         counted="crashes",
         note=f"{disturbed} of {healthy} healthy tasks restarted or read again in {count} crashes. "
         f"{_none_of(count, disturbed)} Throughput of the healthy tasks is not judged. SIGKILL "
-        "ended a task of late global merge in Spark, and a task and a server among two servers of "
-        "two tasks each. A crashed server's own tasks do read again. The pipelined shuffle shows "
-        "that a disturbance would be seen. In Spark, of "
+        "ended a task of late global merge in Spark. In a system of two servers with two tasks "
+        "each, it ended a task in one run and a server in another. A crashed server's own tasks do "
+        "read again. The pipelined shuffle shows that a disturbance would be seen. In Spark, of "
         f"{rows['late global']['tuples']:,} tuples: {texts}.",
     )
 
@@ -185,10 +188,11 @@ def nothing_is_lost(failures: pd.DataFrame, sharing: pd.DataFrame) -> Finding:
         n=crashes + 1,
         counted="crashes",
         note=f"After {crashes + 1} crashes, {error + windows} sums or windows differ from the "
-        f"undisturbed run's. {_none_of(crashes + 1, error + windows)} A task of late global merge "
-        "in Spark, a task and a server were killed by SIGKILL, once each. The control is a store "
-        "that commits offsets apart from the sums, killed in between: a sum of it is wrong by "
-        f"{broken:,}. `make crash` kills at every point, and breaks servers' stores, too.",
+        f"undisturbed run's. {_none_of(crashes + 1, error + windows)} SIGKILL ended one process "
+        "per run: a task of late global merge in Spark, a task of a server, or a server. The "
+        "control is a store that commits offsets apart from the sums, killed in between: a sum of "
+        f"it is wrong by {broken:,}. `make crash` kills at every point, and breaks servers' "
+        "stores, too.",
     )
 
 

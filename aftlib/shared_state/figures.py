@@ -111,7 +111,7 @@ def by_skew(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
 
 
 def breakdown(measured: pd.DataFrame, tasks: int, title: str) -> go.Figure:
-    """Parts of a run's time by strategy, task times over the number of tasks; slider: skew."""
+    """Parts of a run's time by strategy (task times divided by number of tasks); slider: skew."""
     middle = seconds_by_part(measured, tasks)
     frames = {}
     for skew, rows in middle.groupby("skew"):

@@ -238,8 +238,8 @@ class Job:
         if differ:
             differences = "; ".join(f"{n} was {before.get(n)!r}, is {now[n]!r}" for n in differ)
             raise ValueError(
-                f"job in {str(self.directory)!r} was started as another one ({differences}): "
-                "its state belongs to its first parameters; continue with those, or choose a new "
+                f"job in {str(self.directory)!r} was started with other parameters "
+                f"({differences}): its state belongs to those; continue with them, or choose a new "
                 "directory and schema"
             )
         return before["id"]

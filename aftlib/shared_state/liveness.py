@@ -50,7 +50,7 @@ def patiently(
 def watched(call: str, timeout_s: float, break_off: Callable[[], object]) -> Iterator[None]:
     """Report a blocking call after `REPORT_S`, and break it off after `timeout_s` seconds.
 
-    A stopped server enforces no timeouts of its own, so this one uses the client's clock.
+    A stopped server enforces no timeouts of its own, so this timeout uses the client's clock.
     """
     over = threading.Event()
 

@@ -153,7 +153,7 @@ class SlowTable:
         return getattr(self._table, name)
 
     def merge(self, *batch: Any, **options: Any) -> bool:
-        """Merge, and sleep for the rest of the emulated time, while the caller holds its lock."""
+        """Merge, and sleep for the rest of the emulated time. Meanwhile the caller holds a lock."""
         before = time.thread_time()
         merged = self._table.merge(*batch, **options)
         time.sleep((self._slowdown - 1) * (time.thread_time() - before))
@@ -299,7 +299,7 @@ def send_all(receiver: socket.socket, message: bytes, pace: Pace) -> None:
 
 
 def serve_tasks(run: PacedRun, link: Connection) -> None:
-    """Serve a run's tasks; then report the tuples in the server's table, and its CPU seconds.
+    """Serve a run's tasks; then report the tuples in the server's table, and CPU seconds.
 
     The server's own table is in memory, as is the buffer into which a server merges between
     barriers.

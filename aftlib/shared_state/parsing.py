@@ -56,7 +56,7 @@ bytes_below = byte_mask("<")
 
 @jit()
 def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
-    """Return the number at i and the index after its last byte `ending`; zeros if there is none."""
+    """Return the number at i, and the index after the byte `ending` behind it; zeros if none."""
     negative = lines[i] == _MINUS
     if negative:
         i += 1
@@ -75,7 +75,7 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
 
 @jit()
 def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
-    """Return the number in a word's first `size` bytes, and a value: 0 if they are digits."""
+    """Return the number in a word's first `size` bytes, and a check: 0 if all these are digits."""
     digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # pad with leading zeros
     wrong = ((digits + _TO_TOP) | digits) & _TOP_BITS
     digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # merge neighbours
@@ -269,7 +269,7 @@ class PartitionReader:
 
 
 def reason_against(line: bytes) -> str:
-    """Return why a line, without its end, is malformed; empty if it is a tuple."""
+    """Return why a line, given without line end, is malformed; empty if the line is a tuple."""
     fields = line.split(b",")
     if len(fields) != len(FIELDS):
         return f"{len(fields)} fields instead of {len(FIELDS)}"

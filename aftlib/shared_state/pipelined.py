@@ -39,7 +39,7 @@ PATIENCE_S = 60
 
 
 def read_checkpoint(path: Path) -> tuple[Partials, dict[int, Progress]]:
-    """Read a task's sums by slice and key after a round, and its partitions' progress then."""
+    """Read a task's sums by slice and key, and the progress of its partitions, after a round."""
     _, stands, sums = unpack_message(path.read_bytes())
     return sums, progress_from_json(stands)
 

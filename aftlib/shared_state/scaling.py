@@ -55,7 +55,7 @@ def over_hashes(values: Sequence[float] | np.ndarray, **more: Any) -> Finding:
 
 
 def ends_of(ratio: Finding) -> tuple[float, float]:
-    """Ends of a ratio's interval; both are its value if it has no interval."""
+    """Ends of a ratio's interval; without an interval, both are the ratio's value."""
     value: Any = ratio.value
     return ratio.interval or (value, value)
 
@@ -116,7 +116,7 @@ def spark_hashes(spark: SparkSession, keys: np.ndarray) -> np.ndarray:
 
 
 def gains_over_uniform(measured: pd.DataFrame, strategy: str) -> dict[float, Finding]:
-    """Throughput at each skew over that of uniform keys, with the most tasks that were measured."""
+    """Throughput at each skew divided by that of uniform keys, with the most tasks measured."""
     most = measured[measured["tasks"] == measured["tasks"].max()]
     return _over_uniform(most[most["strategy"] == strategy], "repeat")
 
@@ -135,7 +135,7 @@ def _paced(paced: pd.DataFrame, design: str) -> tuple[bool, str]:
 
 
 def skew_on_emulated_cores(paced: pd.DataFrame, design: str) -> dict[float, Finding]:
-    """Throughput at each skew over that of uniform keys, on 24 emulated cores."""
+    """Throughput at each skew divided by that of uniform keys, on 24 emulated cores."""
     chosen = paced[(paced["design"] == design) & (paced["tasks"] == GROWTH[1])]
     return _over_uniform(chosen[chosen["keys"] == chosen["keys"].max()], "turn")
 
@@ -151,7 +151,7 @@ def at_every_skew(gains: Mapping[float, Finding], worst: float, pace: bool = Tru
 
 
 def least_gain_on_emulated_cores(paced: pd.DataFrame) -> dict[str, Finding]:
-    """Reading: least gain of late merging over uniform keys on emulated cores, by its name."""
+    """Reading, by name: least gain by skew of late merging, on emulated cores."""
     gains = skew_on_emulated_cores(paced, "late")
     least = min(gains, key=lambda skew: ends_of(gains[skew]))
     name = f"{paced['keys'].max():,} keys on {GROWTH[1]} emulated cores, least at skew {least:g}"
@@ -261,8 +261,8 @@ def flink(engines: pd.DataFrame) -> str:
         return ""
     gains = (wide.drop(columns=UNIFORM).T / wide[UNIFORM]).to_numpy()
     return (
-        f"Flink's own keyed job on two tasks, stored, is × {gains.min():.1f} … {gains.max():.1f} "
-        "as fast on skewed keys."
+        f"In stored runs, Flink's own keyed job on two tasks is {gains.min():.1f} … "
+        f"{gains.max():.1f} times as fast on skewed keys as on uniform keys."
     )
 
 
@@ -296,7 +296,8 @@ def _stops(keys: int, read: float, receive: float, control: bool) -> tuple[Findi
     grow = np.mean(by_skew[worst] >= STILL)
     uniform_grows = np.median(by_skew[UNIFORM]) >= STILL
     finding = over_hashes(by_skew[worst], conditions=uniform_grows, control=control)
-    return finding, f"{texts}; at skew {worst:g}, {grow:.0%} of them grow by a fifth or more"
+    more = f"throughput grows by a fifth or more for {grow:.0%} of the hash functions"
+    return finding, f"{texts}; at skew {worst:g}, {more}"
 
 
 def _growth_by_hash(keys: int, skew: float, read: float, receive: float) -> np.ndarray:
@@ -368,7 +369,7 @@ def _gain_with_sparks_keys(
 
 
 def stored_gain(engines: pd.DataFrame) -> str:
-    """Text: throughput of late merging over a shuffle's with the same compiled code, stored."""
+    """Text: stored ratio of late merging's throughput to a shuffle's, by the same compiled code."""
     names = {"Spark, late local": "late", "Spark, upfront, compiled": "shuffle"}
     chosen = engines.assign(design=engines["engine"].map(names)).dropna(subset="design")
     chosen = chosen[chosen["skew"] != UNIFORM]

@@ -71,7 +71,7 @@ class CheckpointCycle:
         return self.tables[task]
 
     def finish(self) -> int:
-        """Open the next table; return the number of the complete one."""
+        """Open the next table; return the number of the table that is complete."""
         if not self.complete:
             raise RuntimeError(
                 f"table {self.epoch} is not complete, because tasks still write into it: wait for "
@@ -147,11 +147,11 @@ class Server:
         )
 
     def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:
-        """Progress of the partitions after some tables of its own store."""
+        """Progress of the partitions after the tables `epochs` of the server's own store."""
         return furthest(*map(self.own.progress, epochs))
 
     def join(self, task: str, partitions: list[int]) -> dict[int, Progress]:
-        """Register a task; return the progress of those of its partitions that have begun."""
+        """Register a task; return the progress of each partition of the task that has begun."""
         with self.lock:
             self.cycle.join(task)
             stands = self.own.progress()
@@ -166,7 +166,7 @@ class Server:
             self.changed.notify_all()
 
     def merge(self, task: str, partials: Partials, progress: Mapping[int, Progress]) -> None:
-        """Merge a task's batch, as `StateTable.merge`, into the current table of the task."""
+        """Merge a task's batch, as `StateTable.merge` does, into the task's current table."""
         with self.lock:
             before, epoch = self.cycle.tables.get(task), self.cycle.meet(task)
             if epoch != before:

@@ -44,7 +44,7 @@ def require_fresh(directory: Path) -> None:
 
 
 def record_try(directory: Path, task: int, attempt: int, **counts: Any) -> None:
-    """Record the progress of a try of a task; a later record replaces it."""
+    """Record the progress of one try of a task; a later record of the try replaces this one."""
     row = {"task": task, "attempt": attempt, **counts}
     (directory / f"try-{task}-{attempt}.json").write_text(json.dumps(row))
 
@@ -225,7 +225,7 @@ def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
 
 
 def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]]:
-    """Upfront, but the tasks behind the shuffle sum in Python, so that a fault can kill one.
+    """As `upfront`, but tasks behind the shuffle sum in Python, so that a fault can kill a task.
 
     Return the sums by slice start and key, and task, attempt and tuples of every try behind the
     shuffle. The folder must have no files of another run (`require_fresh`).

@@ -31,7 +31,7 @@ _AHEAD = 24  # how many tuples ahead cells are prefetched
 
 @jit()
 def slot_of(table: Any, mask: int, part: int, key: int) -> Any:
-    """Row that holds the slice's key, or the free row where it belongs."""
+    """Row that holds a key of a slice, or the free row where this key belongs."""
     mixed = np.uint64(key) * _MIX_KEY + np.uint64(part) * _MIX_SLICE
     slot = np.int64(mixed >> _HALF) & mask
     while table[slot, COUNT] != 0 and (table[slot, KEY] != key or table[slot, SLICE] != part):

@@ -158,7 +158,7 @@ def write_marker(
 
 
 def remove_markers(directory: Path, partition: int, since: int) -> None:
-    """Remove a partition's markers from an offset on, because it is read again from there."""
+    """Remove a partition's markers from an offset on, because reading begins again there."""
     for path in directory.glob(f"part-{partition:05d}-from-*.json"):
         if int(path.stem.rpartition("-")[2]) >= since:
             path.unlink(missing_ok=True)
@@ -203,7 +203,7 @@ def pack_message(word: str, content: object = None, rows: Partials | None = None
 
 
 def unpack_message(message: bytes) -> tuple[str, Any, Partials]:
-    """Return word, JSON and rows of a message; ValueError if it is none."""
+    """Return word, JSON and rows of a message; ValueError for bytes that are no message."""
     try:
         length, rows, components = HEAD.unpack_from(message)
         word, content = json.loads(message[HEAD.size : HEAD.size + length])
@@ -257,7 +257,7 @@ class Link:
         return progress_from_json(self._call(pack_message("join", partitions)))
 
     def merge(self, partials: Partials, progress: Mapping[int, Progress]) -> None:
-        """Merge a batch, as `StateTable.merge`."""
+        """Merge a batch, as `StateTable.merge` does."""
         self._call(pack_message("merge", progress_to_json(progress), partials))
 
     def stay(self) -> None:

@@ -86,7 +86,7 @@ class TupleStream:
         return np.cumsum(self.shares)[:-1]
 
     def draw(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Timestamps, keys and values of row range number `index`, each of shape (rows,)."""
+        """Draw timestamps, keys and values of the row range `index`, each of shape (rows,)."""
         first = index * ROWS_PER_RANGE
         rows = np.arange(first, min(self.tuples, first + ROWS_PER_RANGE))
         rng = np.random.default_rng([self.seed, index])
@@ -100,7 +100,7 @@ class TupleStream:
         return np.maximum(rows // self.rate - delays, 0), self.ids[ranks], values
 
     def text(self, index: int) -> bytes:
-        """Lines of row range number `index`."""
+        """Return the lines of the row range with this index, as bytes."""
         table = pa.table(dict(zip(("timestamp", "key", "value"), self.draw(index), strict=True)))
         sink = io.BytesIO()
         pc.write_csv(table, sink, _PLAIN)
@@ -127,7 +127,7 @@ class TupleLog:
 
     @classmethod
     def open(cls, path: Path | str) -> TupleLog:
-        """Open a complete log; ValueError if there is none."""
+        """Open a complete log; ValueError if `path` holds none."""
         path = Path(path)
         try:
             manifest = json.loads((path / MANIFEST).read_text())
@@ -140,8 +140,8 @@ class TupleLog:
             ) from error
         if sizes != written:
             raise ValueError(
-                f"path holds a tuple log whose files have {sizes} bytes, got {written} from the "
-                f"manifest of {str(path)!r}; delete the folder and make it again"
+                f"path must hold files of the sizes in its manifest, {written} bytes, got {sizes} "
+                f"in {str(path)!r}; delete the folder and make it again"
             )
         return log
 

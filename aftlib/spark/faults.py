@@ -22,7 +22,7 @@ TICK_S = 0.002
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: its kind, the process that it hits, and the step at which it hits it.
+    """One fault: its kind, its target process, and the step of this process at which it hits.
 
     `kind` is a method of the injector, such as "kill", "pause", "disconnect" or "slow". `target`
     names a process by its role, and its number where there are several, such as ``worker-3``,
@@ -42,8 +42,8 @@ class Fault:
 class Injector:
     """Injects each fault of a schedule once: into the process that first comes to its point.
 
-    A marker file in `directory` is written before the fault is injected; because of it, later
-    processes at the same point are not hit. A kind without a method is a ValueError.
+    A marker file in `directory` is written before the fault is injected; because of this file,
+    later processes at the same point are not hit. A kind without a method is a ValueError.
     """
 
     own: ClassVar[frozenset[str]] = frozenset({"slow", "disconnect"})
@@ -66,13 +66,13 @@ class Injector:
         return self.directory / f"fault-{'-'.join(filter(None, about))}.json"
 
     def injected(self, fault: Fault) -> dict[str, int] | None:
-        """Return ``pid`` and ``reached`` of the process that a fault hit, else None."""
+        """Return ``pid`` and ``reached`` of the process that a fault hit; None if it hit none."""
         marker = self.marker(fault)
         return json.loads(marker.read_text()) if marker.exists() else None
 
     @property
     def count(self) -> int:
-        """Faults of the schedule that have been injected; those at one point count once."""
+        """Number of injected faults of the schedule; several faults at one point count once."""
         return sum(marker.exists() for marker in {*map(self.marker, self.schedule)})
 
     def part(self, target: str, steps: range) -> Injector:

@@ -189,7 +189,7 @@ def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
 
 
 def short_lived() -> dict[str, str]:
-    """Return the environment of a process with a short session."""
+    """Return the environment variables for a process whose session is short."""
     own = os.environ.get("SPARK_SUBMIT_OPTS", "")
     return os.environ | {"SPARK_SUBMIT_OPTS": f"{UNOPTIMIZED} {own}".strip()}
 

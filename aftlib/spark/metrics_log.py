@@ -163,7 +163,7 @@ class MetricsLog:
         self.directory = Path(directory)
 
     def add(self, progress: Mapping[str, Any]) -> None:
-        """Append a micro-batch of a guarded query; nothing when it is there already."""
+        """Append a micro-batch of a guarded query, unless it was appended before."""
         run, batch = progress["runId"], progress["batchId"]
 
         def next_record(last: Record | None) -> Record | None:
@@ -174,7 +174,7 @@ class MetricsLog:
             self._append(progress["id"], next_record)
 
     def end(self, query: str, error: str | None) -> None:
-        """Append the end of the query with this id, if it is a guarded one."""
+        """Append the end of the query with this id, if it is a guarded query."""
         reason = (error or "stopped").strip().partition("\n")[0][:500]
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
 

@@ -148,7 +148,7 @@ def cores_lent() -> Iterator[None]:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether this master is a local one, or can be reached from this machine only."""
+    """Whether this master is local, or can be reached from this machine only."""
     hosts = re.findall(r"(?:spark://|,)(\[[^]]*\]|[^:,/]+)", url)
     own = re.compile(r"localhost|127(\.\d+){3}|\[::1\]")
     return url.startswith("local") or bool(hosts) and all(map(own.fullmatch, hosts))

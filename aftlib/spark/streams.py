@@ -47,7 +47,7 @@ class PlannedInput(ABC):
 
     @abstractmethod
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows of one partition; the same whenever it is read again."""
+        """Rows of one partition; every read gives the same rows."""
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Streaming frame of the input."""

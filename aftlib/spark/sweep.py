@@ -112,7 +112,7 @@ def other_machines(spark: SparkSession) -> set[str]:
 
 
 def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, str]]:
-    """Return from each task its machine, its host, and the folder's fault there, if any.
+    """Return for each task its machine, its host, and the folder's fault there (empty if none).
 
     There are twice as many tasks as the cluster runs at once, so that each executor gets some.
     """
@@ -166,7 +166,7 @@ def is_local(spark: SparkSession) -> bool:
 def write_samples(
     spark: SparkSession, model: GaussianModel, rows: int, seed: int, path: Path | str
 ) -> SensorLog:
-    """Draw rows of the model in Spark tasks and store them as a log; reuse it when it is there.
+    """Draw rows of the model in Spark tasks and store them as a log; reuse a log that exists.
 
     Every row range has its own random stream (`generators.draw`), so the files are the same bytes
     however Spark splits the work. ValueError when `rows` is no whole number ≥ 1, `seed` is no whole

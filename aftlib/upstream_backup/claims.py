@@ -54,7 +54,7 @@ def ratios(found: pd.DataFrame, measure: str) -> Ratios:
 
 
 def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
-    """The finding of the rate whose ratio has the highest upper end; other rates are its parts."""
+    """The finding at the rate whose ratio has the highest upper end; its parts are other rates."""
     *others, (at, worst, interval) = sorted(ratios(found, measure), key=lambda each: each[2][1])
     return Finding(
         worst,
@@ -69,7 +69,7 @@ def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
 
 
 def by_real_kills(real: pd.DataFrame, measure: str) -> Finding:
-    """The proposal's mean over upstream backup's in real kills, which are not paired."""
+    """Ratio of the proposal's mean to upstream backup's in real kills, which are not paired."""
     x, y = (real.loc[real["scheme"] == name, measure].to_numpy(float) for name in BOTH)
     if min(len(x), len(y)) < 2:
         return nothing("It needs two real kills of each scheme.")
@@ -180,8 +180,8 @@ def either_node_fails(either: pd.DataFrame) -> Finding:
     return Finding(
         ratio,
         note="The value is the number of tuples sent again, divided by upstream backup's. It is "
-        f"shown for {at:,.0f} tuples/s, the rate at which it is farthest from 1. It follows from "
-        "the proposal's two queues: each tuple without an ACK lies in exactly one of them. The "
+        f"shown for {at:,.0f} tuples/s, the rate at which it is farthest from 1. A ratio near 1 is "
+        "expected, because each tuple without an ACK lies in one of the proposal's two queues. The "
         "failure of upstream backup's idle secondary costs nothing. Means where the primary fails "
         f"and where the secondary does: {shown}.",
     )
@@ -300,7 +300,7 @@ def recovers_as_named(restored: pd.DataFrame) -> Finding:
         "standby, and upstream backup minus passive standby. Rate: "
         f"{restored['rate'].iloc[0]:,.0f} tuples/s; setting: {first}. Times run from detection "
         "until the survivor has the state of the failed node. Gap in the document: it gives no "
-        "checkpoint interval. Only upstream backup opens its connection at recovery.",
+        "checkpoint interval. Only upstream backup's restoration may wait for a new connection.",
     )
 
 
@@ -331,7 +331,8 @@ CLAIMS = [
         "the difference grows with the rate.",
         grows_with_rate, source="section 4.3, fig. 5",
         expected="small at low rates, growing with the rate",
-        threshold=Threshold("ours: “hardly” means at most a tenth of the axis", high=0.1),
+        threshold=Threshold("ours: “hardly” means at most a tenth of the largest difference on "
+                            "fig. 5's axis", high=0.1),
         unit="of the largest", figure=RESENT_FIGURE, basis=SIMULATED, recorded=UNDECIDED,
     ),
     Claim(
@@ -390,7 +391,7 @@ CLAIMS = [
         figure=RECOVERY_FIGURE,
     ),
     Claim(
-        "D4-10", "Real processes, too, recover sooner from a kill than in upstream backup.",
+        "D4-10", "In real processes, too, the proposal recovers sooner than upstream backup.",
         real_processes_recover_sooner, expected="shorter", threshold=LESS,
         unit="× upstream backup's", project=True, timed=True,
         figure="Tuples sent again after a real kill", recorded=UNDECIDED,

@@ -61,7 +61,7 @@ def expected_resent(parameters: Parameters, scheme: Scheme) -> float:
 
 
 def four_hops(parameters: Parameters, scheme: Scheme) -> float:
-    """The rule of thumb: the rate times (all hops, half an interval, the wait for the request)."""
+    """Rule of thumb: rate × (time of all hops + half an interval + wait for the request)."""
     waited = held_ms(parameters, scheme) + unnoticed_ms(parameters, scheme)
     return _per_ms(parameters, scheme) * waited
 
@@ -99,12 +99,12 @@ class Traffic:
 
     @property
     def relative(self) -> float:
-        """Traffic for availability, divided by that of the stream without fault tolerance."""
+        """Traffic for availability, divided by the traffic without fault tolerance."""
         return self.availability / self.stream
 
     @property
     def relative_to_input(self) -> float:
-        """Traffic for availability, divided by that of the stream into the node."""
+        """Traffic for availability, divided by the traffic of the stream into the node."""
         return self.availability / self.into_node
 
 

@@ -49,7 +49,7 @@ async def serve(handler: Handler, path: Path) -> asyncio.Server:
 
 
 def end_process(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Kill a process, and wait at most `seconds` if it hangs in a system call."""
+    """Kill a process; wait at most `seconds` for its end, because a system call may hang."""
     process.kill()
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=seconds)
@@ -68,7 +68,7 @@ async def read_messages(reader: asyncio.StreamReader) -> AsyncIterator[Message]:
 
 
 def write_message(writer: asyncio.StreamWriter, message: Message) -> None:
-    """Send a message; if the process has ended, it is lost silently, as on a network."""
+    """Send a message; on a connection that is closing the message is lost, as on a network."""
     if not writer.is_closing():
         writer.write(json.dumps(message).encode() + b"\n")
 
@@ -82,7 +82,7 @@ async def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def introduced(hello: Message, starts: Mapping[str, int], greeted: dict[str, int]) -> str | None:
-    """Return the node that a hello names; None unless it is its newest process's first hello."""
+    """Return the node that a hello names, if the hello is its newest process's first; else None."""
     match hello:
         case {"hello": str(name), "start": int(number)}:
             if greeted.get(name, number) < number == starts[name]:

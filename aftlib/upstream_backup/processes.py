@@ -366,7 +366,7 @@ class Downstream:
         writer.close()
 
     def take(self, ids: Sequence[int]) -> None:
-        """Record results, and pass on new ones."""
+        """Record results, and pass on those that are new."""
         now = time.perf_counter()
         for i in ids:
             self.arrived.append((i, now))
@@ -375,7 +375,7 @@ class Downstream:
             self.seen.add(i)
 
     def has(self, number: int) -> bool:
-        """Whether `number` results have arrived, without copies."""
+        """Whether `number` different results have arrived."""
         return len(self.seen) >= number
 
     def is_new(self, i: int) -> bool:

@@ -58,7 +58,7 @@ class Recovery:
 
     @property
     def restored_ms(self) -> float:
-        """Hwang et al.'s: from detection until the survivor has the failed node's progress."""
+        """Hwang et al.'s time: from detection until the survivor has the failed node's progress."""
         return self._since(self.downtime.detected, self.done) if self.reprocessed else 0.0
 
     @property

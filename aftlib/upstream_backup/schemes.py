@@ -34,6 +34,6 @@ SCHEMES = {scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_
 
 
 def scheme_named(name: str) -> Scheme:
-    """The scheme of that name; a ValueError when there is none."""
+    """The scheme with the given name; ValueError if no scheme has it."""
     require_choice("scheme", name, SCHEMES)
     return SCHEMES[name]

@@ -83,7 +83,7 @@ def test_break_even_rates_that_nobody_distinguishes_from_infinity_are_left_out()
     for end in ("predicted_high", "measured_high"):
         assert p3(**wide, **{end: np.inf}).verdict == "undecided"
         found = p3(**{end: [np.inf, 4e3, 4e3, 4e3]})
-        assert found.n == 3 and "1 of 4 rates are left out" in found.note
+        assert found.n == 3 and "1 of 4 break-even rates are left out" in found.note
 
 
 def test_break_even_rates_that_refute_their_predictions_are_judged():

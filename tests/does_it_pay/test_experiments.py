@@ -45,7 +45,7 @@ def test_what_cannot_run_is_refused(changed, said):
 def test_every_rate_comes_once_per_repeat_after_one_that_warms_up():
     p = NotebookParameters(repeats=4, calm=5)
     kills = [rate for rate in p.schedule[1:] if not np.isnan(rate)]
-    assert Counter(kills) == dict.fromkeys([100.0, 3200.0, np.inf], 4)
+    assert Counter(kills) == dict.fromkeys([150.0, 3200.0, np.inf], 4)
     assert np.isnan(p.schedule[-5:]).all() and p.schedule[0] == np.inf
     assert p.schedule == NotebookParameters(repeats=4, calm=5).schedule
 

@@ -126,7 +126,7 @@ def test_all_claims_come_out_as_recorded():
     assert differ == ["D3-3", "D3-4"]  # their readings agree here
     simulated = [id for id, record in found.items() if record.basis == "simulated"]
     assert simulated == ["D3-2", "D3-6", "D3-9"] and found["D3-7"].basis == "modelled"
-    assert "on two tasks, stored, is × 2.0 … 2.0 as fast on skewed keys" in found["D3-2"].note
+    assert "on two tasks is 2.0 … 2.0 times as fast on skewed keys" in found["D3-2"].note
     assert "on two tasks of Spark: × 4.0 … 4.0" in found["D3-9"].note
 
 
@@ -306,7 +306,7 @@ def test_a_computed_growth_that_no_run_confirms_settles_nothing():
     ("sum_s", "merge_s", "cause"),
     [
         (0.1, 0.7, "merging the sums 70%, adding tuples up 10%, transport 20%, starting, reading"),
-        (0.2, 0.1, "parsing 0%. Most of it is time per sum, which agrees with"),
+        (0.2, 0.1, "parsing 0%. Most of it is time that grows with the number of sums, which"),
         (0.6, 0.2, "parsing 0%. Most of it is saved in adding up"),
     ],
 )

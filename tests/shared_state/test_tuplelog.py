@@ -27,7 +27,7 @@ def test_a_log_is_never_overwritten(tmp_path):
 def test_an_incomplete_log_is_refused(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\n", b""])
     log.part(0).write_bytes(b"1,2")
-    with pytest.raises(ValueError, match=r"files have \[3, 0\] bytes, got \[6, 0\]"):
+    with pytest.raises(ValueError, match=r"manifest, \[6, 0\] bytes, got \[3, 0\]"):
         TupleLog.open(log.path)
     manifest = log.path / "manifest.json"
     for text in ("[]", manifest.read_text().replace("sizes", "lengths")):

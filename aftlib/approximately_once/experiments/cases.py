@@ -140,7 +140,7 @@ class NotebookParameters(ParameterModel):
         None, "a plan.json of `aft plan`, with its data, workers, windows, ε and δ"
     )
     pipeline_steps: int = parameter(
-        3000, "steps streamed to measure recoveries", smoke=600, full=20000, least=1
+        1500, "steps streamed to measure recoveries", smoke=600, full=20000, least=1
     )
     kills: int = parameter(
         5, "workers killed for each recovery measured", smoke=2, full=50, least=1, most=1000
@@ -151,7 +151,7 @@ class NotebookParameters(ParameterModel):
 
     @model_validator(mode="after")
     def check_together(self) -> Self:
-        """Refuse values that do not fit together, a file or a plan that cannot be run."""
+        """Refuse values that do not fit together, and a file or plan that cannot be run."""
         if self.recover is not None:
             require_choice("recover", self.recover, RECOVER)
         require_choice("covariance", self.covariance, COVARIANCES)
@@ -194,7 +194,7 @@ class NotebookParameters(ParameterModel):
         )
 
     def real(self, case: SensorCase, directory: Path) -> SensorCase:
-        """Return `case` if its sensors are a user's, otherwise the stations in Beijing."""
+        """Return `case` if it has a user's sensors; otherwise a case of the stations in Beijing."""
         if not self.generated:
             return case
         own = {"data": str(beijing_pm25()), "workers": None, "epsilons": None}
@@ -207,7 +207,7 @@ class NotebookParameters(ParameterModel):
 
     @property
     def block(self) -> int | None:
-        """Sensors of a generated block; None where there are no blocks."""
+        """Number of sensors in each block of generated data; None for data without blocks."""
         blocks = self.generated and self.covariance == "block"
         return self.dimensions // self.blocks if blocks else None
 
@@ -339,7 +339,7 @@ def real_case(
 
 
 def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
-    """Return the model of samples in the first half, the second half, and the rows left out.
+    """Return a model of the first half's samples, then the second half, then the rows left out.
 
     The model is fitted to the complete rows. If these are at most ten per sensor, each covariance
     comes from all rows that have both sensors. With very few rows the correlations are shrunk.

@@ -195,7 +195,7 @@ def _share(wrong: np.ndarray) -> np.ndarray:
 
 
 def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd.DataFrame:
-    """Share of estimates within ε per reading, over estimable keys; omits points without them."""
+    """Share of estimable keys' estimates within ε, per reading; omits points without such keys."""
     both = pd.concat(grids, names=["reading"]).reset_index("reading")
     chosen = both[(both["method"] == method) & (both["workers"] == workers)]
     bounds = {"share": "pooled", "low": "pooled_high", "high": "pooled_low"}
@@ -227,9 +227,10 @@ def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
 
 
 def crashes_survived(spark: SparkSession, case: SensorCase, most: int = 3) -> pd.DataFrame:
-    """Workers of h-best that stay estimable in every case of f crashed ones, for f = 1 … `most`.
+    """Workers of h-best that the survivors estimate, whichever f workers crash; f = 1 … `most`.
 
-    Columns: method ("1 crash", "2 crashes" …), workers, epsilon, estimable: the number proven.
+    Columns: method ("1 crash", "2 crashes" …), workers, epsilon, estimable: the proven number of
+    such workers.
     """
     model, delta, epsilons = case.samples, case.delta, case.epsilons
 

@@ -41,7 +41,7 @@ FIGURE_8 = pd.DataFrame(
 
 @dataclass(frozen=True)
 class SixSensors:
-    """Fig. 8 as the pipeline emitted it."""
+    """The windows of fig. 8, as the pipeline emitted them."""
 
     table: pd.DataFrame  # the sink's rows, and the true window mean in a column `truth`
     stream: StreamRun
@@ -105,7 +105,7 @@ def repeated_crashes(
     """Compare all methods of recovery if a worker crashes in each of the last five micro-batches.
 
     The workers take turns. Without a plan ε is the value at two thirds of the case's ascending
-    list.
+    `epsilons`.
     """
     middle = case.workers[len(case.workers) // 2]
     query = case.query(steps, middle, case.epsilons[2 * len(case.epsilons) // 3])

@@ -77,7 +77,7 @@ class PlanningCase:
 
     @property
     def estimate_apart(self) -> RecoveryTime:
-        """The same `RecoveryTime`, with T_est charged to partial replays only."""
+        """The case's `RecoveryTime`, with T_est charged to partial replays only."""
         fixed_ms = self.recovery_time.fixed_ms - self.estimate_ms
         return replace(self.recovery_time, fixed_ms=fixed_ms, estimate_ms=self.estimate_ms)
 
@@ -150,14 +150,15 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     sensors with the largest variance are counted, because they give the minimum in (12). Part 0 is
     the case's log, the document's experiment; `replications` further parts are drawn.
 
-    One row per planned interval: epsilon, delta, t_sla_ms, interval, time: τ_k, until: τ_{k+1},
-    end: the window's; sensors: |O|. worst: the window's result when all intervals after τ_k fail,
-    as in (12); single: when only this interval fails; restored: the running aggregate at τ_{k+1}
-    itself, for which nothing is guaranteed; every: as worst, of all n sensors. Each is the mean
-    over all parts, with a t interval …_low, …_high over parts and the probability …_expected that
-    the plan gives. It is 1 where every sensor is replayed.
-    document, document_low, document_high: `worst` in part 0 alone, with the interval from
-    resampling disjoint windows (NaN where there is only one); windows: their number in one part.
+    One row per planned interval. Its columns are epsilon, delta, t_sla_ms, interval (its number),
+    time (τ_k), until (τ_{k+1}), end (the window's end) and sensors (|O|). Then come shares. worst:
+    the window's result when all intervals after τ_k fail, as in (12); single: when only this
+    interval fails; restored: the running aggregate at τ_{k+1} itself, for which nothing is
+    guaranteed; every: as worst, of all n sensors. Each share is the mean over all parts, with a t
+    interval …_low, …_high over parts and the probability …_expected that the plan gives. Shares and
+    probabilities are 1 where every sensor is replayed. document, document_low, document_high:
+    `worst` in part 0 alone, with the interval from resampling disjoint windows (NaN where there is
+    only one); windows: their number in one part.
     """
     width, rows = case.windows.width, case.log.steps
     require_number("replications", case.replications, least=1)  # an interval needs two parts

@@ -70,12 +70,12 @@ def equally_correlated(sensors: int, size: int) -> ReplaySet:
 
 
 def replayed_sizes(n: int, shares: Sequence[float]) -> list[int]:
-    """Numbers of sensors that are replayed, ascending; all n are always among them."""
+    """Numbers |O| of sensors to replay, ascending; the last one is always n."""
     return sorted({max(1, round(share * n)) for share in shares} | {n})
 
 
 def require_judged(ns: Sequence[int]) -> None:
-    """Refuse numbers of sensors that cannot settle D2-6 and D2-7."""
+    """Refuse numbers of sensors with which D2-6 and D2-7 cannot be judged."""
     if not any(SMALLEST_N <= n <= LARGEST_N for n in ns):
         raise ValueError(
             f"ns must hold a number of sensors from {SMALLEST_N} to {LARGEST_N}, which the claims "
@@ -198,7 +198,7 @@ def stream_rates(
 
 
 def fastest(times: pd.DataFrame) -> pd.DataFrame:
-    """Shortest time of each part over the repeats, because other work disturbs it least."""
+    """Shortest time of each part over the repeats: it is the one that other work disturbs least."""
     columns = ["tuples", *PARTS, "total_ms"]
     return times.groupby(["n", "sensors"])[columns].min().reset_index()
 
@@ -244,7 +244,7 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
 
 
 def compare_models(models: dict[str, RecoveryTime], tuples: Sequence[int]) -> pd.DataFrame:
-    """Recovery-time models side by side: their two parts and T_rec at some numbers of tuples."""
+    """Compare recovery-time models: fixed time, time per tuple, and T_rec for each of `tuples`."""
     rows = {
         name: {"fixed_ms": m.fixed_ms, "per_tuple_ms": m.per_tuple_ms}
         | {f"T_rec of {count:,}": m(count) for count in tuples}

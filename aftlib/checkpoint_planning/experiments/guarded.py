@@ -114,7 +114,7 @@ def guarded_windows(
 
 
 def promise_table(promises: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """Return per method and τ the share estimated, and of these the share within ε.
+    """Return the share estimated, and the share of these within ε, by method and τ.
 
     `worst_sensor` is the share within ε of the worst sensor. `windows` is the median number of
     estimated windows per sensor, and `slack` the share of them that the theorem permits beyond δ.
@@ -244,7 +244,7 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
 
 
 def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Shares estimated, and of these within ε, of each method and part of the windows.
+    """Share estimated, and share of these within ε, by method and part of the windows.
 
     `within` is the share of estimates within ε, and `low` … `high` is its interval by resampling
     whole windows, because sensors err together. `worst_sensor` is the share of the worst sensor.

@@ -36,7 +36,7 @@ def restarts(
     seed: int,
     kind: str = "bare",
 ) -> pd.DataFrame:
-    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover it.
+    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover the batch.
 
     A driver is killed after it has read the tuples of an interval and before it commits them. The
     next driver starts at once, so the time to detect a failure is not measured. It recovers the
@@ -99,7 +99,7 @@ def query_from_kills(
 def phase_timings(
     directory: Path, query: ReplayQuery, starts: Sequence[float]
 ) -> Iterator[dict[str, float | str]]:
-    """Yield the phases of a stream's processes but the first; `starts` has their start times (s).
+    """Yield phase timings of a stream's processes, except the first; `starts`: start times (s).
 
     A row has batch, sensors, tuples, the milliseconds of `PHASES`, total_ms and all_ms.
     """
@@ -124,7 +124,7 @@ def phase_timings(
 
 
 def killed_driver(directory: Path, kind: str, fault: Fault) -> float:
-    """Run a driver that a fault kills; return its start, s since the epoch.
+    """Run a driver that a fault kills; return the driver's start time in s since the epoch.
 
     On a cluster it waits for cores: a session of this process must release its own (`cores_lent`).
     """

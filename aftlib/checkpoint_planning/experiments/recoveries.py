@@ -96,7 +96,7 @@ def score_results(
 
 @dataclass(frozen=True)
 class ThreeSensors:
-    """Fig. 1 as the operator emitted it."""
+    """The results of fig. 1, as the operator emitted them."""
 
     plan: CheckpointPlan
     cells: pd.DataFrame  # sensor, step, value, state: checkpointed, replayed or estimated
@@ -137,7 +137,7 @@ def queries(
     budgets: Sequence[int],
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
 ) -> list[ReplayQuery]:
-    """Return one query per budget of tuples, with the T_SLA that permits it, ascending."""
+    """Return one query per budget of tuples, each with the T_SLA that permits it, ascending."""
     asked = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
     limits = sorted({recovery_time(budget) for budget in budgets})
     return [ReplayQuery(*asked, limit, query=case.windows.query) for limit in limits]
@@ -204,7 +204,7 @@ def _recovered(
 
 
 def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """Share of recoveries that took at most T_SLA, low … high its interval (Clopper and Pearson).
+    """Share of recoveries that took at most T_SLA, with its interval (Clopper and Pearson).
 
     `frame` has t_sla_ms and total_ms of each recovery, and process, the kind of process that
     recovered. One row per (process, t_sla_ms): recoveries, kept, share, low, high, median_ms,

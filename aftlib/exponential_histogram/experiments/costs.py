@@ -42,7 +42,7 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
 
 
 def filled(window: int, epsilon: float) -> ExponentialHistogram:
-    """Return a histogram of a window full of ones; all but the last 10⁶ ones are one sum."""
+    """Return a histogram of a window full of ones; all but the last 10⁶ are added as one event."""
     histogram = ExponentialHistogram(window, epsilon, timed=True, values="integers")
     singles = min(window, 10**6)
     if window > singles:

@@ -203,7 +203,7 @@ def kept_buckets(most: int, ones: int, larger: int) -> NDArray[np.int64]:
 
 
 def counterexamples(table: pd.DataFrame) -> pd.DataFrame:
-    """For each ε, the fewest ones with which the article's estimate breaks it, and largest errors.
+    """For each ε: fewest ones with which the article's error exceeds ε, and largest errors.
 
     `table` is that of `few_ones`. Columns epsilon, k; ones: the fewest, missing if none break ε;
     article, sound, article_error: with these ones; worst, worst_ones: the article's largest error,

@@ -31,6 +31,7 @@ FEWEST = 10_000
 MOST_CHECKPOINTS = 100
 FEW_SKEWS: Any = {"smoke": [0.0, 1.4, 2.0], "quick": [0.0, 1.4, 2.0]}
 STORE_KEYS: Any = {"smoke": [10_000], "full": [10_000, 100_000, 1_000_000]}
+PACED_TUPLES: Any = {"smoke": 10_000_000, "full": 100_000_000}
 STREAM_TUPLES: Any = {"least": 2, "smoke": 1_000_000, "quick": 5_000_000, "full": 50_000_000}
 
 
@@ -41,7 +42,7 @@ class NotebookParameters(ParameterModel):
         [0.0, 1.2, 1.4, 1.6, 1.8, 2.0], "Zipf's parameter; 0 is uniform", least=0, **FEW_SKEWS
     )
     tuples: int = parameter(
-        2_000_000, "of each measured stream", least=FEWEST, smoke=200_000, full=10_000_000
+        1_000_000, "of each measured stream", least=FEWEST, smoke=200_000, full=10_000_000
     )
     keys: int = parameter(100_000, "that may occur", least=1)
     seed: int = parameter(1, "of all streams", least=0)
@@ -62,7 +63,7 @@ class NotebookParameters(ParameterModel):
         [8, 24, 48], "parallelism on emulated cores", least=1, full=[8, 16, 24, 48]
     )
     paced_tuples: int = parameter(
-        100_000_000, "the document's 10⁸, on emulated cores", least=SLICES, smoke=10_000_000
+        50_000_000, "on emulated cores; the document's are 10⁸", least=SLICES, **PACED_TUPLES
     )
     paced_turns: int = parameter(
         3, "repetitions of the runs on emulated cores", least=1, smoke=1, full=8

@@ -271,7 +271,7 @@ class OffsetsApart:
     def merge(
         self, partials: Partials, progress: Mapping[int, Progress], *rest: Any, **options: Any
     ) -> bool:
-        """Merge a batch in one transaction, and its partitions' offsets in a second one."""
+        """Merge a batch in one transaction, and commit its partitions' offsets in a second one."""
         if len(partials):
             self._table.merge(partials, {})
             self._between()

@@ -62,7 +62,7 @@ def open_table(
 
 
 def claim(table: StateTable, owner: str, begun: bool = False) -> None:
-    """Record a table's owner in it, as an empty epoch commit; refuse a table of another owner.
+    """Record an owner in a table, as an empty epoch commit; refuse a table of another owner.
 
     All processes that may merge into a table name the same owner: the job to which its offsets and
     rows belong. If two owners claim a new table at once, at least one is refused. Both are refused

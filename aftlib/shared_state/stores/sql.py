@@ -83,7 +83,7 @@ class SqlTable(StateTable):
         return np.array([window for (window,) in self._rows(_WINDOWS)], dtype=np.int64)
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
-        """Progress of each partition: in the table `epoch`, or over all tables if it is None."""
+        """Progress of each partition in the table `epoch`; over all tables if `epoch` is None."""
         found = self._rows(
             f"SELECT partition, {', '.join(_STORED)} FROM progress WHERE epoch = ?",
             [LATEST if epoch is None else epoch],

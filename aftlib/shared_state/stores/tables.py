@@ -184,7 +184,7 @@ class StateTable(ABC):
 
 
 def furthest(*accounts: Mapping[int, Progress]) -> dict[int, Progress]:
-    """Largest progress of each partition among some records; `since` is left out of it."""
+    """Largest progress of each partition among some records, without the field `since`."""
     found: dict[int, Progress] = {}
     for partition, now in (each for account in accounts for each in account.items()):
         before = found.get(partition, now).stored

@@ -176,7 +176,7 @@ def _check_complete(delivered: np.ndarray) -> None:
 
 
 def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:
-    """Let nodes fail one after the other, each when the last one is back and queues have settled.
+    """Let nodes fail one after the other, each when the one before is back and queues are steady.
 
     One row per scheme (upstream backup, the proposal) and failure, in the order of `nodes`: scheme,
     failure_ms, node, resent, recovery_ms; interrupted: whether the survivor failed before the

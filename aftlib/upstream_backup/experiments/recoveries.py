@@ -271,7 +271,7 @@ def against_ns3() -> pd.DataFrame:
 
 
 def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
-    """The rows of `against_ns3` that hold for the case's system: stored runs have the defaults."""
+    """Rows of `against_ns3` that hold for the case's system, as stored runs have the defaults."""
     return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
 
 
