@@ -53,7 +53,7 @@ fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take
 	$(pytest) $(four) -m "not spark and not crash and not slow" $(ARGS)
 
 check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
-	$(MAKE) --jobs 2 lint docs
+	$(MAKE) --jobs 2 .venv/compiled lint docs
 	$(MAKE) test
 	$(short) $(bin)/aft reproduce --profile smoke --jobs 2 --strict
 

@@ -346,8 +346,9 @@ def crash_together(model: GaussianModel, assignment: Assignment, crashes: int) -
     """
     if isinstance(model, DrawnWindows):
         raise ValueError(
-            "model must be of means or sums, got DrawnWindows: variances do not bound minima and "
-            "maxima; instead merge the workers that crash together, and call `assess`"
+            "model must be of means or sums, got DrawnWindows: for minima and maxima the "
+            "reliability does not follow from the variance; instead put the keys of workers that "
+            "crash together on one worker, and call `assess`"
         )
     m = len(assignment.workers)
     require_number("crashes", crashes, least=1, most=m, whole=True)

@@ -147,7 +147,7 @@ def scales_with_workers(
         table = _counts(grid)["greedy"].unstack("epsilon")
         varying = table.loc[:, table.max() > 0]
         if varying.empty or len(varying) < 3:
-            return nothing("no estimable workers of greedy at any ε, or fewer than three m")
+            return nothing("greedy has no estimable workers at any ε, or m has under three values")
         slopes = np.polyfit(varying.index, varying.to_numpy(), 1)[0]
         dropped = ", ".join(f"{e:g}" for e in table.columns.difference(varying.columns))
         return Finding(

@@ -67,7 +67,7 @@ def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
         counted="distinct plans",
         note="The value is the largest difference from ⌈w / l⌉ − 1, where l = ⌊(T_SLA − fixed) / "
         "(n · per tuple)⌋ steps. It is the largest over all readings of the question which "
-        "recoveries pay T_est.",
+        "recoveries' time includes T_est.",
     )
 
 
@@ -83,10 +83,11 @@ def ordered_counts(counts: pd.DataFrame) -> Finding:
             conditions=relaxed > 0 and estimated > 0,
             n=len(wide),
             counted="combinations of ε, δ and T_SLA, ours",
-            note="Gap in the document: it does not say which recoveries pay T_est, and the order "
-            "depends on that. The claim holds only if each method also saves checkpoints at some "
-            f"point. Where all pay, no-relaxation takes fewer than exactly-once at {estimated:.0%} "
-            f"of the points, and proposed fewer than no-relaxation at {relaxed:.0%}.",
+            note="Gap in the document: it does not say which recoveries' time includes T_est, and "
+            "the order of the three methods depends on that. The claim holds only if each method "
+            "also saves checkpoints at some point. Where every time includes T_est, no-relaxation "
+            f"takes fewer than exactly-once at {estimated:.0%} of the points, and proposed fewer "
+            f"than no-relaxation at {relaxed:.0%}.",
         )
 
     return _by_charging(counts, judge)
@@ -105,9 +106,9 @@ def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
             fewer,
             n=len(useless),
             counted="points of our grid where no-relaxation saves nothing",
-            note="Gap in the document: it says neither which recoveries pay T_est nor at what "
-            "share of the points the plan saves. Both “nearly everywhere” and “everywhere” are "
-            "judged.",
+            note="Gap in the document: it says neither which recoveries' time includes T_est nor "
+            "at what share of the points the plan saves. Both “nearly everywhere” and “everywhere” "
+            "are judged.",
         )
 
     found = _by_charging(counts, judge)
@@ -129,8 +130,8 @@ def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
     first, *others = found
     means = "; ".join(f"{name}: {finding.note}" for name, finding in found.items())
     note = (
-        "Gap in the document: it says neither which recoveries pay T_est nor whether savings are "
-        f"checkpoints or a share of exactly-once's. Saved on average: {means}."
+        "Gap in the document: it says neither which recoveries' time includes T_est nor whether "
+        f"savings are checkpoints or a share of exactly-once's. Saved on average: {means}."
     )
     return replace(found[first], note=note, readings={name: found[name] for name in others})
 
@@ -303,7 +304,7 @@ CLAIMS = [
     ),
     Claim(
         "D2-9",
-        "If T_SLA also includes the start of the new process, this process commits within T_SLA.",
+        "After a driver is killed, the new process commits within T_SLA plus the time to start it.",
         starts_and_recovers_in_time, expected="≥ 0.95", threshold=NEARLY_ALL, unit="of the kills",
         timed=True, figure=RESTARTS_FIGURE, formula=WITHIN, project=True, recorded=UNDECIDED,
     ),

@@ -171,8 +171,8 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[Month
     A failure comes at a uniformly random moment between two checkpoints, so half an interval is
     lost on average. Live reads continue during a recovery and leave `read_rate` − `samples_per_s`
     for repeated reads. If they leave nothing, a recovery with repeated reads takes infinitely long
-    and reads nothing. Sensors that skip their input until the replacement works have estimates of
-    the windows that begin meanwhile, too.
+    and reads nothing. If a scheme skips the input of its estimated sensors until the replacement
+    works, their windows that begin in this time are estimated, too.
     """
     windows = MONTH_S / operation.window_s
     rows = []

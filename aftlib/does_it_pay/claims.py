@@ -114,9 +114,9 @@ def break_even_is_predicted(measured: Measurements) -> Finding:
         counted="break-even rates",
         note="The value is the share of rates for which measured over predicted is within the "
         "factor. Each ratio has an interval of its own. The lower end of the value's interval is "
-        "the share of rates whose interval is completely within the factor, the upper end the "
-        f"share of those whose interval is partly within. Fewer than {LEAST_RATES} rates decide "
-        "nothing. Samples per second, predicted, then "
+        "the share of rates whose whole interval is within the factor; the upper end is the share "
+        "of rates whose interval is within it at least in part. Fewer than "
+        f"{LEAST_RATES} rates decide nothing. Samples per second, predicted, then "
         f"measured, then the interval of their ratio: {shown}. Above its rate a scheme does not "
         "pay. " + (left_out if len(judged) < len(even) else ""),
     )

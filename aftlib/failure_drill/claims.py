@@ -105,8 +105,8 @@ def reads_again(done: DrillResult, names: list[str]) -> Finding:
         float(furthest["read"]),
         expected=f"{planned:.3f} ± {NEAR}",
         threshold=Threshold(
-            f"ours: the plan's share ± {NEAR} of an exact recovery's reads, because faults hit "
-            "inside an interval",
+            f"ours: the planned share ± {NEAR}, where 1 is what an exact recovery reads; the ± is "
+            "for faults that hit inside an interval",
             low=planned - NEAR,
             high=planned + NEAR,
         ),

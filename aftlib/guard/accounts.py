@@ -139,7 +139,10 @@ def new_accounts(sensors: int, horizons: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def continue_pools(pools: np.ndarray, before: int, after: int) -> np.ndarray:
-    """Return pooled accounts (…, 4) that go on for another number of sensors (see **Changes**)."""
+    """Return pooled accounts (…, 4) that go on for another number of sensors.
+
+    **Changes** in the module's docstring has the reasons.
+    """
     unit, moved = pool_unit(after), pools.copy()
     if before != after:
         budget = pools[..., BUDGET] + POOL_START * (unit - pool_unit(before))

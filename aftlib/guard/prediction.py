@@ -151,7 +151,10 @@ def end_late(model: Any) -> None:
 
 @jit()
 def complete_moments(model: Any, index: int) -> Any:
-    """Return the moments per row; moments of late sensors come from regression on the others."""
+    """Return the moments divided by the weight of their rows.
+
+    Those of sensors that came late are regressed on the others, or 0 while they have too few rows.
+    """
     moments = model.moments[index] / model.weight[index]
     late, others = np.flatnonzero(model.late), np.flatnonzero(~model.late)
     if late.size == 0:

@@ -120,7 +120,10 @@ def in_script(value: Any) -> str:
 
 
 def share_plotly(folder: Path) -> Path:
-    """Copy Plotly's script, which the pages in `folder` share, there if needed; return its path."""
+    """Copy Plotly's script, which the pages in `folder` share, to `folder`; return the copy's path.
+
+    If a file of its size is there, nothing is copied.
+    """
     source = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
     target = folder / PLOTLY_SCRIPT
     if not target.exists() or target.stat().st_size != source.stat().st_size:

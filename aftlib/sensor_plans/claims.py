@@ -57,10 +57,10 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Find
         excess[closest],
         n=len(excess),
         counted="streams",
-        note=f"Wrong guarantees come closest to the bound on the stream of {closest}. The value is "
-        "the number of wrong guarantees minus δN and the slack. It is the largest such number for "
-        "a single sensor or for all sensors together, at any length of an outage. The streams are "
-        f"{len(plans)} sets, {len(walks)} streams with trouble, and adversaries who see every "
+        note=f"Of all streams, {closest} comes closest to the bound on wrong guarantees. The value "
+        "is the number of wrong guarantees minus δN and the slack. It is the largest such number "
+        "for a single sensor or for all sensors together, at any length of an outage. The streams "
+        f"are {len(plans)} sets, {len(walks)} streams with trouble, and adversaries who see every "
         "guarantee.",
     )
 

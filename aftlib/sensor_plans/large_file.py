@@ -146,9 +146,9 @@ class LargeFile:
             counts.update(faults, rows=len(frame))
             if steps[-1] > 100 * counts["rows"] + 1_000_000:
                 raise ValueError(
-                    f"times must fill more steps, got {counts['rows']:,} rows from {self.first} to "
-                    f"{self.first + int(steps[-1]) * self.step} with a period of {self.step}; "
-                    "correct the wrong time"
+                    f"rows must be closer in time, got {counts['rows']:,} rows from {self.first} "
+                    f"to {self.first + int(steps[-1]) * self.step} in steps of {self.step}: "
+                    "over 99 % of the steps have no row; one time is probably wrong: correct it"
                 )
             while end <= steps[-1]:
                 stop = min(int(steps[-1]) + 1, end + most)

@@ -238,7 +238,8 @@ def require_usable(names: Sequence[str], tally: Tally) -> None:
     missing = f"{share.max():.0%} missing"
     if lost.all():
         raise ValueError(
-            f"each column must have most samples, got {missing}; take a longer step with resample="
+            "columns must have samples at half of the steps or more, got fewer in every column (up "
+            f"to {missing}); take a longer step with resample="
         )
     longer = ", or take a longer step with resample="
     refuse_columns(names, lost, "have most samples", missing, longer)

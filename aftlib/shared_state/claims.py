@@ -39,7 +39,7 @@ from aftlib.shared_state.tuplelog import UNIFORM
 IN_SPARK = ("late local", "late global")
 LATE = (*IN_SPARK, SERVED)
 MOST = 0.5
-"""Least share of a saving by which one part counts as most of it."""
+"""Smallest share of the saved time that the text calls most of it."""
 
 
 def grows(measured: pd.DataFrame, served: pd.DataFrame, paced: pd.DataFrame) -> Finding:

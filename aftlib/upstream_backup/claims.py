@@ -101,7 +101,7 @@ def grows_with_rate(found: pd.DataFrame) -> Finding:
     rates, means = np.array(fewer.columns, float), fewer.mean()
     near, axes = rates[rates <= LOW_RATE], rates[(rates > LOW_RATE) & (means > 0)]
     if not (near.size and axes.size):
-        return nothing(f"Growth needs a rate up to {LOW_RATE:,} tuples/s, and one above.")
+        return nothing(f"Growth needs a rate of at most {LOW_RATE:,} tuples/s, and one above.")
 
     low, grows = near.max(), means.is_monotonic_increasing
 
@@ -137,7 +137,7 @@ def queue_is_empty(found: pd.DataFrame) -> Finding:
         (low, high),
         n=len(queue),
         counted="failures",
-        missing="" if rate <= LOW_RATE else f"It needs a rate up to {LOW_RATE:,} tuples/s.",
+        missing="" if rate <= LOW_RATE else f"D4-7 needs a rate of at most {LOW_RATE:,} tuples/s.",
         note="The value counts tuples without a level-1 ACK at the failure, in upstream backup at "
         f"{rate:,.0f} tuples/s. A tuple waits for its ACK for 32.5 ms on average: four hops of 5 "
         "ms and half an ACK interval of 25 ms. So the ACK comes before the next tuple, on average, "

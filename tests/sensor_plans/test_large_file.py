@@ -229,7 +229,7 @@ test_rows_that_cannot_be_read_in_pieces_are_refused = refused(
     ),
     (
         lambda g: g.assign(at=g["at"].where(g.index < 544, pd.Timestamp("2200-01-01"))),
-        "times must fill more steps, got 545 rows from 2026-01-01 .* to 2200-01-01 .*",
+        "rows must be closer in time, got 545 rows from 2026-01-01 .* to 2200-01-01 .*",
     ),
     (lambda g: g[:70], "window must leave at least 8 windows, got 7"),
     (lambda g: g[:0], "is it empty"),

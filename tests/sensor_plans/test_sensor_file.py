@@ -88,7 +88,7 @@ test_unfit_files_are_refused_by_column = refused(
     (lambda f: f.assign(b=1.0), r"column 'b' must vary, got one value only.*drop=\['b'\]"),
     (lambda f: f * 0, "no column varies, got one value only in each"),
     (lambda f: f.assign(b=f["b"].where(np.arange(48) % 5 < 2)), "column 'b' must have most"),
-    (lambda f: f[f.index.hour % 5 < 2].reindex(f.index), "60% missing; take a longer step"),
+    (lambda f: f[f.index.hour % 5 < 2].reindex(f.index), r"60% missing\); take a longer step"),
 )
 
 

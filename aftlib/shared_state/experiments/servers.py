@@ -243,9 +243,9 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     `stores` are kinds of the server's own store; the global one is SQLite. A stream has 100,000
     uniform keys. A stream that takes less than a few seconds has few barriers.
 
-    Columns store, mode, run; seconds until the tasks have merged everything; throughput: tuples per
-    second of these; lost: share of the throughput lost, against the same turn without checkpoints;
-    cpu_s: CPU seconds of all processes, including the last epoch commits.
+    Columns store, mode, run; seconds until the tasks have merged everything; throughput: tuples
+    divided by `seconds`; lost: share of the throughput lost, against the same turn without
+    checkpoints; cpu_s: CPU seconds of all processes, including the last epoch commits.
     """
     require_number("stores", len(stores), least=1)
     require_number("tuples", tuples, least=TASKS)

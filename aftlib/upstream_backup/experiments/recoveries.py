@@ -1,7 +1,7 @@
 """D4 figs 3 to 6: tuples sent again after a failure, recovery times, and costs.
 
-The simulation, then the simulation against the closed form, ns-3, and ns-3 with parts of TCP
-switched.
+Runs the simulation, and compares it with the closed form, with ns-3, and with ns-3 where one part
+of TCP is changed at a time.
 """
 
 from __future__ import annotations
@@ -271,7 +271,10 @@ def against_ns3() -> pd.DataFrame:
 
 
 def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
-    """Rows of `against_ns3` that hold for the case's system, as stored runs have the defaults."""
+    """Rows of `against_ns3` at whose rate the case's parameters are the defaults.
+
+    The stored runs of ns-3 used only the defaults.
+    """
     return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
 
 
