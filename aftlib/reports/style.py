@@ -145,7 +145,7 @@ def line_figure(
     # A curve that lies on others leaves their edges free.
     for trace, under in zip(figure.data, reversed(range(len(looks))), strict=True):
         size = trace.marker.size or _MARKER_SIZE
-        trace.update(line_width=min(2 + 1.5 * under, 8), marker_size=min(size + 2 * under, 16))
+        trace.update(line_width=min(2 + 0.7 * under, 6), marker_size=min(size + under, 13))
     styled(figure, *titles)
     if logarithmic:
         ticks = sorted(frame[x].unique())
