@@ -38,6 +38,7 @@ FILES = [path.relative_to(HOUSE).as_posix() for path in sorted(HOUSE.rglob("*.py
 # The sockets of the project: nothing else opens any.
 LISTENERS = {
     "shared_state/server.py": "AF_UNIX",
+    "spark/workers.py": "AF_UNIX",
     "upstream_backup/node_process.py": "start_unix_server",
 }
 

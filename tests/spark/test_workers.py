@@ -1,15 +1,19 @@
 """Spark's Python processes: forked with their modules loaded, or connected before they import."""
 
+import gc
 import os
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from aftlib.spark.session import CONNECTION_S
-from aftlib.spark.workers import launcher
+from aftlib.spark.workers import launcher, socket_folder
 
 
 def test_tasks_find_their_modules_loaded(spark):
@@ -45,15 +49,22 @@ with get_sock_file_to_executor(timeout=None) as file:
 """
 
 
-def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_path):
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_path, family):
     (tmp_path / "planner.py").write_text(PLANNER)
     os.mkfifo(tmp_path / "gate")
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    path = str(tmp_path / "socket")
+    with (
+        socket.create_server(path, family=socket.AF_UNIX)
+        if family == "unix"
+        else socket.create_server(("127.0.0.1", 0))
+    ) as server:
         server.settimeout(500)
         own = {
             "PYTHON_WORKER_FACTORY_PORT": str(server.getsockname()[1]),
             "PYTHON_WORKER_FACTORY_SECRET": "secret",
         }
+        own = {"PYTHON_WORKER_FACTORY_SOCK_PATH": path} if family == "unix" else own
         process = subprocess.Popen(
             [launcher(tmp_path), "-m", "planner"], env=os.environ | own, cwd=tmp_path
         )
@@ -61,9 +72,10 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
             connection, _ = server.accept()  # while the module stands at the gate
             connection.settimeout(500)
             with connection, connection.makefile("rwb") as file:
-                assert file.read(4 + len("secret")) == b"\0\0\0\6secret"
-                file.write(b"\0\0\0\2ok")
-                file.flush()
+                if family == "tcp":
+                    assert file.read(4 + len("secret")) == b"\0\0\0\6secret"
+                    file.write(b"\0\0\0\2ok")
+                    file.flush()
                 (tmp_path / "gate").write_text("open")
                 assert int.from_bytes(file.read(4), "big") == process.pid
                 assert file.read() == b"planned"
@@ -71,6 +83,37 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
         finally:
             process.kill()
             process.wait()
+
+
+def test_other_archives_and_folders_stay_on_the_path(tmp_path):
+    spark = Path(pyspark.__file__).parent
+    entries = [f"{spark}/python/lib/pyspark.zip", f"{spark}/jars/core.jar", "/a b", "/own.zip"]
+    found = subprocess.check_output(
+        [launcher(tmp_path), "-c", "import sys; print(sys.path)"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(entries)}, text=True,
+    )  # fmt: skip
+    assert [entry in found for entry in entries] == [False, False, True, True]
+
+
+def test_workers_do_not_look_for_garbage_among_their_modules(spark):
+    frozen = spark.sparkContext.parallelize([0], 1).map(lambda _: gc.get_freeze_count()).first()
+    assert frozen > 50_000
+
+
+def test_tasks_and_jvm_talk_in_a_folder_of_this_user(spark):
+    spark.sparkContext.parallelize([0], 1).count()
+    folder = Path(socket_folder())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert any(stat.S_ISSOCK(path.stat().st_mode) for path in folder.iterdir())
+
+
+def test_a_long_temporary_folder_leaves_paths_of_sockets_short(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 20)))
+    folder = Path(socket_folder.__wrapped__())
+    try:
+        assert folder.is_dir() and len(str(folder)) < 60
+    finally:
+        folder.rmdir()
 
 
 def test_both_sides_wait_long_enough_for_a_busy_machine(spark):
