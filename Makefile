@@ -38,7 +38,7 @@ short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-setup: $(ready) ## make .venv from requirements.lock (skipped when nothing changed)
+setup: $(ready) .venv/archive ## make .venv from requirements.lock (skipped when nothing changed)
 
 reproduce: setup .venv/compiled ## run the notebooks (PROFILE=quick) and write reports/index.html
 	$(bin)/aft reproduce --profile $(PROFILE)
@@ -52,8 +52,8 @@ long: setup .venv/compiled ## the tests that `make test` leaves out: a cluster, 
 fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take no ten seconds
 	$(pytest) $(four) -m "not spark and not crash and not slow" $(ARGS)
 
-check: setup ## what CI runs: lint, docs, tests, a tiny reproduction
-	$(MAKE) --jobs 2 .venv/compiled lint docs
+check: $(ready) ## what CI runs: lint, docs, tests, a tiny reproduction
+	$(MAKE) --jobs 2 .venv/compiled .venv/archive lint docs
 	$(MAKE) test
 	$(short) $(bin)/aft reproduce --profile smoke --jobs 2 --strict
 
@@ -82,7 +82,7 @@ cluster: setup ## a Spark cluster of two workers on this machine, until Ctrl-C (
 ns3: setup ## make D4's reference tables anew on ns-3 (needs libns3-dev and g++; some minutes)
 	$(bin)/python -m benchmarks.ns3
 
-docs: setup ## make the pages of docs/ as HTML, in docs/_build (a warning is an error)
+docs: $(ready) ## make the pages of docs/ as HTML, in docs/_build (a warning is an error)
 	$(bin)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
@@ -119,7 +119,7 @@ dated:
 	@grep -q '^## \[$(version)\] - 20..-..-..$$' CHANGELOG.md \
 	  || { echo "release: CHANGELOG.md has no date for $(version), such as ## [$(version)] - 2026-01-31" >&2; exit 1; }
 
-lint: setup ## ruff (rules and format) and mypy
+lint: $(ready) ## ruff (rules and format) and mypy
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
@@ -137,6 +137,9 @@ $(ready): $(locked)
 	@echo "set-up 3/4: aftlib itself"
 	@$(bin)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/archive: $(ready)
 	@echo "set-up 4/4: Spark's classes in one file, so that each Java starts sooner"
 	@$(bin)/python -m aftlib.spark.archive >/dev/null 2>&1 || echo "set-up: not made; it will do without"
 	@touch $@

@@ -152,9 +152,10 @@ def main(arguments: list[str]) -> None:
         made = shutil.ignore_patterns("_build", "__pycache__")
         for name in COPIED:
             shutil.copytree(here / name, root / name, ignore=made)
-        for path in here.iterdir():
+        (root / "data").mkdir()
+        for path in [*here.iterdir(), *(here / "data").iterdir()]:
             if path.is_file():
-                shutil.copy2(path, root)
+                shutil.copy2(path, root / path.relative_to(here))
         tried, alive = survivors(asked.package, root, asked.seconds, asked.seed, asked.only)
     print(f"{asked.package}: {len(alive)} of {tried} mutants survived")
 

@@ -160,13 +160,14 @@ def _run(
     on_cell: OnCell | None,
 ) -> str | None:
     """Run by papermill into `target`; return the error's text, None when all went well."""
-    log, heading = target.with_suffix(".log"), ""
+    log, heading, begun = target.with_suffix(".log"), "", list[nbformat.NotebookNode]()
     cells = [
         cell for cell in content.cells if data_out.CAPTURE not in cell.metadata.get("tags", [])
     ]
 
     def report(cell: nbformat.NotebookNode, cell_index: int) -> None:
         nonlocal heading
+        begun.append(cell)
         if cell.cell_type == "markdown" and cell.source.startswith("#"):
             heading = cell.source.splitlines()[0].lstrip("# ")
         if on_cell is not None:
@@ -183,6 +184,7 @@ def _run(
             language="python",
             progress_bar=False,
             start_timeout=START_S,
+            request_save_on_cell_execute=False,  # each time takes .1 s, while the kernel waits
             kernel_manager_class=type(
                 "Kernel", (_Kernel,), {"log_file": log, "stops_before": _stops}
             ),
@@ -191,6 +193,9 @@ def _run(
     except papermill.PapermillExecutionError as error:
         return f"{error.ename}: {error.evalue}"
     except Exception as error:  # the kernel crashed, was out of memory, or never started
+        if begun:
+            content.cells = begun
+            nbformat.write(content, target)
         last_lines = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([f"{type(error).__name__}: {error}", *last_lines])
     return None

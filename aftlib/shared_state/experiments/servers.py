@@ -40,7 +40,7 @@ from aftlib.shared_state.tuplelog import (
 )
 from aftlib.spark.faults import Fault
 
-TIMES = 10
+TIMES = 5
 """Passes of the servers over a timed input: one pass is too short to time."""
 WINDOWS = Windows(1_000, 500)
 SHARED_PARTITIONS, SHARED_KEYS, BATCHES_READ = 4, 1_000, 500
