@@ -31,6 +31,9 @@ kernels = $(wildcard aftlib/guard/*.py) aftlib/core/compiling.py aftlib/shared_s
 # The JVMs of a tiny reproduction end before it pays to optimize what they run.
 short = SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+# Compiled sources are kept: else each of the many processes compiles them again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce test fast check crash soak bench cluster ns3 docs lab lock lock-check release \
   mutants coverage dated lint format clean $(broken)
@@ -47,7 +50,7 @@ test: setup .venv/compiled ## run the tests (ARGS=... goes to pytest)
 	$(pytest) $(four) -m "not long" $(ARGS)
 
 long: setup .venv/compiled ## the tests that `make test` leaves out: a cluster, power loss, a soak
-	$(pytest) $(four) -m long $(ARGS)
+	$(pytest) $(four) -m long $(ARGS) $$(grep -rl --include='test_*.py' mark.long tests)
 
 fast: setup .venv/compiled ## the tests that need no Spark, kill nobody and take no ten seconds
 	$(pytest) $(four) -m "not spark and not crash and not slow" $(ARGS)

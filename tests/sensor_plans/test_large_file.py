@@ -72,7 +72,7 @@ def small_pieces(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("piece", [20, 10**6])
+@pytest.mark.parametrize("piece", [37, 10**6])
 def test_pieces_are_surveyed_as_the_whole(tmp_path, monkeypatch, kind, piece):
     monkeypatch.setattr(large_file, "PIECE", piece)
     path = tmp_path / kind
