@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import aftlib
 from aftlib.core.paths import atomic_file
 from aftlib.spark.java import cache_dir, java_home
-from aftlib.spark.workers import launcher, socket_folder
+from aftlib.spark.workers import launcher, local_processes
 
 DEFAULT_MASTER = "local[*,4]"  # a task may fail three times, because experiments kill workers
 DEFAULT_DRIVER_MEMORY = "2g"
@@ -97,9 +97,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         properties |= dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if master().startswith("local"):
-        properties["spark.python.daemon.module"] = "aftlib.spark.workers"
-        properties["spark.python.unix.domain.socket.enabled"] = "true"
-        properties["spark.python.unix.domain.socket.dir"] = socket_folder()
+        properties |= local_processes()
         properties["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER
         # An older Spark or another Python named by the user's environment would not fit this one.
         variables["SPARK_HOME"] = str(Path(pyspark.__file__).parent)

@@ -79,6 +79,15 @@ def socket_folder() -> str:
     return folder
 
 
+def local_processes() -> dict[str, str]:
+    """Return the Spark properties of a session whose Python processes are started as here."""
+    return {
+        "spark.python.daemon.module": "aftlib.spark.workers",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": socket_folder(),
+    }
+
+
 def connect_first(module: str) -> None:
     """Connect to the JVM, by TCP with the secret that `SocketAuthHelper` expects; run `module`."""
     if path := os.environ.get(_PATH):
