@@ -50,7 +50,7 @@ PYTHONPATH=$kept exec {python} "$@"
 def launcher(folder: Path) -> Path:
     """Write a program into `folder` that starts this Python, by `connect_first` if Spark waits.
 
-    Processes that it starts import the installed pyspark, not the one in Spark's archives. It is
+    The processes import the installed pyspark, not the one in Spark's archives. The program is
     named after its contents and appears by one rename, like the wrapper of Java.
     """
     import pyspark
@@ -71,7 +71,7 @@ def launcher(folder: Path) -> Path:
 
 @cache
 def socket_folder() -> str:
-    """Make a folder for this process's Unix sockets, which no other user can enter."""
+    """Make a folder, closed to other users, for the Unix sockets of this process."""
     # The path of a socket may have 103 bytes, of which Spark's names take 43.
     place = "/tmp" if len(os.fsencode(tempfile.gettempdir())) > 45 else None
     folder = tempfile.mkdtemp(prefix="aft-", dir=place)
@@ -89,15 +89,19 @@ def local_processes() -> dict[str, str]:
 
 
 def connect_first(module: str) -> None:
-    """Connect to the JVM, by TCP with the secret that `SocketAuthHelper` expects; run `module`."""
+    """Connect to the JVM, then run `module`.
+
+    A connection by TCP begins with the secret, as `SocketAuthHelper` expects it.
+    """
+    buffered = int(os.environ.get("SPARK_BUFFER_SIZE", 65536))
     if path := os.environ.get(_PATH):
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(path)
+        file = connection.makefile("rwb", buffered)
     else:
         host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
         connection = socket.create_connection((host, int(os.environ[_PORT])))
-    file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536)))
-    if not path:
+        file = connection.makefile("rwb", buffered)
         secret = os.environ["PYTHON_WORKER_FACTORY_SECRET"].encode()
         file.write(len(secret).to_bytes(4, "big") + secret)
         file.flush()
