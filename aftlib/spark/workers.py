@@ -115,6 +115,14 @@ def connect_first(module: str) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def is_closed(connection: socket.socket) -> bool:
+    """Wait for the next task; return True if the session has ended instead.
+
+    Spark's worker would report the end as a failed task, by a socket that nobody reads any more.
+    """
+    return not connection.recv(1, socket.MSG_PEEK)
+
+
 def run_daemon() -> None:
     """Load the workers' imports, then fork them whenever Spark orders one."""
     # Arrow's allocator would start a thread here, and a process with threads should not fork.
@@ -122,11 +130,13 @@ def run_daemon() -> None:
     for name in MODULES:
         with suppress(ImportError):  # not all extras are installed
             import_module(name)
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
+    work = daemon.worker
+    daemon.worker = lambda sock, authenticated: is_closed(sock) or work(sock, authenticated)
     # A worker collects garbage after each task. To look for it among all modules takes 20 ms.
     gc.freeze()
-    manager()
+    daemon.manager()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pyspark
 import pytest
 
 from aftlib.spark.session import CONNECTION_S
-from aftlib.spark.workers import launcher, socket_folder
+from aftlib.spark.workers import is_closed, launcher, socket_folder
 
 
 def test_tasks_find_their_modules_loaded(spark):
@@ -98,6 +98,15 @@ def test_other_archives_and_folders_stay_on_the_path(tmp_path):
 def test_workers_do_not_look_for_garbage_among_their_modules(spark):
     frozen = spark.sparkContext.parallelize([0], 1).map(lambda _: gc.get_freeze_count()).first()
     assert frozen > 50_000
+
+
+def test_a_worker_without_a_task_notices_the_end_of_the_session():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"task")
+        assert not is_closed(ours) and ours.recv(4) == b"task"
+        theirs.close()
+        assert is_closed(ours)
 
 
 def test_tasks_and_jvm_talk_in_a_folder_of_this_user(spark):
