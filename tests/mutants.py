@@ -3,23 +3,33 @@
     make mutants PACKAGE=shared_state        ten minutes of them, in a seeded order
     make mutants PACKAGE=core ARGS="--seconds 60 --seed 2 --only gaussian.py"
 
-Works in a copy of the project. A mutant is killed by a test that fails, or that takes far longer
-than without it; those that survive are printed. Only tests without Spark and kills are run.
+Works in a copy of the project. First the tests run once to see which of them execute which line. A
+mutant is killed by one of these that fails, or that takes far longer than without it; those that
+survive are printed. Only tests without Spark and kills are run.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
+import resource
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import coverage
+import numba.core.config
+import pytest
 
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -32,6 +42,18 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argm
 NAMES |= {"argmax": "argmin", "floor": "ceil", "ceil": "floor"}
 COPIED = ("aftlib", "tests", "notebooks", "benchmarks", "docs")
 CALM = "not spark and not crash and not slow"
+LARGE = (
+    "hypothesis",
+    "numba",
+    "pandas",
+    "plotly.graph_objects",
+    "pydantic",
+    "pyspark.sql",
+    "scipy.stats",
+)
+"""Libraries that are imported once, before the tests of each mutant run in a fork."""
+LONGEST = 20.0
+"""CPU seconds of tests after which a mutant counts as a survivor."""
 
 
 def changes(source: str) -> Iterator[tuple[int, str, str, str]]:
@@ -97,41 +119,155 @@ def tests_of(package: str, root: Path) -> list[str]:
     return [str(p.relative_to(root)) for p in ([own] if own.exists() else []) + sorted(found)]
 
 
+class Reached:
+    """Plugin of pytest that writes down which tests execute a line, and how long each test takes.
+
+    What runs while a fixture of several tests is made belongs to all tests of that file.
+    """
+
+    def __init__(self, package: Path) -> None:
+        self.seconds: dict[str, float] = {}
+        self.trace = coverage.Coverage(data_file=None, source=[str(package)], config_file=False)
+        self.trace.start()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator:
+        begun = time.process_time()
+        self.trace.switch_context(item.nodeid)
+        result = yield
+        self.trace.switch_context("")
+        self.seconds[item.nodeid] = time.process_time() - begun
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef, request: Any) -> Iterator:
+        if fixturedef.scope == "function":
+            return (yield)
+        test = request._pyfuncitem.nodeid
+        self.trace.switch_context(test.partition("::")[0])
+        result = yield
+        self.trace.switch_context(test)
+        return result
+
+    def result(self, root: Path) -> dict:
+        """Seconds of each test; of each file and line, tests or files of tests that reach it."""
+        self.trace.stop()
+        data = self.trace.get_data()
+        lines = {
+            str(Path(file).relative_to(root)): {
+                str(line): [each for each in contexts if each]
+                for line, contexts in data.contexts_by_lineno(file).items()
+            }
+            for file in data.measured_files()
+        }
+        return {"seconds": self.seconds, "lines": lines}
+
+
+class Chosen:
+    """Plugin of pytest that keeps these tests only, in this order; all, if their names changed."""
+
+    def __init__(self, tests: list[str]) -> None:
+        self.turns = {test: turn for turn, test in enumerate(tests)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        chosen = [item for item in items if item.nodeid in self.turns]
+        items[:] = sorted(chosen, key=lambda item: self.turns[item.nodeid]) or items
+
+
+def run_tests(
+    root: Path,
+    tests: list[str],
+    cpu_seconds: float,
+    kernels: str = ".numba",
+    reached: Path | None = None,
+) -> int:
+    """Run tests in a fork of this process, which has the large libraries; pytest's exit code.
+
+    -1 if they take more CPU seconds, or ten times as long by the clock. numba keeps what it
+    compiles in the folder `kernels`. With `reached`, a file, write there what `Reached` finds.
+    """
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.chdir(root)
+        for stream in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        limit = int(cpu_seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+        for name in [name for name in sys.modules if name.split(".")[0] in ("aftlib", "tests")]:
+            del sys.modules[name]
+        sys.path.insert(0, str(root))
+        os.environ |= {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(root / kernels)}
+        numba.core.config.reload_config()
+        plugin = Reached(reached.parent) if reached else Chosen(tests)
+        options = ["-q", "-n0", "-p", "no:cacheprovider", "-m", CALM, *["-x"] * (not reached)]
+        files = dict.fromkeys(test.partition("::")[0] for test in tests)
+        code = pytest.main([*options, *files], [plugin])
+        if reached:
+            reached.write_text(json.dumps(plugin.result(root)))
+        os._exit(code)
+    until = time.monotonic() + 10 * cpu_seconds
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended or time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    with suppress(ProcessLookupError):  # itself, and what its tests have left behind
+        os.killpg(child, signal.SIGKILL)
+    if not ended:
+        os.waitpid(child, 0)
+    return os.WEXITSTATUS(status) if ended and os.WIFEXITED(status) else -1
+
+
+def tests_for(line: int, lines: dict[str, list[str]], seconds: dict[str, float]) -> list[str]:
+    """Tests that may notice a mutant in this line, the fastest first.
+
+    A line that no test executes may run in another process, or be compiled by numba, and a line
+    outside functions is executed before any test: for these, all tests that reach the module, or
+    else all.
+    """
+    named = {*lines.get(str(line), ())} or {name for line in lines.values() for name in line}
+    found = {test for test in seconds if test in named or test.partition("::")[0] in named}
+    return sorted(found or seconds, key=lambda test: (seconds[test], test))
+
+
 def survivors(
-    package: str, root: Path, seconds: float, seed: int, only: str = ""
+    package: str, root: Path, seconds: float, seed: int, only: str = "", most: int | None = None
 ) -> tuple[int, list[str]]:
-    """Number of mutants that were tried within about `seconds`, and those that nobody noticed."""
+    """Number of mutants that were tried within about `seconds`, and those that nobody noticed.
+
+    A mutant is judged by the tests that reach its line, up to `LONGEST` CPU seconds of them.
+    """
     modules = sorted((root / "aftlib" / package).rglob("*.py"))
     modules = [m for m in modules if m.name != "figures.py" and only in m.name]
     pool = [(m, *change) for m in modules for change in changes(m.read_text(encoding="utf-8"))]
     random.Random(seed).shuffle(pool)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider"]
-    command += ["-m", CALM, *tests_of(package, root)]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": root}
-    quiet["env"] = os.environ | {"PYTHONPATH": str(root), "NUMBA_CACHE_DIR": str(root / ".numba")}
-    begun = time.monotonic()
-    if subprocess.run(command, **quiet).returncode:
-        sys.exit(f"the tests of {package} fail without any mutant: {' '.join(command[2:])}")
-    patience = 10 + 3 * (time.monotonic() - begun)
+    begun, reached = time.monotonic(), root / "aftlib" / package / "reached.json"
+    if run_tests(root, tests_of(package, root), 3600, reached=reached):
+        sys.exit(f"the tests of {package} fail without any mutant: {tests_of(package, root)}")
+    found = json.loads(reached.read_text())
     tried, alive = 0, []
-    for module, line, before, after, text in pool:
+    for module, line, before, after, text in pool[:most]:
         if time.monotonic() - begun > seconds:
             break
-        kept = module.read_text(encoding="utf-8")
+        kept, name = module.read_text(encoding="utf-8"), str(module.relative_to(root))
         module.write_text(text, encoding="utf-8")
         # Python takes a file of the same second and size for the one that it has compiled, and
         # numba keeps kernels of other files with what they call in this one
         os.utime(module, (tried, tried))
-        place = quiet["env"]["NUMBA_CACHE_DIR"] + f"-{tried}" * ("jit(" in text)
-        try:
-            own = quiet | {"env": quiet["env"] | {"NUMBA_CACHE_DIR": place}}
-            survived = subprocess.run(command, timeout=patience, **own).returncode == 0
-        except subprocess.TimeoutExpired:
-            survived = False
+        kernels = ".numba" + f"-{tried}" * ("jit(" in text)
+        chosen, total = [], 0.0
+        for test in tests_for(line, found["lines"].get(name, {}), found["seconds"]):
+            total += found["seconds"][test]
+            if chosen and total > LONGEST:
+                break
+            chosen.append(test)
+        survived = run_tests(root, chosen, 60 + 3 * total, kernels) == 0
         module.write_text(kept, encoding="utf-8")
         tried += 1
         if survived:
-            alive.append(f"{module.relative_to(root)}:{line}: {before}  →  {after}")
+            alive.append(f"{name}:{line}: {before}  →  {after}")
             print(alive[-1], flush=True)
     return tried, alive
 
@@ -142,6 +278,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("package")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--most", type=int, help="mutants to try")
     parser.add_argument("--only", default="", help="modules whose file name holds this")
     asked = parser.parse_args(arguments)
     here = Path(__file__).parents[1]
@@ -156,7 +293,11 @@ def main(arguments: list[str]) -> None:
         for path in [*here.iterdir(), *(here / "data").iterdir()]:
             if path.is_file():
                 shutil.copy2(path, root / path.relative_to(here))
-        tried, alive = survivors(asked.package, root, asked.seconds, asked.seed, asked.only)
+        for library in LARGE:
+            import_module(library)
+        tried, alive = survivors(
+            asked.package, root, asked.seconds, asked.seed, asked.only, asked.most
+        )
     print(f"{asked.package}: {len(alive)} of {tried} mutants survived")
 
 

@@ -30,21 +30,70 @@ def test_every_kind_of_change_is_made_once_and_undone():
     assert len({*texts}) == len(texts)
 
 
-def test_what_no_test_notices_survives(tmp_path, capsys):
+def project(folder, code, tests):
+    """A project whose only package has one module and one file of tests."""
     for name, text in {
         "aftlib/__init__.py": "",
         "aftlib/package/__init__.py": "",
-        "aftlib/package/sums.py": "def doubled(x):\n    return x + x\n\n"
-        "def unused(x):\n    return -x\n",
-        "tests/package/test_sums.py": "from aftlib.package.sums import doubled\n"
-        "def test_it():\n    assert doubled(2) == 4\n",
+        "aftlib/package/sums.py": code,
+        "tests/package/test_sums.py": "import pytest\nfrom aftlib.package import sums\n" + tests,
         "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['spark', 'crash', 'slow']\n",
     }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert mutants.tests_of("package", tmp_path) == ["tests/package"]
-    tried, alive = mutants.survivors("package", tmp_path, 60, seed=0)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+DOUBLED = "def doubled(x):\n    return x + x\n"
+
+
+def test_what_no_test_notices_survives(tmp_path):
+    code = DOUBLED + "\ndef unused(x):\n    return -x\n"
+    root = project(tmp_path, code, "def test_it():\n    assert sums.doubled(2) == 4\n")
+    assert mutants.tests_of("package", root) == ["tests/package"]
+    tried, alive = mutants.survivors("package", root, 60, seed=0)
     assert (tried, alive) == (2, ["aftlib/package/sums.py:5: -x  →  +x"])
-    (tmp_path / "tests/package/test_sums.py").write_text("def test_it():\n    assert False\n")
+
+
+def test_tests_that_fail_by_themselves_judge_nothing(tmp_path):
+    root = project(tmp_path, DOUBLED, "def test_it():\n    assert False\n")
     with pytest.raises(SystemExit, match="the tests of package fail without any mutant"):
-        mutants.survivors("package", tmp_path, 60, seed=0)
+        mutants.survivors("package", root, 60, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        # the fixture is made for the first test, and the second looks at it
+        (
+            DOUBLED,
+            "@pytest.fixture(scope='module')\ndef four():\n    return sums.doubled(2)\n"
+            "def test_type(four):\n    assert type(four) is int\n"
+            "def test_value(four):\n    assert four == 4\n",
+        ),
+        # a mutant changes the name of the test that would notice it
+        (
+            "FOUR = 2 * 2\n",
+            "@pytest.mark.parametrize('four', [sums.FOUR])\n"
+            "def test_value(four):\n    assert four == 4\n",
+        ),
+        # another process executes the line
+        (
+            DOUBLED,
+            "import subprocess, sys\n"
+            "CODE = 'import sys; from aftlib.package import sums; sys.exit(sums.doubled(2))'\n"
+            "def test_value():\n"
+            "    ended = subprocess.run([sys.executable, '-c', CODE])\n"
+            "    assert ended.returncode == 4\n",
+        ),
+    ],
+    ids=["fixture", "name", "process"],
+)
+def test_tests_that_notice_a_mutant_are_found(code, tests, tmp_path):
+    tried, alive = mutants.survivors("package", project(tmp_path, code, tests), 60, seed=0)
+    assert tried and not alive
+
+
+def test_a_mutant_that_never_ends_is_stopped(tmp_path):
+    root = project(tmp_path, DOUBLED, "def test_it():\n    while sums.doubled(2):\n        pass\n")
+    assert mutants.run_tests(root, ["tests/package"], cpu_seconds=1) == -1
