@@ -31,32 +31,10 @@ def test_several_rows_are_conditioned_as_each_by_itself():
         pd.testing.assert_frame_equal(found, alone.to_frame(), check_exact=False)
     drawn = together.sample(4000, np.random.default_rng(1))
     np.testing.assert_allclose(drawn.mean(axis=0), together.mean, atol=0.1)
-    assert model.condition(rows[[]]).mean.tolist() == np.zeros((5, 8)).tolist()
-
-
-EIGHT = [f"X{i}" for i in range(1, 9)]
-
-
-@pytest.mark.parametrize("observed", [[], ["X2"], ["X8", "X1", "X2"], EIGHT])
-def test_a_posterior_is_equations_1_and_2(observed):
-    model = block_model(8, 2, mean=3.0)
-    values = np.linspace(-1, 1, len(observed))
-    posterior = model.condition(dict(zip(observed, values, strict=True)))
-    o = model.indices("observed", observed)
-    y = np.setdiff1d(np.arange(8), o)
-    given = model.covariance[np.ix_(y, o)] @ np.linalg.inv(model.covariance[np.ix_(o, o)])
-    expected = model.covariance[np.ix_(y, y)] - given @ model.covariance[np.ix_(o, y)]
-    assert posterior.names == tuple(EIGHT[i] for i in y)
-    np.testing.assert_allclose(posterior.mean, 3 + given @ (values - 3), atol=1e-12)
-    np.testing.assert_allclose(posterior.covariance, expected, atol=1e-12)
-    variance = model.posterior_variance(observed)
-    np.testing.assert_allclose(posterior.variance, variance[y])
-    assert not variance[o].any()
-    if not len(y):
-        return
-    drawn = posterior.sample(20_000, np.random.default_rng(1))
-    np.testing.assert_allclose(drawn.mean(axis=0), posterior.mean, atol=0.03)
-    np.testing.assert_allclose(np.cov(drawn.T), expected, atol=0.05)
+    unconditional = model.condition(rows[[]])
+    assert unconditional.mean.tolist() == np.zeros((5, 8)).tolist()
+    drawn = unconditional.sample(20_000, np.random.default_rng(1))
+    np.testing.assert_allclose(np.cov(drawn[:, 0].T), model.covariance, atol=0.05)
 
 
 def test_aggregate_of_mean_and_sum():
@@ -75,15 +53,18 @@ def test_fit_recovers_moments_and_names():
     np.testing.assert_allclose(model.covariance, frame.cov())
 
 
-def test_model_is_an_immutable_value():
-    mean = np.zeros(2)
-    model = GaussianModel(mean, np.eye(2))
-    mean[0] = 7
-    assert model.mean[0] == 0
+def test_a_model_is_an_immutable_value_that_copies_what_others_may_change():
+    covariance = np.eye(3)
+    model = GaussianModel(np.zeros(3), covariance)
+    covariance[0, 0] = 9
+    assert model.covariance[0, 0] == 1
     with pytest.raises(ValueError, match="read-only"):
         model.covariance[0, 0] = 2
     with pytest.raises(AttributeError):
-        model.mean = mean
+        model.mean = np.ones(3)
+    covariance.flags.writeable = False
+    assert GaussianModel(np.zeros(3), covariance).covariance is covariance
+    assert GaussianModel(np.zeros(2), covariance[:2, :2]).covariance.base is None
 
 
 test_what_is_no_gaussian_is_refused = refused(
@@ -272,16 +253,6 @@ def test_cholesky_and_precision_are_the_whole_matrixs_by_groups_and_at_once(grou
     assert not model.precision.flags.writeable and not model.cholesky.flags.writeable
 
 
-def test_only_a_read_only_array_is_kept_without_a_copy():
-    covariance = np.eye(3)
-    copied = GaussianModel(np.zeros(3), covariance)
-    covariance[0, 0] = 9
-    assert copied.covariance[0, 0] == 1
-    covariance.flags.writeable = False
-    assert GaussianModel(np.zeros(3), covariance).covariance is covariance
-    assert GaussianModel(np.zeros(2), covariance[:2, :2]).covariance.base is None
-
-
 def test_the_digest_is_of_the_bytes_without_a_copy_of_them():
     model = block_model(300, 3)
     wanted = hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes()).hexdigest()
@@ -292,20 +263,3 @@ def test_the_digest_is_of_the_bytes_without_a_copy_of_them():
     assert found == wanted
     assert peak < model.covariance.nbytes / 20
     assert block_model(300, 5).digest().hexdigest() != wanted
-
-
-@pytest.mark.parametrize("observed", [[], [3], [0, 5, 9], [*range(2, 11)], [*range(11)]])
-def test_conditional_is_the_same_by_the_covariance_and_by_the_precision(observed):
-    rng = np.random.default_rng(0)
-    spread = rng.normal(size=(12, 14))
-    model = GaussianModel(rng.normal(size=12), spread @ spread.T)
-    rest = [i for i in range(12) if i not in observed]
-    wanted = rest[::-2]
-    gain, covariance = model.conditional(observed, wanted)
-    np.testing.assert_allclose(gain, model.gain(observed, wanted), atol=1e-9)
-    np.testing.assert_allclose(
-        np.diag(covariance), model.posterior_variance(observed)[wanted], atol=1e-9
-    )
-    sigma, at = model.covariance, np.ix_(wanted, wanted)
-    across = sigma[np.ix_(wanted, observed)]
-    np.testing.assert_allclose(covariance, sigma[at] - gain @ across.T, atol=1e-9)

@@ -7,13 +7,6 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.windows import AGGREGATES, Aggregate, Windows
 from tests.refusals import refused
 
-
-def test_figure_8s_windows():
-    windows = Windows(10, 5)
-    assert list(windows.ending_in(0, 15)) == [0, 1]
-    assert list(windows.ending_in(15, 20)) == [2]
-
-
 test_bad_windows_are_refused = refused(
     lambda arguments: Windows(*arguments),
     ((0, 1), "width must be at least 1, got 0"),
@@ -56,21 +49,6 @@ def test_parts_of_any_cut_are_the_whole_and_gaps_are_left_out(name):
     found = aggregate.finish(part, samples)
     np.testing.assert_allclose(found[:2], TWINS[name](values[:, :2], axis=0))
     assert np.isnan(found[2]) and samples[2] == 0
-
-
-INDEX = np.arange(6)[:, None] * 2 + np.arange(4)  # the steps of six windows
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_windows_hold_the_aggregates_of_their_samples(name):
-    values = np.random.default_rng(3).normal(-0.5, size=(14, 3))
-    values[2:6, 0], values[9, 1], values[12, 2] = np.nan, np.nan, np.inf
-    found, samples = Windows(4, 2, name).aggregate(values, 0, range(6))
-    parts = [np.where(np.isinf(part), np.nan, part) for part in values[INDEX]]
-    np.testing.assert_array_equal(samples, [np.isfinite(part).sum(axis=0) for part in parts])
-    wanted = np.array([TWINS[name](part, axis=0) for part in parts])
-    wanted[1, 0] = np.nan  # a window without samples
-    np.testing.assert_allclose(found, wanted)
 
 
 def test_the_model_is_that_of_the_results(name):

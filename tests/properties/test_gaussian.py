@@ -72,16 +72,28 @@ def test_block_variance_is_equation_2(model, random):
 
 @given(models(), st.randoms(use_true_random=False))
 def test_condition_is_equations_1_and_2(model, random):
-    observed = sorted(random.sample(range(model.size), random.randint(1, model.size - 1)))
-    rest = np.setdiff1d(np.arange(model.size), observed)
+    observed = random.sample(range(model.size), random.randint(0, model.size))
+    rest, names = np.setdiff1d(np.arange(model.size), observed), np.array(model.names)
     values = np.array([random.uniform(-9, 9) for _ in observed])
-    gain = model.covariance[np.ix_(rest, observed)] @ np.linalg.inv(
-        model.covariance[np.ix_(observed, observed)]
-    )
-    posterior = model.condition(dict(zip([model.names[i] for i in observed], values, strict=True)))
-    expected = model.mean[rest] + gain @ (values - model.mean[observed])
+    s, o = model.covariance, np.array(observed, int)
+    gain = s[np.ix_(rest, o)] @ np.linalg.inv(s[np.ix_(o, o)])
+    covariance = s[np.ix_(rest, rest)] - gain @ s[np.ix_(o, rest)]
+
+    posterior = model.condition(dict(zip(names[o], values, strict=True)))
+    expected = model.mean[rest] + gain @ (values - model.mean[o])
+    assert posterior.names == tuple(names[rest])
     np.testing.assert_allclose(posterior.mean, expected, rtol=1e-7, atol=1e-8)
-    np.testing.assert_allclose(posterior.variance, direct_block_variance(model, rest), rtol=1e-7)
+    np.testing.assert_allclose(posterior.covariance, covariance, rtol=1e-7, atol=1e-10)
+    np.testing.assert_array_equal(posterior.variance, np.diag(posterior.covariance))
+    variance = model.posterior_variance(names[o])
+    np.testing.assert_allclose(variance[rest], posterior.variance, rtol=1e-7)
+    assert not variance[o].any()
+
+    every_other = np.arange(len(rest))[::-2]
+    found = model.conditional(observed, rest[every_other])
+    np.testing.assert_allclose(found[0], gain[every_other], rtol=1e-7, atol=1e-8)
+    wanted = covariance[np.ix_(every_other, every_other)]
+    np.testing.assert_allclose(found[1], wanted, rtol=1e-7, atol=1e-10)
 
 
 @given(models((4, 6, 8)), st.sampled_from([1, 2]), st.floats(0.3, 3.0))
