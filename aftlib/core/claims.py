@@ -89,7 +89,7 @@ class Finding:
         Number and kind of the independent observations behind `value`, such as ``"kills"``.
     detectable
         Smallest deviation from the threshold that the experiment would detect in 80 % of its
-        repetitions. By default it follows from the interval.
+        repetitions. It follows from the interval.
     readings
         Findings under other plausible readings of the document, by name. The verdict is undecided
         when they disagree.
@@ -109,7 +109,7 @@ class Finding:
     control: bool = True
     n: int | None = None
     counted: str = ""
-    detectable: float | None = None
+    detectable: float | None = field(default=None, init=False)
     readings: Mapping[str, Finding] = field(default_factory=dict)
     parts: Mapping[str, Finding] = field(default_factory=dict)
     expected: Value = None
@@ -123,7 +123,7 @@ class Finding:
                 raise ValueError(
                     f"{name} must be True or False, got {getattr(self, name)!r}: give a comparison"
                 )
-        for name in ("value", "expected", "n", "detectable"):
+        for name in ("value", "expected", "n"):
             object.__setattr__(self, name, _plain(name, getattr(self, name)))
         if self.interval is None:
             return
@@ -134,8 +134,7 @@ class Finding:
         if low > high:
             raise ValueError(f"interval must run from low to high, got {self.interval!r}")
         object.__setattr__(self, "interval", (low, high))
-        if self.detectable is None:
-            object.__setattr__(self, "detectable", (high - low) / 2 * POWER)
+        object.__setattr__(self, "detectable", (high - low) / 2 * POWER)
 
 
 def nothing(why: str) -> Finding:

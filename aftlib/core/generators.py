@@ -10,6 +10,8 @@ from aftlib.core.sensorlog import ROWS_PER_RANGE
 
 COVARIANCES = ("block", "autoregressive", "factor", "random")
 """Kinds of covariance of generated keys; the first is the documents'."""
+EXPLAINED = 0.9
+"""Share of a key's variance that other keys explain, about that of the documents' blocks."""
 
 
 def block_model(
@@ -35,35 +37,32 @@ def block_model(
     return GaussianModel(np.full(dimensions, mean), np.kron(np.eye(blocks), block))
 
 
-def autoregressive_model(dimensions: int, correlation: float = 0.9) -> GaussianModel:
-    """Model of unit variances in which keys i and j correlate by `correlation`^|i − j|."""
-    require_number("correlation", correlation, above=-1, below=1)
+def autoregressive_model(dimensions: int) -> GaussianModel:
+    """Model of unit variances in which keys i and j correlate by 0.9^|i − j|."""
     position = np.arange(dimensions)
     distance = np.abs(position[:, None] - position)
-    return GaussianModel(np.zeros(dimensions), float(correlation) ** distance)
+    return GaussianModel(np.zeros(dimensions), 0.9**distance)
 
 
-def factor_model(dimensions: int, factors: int, seed: int, explained: float = 0.9) -> GaussianModel:
+def factor_model(dimensions: int, factors: int, seed: int) -> GaussianModel:
     """Model of unit variances in which each key is its own mixture of `factors` common factors.
 
-    The factors explain the share `explained` of each key's variance. `seed` draws the mixtures.
+    The factors explain the share `EXPLAINED` of each key's variance. `seed` draws the mixtures.
     """
-    require_number("explained", explained, least=0, below=1)
     mixture = np.random.default_rng(seed).standard_normal((dimensions, factors))
-    mixture *= np.sqrt(explained) / np.linalg.norm(mixture, axis=1, keepdims=True)
+    mixture *= np.sqrt(EXPLAINED) / np.linalg.norm(mixture, axis=1, keepdims=True)
     covariance = mixture @ mixture.T
     np.fill_diagonal(covariance, 1.0)
     return GaussianModel(np.zeros(dimensions), covariance)
 
 
-def random_model(dimensions: int, seed: int, explained: float = 0.9) -> GaussianModel:
+def random_model(dimensions: int, seed: int) -> GaussianModel:
     """Model of unit variances whose correlations are those of a Wishart matrix.
 
-    That matrix has about (n − 1) / `explained` degrees of freedom, so that the other keys explain
-    about the share `explained` of each key's variance.
+    That matrix has about (n − 1) / `EXPLAINED` degrees of freedom, so that the other keys explain
+    about the share `EXPLAINED` of each key's variance.
     """
-    require_number("explained", explained, above=0, below=1)
-    freedom = int(np.ceil(max(dimensions - 1, 1) / explained)) + 1
+    freedom = int(np.ceil(max(dimensions - 1, 1) / EXPLAINED)) + 1
     sample = np.random.default_rng(seed).standard_normal((dimensions, freedom))
     sample /= np.linalg.norm(sample, axis=1, keepdims=True)
     covariance = sample @ sample.T

@@ -18,10 +18,9 @@ from tests.refusals import refused
 
 def test_block_model_is_the_documents():
     model = block_model()
-    assert model.size == 120
-    assert set(np.unique(model.covariance)) == {0.0, 0.9, 1.0}
-    assert (model.covariance[:12, :12] >= 0.9).all()
-    assert (model.covariance[:12, 12:] == 0).all()
+    assert model.covariance.shape == (120, 120)
+    blocks = np.kron(np.eye(10), np.full((12, 12), 0.9))
+    np.testing.assert_array_equal(model.covariance, np.where(np.eye(120), 1, blocks))
 
 
 @pytest.mark.parametrize("kind", COVARIANCES)
@@ -40,9 +39,8 @@ def test_generated_models_are_correlations_that_the_seed_names(kind):
 
 
 def test_each_kind_of_covariance_has_its_order():
-    line = autoregressive_model(5, 0.5).covariance
-    np.testing.assert_allclose(line[0], [1, 0.5, 0.25, 0.125, 0.0625])
-    factors = factor_model(40, 3, seed=1, explained=0.8).covariance - 0.2 * np.eye(40)
+    np.testing.assert_allclose(autoregressive_model(4).covariance[0], [1, 0.9, 0.81, 0.729])
+    factors = factor_model(40, 3, seed=1).covariance - 0.1 * np.eye(40)
     assert np.linalg.matrix_rank(factors, tol=1e-9) == 3
     off = random_model(200, seed=1).covariance[np.triu_indices(200, 1)]
     assert abs(off.mean()) < 0.01 and 0.05 < off.std() < 0.08  # near 1 / √(199 / 0.9)
@@ -70,11 +68,7 @@ test_bad_arguments_are_named = refused(
     (lambda: block_model(120, 7), "blocks must divide dimensions = 120, got 7; choose one of 1"),
     (lambda: block_model(4, 2, covariance=1.0), "covariance must be positive definite"),
     (lambda: generated_model("x", 4, 2, 0), "covariance must be one of block, .*, got 'x'"),
-    (lambda: autoregressive_model(4, 1.0), "correlation must be .*, got 1.0"),
-    (lambda: factor_model(4, 2, 0, explained=1), "explained must be .*, got 1"),
-    (lambda: random_model(4, 0, explained=0), "explained must be .*, got 0"),
     (lambda: draw(block_model(4, 2), -1, 0), "rows must be a whole number at least 0, got -1"),
-    (lambda: draw(block_model(4, 2), True, 0), "rows must be a whole number .*, got True"),
     (lambda: draw(block_model(4, 2), 1, -3), "seed must be a whole number at least 0, got -3"),
     (lambda: draw(block_model(4, 2), 1, 2.5), "seed must be a whole number .*, got 2.5"),
     (lambda: draw(block_model(4, 2), 1, 0, 2.5), "first must be a whole number .*, got 2.5"),
