@@ -52,11 +52,8 @@ def test_an_assignment_is_a_frame_of_keys_in_the_models_order():
 def test_a_posterior_and_a_replay_set_are_frames_of_keys():
     posterior = MODEL.condition({"attic": 1.0}).to_frame()
     assert posterior.index.tolist() == NAMES[:3]
-    assert posterior.loc["cellar"].round(3).to_dict() == {
-        "mean": 0.9,
-        "variance": 0.19,
-        "sd": 0.436,
-    }
+    found = posterior.loc["cellar"].round(3).to_dict()
+    assert found == {"mean": 0.9, "variance": 0.19, "sd": 0.436}
     replay = select_replay(MODEL, 0.5).to_frame()
     assert replay["turn"].dropna().to_dict() == {"kitchen": 1, "cellar": 2}
     assert replay.loc["attic", "variance"] == pytest.approx(0.19)

@@ -44,47 +44,35 @@ def start_writer(kind: str, target: Path) -> subprocess.Popen[str]:
     return process
 
 
-def test_root_is_what_aft_home_names(tmp_path, monkeypatch):
-    monkeypatch.setenv("AFT_HOME", str(make_project(tmp_path / "home")))
-    assert project_root() == tmp_path / "home"
-    assert paths.data_dir() == tmp_path / "home" / "data"
-    assert paths.reports_dir() == tmp_path / "home" / "reports"
-    assert paths.notebooks_dir() == tmp_path / "home" / "notebooks"
-
-
-def test_aft_home_without_a_project_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setenv("AFT_HOME", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"AFT_HOME is '.*', which has no notebooks"):
-        project_root()
-
-
-def test_root_is_the_nearest_parent_of_the_working_directory(tmp_path, monkeypatch):
+def test_the_root_is_named_or_above_the_working_directory_or_above_the_package(
+    tmp_path, monkeypatch
+):
     home = make_project(tmp_path / "home")
     (home / "deep" / "deeper").mkdir(parents=True)
     monkeypatch.delenv("AFT_HOME", raising=False)
     monkeypatch.chdir(home / "deep" / "deeper")
     assert project_root() == home
-
-
-def test_root_is_else_that_of_the_package(tmp_path, monkeypatch):
-    monkeypatch.delenv("AFT_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     assert project_root() == PACKAGE_HOME
+    monkeypatch.setenv("AFT_HOME", str(home))
+    assert project_root() == home
+    folders = [paths.data_dir(), paths.reports_dir(), paths.notebooks_dir()]
+    assert folders == [home / "data", home / "reports", home / "notebooks"]
 
 
-def test_no_root_anywhere_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.delenv("AFT_HOME", raising=False)
+def test_a_root_without_a_project_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFT_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"AFT_HOME is '.*', which has no notebooks"):
+        project_root()
+    monkeypatch.delenv("AFT_HOME")
     monkeypatch.setattr(paths, "MARKERS", ("no such marker",))
     with pytest.raises(FileNotFoundError, match="no project folder .* set AFT_HOME"):
         project_root()
 
 
-def test_require_writable_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
+def test_a_folder_is_made_writable_or_named_with_the_way_out(tmp_path):
     assert require_writable(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     assert list((tmp_path / "a" / "b").iterdir()) == []
-
-
-def test_require_writable_names_the_directory_and_the_way_out(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(PermissionError, match=r"directory '.*file' \(File exists\).*AFT_HOME"):
         require_writable(tmp_path / "file")

@@ -53,8 +53,10 @@ def test_a_plan_comes_with_its_data_in_units_of_epsilon(written, tmp_path):
     log = plan.write_log(tmp_path / "logs")
     np.testing.assert_array_equal(log.read(None, 0, log.steps), plan.table.values[200:])
     assert plan.write_log(tmp_path / "logs").path == log.path
-    other = open_plan(written(**{"question.epsilon": dict.fromkeys("abc", 1.0)}))
-    assert other.write_log(tmp_path / "logs").path != log.path
+    resampled = Source.of(tmp_path / "sensors.csv", Reading(resample="2h"))
+    units = dict.fromkeys("abc", 1.0)
+    for change in ({"question.epsilon": units}, {"data.source": asdict(resampled)}):
+        assert open_plan(written(**change)).write_log(tmp_path / "logs").path != log.path
 
 
 def test_windows_with_too_few_samples_are_not_in_the_model(written, tmp_path):
@@ -100,7 +102,6 @@ test_a_plan_that_does_not_fit_is_refused = refused(
     lambda change, written: open_plan(written(**change)),
     ({"version": 99}, r"\(version: Input should be 1, got 99\); make a new plan by aft plan"),
     ({"data.source": None}, "names no file of data: make a new plan"),
-    ({"data": 7}, r"\(data: Input should be .*, got 7\); make a new plan"),
     ({"data.source": {"path": "x", "sha256": ""}}, "data must be at '.*x' or next to the plan"),
     ({"data.source": {"way": "x"}}, "data.source.path: Field required|data.source.*path"),
     ({"backtest.within_epsilon": 1.5}, "backtest.within_epsilon: .* or equal to 1, got 1.5"),
@@ -110,9 +111,7 @@ test_a_plan_that_does_not_fit_is_refused = refused(
         "must have the same sensors, each once, got a difference in 'c'",
     ),
     ({"assignment": [["a", "a"], ["b", "c"]]}, "each once, got a difference in 'a', 'b', 'c'"),
-    ({"assignment": [["a", "d"], ["b", "c"]]}, "sensors, each once, got a difference in 'd'"),
     ({"assignment": [["a", "b", "c"], []]}, r"assignment.1: .* at least 1 item .* got \[\]"),
-    ({"question.epsilon": {"a": 1}}, "sensors, each once, got a difference in 'b', 'c'"),
     (
         {"question.epsilon": {"d": 1}, "assignment": [["d"]], "replay": parts(3)},
         "epsilon must have the data's sensors, got a difference in 'a', 'b', 'c', 'd'",
@@ -130,12 +129,9 @@ test_a_plan_that_does_not_fit_is_refused = refused(
     ({"checkpoints": [2]}, r"intervals of replay, got \[2\] and \[\(0, 3\), \(3, 5\)\]"),
     ({"checkpoints": [3, 3]}, "must cut the window of 5 steps"),
     ({"checkpoints": [2.5], "replay": parts(2.5)}, "checkpoints.0: .* integer, got 2.5"),
-    ({"checkpoints": ["3"]}, "checkpoints.0: .* integer, got '3'"),
     ({"replay": parts(3, ["a", "b", "a"])}, "each once, got 'a', 'b', 'a'"),
     ({"replay": parts(3, ["x"])}, "replay must list sensors, each once, got 'x'"),
     ({"data.seasons_in_windows": [0]}, "seasons_in_windows.0: .* greater than 0, got 0"),
-    ({"data.seasons_in_windows": [float("nan")]}, "seasons_in_windows.0: .*, got nan"),
-    ({"data.seasons_in_windows": "144"}, "seasons_in_windows: .* array, got '144'"),
 )
 
 
@@ -146,26 +142,14 @@ def test_what_is_no_plan_is_refused(tmp_path, text):
         open_plan(tmp_path / "plan.json")
 
 
-def test_a_directory_cannot_be_streamed(written, tmp_path):
-    with pytest.raises(ValueError, match="must be one file that fits into memory, got the files"):
-        open_plan(written(**{"data.source": asdict(Source.of(tmp_path))}))
-
-
-def test_a_directory_is_known_by_its_files(tmp_path):
+def test_a_directory_is_known_by_its_files_and_cannot_be_streamed(written, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
     for name in ("a", "b"):
-        (tmp_path / name).write_text(name)
-    first = digest_of(tmp_path)
-    assert digest_of(tmp_path) == first
-    (tmp_path / "b").write_text("c")
-    assert digest_of(tmp_path) != first
-
-
-def test_one_file_read_in_two_ways_is_two_logs(tmp_path):
-    samples().to_csv(tmp_path / "sensors.csv")
-    steps = set()
-    for resample in (None, "2h"):
-        source = Source.of(tmp_path / "sensors.csv", Reading(resample=resample))
-        steps.add(
-            open_plan(plan_of(tmp_path / "plan.json", source)).write_log(tmp_path / "logs").steps
-        )
-    assert steps == {200, 101}
+        (folder / name).write_text(name)
+    first = digest_of(folder)
+    assert digest_of(folder) == first
+    (folder / "b").write_text("c")
+    assert digest_of(folder) != first
+    with pytest.raises(ValueError, match="must be one file that fits into memory, got the files"):
+        open_plan(written(**{"data.source": asdict(Source.of(folder))}))

@@ -120,8 +120,6 @@ test_numbers_outside_their_range_are_refused = refused(
     lambda given, change: replace(given, **change),
     (OPERATION, {"sensors": 0}, "sensors must be a whole number at least 1, got 0"),
     (OPERATION, {"samples_per_s": 0}, "samples_per_s must be above 0, got 0"),
-    (OPERATION, {"window_s": math.inf}, "window_s must be above 0, got inf"),
-    (OPERATION, {"read_rate": -1}, "read_rate must be above 0, got -1"),
     (OPERATION, {"failures_per_month": -1}, "failures_per_month must be at least 0, got -1"),
     (OPERATION, {"price_per_gb": math.nan}, "price_per_gb must be at least 0, got nan"),
     (SCHEMES[0], {"lost": 0}, "lost must be above 0 and at most 1, got 0"),
