@@ -14,15 +14,12 @@ from aftlib.spark import archive
 from aftlib.spark import java as java_module
 from aftlib.spark.archive import make
 from aftlib.spark.java import BASE, SPARK, Java, archive_options, archives, find_java, java_home
+from tests.spark.test_java import ECHO, fake_java
 
 
 def write_java(home, version=21):
     """A Java that prints its arguments."""
-    java = Java(home, version, "PATH")
-    java.executable.parent.mkdir(parents=True)
-    java.executable.write_text('#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n')
-    java.executable.chmod(0o755)
-    return java
+    return Java(fake_java(home, "", ECHO), version, "PATH")
 
 
 @pytest.fixture

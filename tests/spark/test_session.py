@@ -7,27 +7,14 @@ import sys
 import textwrap
 import warnings
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 from aftlib.spark.java import UNOPTIMIZED
-from aftlib.spark.session import FILE_MANAGER, environment, is_loopback, master, session
+from aftlib.spark.session import FILE_MANAGER, PROPERTIES, environment, is_loopback, master, session
 
 # What Spark's start script calls. `java` usually lives in the same directory as these.
 TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
-
-
-def doubled(batches):
-    for batch in batches:
-        frame = batch.to_pandas()
-        yield pa.RecordBatch.from_pandas(frame.assign(twice=2 * frame["id"]), preserve_index=False)
-
-
-def test_arrow_query(spark):
-    found = spark.range(1000).mapInArrow(doubled, "id long, twice long").toPandas()
-    wanted = pd.DataFrame({"id": range(1000), "twice": range(0, 2000, 2)})
-    pd.testing.assert_frame_equal(found.sort_values("id", ignore_index=True), wanted)
 
 
 def test_workers_are_this_python_with_aftlib_and_without_the_pandas_notice(spark):
@@ -46,17 +33,8 @@ def test_workers_are_this_python_with_aftlib_and_without_the_pandas_notice(spark
     assert row.at.endswith("__init__.py")
 
 
-def test_properties(spark):
-    wanted = {
-        "spark.master": master(),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.shuffle.partitions": "4",
-    }
-    assert {name: spark.conf.get(name) for name in wanted} == wanted
+def test_a_session_has_the_properties_that_are_the_same_everywhere(spark):
+    assert PROPERTIES.items() <= dict(spark.sparkContext.getConf().getAll()).items()
     if master().startswith("local"):
         assert spark.conf.get("spark.sql.streaming.checkpointFileManagerClass") == FILE_MANAGER
 
@@ -67,13 +45,10 @@ def test_local_session_listens_on_the_loopback_only(spark):
     assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
 
 
-def test_a_second_call_is_the_same_session(spark):
-    assert session(**{"spark.sql.shuffle.partitions": "4"}).sparkContext is spark.sparkContext
-
-
 def test_argument_goes_before_the_default(spark):
     try:
-        session(**{"spark.sql.shuffle.partitions": "7"})
+        again = session(**{"spark.sql.shuffle.partitions": "7"})
+        assert again.sparkContext is spark.sparkContext
         assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
     finally:
         session()
