@@ -180,12 +180,17 @@ def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
     cache = cache_dir()
     script = _WRAPPER.format(command=shlex.join([str(java), *options]))
     home = cache / f"java-{sha256(script.encode()).hexdigest()[:16]}"
-    wrapper = home / "bin" / "java"
-    if not wrapper.is_file():
-        with atomic_file(wrapper) as draft:
+    write_program(home / "bin" / "java", script)
+    return home
+
+
+def write_program(place: Path, script: str) -> Path:
+    """Write a script that can be run, whole or not at all, unless it is there; return its path."""
+    if not place.is_file():
+        with atomic_file(place) as draft:
             draft.write_text(script)
             draft.chmod(0o755)
-    return home
+    return place
 
 
 def short_lived() -> dict[str, str]:

@@ -55,18 +55,13 @@ def launcher(folder: Path) -> Path:
     """
     import pyspark
 
-    from aftlib.core.paths import atomic_file
+    from aftlib.spark.java import write_program
 
     spark = str(Path(pyspark.__file__).parent)
     script = _LAUNCHER.format(
         path=_PATH, port=_PORT, spark=shlex.quote(spark), python=shlex.quote(sys.executable)
     )
-    program = folder / f"python-{sha256(script.encode()).hexdigest()[:16]}"
-    if not program.is_file():
-        with atomic_file(program) as draft:
-            draft.write_text(script)
-            draft.chmod(0o755)
-    return program
+    return write_program(folder / f"python-{sha256(script.encode()).hexdigest()[:16]}", script)
 
 
 @cache
