@@ -53,9 +53,10 @@ def test_a_plan_comes_with_its_data_in_units_of_epsilon(written, tmp_path):
     log = plan.write_log(tmp_path / "logs")
     np.testing.assert_array_equal(log.read(None, 0, log.steps), plan.table.values[200:])
     assert plan.write_log(tmp_path / "logs").path == log.path
-    resampled = Source.of(tmp_path / "sensors.csv", Reading(resample="2h"))
+    one_missing = Reading(missing=[samples().iloc[300, 0]])
+    marked = asdict(Source.of(tmp_path / "sensors.csv", one_missing))
     units = dict.fromkeys("abc", 1.0)
-    for change in ({"question.epsilon": units}, {"data.source": asdict(resampled)}):
+    for change in ({"question.epsilon": units}, {"data.source": marked}):
         assert open_plan(written(**change)).write_log(tmp_path / "logs").path != log.path
 
 

@@ -99,6 +99,17 @@ def test_work_between_two_reads_is_made_up_for_and_a_pause_is_not(limited, clock
     assert clock.now - began == pytest.approx(1000 / RATE, abs=1e-9)
 
 
+def test_the_rate_is_granted_while_the_first_block_is_read(limited, clock):
+    def read_slowly():
+        clock.now += PAUSE_S / 2
+        yield np.zeros((1000, 1))
+
+    clock.now += 9
+    began = clock.now
+    list(limited.meter.deliver(read_slowly(), [0], 0, 1024))
+    assert clock.now - began == pytest.approx(1000 / RATE, abs=1e-9)
+
+
 @pytest.mark.parametrize(("burst_s", "granted"), [(0.1, 0.065), (0.01, 0.0)])
 def test_a_pause_as_long_as_a_start_is_granted_only_within_the_burst(
     limited, clock, burst_s, granted
