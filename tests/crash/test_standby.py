@@ -65,37 +65,22 @@ def test_a_killed_node(scheme, seed, once):
 
 
 @BOTH
-def test_failures_in_a_row(scheme, once):
-    kills = [
-        Fault("kill", "primary", 400),
-        Fault("kill", "secondary", 1200),
-        Fault("kill", "primary", 2000),
-    ]
-    found = deliver(scheme, TUPLES, kills)
+@pytest.mark.parametrize(
+    "faults",
+    [
+        # in a row
+        [("kill", "primary", 400), ("kill", "secondary", 1200), ("kill", "primary", 2000)],
+        # taken for failed while it is stopped: it is killed, comes back, and can fail again
+        [("pause", "primary", 400), ("kill", "primary", 1200)],
+        # with the last results: neither is passed over
+        [("kill", "primary", TUPLES - 3), ("kill", "secondary", TUPLES - 2)],
+    ],
+)
+def test_several_failures(scheme, faults, once):
+    found = deliver(scheme, TUPLES, [Fault(*fault) for fault in faults])
     check(found)
-    assert len(found.requests) >= found.faults == 3
+    assert len(found.requests) >= found.faults == len(faults)
     once()
-
-
-@BOTH
-def test_a_node_that_stalls_is_fenced(scheme):
-    """Taken for failed while it is stopped: it is killed, comes back, and can fail again."""
-    found = deliver(
-        scheme, TUPLES, [Fault("pause", "primary", 400), Fault("kill", "primary", 1200)]
-    )
-    check(found)
-    assert len(found.requests) >= found.faults == 2
-
-
-def test_failures_at_the_very_end():
-    """Two with the last results: neither is passed over."""
-    found = deliver(
-        PROPOSED,
-        TUPLES,
-        [Fault("kill", "primary", TUPLES - 3), Fault("kill", "secondary", TUPLES - 2)],
-    )
-    check(found)
-    assert found.faults == 2
 
 
 @contextmanager

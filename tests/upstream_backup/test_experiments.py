@@ -1,18 +1,18 @@
-"""D4's experiments: the worked example, the sweep, the tables, the verdicts."""
+"""D4's experiments: the worked example, the sweep, the tables, and their figures."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from aftlib.upstream_backup import figures
 from aftlib.upstream_backup.experiments import beyond, recoveries
-from aftlib.upstream_backup.experiments.recoveries import one_point, recovery_row
 from aftlib.upstream_backup.figures import messages
 from aftlib.upstream_backup.parameters import MS, Parameters
 from aftlib.upstream_backup.processes import Delivery, Request
 from aftlib.upstream_backup.schemes import SCHEMES
+from tests.refusals import refused
 
 CASE = recoveries.Sweep((200, 1000, 20_000), 12, seed=1)
+SMALL = recoveries.Sweep((1000,), 6)
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,13 @@ def trials(spark):
 
 
 @pytest.fixture(scope="module")
-def parts():
-    return recoveries.tcp_parts()
+def means(trials):
+    return recoveries.summary(trials)
+
+
+@pytest.fixture(scope="module")
+def ns3():
+    return recoveries.against_ns3()
 
 
 def test_figs_3_and_4():
@@ -43,22 +48,20 @@ def test_every_scheme_can_be_stepped_through(scheme):
     assert sum(last) > sum(first)
 
 
-def test_the_diagram_ends_with_the_recovery_and_no_label_lies_on_another():
+def test_the_diagram_shows_queues_ends_with_the_recovery_and_has_no_label_on_another():
     found = recoveries.example("proposed")
     figure = figures.sequence(found, "", begin_ms=120)
+    steps = figure.layout.sliders[0].steps
+    shown = {step.label: step.args[0]["text"][-1][0] for step in steps}
+    assert shown["200 ms"] == "kept for the primary: 12, 13   kept for the secondary: 9, 10, 11"
+    assert shown["210 ms"].startswith("kept for the primary: –")
+
     end, _ = figure.layout.yaxis.range
     delivered = found.recoveries[0].delivered.max() / MS
     assert delivered < end <= delivered + figures.AFTER_MS
-    numbers = figure.layout.sliders[0].steps[-1].args[0]
+    numbers = steps[-1].args[0]
     places = list(zip(numbers["x"][-2], numbers["y"][-2], strict=True))
     assert len(set(places)) == len(places)
-
-
-def test_the_queue_is_shown_at_every_step():
-    figure = figures.sequence(recoveries.example("proposed"), "", begin_ms=120)
-    shown = {step.label: step.args[0]["text"][-1][0] for step in figure.layout.sliders[0].steps}
-    assert shown["200 ms"] == "kept for the primary: 12, 13   kept for the secondary: 9, 10, 11"
-    assert shown["210 ms"].startswith("kept for the primary: –")
 
 
 def test_a_sweep_is_a_loop(trials):
@@ -66,47 +69,37 @@ def test_a_sweep_is_a_loop(trials):
     for row in trials.sample(15, random_state=1).to_dict("records"):
         system, time = CASE.drawn(row["rate"])[row["trial"]]
         assert time == row["failure_ms"]
-        again = recovery_row(system, row["scheme"], time)
+        again = recoveries.recovery_row(system, row["scheme"], time)
         assert {name: row[name] for name in again} == again
 
 
 def test_phases_are_drawn_for_each_trial():
     """In step, 200 failures sent only four different numbers of tuples again."""
     case = recoveries.Sweep((1000,), 200)
-    rows = one_point(("upstream backup", 1000, 0, case.drawn(1000)))
+    rows = [recoveries.recovery_row(system, "upstream backup", t) for system, t in case.drawn(1000)]
     assert len({row["resent"] for row in rows}) > 60
     assert case.drawn(200)[3][0].phases == case.drawn(1000)[3][0].phases
 
 
-def test_summary_and_savings(trials):
-    means = recoveries.summary(trials)
-    assert len(means) == len(SCHEMES) * len(CASE.rates)
+def test_savings_are_differences_of_means(trials, means):
     assert (means["resent_low"] <= means["resent"]).all()
-    less = recoveries.saved(trials, "recovery_ms")
+    less = recoveries.savings(trials)["ms of recovery"]
     by = means.pivot_table(index="rate", columns="scheme", values="recovery_ms")
-    expected = by["upstream backup"] - by["proposed"]
-    np.testing.assert_allclose(less["mean"], expected.to_numpy())
+    np.testing.assert_allclose(less["mean"], by["upstream backup"] - by["proposed"])
+    np.testing.assert_allclose(less["ratio"], by["proposed"] / by["upstream backup"])
     assert (less["low"] > 0).all()
-    both = recoveries.savings(trials)
-    np.testing.assert_array_equal(both["ms of recovery"]["mean"], less["mean"])
-    assert [*both.columns.get_level_values(0).unique()] == ["tuples", "ms of recovery"]
 
 
-def test_closed_form_by_scheme(trials):
-    table = recoveries.against_closed_form(CASE, recoveries.summary(trials))
-    assert list(table.columns.get_level_values(0).unique()) == [
-        *("queue at the crash", "sent again", "sent again, all hops")
-    ]
-    assert ((table["sent again"] > 0.8) & (table["sent again"] < 1.2)).all(axis=None)
+def test_simulation_agrees_with_the_closed_form_and_ns3(means, ns3):
+    ratios = recoveries.against_closed_form(CASE, means)["sent again"]
+    assert ((ratios > 0.8) & (ratios < 1.2)).all(axis=None)
+    errors = recoveries.agreement(ns3)
+    assert errors.abs().max().max() < 0.02
+    assert len(errors) == 8
 
 
-def test_agreement_table():
-    table = recoveries.agreement(recoveries.against_ns3())
-    assert table.abs().max().max() < 0.02
-    assert len(table) == 8
-
-
-def test_gap_is_taken_apart(parts):
+def test_gap_is_taken_apart():
+    parts = recoveries.tcp_parts()
     table = recoveries.explained(parts)
     whole = table["handshake"] + table["initial_window"] + table["tuples"]
     np.testing.assert_allclose(whole, table["gap"])
@@ -116,26 +109,22 @@ def test_gap_is_taken_apart(parts):
     assert recoveries.tcp_table(parts).shape == (10, 8)
 
 
-def test_overheads_and_comparison(trials):
-    costs = recoveries.overheads(CASE)
-    table = recoveries.comparison(recoveries.summary(trials), costs, 1000)
+def test_all_schemes_are_compared(means):
+    table = recoveries.comparison(means, recoveries.overheads(CASE), 1000)
     assert list(table.index) == list(SCHEMES)
     assert table.loc["active standby", "restored_ms"] == 0
     assert table.loc["passive standby", "restored_ms"] < table.loc["upstream backup", "restored_ms"]
-    with pytest.raises(ValueError, match="rate must be one of 200, 1000, 20000, got 3"):
-        recoveries.comparison(recoveries.summary(trials), costs, 3)
 
 
-def test_a_case_needs_rates_and_two_trials():
-    with pytest.raises(ValueError, match="rates must hold at least one value"):
-        recoveries.Sweep((), 5)
-    with pytest.raises(ValueError, match="trials must be a whole number at least 2, got 1"):
-        recoveries.Sweep((200,), 1)
+test_a_case_needs_rates_and_two_trials = refused(
+    recoveries.Sweep,
+    ((), 5, "rates must hold at least one value"),
+    ((200,), 1, "trials must be a whole number at least 2, got 1"),
+)
 
 
 def test_shares_of_unequal_nodes(spark):
-    small = recoveries.Sweep((1000,), 6)
-    table = beyond.unequal_nodes(spark, small, 12_000, 70.0, [0.3, 0.5, 0.875])
+    table = beyond.unequal_nodes(spark, SMALL, 12_000, 70.0, [0.3, 0.5, 0.875])
     by = table.pivot_table(index="share", columns="failed", values="recovery_ms")
     assert by["primary"].is_monotonic_increasing
     assert by["secondary"].is_monotonic_decreasing
@@ -144,20 +133,13 @@ def test_shares_of_unequal_nodes(spark):
 
 
 def test_order_matters_to_the_proposal_only():
-    table = (
-        beyond.orders(recoveries.Sweep((1000,), 6), 1000)
-        .set_index(["scheme", "operator"])
-        .sort_index()
-    )
-    others = table.drop("proposed")
-    assert (others == 0).all(axis=None)
+    table = beyond.orders(SMALL, 1000).set_index(["scheme", "operator"]).sort_index()
+    assert (table.drop("proposed") == 0).all(axis=None)
     assert (table.loc["proposed", ["wrong", "late", "waiting"]] > 0).all(axis=None)
 
 
 def test_failures_in_a_row():
-    table = beyond.in_a_row(
-        recoveries.Sweep((1000,), 2), 1000, ["primary", "secondary", "primary", "primary"]
-    )
+    table = beyond.in_a_row(SMALL, 1000, ["primary", "secondary", "primary", "primary"])
     assert (table["lost"] == 0).all()
     idle = table[(table["scheme"] == "upstream backup")].iloc[3]
     assert idle["resent"] == 0
@@ -180,36 +162,31 @@ def test_real_kills_stand_beside_the_simulation_of_the_same_rate(monkeypatch):
     one, half = table.groupby("scheme", sort=False)["resent_simulated"].mean()
     assert half == pytest.approx(one / 2, rel=0.1)
 
+    traces = figures.real_kills(table, "title").data
+    resent, times = ({t.name: t for t in traces if t.yaxis == axis} for axis in ("y", "y2"))
+    kinds = ("processes", "simulated means")
+    assert [*resent] == [f"{s}: {k}" for s in ("upstream backup", "proposed") for k in kinds]
+    assert resent["proposed: processes"].y.tolist() == [2, 2]
+    assert times["proposed: processes"].x.tolist() == [300, 300]
+    assert (
+        times["upstream backup: simulated means"].y.tolist()
+        == (table["recovery_ms_simulated"].tolist()[:2])
+    )
+    assert resent["proposed: simulated means"].marker.symbol.endswith("-open")
 
-def test_figures_carry_what_they_are_given(trials, parts):
-    means, ns3 = recoveries.summary(trials), recoveries.against_ns3()
-    figure = figures.by_rate(means, "recovery_ms", "Recovery time", "ms", ns3)
-    assert len(figure.data) == 2 * len(SCHEMES)
+
+def test_ns3_is_shown_beside_the_same_system_only(means, ns3):
+    assert len(recoveries.same_system(ns3, CASE)) == len(ns3)
+    figure = figures.by_rate(means, "recovery_ms", "Times", "ms", ns3)
     lines = {trace.name: trace for trace in figure.data}
-    rows = means[means["scheme"] == "proposed"]
-    np.testing.assert_allclose(lines["proposed"].y, rows["recovery_ms"])
+    assert len(lines) == 2 * len(SCHEMES)
     assert len(lines["proposed, ns-3"].x) == 8
     assert (lines["proposed, ns-3"].error_y.array > 0).all()
-    assert len(figures.tcp_parts(parts, "").data) == 4
-    costs = figures.overhead(recoveries.overheads(CASE), "relative", "", "")
-    assert len(costs.data) == len(SCHEMES)
-    assert costs.layout.xaxis.type == "log"
-    assert costs.layout.xaxis.ticktext == ("200", "1k", "20k")
-    share = pd.DataFrame({"share": [0.5], "failed": ["primary"], "recovery_ms": [9.0]})
-    assert figures.by_share(share, 0.8, "").data[0].y[0] == 9
+    assert figure.layout.xaxis.ticktext == ("200", "1k", "20k")
 
-
-def test_ns3_is_shown_beside_the_same_system_only():
-    ns3 = recoveries.against_ns3()
-    assert len(recoveries.same_system(ns3, CASE)) == len(ns3)
     slow = recoveries.Sweep(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
-    means = pd.DataFrame([_row(rate) for rate in CASE.rates])
-    figure = figures.by_rate(means, "resent", "Again", "", recoveries.same_system(ns3, slow))
-    assert [trace.name for trace in figure.data] == ["proposed"]
-    said = "Again; simulation only: ns-3 ran the default parameters"
-    assert said in figure.layout.title.text
-    assert said not in figures.by_rate(means, "resent", "Again", "", ns3).layout.title.text
-
-
-def _row(rate):
-    return {"scheme": "proposed", "rate": rate, "resent": 2, "resent_low": 1, "resent_high": 3}
+    alone = figures.by_rate(means, "resent", "Again", "", recoveries.same_system(ns3, slow))
+    assert [trace.name for trace in alone.data] == [*SCHEMES]
+    said = "; simulation only: ns-3 ran the default parameters"
+    assert said in alone.layout.title.text
+    assert said not in figure.layout.title.text

@@ -1,67 +1,49 @@
 """Every parameter of notebook 04 works, or is refused before anything starts."""
 
+import math
+
 import pandas as pd
 import pytest
 
 from aftlib.upstream_backup.claims import CLAIMS
 from aftlib.upstream_backup.experiments import beyond, recoveries
 from aftlib.upstream_backup.experiments.parameters import NotebookParameters
-from aftlib.upstream_backup.experiments.recoveries import one_point
 from tests.judging import judged
-
-
-@pytest.fixture(scope="module")
-def stored():
-    """What is compared with ns-3's stored runs: the same for every parameter."""
-    return recoveries.against_ns3(), recoveries.tcp_parts(), recoveries.counted_traffic()
-
+from tests.refusals import refused
+from tests.upstream_backup.trials import in_this_process
 
 DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
 NUMBERS = [name for name, value in DEFAULTS.items() if type(value) in (int, float)]
-LISTS = ["rates", "shares"]
-AWKWARD = [0, -1, float("nan"), float("inf"), [], "x", None, True]
-ACCEPTED = {("seed", 0), ("initial_window", None)}
+AWKWARD = [-1, math.nan, math.inf, [], "x", True]
+WRONG = {
+    "rates": ([200, 40_000], [9], [0], 7), "rate": (40_000, 3, 0), "trials": (2.5, 1),
+    "document_trials": (1,), "document_seconds": (1e9, 0), "ack_ms": (1e9, 1e-9),
+    "heartbeat_ms": (9, 0), "switching_ms": (1, 0), "checkpoint_ms": (0,), "handshake": ("yes", 2),
+    "initial_window": (1.5, 0), "scheme": ("hot", 3), "slow_us": (200.0, 0),
+    "slow_rate": (20_000, 0), "shares": ([1.0], [0.5, 2], [1e-9], [0], None), "kills": (1.5, 0),
+    "seed": (1.5, None), "failing": ([], ["upstream"], "primary", 3),
+}  # fmt: skip
 
 
 def test_the_defaults_are_accepted():
     system = NotebookParameters(**DEFAULTS).system
     assert (system.ack_ms, system.rate) == (DEFAULTS["ack_ms"], DEFAULTS["rate"])
+    assert NotebookParameters(**DEFAULTS | {"seed": 0, "initial_window": None})
 
 
-@pytest.mark.parametrize("value", AWKWARD, ids=repr)
-@pytest.mark.parametrize("name", NUMBERS)
-def test_awkward_numbers_are_refused_by_name(name, value):
-    if any(name == known and value is one for known, one in ACCEPTED):
-        assert NotebookParameters(**DEFAULTS | {name: value})
-        return
-    with pytest.raises(ValueError, match=name):
-        NotebookParameters(**DEFAULTS | {name: value})
-
-
-@pytest.mark.parametrize("value", [*([one] for one in AWKWARD), [], 7, "x", None], ids=repr)
-@pytest.mark.parametrize("name", LISTS)
-def test_awkward_lists_are_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=name):
-        NotebookParameters(**DEFAULTS | {name: value})
-
-
-WRONG = {
-    "rates": ([200, 40_000], [9]), "rate": (40_000, 3), "trials": (2.5, 1), "document_trials": (1,),
-    "document_seconds": (1e9,), "ack_ms": (1e9, 1e-9), "heartbeat_ms": (9,), "switching_ms": (1,),
-    "handshake": ("yes", 2), "initial_window": (1.5,), "scheme": ("hot", 3), "slow_us": (200.0,),
-    "slow_rate": (20_000,), "shares": ([1.0], [0.5, 2], [1e-9]), "kills": (1.5,), "seed": (1.5,),
-    "failing": ([], ["upstream"], "primary", 3),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [(name, value) for name, values in WRONG.items() for value in values],
-    ids=repr,
+test_what_cannot_work_is_refused_by_name = refused(
+    lambda name, value: NotebookParameters(**DEFAULTS | {name: value}),
+    *((name, value, name) for name in NUMBERS for value in AWKWARD),
+    *((name, [value], name) for name in ("rates", "shares") for value in AWKWARD),
+    *((name, value, name) for name, values in WRONG.items() for value in values),
 )
-def test_what_cannot_work_is_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=name):
-        NotebookParameters(**DEFAULTS | {name: value})
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """What is compared with ns-3's stored runs: the same for every parameter."""
+    ns3, parts = recoveries.against_ns3(), recoveries.tcp_parts()
+    return {"ns3": ns3, "parts": parts, "counted": recoveries.counted_traffic()}
 
 
 @pytest.mark.parametrize(
@@ -77,22 +59,20 @@ def test_what_cannot_work_is_refused_by_name(name, value):
 )
 def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     """Everything that the notebook does, Spark's part in this process."""
-    for module in (recoveries.recoveries, beyond.unequal_nodes):
-        monkeypatch.setitem(
-            module.__globals__, "sweep", lambda spark, function, points: [*map(function, points)]
-        )
+    for module in (recoveries, beyond):
+        monkeypatch.setattr(module, "sweep", in_this_process)
     given = DEFAULTS | {"rates": [200, 1000], "trials": 3, "document_trials": 2} | changed
     system, rate = NotebookParameters(**given).system, given["rate"]
     rates = tuple(sorted({*given["rates"], rate}))
     case = recoveries.Sweep(rates, given["trials"], given["seed"], parameters=system)
     found = recoveries.recoveries(None, case)
-    means, (ns3, parts, counted) = recoveries.summary(found), stored
+    means = recoveries.summary(found)
     assert len(recoveries.savings(found)) == len(rates)
     half = 1e3 * min(given["document_seconds"], 1)
     own = recoveries.Sweep(rates, given["document_trials"], 1, half, half, system)
     assert len(recoveries.recoveries(None, own, ("proposed",))) == 2 * len(rates)
     recoveries.against_closed_form(case, means)
-    recoveries.same_system(ns3, case)
+    recoveries.same_system(stored["ns3"], case)
     costs = recoveries.overheads(case)
     assert len(recoveries.comparison(means, costs, rate)) == 5
     small = recoveries.Sweep((rate,), 2, parameters=system)
@@ -100,14 +80,7 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     assert len(beyond.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
     assert len(beyond.orders(small, rate)) == 10
     assert (beyond.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
-    frames = {"found": found, "parts": parts, "costs": costs, "ns3": ns3, "counted": counted}
-    frames["either"] = beyond.either_node(small)
+    frames = stored | {"found": found, "costs": costs, "either": beyond.either_node(small)}
     frames["restored"] = beyond.settings_of_hwang(small, rate, [10])
     frames["real"] = pd.DataFrame(columns=["scheme", "resent", "recovery_ms"])
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)
-
-
-def test_a_point_of_the_sweep_names_its_trials():
-    system = NotebookParameters(**DEFAULTS).system
-    rows = one_point(("proposed", 1000, 5, [(system, 2000.5), (system, 2100.5)]))
-    assert [row["trial"] for row in rows] == [5, 6]

@@ -14,6 +14,7 @@ from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
 from benchmarks.ns3 import generator, scenario
 from benchmarks.ns3.scenario import Scenario
+from tests.refusals import refused
 
 MISSING = scenario.missing()
 needs_ns3 = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -30,22 +31,17 @@ def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
     times = stored.groupby(["scheme", "rate"])["failure_ms"].apply(tuple)
     assert len(set(times)) == 1
     np.testing.assert_allclose(times.iloc[0], failure_times(generator.TRIALS, generator.SEED))
-
-
-@pytest.mark.parametrize("name", generator.TABLES)
-def test_tables_name_the_command_that_made_them(name):
-    with (recoveries.STORED_RUNS / f"{name}.csv").open() as table:
-        assert table.readline() == f"# {generator.COMMAND}\n"
+    for name in generator.TABLES:
+        with (recoveries.STORED_RUNS / f"{name}.csv").open() as table:
+            assert table.readline() == f"# {generator.COMMAND}\n"
 
 
 def test_agreement_at_every_rate():
-    """Within 10 % on tuples sent again and 15 % on recovery time; in fact much closer."""
+    """Much closer than the 10 % on tuples sent again and 15 % on recovery time that claims need."""
     table = recoveries.against_ns3()
     counted, timed = table[table["resent_ns3"] > 0], table[table["recovery_ms_ns3"] > 0]
     assert counted["scheme"].nunique() == 4
     assert timed["scheme"].nunique() == 3
-    assert (counted["resent_error"].abs() <= 0.10).all()
-    assert (timed["recovery_ms_error"].abs() <= 0.15).all()
     # one tuple in ten runs, where its time is no whole number of nanoseconds
     assert (counted["resent_error"].abs() <= 1e-4).all()
     assert (timed["recovery_ms_error"].abs() <= 0.02).all()
@@ -68,11 +64,8 @@ def test_agreement_on_tcps_parts():
 @needs_ns3
 def test_a_run_made_anew_is_the_stored_one(made):
     for scheme in (UPSTREAM, PROPOSED):
-        stored = (
-            recoveries.read_runs("recoveries")
-            .query("rate == 500 and scheme == @scheme.name")
-            .head(2)
-        )
+        runs = recoveries.read_runs("recoveries")
+        stored = runs[(runs["rate"] == 500) & (runs["scheme"] == scheme.name)].head(2)
         phases = [system.phases for system in recoveries.systems(stored)]
         fresh = made.run(Parameters(rate=500), scheme, stored["failure_ms"].tolist(), phases)
         names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
@@ -87,28 +80,31 @@ def test_a_run_made_anew_is_the_stored_one(made):
         made.run(one, UPSTREAM, [float("nan")])
 
 
+PHASES = Phases(ack=0.3, heartbeat=0.7, switching=0.1, checkpoint=0.5)
+BOTH = (UPSTREAM, PROPOSED)
+OTHERS = [
+    *((BOTH, {"link": link}) for link in (Link(delay_ms=8.0), Link(bandwidth_mbps=4.0))),
+    *((BOTH, {name: 100}) for name in ("processing_us", "tuple_bytes")),
+    # the network has settled when the first heartbeat goes out, so four delays are enough
+    *(([*SCHEMES.values()], {"heartbeat_ms": ms, "phases": PHASES}) for ms in (20.0, 15.0, 100.0)),
+]
+
+
 @pytest.mark.slow
 @needs_ns3
-def test_other_parameters_than_the_documents(made):
-    far, slow = Link(delay_ms=8.0), Link(bandwidth_mbps=4.0)
-    for changed in ({"link": far}, {"link": slow}, {"processing_us": 100}, {"tuple_bytes": 100}):
-        system = Parameters(rate=500, **changed)
-        for scheme in (UPSTREAM, PROPOSED):
-            same_as_simulated(made.run(system, scheme, [2789.65]), system, scheme, "primary")
+@pytest.mark.parametrize(("schemes", "changed"), OTHERS)
+def test_other_parameters_than_the_documents(made, schemes, changed):
+    system = Parameters(rate=500, **changed)
+    for scheme in schemes:
+        same_as_simulated(made.run(system, scheme, [2789.65]), system, scheme, "primary")
+
+
+@pytest.mark.slow
+@needs_ns3
+def test_a_failed_secondary(made):
     usual = Parameters(rate=500)
     found = made.run(usual, PROPOSED, [2789.65], failed="secondary")
     same_as_simulated(found, usual, PROPOSED, "secondary")
-
-
-@pytest.mark.slow
-@needs_ns3
-def test_short_heartbeats_and_phases(made):
-    """The network has settled when the first heartbeat goes out, so four delays are enough."""
-    phases = Phases(ack=0.3, heartbeat=0.7, switching=0.1, checkpoint=0.5)
-    for beat in (20.0, 15.0, 100.0):
-        system = Parameters(rate=500, heartbeat_ms=beat, phases=phases)
-        for scheme in SCHEMES.values():
-            same_as_simulated(made.run(system, scheme, [2789.65]), system, scheme, "primary")
 
 
 @pytest.mark.slow
@@ -124,7 +120,7 @@ def test_a_death_that_is_noticed_before_it_happens_stops_the_run(made, monkeypat
 @pytest.mark.parametrize("rate", [200, 5000])
 def test_traffic_is_what_ns3_counts(made, rate):
     """Each part of it, one ACK pair a switch included, within 2 %."""
-    system = Parameters(rate=rate, phases=Phases(0.3, 0.7, 0.1, 0.5))
+    system = Parameters(rate=rate, phases=PHASES)
     for scheme in SCHEMES.values():
         counted, said = made.run(system, scheme, [8000.0]).iloc[0], traffic(system, scheme)
         for part in ("stream", "copies", "acks", "checkpoints", "heartbeats"):
@@ -143,10 +139,8 @@ def test_tables_are_written_with_their_command(tmp_path, monkeypatch):
     monkeypatch.setattr(recoveries, "STORED_RUNS", tmp_path)
     monkeypatch.setattr(generator, "STORED_RUNS", tmp_path)
     generator.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
-    assert recoveries.read_runs("switches").to_dict("list") == {
-        "rate": [200],
-        "switch": ["as it is"],
-    }
+    found = recoveries.read_runs("switches").to_dict("list")
+    assert found == {"rate": [200], "switch": ["as it is"]}
 
 
 def test_what_is_missing_is_said(tmp_path, monkeypatch):
@@ -169,37 +163,24 @@ def test_every_parameter_reaches_the_scenario(tmp_path):
     )  # fmt: skip
     run = Scenario(program).run
     given = set(run(changed, PROPOSED, [2500.0], failed="secondary")["failure_ms"])
-    options = [
-        "bandwidth=8",
-        "delay=7",
-        "processing=20",
-        "write=2",
-        "tuple=60",
-        "message=9",
-        "state=40",
-    ]
-    assert {f"--{option}" for option in [*options, "failed=secondary"]} <= given
+    options = "bandwidth=8 delay=7 processing=20 write=2 tuple=60 message=9 state=40"
+    assert {f"--{option}" for option in [*options.split(), "failed=secondary"]} <= given
     read = set(re.findall(r'AddValue\("(\w+)"', scenario.SOURCE.read_text()))
     assert {option.lstrip("-").split("=")[0] for option in given} <= read
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"link": Link(header_bytes=40)}, "header_bytes must be 54 with ns-3, got 40: its TCP mak"),
-        ({"share": 0.6}, "share must be 0.5 with ns-3, got 0.6: its turns are even"),
-        ({"secondary_us": 70.0}, "secondary_us must be None or 10.0 with ns-3, got 70.0: its node"),
-    ],
+test_what_the_scenario_does_not_have_is_refused = refused(
+    lambda changed, scheme, failed, tmp_path: Scenario(tmp_path / "standby").run(
+        Parameters(**changed), scheme, [2500.0], failed=failed
+    ),
+    (
+        *({"link": Link(header_bytes=40)}, PROPOSED, "primary"),
+        "header_bytes must be 54 with ns-3, got 40: its TCP mak",
+    ),
+    ({"share": 0.6}, PROPOSED, "primary", "share must be 0.5 with ns-3, got 0.6: its turns are"),
+    ({"secondary_us": 70.0}, PROPOSED, "primary", "must be None or 10.0 with ns-3, got 70.0: its"),
+    ({}, UPSTREAM, "secondary", "failed must be primary with ns-3, got 'secondary': no other"),
 )
-def test_what_the_scenario_does_not_have_is_refused(changed, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        Scenario(tmp_path / "standby").run(Parameters(**changed), PROPOSED, [2500.0])
-
-
-def test_only_a_working_secondary_can_fail_in_ns3(tmp_path):
-    said = "failed must be primary with ns-3, got 'secondary': no other node works"
-    with pytest.raises(ValueError, match=said):
-        Scenario(tmp_path / "standby").run(Parameters(), UPSTREAM, [2500.0], failed="secondary")
 
 
 def test_a_scenario_that_fails_says_why(tmp_path):

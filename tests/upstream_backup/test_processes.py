@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import math
 import stat
+from functools import wraps
 
 import pytest
 
@@ -14,8 +16,10 @@ from aftlib.upstream_backup import node_process, processes
 from aftlib.upstream_backup.node_process import NodeProcess, read_messages, serve
 from aftlib.upstream_backup.processes import Downstream, Upstream, deliver
 from aftlib.upstream_backup.schemes import ACTIVE, PROPOSED, UPSTREAM
+from tests.refusals import refused
 
 LIMIT_S = 60
+SERVERS = []  # of the scenario that runs
 FOREIGN = [
     b"not json\n",
     b"[" * 100_000 + b"\n",
@@ -54,132 +58,126 @@ class Played:
 
 
 def played(scenario):
-    """Run a scenario to its end, which is near and without an error in a connection."""
-    errors = []
+    """A test that runs a scenario to its end, without an error in a connection."""
 
-    async def run():
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: errors.append(context["message"]))
-        await asyncio.wait_for(scenario, LIMIT_S)
-        gc.collect()  # an error that nobody took is found with its task
+    @wraps(scenario)
+    def test(**fixtures):
+        errors = []
 
-    asyncio.run(run())
-    assert errors == []
+        async def run():
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda _, context: errors.append(context["message"]))
+            await asyncio.wait_for(scenario(**fixtures), LIMIT_S)
+            while SERVERS:
+                SERVERS.pop().close()
+            gc.collect()  # an error that nobody took is found with its task
+
+        asyncio.run(run())
+        assert errors == []
+
+    return test
+
+
+async def listen(meet, path):
+    """Serve connections at a path until the scenario's end."""
+    SERVERS.append(await serve(meet, path))
+
+
+async def until(condition):
+    while not condition():
+        await asyncio.sleep(0.001)
 
 
 async def two_nodes(tmp_path, scheme):
     """An upstream node, and a primary and a secondary that have introduced themselves."""
     starts, restarted = {"primary": 1, "secondary": 1}, []
     upstream = Upstream(scheme, starts, restarted.append)
-    server = await serve(upstream.meet, tmp_path / "upstream")
+    await listen(upstream.meet, tmp_path / "upstream")
     nodes = [await Played.connect(tmp_path / "upstream", hello=n, start=1) for n in starts]
     for node in nodes:
         assert await node.receive() == {"peer": 1}
-    return server, upstream, restarted, *nodes
+    return upstream, restarted, *nodes
 
 
-def test_unacknowledged_tuples_are_sent_again_in_one_message(tmp_path):
+@played
+async def test_unacknowledged_tuples_are_sent_again_in_one_message(tmp_path):
     """Of more than asyncio's usual 64 KiB."""
-
-    async def scenario():
-        server, upstream, restarted, primary, secondary = await two_nodes(tmp_path, UPSTREAM)
-        upstream.send([*range(14_000)])
-        assert await primary.receive() == {"ids": [*range(14_000)]}
-        primary.send(ack=2000)
-        while len(upstream.nodes["primary"].queue) > 12_000:
-            await asyncio.sleep(0)
-        secondary.send(request="primary", start=1)
-        assert await secondary.receive() == {"ids": [*range(2000, 14_000)]}
-        assert restarted == ["primary"]
-        assert [(name, len(ids)) for name, _, ids in upstream.requests] == [("primary", 12_000)]
-        server.close()
-
-    played(scenario())
+    upstream, restarted, primary, secondary = await two_nodes(tmp_path, UPSTREAM)
+    upstream.send([*range(14_000)])
+    assert await primary.receive() == {"ids": [*range(14_000)]}
+    primary.send(ack=2000)
+    await until(lambda: len(upstream.nodes["primary"].queue) <= 12_000)
+    secondary.send(request="primary", start=1)
+    assert await secondary.receive() == {"ids": [*range(2000, 14_000)]}
+    assert restarted == ["primary"]
+    assert [(name, len(ids)) for name, _, ids in upstream.requests] == [("primary", 12_000)]
 
 
-def test_a_node_taken_for_failed_is_not_heard(tmp_path):
-    async def scenario():
-        server, upstream, restarted, primary, secondary = await two_nodes(tmp_path, UPSTREAM)
-        upstream.send([1, 2, 3])
-        secondary.send(request="primary", start=1)
-        assert await secondary.receive() == {"ids": [1, 2, 3]}
-        primary.send(request="secondary", start=1)
-        assert await primary.receive() == {"ids": [1, 2, 3]}
-        assert await primary.receive() is None, "its connection is closed"
-        upstream.send([4])
-        assert await secondary.receive() == {"ids": [4]}
-        assert restarted == ["primary"] and [*upstream.nodes] == ["secondary"]
-        server.close()
-
-    played(scenario())
+@played
+async def test_a_node_taken_for_failed_is_not_heard(tmp_path):
+    upstream, restarted, primary, secondary = await two_nodes(tmp_path, UPSTREAM)
+    upstream.send([1, 2, 3])
+    secondary.send(request="primary", start=1)
+    assert await secondary.receive() == {"ids": [1, 2, 3]}
+    primary.send(request="secondary", start=1)
+    assert await primary.receive() == {"ids": [1, 2, 3]}
+    assert await primary.receive() is None, "its connection is closed"
+    upstream.send([4])
+    assert await secondary.receive() == {"ids": [4]}
+    assert restarted == ["primary"] and [*upstream.nodes] == ["secondary"]
 
 
-def test_acknowledgements_are_counted_from_each_start(tmp_path):
-    async def scenario():
-        server, upstream, _, primary, secondary = await two_nodes(tmp_path, PROPOSED)
-        upstream.send([*range(10)])
-        primary.send(ack=4)
-        while len(upstream.nodes["primary"].queue) > 6:
-            await asyncio.sleep(0)
-        secondary.send(request="primary", start=1)
-        assert await secondary.receive() == {"ids": [*range(4, 10)]}
-        upstream.starts["primary"] = 2
-        primary = await Played.connect(tmp_path / "upstream", hello="primary", start=2)
-        assert await primary.receive() == {"peer": 1}
-        assert await secondary.receive() == {"peer": 2}
-        upstream.send([10, 11, 12, 13])
-        primary.send(ack=2)
-        while len(upstream.nodes["primary"].queue) > 2:
-            await asyncio.sleep(0)
-        secondary.send(request="primary", start=1)  # it is about the earlier process
-        secondary.send(request="primary", start=2)
-        assert await secondary.receive() == {"ids": [12, 13]}
-        server.close()
-
-    played(scenario())
+@played
+async def test_acknowledgements_are_counted_from_each_start(tmp_path):
+    upstream, _, primary, secondary = await two_nodes(tmp_path, PROPOSED)
+    upstream.send([*range(10)])
+    primary.send(ack=4)
+    await until(lambda: len(upstream.nodes["primary"].queue) <= 6)
+    secondary.send(request="primary", start=1)
+    assert await secondary.receive() == {"ids": [*range(4, 10)]}
+    upstream.starts["primary"] = 2
+    primary = await Played.connect(tmp_path / "upstream", hello="primary", start=2)
+    assert await primary.receive() == {"peer": 1}
+    assert await secondary.receive() == {"peer": 2}
+    upstream.send([10, 11, 12, 13])
+    primary.send(ack=2)
+    await until(lambda: len(upstream.nodes["primary"].queue) <= 2)
+    secondary.send(request="primary", start=1)  # it is about the earlier process
+    secondary.send(request="primary", start=2)
+    assert await secondary.receive() == {"ids": [12, 13]}
 
 
 @pytest.mark.parametrize("line", FOREIGN)
-def test_foreign_messages_close_their_connection_only(tmp_path, line):
+@played
+async def test_foreign_messages_close_their_connection_only(tmp_path, line):
     """Once, a foreign hello displaced the secondary, and a malformed line ended the delivery."""
-
-    async def scenario():
-        server, upstream, restarted, _, secondary = await two_nodes(tmp_path, UPSTREAM)
-        downstream = Downstream(upstream.starts)
-        below = await serve(downstream.meet, tmp_path / "downstream")
-        results = await Played.connect(tmp_path / "downstream", hello="secondary", start=1)
-        while not downstream.acknowledged:
-            await asyncio.sleep(0)
-        for name in ("upstream", "downstream"):
-            foreign = await Played.connect(tmp_path / name)
-            foreign.writer.write(line)
-            foreign.writer.write_eof()
-            assert await foreign.receive() is None
-        assert [*upstream.nodes] == ["primary", "secondary"] and restarted == []
-        results.send(ids=[5])
-        secondary.send(request="primary", start=1)
-        assert await secondary.receive() == {"ids": []}
-        while not downstream.arrived:
-            await asyncio.sleep(0)
-        assert downstream.released == [5]
-        server.close()
-        below.close()
-
-    played(scenario())
+    upstream, restarted, _, secondary = await two_nodes(tmp_path, UPSTREAM)
+    downstream = Downstream(upstream.starts)
+    await listen(downstream.meet, tmp_path / "downstream")
+    results = await Played.connect(tmp_path / "downstream", hello="secondary", start=1)
+    await until(lambda: downstream.acknowledged)
+    for name in ("upstream", "downstream"):
+        foreign = await Played.connect(tmp_path / name)
+        foreign.writer.write(line)
+        foreign.writer.write_eof()
+        assert await foreign.receive() is None
+    assert [*upstream.nodes] == ["primary", "secondary"] and restarted == []
+    results.send(ids=[5])
+    secondary.send(request="primary", start=1)
+    assert await secondary.receive() == {"ids": []}
+    await until(lambda: downstream.arrived)
+    assert downstream.released == [5]
 
 
 @pytest.mark.parametrize(
     "message", [{"ack": "all"}, {"request": "primary", "start": 1}, {"beat": "primary"}]
 )
-def test_messages_that_a_node_does_not_send_close_its_connection(tmp_path, message):
-    async def scenario():
-        server, upstream, restarted, primary, _ = await two_nodes(tmp_path, UPSTREAM)
-        primary.send(**message)
-        assert await primary.receive() is None
-        assert restarted == [] and upstream.requests == []
-        server.close()
-
-    played(scenario())
+@played
+async def test_messages_that_a_node_does_not_send_close_its_connection(tmp_path, message):
+    upstream, restarted, primary, _ = await two_nodes(tmp_path, UPSTREAM)
+    primary.send(**message)
+    assert await primary.receive() is None
+    assert restarted == [] and upstream.requests == []
 
 
 def test_copies_are_removed():
@@ -190,19 +188,16 @@ def test_copies_are_removed():
     assert [i for i, _ in downstream.arrived] == [0, 1, 4, 5, 1, 2, 3, 4]
 
 
-def test_results_are_acknowledged_once_each(tmp_path):
-    async def scenario():
-        downstream = Downstream({"primary": 1})
-        server = await serve(downstream.meet, tmp_path / "downstream")
-        acknowledging = asyncio.create_task(downstream.acknowledge(0.001))
-        node = await Played.connect(tmp_path / "downstream", hello="primary", start=1)
-        for ids, count in (([0, 1], 2), ([2], 3)):
-            node.send(ids=ids)
-            assert await node.receive() == {"ack": count}
-        acknowledging.cancel()
-        server.close()
-
-    played(scenario())
+@played
+async def test_results_are_acknowledged_once_each(tmp_path):
+    downstream = Downstream({"primary": 1})
+    await listen(downstream.meet, tmp_path / "downstream")
+    acknowledging = asyncio.create_task(downstream.acknowledge(0.001))
+    node = await Played.connect(tmp_path / "downstream", hello="primary", start=1)
+    for ids, count in (([0, 1], 2), ([2], 3)):
+        node.send(ids=ids)
+        assert await node.receive() == {"ack": count}
+    acknowledging.cancel()
 
 
 async def node_between(tmp_path):
@@ -215,60 +210,52 @@ async def node_between(tmp_path):
 
         return meet
 
-    servers = [await serve(keep(name), tmp_path / name) for name in ("upstream", "downstream")]
+    for name in ("upstream", "downstream"):
+        await listen(keep(name), tmp_path / name)
     node = asyncio.create_task(NodeProcess("primary", 1, tmp_path, 0.01).run())
-    while len(opened) < 2:
-        await asyncio.sleep(0.001)
+    await until(lambda: len(opened) == 2)
     for messages, _ in opened.values():
         assert await anext(messages) == {"hello": "primary", "start": 1}
-    return node, servers, *opened["upstream"], *opened["downstream"]
+    return node, *opened["upstream"], *opened["downstream"]
 
 
-def test_a_node_passes_tuples_on_and_requests_help_when_no_answer_comes(tmp_path):
-    async def scenario():
-        node, servers, said, up, results, down = await node_between(tmp_path)
-        up.write(b'{"ids": [7, 8]}\n')
-        assert await anext(results) == {"ids": [7, 8]}
-        down.write(b'{"ack": 2}\n')
-        assert await anext(said) == {"ack": 2}
+@played
+async def test_a_node_passes_tuples_on_and_requests_help_when_no_answer_comes(tmp_path):
+    node, said, up, results, down = await node_between(tmp_path)
+    up.write(b'{"ids": [7, 8]}\n')
+    assert await anext(results) == {"ids": [7, 8]}
+    down.write(b'{"ack": 2}\n')
+    assert await anext(said) == {"ack": 2}
 
-        beats = asyncio.Queue()
+    beats = asyncio.Queue()
 
-        async def peer(reader, writer):
-            async for message in read_messages(reader):
-                await beats.put(message)
-                if beats.qsize() < 3:  # then it fails
-                    writer.write(b'{"beat": "primary"}\n')
+    async def peer(reader, writer):
+        async for message in read_messages(reader):
+            await beats.put(message)
+            if beats.qsize() < 3:  # then it fails
+                writer.write(b'{"beat": "primary"}\n')
 
-        servers.append(await serve(peer, tmp_path / "secondary-4"))
-        up.write(b'{"peer": 4}\n')
-        assert await anext(said) == {"request": "secondary", "start": 4}
-        assert [beats.get_nowait() for _ in range(3)] == 3 * [{"beat": "primary"}]
-        up.write(b'{"peer": 5}\n')  # nobody listens there
-        assert await anext(said) == {"request": "secondary", "start": 5}
-        up.close()
-        await node
-        for server in servers:
-            server.close()
-
-    played(scenario())
+    await listen(peer, tmp_path / "secondary-4")
+    up.write(b'{"peer": 4}\n')
+    assert await anext(said) == {"request": "secondary", "start": 4}
+    assert [beats.get_nowait() for _ in range(3)] == 3 * [{"beat": "primary"}]
+    up.write(b'{"peer": 5}\n')  # nobody listens there
+    assert await anext(said) == {"request": "secondary", "start": 5}
+    up.close()
+    await node
 
 
-def test_a_node_answers_heartbeats_and_nothing_else(tmp_path):
-    async def scenario():
-        node, servers, _, up, _, _ = await node_between(tmp_path)
-        for line in (b"not json\n", b'{"ids": [1]}\n', b"[]\n"):
-            foreign = await Played.connect(tmp_path / "primary-1")
-            foreign.writer.write(line)
-            assert await foreign.receive() is None
-        peer = await Played.connect(tmp_path / "primary-1", beat="secondary")
-        assert await peer.receive() == {"beat": "secondary"}
-        up.close()
-        await node
-        for server in servers:
-            server.close()
-
-    played(scenario())
+@played
+async def test_a_node_answers_heartbeats_and_nothing_else(tmp_path):
+    node, _, up, _, _ = await node_between(tmp_path)
+    for line in (b"not json\n", b'{"ids": [1]}\n', b"[]\n"):
+        foreign = await Played.connect(tmp_path / "primary-1")
+        foreign.writer.write(line)
+        assert await foreign.receive() is None
+    peer = await Played.connect(tmp_path / "primary-1", beat="secondary")
+    assert await peer.receive() == {"beat": "secondary"}
+    up.close()
+    await node
 
 
 def test_sockets_are_this_users_alone(monkeypatch):
@@ -336,33 +323,31 @@ def test_no_node_is_heard_after_the_end(actors):
     assert actors == ["primary", "secondary"]
 
 
-def test_what_is_refused():
-    with pytest.raises(ValueError, match="scheme 'active standby' has no processes here"):
-        deliver(ACTIVE, 3000)
-    for fault in (
-        Fault("kill", "primary", 3000),
-        Fault("kill", "primary", 0),
-        Fault("kill", "upstream", 30),
-        Fault("slow", "primary", 30),
-    ):
-        with pytest.raises(ValueError, match="faults must be .* at a node, after 1 … 2999 results"):
-            deliver(UPSTREAM, 3000, [fault])
-    with pytest.raises(ValueError, match="kind must name a method of NodeInjector .*'melt'"):
-        deliver(UPSTREAM, 3000, [Fault("melt", "primary", 30)])
+WHERE = "faults must be .* at a node, after 1 … 2999 results"
 
+test_what_is_refused = refused(
+    lambda scheme, tuples, fault: deliver(scheme, tuples, [fault] if fault else []),
+    (ACTIVE, 3000, None, "scheme 'active standby' has no processes here"),
+    (UPSTREAM, 3000, Fault("kill", "primary", 3000), WHERE),
+    (UPSTREAM, 3000, Fault("kill", "primary", 0), WHERE),
+    (UPSTREAM, 3000, Fault("kill", "upstream", 30), WHERE),
+    (UPSTREAM, 3000, Fault("slow", "primary", 30), WHERE),
+    (UPSTREAM, 3000, Fault("melt", "primary", 30), "kind must name .* of NodeInjector .*'melt'"),
+    *(
+        (UPSTREAM, tuples, None, "tuples must be a whole number at least 0, got")
+        for tuples in (-5, 10.5, "x")
+    ),
+)
 
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "x"])
-@pytest.mark.parametrize("name", ["ack_s", "heartbeat_s", "patience_s"])
-def test_times_that_cannot_be(name, value):
-    """Once, heartbeats of nan s ended nodes that lived, and an endless patience waited for ever."""
-    with pytest.raises(ValueError, match=f"{name} must be above 0, got {value!r}"):
-        deliver(UPSTREAM, 100, **{name: value})
-
-
-@pytest.mark.parametrize("tuples", [-5, 10.5, "x"])
-def test_numbers_of_tuples_that_cannot_be(tuples):
-    with pytest.raises(ValueError, match="tuples must be a whole number at least 0, got"):
-        deliver(UPSTREAM, tuples)
+# once, heartbeats of nan s ended nodes that lived, and an endless patience waited for ever
+test_times_that_cannot_be = refused(
+    lambda name, value: deliver(UPSTREAM, 100, **{name: value}),
+    *(
+        (name, value, f"{name} must be above 0, got {value!r}")
+        for name in ("ack_s", "heartbeat_s", "patience_s")
+        for value in (0, math.nan, math.inf, "x")
+    ),
+)
 
 
 def test_a_folder_whose_sockets_nobody_can_open_is_refused(tmp_path, monkeypatch):

@@ -1,11 +1,17 @@
-"""Means over random failures, for the tests of the simulation and of the closed form."""
+"""Trials in this process, for tests that need no Spark."""
 
-import numpy as np
+import pytest
 
-from aftlib.upstream_backup.failures import Failure, failure_times
-from aftlib.upstream_backup.recursion import simulate
+from aftlib.upstream_backup.experiments import recoveries
 
 
-def mean_of(scheme, parameters, measure, count=400, node="primary"):
-    found = (simulate(parameters, scheme, [Failure(t, node)]) for t in failure_times(count, 1))
-    return np.mean([measure(one.recoveries[0]) for one in found], axis=0)
+def in_this_process(spark, function, points):
+    """As `aftlib.spark.sweep.sweep`."""
+    return [*map(function, points)]
+
+
+def trials_of(case):
+    """What `recoveries` returns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recoveries, "sweep", in_this_process)
+        return recoveries.recoveries(None, case)

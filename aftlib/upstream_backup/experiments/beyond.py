@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ from aftlib.upstream_backup.node_process import ACK_S, HEARTBEAT_S
 from aftlib.upstream_backup.parameters import MS, NODES, Link, Parameters, Tcp
 from aftlib.upstream_backup.processes import BATCH, PAUSE_S, TURN, deliver
 from aftlib.upstream_backup.recursion import simulate
-from aftlib.upstream_backup.routes import NEVER
 from aftlib.upstream_backup.schemes import ACTIVE, PASSIVE, PROPOSED, SCHEMES, UPSTREAM
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def one_share(point: SharePoint) -> dict[str, object]:
     return row | loads
 
 
-def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd.DataFrame:
+def orders(case: Sweep, rate: float) -> pd.DataFrame:
     """Effect of out-of-order results on operators after a failure of the primary, by scheme.
 
     Tuples sent again arrive after later tuples that went to the survivor. Results of two nodes of
@@ -81,98 +80,61 @@ def orders(case: Sweep, rate: float, window: int = WINDOW, lag: int = LAG) -> pd
     waiting: most results held back at once; longest_ms: longest time that one is held back.
     """
     rows = []
-    least_ms = 2000 * (window + 1) / rate  # two windows, at any rate
+    least_ms = 2000 * (WINDOW + 1) / rate  # two windows, at any rate
     for scheme in SCHEMES.values():
         for system, time in case.drawn(rate):
             failure = Failure(max(time, least_ms))
             delivered = simulate(system, scheme, [failure]).delivered
-            closed, joined = aggregate(delivered, window), join(delivered, lag, memory=lag)
-            for name, found in (("aggregate", closed), ("join", joined)):
-                row = {"scheme": scheme.name, "operator": name, "wrong": found.wrong}
-                rows.append(row | {"delay_ms": found.delay_ms} | vars(sorting(delivered)))
+            outputs = {"aggregate": aggregate(delivered, WINDOW), "join": join(delivered, LAG)}
+            for name, found in outputs.items():
+                rows.append(
+                    {"scheme": scheme.name, "operator": name, **found, **sorting(delivered)}
+                )
     return pd.DataFrame(rows).groupby(["scheme", "operator"], sort=False).mean().reset_index()
 
 
-@dataclass(frozen=True)
-class Sorting:
-    """Cost of sorting results downstream."""
-
-    late: int  # results that come after one with a larger number
-    waiting: int  # most results held back at one time
-    longest_ms: float  # longest delay of a result by sorting
-
-
-def sorting(delivered: np.ndarray) -> Sorting:
+def sorting(delivered: np.ndarray) -> dict[str, float]:
     """Cost of passing results on in the order of their numbers; `delivered`: arrival times, ns.
 
-    A ValueError when a result never arrived: later results would wait for ever.
+    late: results that come after one with a larger number; waiting: most results held back at one
+    time; longest_ms: longest delay of a result.
     """
-    _check_complete(delivered)
     released = np.maximum.accumulate(delivered)
     after = np.minimum.accumulate(delivered[::-1])[::-1]
     arrived = np.arange(1, len(delivered) + 1)
     waiting = arrived - np.searchsorted(released, np.sort(delivered), side="right")
-    return Sorting(
-        late=int((delivered[:-1] > after[1:]).sum()),
-        waiting=int(max(waiting.max(), 0)),
-        longest_ms=float((released - delivered).max() / MS),
-    )
+    return {
+        "late": int((delivered[:-1] > after[1:]).sum()),
+        "waiting": int(max(waiting.max(), 0)),
+        "longest_ms": float((released - delivered).max() / MS),
+    }
 
 
-@dataclass(frozen=True)
-class Operator:
-    """Outputs of an operator, with and without sorting before it."""
+def aggregate(delivered: np.ndarray, window: int) -> dict[str, float]:
+    """Two or more tumbling windows, each closed by the first result of a later window.
 
-    wrong: int  # outputs that are wrong or missing without sorting
-    outputs: int
-    delay_ms: float  # mean delay of an output by sorting
-
-
-def aggregate(delivered: np.ndarray, window: int) -> Operator:
-    """Tumbling windows over `window` tuples, closed by the first result of a later window.
-
-    A window is wrong if one of its own results arrives after that. ValueError if `window` is less
-    than 1, there are fewer than two windows, or a result never arrived.
+    wrong: windows of which a result arrives after that; delay_ms: mean delay by sorting.
     """
-    _check_complete(delivered)
-    count = len(delivered) // window if window > 0 else 0
-    if count < 2:
-        raise ValueError(
-            f"window must be 1 … {len(delivered) // 2} tuples, for at least two windows, got "
-            f"{window!r}"
-        )
+    count = len(delivered) // window
     times = delivered[: count * window].reshape(count, window)
     first, last = times.min(axis=1), times.max(axis=1)
     closed = np.minimum.accumulate(first[::-1])[::-1][1:]
     held = np.maximum.accumulate(last) - last
-    return Operator(int((last[:-1] > closed).sum()), count - 1, float(held[:-1].mean() / MS))
+    return {"wrong": int((last[:-1] > closed).sum()), "delay_ms": float(held[:-1].mean() / MS)}
 
 
-def join(delivered: np.ndarray, lag: int, memory: int) -> Operator:
-    """Pairs (i, i + lag), found if one result arrives while the other is still remembered.
+def join(delivered: np.ndarray, lag: int) -> dict[str, float]:
+    """Pairs (i, i + lag) by an operator that remembers the last `lag` results.
 
-    The operator remembers the last `memory` results; if results are sorted, `lag` of them suffice.
-    ValueError when lag or memory is out of range, or a result never arrived.
+    wrong: pairs that are missing, because the first of the two is forgotten when the second comes;
+    delay_ms: mean delay by sorting, with which no pair is missing.
     """
-    _check_complete(delivered)
-    if not (0 < lag < len(delivered) and memory > 0):
-        raise ValueError(
-            f"lag must be 1 … {len(delivered) - 1} and memory at least 1, got {lag!r}, {memory!r}"
-        )
     rank = np.empty(len(delivered), dtype=np.int64)
     rank[np.argsort(delivered, kind="stable")] = np.arange(len(delivered))
     apart = np.abs(rank[lag:] - rank[:-lag])
     both = np.maximum(delivered[lag:], delivered[:-lag])
     held = np.maximum.accumulate(delivered)[lag:] - both
-    return Operator(int((apart > memory).sum()), len(apart), float(held.mean() / MS))
-
-
-def _check_complete(delivered: np.ndarray) -> None:
-    if not len(delivered) or delivered.max() == NEVER:
-        raise ValueError(
-            f"delivered must be finite, got {int((delivered == NEVER).sum())} of {len(delivered)} "
-            "results that never arrived; follow the stream to its end"
-        )
+    return {"wrong": int((apart > lag).sum()), "delay_ms": float(held.mean() / MS)}
 
 
 def in_a_row(case: Sweep, rate: float, nodes: Sequence[str]) -> pd.DataFrame:

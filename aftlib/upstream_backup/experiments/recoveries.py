@@ -34,7 +34,6 @@ EXAMPLE = Parameters(
 
 MEASURES = ("queue_at_crash", "resent", "reprocessed", "recovery_ms", "restored_ms", "caught_up_ms")
 SHARES = ("share_of_all", "relative", "relative_to_input")
-_CHUNK = 5
 COUNT_LIMIT, TIME_LIMIT, BYTES_LIMIT = 0.10, 0.15, 0.05
 """Relative differences from ns-3 up to which counts, times and traffic agree."""
 BASE, PROPOSAL = "as it is", "proposed"
@@ -107,7 +106,7 @@ class Sweep:
         return replace(self.parameters, rate=float(rate))
 
 
-Point = tuple[str, float, int, Sequence[tuple[Parameters, float]]]
+Trial = tuple[dict[str, object], Parameters, float]
 
 
 def recoveries(
@@ -120,24 +119,19 @@ def recoveries(
     al.'s), caught_up_ms (until downstream has everything). Trials are paired: every scheme has the
     same failure times and phases.
     """
-    points: list[Point] = [
-        (name, rate, i, drawn[i : i + _CHUNK])
-        for rate, drawn in ((rate, case.drawn(rate)) for rate in case.rates)
+    points: list[Trial] = [
+        ({"scheme": name, "rate": rate, "trial": trial}, system, time)
+        for rate in case.rates
         for name in schemes
-        for i in range(0, case.trials, _CHUNK)
+        for trial, (system, time) in enumerate(case.drawn(rate))
     ]
-    found = sweep(spark, one_point, points)
-    return pd.DataFrame([row for rows in found for row in rows])
+    return pd.DataFrame(sweep(spark, one_trial, points))
 
 
-def one_point(point: Point) -> list[dict[str, object]]:
-    """Simulate some trials of one scheme at one rate, one row each."""
-    name, rate, first, drawn = point
-    return [
-        {"scheme": name, "rate": rate, "trial": trial, "failure_ms": time}
-        | recovery_row(parameters, name, time)
-        for trial, (parameters, time) in enumerate(drawn, start=first)
-    ]
+def one_trial(trial: Trial) -> dict[str, object]:
+    """Simulate one failure of the primary, named by the first part of the trial."""
+    names, system, time = trial
+    return names | {"failure_ms": time} | recovery_row(system, str(names["scheme"]), time)
 
 
 def recovery_row(
@@ -154,7 +148,7 @@ def summary(trials: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (scheme, rate), group in trials.groupby(["scheme", "rate"], sort=False):
         row = {"scheme": scheme, "rate": rate, "trials": len(group)}
-        for name in [m for m in MEASURES if m in group]:
+        for name in MEASURES:
             centre, low, high = t_interval(group[name].to_numpy(dtype=float))
             row |= {name: float(centre), f"{name}_low": float(low), f"{name}_high": float(high)}
         rows.append(row)
@@ -164,23 +158,20 @@ def summary(trials: pd.DataFrame) -> pd.DataFrame:
 def saved(trials: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Mean of upstream backup minus the proposal over paired trials, with its interval, by rate.
 
-    Columns rate, mean, low, high; upstream: mean of upstream backup; ratio: the proposal's mean
-    over it, 1 if both are 0.
+    Columns mean, low, high; ratio: the proposal's mean over upstream backup's, 1 if both are 0.
     """
     wide = trials.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
     less = (wide[UPSTREAM.name] - wide[PROPOSED.name]).unstack("trial")
     centre, low, high = t_interval(less.to_numpy())
     means = wide.groupby("rate").mean()
-    ratio, upstream = means[PROPOSED.name] / means[UPSTREAM.name], means[UPSTREAM.name]
-    bounds = pd.DataFrame({"mean": centre, "low": low, "high": high}, index=less.index)
-    return bounds.assign(ratio=ratio.fillna(1.0), upstream=upstream).reset_index()
+    ratio = (means[PROPOSED.name] / means[UPSTREAM.name]).fillna(1.0)
+    return pd.DataFrame({"mean": centre, "low": low, "high": high, "ratio": ratio})
 
 
 def savings(trials: pd.DataFrame) -> pd.DataFrame:
     """Savings of the proposal, one row per rate: `saved`, in tuples and in ms of recovery."""
-    parts = {"tuples": saved(trials, "resent"), "ms of recovery": saved(trials, "recovery_ms")}
-    shown = {t: part.set_index("rate").drop(columns="upstream") for t, part in parts.items()}
-    return pd.concat(shown, axis=1)
+    measures = {"tuples": "resent", "ms of recovery": "recovery_ms"}
+    return pd.concat({title: saved(trials, name) for title, name in measures.items()}, axis=1)
 
 
 def overheads(case: Sweep) -> pd.DataFrame:
@@ -198,13 +189,7 @@ def overheads(case: Sweep) -> pd.DataFrame:
 
 
 def comparison(means: pd.DataFrame, costs: pd.DataFrame, rate: float) -> pd.DataFrame:
-    """All schemes at one rate: three recovery times and three overheads.
-
-    A ValueError when the rate was not simulated.
-    """
-    if rate not in set(means["rate"]):
-        known = ", ".join(f"{r:g}" for r in sorted(means["rate"].unique()))
-        raise ValueError(f"rate must be one of {known}, got {rate!r}")
+    """All schemes at one rate that was simulated: three recovery times and three overheads."""
     times = ["scheme", "resent", "reprocessed", "recovery_ms", "restored_ms", "caught_up_ms"]
     left = means[means["rate"] == rate][times]
     right = costs[costs["rate"] == rate][["scheme", *SHARES]]
