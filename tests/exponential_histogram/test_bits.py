@@ -1,9 +1,16 @@
-"""The stream of bits is the same however it is cut, as dense and as bursty as asked."""
+"""The stream of bits is the same however it is cut; the exact ring against sums of slices."""
 
 import numpy as np
 import pytest
 
-from aftlib.exponential_histogram.bits import EVENTS_PER_RANGE, BitStream
+from aftlib.exponential_histogram.bits import (
+    EVENTS_PER_RANGE,
+    BitRing,
+    BitStream,
+    exact_counts,
+    relative,
+)
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("burst", [None, 40])
@@ -28,20 +35,15 @@ def test_share_and_runs_are_as_asked(share, burst):
     assert bits.mean() == pytest.approx(share, rel=2 * spread)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"share": 0}, "share must be above 0 and below 1, got 0"),
-        ({"share": 1.0}, "share must be above 0 and below 1, got 1.0"),
-        ({"burst": 0.5}, "burst must be at least 1 event, got 0.5"),
-        ({"burst": float("nan")}, "burst must be at least 1 event, got nan"),
-        ({"burst": 1.5, "share": 0.9}, "burst must be at least 9"),
-        ({"seed": -1}, "seed must be a whole number at least 0, got -1"),
-    ],
+test_parameters_out_of_range_are_refused = refused(
+    lambda given: BitStream(**({"share": 0.5} | given)),
+    ({"share": 0}, "share must be above 0 and below 1, got 0"),
+    ({"share": 1.0}, "share must be above 0 and below 1, got 1.0"),
+    ({"burst": 0.5}, "burst must be at least 1 event, got 0.5"),
+    ({"burst": float("nan")}, "burst must be at least 1 event, got nan"),
+    ({"burst": 1.5, "share": 0.9}, "burst must be at least 9"),
+    ({"seed": -1}, "seed must be a whole number at least 0, got -1"),
 )
-def test_parameters_out_of_range_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        BitStream(**({"share": 0.5} | arguments))
 
 
 def test_a_range_holds_no_more_than_its_events():
@@ -49,3 +51,28 @@ def test_a_range_holds_no_more_than_its_events():
     part = BitStream(0.0005, 3000.0, 1).range(0)
     assert part.size == EVENTS_PER_RANGE
     assert part.base is None
+
+
+@pytest.mark.parametrize("window", [1, 7, 8, 9, 100])
+def test_ring_and_running_sums_are_the_exact_count(window):
+    rng = np.random.default_rng(window)
+    events = rng.random(700) < 0.4
+    expected = [int(events[max(0, t - window) : t].sum()) for t in range(1, 701)]
+    assert exact_counts(events, window).tolist() == expected
+    single, bulk = BitRing(window), BitRing(window)
+    for t, event in enumerate(events.tolist()):
+        single.update(event)
+        assert single.count == expected[t]
+    edges = [0, *np.sort(rng.integers(0, 700, 12)), 700]
+    for first, after in zip(edges, edges[1:], strict=False):
+        bulk.update(events[first:after])
+        assert bulk.count == (expected[after - 1] if after else 0)
+
+
+def test_ring_of_no_event_is_refused():
+    with pytest.raises(ValueError, match="window must be a whole number at least 1, got 0"):
+        BitRing(0)
+
+
+def test_relative_error_of_nothing():
+    assert relative(np.array([0.0, 1.0, 3.0]), np.array([0, 0, 4])).tolist() == [0, np.inf, 0.25]

@@ -16,12 +16,10 @@ from tests.exponential_histogram.article_histogram import ArticleHistogram
 
 def test_figure_3_is_the_documents():
     table = errors.figure_3()
-    assert table["same"].all()
-    assert len(table) == 13
+    assert table["same"].all() and len(table) == 13
     assert table["error"].round(3).tolist()[4:8] == [0.333, 0.25, 0.2, 0.167]
-    assert errors.shown(table)["buckets"].tolist()[:6] == [
-        "–", "(2,1)", "(3,1) (2,1)", "(3,1) (2,1)", "(5,1) (3,2)", "(6,1) (5,1) (3,2)",
-    ]  # fmt: skip
+    shown = errors.shown(table)["buckets"].tolist()
+    assert shown[0] == "–" and shown[5] == "(6,1) (5,1) (3,2)"
 
 
 def test_smallest_counterexamples_are_the_digests(few):
@@ -31,10 +29,6 @@ def test_smallest_counterexamples_are_the_digests(few):
     assert found.loc[0.1, ["ones", "article"]].tolist() == [7, 6]
     assert np.isnan(found.loc[0.5, "ones"])
     assert (found["sound_worst"] <= found.index).all()
-    twin = ArticleHistogram(400, 0.01)
-    for t in range(1, 53):
-        twin.update(400 + t, 1)
-    assert twin.query() == 51
 
 
 def test_buckets_that_would_be_kept_are_the_twins():
@@ -105,11 +99,15 @@ def test_error_curve_keeps_the_largest_of_each_stretch():
 
 
 def test_demo_and_parallel_keep_their_bounds(spark, tmp_path):
-    events = BitEvents(0.5, None, 5, keys=1, stop=6000, every=3000, tasks=2)
+    """Each event of each key has its answer, whatever the micro-batches and partitions."""
+    events = BitEvents(0.5, None, 5, keys=2, stop=6000, every=2500, tasks=3)
     demo = errors.operator_demo(spark, tmp_path, events, window=1000, epsilon=0.05)
-    bits = BitStream(0.5, None, 5).draw(6000)
-    assert demo["exact"].tolist() == exact_counts(bits, 1000).tolist()
-    assert demo["estimate"].tolist() == ExponentialHistogram(1000, 0.05).estimates(bits).tolist()
+    assert demo["at"].tolist() == 2 * list(range(1, 6001))
+    for key, rows in demo.groupby("key"):
+        bits = BitStream(0.5, None, 5 + key).draw(6000)
+        answers = ExponentialHistogram(1000, 0.05).estimates(bits)
+        assert rows["exact"].tolist() == exact_counts(bits, 1000).tolist()
+        assert rows["estimate"].tolist() == answers.tolist()
     assert (demo["error"] <= 0.05).all()
     found = costs.parallel(
         spark, [300_000], window=50_000, epsilon=0.05, share=0.5, seed=5, tasks=3, rounds=1

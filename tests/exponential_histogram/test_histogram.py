@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.buckets import (
-    FINEST,
-)
+from aftlib.exponential_histogram.buckets import FINEST
 from aftlib.exponential_histogram.experiments.errors import EVENTS, FIGURE_3
 from tests.exponential_histogram.article_histogram import exact
+from tests.refusals import refused
 
 
 def bits(seed: int, size: int, share: float = 0.5) -> np.ndarray:
@@ -137,24 +136,18 @@ def test_importing_and_single_events_leave_numba_alone(used: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"epsilon": 0}, "epsilon must be above 0 and below 1, got 0"),
-        ({"epsilon": 1}, "epsilon must be above 0 and below 1, got 1"),
-        ({"epsilon": -0.1}, "epsilon must be above 0 and below 1, got -0.1"),
-        ({"epsilon": float("nan")}, "epsilon must be above 0 and below 1, got nan"),
-        ({"window": 0}, "window must be a whole number from 1 to .*, got 0"),
-        ({"window": -5}, "window must be a whole number from 1 to .*, got -5"),
-        ({"window": 2.5}, "window must be a whole number from 1 to .*, got 2.5"),
-        ({"window": 2**61}, "window must be a whole number from 1 to"),
-        ({"window": float("nan")}, "window must be a whole number from 1 to .*, got nan"),
-        ({"values": "floats"}, 'values must be "bits" or "integers", got \'floats\''),
-    ],
+test_parameters_out_of_range_are_refused = refused(
+    lambda name, value: ExponentialHistogram(**({"window": 10, "epsilon": 0.1} | {name: value})),
+    *(
+        ("epsilon", value, f"epsilon must be above 0 and below 1, got {value}")
+        for value in (0, 1, -0.1, float("nan"))
+    ),
+    *(
+        ("window", value, f"window must be a whole number from 1 to .*, got {value}")
+        for value in (0, -5, 2.5, 2**61, float("nan"))
+    ),
+    ("values", "floats", 'values must be "bits" or "integers", got \'floats\''),
 )
-def test_parameters_out_of_range_are_refused(arguments: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ExponentialHistogram(**({"window": 10, "epsilon": 0.1} | arguments))
 
 
 @pytest.mark.parametrize(
@@ -214,31 +207,19 @@ def test_a_sum_that_overflows_step_by_step_is_refused() -> None:
     assert ExponentialHistogram.from_bytes(histogram.to_bytes()).buckets == histogram.buckets
 
 
-def test_a_stricter_histogram_taken_in_leaves_the_looser_promise() -> None:
-    """1/0.6 and 1/0.5 ask for the same buckets, so the other's are taken as they are."""
-    histogram, stricter = (ExponentialHistogram(10, epsilon, True) for epsilon in (0.6, 0.5))
-    stricter.update(1, 1)
-    histogram.merge(stricter)
-    assert histogram.error_bound == 0.6
-    assert ExponentialHistogram.from_bytes(histogram.to_bytes()).buckets == [(1, 1)]
+test_a_part_that_is_no_part_is_refused = refused(
+    lambda last: ExponentialHistogram(10, 0.1).estimate(last),
+    *((last, f"last must lie in 1 … 10, got {last}: widen the window") for last in (0, -1, 11)),
+)
 
-
-@pytest.mark.parametrize("last", [0, -1, 11])
-def test_a_part_that_is_no_part_is_refused(last: int) -> None:
-    with pytest.raises(ValueError, match=f"last must lie in 1 … 10, got {last}: widen the window"):
-        ExponentialHistogram(10, 0.1).estimate(last)
-
-
-def test_merging_what_does_not_fit_is_refused() -> None:
-    timed = ExponentialHistogram(10, 0.1, timed=True)
-    for one, other, message in (
-        (ExponentialHistogram(10, 0.1), ExponentialHistogram(10, 0.1), "must have timed=True"),
-        (timed, ExponentialHistogram(10, 0.1), "must have timed=True to merge, got False"),
-        (timed, ExponentialHistogram(9, 0.1, True), "must have window=10 to merge, got 9"),
-        (timed, ExponentialHistogram(10, 0.1, True, "integers"), "must have values='bits'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            one.merge(other)
+TIMED = (10, 0.1, True)
+test_merging_what_does_not_fit_is_refused = refused(
+    lambda one, other: ExponentialHistogram(*one).merge(ExponentialHistogram(*other)),
+    ((10, 0.1), (10, 0.1), "must have timed=True"),
+    (TIMED, (10, 0.1), "must have timed=True to merge, got False"),
+    (TIMED, (9, 0.1, True), "must have window=10 to merge, got 9"),
+    (TIMED, (*TIMED, "integers"), "must have values='bits'"),
+)
 
 
 def test_a_merge_that_overflows_is_refused() -> None:
@@ -256,12 +237,15 @@ def test_a_merge_that_overflows_is_refused() -> None:
     assert twin.to_bytes() == before
 
 
-def test_merging_different_epsilons_adds_their_errors() -> None:
+def test_merging_different_epsilons_adds_their_errors_unless_only_one_has_buckets() -> None:
     coarse, fine = (ExponentialHistogram(50, e, timed=True) for e in (0.5, 0.1))
     for histogram in (coarse, fine):
         histogram.update(bits(12, 200), np.arange(200))
-    sole = ExponentialHistogram(50, 0.1, timed=True).merge(fine)
-    assert sole.error_bound == 0.1 and sole.buckets == fine.buckets
+    # 1/0.6 and 1/0.5 ask for the same buckets, so the other's are taken as they are
+    for epsilon, other, bound in ((0.1, fine, 0.1), (0.6, coarse, 0.6)):
+        sole = ExponentialHistogram(50, epsilon, timed=True).merge(other)
+        assert sole.error_bound == bound
+        assert ExponentialHistogram.from_bytes(sole.to_bytes()).buckets == other.buckets
     assert fine.merge(coarse).error_bound == pytest.approx(0.5 + 0.1 + 0.05)
 
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
-
-import nbformat
 import numpy as np
-import pytest
 
 from aftlib.core.checks import with_value
 from aftlib.exponential_histogram import figures
@@ -15,52 +10,43 @@ from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.claims import CLAIMS
 from aftlib.exponential_histogram.experiments import costs, errors
 from aftlib.exponential_histogram.experiments.parameters import NotebookParameters
-from aftlib.reports.parameter_cell import read_parameters
 from tests.judging import verdict
+from tests.refusals import refused
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_exponential_histogram.ipynb"
-PARAMETERS = read_parameters(nbformat.read(NOTEBOOK, 4))
-DEFAULTS = {name: parameter.default for name, parameter in PARAMETERS.items()}
-AWKWARD = (0, -1, 2, 0.5, 1e-9, 2.5, 1e30, math.nan, math.inf, "x", None, True)
-FINE = {
-    0: {"bursts", "rate_seconds", "seed"},
-    2: {name for name, p in PARAMETERS.items() if p.kind in ("int", "list[int]")}
-    | {"bursts", "rate_seconds"},
-    0.5: {name for name in DEFAULTS if "epsilon" in name or "share" in name} | {"rate_seconds"},
-    1e-9: {"rate_seconds"},
-    2.5: {"rate_seconds", "bursts"},
-    True: set(),
-}
+DEFAULTS = {name: field.default for name, field in NotebookParameters.model_fields.items()}
+LEAST = {
+    "epsilons": 1e-5, "windows": 1, "shares": 1e-6, "windows_of_events": 1, "curve_share": 1e-6,
+    "epsilon": 1e-5, "window": 1, "events": 1, "chunk": 1, "size_windows": 1, "chunks": 1,
+    "rate_seconds": 0, "variance_epsilons": 0.02, "variance_window": 2, "demo_window": 1,
+    "demo_epsilon": 1e-5, "demo_events": 1, "demo_batches": 1, "parallel_events": 1, "tasks": 1,
+    "bursts": 0, "seed": 0,
+}  # fmt: skip
+FRACTIONS = [name for name in LEAST if "epsilon" in name or "share" in name]
 
 
-def test_the_defaults_are_fine():
-    NotebookParameters(**DEFAULTS)
+def parameters(name, value):
+    """The parameters, of which one has another value, or holds it alone."""
+    given = [value] if isinstance(DEFAULTS[name], list) else value
+    return NotebookParameters(**DEFAULTS | {name: given})
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
-@pytest.mark.parametrize("value", AWKWARD)
-def test_awkward_values_are_refused_by_name_or_known_to_be_fine(name, value):
-    is_list = isinstance(DEFAULTS[name], list)
-    given = DEFAULTS | {name: [value] if is_list else value, "bursts": [0]}
-    given |= {name: [value]} if name == "bursts" else {}
-    given |= {"shares": [0.5]} if name == "bursts" else {}
-    if type(value) is not str and name in FINE.get(value, ()) and value is not True:
-        NotebookParameters(**given)
-    else:
-        with pytest.raises(ValueError, match=rf"\b{name}\b.*got"):
-            NotebookParameters(**given)
+def test_the_least_values_are_fine():
+    assert set(LEAST) == set(DEFAULTS)
+    for name, value in LEAST.items():
+        parameters(name, value)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"windows": [10**6], "windows_of_events": 51}, "windows_of_events × .*got 51 × 1000000"),
-        ({"bursts": [5], "shares": [0.95]}, "bursts must be 0 or at least 19 if shares .*0.95"),
-    ],
+test_values_outside_their_bounds_are_refused_by_name = refused(
+    lambda name, value: parameters(name, value),
+    *((name, value, rf"\b{name}\b.*got") for name in LEAST for value in (LEAST[name] - 1, 1e30)),
+    *((name, value, rf"\b{name}\b.*got") for name in FRACTIONS for value in (0.9 * LEAST[name], 1)),
 )
-def test_values_that_do_not_go_together_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
-        NotebookParameters(**DEFAULTS | changed)
+
+test_values_that_do_not_go_together_are_refused = refused(
+    lambda changed: NotebookParameters(**DEFAULTS | changed),
+    ({"windows": [10**6], "windows_of_events": 51}, "windows_of_events × .*got 51 × 1000000"),
+    ({"bursts": [5], "shares": [0.95]}, "bursts must be 0 or at least 19 if shares .*0.95"),
+)
 
 
 def test_an_epsilon_outside_the_grid_reaches_every_figure(spark):
@@ -79,7 +65,7 @@ def test_an_epsilon_outside_the_grid_reaches_every_figure(spark):
         assert all(trace.x for trace in figure.data)
 
 
-def test_the_least_values_come_to_an_end(spark, tmp_path):
+def test_the_least_values_come_to_an_end(spark):
     stream = BitStream(0.5, None, 0)
     sizes = costs.sizes([1e-5, 0.5], [1, 10**18])
     assert np.isfinite(sizes["bytes"]).all()

@@ -150,7 +150,7 @@ def test_real_kills_stand_beside_the_simulation_of_the_same_rate(monkeypatch):
     slow = Request("secondary", None, (), 0.0)
     noticed = Request("primary", 300.0, (3, 4), 5.0)
 
-    def delivered(scheme, tuples, kills, heartbeat_s):
+    def delivered(scheme, tuples, kills):
         return Delivery((*range(tuples), 3, 4), (*range(tuples),), (slow, noticed), 1, 8000.0)
 
     monkeypatch.setattr(beyond, "deliver", delivered)

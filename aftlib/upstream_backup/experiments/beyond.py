@@ -197,7 +197,7 @@ def settings_of_hwang(
     return pd.DataFrame(rows)[["setting", "rate", "scheme", "trial", "restored_ms"]]
 
 
-def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.DataFrame:
+def real_kills(kills: int, seed: int) -> pd.DataFrame:
     """Kill the primary of a real system `kills` times under each scheme, and simulate it.
 
     Each kill hits a system of its own, at a random moment of its stream; `seed` draws the moments.
@@ -215,18 +215,16 @@ def real_kills(kills: int, seed: int, heartbeat_s: float = HEARTBEAT_S) -> pd.Da
     json.loads(json.dumps(json.loads(json.dumps(ids))))  # on its way a tuple passes two sockets
     work_us = 1e6 * (perf_counter() - began) / len(ids)
 
-    chance, beat, rows = np.random.default_rng([seed, 5]), round(heartbeat_s / PAUSE_S) * BATCH, []
+    chance, beat, rows = np.random.default_rng([seed, 5]), round(HEARTBEAT_S / PAUSE_S) * BATCH, []
     tuples = 5 * beat  # the last kill is noticed two beats later, and the stream still goes on
     for scheme in (UPSTREAM, PROPOSED):
         for kill in range(kills):
             after = int(chance.integers(beat, 2 * beat))
-            found = deliver(
-                scheme, tuples, [Fault("kill", "primary", after)], heartbeat_s=heartbeat_s
-            )
+            found = deliver(scheme, tuples, [Fault("kill", "primary", after)])
             noticed = next(r for r in found.requests if r.unnoticed_ms is not None)
             batch_ms = 1000 * BATCH / found.rate
             system = Parameters(
-                rate=found.rate, ack_ms=1000 * ACK_S, heartbeat_ms=1000 * heartbeat_s,
+                rate=found.rate, ack_ms=1000 * ACK_S, heartbeat_ms=1000 * HEARTBEAT_S,
                 switching_ms=TURN * batch_ms, write_ms=batch_ms, processing_us=work_us,
                 link=LOOPBACK, tcp=Tcp(handshake=False, initial_window=None),
             )  # fmt: skip
