@@ -35,7 +35,6 @@ def check(delivery, tuples=TUPLES):
     released = sorted(delivery.released)
     # not as lists: where pytest shows whole differences, it takes minutes over long ones
     assert np.array_equal(released, np.arange(tuples))
-    assert len(set(delivery.arrived)) == tuples
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,19 @@ from aftlib.exponential_histogram.source import BitEvents
 from tests.exponential_histogram.article_histogram import ArticleHistogram
 
 
+@pytest.fixture(scope="module")
+def few():
+    return errors.few_ones([0.01, 0.1, 0.5], most=200)
+
+
+@pytest.fixture(scope="module")
+def swept(spark):
+    return errors.sweep(
+        spark, epsilons=[0.02, 0.1], windows=[50, 400], shares=[0.01, 0.5], bursts=[0, 20],
+        windows_of_events=20, seed=3,
+    )  # fmt: skip
+
+
 def test_figure_3_is_the_documents():
     table = errors.figure_3()
     assert table["same"].all() and len(table) == 13
@@ -68,7 +81,8 @@ def test_sweep_keeps_the_sound_promise_and_breaks_the_articles(swept):
         assert measure(stream, 400, row["epsilon"]).items() <= row.items()
 
 
-def test_sizes_are_those_of_bits_and_at_break_even_the_ring_is_larger(sizes):
+def test_sizes_are_those_of_bits_and_at_break_even_the_ring_is_larger():
+    sizes = costs.sizes([0.01, 0.5], [100, 10_000, 1_000_000])
     histogram = ExponentialHistogram(10_000, 0.01)
     histogram.update(np.ones(20_000, bool))
     point = sizes[(sizes["window"] == 10_000) & (sizes["epsilon"] == 0.01)].iloc[0]
@@ -78,9 +92,13 @@ def test_sizes_are_those_of_bits_and_at_break_even_the_ring_is_larger(sizes):
     assert costs.break_even(sizes)["window"].tolist() == [1_000_000, 10_000]
 
 
-def test_long_run_is_the_histograms(long_run):
+def test_long_run_is_the_histograms():
+    stream = BitStream(0.5, None, 2)
+    long_run = costs.long_run(
+        stream, events=300_000, window=20_000, epsilon=0.05, chunk=10_000, points=10
+    )
     histogram = ExponentialHistogram(20_000, 0.05)
-    bits = BitStream(0.5, None, 2).draw(300_000)
+    bits = stream.draw(300_000)
     histogram.update(bits)
     last = long_run.iloc[-1]
     assert (last["at"], last["estimate"]) == (300_000, histogram.estimate())

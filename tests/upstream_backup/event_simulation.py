@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -118,11 +119,7 @@ class Node:
     """
 
     def __init__(
-        self,
-        env: Clock,
-        parameters: Parameters,
-        name: str,
-        finish: Callable[[Node, Tuples], None],
+        self, env: Clock, parameters: Parameters, name: str, finish: Callable[[Node, Tuples], None]
     ) -> None:
         self.env, self.name, self.finish = env, name, finish
         self.cost = parameters.cost_ns(name)
@@ -131,18 +128,6 @@ class Node:
         self.delivered: dict[int, int] = {}
         self.arrived = self.finished = 0
         env.process(self._work())
-
-    def receive(self, tuples: Tuples) -> None:
-        """Take a segment from the upstream connection."""
-        self.inbox.put(tuples)
-
-    def when_done(self, tuples: Tuples) -> list[int]:
-        """Times at which tuples were processed."""
-        return [self.done.get(i, NEVER) for i in tuples]
-
-    def when_delivered(self, tuples: Tuples) -> list[int]:
-        """Times at which their results were at the downstream node."""
-        return [self.delivered.get(i, NEVER) for i in tuples]
 
     def _work(self) -> Events:
         while True:
@@ -155,28 +140,28 @@ class Node:
             self.finish(self, tuples)
 
 
+@dataclass
 class _Noticed:
     """A failure as it is met: who died, what was queued, what was sent again to whom."""
 
-    def __init__(self, failure: Failure, crash: int, source: Node, at_crash: int) -> None:
-        self.failure, self.crash, self.source, self.at_crash = failure, crash, source, at_crash
-        self.detected = self.request = self.back = 0
-        self.resent: Tuples = ()
-        self.survivor: Node | None = None
+    failure: Failure
+    crash: int
+    source: Node
+    at_crash: int
+    detected: int = 0
+    request: int = 0
+    back: int = 0
+    resent: Tuples = ()
+    survivor: Node | None = None
 
     def recovery(self, reprocessed: bool) -> Recovery:
         downtime = Downtime(self.failure, self.crash, self.detected, self.request, self.back)
-        done = self.survivor.when_done(self.resent) if self.survivor else []
-        delivered = self.survivor.when_delivered(self.resent) if self.survivor else []
-        return Recovery(
-            downtime,
-            self.at_crash,
-            np.array(self.resent, dtype=np.int64),
-            np.array(done, dtype=np.int64),
-            np.array(delivered, dtype=np.int64),
-            sum(i in self.source.delivered for i in self.resent),
-            len(done) if reprocessed else 0,
-        )
+        times = (self.survivor.done, self.survivor.delivered) if self.survivor else ({}, {})
+        done, delivered = (np.array([t.get(i, NEVER) for i in self.resent], int) for t in times)
+        resent = np.array(self.resent, int)
+        twice = sum(i in self.source.delivered for i in self.resent)
+        again = len(done) if reprocessed else 0
+        return Recovery(downtime, self.at_crash, resent, done, delivered, twice, again)
 
 
 class _System:
@@ -218,7 +203,7 @@ class _System:
         return Node(self.env, self.parameters, name, self._finished)
 
     def _connect(self, name: str, window: int | None = None, opened: int = 0) -> Connection:
-        receive, seen = self.nodes[name].receive, partial(self._saw, "upstream", name)
+        receive, seen = self.nodes[name].inbox.put, partial(self._saw, "upstream", name)
         return Connection(self.env, self.parameters, receive, window, opened, seen)
 
     def _downstream(self, name: str, window: int | None = None, opened: int = 0) -> Connection:
@@ -383,11 +368,8 @@ class _System:
 
     def _detect(self, noticed: _Noticed) -> None:
         noticed.detected = self.env.ns
-        if (
-            self.scheme.trimmed_by == "ack"
-            and self.scheme.both
-            and noticed.failure.node == "primary"
-        ):
+        keeps_results = self.scheme.both and self.scheme.trimmed_by == "ack"
+        if keeps_results and noticed.failure.node == "primary":
             self._take_over(noticed)
         self._say("request", noticed.failure.other, "upstream")
         self._later(self.parameters.hop_ns, partial(self._request, noticed))
