@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from typing import ClassVar
 from unittest.mock import MagicMock, Mock
 
 import numpy as np
@@ -147,22 +146,16 @@ def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global
 
 
 class Away(MemoryTable):
-    """A global store that is out of reach for some tries."""
+    """A global store of which the next calls fail."""
 
-    tries = 0
+    def __init__(self, aggregate, errors=()):
+        super().__init__(aggregate)
+        self.errors = [*errors]
 
-    def merge(self, *args, **more):
-        self.tries -= 1
-        if self.tries >= 0:
-            raise ConnectionError("could not merge")
-        return super().merge(*args, **more)
-
-
-def with_a_complete_table(job, shared):
-    server = Server(job, 0, MemoryTable(SUM), shared)
-    merge_round(server, 1, {0: Progress(1)})
-    shared.tries = 3
-    return server
+    def committed(self):
+        if self.errors:
+            raise self.errors.pop()
+        return super().committed()
 
 
 class Overtaken(MemoryTable):
@@ -184,49 +177,36 @@ def test_a_crashed_servers_late_commit_is_not_merged_again(job):
     assert server.tables == []
 
 
-def test_a_global_store_out_of_reach_is_waited_for(job, monkeypatch, caplog):
+@pytest.mark.parametrize("error", [ConnectionError, TimeoutError, StaleBatch])
+def test_a_global_store_out_of_reach_is_waited_for_no_longer_than_wanted(
+    job, monkeypatch, caplog, error
+):
     monkeypatch.setattr(servers, "RETRY_S", 0.001)
-    shared = Away(SUM)
-    with_a_complete_table(job, shared).commit_epochs()
-    assert values(shared) == {1: 1}
-    assert not caplog.messages  # it came back at once
+    server = Server(job, 0, MemoryTable(SUM), Away(SUM))
+    merge_round(server, 1, {0: Progress(1)})
+    server.shared.errors = [error("could not merge")] * 3
+    server.commit_epochs()
+    assert values(server.shared) == {1: 1} and not caplog.messages  # it came back at once
     monkeypatch.setattr(liveness, "REPORT_S", 0.0)
-    with_a_complete_table(job, Away(SUM)).commit_epochs()
+    server.job = replace(job, patience_s=0.01)
+    merge_round(server, 1, {0: Progress(2)})
+    server.shared.errors = [error("could not merge")] * 10**5
+    with pytest.raises(error):
+        server.commit_epochs()
     assert caplog.messages == ["waiting: could not merge; waiting for it"]
 
 
-class Elsewhere(Away):
-    """A global store in which another process goes on with the partitions, for ever."""
-
-    def merge(self, partials, progress, epoch=0, token=None):
-        if progress:
-            raise StaleBatch("partition 0 stands at 7")
-        return super().merge(partials, progress, epoch, token)
-
-
-@pytest.mark.parametrize(
-    ("kind", "patience_s", "error"),
-    [(Away, 1e-9, ConnectionError), (Elsewhere, 0.01, StaleBatch)],
-)
-def test_a_global_store_is_waited_for_no_longer_than_wanted(
-    job, monkeypatch, kind, patience_s, error
-):
-    monkeypatch.setattr(servers, "RETRY_S", 0.001)
-    server = with_a_complete_table(replace(job, patience_s=patience_s), kind(SUM))
-    with pytest.raises(error):
-        server.commit_epochs()
-
-
-class Going(MemoryTable):
-    """A global store that goes away when it has been opened, and comes back."""
-
-    answers: ClassVar[list] = []
-
-    def committed(self):
-        answer = self.answers.pop(0) if self.answers else super().committed()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+@pytest.mark.parametrize("patience_s", [600.0, 1e-9])
+@pytest.mark.parametrize("error", [ConnectionError, TimeoutError])
+def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, error, patience_s):
+    job, opened = replace(job, patience_s=patience_s), [Away(SUM), Away(SUM, [error("gone")])]
+    job.claim_folder()
+    monkeypatch.setattr(Job, "open_shared", lambda job: opened.pop())
+    try:
+        server = job.open_claimed(lambda shared: Server(job, 0, MemoryTable(SUM), shared))
+        assert not opened and not server.shared.errors
+    except error:
+        assert opened and patience_s < 1
 
 
 def test_a_global_store_of_another_folders_job_is_refused(job, tmp_path):
@@ -283,21 +263,6 @@ def test_a_process_ends_though_its_error_cannot_be_reported(monkeypatch):
     assert os._exit.call_args.args == (1,)
 
 
-@pytest.mark.parametrize("error", [ConnectionError("could not read"), TimeoutError("locked")])
-def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, error):
-    job.claim_folder()
-    opened = []
-    Going.answers[:] = [error]
-    monkeypatch.setattr(Job, "open_shared", lambda job: opened.append(Going(SUM)) or opened[-1])
-    own = MemoryTable(SUM)
-    server = job.open_claimed(lambda shared: Server(job, 0, own, shared))
-    assert server.shared is opened[1]
-    at_once = replace(job, patience_s=1e-9)
-    Going.answers[:] = [error]
-    with pytest.raises(type(error), match=str(error)):
-        at_once.open_claimed(lambda shared: Server(job, 0, own, shared))
-
-
 def test_the_first_epoch_commit_waits_like_later_ones(job):
     server = Server(replace(job, commit_s=99.0), 0, MemoryTable(SUM), MemoryTable(SUM))
     server.changed, server.commit_epochs = MagicMock(), Mock(side_effect=SystemExit)
@@ -315,29 +280,14 @@ def test_the_course_of_a_checkpoint():
     assert not cycle.complete
     for _ in range(2):
         assert (cycle.meet("a"), cycle.complete) == (2, False)
-    with pytest.raises(RuntimeError, match=r"table 1 is not complete.*: wait for \['a', 'b'\]"):
-        cycle.finish()
     assert (cycle.meet("b"), cycle.complete) == (2, True)
     assert cycle.finish() == 1
-    assert (cycle.epoch, cycle.complete) == (2, False)
-    assert cycle.meet("a") == 2
-    cycle.leave("a")
-    cycle.leave("b")
-    cycle.raise_barrier()
-    assert cycle.complete  # without tasks at once
-    with pytest.raises(KeyError, match=r"task 'a' is not one of \[\]: join first"):
-        cycle.meet("a")
-
-
-def test_a_crashed_task_delays_no_checkpoint_and_its_replacement_joins_the_newest_table():
-    cycle = CheckpointCycle(5)
-    cycle.join("a")
-    cycle.join("b")
+    assert (cycle.epoch, cycle.complete, cycle.meet("a")) == (2, False, 2)
     cycle.raise_barrier()
     cycle.meet("a")
-    cycle.leave("b")
+    cycle.leave("b")  # a crashed task delays no checkpoint, and its replacement starts in the next
     cycle.join("b again")
-    assert cycle.complete and cycle.meet("b again") == 6
+    assert cycle.complete and cycle.meet("b again") == 3
 
 
 @given(

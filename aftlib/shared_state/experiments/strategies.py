@@ -235,7 +235,7 @@ def one_task_crashes(
             "tasks": tasks,
             "tuples": given.stream.tuples,
             "again": reads - given.stream.tuples,
-            "disturbed": count_restarted(tries, victim),
+            "disturbed": len({t["task"] for t in tries if t["attempt"] > 0} - {victim}),
             "twice": None,
             "error": int(np.abs(difference).max(initial=0)),
             "crashed_pid": note["pid"],
@@ -246,11 +246,6 @@ def one_task_crashes(
             row["twice"] = sum(sum(t["by_round"][since:]) for t in healthy)
         rows.append(row)
     return pd.DataFrame(rows).astype({"twice": "Int64"})
-
-
-def count_restarted(tries: list[dict], victim: int) -> int:
-    """Number of tasks that were restarted, without the one that crashed."""
-    return len({each["task"] for each in tries if each["attempt"] > 0} - {victim})
 
 
 class OffsetsApart:
