@@ -1,27 +1,30 @@
-"""Random histories of every store against a plain model, with reopening in between."""
+"""Random histories of every store and aggregate against a model, with reopening in between."""
 
 import numpy as np
 import pytest
 
-from aftlib.shared_state.aggregates import SUM
+from aftlib.shared_state.aggregates import AGGREGATES
 from aftlib.shared_state.stores.tables import NEVER, Progress, StaleBatch
 from tests.shared_state.tuples import lift
 
 EPOCHS, PARTITIONS, SERVERS = 3, 3, ("a", "b")
+MERGE = {"add": lambda a, b: a + b, "min": min, "max": max}
 
 
 class Model:
     """The slow twin: dictionaries."""
 
-    def __init__(self):
+    def __init__(self, aggregate):
+        self.how = [MERGE[kind] for kind in aggregate.components]
         self.rows, self.of_epoch, self.latest, self.tokens = {}, {}, {}, {}
 
-    def merge(self, tuples, progress, epoch, token):
+    def merge(self, batch, progress, epoch, token):
         if token and self.tokens.get(token[0], -1) >= token[1]:
             return False
         table = self.rows.setdefault(epoch, {})
-        for window, key, value in tuples:
-            table[window, key] = table.get((window, key), 0) + value
+        for at, values in listed(batch):
+            both = zip(self.how, table.get(at, values), values, strict=True)
+            table[at] = tuple(how(a, b) for how, a, b in both) if at in table else values
         for kept in (self.latest, self.of_epoch.setdefault(epoch, {})):
             for partition, now in progress.items():
                 before = kept.get(partition, (NEVER,) * 5)
@@ -45,37 +48,41 @@ def same(table, model):
     assert table.committed() == model.tokens
     assert plain(table.progress()) == model.latest
     for epoch in range(EPOCHS):
-        rows = table.read(epoch=epoch)
         expected = sorted(model.rows.get(epoch, {}).items())
-        at = list(zip(rows.windows.tolist(), rows.keys.tolist(), strict=True))
-        assert list(zip(at, rows.values[:, 0].tolist(), strict=True)) == expected
+        assert listed(table.read(epoch=epoch)) == expected
+        window = epoch - 1
+        assert listed(table.read(window, epoch)) == [row for row in expected if row[0][0] == window]
         assert plain(table.progress(epoch)) == model.of_epoch.get(epoch, {})
     windows = {window for window, _ in model.rows.get(0, {})}
     assert table.windows().tolist() == sorted(windows)
+
+
+def listed(rows):
+    places = zip(rows.windows.tolist(), rows.keys.tolist(), strict=True)
+    return list(zip(places, map(tuple, rows.values.tolist()), strict=True))
 
 
 def plain(progress):
     return {p: now.stored for p, now in progress.items()}
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_random_history(opened, seed):
-    rng, model, table = np.random.default_rng(seed), Model(), opened()
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_a_random_history(opened, name):
+    aggregate, rng = AGGREGATES[name], np.random.default_rng(len(name))
+    model, table = Model(aggregate), opened(aggregate)
     for _ in range(60):
         epoch = int(rng.integers(EPOCHS))
         act = rng.choice(["merge", "merge", "merge", "drop", "forget", "barrier", "reopen"])
         if act == "merge":
             tuples = rng.integers([-2, -200, -9], [3, 200, 10], (rng.integers(0, 40), 3))
-            partition, now = (
-                int(rng.integers(PARTITIONS)),
-                tuple(rng.integers(100, size=5).tolist()),
-            )
+            partition = int(rng.integers(PARTITIONS))
+            now = tuple(rng.integers(100, size=5).tolist())
             stands = model.latest.get(partition, (0,))[0]
             token = (str(rng.choice(SERVERS)), int(rng.integers(8))) if rng.random() < 0.4 else None
             since = stands if rng.random() < 0.5 else None
-            batch, progress = lift(SUM, *tuples.T), {partition: Progress(*now, since=since)}
+            batch, progress = lift(aggregate, *tuples.T), {partition: Progress(*now, since=since)}
             merged = table.merge(batch, progress, epoch, token)
-            assert merged == model.merge(tuples.tolist(), {partition: now}, epoch, token)
+            assert merged == model.merge(batch, {partition: now}, epoch, token)
             if merged:
                 elsewhere = Progress(200, since=model.latest[partition][0] + 1)
                 with pytest.raises(StaleBatch):
@@ -93,5 +100,5 @@ def test_a_random_history(opened, seed):
             if table.flush == "barrier":
                 table.barrier()
             table.close()
-            table = opened()
+            table = opened(aggregate)
         same(table, model)

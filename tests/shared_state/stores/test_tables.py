@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.shared_state.aggregates import AGGREGATES, SUM
+from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.stores import claim
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import BufferedTable, MemoryTable, Progress, StaleBatch
@@ -12,11 +12,8 @@ from tests.shared_state.tuples import lift, partials
 INT64 = np.iinfo(np.int64)
 
 
-def rows(*tuples, aggregate=SUM):
-    windows, keys, values = (
-        np.array(column, dtype=np.int64) for column in zip(*tuples, strict=True)
-    )
-    return lift(aggregate, windows, keys, values)
+def rows(*tuples):
+    return lift(SUM, *np.array(tuples, np.int64).T)
 
 
 def content(partials):
@@ -26,41 +23,6 @@ def content(partials):
     assert len(found) == len(partials)
     assert list(found) == sorted(found)
     return found
-
-
-def reference(batches, aggregate):
-    """The slow twin: a dictionary and one tuple at a time."""
-    merge = {"add": lambda a, b: a + b, "min": min, "max": max}
-    state = {}
-    for batch in batches:
-        columns = (batch.windows.tolist(), batch.keys.tolist(), batch.values.tolist())
-        for window, key, value in zip(*columns, strict=True):
-            old = state.get((window, key))
-            new = tuple(value)
-            if old is not None:
-                kinds = zip(aggregate.components, old, value, strict=True)
-                new = tuple(merge[kind](a, b) for kind, a, b in kinds)
-            state[window, key] = new
-    return state
-
-
-@pytest.mark.parametrize("name", AGGREGATES)
-def test_batches_merge_as_one_tuple_after_the_other_would(opened, name):
-    rng, aggregate = np.random.default_rng(3), AGGREGATES[name]
-    table = opened(aggregate)
-    batches = []
-    for i, size in enumerate((0, 1, 50, 400, 400)):
-        windows, keys = rng.integers(-2, 3, size), rng.integers(-300, 300, size)
-        keys[rng.random(size) < 0.1] *= INT64.max // 300
-        values = rng.integers(-(10**12), 10**12, size)
-        batches.append(lift(aggregate, windows, keys, values))
-        assert table.merge(batches[-1], {0: Progress(i)})
-    expected = reference(batches, aggregate)
-    assert content(table.read()) == expected
-    assert table.windows().tolist() == sorted({w for w, _ in expected})
-    for window in (-2, 0, 7):
-        only = {at: value for at, value in expected.items() if at[0] == window}
-        assert content(table.read(window)) == only
 
 
 def test_largest_keys_windows_and_values(opened):
