@@ -58,7 +58,7 @@ def sharing(tmp_path_factory, ran):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(servers, "run_job", recorded)
-        return servers.servers_and_tasks_crash(tmp_path_factory.mktemp("sharing"), 20_000, seed=1)
+        return servers.servers_and_tasks_crash(tmp_path_factory.mktemp("sharing"), 1_000, seed=1)
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 import os
 import re
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import replace
 from os import getpid
 from pathlib import Path
@@ -13,26 +11,21 @@ from signal import SIGKILL
 from unittest.mock import MagicMock
 
 import numpy as np
+import pandas as pd
 import psycopg
 import pytest
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state import job as jobs
 from aftlib.shared_state import stores, supervisor
-from aftlib.shared_state.aggregates import SUM, Partials
 from aftlib.shared_state.job import Account, Job, Journal
 from aftlib.shared_state.liveness import held_lock
-from aftlib.shared_state.output import Output, emit_windows
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.tables import END, MemoryTable, Progress
+from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
-from tests.shared_state.tuples import lift
-
-
-def text_of(tuples):
-    return b"".join(b"%d,%d,%d\n" % tuple(row) for row in np.asarray(tuples).tolist())
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -41,25 +34,19 @@ def job(tmp_path):
     return Job(log, Rules(Windows(10, 5)), tmp_path / "job")
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"servers": 0}, "servers must be a whole number at least 1, got 0"),
-        ({"tasks": 1.5}, "tasks must be a whole number at least 1, got 1.5"),
-        ({"batch": -1}, "batch must be a whole number at least 1, got -1"),
-        ({"checkpoint_s": 0}, "checkpoint_s must be above 0, got 0"),
-        ({"commit_s": -3}, "commit_s must be at least 0, got -3"),
-        ({"patience_s": "x"}, "patience_s must be above 0 and at most 1e+06, got 'x'"),
-        ({"patience_s": 0}, "patience_s must be above 0 and at most 1e+06, got 0"),
-        ({"patience_s": 3e6}, "patience_s must be above 0 and at most 1e+06, got 3000000.0"),
-        ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
-        ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
-        ({"shared": "rocksdb:x"}, "shared must be an address of sqlite, .*, got 'rocksdb:x'"),
-    ],
+test_impossible_jobs_are_refused = refused(
+    lambda other, job: replace(job, **other),
+    ({"servers": 0}, "servers must be a whole number at least 1, got 0"),
+    ({"tasks": 1.5}, "tasks must be a whole number at least 1, got 1.5"),
+    ({"batch": -1}, "batch must be a whole number at least 1, got -1"),
+    ({"checkpoint_s": 0}, "checkpoint_s must be above 0, got 0"),
+    ({"commit_s": -3}, "commit_s must be at least 0, got -3"),
+    ({"patience_s": 0}, r"patience_s must be above 0 and at most 1e\+06, got 0"),
+    ({"patience_s": 3e6}, r"patience_s must be above 0 and at most 1e\+06, got 3000000.0"),
+    ({"aggregate": "median"}, "aggregate must be one of .*, got 'median'"),
+    ({"own": "postgres"}, "own must be one of .*, got 'postgres'"),
+    ({"shared": "rocksdb:x"}, "shared must be an address of sqlite, .*, got 'rocksdb:x'"),
 )
-def test_impossible_jobs_are_refused(job, other, message):
-    with pytest.raises(ValueError, match=message.replace("+", r"\+")):
-        replace(job, **other)
 
 
 def test_a_job_is_read_back_from_its_text(job):
@@ -89,50 +76,6 @@ def test_a_new_kind_of_store_serves_a_job(job, monkeypatch):
     with job.open_shared() as table, job.open_own(1) as own:
         assert table.path == job.directory / "shared.copy"
         assert own.store.path == job.directory / "server-1.copy"
-
-
-def windows_of(job):
-    return {p.name: p.read_text().split() for p in sorted(job.output.iterdir())}
-
-
-def test_windows_are_emitted_when_the_watermark_has_passed_them(job):
-    job.claim_folder()
-    table = MemoryTable(SUM)
-    slices = np.array([0, 5, 10, 15])
-    table.merge(
-        Partials(slices, np.array([1, 1, 2, 1]), np.array([1, 2, 4, 8])), {0: Progress(4, 15)}
-    )
-    output = Output(job, table)
-    assert not output.emit()
-    name = "window-{:020d}.csv".format
-    assert windows_of(job) == {name(0): ["0,1,3"], name(5): ["5,1,2", "5,2,4"]}
-    assert table.windows().tolist() == [10, 15]
-    table.merge(Partials.empty(1), {0: Progress(4, END)})
-    assert output.emit()
-    assert windows_of(job)[name(10)] == ["10,1,8", "10,2,4"]
-    assert windows_of(job)[name(15)] == ["15,1,8"]
-    assert table.windows().tolist() == []
-
-
-def test_the_output_waits_for_who_holds_the_global_store(job, monkeypatch):
-    """Once, an epoch commit that took longer than SQLite waits ended the job."""
-    job.claim_folder()
-    monkeypatch.chdir(job.directory)
-    for number in range(job.servers):
-        Path(f"server-{number}.done").touch()
-    tries = MagicMock(side_effect=[TimeoutError("database is locked"), True])
-    monkeypatch.setattr(Output, "emit", tries)
-    emit_windows(job, Journal("output"))
-    assert tries.call_count == 2
-
-
-def test_the_last_window_is_emitted_though_it_ends_beyond_64_bits(job):
-    job.claim_folder()
-    table, moment = MemoryTable(SUM), (2**63 - 1) // 5 * 5
-    table.merge(lift(SUM, np.array([moment]), np.array([1]), np.array([7])), {0: Progress(2, END)})
-    assert Output(job, table).emit()
-    assert [*windows_of(job).values()] == [[f"{start},1,7"] for start in (moment - 5, moment)]
-    assert table.windows().tolist() == []
 
 
 IMPATIENT = """#!/bin/sh
@@ -190,45 +133,27 @@ def test_a_sign_of_life_that_was_removed_ends_no_job(job, monkeypatch):
         boss._check_alive("output", MagicMock(pid=7), 0.1)
 
 
-def hold_sqlite(job):
-    connection = sqlite3.connect(job.directory / "shared.sqlite", isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
-    return connection
-
-
-def hold_postgres(job):
-    connection = psycopg.connect(job.shared)
-    connection.execute(f"LOCK TABLE {job.schema}.state")
-    return connection
-
-
-@pytest.mark.parametrize("hold", [hold_sqlite, hold_postgres])
 def test_a_database_that_others_hold_is_reported_and_waited_for_no_longer_than_wanted(
-    job, request, caplog, hold
+    job, schema, caplog
 ):
     """Once, of PostgreSQL nothing was reported, for ever."""
-    job = replace(job, own="memory", patience_s=2.0)
-    if hold is hold_postgres:
-        schema = request.getfixturevalue("schema")
-        job = replace(job, shared=schema.url, schema=schema.name)
+    job = replace(job, own="memory", patience_s=2.0, shared=schema.url, schema=schema.name)
     job.claim_folder()
     with job.open_shared() as shared:
         job.claim_table(shared)
-    with closing(hold(job)), pytest.raises(RuntimeError, match="locked|timeout|no PostgreSQL"):
+    with psycopg.connect(job.shared) as other, pytest.raises(RuntimeError, match="timeout|no Post"):
+        other.execute(f"LOCK TABLE {job.schema}.state")
         run_job(job)
-    assert any(
-        re.match("waiting: .*shared.sqlite|waiting: .* in schema", m) for m in caplog.messages
-    )
+    assert any(re.match("waiting: .* in schema", message) for message in caplog.messages)
     assert run_job(replace(job, patience_s=600.0)).read == {0: 1}
 
 
 def test_an_interrupt_ends_the_supervisor(job, monkeypatch):
-    process = MagicMock()
+    process = MagicMock(poll=lambda: None)
     process.__enter__.return_value = process
-    process.__exit__.return_value = False
-    process.poll.return_value = None
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **how: process)
     monkeypatch.setattr(supervisor, "wait", MagicMock(side_effect=KeyboardInterrupt))
+    process.__exit__.return_value = False
     with pytest.raises(KeyboardInterrupt):
         run_job(job)
     process.kill.assert_called_once()
@@ -248,23 +173,15 @@ def test_a_process_that_outlives_the_supervisor_holds_nobody_up(job, tmp_path, m
     os.kill(int(pid.read_text()), SIGKILL)  # it was still there
 
 
-def test_a_torn_line_of_the_journal_is_left_out(tmp_path, monkeypatch):
+def test_an_account_is_of_the_whole_lines_of_a_journal(tmp_path, monkeypatch):
     """Once, a full disk that had cut a line short made the folder unusable for ever."""
-    monkeypatch.chdir(tmp_path)
-    journal = Journal("task")
-    journal.note("joined")
-    with Path("journal.jsonl").open("a") as file:
-        file.write('\n{"time": 3.5, "who": "ta')
-    journal.note("read", partition=0, since=0, upto=7)
-    assert Account.of(tmp_path).read == {0: 7}
-
-
-def test_the_account_of_a_journal(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one, other = Journal("one"), Journal("other")
     one.note("joined")
-    for since, upto in ((0, 10), (10, 20)):
-        one.note("read", partition=3, since=since, upto=upto)
+    one.note("read", partition=3, since=0, upto=10)
+    with Path("journal.jsonl").open("a") as file:
+        file.write('\n{"time": 3.5, "who": "ta')
+    one.note("read", partition=3, since=10, upto=20)
     other.note("joined")
     other.note("joined")
     other.note("read", partition=3, since=15, upto=30)
@@ -275,26 +192,21 @@ def test_the_account_of_a_journal(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("aggregate", ["max", "mean"])
-def test_a_job_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch, aggregate):
+def test_a_job_runs_to_its_end_wherever_it_was_started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tuples = np.random.default_rng(4).integers(0, 50, (2, 500, 3))
-    log = TupleLog.write("log", [text_of(part) for part in tuples])
-    job = Job(
-        log, Rules(Windows(10, 5)), "job", aggregate, servers=1, own="memory", batch=70
-    )  # fmt: skip
+    log = TupleLog.write("log", [b"%d,%d,%d\n" * 500 % (*part.ravel(),) for part in tuples])
+    job = Job(log, Rules(Windows(10, 5)), "job", "mean", servers=1, own="memory", batch=70)
     account = run_job(job)
     assert (account.tuples, account.read_again) == (1000, {})
-    found = {
-        (int(w), int(k)): float(v)
-        for w, k, v in (line.split(",") for lines in windows_of(job).values() for line in lines)
-    }
-    held = {}
-    for at, key, value in tuples.reshape(-1, 3).tolist():
-        for start in {at // 5 * 5, at // 5 * 5 - 5} - {-5}:
-            held.setdefault((start, key), []).append(value)
-    of = {"max": max, "mean": np.mean}[aggregate]
-    assert found == {name: pytest.approx(of(values)) for name, values in held.items()}
+    files = [pd.read_csv(path, names=["start", "key", "mean"]) for path in job.output.iterdir()]
+    rows = pd.DataFrame(tuples.reshape(-1, 3), columns=["at", "key", "mean"])
+    last = rows.assign(start=rows["at"] // 5 * 5)
+    both = pd.concat([last, last.assign(start=last["start"] - 5)]).query("start >= 0")
+    expected = both.groupby(["start", "key"])["mean"].mean()
+    pd.testing.assert_series_equal(
+        pd.concat(files).set_index(["start", "key"])["mean"].sort_index(), expected
+    )
 
 
 def test_too_many_malformed_lines_end_the_run(job, tmp_path):
@@ -304,29 +216,22 @@ def test_too_many_malformed_lines_end_the_run(job, tmp_path):
         run_job(wrong)
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"servers": 3}, "servers was 2, is 3"),
-        ({"rules": Rules(Windows(20, 5))}, "width was 10, is 20"),
-        ({"aggregate": "max"}, "aggregate was 'sum', is 'max'"),
-        ({"own": "memory"}, "own was 'rocksdb', is 'memory'"),
-        ({"rules": Rules(Windows(10, 5), delay=7)}, "delay was None, is 7"),
-        (
-            {"shared": "sqlite:other"},
-            "shared was 'sqlite:.*shared.sqlite', is 'sqlite:.*other'",
-        ),
-        (
-            {"shared": "postgresql://me:secret@there/db"},
-            "is 'user=me host=there dbname=db schema=aft'",
-        ),
-    ],
-)
-def test_a_folder_belongs_to_the_job_that_started_there(job, other, message):
+def belongs_to_another(other, job):
     name = job.claim_folder()
     assert replace(job, batch=7, tasks=1).claim_folder() == name
-    with pytest.raises(ValueError, match=f"{message}.*choose a new directory and schema"):
-        run_job(replace(job, **other))
+    run_job(replace(job, **other))
+
+
+test_a_folder_belongs_to_the_job_that_started_there = refused(
+    belongs_to_another,
+    ({"servers": 3}, "servers was 2, is 3.*choose a new directory and schema"),
+    ({"rules": Rules(Windows(20, 5))}, "width was 10, is 20"),
+    ({"rules": Rules(Windows(10, 5), delay=7)}, "delay was None, is 7"),
+    ({"aggregate": "max"}, "aggregate was 'sum', is 'max'"),
+    ({"own": "memory"}, "own was 'rocksdb', is 'memory'"),
+    ({"shared": "sqlite:other"}, "shared was 'sqlite:.*shared.sqlite', is 'sqlite:.*other'"),
+    ({"shared": "postgresql://me:no@there/db"}, "'user=me host=there dbname=db schema=aft'"),
+)
 
 
 @pytest.mark.parametrize("text", ["", '{"folder": "/', "[]"])
@@ -340,14 +245,13 @@ def test_a_folder_whose_identity_is_damaged_is_refused(job, text):
 
 def test_a_lost_global_store_is_not_replaced_by_an_empty_one(job):
     """Once, a restart with an emptied store emitted the sums since then as if they were all."""
-    one = replace(job, servers=1, tasks=1, own="memory")
-    run_job(one)
-    for path in one.directory.glob("shared.sqlite*"):
+    job.claim_folder()
+    job.open_claimed(SqliteTable.close)
+    job.open_claimed(SqliteTable.close)
+    for path in job.directory.glob("shared.sqlite*"):
         path.unlink()
-    for path in [*one.directory.glob("*.done"), *one.output.iterdir()]:
-        path.unlink()
-    with pytest.raises(RuntimeError, match="table must be new, or .* has been emptied"):
-        run_job(one)
+    with pytest.raises(ValueError, match="table must be new, or .* has been emptied"):
+        job.open_claimed(SqliteTable.close)
 
 
 def test_a_job_warns_on_a_cluster_that_it_runs_on_one_machine(monkeypatch):

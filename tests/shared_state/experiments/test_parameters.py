@@ -49,17 +49,15 @@ def test_values_at_their_bounds_are_accepted():
     assert NotebookParameters(**DEFAULTS | bounds).smallest_input == 983_040
 
 
-def test_the_least_that_is_accepted_works_without_spark(tmp_path):
+def test_the_least_that_is_accepted_works_without_spark():
     assert len(servers.checkpoints(["memory"], 2, runs=1)) == 3
     assert np.isfinite(servers.merges(servers.EMBEDDED, [1], 1, 0)["merges_per_s"]).all()
-    sharing = servers.servers_and_tasks_crash(tmp_path, 1_000, seed=0)
-    assert (sharing["error"] == 0).all()
 
 
 def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
     streams = [TupleStream(FEWEST, 1, skew, 0) for skew in (0, 1.4)]
     given = parameters.inputs(spark, tmp_path, streams)
-    measured = strategies.measured(spark, given[:1], [1, 2], 1, warm_up=False)
+    measured = strategies.measured(spark, given[:1], [2], 1, warm_up=False)
     assert (measured["states"] == 1).all()
     failures = strategies.one_task_crashes(spark, given[1], 2, every=FEWEST // 10, after=FEWEST)
     errors = failures.set_index("strategy")["error"]
