@@ -28,6 +28,7 @@ from aftlib.shared_state.task import (
     unpack_message,
 )
 from aftlib.shared_state.tuplelog import TupleLog
+from tests.refusals import refused
 from tests.shared_state.tuples import partials
 
 BEGINNING = struct.pack("!i", 500_000) + bytes(50_000)
@@ -70,19 +71,12 @@ def test_a_message_is_read_as_it_was_written(rows, components):
     assert found.keys.flags.aligned and len(sent) < 300 + 8 * rows * (2 + components)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"",
-        b"x" * 15,
-        pack_message("join", [0])[:-1],
-        pack_message("leave") + b"12345678",
-        pickle.dumps(["j"]),
-    ],
+OTHERS = [b"", b"x" * 15, pack_message("join", [0])[:-1], pack_message("leave") + b"12345678"]
+test_other_bytes_are_refused = refused(
+    unpack_message,
+    *((each, rf"message must be lengths, .* got {len(each)} bytes") for each in OTHERS),
+    (pickle.dumps(["j"]), "message must be lengths, JSON and rows"),
 )
-def test_other_bytes_are_refused(message):
-    with pytest.raises(ValueError, match=rf"message must be lengths, .* got {len(message)} bytes"):
-        unpack_message(message)
 
 
 def test_a_number_that_is_no_integer_is_not_cut_to_one():

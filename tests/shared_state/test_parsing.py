@@ -8,13 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.parsing import (
-    PartitionReader,
-    Rejected,
-    Rules,
-    reason_against,
-)
+from aftlib.shared_state.parsing import PartitionReader, Rejected, Rules, reason_against
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
+from tests.refusals import refused
 
 BY_TENS = Windows(20, 10)
 
@@ -161,15 +157,6 @@ def test_reading_goes_on_where_it_stopped(tmp_path):
     assert second.progress == reader.progress
 
 
-@pytest.mark.parametrize(("newest", "late"), [(14, 0), (15, 1)])
-def test_a_slice_is_closed_once_the_watermark_reaches_its_end(tmp_path, newest, late):
-    path = tmp_path / "part"
-    path.write_bytes(b"%d,1,1\n9,2,1\n" % newest)
-    found, reader = read(path, Rules(BY_TENS, delay=5))
-    assert found == [[1, 1, 1], [0, 2, 1]][: 2 - late]
-    assert reader.progress == Progress(len(path.read_bytes()), newest - 5, late, 2, 0)
-
-
 def test_the_largest_numbers_are_read(tmp_path):
     """Once, 19 digits were refused, and the largest delay made every tuple late."""
     path, most = tmp_path / "part", 2**63 - 1
@@ -179,11 +166,11 @@ def test_the_largest_numbers_are_read(tmp_path):
     assert reader.progress.late == 0
     _, reader = read(path, Rules(Windows(1, 1), delay=0))
     assert (reader.progress.late, reader.progress.watermark) == (1, END - 1)
-    with pytest.raises(ValueError, match="delay must be at most 2⁶³ − 1, got 9223372036854775808"):
-        Rules(Windows(1, 1), delay=2**63)
 
 
-@pytest.mark.parametrize("name", ["delay", "most_rejected"])
-def test_negative_rules_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least 0, got -1"):
-        Rules(BY_TENS, **{name: -1})
+test_impossible_rules_are_refused = refused(
+    lambda delay, most_rejected=1: Rules(BY_TENS, delay, most_rejected),
+    (-1, "delay must be at least 0, got -1"),
+    (2**63, "delay must be at most 2⁶³ − 1, got 9223372036854775808"),
+    (0, -1, "most_rejected must be at least 0, got -1"),
+)

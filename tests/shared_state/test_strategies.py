@@ -10,22 +10,17 @@ import pytest
 from aftlib.core.windows import Windows
 from aftlib.shared_state import strategies as pipeline
 from aftlib.shared_state.aggregates import AGGREGATES
-from aftlib.shared_state.experiments.strategies import stage_seconds
+from aftlib.shared_state.experiments.strategies import require_same, stage_seconds
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.pipelined import pipelined
 from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import MemoryTable, Progress
-from aftlib.shared_state.strategies import (
-    STRATEGIES,
-    LogMerge,
-    merge_into,
-    merge_log,
-    received,
-)
+from aftlib.shared_state.strategies import STRATEGIES, LogMerge, merge_into, merge_log, received
 from aftlib.shared_state.sums import SUMS, window_sums
 from aftlib.shared_state.task import read_markers, sum_partitions, write_marker
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream, write_tuples
+from tests.refusals import refused
 from tests.shared_state.tuples import lift
 
 STREAM = TupleStream(300_000, keys=2_000, skew=1.4, disorder=30)
@@ -43,12 +38,8 @@ def expected(log):
     return window_sums(slices, RULES.windows), sum(now.late for now in progress.values())
 
 
-def same(one, other):
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in vars(one))
-
-
 def shared(tmp_path):
-    return partial(SqliteTable, tmp_path / "shared.sqlite", SUMS)
+    return SqliteTable(tmp_path / "shared.sqlite", SUMS)
 
 
 def test_a_log_is_the_stream_whatever_the_tasks(log):
@@ -70,8 +61,10 @@ def test_another_stream_at_the_same_place_is_refused(spark, log):
     ("strategy", "tasks"), [*((each, 5) for each in STRATEGIES), ("upfront", 1)]
 )
 def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path, strategy, tasks):
-    done = merge_log(spark, log, RULES, strategy, tasks, table=shared(tmp_path), every=40_000)
-    assert same(done.sums, expected[0])
+    done = merge_log(
+        spark, log, RULES, strategy, tasks, table=partial(shared, tmp_path), every=40_000
+    )
+    require_same(done.sums, expected[0], strategy)
     assert done.partitions["late"].sum() == expected[1] > 0
     assert done.tuples == 300_000
     assert done.partitions["offset"].tolist() == [log.size(p) for p in range(3)]
@@ -82,7 +75,7 @@ def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path,
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_malformed_lines_are_recorded_with_their_offsets(spark, tmp_path, strategy):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n5,2,4\n6,7", b"", b"5,x,1\n"])
-    done = merge_log(spark, log, Rules(Windows(9, 9)), strategy, 2, table=shared(tmp_path))
+    done = merge_log(spark, log, Rules(Windows(9, 9)), strategy, 2, table=partial(shared, tmp_path))
     assert done.sums.values.tolist() == [[7, 2]]
     assert done.rejects.to_numpy().tolist() == [
         [0, 6, "1 fields instead of 3", "bad"],
@@ -103,7 +96,7 @@ def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
 def test_tries_share_the_limit_of_malformed_lines(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n"])
     job = LogMerge(log, Rules(Windows(9, 9), most_rejected=2), 1, tmp_path)
-    with shared(tmp_path)() as table:
+    with shared(tmp_path) as table:
         merge_into(table, job, 0, None)
         beyond = Progress(log.size(0)), Progress(log.size(0) + 4, rejected=5)
         write_marker(tmp_path, 0, *beyond, [])  # by a try that crashed before it merged
@@ -120,30 +113,39 @@ def test_an_overflow_of_sparks_own_sum_stops_the_run(spark, tmp_path):
         merge_log(spark, log, Rules(Windows(9, 9)), "upfront", 1)
 
 
-def test_impossible_runs_are_refused(spark, log):
-    with pytest.raises(ValueError, match="strategy must be one of upfront, .*, got 'late'"):
-        merge_log(spark, log, RULES, "late", 1)
-    for wrong in ({"tasks": 0}, {"tasks": 1.5}, {"tasks": 1, "every": 0}):
-        ((name, value),) = [*wrong.items()][-1:]
-        with pytest.raises(
-            ValueError, match=f"{name} must be a whole number at least 1, got {value}"
-        ):
-            merge_log(spark, log, RULES, "late global", **wrong, table=MemoryTable)
-    with pytest.raises(ValueError, match="table must be given for 'late global', got None"):
-        merge_log(spark, log, RULES, "late global", 1)
+def run_refused(given, opened, spark, tmp_path):
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\n"])
+    table = partial(opened, tmp_path) if opened else None
+    merge_log(spark, log, RULES, **{"strategy": "late global", "tasks": 1} | given, table=table)
+
+
+DURABLY = "table must store each merge durably, .* got a .*Table"
+test_impossible_runs_are_refused = refused(
+    run_refused,
+    ({"strategy": "late"}, shared, "strategy must be one of upfront, .*, got 'late'"),
+    ({"tasks": 0}, shared, "tasks must be a whole number at least 1, got 0"),
+    ({"tasks": 1.5}, shared, "tasks must be a whole number at least 1, got 1.5"),
+    ({"every": 0}, shared, "every must be a whole number at least 1, got 0"),
+    ({}, None, "table must be given for 'late global', got None"),
+    ({}, lambda place: MemoryTable(AGGREGATES["sum"]), "must keep sums and counts .*, got 'sum'"),
+    ({}, lambda place: MemoryTable(SUMS), DURABLY),
+    ({}, lambda place: open_table(f"sqlite:{place}/s", SUMS, "barrier"), DURABLY),
+)
 
 
 def test_another_runs_folder_is_refused(spark, log, tmp_path):
-    merge_log(spark, log, RULES, "late local", 1, tmp_path)
-    refused = pytest.raises(
-        ValueError, match="directory must be without another .* task-00000.json"
+    job = LogMerge(log, RULES, 1, tmp_path)
+    starts = (
+        lambda: merge_log(spark, log, RULES, "late local", 1, tmp_path),
+        lambda: received(spark, job),
+        lambda: pipelined(spark, job, every=1, checkpoint=1),
     )
-    with refused:
-        merge_log(spark, log, RULES, "late local", 1, tmp_path)
-    (tmp_path / "task-00000.json").rename(tmp_path / "checkpoint-2-0")
-    for start in (received, partial(pipelined, every=1, checkpoint=1)):
-        with pytest.raises(ValueError, match="directory must be without another run's files"):
-            start(spark, LogMerge(log, RULES, 1, tmp_path))
+    for name in ("task-00000.json", "checkpoint-2-0"):
+        (tmp_path / name).touch()
+        for start in starts:
+            with pytest.raises(ValueError, match=f"without another run's files, .* {name}"):
+                start()
+        (tmp_path / name).unlink()
 
 
 def test_a_table_of_one_machine_is_refused_where_tasks_run_on_others(
@@ -152,17 +154,11 @@ def test_a_table_of_one_machine_is_refused_where_tasks_run_on_others(
     monkeypatch.setattr(pipeline, "other_machines", lambda spark: {"m2", "m1"})
     match = "table must be one that all machines reach, got a SqliteTable.* on m1, m2: use Postgre"
     with pytest.raises(ValueError, match=match):
-        merge_log(spark, log, RULES, "late global", 1, table=shared(tmp_path))
-
-
-def test_a_table_of_another_aggregate_is_refused(spark, log, tmp_path):
-    table = partial(SqliteTable, tmp_path / "sums.sqlite", AGGREGATES["sum"])
-    with pytest.raises(ValueError, match="table must keep sums and counts .*, got 'sum'"):
-        merge_log(spark, log, RULES, "late global", 1, table=table)
+        merge_log(spark, log, RULES, "late global", 1, table=partial(shared, tmp_path))
 
 
 def test_a_table_of_another_log_is_refused(spark, log, tmp_path):
-    table = shared(tmp_path)
+    table = partial(shared, tmp_path)
     first = merge_log(spark, log, RULES, "late global", 1, table=table)
     again = merge_log(spark, log, RULES, "late global", 1, table=table)
     assert np.array_equal(first.sums.values, again.sums.values)
@@ -185,23 +181,10 @@ def test_a_table_that_is_lost_meanwhile_is_an_error(spark, log, tmp_path):
         if list((tmp_path / "notes").glob("task-*.json")):
             for path in tmp_path.glob("shared.sqlite*"):
                 path.unlink()
-        return shared(tmp_path)()
+        return shared(tmp_path)
 
     with pytest.raises(RuntimeError, match=r"got partitions \[0, 1, 2\] short of their ends"):
         merge_log(spark, log, RULES, "late global", 1, tmp_path / "notes", opened)
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        lambda place: MemoryTable(SUMS),
-        lambda place: open_table(f"sqlite:{place}/s", SUMS, "barrier"),
-        lambda place: open_table(f"rocksdb:{place}/r", SUMS, "barrier"),
-    ],
-)
-def test_a_table_that_does_not_keep_every_merge_is_refused(spark, log, tmp_path, table):
-    with pytest.raises(ValueError, match="table must store each merge durably, .* got a .*Table"):
-        merge_log(spark, log, RULES, "late global", 1, table=partial(table, tmp_path))
 
 
 def test_stage_times_are_those_of_the_block(spark, log, tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state.tuplelog import ROWS_PER_RANGE, TupleLog, TupleStream, whole_lines
+from tests.refusals import refused
 
 
 def pieces(path, offset=0, size=16):
@@ -16,10 +17,7 @@ def test_what_is_written_is_read(tmp_path):
     assert again == log
     assert (log.partitions, log.tuples, log.about, log.size(2)) == (3, 2, {}, 9)
     assert log.part(2).read_bytes() == b"bad\n4,5,6"
-
-
-def test_a_log_is_never_overwritten(tmp_path):
-    TupleLog.write(tmp_path / "log", [b""])
+    assert (pieces(log.part(1)), pieces(log.part(2))) == ([], [(b"bad\n", 0), (b"4,5,6", 4)])
     with pytest.raises(FileExistsError, match="already there"):
         TupleLog.write(tmp_path / "log", [b""])
 
@@ -48,25 +46,19 @@ def test_pieces_end_with_lines_and_cover_the_file(tmp_path):
     assert all(piece.endswith(b"\n") for piece, _ in found[:-1])
     assert all(text[at:].startswith(piece) for piece, at in found)
     assert found[-1] == (b"tail", len(text) - 4)
-    assert pieces(path, offset=2) == pieces(path, offset=2, size=16)
     assert b"".join(piece for piece, _ in pieces(path, offset=9)) == text[9:]
 
 
-def test_an_empty_file_has_no_pieces(tmp_path):
-    (tmp_path / "text").write_bytes(b"")
-    assert pieces(tmp_path / "text") == []
-
-
-def test_a_line_without_end_is_no_tuple_log(tmp_path):
+def read_pieces(offset, tmp_path):
     (tmp_path / "text").write_bytes(b"1\n" + b"x" * 40)
-    with pytest.raises(ValueError, match="line at byte 2 of text is longer than 16 bytes"):
-        pieces(tmp_path / "text")
+    pieces(tmp_path / "text", offset)
 
 
-def test_an_offset_beyond_the_file_is_refused(tmp_path):
-    (tmp_path / "text").write_bytes(b"1\n")
-    with pytest.raises(ValueError, match=r"offset must lie in text, which has 2 bytes, got 3"):
-        pieces(tmp_path / "text", offset=3)
+test_what_is_no_line_of_the_log_is_refused = refused(
+    read_pieces,
+    (0, "line at byte 2 of text is longer than 16 bytes"),
+    (43, "offset must lie in text, which has 42 bytes, got 43"),
+)
 
 
 def drawn(stream):
@@ -74,8 +66,9 @@ def drawn(stream):
 
 
 def test_values_and_keys_are_uniform_when_asked():
-    times, keys, values = drawn(TupleStream(200_000, keys=50))
-    assert (times == np.arange(200_000) // 1000).all()
+    times, keys, values = drawn(TupleStream(200_000, keys=50, disorder=30))
+    delays = np.arange(200_000) // 1000 - times
+    assert (times >= 0).all() and (delays.min(), delays.max()) == (0, 30)
     assert set(values) == set(range(101))
     counts = np.bincount(keys - 100)
     assert len(counts) == 50
@@ -92,14 +85,6 @@ def test_zipf_frequencies_follow_their_law(skew):
     assert found == pytest.approx((weights / weights.sum())[[0, 1, 9]], rel=0.05)
 
 
-def test_disorder_is_bounded_and_never_before_the_beginning():
-    times, _, _ = drawn(TupleStream(100_000, rate=100, disorder=30))
-    delays = np.arange(100_000) // 100 - times
-    assert (times >= 0).all()
-    assert delays.min() == 0
-    assert delays.max() == 30
-
-
 def test_text_has_one_line_a_tuple_of_a_partial_range():
     stream = TupleStream(ROWS_PER_RANGE + 3, keys=10, skew=1.4)
     assert (stream.ranges, stream.ticks) == (2, 66)
@@ -111,18 +96,10 @@ def test_text_has_one_line_a_tuple_of_a_partial_range():
     assert other.text(1) != TupleStream(2 * ROWS_PER_RANGE, 10, 1.4, seed=2).text(1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("tuples", -1),
-        ("keys", 0),
-        ("skew", -0.1),
-        ("skew", float("nan")),
-        ("seed", -1),
-        ("rate", 0),
-        ("disorder", -2),
-    ],
+NEGATIVE = {"tuples": -1, "skew": -0.1, "seed": -1, "disorder": -2}
+test_impossible_parameters_are_refused = refused(
+    lambda name, value: TupleStream(**{"tuples": 1, name: value}),
+    *((name, value, f"{name} must be at least 0, got {value}") for name, value in NEGATIVE.items()),
+    *((name, 0, f"{name} must be at least 1, got 0") for name in ("keys", "rate")),
+    ("skew", float("nan"), "skew must be at least 0, got nan"),
 )
-def test_impossible_parameters_are_refused(name, value):
-    with pytest.raises(ValueError, match=rf"{name} must be at least .*, got {value}"):
-        TupleStream(**{"tuples": 1, name: value})
