@@ -1,9 +1,8 @@
 """D3's experiments: frames that add up, a table by hand, verdicts that can turn."""
 
 import json
-import shutil
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,20 +15,18 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.claims import CLAIMS
 from aftlib.shared_state.experiments import parameters, servers, strategies
 from aftlib.shared_state.experiments.servers import MODES
-from aftlib.shared_state.experiments.strategies import (
-    METHODS,
-    shared_table,
-)
+from aftlib.shared_state.experiments.strategies import METHODS, shared_table
+from aftlib.shared_state.job import Account
 from aftlib.shared_state.scaling import BROKEN
 from aftlib.shared_state.stores import FILES
 from aftlib.shared_state.stores.postgres import PostgresTable
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import FLUSHES
 from aftlib.shared_state.strategies import STRATEGIES
-from aftlib.shared_state.supervisor import run_job
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream
 from benchmarks.merging import TOTALS, require_equal
 from tests.judging import verdict
+from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -44,37 +41,23 @@ def failures(spark, given):
 
 
 @pytest.fixture(scope="module")
-def ran():
-    """Jobs that `sharing` ran, and their accounts, by the names of their folders."""
-    return {}
+def sharing(tmp_path_factory):
+    return servers.servers_and_tasks_crash(tmp_path_factory.mktemp("sharing"), 1_000, seed=1)
 
 
-@pytest.fixture(scope="module")
-def sharing(tmp_path_factory, ran):
-    def recorded(job):
-        account = run_job(job)
-        ran[job.directory.name] = job, account
-        return account
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers, "run_job", recorded)
-        return servers.servers_and_tasks_crash(tmp_path_factory.mktemp("sharing"), 1_000, seed=1)
-
-
-@pytest.fixture
-def again(sharing, ran):  # noqa: ARG001
-    """Copy the output of a job of `sharing`, of the same name, instead of running it again."""
-
-    def copy(job):
-        before, account = ran[job.directory.name]
-        shutil.copytree(before.output, job.output)
-        for fault in job.faults:
-            marker = job.injector.marker(fault)
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.write_text(json.dumps({"pid": 1, "reached": fault.step}))
-        return account
-
-    return copy
+def pretend(job, losing=False, inject=True):
+    """Instead of a run: its only window, the marks of its faults, and who has joined how often."""
+    job.output.mkdir(parents=True)
+    if not (losing and job.faults):
+        (job.output / "window-0.csv").write_text("0,1,1\n")
+    joined = {f"task-{server}-{task}": 1 for server in range(2) for task in range(2)}
+    for fault in job.faults:
+        crashed = fault.target.replace("server", "task")
+        joined |= {name: 2 for name in joined if name.startswith(crashed)}
+        if inject:
+            job.injector.marker(fault).parent.mkdir()
+            job.injector.marker(fault).touch()
+    return Account(joined, {}, 0, 1.0, {})
 
 
 def test_table_1_by_hand(spark, tmp_path):
@@ -177,18 +160,14 @@ def test_crashes_that_cannot_happen_are_refused(spark, given):
 
 
 def test_a_crash_disturbs_only_its_own_among_servers(sharing):
-    calm, task, server = (
-        sharing[sharing["run"] == name].set_index("task")
-        for name in ("undisturbed", "a task crashes", "a server crashes")
-    )
-    assert not calm["crashed"].any()
-    assert task.index[task["crashed"]].tolist() == ["task-0-0"]
-    assert server.index[server["crashed"]].tolist() == ["task-0-0", "task-0-1"]
-    for run in (calm, task, server):
-        assert (run.loc[~run["crashed"], "joined"] == 1).all()
-        assert (run.loc[~run["crashed"], "read_again"] == 0).all()
-        assert (run.loc[run["crashed"], "joined"] > 1).all()
-    assert (sharing["error"] == 0).all()
+    crashed, others = sharing[sharing["crashed"]], sharing[~sharing["crashed"]]
+    assert crashed[["run", "task"]].to_numpy().tolist() == [
+        ["a task crashes", "task-0-0"],
+        ["a server crashes", "task-0-0"],
+        ["a server crashes", "task-0-1"],
+    ]
+    assert (crashed["joined"] > 1).all() and (others["joined"] == 1).all()
+    assert (others["read_again"] == 0).all() and (sharing["error"] == 0).all()
 
 
 IN_SPARK = pd.DataFrame({"strategy": [*METHODS], "tasks": 2, "tuples": 9, "again": 1,
@@ -205,23 +184,16 @@ def test_crashes_settle_their_claims(failures, sharing):
         assert crash_verdicts(given, sharing) == ["holds", "holds"]
 
 
-def test_a_window_that_a_crash_loses_turns_its_claim(tmp_path, monkeypatch, again):
-    def loses_a_window(job):
-        account = again(job)
-        if job.faults:
-            next(job.output.iterdir()).unlink()
-        return account
-
-    monkeypatch.setattr(servers, "run_job", loses_a_window)
+@pytest.mark.parametrize(("losing", "second"), [(False, "holds"), (True, "deviates")])
+def test_a_window_that_a_crash_loses_turns_its_claim(tmp_path, monkeypatch, losing, second):
+    monkeypatch.setattr(servers, "run_job", partial(pretend, losing=losing))
     found = servers.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
-    assert found.groupby("run")["error"].max().to_dict() == {
-        "undisturbed": 0, "a task crashes": 1, "a server crashes": 1,
-    }  # fmt: skip
-    assert crash_verdicts(IN_SPARK, found) == ["holds", "deviates"]
+    assert found.groupby("run", sort=False)["error"].max().tolist() == [0, losing, losing]
+    assert crash_verdicts(IN_SPARK, found) == ["holds", second]
 
 
-def test_a_run_without_its_crash_is_refused(tmp_path, monkeypatch, again):
-    monkeypatch.setattr(servers, "run_job", lambda job: again(replace(job, faults=())))
+def test_a_run_without_its_crash_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(servers, "run_job", partial(pretend, inject=False))
     with pytest.raises(RuntimeError, match="a task crashes, but no process was killed: take more"):
         servers.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
 
@@ -280,20 +252,15 @@ def test_checkpoints_are_timed_against_their_own_turn(monkeypatch):
     assert list(figure.data[0].y) == (found["throughput"] / 1e6).tolist()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: servers.merges(servers.EMBEDDED, [], 1, 1), "keys must hold at least one value"),
-        (lambda: servers.merges(servers.EMBEDDED, [10], 0, 1), "rows must be at least 1, got 0"),
-        (lambda: servers.checkpoints([], 10, 1), "stores must be at least 1, got 0"),
-        (lambda: servers.checkpoints(["memory"], 1, 1), "tuples must be at least 2, got 1"),
-        (lambda: servers.checkpoints(["memory"], 10, 0), "runs must be at least 1, got 0"),
-        (lambda: servers.checkpoints(["no"], 10, 1), "own must be one of .*, got 'no'"),
-    ],
+test_nothing_is_timed_on_nothing = refused(
+    lambda experiment, *given: experiment(*given),
+    (servers.merges, servers.EMBEDDED, [], 1, 1, "keys must hold at least one value"),
+    (servers.merges, servers.EMBEDDED, [10], 0, 1, "rows must be at least 1, got 0"),
+    (servers.checkpoints, [], 10, 1, "stores must be at least 1, got 0"),
+    (servers.checkpoints, ["memory"], 1, 1, "tuples must be at least 2, got 1"),
+    (servers.checkpoints, ["memory"], 10, 0, "runs must be at least 1, got 0"),
+    (servers.checkpoints, ["no"], 10, 1, "own must be one of .*, got 'no'"),
 )
-def test_stores_are_not_timed_on_nothing(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 def test_other_engines_are_the_stored_ones(tmp_path, monkeypatch):
