@@ -103,8 +103,8 @@ class Supervisor:
             for number in range(job.tasks):
                 self._work[f"task-{server}-{number}"] = partial(work, job, server, number)
 
-    def run(self, tick: Callable[[Supervisor], None] = lambda supervisor: None) -> None:
-        """Run the job to its end; call `tick` in every turn of the loop.
+    def run(self) -> None:
+        """Run the job to its end.
 
         A RuntimeError names the process that ended with an error, gives no sign of life, or crashes
         again and again. TimeoutError if another supervisor runs the job, or processes of a crashed
@@ -129,7 +129,6 @@ class Supervisor:
                             self._restart(name, process)
                         else:
                             self._check_alive(name, process, passed_s)
-                    tick(self)
             finally:
                 for process in self.processes.values():
                     process.kill()

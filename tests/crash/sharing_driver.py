@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import resource
 import signal
 import sys
@@ -47,36 +46,10 @@ class Settings:
     others_s: float = supervisor.OTHERS_S
     most_crashes: int = supervisor.MOST_CRASHES
     faults: list = field(default_factory=list)
-    random_kills: int = 0  # processes killed at random moments
-    seed: int = 0  # of these
     hold: int = 0  # reads after which each task kills itself, and is held when it is restarted
     # a store that breaks its contract ("rows first", "offsets first", "tokenless", "trusting"), or
     # a failure of task 0-1 whenever it has read a batch ("dies always", "full disk")
     broken: str = ""
-
-
-class RandomKills:
-    """Kills one of the supervisor's processes every now and then; each kill is a note."""
-
-    def __init__(self, notes: Path, settings: Settings) -> None:
-        self._notes, self._left = notes, settings.random_kills - len(self.fallen(notes))
-        self._chance = random.Random(f"{settings.seed} {self._left}")
-        self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
-
-    @staticmethod
-    def fallen(notes: Path) -> list[Path]:
-        """Notes of the kills so far."""
-        return list(notes.glob("random-*"))
-
-    def __call__(self, living: supervisor.Supervisor) -> None:
-        if time.monotonic() < self._next or not living.processes or self._left <= 0:
-            return
-        self._notes.mkdir(exist_ok=True)
-        who = self._chance.choice(sorted(living.processes))
-        (self._notes / f"random-{self._left}").write_text(who)
-        os.kill(living.processes[who].pid, signal.SIGKILL)
-        self._left -= 1
-        self._next = time.monotonic() + self._chance.expovariate(1 / 0.1)
 
 
 def split(table: type, at: Callable[[str], None], order: str) -> type:
@@ -197,8 +170,7 @@ def run(directory: Path, settings: Settings) -> None:
     supervisor.SILENT_S = 1.0
     if settings.broken == "trusting":
         trust_the_servers()
-    job = job_in(directory, settings)
-    supervisor.Supervisor(job).run(RandomKills(job.directory / "faults", settings))
+    supervisor.Supervisor(job_in(directory, settings)).run()
 
 
 def main(place: str, text: str) -> None:

@@ -97,13 +97,30 @@ def start(directory, settings):
     )  # fmt: skip
 
 
-def told(process, seconds):
-    """What it said by its end; one that comes to none is killed."""
+def ended(directory, settings):
+    """Run to an end; return the exit status and what it said. A run without an end is killed."""
+    process = start(directory, settings)
     try:
-        return process.communicate(timeout=seconds)[1]
+        said = process.communicate(timeout=500)[1]
     except subprocess.TimeoutExpired:
         process.kill()
         raise
+    return process.returncode, said
+
+
+def ends_with_an_error(directory, settings):
+    code, said = ended(directory, settings)
+    assert code == 1, said
+    return said
+
+
+def finished(directory, settings):
+    """Run to the end; a supervisor that was killed is started again."""
+    code = -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        code, said = ended(directory, settings)
+    assert code == 0, said
+    return directory / "job"
 
 
 def wait_for_joins(directory, process, number):
@@ -112,23 +129,6 @@ def wait_for_joins(directory, process, number):
         if journal.exists() and journal.read_text().count("joined") >= number:
             return
         time.sleep(0.01)
-
-
-def finished(directory, settings, supervisor_kills=()):
-    """Run to the end; a supervisor that was killed is started again."""
-    for seconds in supervisor_kills:
-        process = start(directory, settings)
-        wait_for_joins(directory, process, 1)
-        time.sleep(seconds)
-        process.kill()
-        process.communicate(timeout=500)
-    code = -signal.SIGKILL
-    while code == -signal.SIGKILL:
-        process = start(directory, settings)
-        said = told(process, 500)
-        code = process.returncode
-    assert code == 0, said
-    return directory / "job"
 
 
 def deaths(directory):
@@ -175,14 +175,17 @@ def chosen_faults(chance, own):
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize(("own", "shared"), SAMPLE)
 def test_processes_killed(trial, expected, own, shared, seed, once):
-    """Seven chosen points, two moments of nobody's choosing, and one supervisor from outside."""
+    """Seven chosen points, and one supervisor from outside; a nemesis kills at any moment."""
     chance = random.Random(f"{own} {shared} {seed}")
-    directory, settings = trial(
-        shared, own=own, faults=chosen_faults(chance, own), random_kills=2, seed=seed
-    )
-    finished(directory, settings, [chance.uniform(0.0, 0.5)])
+    directory, settings = trial(shared, own=own, faults=chosen_faults(chance, own))
+    process = start(directory, settings)
+    wait_for_joins(directory, process, 1)
+    time.sleep(chance.uniform(0.0, 0.5))
+    process.kill()
+    process.communicate(timeout=500)
+    finished(directory, settings)
     check(directory, settings, expected)
-    assert deaths(directory) >= 7
+    assert deaths(directory) >= 5
     once()
 
 
@@ -214,13 +217,6 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
         assert process.returncode == 0, said
         check(tmp_path, settings, expected)
     assert read == everything
-
-
-def ends_with_an_error(directory, settings):
-    process = start(directory, settings)
-    said = told(process, 500)
-    assert process.returncode == 1, said
-    return said
 
 
 def test_a_task_that_always_dies_ends_the_run(trial):

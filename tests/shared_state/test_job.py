@@ -57,14 +57,6 @@ def test_a_job_is_read_back_from_its_text(job):
         assert Job.from_json(one.to_json()) == one
 
 
-def test_every_partition_has_one_task(job, tmp_path):
-    log = TupleLog.write(tmp_path / "many", [b"0,0,0\n"] * 11)
-    many = replace(job, log=log, servers=3, tasks=2)
-    dealt = [p for s in range(3) for t in range(2) for p in many.partitions_of(s, t)]
-    assert sorted(dealt) == list(range(11))
-    assert many.partitions_of(1) == [1, 4, 7, 10]
-
-
 def test_a_new_kind_of_store_serves_a_job(job, monkeypatch):
     """It is entered once, and a server's own store or the global one can be of it."""
     kind = stores.Kind("aftlib.shared_state.stores.sql:SqliteTable", shared=True)
@@ -243,12 +235,17 @@ def test_a_folder_whose_identity_is_damaged_is_refused(job, text):
         job.claim_folder()
 
 
-def test_a_lost_global_store_is_not_replaced_by_an_empty_one(job):
+def test_a_global_store_is_of_one_folders_job_and_not_replaced_by_an_empty_one(job, tmp_path):
     """Once, a restart with an emptied store emitted the sums since then as if they were all."""
-    job.claim_folder()
+    job = replace(job, shared=f"sqlite:{tmp_path / 'shared'}")
+    other = replace(job, directory=tmp_path / "other")
+    for each in (job, other):
+        each.claim_folder()
     job.open_claimed(SqliteTable.close)
     job.open_claimed(SqliteTable.close)
-    for path in job.directory.glob("shared.sqlite*"):
+    with pytest.raises(ValueError, match="table must be new, or the one .* another log, job"):
+        other.open_claimed(SqliteTable.close)
+    for path in tmp_path.glob("shared*"):
         path.unlink()
     with pytest.raises(ValueError, match="table must be new, or .* has been emptied"):
         job.open_claimed(SqliteTable.close)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state.parsing import PartitionReader, Rejected, Rules, reason_against
+from aftlib.shared_state.parsing import PartitionReader, Rules, reason_against
 from aftlib.shared_state.stores.tables import END, NEVER, Progress
 from tests.refusals import refused
 
@@ -106,29 +106,6 @@ def test_a_timestamp_like_the_one_before_is_that_one_and_no_other_is(tmp_path):
 )
 def test_reasons_name_the_field(line, reason):
     assert reason_against(line) == reason
-
-
-def test_rejects_keep_offset_and_line(tmp_path):
-    path = tmp_path / "part"
-    path.write_bytes(b"1,2,3\nno\xff\n4,x,5\n6,7")
-    found, reader = read(path, Rules(BY_TENS))
-    assert found == [[0, 2, 3]]
-    assert reader.take_rejects() == [
-        Rejected(6, "1 fields instead of 3", "no\\xff"),
-        Rejected(10, "key is no whole number", "4,x,5"),
-        Rejected(16, "the file ends before the line does", "6,7"),
-    ]
-    assert reader.take_rejects() == []
-    assert reader.progress == Progress(19, NEVER, 0, 1, 3)
-
-
-def test_one_reject_too_many_stops(tmp_path):
-    path = tmp_path / "part-00000.csv"
-    path.write_bytes(b"x\n1,2,3\ny\nz\n")
-    assert read(path, Rules(BY_TENS, most_rejected=3))[0] == [[0, 2, 3]]
-    message = r"part-00000.csv has more than most_rejected = 2 malformed lines, the last at byte 10"
-    with pytest.raises(ValueError, match=message):
-        read(path, Rules(BY_TENS, most_rejected=2))
 
 
 def test_many_rejects_in_one_chunk(tmp_path):

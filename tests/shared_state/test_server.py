@@ -209,17 +209,6 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, erro
         assert opened and patience_s < 1
 
 
-def test_a_global_store_of_another_folders_job_is_refused(job, tmp_path):
-    other = replace(job, directory=tmp_path / "other")
-    shared = MemoryTable(SUM)
-    for each in (job, other):
-        each.claim_folder()
-    job.claim_table(shared)
-    job.claim_table(shared)
-    with pytest.raises(ValueError, match="table must be new, or the one .* another log, job"):
-        other.claim_table(shared)
-
-
 def elsewhere(stands, due):
     said = f"offsets that server-0 committed, got partition 0 at {stands} instead of {due}"
     return pytest.raises(ValueError, match=f"{said}: .* replaced or is an older copy")

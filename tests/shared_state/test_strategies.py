@@ -74,11 +74,11 @@ def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path,
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_malformed_lines_are_recorded_with_their_offsets(spark, tmp_path, strategy):
-    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\n5,2,4\n6,7", b"", b"5,x,1\n"])
+    log = TupleLog.write(tmp_path / "log", [b"1,2,3\nba\xff\n5,2,4\n6,7", b"", b"5,x,1\n"])
     done = merge_log(spark, log, Rules(Windows(9, 9)), strategy, 2, table=partial(shared, tmp_path))
     assert done.sums.values.tolist() == [[7, 2]]
     assert done.rejects.to_numpy().tolist() == [
-        [0, 6, "1 fields instead of 3", "bad"],
+        [0, 6, "1 fields instead of 3", "ba\\xff"],
         [0, 16, "the file ends before the line does", "6,7"],
         [2, 0, "key is no whole number", "5,x,1"],
     ]
@@ -88,7 +88,7 @@ def test_malformed_lines_are_recorded_with_their_offsets(spark, tmp_path, strate
 def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nbad\nworse\n"])
     rules, place = Rules(Windows(9, 9), most_rejected=1), tmp_path / "markers"
-    with pytest.raises(Exception, match="part-00000.csv has more than most_rejected = 1 malfo"):
+    with pytest.raises(Exception, match="part-00000.csv has more .* the last at byte 10"):
         merge_log(spark, log, rules, "upfront", 1, place)
     assert read_markers(place)[1]["line"].tolist() == ["bad", "worse"]
 

@@ -11,7 +11,7 @@ from aftlib.shared_state import parsing
 from aftlib.shared_state import sums as kernels
 from aftlib.shared_state.job import Job, Journal
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.stores.tables import END, NEVER, Progress
+from aftlib.shared_state.stores.tables import END, Progress
 from aftlib.shared_state.task import (
     load_kernels,
     read_markers,
@@ -19,6 +19,7 @@ from aftlib.shared_state.task import (
     sum_partitions,
 )
 from aftlib.shared_state.tuplelog import TupleLog
+from tests.shared_state.test_parsing import slow
 
 WINDOWS, DELAY, ROWS = Windows(20, 10), 5, 30_000
 
@@ -51,14 +52,11 @@ class Recording:
 
 
 @pytest.fixture
-def tuples():
+def text():
     rng = np.random.default_rng(6)
     times = (np.arange(ROWS) // 50 - rng.integers(0, 20, ROWS)).clip(0)
-    return np.column_stack([times, rng.integers(0, 40, ROWS), rng.integers(1, 100, ROWS)])
-
-
-def lines(tuples):
-    return [b"%d,%d,%d\n" % tuple(row) for row in tuples.tolist()]
+    rows = np.column_stack([times, rng.integers(0, 40, ROWS), rng.integers(1, 100, ROWS)])
+    return [b"%d,%d,%d\n" % tuple(row) for row in rows.tolist()]
 
 
 @pytest.fixture
@@ -79,22 +77,19 @@ def read(tmp_path, monkeypatch):
     return go
 
 
-def one_by_one(tuples):
+def one_by_one(text):
     """The slow twin: sums by (slice, key), and how many tuples are late."""
-    sums, late, mark = Counter(), 0, NEVER
-    for time, key, value in tuples.tolist():
-        if time // 10 * 10 + 10 <= mark:
-            late += 1
-        else:
-            sums[time // 10 * 10, key] += value
-        mark = max(mark, time - DELAY)
-    return sums, late
+    tuples, progress, _ = slow(b"".join(text), Rules(WINDOWS, DELAY))
+    sums = Counter()
+    for part, key, value in tuples:
+        sums[part * WINDOWS.pane, key] += value
+    return sums, progress.late
 
 
 @pytest.mark.parametrize("batch", [999, 7_000, 10**6])
-def test_sums_and_late_tuples_do_not_depend_on_batches(read, tuples, batch):
-    sums, late = one_by_one(tuples)
-    link = read(lines(tuples), batch=batch)
+def test_sums_and_late_tuples_do_not_depend_on_batches(read, text, batch):
+    sums, late = one_by_one(text)
+    link = read(text, batch=batch)
     assert link.sums == sums
     now = link.stands[0]
     assert (now.tuples, now.late, now.watermark) == (ROWS, late, END)
@@ -103,11 +98,10 @@ def test_sums_and_late_tuples_do_not_depend_on_batches(read, tuples, batch):
     assert all(np.diff([0, *stands[:-1]]) >= batch)
 
 
-def test_a_replacement_goes_on_where_the_server_says(read, tuples):
-    text = lines(tuples)
+def test_a_replacement_goes_on_where_the_server_says(read, text):
     first = read(text, most=7)
     second = read(text, first.stands)
-    sums, late = one_by_one(tuples)
+    sums, late = one_by_one(text)
     assert first.sums + second.sums == sums
     assert second.stands[0].late == late
     assert read(text, second.stands).batches == []
@@ -123,8 +117,8 @@ def rejects(folder):
     return read_markers(folder / "rejects")[1]["line"].tolist()
 
 
-def test_malformed_lines_are_recorded_once_wherever_batches_are_cut(read, tuples, tmp_path):
-    text = lines(tuples)[:3_000]
+def test_malformed_lines_are_recorded_once_wherever_batches_are_cut(read, text, tmp_path):
+    text = text[:3_000]
     for at in range(0, 3_000, 50):
         text.insert(at, b"no tuple, no. %d\n" % at)
     stands = read(text, batch=100, most=11).stands
@@ -134,8 +128,7 @@ def test_malformed_lines_are_recorded_once_wherever_batches_are_cut(read, tuples
         assert len(found) == len(set(found)) == last[0].rejected == 60
 
 
-def test_the_threshold_counts_rejects_before_a_crash(read, tuples, tmp_path):
-    text = lines(tuples)
+def test_the_threshold_counts_rejects_before_a_crash(read, text, tmp_path):
     for at in (3, 29_000):
         text.insert(at, b"no tuple\n")
     stands = read(text, most=5, most_rejected=1).stands
@@ -145,9 +138,9 @@ def test_the_threshold_counts_rejects_before_a_crash(read, tuples, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["gone", "emptied"])
-def test_a_partition_that_goes_away_is_an_error(read, tuples, tmp_path, monkeypatch, wrong):
+def test_a_partition_that_goes_away_is_an_error(read, text, tmp_path, monkeypatch, wrong):
     """Once, a missing file was waited for without end, an emptied one taken for the end."""
-    text, part = lines(tuples), tmp_path / "log" / "part-00000.csv"
+    part = tmp_path / "log" / "part-00000.csv"
     merge = Recording.merge
 
     def merge_and_lose(link, *batch):

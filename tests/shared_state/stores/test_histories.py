@@ -84,9 +84,11 @@ def test_a_random_history(opened, name):
             merged = table.merge(batch, progress, epoch, token)
             assert merged == model.merge(batch, {partition: now}, epoch, token)
             if merged:
-                elsewhere = Progress(200, since=model.latest[partition][0] + 1)
-                with pytest.raises(StaleBatch):
-                    table.merge(batch, {partition: elsewhere}, epoch)
+                partition = int(rng.integers(PARTITIONS + 1))  # one of them never begins
+                stands = model.latest.get(partition, (0,))[0]
+                elsewhere = {9: Progress(1), partition: Progress(200, since=stands + 1)}
+                with pytest.raises(StaleBatch, match=f"partition {partition} stands at {stands}, "):
+                    table.merge(batch, elsewhere, epoch)
         elif act == "drop":
             table.drop(epoch)
             model.drop(epoch)

@@ -6,7 +6,7 @@ import pytest
 from aftlib.shared_state.aggregates import SUM
 from aftlib.shared_state.stores import claim
 from aftlib.shared_state.stores.sql import SqliteTable
-from aftlib.shared_state.stores.tables import BufferedTable, MemoryTable, Progress, StaleBatch
+from aftlib.shared_state.stores.tables import BufferedTable, MemoryTable, Progress
 from tests.shared_state.tuples import lift, partials
 
 INT64 = np.iinfo(np.int64)
@@ -32,20 +32,6 @@ def test_largest_keys_windows_and_values(opened):
     table.merge(batch, {INT64.max: Progress(INT64.max, INT64.min, INT64.max)})
     assert content(table.read()) == {(w, k): (-1,) for w in ends for k in ends}
     assert table.progress() == {INT64.max: Progress(INT64.max, INT64.min, INT64.max)}
-
-
-def test_a_batch_that_begins_elsewhere_is_refused_whole(opened):
-    table = opened()
-    table.merge(rows((0, 1, 5)), {0: Progress(10, since=0)})
-    with pytest.raises(StaleBatch, match="partition 0 stands at 10, the batch begins at 0"):
-        table.merge(rows((0, 1, 5)), {3: Progress(9), 0: Progress(12, since=0)})
-    assert content(table.read()) == {(0, 1): (5,)}
-    assert table.progress() == {0: Progress(10)}
-    table.merge(rows((0, 1, 5)), {0: Progress(12, since=10)})
-    assert table.progress() == {0: Progress(12)}
-    # nor what follows something that an emptied table has lost
-    with pytest.raises(StaleBatch, match="partition 3 stands at 0, the batch begins at 7"):
-        table.merge(rows((0, 1, 5)), {3: Progress(9, since=7)})
 
 
 def test_overflow_is_refused_whole(opened):
@@ -78,19 +64,6 @@ def test_emitted_windows_are_recorded_as_their_slices_are_forgotten(opened):
         again = opened()
         assert again.outputs() == {-3: 2**32 - 1, INT64.max: 0}
         assert again.windows().tolist() == [2]
-
-
-def test_a_repeated_epoch_commit_merges_once(opened):
-    table, own = opened(), MemoryTable(SUM)
-    own.merge(rows((0, 1, 5)), {0: Progress(10, 3)}, epoch=2)
-    delta, progress = own.read(epoch=2), own.progress(2)
-    assert table.merge(delta, progress, token=("a", 2))
-    for epoch in (2, 1):
-        assert not table.merge(delta, progress, token=("a", epoch))
-    assert table.merge(rows((0, 1, 1)), {5: Progress(1)}, token=("b", 2))
-    assert content(table.read()) == {(0, 1): (6,)}
-    assert table.progress() == {0: Progress(10, 3), 5: Progress(1)}
-    assert table.committed() == {"a": 2, "b": 2}
 
 
 def test_merged_arrays_stay_the_callers(opened):
