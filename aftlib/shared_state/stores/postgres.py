@@ -20,6 +20,7 @@ from aftlib.shared_state.stores import UNREADABLE, redact
 from aftlib.shared_state.stores.sql import SqlTable
 from aftlib.shared_state.stores.tables import check_identity
 
+_COPY_HEADER, _COPY_TRAILER = 19, 2
 _REFUSALS = "authentication", "does not exist", "password", "permission", "pg_hba.conf"
 
 
@@ -55,6 +56,25 @@ class PostgresTable(SqlTable):
         except BaseException:
             self.close()
             raise
+
+    def read(self, window: int | None = None, epoch: int = 0) -> Partials:
+        """Rows of one window, or of all, sorted by window and key."""
+        chosen = sql.SQL("epoch = {}").format(epoch)
+        if window is not None:
+            chosen += sql.SQL(" AND win = {}").format(window)
+        query = sql.SQL(
+            "COPY (SELECT win, key, {} FROM state WHERE {} ORDER BY win, key) "
+            "TO STDOUT (FORMAT BINARY)"
+        ).format(sql.SQL(", ").join(map(sql.Identifier, self._columns)), chosen)
+        with self._failing("read"), self._live().cursor().copy(query) as copy:
+            data = b"".join(copy)
+
+        fields: list[tuple[str, str]] = [("fields", ">i2")]
+        for i in range(2 + len(self._columns)):
+            fields += [(f"size{i}", ">i4"), (f"{i}", ">i8")]
+        found = np.frombuffer(data[_COPY_HEADER : len(data) - _COPY_TRAILER], np.dtype(fields))
+        windows, keys, *values = (found[name].astype(np.int64) for name, _ in fields[2::2])
+        return Partials(windows, keys, np.stack(values, axis=1))
 
     def remove(self) -> None:
         """Drop the schema, with all that is in it."""

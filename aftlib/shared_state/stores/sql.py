@@ -78,20 +78,6 @@ class SqlTable(StateTable):
         if len(rows):
             self._add(rows, epoch)
 
-    def read(self, window: int | None = None, epoch: int = 0) -> Partials:
-        """Rows of one window, or of all, sorted by window and key."""
-        columns = ", ".join(["win", "key", *self._columns])
-        only, chosen = self._chosen(window, epoch)
-        found = self._rows(f"SELECT {columns} FROM state WHERE {only} ORDER BY win, key", chosen)
-        rows = np.array(found, dtype=np.int64).reshape(-1, 2 + len(self._columns))
-        return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
-
-    def _chosen(self, window: int | None, epoch: int) -> tuple[str, list[int]]:
-        """Condition that selects one window of a table, or all, and its values."""
-        if window is None:
-            return "epoch = ?", [epoch]
-        return "epoch = ? AND win = ?", [epoch, window]
-
     def windows(self) -> np.ndarray:
         """Windows that hold something, ascending."""
         return np.array([window for (window,) in self._rows(_WINDOWS)], dtype=np.int64)
@@ -220,12 +206,17 @@ class SqliteTable(SqlTable):
 
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
-        if not epoch:
-            return super().read(window)
-        only, chosen = self._chosen(window, epoch)
-        query = f"SELECT win, data FROM packed WHERE {only} ORDER BY win, part"
-        blobs = self._rows(query, chosen)
-        return self._unpacked([win for win, _ in blobs], [blob for _, blob in blobs])
+        where, chosen = "epoch = ?", [epoch]
+        if window is not None:
+            where, chosen = where + " AND win = ?", [epoch, window]
+        if epoch:
+            query = f"SELECT win, data FROM packed WHERE {where} ORDER BY win, part"
+            blobs = self._rows(query, chosen)
+            return self._unpacked([win for win, _ in blobs], [blob for _, blob in blobs])
+        columns = ", ".join(["win", "key", *self._columns])
+        found = self._rows(f"SELECT {columns} FROM state WHERE {where} ORDER BY win, key", chosen)
+        rows = np.array(found, dtype=np.int64).reshape(-1, 2 + len(self._columns))
+        return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
 
     def close(self) -> None:
         """Close the file."""
