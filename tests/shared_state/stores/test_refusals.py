@@ -1,6 +1,7 @@
 """Each store refuses what is not its own, and says what failed."""
 
 import json
+import multiprocessing
 import re
 import sqlite3
 import traceback
@@ -204,6 +205,24 @@ class TestSqlite:
             for call in (table.read, lambda: table.merge(wide, {0: Progress(40)})):
                 with pytest.raises(ValueError, match="intact state table.* of one moment"):
                     call()
+
+    def test_many_open_a_new_file_at_once(self, tmp_path):
+        fork = multiprocessing.get_context("fork")
+        ready = fork.Barrier(6)
+
+        def merge():
+            ready.wait()
+            with SqliteTable(tmp_path / "s", SUM) as table:
+                table.merge(ROWS, {})
+
+        processes = [fork.Process(target=merge) for _ in range(6)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * 6
+        with SqliteTable(tmp_path / "s", SUM) as table:
+            assert table.read().values.tolist() == [[30]]
 
 
 SPELLINGS = [
