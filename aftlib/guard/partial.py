@@ -55,7 +55,9 @@ class PartialGuard:
     chooses few sensors. ValueError when a number or an interval is outside its range, or a window's
     shape does not fit.
 
-    Notes ----- A window costs O((2n)³) for each interval. Besides the sensors that are read again,
+    Notes
+    -----
+    A window costs O((2n)³) for each interval. Besides the sensors that are read again,
     the model predicts from n variables, the earlier means, and two per season. Nothing is declared
     before it has more windows than these variables. If they are the share q of windows, a target is
     multiplied by (1 − q) / (1 + q), because fitting increases the variance of a regression's

@@ -173,6 +173,7 @@ test_parameters_out_of_range_are_refused = refused(
         ({"timed": True}, 1, 3, "timestamps must not go back, got 3 after 4"),
         ({"timed": True}, 1, 5.5, "timestamps must be integers.*, got type float64"),
         ({"timed": True}, 1, 2**61, r"timestamps must lie within ±2\*\*61"),
+        ({"timed": True}, [1, 1], [4, 2**61], r"timestamps must lie within ±2\*\*61"),
         ({"timed": True}, [1], np.array([2**64 - 1], np.uint64), "timestamps must lie within"),
         ({"values": "integers"}, [3, -2], None, "must not be negative, got -2 at position 1"),
         ({"values": "integers"}, -2, None, "must not be negative, got -2 at position 0"),
