@@ -9,13 +9,14 @@ import pytest
 from aftlib.checkpoint_planning import state
 from aftlib.checkpoint_planning.driver import write_task
 from aftlib.checkpoint_planning.experiments.guarded import wandering
-from aftlib.checkpoint_planning.experiments.recoveries import killed_driver
+from aftlib.checkpoint_planning.experiments.kills import killed_driver
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.pipeline import replay_in_process, replay_stream
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.faults import Fault
 
 W, N = 30, 5
 NAMES = [f"s{i}" for i in range(N)]
@@ -253,7 +254,7 @@ def test_a_driver_killed_on_spark_is_recovered_as_declared(spark, tmp_path):
     query = replace(QUERY, grid=(0, 15), t_sla_ms=80)
     log = log_of(tmp_path, VALUES[: 44 * W])
     write_task(tmp_path / "s", query, log)
-    killed_driver(tmp_path / "s", "spark", "replayed", 41)
+    killed_driver(tmp_path / "s", "spark", Fault("kill", "driver", 41, "replayed"))
     done = replay_stream(spark, query, log, tmp_path / "s")
     (failed,) = [r for r in done.records if r.recovered]
     guessed = [r for r in done.results if r.half_width > 0]

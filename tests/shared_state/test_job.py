@@ -57,6 +57,14 @@ def test_a_job_is_read_back_from_its_text(job):
         assert Job.from_json(one.to_json()) == one
 
 
+def test_every_partition_has_one_task(job, tmp_path):
+    log = TupleLog.write(tmp_path / "many", [b"0,0,0\n"] * 11)
+    many = replace(job, log=log, servers=3, tasks=2)
+    dealt = [p for s in range(3) for t in range(2) for p in many.partitions_of(s, t)]
+    assert sorted(dealt) == list(range(11))
+    assert many.partitions_of(1) == [1, 4, 7, 10]
+
+
 def test_a_new_kind_of_store_serves_a_job(job, monkeypatch):
     """It is entered once, and a server's own store or the global one can be of it."""
     kind = stores.Kind("aftlib.shared_state.stores.sql:SqliteTable", shared=True)
