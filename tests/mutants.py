@@ -44,10 +44,8 @@ COPIED = ("aftlib", "tests", "notebooks", "benchmarks", "docs")
 CALM = "not spark and not crash and not slow"
 LARGE = (
     "hypothesis",
-    "numba",
     "pandas",
     "plotly.graph_objects",
-    "pydantic",
     "pyspark.sql",
     "scipy.stats",
 )

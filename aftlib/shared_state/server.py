@@ -64,12 +64,19 @@ class CheckpointCycle:
 
     def meet(self, task: str) -> int:
         """Return the table of the task's next batch: the next table once a barrier is raised."""
+        if task not in self.tables:
+            raise KeyError(f"task {task!r} is not one of {sorted(self.tables)}: join first")
         if self._raised:
             self.tables[task] = self.epoch + 1
         return self.tables[task]
 
     def finish(self) -> int:
         """Open the next table; return the number of the table that is complete."""
+        if not self.complete:
+            raise RuntimeError(
+                f"table {self.epoch} is not complete, because tasks still write into it: wait for "
+                f"{sorted(self.tables)}"
+            )
         self._raised = False
         self.epoch += 1
         return self.epoch - 1
@@ -161,7 +168,7 @@ class Server:
     def merge(self, task: str, partials: Partials, progress: Mapping[int, Progress]) -> None:
         """Merge a task's batch, as `StateTable.merge` does, into the task's current table."""
         with self.lock:
-            before, epoch = self.cycle.tables[task], self.cycle.meet(task)
+            before, epoch = self.cycle.tables.get(task), self.cycle.meet(task)
             if epoch != before:
                 self.at("met")
             self.own.merge(partials, progress, epoch)

@@ -13,14 +13,18 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.operator import HistogramQuery, unpacked
 from aftlib.exponential_histogram.pipeline import estimates, rejects, require_in_step, run
 from aftlib.exponential_histogram.source import BitEvents
-from tests.refusals import refused
 
 STOP, KEYS = 3000, 2
 STREAMS = [BitStream(0.3, None, 7 + key).draw(STOP) for key in range(KEYS)]
+
+
+def bit_events(spark, every, tasks):
+    return BitEvents(0.3, None, 7, KEYS, STOP, every, tasks).stream(spark)
 
 
 class FakeState:
@@ -208,15 +212,20 @@ def test_events_within_the_lateness_are_answered_as_if_they_had_come_in_order(cu
     assert table["estimate"].to_numpy(float)[last].tolist() == expected[last].tolist()
 
 
-test_policies_that_are_none_are_refused = refused(
-    lambda given: HistogramQuery(**{"window": 10, "epsilon": 0.1} | given).check(),
-    ({"window": 0}, "window must be a whole number from 1 to .*, got 0"),
-    ({"groups": 0}, "groups must be a whole number at least 1 .*, got 0"),
-    ({"bad": "ignore"}, "bad must be one of refuse, drop, keep, got 'ignore'"),
-    ({"lateness": 5}, "lateness must be left out with timed=False, got 5"),
-    ({"lateness": -1, "timed": True}, "lateness must be .*at least 0.*, got -1"),
-    ({"lateness": 0.5, "timed": True}, "lateness must be a whole number .*, got 0.5"),
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"window": 0}, "window must be a whole number from 1 to .*, got 0"),
+        ({"groups": 0}, "groups must be a whole number at least 1 .*, got 0"),
+        ({"bad": "ignore"}, "bad must be one of refuse, drop, keep, got 'ignore'"),
+        ({"lateness": 5}, "lateness must be left out with timed=False, got 5"),
+        ({"lateness": -1, "timed": True}, "lateness must be .*at least 0.*, got -1"),
+        ({"lateness": 0.5, "timed": True}, "lateness must be a whole number .*, got 0.5"),
+    ],
 )
+def test_policies_that_are_none_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        HistogramQuery(**{"window": 10, "epsilon": 0.1} | parameters).check()
 
 
 @pytest.mark.parametrize(
@@ -235,17 +244,27 @@ def test_a_stream_without_events_has_no_answers(spark, tmp_path):
     assert rejects(spark, tmp_path / "state").count() == 0
 
 
+def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tmp_path):
+    query = HistogramQuery(500, 0.05)
+    expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]
+    for name, every, tasks, partitions in (("a", 1600, 3, 3), ("b", STOP, 1, 1)):
+        events = bit_events(spark, every, tasks)
+        found = run(spark, events, query, tmp_path / name, partitions)
+        table = found.toPandas().sort_values(["key", "at"])
+        assert len(table) == KEYS * STOP
+        for key, answers in enumerate(expected):
+            of_key = table[table["key"] == key]
+            assert of_key["at"].tolist() == list(range(1, STOP + 1))
+            assert of_key["estimate"].tolist() == answers.tolist()
+
+
 def test_stream_of_sums_over_time(spark, tmp_path):
     """Times with ties, integers, one answer a micro-batch; a second run has nothing left to do."""
     query = HistogramQuery(200, 0.1, timed=True, values="integers", each=False)
-    events = (
-        BitEvents(0.3, None, 7, KEYS, STOP, every=1500, tasks=2)
-        .stream(spark)
-        .select(
-            F.concat(F.lit("sensor "), "key").alias("key"),
-            F.expr("at div 2").alias("at"),
-            (F.col("event").cast("long") * (F.col("at") % 5)).alias("event"),
-        )
+    events = bit_events(spark, 1500, 2).select(
+        F.concat(F.lit("sensor "), "key").alias("key"),
+        F.expr("at div 2").alias("at"),
+        (F.col("event").cast("long") * (F.col("at") % 5)).alias("event"),
     )
     provider = spark.conf.get("spark.sql.streaming.stateStore.providerClass")
     run(spark, events, query, tmp_path, partitions=2)
@@ -308,9 +327,15 @@ def test_a_key_is_the_same_in_every_time_zone(spark, tmp_path):
 
 ROWS = "key string, at long, event int"
 BAD = [
-    ("a", 1, 1), ("a", None, 1), ("b", 1, 1), ("b", 2, None), ("b", 3, -1), ("b", 4, 2),
-    ("b", 5, 0), (None, 1, 1),
-]  # fmt: skip
+    ("a", 1, 1),
+    ("a", None, 1),
+    ("b", 1, 1),
+    ("b", 2, None),
+    ("b", 3, -1),
+    ("b", 4, 2),
+    ("b", 5, 0),
+    (None, 1, 1),
+]
 
 
 def stream_of(spark, folder, *batches, schema=ROWS):
@@ -356,11 +381,16 @@ def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(
         [("b", 1595, 1), ("b", 2000, 1), ("c", 5, 1)],
     )  # fmt: skip
     found = run(spark, events, query, tmp_path / "out", 2)
-    of_a, of_b = [(1000, 1.0), (1100, 0.0)], [
-        (1005, 1.0), (1010, 2.0), (1110, 0.0), (1595, 1.0), (1600, 2.0), (1700, 0.0),
-    ]  # fmt: skip
-    expected = [("a", *answer) for answer in of_a] + [("b", *answer) for answer in of_b]
-    assert listed(found, "key", "at", "estimate") == expected
+    assert listed(found, "key", "at", "estimate") == [
+        ("a", 1000, 1.0),
+        ("a", 1100, 0.0),
+        ("b", 1005, 1.0),
+        ("b", 1010, 2.0),
+        ("b", 1110, 0.0),
+        ("b", 1595, 1.0),
+        ("b", 1600, 2.0),
+        ("b", 1700, 0.0),
+    ]
     late = listed(rejects(spark, tmp_path / "out"), "key", "at", "event", "reason")
     reason = "at is behind the watermark"
     nothing = ("b", None, 1, "at is null")  # once, such a row came twice
@@ -386,16 +416,26 @@ def test_a_checkpoint_and_estimates_of_two_moments_are_refused(tmp_path, put_out
 
 
 @pytest.mark.parametrize(
-    "other", [{"window": 80}, {"values": "integers"}, {"each": False}, {"groups": 8}], ids=str
+    "other",
+    [
+        {"window": 80},
+        {"epsilon": 0.01},
+        {"timed": True},
+        {"values": "integers"},
+        {"each": False},
+        {"groups": 8},
+        {"timed": True, "lateness": 3},
+    ],
 )
 def test_another_query_is_refused_before_new_keys_take_it(spark, tmp_path, other):
     events = spark.readStream.schema(ROWS).parquet(str(tmp_path))
     types = {"key type": "string", "at type": "bigint", "event type": "int"}
     begun, query = HistogramQuery(10, 0.1), {"window": 10, "epsilon": 0.1} | other
     (tmp_path / "query.json").write_text(json.dumps(begun.identity | types))
-    (name,) = other
-    message = rf"query must be the one .* with, .*{name} = .*, got .*: go on"
-    with pytest.raises(ValueError, match=message):
+    name = [*other][-1]
+    with pytest.raises(
+        ValueError, match=rf"query must be the one .* with, .*{name} = .*, got .*: go on"
+    ):
         run(spark, events, HistogramQuery(**query), tmp_path)
 
 
@@ -417,13 +457,16 @@ def test_columns_of_other_types_are_refused_before_a_batch_is_committed(spark, t
     assert listed(found, "key", "at", "estimate") == [("a", 1, 1.0), ("a", 2, 2.0)]
 
 
-test_columns_of_another_type_are_refused_before_the_start = refused(
-    lambda schema, spark, tmp_path: estimates(
-        spark.readStream.schema(schema).parquet(str(tmp_path)), HistogramQuery(10, 0.1)
-    ),
-    ("key int, at timestamp, event int", "a column at of type .*, got timestamp: cast it"),
-    ("key int, at long, event double", "a column event of type .*, got double: cast it"),
-    ("key int, at long", "one column event, got .*: add"),
-    ("k int, at long, event int", r"one column key, got \['k', 'at', 'event'\]"),
-    ("KEY int, at long, event int", r"one column key, got \['KEY', 'at', 'event'\]"),
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("key int, at timestamp, event int", "a column at of type .*, got timestamp: cast it"),
+        ("key int, at long, event double", "a column event of type .*, got double: cast it"),
+        ("key int, at long", "one column event, got .*: add"),
+        ("k int, at long, event int", r"one column key, got \['k', 'at', 'event'\]"),
+        ("KEY int, at long, event int", r"one column key, got \['KEY', 'at', 'event'\]"),
+    ],
 )
+def test_columns_of_another_type_are_refused_before_the_start(spark, tmp_path, schema, message):
+    with pytest.raises(ValueError, match=message):
+        estimates(spark.readStream.schema(schema).parquet(str(tmp_path)), HistogramQuery(10, 0.1))

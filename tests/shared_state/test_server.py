@@ -269,6 +269,8 @@ def test_the_course_of_a_checkpoint():
     assert not cycle.complete
     for _ in range(2):
         assert (cycle.meet("a"), cycle.complete) == (2, False)
+    with pytest.raises(RuntimeError, match=r"table 1 is not complete.*: wait for \['a', 'b'\]"):
+        cycle.finish()
     assert (cycle.meet("b"), cycle.complete) == (2, True)
     assert cycle.finish() == 1
     assert (cycle.epoch, cycle.complete, cycle.meet("a")) == (2, False, 2)
@@ -277,6 +279,8 @@ def test_the_course_of_a_checkpoint():
     cycle.leave("b")  # a crashed task delays no checkpoint, and its replacement starts in the next
     cycle.join("b again")
     assert cycle.complete and cycle.meet("b again") == 3
+    with pytest.raises(KeyError, match=r"task 'b' is not one of \['a', 'b again'\]: join first"):
+        cycle.meet("b")
 
 
 @given(
