@@ -221,9 +221,9 @@ def run_tests(
 def tests_for(line: int, lines: dict[str, list[str]], seconds: dict[str, float]) -> list[str]:
     """Tests that may notice a mutant in this line, the fastest first.
 
-    A line that no test executes may run in another process, or be compiled by numba, and a line
-    outside functions is executed before any test: for these, all tests that reach the module, or
-    else all.
+    For a line that no test is known to execute, these are all tests that reach its module, or else
+    all. Such a line runs in another process, is compiled by numba, or lies outside functions, where
+    it runs before any test.
     """
     named = {*lines.get(str(line), ())} or {name for line in lines.values() for name in line}
     found = {test for test in seconds if test in named or test.partition("::")[0] in named}

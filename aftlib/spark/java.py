@@ -185,7 +185,7 @@ def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
 
 
 def write_program(place: Path, script: str) -> Path:
-    """Write a script that can be run, whole or not at all, unless it is there; return its path."""
+    """Write an executable script atomically, unless it exists; return its path."""
     if not place.is_file():
         with atomic_file(place) as draft:
             draft.write_text(script)

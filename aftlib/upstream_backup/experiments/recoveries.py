@@ -129,7 +129,7 @@ def recoveries(
 
 
 def one_trial(trial: Trial) -> dict[str, object]:
-    """Simulate one failure of the primary, named by the first part of the trial."""
+    """Simulate a failure of the primary; the row begins with the names of the trial."""
     names, system, time = trial
     return names | {"failure_ms": time} | recovery_row(system, str(names["scheme"]), time)
 
