@@ -125,6 +125,7 @@ class Reached:
 
     def __init__(self, package: Path) -> None:
         self.seconds: dict[str, float] = {}
+        self.failed: list[str] = []
         self.trace = coverage.Coverage(data_file=None, source=[str(package)], config_file=False)
         self.trace.start()
 
@@ -137,6 +138,10 @@ class Reached:
         self.seconds[item.nodeid] = time.process_time() - begun
         return result
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.append(f"{report.nodeid}: {report.longreprtext}")
+
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef, request: Any) -> Iterator:
         if fixturedef.scope == "function":
@@ -148,7 +153,7 @@ class Reached:
         return result
 
     def result(self, root: Path) -> dict:
-        """Seconds of each test; of each file and line, tests or files of tests that reach it."""
+        """Seconds of each test, failures; of each file and line, the tests or files reaching it."""
         self.trace.stop()
         data = self.trace.get_data()
         lines = {
@@ -158,7 +163,7 @@ class Reached:
             }
             for file in data.measured_files()
         }
-        return {"seconds": self.seconds, "lines": lines}
+        return {"seconds": self.seconds, "failed": self.failed, "lines": lines}
 
 
 class Chosen:
@@ -242,9 +247,11 @@ def survivors(
     pool = [(m, *change) for m in modules for change in changes(m.read_text(encoding="utf-8"))]
     random.Random(seed).shuffle(pool)
     begun, reached = time.monotonic(), root / "aftlib" / package / "reached.json"
-    if run_tests(root, tests_of(package, root), 3600, reached=reached):
-        sys.exit(f"the tests of {package} fail without any mutant: {tests_of(package, root)}")
-    found = json.loads(reached.read_text())
+    code = run_tests(root, tests_of(package, root), 3600, reached=reached)
+    found = json.loads(reached.read_text()) if reached.exists() else {"failed": []}
+    if code:
+        failed = "\n\n".join(found["failed"]) or f"pytest ended with {code}"
+        sys.exit(f"the tests of {package} fail without any mutant:\n\n{failed}")
     tried, alive = 0, []
     for module, line, before, after, text in pool[:most]:
         if time.monotonic() - begun > seconds:
