@@ -40,7 +40,7 @@ SWAPS: dict[type, type] = {
 }  # fmt: skip
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmin": "argmax"}
 NAMES |= {"argmax": "argmin", "floor": "ceil", "ceil": "floor"}
-COPIED = ("aftlib", "tests", "notebooks", "benchmarks", "docs")
+COPIED = ("aftlib", "tests", "notebooks", "benchmarks", "docs", "reports/pictures")
 CALM = "not spark and not crash and not slow"
 LARGE = (
     "hypothesis",
@@ -277,6 +277,17 @@ def survivors(
     return tried, alive
 
 
+def copy_project(here: Path, root: Path) -> None:
+    """Copy to the folder `root` what the tests read of the project in the folder `here`."""
+    made = shutil.ignore_patterns("_build", "__pycache__")
+    for name in COPIED:
+        shutil.copytree(here / name, root / name, ignore=made)
+    (root / "data").mkdir()
+    for path in [*here.iterdir(), *(here / "data").iterdir(), here / "reports" / "README.md"]:
+        if path.is_file():
+            shutil.copy2(path, root / path.relative_to(here))
+
+
 def main(arguments: list[str]) -> None:
     """Try mutants of a package of this project in a copy of it."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.partition("\n")[0])
@@ -291,13 +302,7 @@ def main(arguments: list[str]) -> None:
         parser.error(f"no package {asked.package!r} in aftlib")
     with tempfile.TemporaryDirectory(prefix="aft-mutants-") as scratch:
         root = Path(scratch)
-        made = shutil.ignore_patterns("_build", "__pycache__")
-        for name in COPIED:
-            shutil.copytree(here / name, root / name, ignore=made)
-        (root / "data").mkdir()
-        for path in [*here.iterdir(), *(here / "data").iterdir()]:
-            if path.is_file():
-                shutil.copy2(path, root / path.relative_to(here))
+        copy_project(here, root)
         for library in LARGE:
             import_module(library)
         tried, alive = survivors(

@@ -1,8 +1,10 @@
 """Mutants are what they say, and one that no test notices is found."""
 
+from pathlib import Path
+
 import pytest
 
-from tests import mutants
+from tests import mutants, test_public_names
 
 CODE = '''
 from typing import TYPE_CHECKING
@@ -97,3 +99,9 @@ def test_tests_that_notice_a_mutant_are_found(code, tests, tmp_path):
 def test_a_mutant_that_never_ends_is_stopped(tmp_path):
     root = project(tmp_path, DOUBLED, "def test_it():\n    while sums.doubled(2):\n        pass\n")
     assert mutants.run_tests(root, ["tests/package"], cpu_seconds=1) == -1
+
+
+def test_the_copy_has_what_the_tests_read(tmp_path, monkeypatch):
+    mutants.copy_project(Path(__file__).parents[1], tmp_path)
+    monkeypatch.setattr(test_public_names, "ROOT", tmp_path)
+    test_public_names.test_the_readmes_links_lead_somewhere()
