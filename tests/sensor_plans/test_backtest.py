@@ -164,6 +164,14 @@ def test_a_guard_that_trusts_everybody_passes_the_bound(monkeypatch):
     assert walk.excess > 100
 
 
+def test_one_sensor_alone_can_pass_the_bound():
+    books = np.zeros((1, 100, 2))
+    books[..., 0] = 1000  # of each sensor 50 may be wrong, and as many as the slack allows
+    books[0, 7, 1] = 200
+    walk = Walk(*[np.zeros(0)] * 2, books, 1000, *[np.zeros(0)] * 2, delta=DELTA)
+    assert walk.excess == pytest.approx(200 - 50 - walk.allowed[0]) and walk.excess > 0
+
+
 def test_intervals_hold_the_share_and_are_cautious_without_errors():
     rng = np.random.default_rng(3)
     held = []

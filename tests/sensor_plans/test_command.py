@@ -51,6 +51,7 @@ def test_what_was_taken_is_said_first_and_the_plan_is_written(there):
     assert lines[-1] == "Plan: plan.json"
     plan = json.loads((there / "plan.json").read_text())
     assert read_plan("plan.json").data.source.path == str(there / "f.csv")
+    assert (plan["data"]["first"], plan["data"]["last"]) == tuple(lines[2][8:].split(" to "))
     asked = plan["question"]
     assert (asked["window"], asked["slide"], asked["workers"]) == (6, 3, 2)
 
@@ -140,6 +141,17 @@ def test_a_file_that_is_not_small_is_read_in_pieces_where_it_can_be(
     done = aft_plan("f.csv", "--epsilon-sd", 0.5, *options)
     assert done.exit_code == 0, done.output
     assert ("Reading the file in pieces" in done.output) == pieces
+
+
+def test_a_file_is_large_by_the_memory_that_it_takes(there, monkeypatch):
+    """Text from an eighth of the memory on, Parquet from a quarter at eight bytes a value."""
+    frame(1000, 4).to_csv("f.csv")
+    frame(1000, 4).to_parquet("f.parquet")
+    text, values = 8 * (there / "f.csv").stat().st_size, 4 * 8 * 1000 * 5
+    for name, least in (("f.csv", text), ("f.parquet", values)):
+        for memory, large in ((least + 8, False), (least - 8, True)):
+            monkeypatch.setattr(command, "memory_bytes", lambda memory=memory: memory)
+            assert command.is_large(there / name, whole=True) == large
 
 
 @pytest.mark.parametrize(
