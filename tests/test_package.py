@@ -184,7 +184,9 @@ def test_a_module_of_our_own_that_is_missing_is_an_error(monkeypatch):
 
 
 def test_aft_cite_says_what_the_citation_file_says():
-    printed = aft("cite").stdout
+    cited = aft("cite")
+    printed = cited.stdout
+    assert cited.stderr == "Authors of D1 and D3 are not known.\n"
     assert CITATION["title"] in printed and f"version = {{{CITATION['version']}}}" in printed
     assert all(author["name"] in printed for author in CITATION["authors"])
     assert f"license = {{{CITATION['license']}}}" in printed

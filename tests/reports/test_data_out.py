@@ -315,7 +315,7 @@ def test_without_a_number_the_figures_and_tables_are_listed(report):
     [
         (["01", "--figure", "1", "--table", "1"], "give either --figure N or --table N"),
         (["01", "--figure", "3"], "01_approximately_once has figures 1 to 2, got 3"),
-        (["01", "--figure", "fig"], "figure must be a number or words of one title, got 'fig'"),
+        (["01", "--figure", "fig"], "of one title, got 'fig': 01_approximately_once has 1 "),
         (["01", "--figure", "1", "--format", "tex"], "format of a figure must be one of csv, json"),
         (["01", "--figure", "2"], "figure 2 is a picture, without data: save it from the report"),
         (["01", "--figure", "1", "--width", "wide"], "length 'wide' must be a number with mm"),
@@ -333,6 +333,11 @@ def test_what_cannot_be_had_says_the_way_out(report, monkeypatch, arguments, mes
     monkeypatch.setattr(export, "find_browser", lambda: None)
     result = aft("export", *arguments)
     assert result.exit_code == 1 and message in result.output
+
+
+@pytest.mark.parametrize("length", ["1in", "2.54cm", "25.4mm", "72pt", "96px"])
+def test_an_inch_has_96_css_pixels(length):
+    assert export.pixels(length) == pytest.approx(96)
 
 
 def test_a_report_without_tables_says_so():

@@ -130,6 +130,7 @@ def test_messages_hide_with_the_code_and_bars_end_where_they_ended():
 def test_prose_with_formulas_and_tables_needs_no_network(text, parts):
     shown = html.to_html(text)
     assert [part for part in parts if part not in shown] == [] and "$" not in shown
+    assert ("<mtable" in shown) == ("align" in text)
 
 
 def test_the_index_shows_each_report_and_claim(done):

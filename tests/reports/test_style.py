@@ -52,6 +52,14 @@ def test_without_a_live_notebook_the_figure_is_static():
     assert isinstance(fifth.explore(1000, 0.1, 0.5, seed=1), go.Figure)
 
 
+@pytest.mark.parametrize(("start", "first"), [(None, 2), (1.1, 1), (9, 3)])
+def test_a_slider_begins_in_the_middle_or_near_its_start(start, first):
+    frame = pd.DataFrame({"x": [1] * 3, "y": [1, 2, 3], "method": ["a"] * 3, "ε": [1, 2, 3]})
+    titles, looks = ("title", "x", "y"), {"a": line_look("#000")}
+    made = line_figure(frame, "x", "y", "method", looks, titles, slider="ε", start=start)
+    assert made.data[0].y == (first,) and made.layout.sliders[0].active == first - 1
+
+
 def test_without_ipywidgets_the_figure_is_static(lab, monkeypatch):
     real = builtins.__import__
 
