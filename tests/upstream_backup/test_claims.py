@@ -121,6 +121,8 @@ DATA = [
     ("D4-6", "deviates", "restored",
      lambda restored: with_value(restored, "restored_ms", 1000.0, scheme="active standby")),
     ("D4-7", "holds", "found", lambda found: sweep(10, 2000)),
+    ("D4-7", "holds", "found",
+     lambda found: with_value(found, "queue_at_crash", 0, scheme="upstream backup", rate=200)),
     ("D4-7", "not run", "found", lambda found: sweep(2000, 5000)),
     ("D4-8", "deviates", "either", lambda either: either[either["node"] == "primary"]),
     ("D4-9", "deviates", "either", lambda either: with_value(either, value=500.0, **SLOW)),
