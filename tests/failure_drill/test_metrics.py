@@ -85,10 +85,10 @@ def test_latency_is_a_queues():
     np.testing.assert_allclose(latencies(service, 1.2), queued(service, 1.2))
 
 
-def metrics(slow, events, batches=20):
+def metrics(slow, events, batches=20, second=1.0):
     """Of micro-batches of a second each, but for the slow ones, which take 4 s."""
-    service = np.ones(batches)
-    service[slow] = 4.0
+    service = np.full(batches, second)
+    service[slow] = 4.0 * second
     progress = [(i * 10, float(at)) for i, at in enumerate([0, *np.cumsum(service)])]
     return recovery_metrics(progress, events).columns
 
@@ -103,6 +103,13 @@ def test_a_failure_and_its_backlog():
     assert found["latency_s"] == pytest.approx(done)
     assert found["throughput_s"] == pytest.approx(every + late[1])
     assert found["unsteady"] == 0
+
+
+def test_all_durations_grow_with_those_of_the_micro_batches():
+    once, twice = metrics([8], [(8, 8)]), metrics([8], [(8, 8)], second=2.0)
+    for name in ("latency_s", "throughput_s"):
+        assert twice[name] == pytest.approx(2 * once[name])
+    assert (twice["worst"], twice["unsteady"]) == (once["worst"], 0)
 
 
 def test_latency_is_normal_again_after_the_last_of_an_event_only():
