@@ -33,6 +33,10 @@ def test_a_ratio_that_falls_is_said(tmp_path, monkeypatch):
     assert benchmarks.remembered("other", {"ratio": 0.1}, history) == []
     said = benchmarks.remembered("engines", {"ratio": 2.0, "spark.ratio": 1.9}, history)
     assert said == ["engines: ratio is 2, was 3.35", "engines: spark.ratio is 1.9, was 1"]
+    durations = "spark.rows.histogram / sum", "spark.stream.1 keys.histogram / sum"
+    benchmarks.remembered("engines", dict.fromkeys(durations, 4.0), history)
+    said = benchmarks.remembered("engines", dict(zip(durations, (2.0, 7.0), strict=True)), history)
+    assert said == ["engines: spark.stream.1 keys.histogram / sum is 7, was 4"]
     line = json.loads(history.read_text().splitlines()[0])
     assert set(line) == {"benchmark", "date", "cpu", "commit", "dirty", "ratios"}
     monkeypatch.setattr(benchmarks, "machine", lambda: {"processor": "another"})

@@ -7,7 +7,6 @@ import numbers
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import compress
-from operator import ge, gt, le, lt
 from typing import Any
 
 
@@ -32,17 +31,23 @@ def require_number(
     Traceback (most recent call last):
     ValueError: delta must be above 0 and below 1, got 2
     """
-    known = [("above", gt, above), ("below", lt, below)]
-    known += [("at least", ge, least), ("at most", le, most)]
-    bounds = [(word, keeps, bound) for word, keeps, bound in known if bound is not None]
-    wanted = " and ".join(f"{word} {bound:g}" for word, _, bound in bounds)
     number, kind = math.nan, numbers.Integral if whole else numbers.Real
     # to numpy, which takes long to load, a duration is a whole number
     if isinstance(value, kind) and type(value).__name__ not in ("bool", "timedelta64"):
         with suppress(OverflowError):  # 10**400
             number = float(value)
     checked = value if whole else number  # a Fraction above 0 may be the float 0
-    if not math.isfinite(number) or not all(keeps(checked, bound) for _, keeps, bound in bounds):
+    if not (
+        math.isfinite(number)
+        and (above is None or checked > above)
+        and (below is None or checked < below)
+        and (least is None or checked >= least)
+        and (most is None or checked <= most)
+    ):
+        bounds = {"above": above, "below": below, "at least": least, "at most": most}
+        wanted = " and ".join(
+            f"{word} {bound:g}" for word, bound in bounds.items() if bound is not None
+        )
         noun = "a whole number " if whole else "" if wanted else "a finite number"
         raise ValueError(
             f"{name} must be {noun}{wanted}".rstrip()

@@ -237,3 +237,17 @@ def test_extremes_are_refused():
     assignment = assign_spread(model, 3, ASKED)
     with pytest.raises(ValueError, match="must be of means or sums, got DrawnWindows"):
         crash_together(model, assignment, 1)
+
+
+def test_variances_after_a_swap_are_those_of_the_new_worker():
+    rng = np.random.default_rng(5)
+    factor = rng.normal(size=(9, 9))
+    precision = factor @ factor.T + np.eye(9)
+    members, at, keys = np.array([0, 2, 5, 7]), np.array([0, 3, 1]), np.array([1, 8, 4])
+    inverse = np.linalg.inv(precision[np.ix_(members, members)])
+    found = best_module._swapped(precision, members, inverse, at, keys)
+    for swap in range(3):
+        worker = members.copy()
+        worker[at[swap]] = keys[swap]
+        after = np.diag(np.linalg.inv(precision[np.ix_(worker, worker)]))
+        np.testing.assert_allclose(found[:, swap], after)
