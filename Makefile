@@ -73,7 +73,7 @@ mutants: setup ## small mistakes that the tests of PACKAGE should notice (ARGS="
 crash: setup ## the full number of trials that kill real processes
 	AFT_TRIALS=full $(bin)/python -m pytest tests/crash -m crash $(ARGS)
 
-soak: setup ## strike four schemes at once for half an hour (AFT_SOAK_SECONDS=180: less)
+soak: setup ## inject faults into four schemes at once for half an hour (AFT_SOAK_SECONDS=180: less)
 	$(bin)/python -m benchmarks.soak
 
 bench: setup ## measure the speed ratios of benchmarks/

@@ -70,7 +70,7 @@ def windowed(log: SensorLog) -> Query:
 def compared(spark: SparkSession, query: Query, place: Path, repeats: int) -> dict:
     """The pipeline, the same without fault tolerance, and plain Spark over one log."""
     ours, bare, plain = [], [], []
-    for i in range(repeats):  # in turn, so that a busy moment strikes all three
+    for i in range(repeats):  # in turn, so that a busy moment slows all three
         ours.append(timed(recover_stream, spark, query, place / f"run{i}"))
         bare.append(timed(unprotected, spark, query, place / f"bare{i}"))
         plain.append(timed(plain_spark, spark, query.log, WIDTH))

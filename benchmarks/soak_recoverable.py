@@ -32,7 +32,7 @@ SAMPLES, EPSILON, DELTA = 20, 0.25, 0.05
 """Samples of a window, one per second; the noise of a window's mean is 0.067."""
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN = pd.Timestamp("2026-01-01", tz="UTC")
-FILE_S, STRIKE_S, LIVES_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
+FILE_S, KILL_EVERY_S, LIVES_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
 """Seconds between two files of one window, and between two kills of Python workers; how long each
 driver lives. The last one lives until the end, so that its memory can be watched."""
 GAP = 1 / 25
@@ -102,7 +102,7 @@ def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> di
     The `log` is not read, because the stream has odd rows.
     """
     (place / "incoming").mkdir()
-    driver, drivers, ended, strikes, window = None, 0, 0, 0, 0
+    driver, drivers, ended, kills, window = None, 0, 0, 0, 0
     rng = np.random.default_rng(9)
     try:
         while not over() or drivers < 2:
@@ -110,7 +110,7 @@ def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> di
                 driver = start(place, AFTER if drivers else BEFORE)
                 life = LIVES_S[drivers - ended] if drivers - ended < len(LIVES_S) else np.inf
                 drivers, until = drivers + 1, time.monotonic() + life
-                strike = time.monotonic() + STRIKE_S
+                next_kill = time.monotonic() + KILL_EVERY_S
             if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
                 driver, ended = None, ended + 1
                 if ended > MOST_ENDED:
@@ -120,9 +120,9 @@ def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> di
                 continue
             feed(place, window)
             window += 1
-            if time.monotonic() > strike:
-                strikes += kill_worker(rng)
-                strike += STRIKE_S
+            if time.monotonic() > next_kill:
+                kills += kill_worker(rng)
+                next_kill += KILL_EVERY_S
             # sensors join only if the first driver, which lacks them, has emitted windows
             emitted = drivers > 1 or any((place / "windows").glob("*.parquet"))
             if time.monotonic() > until and emitted:
@@ -136,7 +136,7 @@ def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> di
     table = pd.read_parquet(place / "drained.parquet")
     heap = [json.loads(line) for line in (place / "growth.jsonl").read_text().splitlines()]
     return {
-        "rounds": drivers + 1, "failures": drivers + strikes, "ended_by_themselves": ended,
+        "rounds": drivers + 1, "failures": drivers + kills, "ended_by_themselves": ended,
         **score(table), **metrics(place),
         "heap_mb_after_a_third": heap[len(heap) // 3][0], "heap_mb": heap[-1][0],
         "files_after_a_third": heap[len(heap) // 3][1], "files": heap[-1][1],

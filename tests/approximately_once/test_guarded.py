@@ -139,7 +139,7 @@ def test_a_killed_driver_goes_on_with_what_the_guard_knew(query, tmp_path, batch
             people[1].sink.write = lambda *_: 1 / 0
             with pytest.raises(ZeroDivisionError):
                 micro_batch(people, *span)
-            (tmp_path / "faults").rename(tmp_path / "old")  # they strike again
+            (tmp_path / "faults").rename(tmp_path / "old")  # so the faults are injected again
             people = staff(query, tmp_path, OUTAGES)
         sink = micro_batch(people, *span)
         if number == batch and written:

@@ -1,4 +1,4 @@
-"""A driver to be killed: streams a log by partial replay, and strikes itself where it is told.
+"""A driver to be killed: streams a log by partial replay, and kills itself at a given point.
 
 python tests/crash/replay_driver.py DIRECTORY {bare,spark} {sound,split} [POINT BATCH]
 """

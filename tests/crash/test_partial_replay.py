@@ -22,9 +22,9 @@ POINTS = ("begun", "restored", "replayed", "estimated", "committed", "planned")
 
 
 def start(directory, kind, store="sound", point=None, batch=0):
-    strike = [point, str(batch)] if point else []
+    kill_at = [point, str(batch)] if point else []
     return subprocess.Popen(
-        [sys.executable, driver.__file__, str(directory), kind, store, *strike],
+        [sys.executable, driver.__file__, str(directory), kind, store, *kill_at],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
