@@ -56,7 +56,7 @@ def require_number(
         )
 
 
-_MADE_BY = {
+_CONSTRUCTORS = {
     "GaussianModel": "GaussianModel.fit(frame)",
     "Generator": "numpy.random.default_rng(1)",
     "RecoveryTime": "RecoveryTime(fixed_ms, per_tuple_ms)",
@@ -76,8 +76,8 @@ def require_instance(name: str, value: object, kind: type) -> None:
     """
     if not isinstance(value, kind):
         got = f"{type(value).__name__} {' '.join(repr(value).split()):.60}"
-        made = _MADE_BY[kind.__name__]
-        raise ValueError(f"{name} must be a {kind.__name__}, got {got}: give {made}")
+        call = _CONSTRUCTORS[kind.__name__]
+        raise ValueError(f"{name} must be a {kind.__name__}, got {got}: give {call}")
 
 
 def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:

@@ -124,10 +124,10 @@ class Finding:
                     f"{name} must be True or False, got {getattr(self, name)!r}: give a comparison"
                 )
         for name in ("value", "expected", "n"):
-            object.__setattr__(self, name, _plain(name, getattr(self, name)))
+            object.__setattr__(self, name, _python_value(name, getattr(self, name)))
         if self.interval is None:
             return
-        bounds = [_plain("interval", bound) for bound in self.interval]
+        bounds = [_python_value("interval", bound) for bound in self.interval]
         if len(bounds) != 2 or not all(isinstance(bound, int | float) for bound in bounds):
             raise ValueError(f"interval must be (low, high) or None, got {self.interval!r}")
         low, high = (float(bound) for bound in bounds)  # type: ignore[arg-type]
@@ -239,8 +239,8 @@ class Claim:
         itself. An unlimited bound is None. Without an interval, the measured value decides.
         """
         rows = []
-        for reading, found in {"": finding, **finding.readings}.items():
-            for part, each in {"": found, **found.parts}.items():
+        for reading, main in {"": finding, **finding.readings}.items():
+            for part, each in {"": main, **main.parts}.items():
                 at = each.threshold or self.threshold or Threshold("conditions alone")
                 row = {
                     "reading": reading,
@@ -264,8 +264,8 @@ class Claim:
 
     def reading(self, finding: Finding) -> str:
         """Return a text with the value, interval and verdict of a finding under another reading."""
-        found = finding.value
-        value = f"{found:.4g}" if isinstance(found, float) else found
+        raw = finding.value
+        value = f"{raw:.4g}" if isinstance(raw, float) else raw
         interval = "" if finding.interval is None else "[{:.4g}, {:.4g}]".format(*finding.interval)
         words = [str(value), self.unit_of(finding), interval]
         return " ".join(filter(None, words)) + f", {self._decide(finding)}"
@@ -296,7 +296,7 @@ class Claim:
         return UNDECIDED if verdict == HOLDS and not finding.control else verdict
 
 
-def _plain(name: str, value: Any) -> Value:
+def _python_value(name: str, value: Any) -> Value:
     """Return `value` as a plain Python value that JSON can carry."""
     if value is None or isinstance(value, str):
         return value

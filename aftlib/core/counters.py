@@ -53,21 +53,21 @@ def require_no_counters(
         name: column[np.isfinite(column)] for name, column in zip(columns, values.T, strict=True)
     }
     named = {name for name, column in finite.items() if _named_as_time(str(name), column)}
-    found = [name for name, column in finite.items() if name in named or _counts(column)]
+    matches = [name for name, column in finite.items() if name in named or _counts(column)]
     if not timed:
         clocks = [name for name in finite if _is_clock_of_few_rows(name, finite)]
-        found = list(dict.fromkeys([*clocks, *found]))
-    found = [name for name in found if name not in measured]
-    if not found:
+        matches = list(dict.fromkeys([*clocks, *matches]))
+    matches = [name for name in matches if name not in measured]
+    if not matches:
         return
-    name, column = found[0], finite[found[0]]
+    name, column = matches[0], finite[matches[0]]
     part = bool(_PART.fullmatch(str(name).strip()))
     other = timed or part or may_count_days(column) or not may_be_elapsed(column)
     times = "" if other else f"take it as times with time={name!r}, "
     raise ValueError(
-        f"column {listed(found)} must hold measurements, got values of a clock, a counter or row "
+        f"column {listed(matches)} must hold measurements, got values of a clock, a counter or row "
         f"numbers, from {column[0]:g} to {column[-1]:g}, and no times since 1970; {times}leave it "
-        f"out with drop={found[:8]!r}, or, if it is measured, give measured={found[:8]!r}, or "
+        f"out with drop={matches[:8]!r}, or, if it is measured, give measured={matches[:8]!r}, or "
         "replace a meter's readings by their differences; write days as 2024-01-31 14:00"
     )
 

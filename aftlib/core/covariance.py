@@ -81,9 +81,9 @@ def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.nd
             near = (covariance[rows] != 0) | (covariance[:, rows].T != 0)
             if least:
                 near = np.abs(covariance[rows]) > np.outer(least * deviation[rows], deviation)
-            found = near.any(axis=0) & ~inside
-            inside |= found
-            waiting = [*waiting[_ROWS:], *np.flatnonzero(found)]
+            neighbours = near.any(axis=0) & ~inside
+            inside |= neighbours
+            waiting = [*waiting[_ROWS:], *np.flatnonzero(neighbours)]
         unseen &= ~inside
         groups.append(np.flatnonzero(inside))
     return groups

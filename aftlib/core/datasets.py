@@ -104,8 +104,8 @@ class Reading(TextFormat):
         if self.long is not None:
             return self._read_long(Path(path), self.long)
         frame = read_frame(path, self)
-        kept = keep_rows(frame, self.where)
-        return _on_grid(kept, self, filtered=len(frame) - len(kept))
+        rows = keep_rows(frame, self.where)
+        return _on_grid(rows, self, filtered=len(frame) - len(rows))
 
     def _read_long(self, path: Path, long: Sequence[str]) -> SensorTable:
         if self.time is not None:
@@ -121,15 +121,15 @@ class Reading(TextFormat):
         ignored = dict[str, None]()
         for file in files_of(path):
             frame = read_frame(file, self)
-            kept = keep_rows(frame, self.where)
-            if absent := [name for name in long if name not in kept.columns]:
+            rows = keep_rows(frame, self.where)
+            if absent := [name for name in long if name not in rows.columns]:
                 raise ValueError(
                     f"long must name columns, got {absent}; columns of {file.name!r} are "
-                    f"{listed(kept)}"
+                    f"{listed(rows)}"
                 )
-            ignored |= dict.fromkeys(str(name) for name in kept.columns if name not in long)
-            filtered += len(frame) - len(kept)
-            parts.append(kept[list(long)])
+            ignored |= dict.fromkeys(str(name) for name in rows.columns if name not in long)
+            filtered += len(frame) - len(rows)
+            parts.append(rows[list(long)])
             if sum(int(part.memory_usage(deep=True).sum()) for part in parts) > memory_bytes() / 2:
                 raise ValueError(
                     f"samples must fill at most half of the memory, got more in {str(path)!r}: "
@@ -154,7 +154,7 @@ def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.Data
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
         raise ValueError(
             f"column {value!r} must be numeric, got {_no_number(frame[value])}; leave such cells "
-            "empty, or name the column of values third in long" + _way_to_numbers(frame[value])
+            "empty, or name the column of values third in long" + _advise_numbers(frame[value])
         )
     empty = frame[[time, sensor]].isna().any(axis=1)
     if empty.any():
@@ -206,8 +206,8 @@ def _on_grid(frame: pd.DataFrame, how: Reading, filtered: int = 0) -> SensorTabl
     frame = frame.drop(columns=list(drop))
     require_names(frame)
     require_whole_times(frame)
-    kept = (time, *how.measured)
-    numbering = [name for name in frame.columns if name not in kept and numbers_rows(frame[name])]
+    exempt = (time, *how.measured)
+    numbering = [name for name in frame.columns if name not in exempt and numbers_rows(frame[name])]
     sensors, times = _apart(frame.drop(columns=numbering), time, tz, how.measured)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
@@ -219,8 +219,8 @@ def _on_grid(frame: pd.DataFrame, how: Reading, filtered: int = 0) -> SensorTabl
     if times is not None:
         counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
         place = _placed(values, times) if resample is None else _averaged(values, times, resample)
-        values, grid, found = place
-        counts |= found
+        values, grid, row_counts = place
+        counts |= row_counts
     elif resample is not None or tz is not None:
         name, value = ("resample", resample) if resample is not None else ("tz", tz)
         raise ValueError(
@@ -257,7 +257,7 @@ def read_values(
         raise ValueError(
             f"column {column!r} must be numeric, got {_no_number(sensors[column])}; leave such "
             f"cells empty, or the column out with drop=[{column!r}]"
-            + _way_to_numbers(sensors[column])
+            + _advise_numbers(sensors[column])
         )
     values = sensors.to_numpy(dtype=float, copy=True)
     counts = {"missing_values": int(np.isnan(values).sum())}
@@ -274,7 +274,7 @@ def _no_number(column: pd.Series) -> str:
     return f"{column.dtype} such as {first!r:.80} ({int(odd.sum()) or len(column):,} such)"
 
 
-def _way_to_numbers(column: pd.Series) -> str:
+def _advise_numbers(column: pd.Series) -> str:
     """The option by which the first entry that is no number is read, if there is one."""
     odd = column[column.notna() & pd.to_numeric(column, errors="coerce").isna()]
     first = odd.iloc[0] if len(odd) else None

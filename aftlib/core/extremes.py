@@ -59,13 +59,13 @@ class DrawnWindows(GaussianModel):
         require_choice("query", query, [n for n, each in AGGREGATES.items() if not each.gaussian])
         require_number("steps", steps, least=1, whole=True)
         require_number("draws", draws, least=2 * model.size + 2, whole=True)
-        aggregate, found = AGGREGATES[query], np.empty((2 * draws, model.size))
+        aggregate, results = AGGREGATES[query], np.empty((2 * draws, model.size))
         for window in range(2 * draws):
             noise = rng.standard_normal((steps, model.size)) @ model.cholesky.T
-            found[window] = aggregate.finish(*aggregate.add(model.mean + noise))
-        covariance = np.atleast_2d(np.cov(found[:draws].T))
-        super().__init__(found[:draws].mean(axis=0), covariance, model.names)
-        object.__setattr__(self, "draws", found[draws:])
+            results[window] = aggregate.finish(*aggregate.add(model.mean + noise))
+        covariance = np.atleast_2d(np.cov(results[:draws].T))
+        super().__init__(results[:draws].mean(axis=0), covariance, model.names)
+        object.__setattr__(self, "draws", results[draws:])
 
     def errors(self, wanted: ArrayLike, observed: ArrayLike) -> np.ndarray:
         """|result − estimate| of wanted keys, given the observed keys, shape (draws, wanted)."""
@@ -138,12 +138,12 @@ def most_likely_within(
     reach = deviation * (2 + np.sqrt(2 * np.log(max(len(lost), 2))))
     step = np.maximum(epsilon / _POINTS, reach / _REACH)  # per sensor, because units may differ
     ends = np.ceil(epsilon / step).max(), np.ceil((reach + epsilon) / step).max()
-    tried = top + np.arange(-ends[0], ends[1] + 1)[:, None] * step
-    chances = within(tried, epsilon * (1 - 1e-9))  # the known extreme never lies just at the edge
+    points = top + np.arange(-ends[0], ends[1] + 1)[:, None] * step
+    chances = within(points, epsilon * (1 - 1e-9))  # the known extreme never lies just at the edge
     reliability = chances.max(axis=0)
     equal = chances >= reliability * (1 - 1e-9)
-    best = (equal.argmax(axis=0) + len(tried) - 1 - equal[::-1].argmax(axis=0)) // 2
-    value = tried[best, np.arange(count)]
+    best = (equal.argmax(axis=0) + len(points) - 1 - equal[::-1].argmax(axis=0)) // 2
+    value = points[best, np.arange(count)]
     low, high = np.zeros(count), reach + np.abs(value - top) + 10 * deviation
     for _ in range(_HALVINGS):
         half = (low + high) / 2

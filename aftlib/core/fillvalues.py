@@ -44,9 +44,9 @@ class FillValue:
 def find_fill_values(names: Sequence[str], values: np.ndarray) -> tuple[FillValue, ...]:
     """Return the suspected fill values of samples (steps, n), NaN where missing."""
     return tuple(
-        found
+        fill_value
         for name, column in zip(names, values.T, strict=True)
-        for found in _find_in(name, column[np.isfinite(column)])
+        for fill_value in _find_in(name, column[np.isfinite(column)])
     )
 
 
@@ -110,7 +110,7 @@ def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
     repeated = beyond & (counts > 1)
     rare = bool(repeated.any()) and few(outside[repeated])
     one_of_few = rare and levels >= FEW
-    found = []
+    fill_values = []
     for value, count in zip(outside[beyond].tolist(), counts[beyond].tolist(), strict=True):
         distance = max(low - value, value - high) / max(high - low, 1e-300)
         # many values close together are another state of the sensor, not fill values
@@ -124,8 +124,8 @@ def _find_in(name: str, column: np.ndarray) -> list[FillValue]:
         certain |= distance > ABSURD and (count == 1 or rare)
         odd = rare and alone and count > 2 and distance > CERTAIN and levels > 2 and not off
         if high > low and (certain or suspicious or odd):
-            found.append(FillValue(name, value, count, low, high, certain))
-    return found or _find_beside_one(name, column) or _find_at_ends(name, column, sampled)
+            fill_values.append(FillValue(name, value, count, low, high, certain))
+    return fill_values or _find_beside_one(name, column) or _find_at_ends(name, column, sampled)
 
 
 def _find_beside_one(name: str, column: np.ndarray) -> list[FillValue]:
@@ -165,7 +165,7 @@ def _find_at_ends(name: str, column: np.ndarray, sampled: np.ndarray) -> list[Fi
     if len(sampled) <= FEW:
         return []
     usual = float(np.quantile(np.diff(sampled), 0.98))
-    found = []
+    fill_values = []
     for value in (float(column.min()), float(column.max())):
         rest = column[column != value]
         low, high = float(rest.min()), float(rest.max())
@@ -175,5 +175,5 @@ def _find_at_ends(name: str, column: np.ndarray, sampled: np.ndarray) -> list[Fi
         alone = value <= -1 and low >= 0  # a measured zero may drift slightly below 0
         if (apart or alone) and count > max(2, 1e-3 * len(column)):
             certain = alone and bool((np.floor(abs(value)) == TYPICAL).any())
-            found.append(FillValue(name, value, count, low, high, certain))
-    return found
+            fill_values.append(FillValue(name, value, count, low, high, certain))
+    return fill_values

@@ -220,11 +220,11 @@ class GaussianModel(ArrayRecord):
         """Apply `act` to the block of each independent group; return 0 between groups."""
         if len(self.groups) == 1:
             return act(matrix)
-        made = np.zeros_like(matrix)
+        blocks = np.zeros_like(matrix)
         for group in self.groups:
             at = np.ix_(group, group)
-            made[at] = act(matrix[at])
-        return made
+            blocks[at] = act(matrix[at])
+        return blocks
 
     def condition(self, observed: Mapping[str, ArrayLike] | pd.DataFrame) -> Posterior:
         """Posterior of the other keys given some values (D1 eqs (1), (2)).
@@ -379,8 +379,8 @@ class GaussianModel(ArrayRecord):
 def _frozen(values: ArrayLike) -> np.ndarray:
     """Return the values as a read-only array that owns its data, without a copy if they are one."""
     if isinstance(values, np.ndarray) and values.dtype == float:
-        kept = values.flags.owndata and not values.flags.writeable
-        if kept:
+        reusable = values.flags.owndata and not values.flags.writeable
+        if reusable:
             return values
     array = np.array(values, dtype=float)
     array.flags.writeable = False

@@ -38,8 +38,8 @@ def resampled_share(
     Both have shape (units,); errors within a unit may depend on each other. No total may be 0.
     """
     units = len(totals)
-    drawn = rng.multinomial(units, np.full(units, 1 / units), size=RESAMPLES)
-    low, high = np.quantile(drawn @ hits / (drawn @ totals), LEVELS)
+    weights = rng.multinomial(units, np.full(units, 1 / units), size=RESAMPLES)
+    low, high = np.quantile(weights @ hits / (weights @ totals), LEVELS)
     return float(low), float(high)
 
 
@@ -62,8 +62,8 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
     """Exact interval (Clopper and Pearson) of a share at level `CONFIDENCE`: `count` of `n`."""
     from scipy.stats import binomtest  # imported here: it takes 0.4 s to load
 
-    found = binomtest(count, n).proportion_ci(CONFIDENCE)
-    return float(found.low), float(found.high)
+    interval = binomtest(count, n).proportion_ci(CONFIDENCE)
+    return float(interval.low), float(interval.high)
 
 
 def ratio_interval(

@@ -42,18 +42,18 @@ def in_one_order(
     for axis in numbered:
         if sorted(labels[axis]) != sorted(order):
             del labels[axis]
-    for axis, found in labels.items():
-        if sorted(found) != sorted(order):
-            differ = sorted(set(found) ^ set(order)) or "some repeat"
+    for axis, entries in labels.items():
+        if sorted(entries) != sorted(order):
+            differ = sorted(set(entries) ^ set(order)) or "some repeat"
             raise ValueError(
                 f"{axis} must have the same labels as {'names' if names else own}, "
                 f"got a difference in {differ}; pass .to_numpy() to go by position"
             )
-        if len(set(found)) != len(found):
-            repeated = next(label for label in found if found.count(label) > 1)
+        if len(set(entries)) != len(entries):
+            repeated = next(label for label in entries if entries.count(label) > 1)
             raise ValueError(f"names must differ, got {repeated!r} more than once")
 
-    at = {axis: pd.Index(found).get_indexer(pd.Index(order)) for axis, found in labels.items()}
+    at = {axis: pd.Index(entries).get_indexer(pd.Index(order)) for axis, entries in labels.items()}
     sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
     mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
     mu = mu[at["mean"]] if "mean" in at else mu
@@ -90,11 +90,11 @@ def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
 
     pandas' default labels 0, 1, … do not count, because no user gave them, unless they are `names`.
     """
-    found, parts = _labels_and_parts(values)
-    if found is None:
+    entries, parts = _labels_and_parts(values)
+    if entries is None:
         return None
-    labels = [str(label) for label in found]
-    default = parts is None and list(found) == list(range(len(labels)))
+    labels = [str(label) for label in entries]
+    default = parts is None and list(entries) == list(range(len(labels)))
     return None if default and set(labels) != set(names) else labels
 
 
@@ -163,8 +163,8 @@ def _floats(argument: str, values: Any) -> np.ndarray:
             raise ValueError(
                 f"{argument} must be numbers, got other types in {listed(odd)}; drop such columns"
             ) from None
-        shown = f"{' '.join(repr(values).split()):.80}"
-        raise ValueError(f"{argument} must be numbers, got {shown} ({error})") from error
+        text = f"{' '.join(repr(values).split()):.80}"
+        raise ValueError(f"{argument} must be numbers, got {text} ({error})") from error
 
 
 def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndarray:
@@ -225,8 +225,8 @@ class ArrayRecord:
         return hash(tuple(value for value in values if not isinstance(value, np.ndarray)))
 
     def __repr__(self) -> str:
-        shown = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
-        values = (f"{name}={_short_repr(getattr(self, name))}" for name in shown)
+        names = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
+        values = (f"{name}={_short_repr(getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({', '.join(values)})"
 
 

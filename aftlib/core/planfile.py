@@ -76,8 +76,8 @@ def digest_of(data: Path) -> str:
     if data.is_file():
         with data.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    found = data.iterdir() if data.is_dir() else map(Path, glob(str(data)))
-    parts = [(path.name, digest_of(path)) for path in sorted(found) if path.is_file()]
+    paths = data.iterdir() if data.is_dir() else map(Path, glob(str(data)))
+    parts = [(path.name, digest_of(path)) for path in sorted(paths) if path.is_file()]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -260,12 +260,12 @@ def headline(path: Path | str) -> Headline:
     """Return a plan's answer in two sentences; errors are those of `read_plan`."""
     plan = read_plan(path)
     test, least = plan.backtest, 1 - plan.question.delta
-    found = f"{plan.data.name}: {test.declared_recoverable:.1%} of the losses were certified"
+    answer = f"{plan.data.name}: {test.declared_recoverable:.1%} of the losses were certified"
     if test.within_epsilon is not None:
-        found += f", of these {test.within_epsilon:.1%} within ε (guaranteed: {least:.0%})"
+        answer += f", of these {test.within_epsilon:.1%} within ε (guaranteed: {least:.0%})"
     if plan.worth is None:
-        return Headline(f"{found}. Whether that pays, aft plan --read-rate compares.")
-    return Headline(f"{found}. Take {plan.worth.recommended}. {plan.worth.reason}")
+        return Headline(f"{answer}. Whether that pays, aft plan --read-rate compares.")
+    return Headline(f"{answer}. Take {plan.worth.recommended}. {plan.worth.reason}")
 
 
 def fitted(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
@@ -324,32 +324,32 @@ def open_plan(path: Path | str) -> SensorPlan:
     when they are not, or the file is no plan of this version, or its sensors are not the data's.
     """
     plan = read_plan(path)
-    asked, source = plan.question, plan.data.source
+    question, source = plan.question, plan.data.source
     if source is None:
         raise ValueError(f"plan {str(path)!r} names no file of data: {_NEW_PLAN}")
     try:
         table = source.read_again(Path(path).parent)
-        if sorted(asked.epsilon) != sorted(table.names):
-            others = sorted(set(asked.epsilon) ^ set(table.names))
+        if sorted(question.epsilon) != sorted(table.names):
+            others = sorted(set(question.epsilon) ^ set(table.names))
             raise ValueError(
                 f"epsilon must have the data's sensors, got a difference in {listed(others)}"
             )
-        require_number("window", asked.window, most=len(table.values) // 4)
+        require_number("window", question.window, most=len(table.values) // 4)
     except ValueError as error:
         raise ValueError(f"plan {str(path)!r}: {error}") from error
-    epsilon = np.array([asked.epsilon[name] for name in table.names])
+    epsilon = np.array([question.epsilon[name] for name in table.names])
     key = {name: i for i, name in enumerate(table.names)}
     return SensorPlan(
         table=SensorTable(table.values / epsilon, table.names, table.time, table.quality),
         digest=source.sha256,
         epsilon=epsilon,
-        delta=asked.delta,
-        windows=Windows(asked.window, asked.slide, asked.query),
+        delta=question.delta,
+        windows=Windows(question.window, question.slide, question.query),
         workers=tuple(tuple(sorted(key[name] for name in part)) for part in plan.assignment),
         times=plan.times,
         replay=tuple(tuple(key[name] for name in part.sensors) for part in plan.replay),
         seasons=tuple(plan.data.seasons_in_windows),
-        t_sla_ms=asked.t_sla_ms,
-        fixed_ms=asked.fixed_ms,
-        per_tuple_ms=asked.per_tuple_ms,
+        t_sla_ms=question.t_sla_ms,
+        fixed_ms=question.fixed_ms,
+        per_tuple_ms=question.per_tuple_ms,
     )

@@ -187,7 +187,7 @@ class ReadMeter:
         One lock covers counts and bucket: of two concurrent first reads, one is a repeat.
         """
         with self._locked() as file:
-            *fields, free, last_s, asked, read = _STATE.unpack(file.read())
+            *fields, free, last_s, total, samples = _STATE.unpack(file.read())
             limit, now = ReadLimit(*fields), self._clock()
             before = counts[rows, columns]
             counts[rows, columns] = before + (before < _MOST_READS)
@@ -195,7 +195,7 @@ class ReadMeter:
             ready = (free if now - free <= limit.burst_s else now) + limited / limit.samples_per_s
             last_s = max(ready, now) if before.size else last_s
             file.seek(0)
-            file.write(_STATE.pack(*fields, ready, last_s, asked + requests, read + before.size))
+            file.write(_STATE.pack(*fields, ready, last_s, total + requests, samples + before.size))
         return max(0.0, ready - now) if limited else 0.0
 
     def _opened(self, mode: str) -> np.memmap:

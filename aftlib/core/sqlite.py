@@ -78,8 +78,8 @@ def _prepare(
     def is_new() -> bool:
         # read the tables first: their creator sets the id in the same transaction
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        found = connection.execute("PRAGMA application_id").fetchone()[0]
-        if found != application and (found or tables):
+        stored_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        if stored_id != application and (stored_id or tables):
             raise ValueError(
                 f"path must be {what}, got a file with other data {str(path)!r}; choose another "
                 "path"

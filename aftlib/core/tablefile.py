@@ -95,8 +95,8 @@ def files_of(data: Path) -> tuple[Path, ...]:
     """
     if data.is_file() and data.name.endswith(SUFFIXES):
         return (data,)
-    found = data.iterdir() if data.is_dir() else map(Path, glob.glob(str(data)))
-    files = sorted(path for path in found if path.is_file() and path.name[0] not in "._")
+    paths = data.iterdir() if data.is_dir() else map(Path, glob.glob(str(data)))
+    files = sorted(path for path in paths if path.is_file() and path.name[0] not in "._")
     kinds = {next((end for end in SUFFIXES if path.name.endswith(end)), "") for path in files}
     if data.is_file() or not (files or data.is_dir()):
         raise ValueError(
@@ -132,8 +132,8 @@ def keep_rows(frame: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
             texts = texts.str.removesuffix(".0")  # whole numbers in a column with empty cells
         keep &= texts.isin(values).to_numpy()
     numbered = isinstance(frame.index, pd.RangeIndex)
-    kept = frame[keep].drop(columns=list(wanted))
-    return kept.reset_index(drop=True) if numbered else kept
+    rows = frame[keep].drop(columns=list(wanted))
+    return rows.reset_index(drop=True) if numbered else rows
 
 
 @contextmanager

@@ -174,8 +174,8 @@ def _require_plain_dots(text: str, separator: str, sign: str) -> None:
             return
         grouped = whole or dotted_dates or any(cell.count(".") > 1 for cell in dotted)
         if grouped or not (plain or separator == "," or sign == ","):
-            shown = [*whole[:1], dotted[0].replace(".", sign)]
-            examples = " and ".join(map(repr, shown))
+            texts = [*whole[:1], dotted[0].replace(".", sign)]
+            examples = " and ".join(map(repr, texts))
             ambiguous = ambiguous or f"column {name!r} holds {examples}"
     if ambiguous:
         raise ValueError(_two_meanings(ambiguous, sign))

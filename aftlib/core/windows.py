@@ -153,7 +153,7 @@ class Windows:
 
     def ending_in(self, after: int, until: int) -> range:
         """Windows j whose end lies in (after, until]."""
-        return range(max(0, self._count_ended(after)), max(0, self._count_ended(until)))
+        return range(max(0, self._count_until(after)), max(0, self._count_until(until)))
 
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
@@ -210,6 +210,6 @@ class Windows:
             fold(total, sums[starts + offset], out=total)
         return total
 
-    def _count_ended(self, step: int) -> int:
+    def _count_until(self, step: int) -> int:
         """Number of windows whose end is at most `step` (negative before the first)."""
         return (step - self.width) // self.slide + 1

@@ -69,14 +69,14 @@ class LocalCluster:
         try:
             (self.folder / "spark.conf").write_text(_SETTINGS)
             self.master = self._start("master", "master.Master")
-            self.url = self._said(self.master, r"Starting Spark master at (spark://\S+)")[0]
+            self.url = self._wait_for_log(self.master, r"Starting Spark master at (spark://\S+)")[0]
             size = ("--cores", f"{cores}", "--memory", memory)
             for number in range(workers):
                 place = self.folder / f"worker-{number}"
                 place.mkdir()
                 arguments = (*size, "--work-dir", f"{place}", self.url)
                 self.workers.append(self._start(place.name, "worker.Worker", *arguments))
-            self._said(self.master, r"(Registering worker)", workers)
+            self._wait_for_log(self.master, r"(Registering worker)", workers)
         except BaseException:
             self.close()
             raise
@@ -131,16 +131,16 @@ class LocalCluster:
             )
         self._shells.append(shell)
         started = Daemon(shell, 0, log)
-        return Daemon(shell, int(self._said(started, r"^daemon (\d+)$")[0]), log)
+        return Daemon(shell, int(self._wait_for_log(started, r"^daemon (\d+)$")[0]), log)
 
     @staticmethod
-    def _said(daemon: Daemon, wanted: str, times: int = 1) -> list[str]:
+    def _wait_for_log(daemon: Daemon, wanted: str, times: int = 1) -> list[str]:
         """Wait until a daemon logged `wanted` `times` times; return the text of its group."""
         deadline = time.monotonic() + STARTS_S
         while daemon.shell.poll() is None and time.monotonic() < deadline:
-            found = re.findall(wanted, daemon.log.read_text(errors="replace"), re.MULTILINE)
-            if len(found) >= times:
-                return found
+            matches = re.findall(wanted, daemon.log.read_text(errors="replace"), re.MULTILINE)
+            if len(matches) >= times:
+                return matches
             time.sleep(0.05)
         tail = daemon.log.read_text(errors="replace")[-2000:]
         raise RuntimeError(

