@@ -22,32 +22,32 @@ APART = ("figures", "claims")
 def shares(measured: Mapping[str, Any]) -> dict[str, int]:
     """Per cent of lines reached, by package, from coverage.py's JSON; rounded down."""
     lines, reached = Counter[str](), Counter[str]()
-    for name, found in measured["files"].items():
+    for name, report in measured["files"].items():
         package, module = Path(name).parts[1], Path(name).stem
         group = f"{package}/{module}" if module in APART else package
-        lines[group] += found["summary"]["num_statements"]
-        reached[group] += found["summary"]["covered_lines"]
+        lines[group] += report["summary"]["num_statements"]
+        reached[group] += report["summary"]["covered_lines"]
     return {group: 100 * reached[group] // lines[group] for group in sorted(lines) if lines[group]}
 
 
-def fallen(found: Mapping[str, int], floors: Mapping[str, int]) -> list[str]:
+def fallen(percents: Mapping[str, int], floors: Mapping[str, int]) -> list[str]:
     """Return a message for each package below its floor."""
     return [
-        f"{package}: {found.get(package, 0)} % of the lines, its floor is {floor} %"
+        f"{package}: {percents.get(package, 0)} % of the lines, its floor is {floor} %"
         for package, floor in floors.items()
-        if found.get(package, 0) < floor
+        if percents.get(package, 0) < floor
     ]
 
 
 def main(path: str, *options: str) -> None:
     """Print the shares, and end with an error below a floor."""
-    found = shares(json.loads(Path(path).read_text()))
+    percents = shares(json.loads(Path(path).read_text()))
     if "--raise" in options:
-        FLOORS.write_text(json.dumps(found, indent=1) + "\n")
+        FLOORS.write_text(json.dumps(percents, indent=1) + "\n")
     floors = json.loads(FLOORS.read_text())
-    for package, share in found.items():
+    for package, share in percents.items():
         print(f"{share:4} %  (floor {floors.get(package, 0)} %)  {package}")
-    if below := fallen(found, floors):
+    if below := fallen(percents, floors):
         sys.exit("\n".join(["coverage fell:", *below]))
 
 

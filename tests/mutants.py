@@ -113,8 +113,8 @@ def tests_of(package: str, root: Path) -> list[str]:
     own = root / "tests" / package
     named = f"aftlib.{package}"
     others = (p for p in (root / "tests").rglob("test_*.py") if not p.is_relative_to(own))
-    found = [p for p in others if named in p.read_text(encoding="utf-8")]
-    return [str(p.relative_to(root)) for p in ([own] if own.exists() else []) + sorted(found)]
+    files = [p for p in others if named in p.read_text(encoding="utf-8")]
+    return [str(p.relative_to(root)) for p in ([own] if own.exists() else []) + sorted(files)]
 
 
 class Reached:
@@ -131,11 +131,11 @@ class Reached:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator:
-        begun = time.process_time()
+        start = time.process_time()
         self.trace.switch_context(item.nodeid)
         result = yield
         self.trace.switch_context("")
-        self.seconds[item.nodeid] = time.process_time() - begun
+        self.seconds[item.nodeid] = time.process_time() - start
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -212,15 +212,15 @@ def run_tests(
         os._exit(code)
     until = time.monotonic() + 10 * cpu_seconds
     while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended or time.monotonic() > until:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid or time.monotonic() > until:
             break
         time.sleep(0.01)
     with suppress(ProcessLookupError):  # itself, and what its tests have left behind
         os.killpg(child, signal.SIGKILL)
-    if not ended:
+    if not pid:
         os.waitpid(child, 0)
-    return os.WEXITSTATUS(status) if ended and os.WIFEXITED(status) else -1
+    return os.WEXITSTATUS(status) if pid and os.WIFEXITED(status) else -1
 
 
 def tests_for(line: int, lines: dict[str, list[str]], seconds: dict[str, float]) -> list[str]:
@@ -231,8 +231,8 @@ def tests_for(line: int, lines: dict[str, list[str]], seconds: dict[str, float])
     it runs before any test.
     """
     named = {*lines.get(str(line), ())} or {name for line in lines.values() for name in line}
-    found = {test for test in seconds if test in named or test.partition("::")[0] in named}
-    return sorted(found or seconds, key=lambda test: (seconds[test], test))
+    tests = {test for test in seconds if test in named or test.partition("::")[0] in named}
+    return sorted(tests or seconds, key=lambda test: (seconds[test], test))
 
 
 def survivors(
@@ -246,42 +246,42 @@ def survivors(
     modules = [m for m in modules if m.name != "figures.py" and only in m.name]
     pool = [(m, *change) for m in modules for change in changes(m.read_text(encoding="utf-8"))]
     random.Random(seed).shuffle(pool)
-    begun, reached = time.monotonic(), root / "aftlib" / package / "reached.json"
+    start, reached = time.monotonic(), root / "aftlib" / package / "reached.json"
     code = run_tests(root, tests_of(package, root), 3600, reached=reached)
-    found = json.loads(reached.read_text()) if reached.exists() else {"failed": []}
+    report = json.loads(reached.read_text()) if reached.exists() else {"failed": []}
     if code:
-        failed = "\n\n".join(found["failed"]) or f"pytest ended with {code}"
+        failed = "\n\n".join(report["failed"]) or f"pytest ended with {code}"
         sys.exit(f"the tests of {package} fail without any mutant:\n\n{failed}")
-    tried, alive = 0, []
+    count, alive = 0, []
     for module, line, before, after, text in pool[:most]:
-        if time.monotonic() - begun > seconds:
+        if time.monotonic() - start > seconds:
             break
-        kept, name = module.read_text(encoding="utf-8"), str(module.relative_to(root))
+        original, name = module.read_text(encoding="utf-8"), str(module.relative_to(root))
         module.write_text(text, encoding="utf-8")
         # Python takes a file of the same second and size for the one that it has compiled, and
         # numba keeps kernels of other files with what they call in this one
-        os.utime(module, (tried, tried))
-        kernels = ".numba" + f"-{tried}" * ("jit(" in text)
+        os.utime(module, (count, count))
+        kernels = ".numba" + f"-{count}" * ("jit(" in text)
         chosen, total = [], 0.0
-        for test in tests_for(line, found["lines"].get(name, {}), found["seconds"]):
-            total += found["seconds"][test]
+        for test in tests_for(line, report["lines"].get(name, {}), report["seconds"]):
+            total += report["seconds"][test]
             if chosen and total > LONGEST:
                 break
             chosen.append(test)
         survived = run_tests(root, chosen, 60 + 3 * total, kernels) == 0
-        module.write_text(kept, encoding="utf-8")
-        tried += 1
+        module.write_text(original, encoding="utf-8")
+        count += 1
         if survived:
             alive.append(f"{name}:{line}: {before}  →  {after}")
             print(alive[-1], flush=True)
-    return tried, alive
+    return count, alive
 
 
 def copy_project(here: Path, root: Path) -> None:
     """Copy to the folder `root` what the tests read of the project in the folder `here`."""
-    made = shutil.ignore_patterns("_build", "__pycache__")
+    ignore = shutil.ignore_patterns("_build", "__pycache__")
     for name in COPIED:
-        shutil.copytree(here / name, root / name, ignore=made)
+        shutil.copytree(here / name, root / name, ignore=ignore)
     (root / "data").mkdir()
     for path in [*here.iterdir(), *(here / "data").iterdir(), here / "reports" / "README.md"]:
         if path.is_file():
@@ -296,19 +296,19 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, help="mutants to try")
     parser.add_argument("--only", default="", help="modules whose file name holds this")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     here = Path(__file__).parents[1]
-    if not list((here / "aftlib" / asked.package).glob("*.py")):
-        parser.error(f"no package {asked.package!r} in aftlib")
+    if not list((here / "aftlib" / options.package).glob("*.py")):
+        parser.error(f"no package {options.package!r} in aftlib")
     with tempfile.TemporaryDirectory(prefix="aft-mutants-") as scratch:
         root = Path(scratch)
         copy_project(here, root)
         for library in LARGE:
             import_module(library)
-        tried, alive = survivors(
-            asked.package, root, asked.seconds, asked.seed, asked.only, asked.most
+        count, alive = survivors(
+            options.package, root, options.seconds, options.seed, options.only, options.most
         )
-    print(f"{asked.package}: {len(alive)} of {tried} mutants survived")
+    print(f"{options.package}: {len(alive)} of {count} mutants survived")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import __main__ as benchmarks
 from benchmarks import recovery
 
-FOUND = {
+RESULT = {
     "n": 3,
     "ratios": {"late local / polars": [1.5, 2], "met": True},
     "engines": [{"rate": 9, "ratio": 4.0}],
@@ -19,24 +19,24 @@ FOUND = {
 
 
 def test_what_is_a_ratio():
-    assert dict(benchmarks.ratios(FOUND)) == {
+    assert dict(benchmarks.ratios(RESULT)) == {
         "ratios.late local / polars.0": 1.5, "ratios.late local / polars.1": 2.0,
         "engines.0.ratio": 4.0, "spark.ratio": 1.25, "update / count": 0.5,
     }  # fmt: skip
 
 
-def test_a_ratio_that_falls_is_said(tmp_path, monkeypatch):
+def test_a_ratio_that_falls_raises_an_alarm(tmp_path, monkeypatch):
     history = tmp_path / "history.jsonl"
     for value in (4, 1, 4.4):  # one bad run does not move the median
         benchmarks.remembered("engines", {"ratio": value, "spark.ratio": 1.0}, history)
     assert benchmarks.remembered("engines", {"ratio": 2.7, "spark.ratio": 1.4}, history) == []
     assert benchmarks.remembered("other", {"ratio": 0.1}, history) == []
-    said = benchmarks.remembered("engines", {"ratio": 2.0, "spark.ratio": 1.9}, history)
-    assert said == ["engines: ratio is 2, was 3.35", "engines: spark.ratio is 1.9, was 1"]
+    drops = benchmarks.remembered("engines", {"ratio": 2.0, "spark.ratio": 1.9}, history)
+    assert drops == ["engines: ratio is 2, was 3.35", "engines: spark.ratio is 1.9, was 1"]
     durations = "spark.rows.histogram / sum", "spark.stream.1 keys.histogram / sum"
     benchmarks.remembered("engines", dict.fromkeys(durations, 4.0), history)
-    said = benchmarks.remembered("engines", dict(zip(durations, (2.0, 7.0), strict=True)), history)
-    assert said == ["engines: spark.stream.1 keys.histogram / sum is 7, was 4"]
+    drops = benchmarks.remembered("engines", dict(zip(durations, (2.0, 7.0), strict=True)), history)
+    assert drops == ["engines: spark.stream.1 keys.histogram / sum is 7, was 4"]
     line = json.loads(history.read_text().splitlines()[0])
     assert set(line) == {"benchmark", "date", "cpu", "commit", "dirty", "ratios"}
     monkeypatch.setattr(benchmarks, "machine", lambda: {"processor": "another"})
@@ -74,8 +74,8 @@ def test_what_a_recovery_lost_doubled_or_got_wrong_is_counted(tmp_path):
     lines[14] = lines[14].replace(str(int((due[1] + 0.01) * 1e9)), str(int((due[1] + 2) * 1e9)))
     lost = lines.pop(20)
     (stream.folder / "windows-1").write_text("\n".join(lines) + "\n")
-    found = recovery.measured(stream, stream.results(), killed_s=1.3)
-    assert lost.startswith(f"8,{recovery.WIDTH},") and found["lost"] == 1
-    assert (found["due"], found["doubled"], found["wrong"], found["late"]) == (24, 2, 1, 1)
-    assert found["outage_s"] == pytest.approx(due[1] + 2 - 1.3)
-    assert (found["samples_again"], found["unread"]) == (1 + 3, 1)
+    metrics = recovery.measured(stream, stream.results(), killed_s=1.3)
+    assert lost.startswith(f"8,{recovery.WIDTH},") and metrics["lost"] == 1
+    assert (metrics["due"], metrics["doubled"], metrics["wrong"], metrics["late"]) == (24, 2, 1, 1)
+    assert metrics["outage_s"] == pytest.approx(due[1] + 2 - 1.3)
+    assert (metrics["samples_again"], metrics["unread"]) == (1 + 3, 1)

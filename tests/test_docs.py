@@ -31,7 +31,7 @@ OF_DOCUMENTS = {
 }
 
 
-def found(name):
+def resolve(name):
     """What a dotted name stands for: a module, or an attribute of one, at whatever depth."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
@@ -49,12 +49,12 @@ def test_examples_run_and_print_what_the_page_says(name, tmp_path, monkeypatch, 
         request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
     names = {}
-    for code, shown in re.findall(
+    for code, output in re.findall(
         r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGES[name], re.MULTILINE | re.DOTALL
     ):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, names)
-        assert printed.getvalue() == shown
+        assert printed.getvalue() == output
 
 
 @pytest.mark.parametrize("id", DOCUMENTS)
@@ -65,7 +65,7 @@ def test_a_documents_page_leads_from_equation_to_function_test_and_figure(id):
     least = min(5, sum(claim.document == id for claim in all_claims().values()))
     assert len(functions) >= least and len(tests) >= least
     assert any(".figures." in name or ".experiments." in name for name in functions)
-    assert all(found(name) for name in functions)
+    assert all(resolve(name) for name in functions)
     assert [test for file, test in tests if f"def {test}(" not in (ROOT / file).read_text()] == []
 
 
@@ -97,8 +97,8 @@ def test_the_page_about_profiles_has_their_values():
     for number, name, *values in rows:
         notebook = find_notebook(number)
         default = notebook.parameters[name].default
-        found = [profile_parameters(profile, notebook).get(name, default) for profile in PROFILES]
-        assert found == [int(value) for value in values], (number, name)
+        actual = [profile_parameters(profile, notebook).get(name, default) for profile in PROFILES]
+        assert actual == [int(value) for value in values], (number, name)
 
 
 def test_files_and_commands_that_pages_name_are_there():

@@ -44,10 +44,10 @@ def conda():
 
 def pins():
     """{canonical name: versions} of the lock; two versions are for different machines."""
-    found = {}
+    versions_of = {}
     for name, version in re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.MULTILINE):
-        found.setdefault(canonicalize_name(name), []).append(version)
-    return found
+        versions_of.setdefault(canonicalize_name(name), []).append(version)
+    return versions_of
 
 
 def imported():
@@ -98,7 +98,7 @@ def test_lock_has_hashes_and_no_address():
     assert "--index" not in LOCK
 
 
-def test_everything_imported_is_declared():
+def test_everything_imported_is_a_dependency():
     wanted = constraints(REQUIRED)
     distributions = packages_distributions()
     missing = {

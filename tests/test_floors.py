@@ -11,7 +11,7 @@ def counted(reached, lines):
     return {"summary": {"covered_lines": reached, "num_statements": lines}}
 
 
-def test_a_room_below_its_floor_is_an_error(tmp_path, monkeypatch, capsys):
+def test_a_package_below_its_floor_is_an_error(tmp_path, monkeypatch, capsys):
     files = {
         "aftlib/core/a.py": counted(1, 2),
         "aftlib/core/deep/b.py": counted(9, 10),

@@ -9,7 +9,7 @@ import pytest
 import aftlib
 from aftlib.reports.documents import DOCUMENTS
 
-HOUSE = Path(aftlib.__file__).parent
+LIBRARY = Path(aftlib.__file__).parent
 PACKAGES = [document.package for id, document in DOCUMENTS.items() if id.startswith("D")]
 MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
     package: {"core", "spark", "guard", "reports"} for package in PACKAGES
@@ -39,12 +39,12 @@ REPEATED = {
     *("pipeline", "operator", "source", "parallel"),
 }
 TOP = {"__init__.py", "__main__.py"}
-FILES = sorted(path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py"))
+FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
 
 
 def imported(file, everywhere=True):
     """Modules that a file imports: wherever in it, or only those that its own import takes."""
-    pending = [ast.parse((HOUSE / file).read_text())]
+    pending = [ast.parse((LIBRARY / file).read_text())]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):
@@ -71,15 +71,15 @@ def test_a_package_imports_only_what_lies_below_it(file):
     assert known <= MAY_IMPORT[package] | {package}
 
 
-def test_what_stands_above_the_documents_takes_their_algorithms_only():
-    taken = [
+def test_packages_above_the_documents_import_their_algorithms_only():
+    imports = [
         name.split(".")
         for file in FILES
         if file.startswith("sensor_plans/")
         for name in imported(file)
         if name.startswith("aftlib.") and name.count(".") >= 2
     ]
-    assert {(p[1], p[2]) for p in taken if p[1] in ALGORITHMS} <= {
+    assert {(p[1], p[2]) for p in imports if p[1] in ALGORITHMS} <= {
         (package, module) for package, modules in ALGORITHMS.items() for module in modules
     }
 
@@ -91,8 +91,8 @@ def test_the_ground_floor_stands_without_spark_and_figures():
     assert not tops & {"pyspark", "plotly", "papermill", "nbformat"}
 
 
-def test_what_takes_spark_says_so_by_its_name():
-    takes = {
+def test_modules_that_import_spark_say_so_by_their_names():
+    users = {
         file for file in FILES if "pyspark" in {n.split(".")[0] for n in imported(file, False)}
     }
     may = {
@@ -102,7 +102,7 @@ def test_what_takes_spark_says_so_by_its_name():
         or file.split("/")[0] in AT_THE_EDGE
         or ON_SPARK & set(file.removesuffix(".py").split("/"))
     }
-    assert takes - may == set()
+    assert users - may == set()
 
 
 def test_a_files_name_says_where_it_is():
@@ -112,13 +112,13 @@ def test_a_files_name_says_where_it_is():
 
 
 def test_every_module_is_short():
-    lines = {file: len((HOUSE / file).read_text().splitlines()) for file in FILES}
+    lines = {file: len((LIBRARY / file).read_text().splitlines()) for file in FILES}
     assert {file for file, count in lines.items() if count >= 400} == set()
 
 
 @pytest.mark.parametrize("package", sorted(MAY_IMPORT))
 def test_the_tests_of_a_package_have_its_folders(package):
-    tests = HOUSE.parent / "tests" / package
+    tests = LIBRARY.parent / "tests" / package
     files = [path.relative_to(tests) for path in tests.rglob("test_*.py")]
     assert files
-    assert all((HOUSE / package / file.parent).is_dir() for file in files)
+    assert all((LIBRARY / package / file.parent).is_dir() for file in files)

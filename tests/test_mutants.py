@@ -19,14 +19,14 @@ def clipped(value: float, low: float = -1) -> float:
 '''
 
 
-def test_every_kind_of_change_is_made_once_and_undone():
-    found = {(before, after) for _, before, after, _ in mutants.changes(CODE)}
+def test_every_kind_of_change_is_applied_once_and_undone():
+    pairs = {(before, after) for _, before, after, _ in mutants.changes(CODE)}
     assert {
         ("value < low", "value <= low"), ("low == 3", "low != 3"), ("2", "3"), ("3", "4"),
         ("max(value, low) + 2", "max(value, low) - 2"), ("max(value, low)", "min(value, low)"),
         ("value < low and (not low == 3)", "value < low or not low == 3"), ("-1", "+1"),
-    } <= found  # fmt: skip
-    assert not any("'a'" in before or "TYPE" in before or before == "y" for before, _ in found
+    } <= pairs  # fmt: skip
+    assert not any("'a'" in before or "TYPE" in before or before == "y" for before, _ in pairs
                    if not before.startswith("if value"))  # fmt: skip
     texts = [text for *_, text in mutants.changes(CODE)]
     assert len({*texts}) == len(texts)
@@ -53,8 +53,8 @@ def test_what_no_test_notices_survives(tmp_path):
     code = DOUBLED + "\ndef unused(x):\n    return -x\n"
     root = project(tmp_path, code, "def test_it():\n    assert sums.doubled(2) == 4\n")
     assert mutants.tests_of("package", root) == ["tests/package"]
-    tried, alive = mutants.survivors("package", root, 60, seed=0)
-    assert (tried, alive) == (2, ["aftlib/package/sums.py:5: -x  →  +x"])
+    count, alive = mutants.survivors("package", root, 60, seed=0)
+    assert (count, alive) == (2, ["aftlib/package/sums.py:5: -x  →  +x"])
 
 
 def test_tests_that_fail_by_themselves_judge_nothing(tmp_path):
@@ -91,9 +91,9 @@ def test_tests_that_fail_by_themselves_judge_nothing(tmp_path):
     ],
     ids=["fixture", "name", "process"],
 )
-def test_tests_that_notice_a_mutant_are_found(code, tests, tmp_path):
-    tried, alive = mutants.survivors("package", project(tmp_path, code, tests), 60, seed=0)
-    assert tried and not alive
+def test_tests_that_notice_a_mutant_are_run(code, tests, tmp_path):
+    count, alive = mutants.survivors("package", project(tmp_path, code, tests), 60, seed=0)
+    assert count and not alive
 
 
 def test_a_mutant_that_never_ends_is_stopped(tmp_path):

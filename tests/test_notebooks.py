@@ -59,9 +59,9 @@ def makes_figure(cell, figures) -> bool:
 def test_every_figure_says_what_to_see_in_it(name):
     figures = drawing(name)
     cells = NOTEBOOKS[name].content.cells
-    made = [i for i, c in enumerate(cells) if c.cell_type == "code" and makes_figure(c, figures)]
+    plots = [i for i, c in enumerate(cells) if c.cell_type == "code" and makes_figure(c, figures)]
     captions = [i for i, cell in enumerate(cells) if is_caption(cell)]
-    assert made and captions == [i + 1 for i in made]
+    assert plots and captions == [i + 1 for i in plots]
     for caption in captions:
         sentences = re.split(r"(?<=[.?!]) (?=[A-ZΣ])", cells[caption].source)
         assert 1 <= len(sentences) <= 2 and sentences[-1].endswith("."), sentences
@@ -120,11 +120,11 @@ def test_parameters_are_checked_before_spark_starts(name):
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_the_parameters_cell_says_what_the_model_declares(name):
     notebook = NOTEBOOKS[name]
-    declared = [
+    expected = [
         Parameter(field, kind_of(info.annotation), info.default, info.description)
         for field, info in notebook.model.model_fields.items()
     ]
-    assert list(notebook.parameters.values()) == declared
+    assert list(notebook.parameters.values()) == expected
     for profile in PROFILES:
         notebook.check_values(profile_parameters(profile, notebook))
 

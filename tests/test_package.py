@@ -52,16 +52,16 @@ def wheel(tmp_path_factory):
     wanted = {path.relative_to(folder).as_posix() for path in files}
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "--wheel-dir", folder, folder], check=True, timeout=900)
-    (made,) = folder.glob("*.whl")
-    return made, wanted
+    (path,) = folder.glob("*.whl")
+    return path, wanted
 
 
 @pytest.mark.slow
 def test_the_wheel_holds_what_is_not_python_too(wheel):
-    made, wanted = wheel
+    path, wanted = wheel
     assert "aftlib/py.typed" in wanted
-    assert made.name.startswith(f"aftlib-{aftlib.__version__}-")
-    assert wanted - set(zipfile.ZipFile(made).namelist()) == set()
+    assert path.name.startswith(f"aftlib-{aftlib.__version__}-")
+    assert wanted - set(zipfile.ZipFile(path).namelist()) == set()
 
 
 BARE = """

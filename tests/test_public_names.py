@@ -54,10 +54,10 @@ def test_the_readmes_code_prints_what_it_says():
     )
     assert len(pairs) == README.count("```python\n") == 3
     names = {}
-    for code, shown in pairs:  # one after the other, as a reader would
+    for code, output in pairs:  # one after the other, as a reader would
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, names)
-        assert printed.getvalue() == shown
+        assert printed.getvalue() == output
 
 
 @pytest.mark.parametrize("id", DOCUMENTS)

@@ -31,9 +31,9 @@ from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.session import packed_library, session
 from tests.spark.cluster_jobs import LOOPBACKS, family, listening
 
-HOUSE, ROOT = Path(aftlib.__file__).parent, Path(__file__).parents[1]
+LIBRARY, ROOT = Path(aftlib.__file__).parent, Path(__file__).parents[1]
 HOSTILE = ("'); DROP TABLE windows; --", "../../evil", "/etc/evil", "a\x00b", "%s", '"; x')
-FILES = [path.relative_to(HOUSE).as_posix() for path in sorted(HOUSE.rglob("*.py"))]
+FILES = [path.relative_to(LIBRARY).as_posix() for path in sorted(LIBRARY.rglob("*.py"))]
 
 # The sockets of the project: nothing else opens any.
 LISTENERS = {
@@ -49,7 +49,7 @@ OWN_CHILDREN = {"shared_state/paced.py"}
 
 def calls(file):
     """Name and arguments of what a file calls."""
-    for node in ast.walk(ast.parse((HOUSE / file).read_text())):
+    for node in ast.walk(ast.parse((LIBRARY / file).read_text())):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
 
@@ -57,28 +57,28 @@ def calls(file):
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the system has no /proc")
 def test_a_session_listens_on_the_loopback_only(spark):
     spark.range(1).count()
-    found = set(listening([os.getpid(), *(pid for pid, _ in family(os.getpid()))]))
-    assert found, "a driver listens for its executors"
-    assert found <= LOOPBACKS
+    addresses = set(listening([os.getpid(), *(pid for pid, _ in family(os.getpid()))]))
+    assert addresses, "a driver listens for its executors"
+    assert addresses <= LOOPBACKS
 
 
 def test_only_these_files_take_connections_and_only_there():
     openers = {"Listener", "asyncio.start_server", "asyncio.start_unix_server", "socket.socket"}
     openers |= {"socketserver.TCPServer", "HTTPServer", "ThreadingHTTPServer", "create_server"}
-    found = {
+    sockets = {
         file: ast.unparse(node)
         for file in FILES
         for name, node in calls(file)
         if name in openers or name.endswith((".bind", ".listen", ".create_server"))
     }
-    assert set(found) == set(LISTENERS)
-    assert all(LISTENERS[file] in text for file, text in found.items())
+    assert set(sockets) == set(LISTENERS)
+    assert all(LISTENERS[file] in text for file, text in sockets.items())
 
 
 def test_nothing_is_unpickled_from_disk_or_wire():
     """Ruff's rules S301, S302 and S307 refuse pickle, marshal and eval themselves."""
     for file in set(FILES) - OWN_CHILDREN:
-        text = (HOUSE / file).read_text()
+        text = (LIBRARY / file).read_text()
         assert not re.search(r"^(import|from) (dill|joblib|shelve|cloudpickle)\b", text, re.M)
         connected = "multiprocessing.connection" in text
         for name, node in calls(file):
@@ -173,17 +173,17 @@ def test_the_cluster_s_secret_is_no_property(monkeypatch):
     from aftlib.spark import session as module
 
     class Builder:
-        said: dict = {}
+        settings: dict = {}
 
         def appName(self, name):  # noqa: N802
             return self
 
         def config(self, name, value):
-            self.said[name] = value
+            self.settings[name] = value
             return self
 
         def getOrCreate(self):  # noqa: N802
-            self.said["environment"] = os.environ["_SPARK_AUTH_SECRET"]
+            self.settings["environment"] = os.environ["_SPARK_AUTH_SECRET"]
             raise KeyError("here")
 
     monkeypatch.setattr(module, "SparkSession", type("Spark", (), {"builder": Builder()}))
@@ -191,10 +191,10 @@ def test_the_cluster_s_secret_is_no_property(monkeypatch):
     monkeypatch.setenv("AFT_CLUSTER_SECRET", "hush-hush")
     with pytest.raises(KeyError, match="here"):
         session()
-    assert Builder.said.pop("environment") == "hush-hush"
-    assert Builder.said["spark.authenticate"] == "true"
-    assert Builder.said["spark.network.crypto.enabled"] == "true"
-    assert "hush-hush" not in str(Builder.said)
+    assert Builder.settings.pop("environment") == "hush-hush"
+    assert Builder.settings["spark.authenticate"] == "true"
+    assert Builder.settings["spark.network.crypto.enabled"] == "true"
+    assert "hush-hush" not in str(Builder.settings)
     assert "_SPARK_AUTH_SECRET" not in os.environ
 
 
@@ -208,9 +208,9 @@ def test_the_library_that_is_shipped_is_the_user_s_own_file(monkeypatch, tmp_pat
 
 
 def test_the_notebook_server_keeps_its_token_and_its_loopback():
-    made = (ROOT / "Makefile").read_text()
-    assert "jupyter lab" in made
-    assert not re.search(r"--ip|no-browser|token|password|allow[-_]root|allow[-_]origin", made)
+    makefile = (ROOT / "Makefile").read_text()
+    assert "jupyter lab" in makefile
+    assert not re.search(r"--ip|no-browser|token|password|allow[-_]root|allow[-_]origin", makefile)
 
 
 def test_a_packed_file_that_swells_is_refused(tmp_path, monkeypatch):
@@ -230,10 +230,10 @@ def test_a_parquet_file_that_swells_is_refused(tmp_path):
     wide = pa.table({f"s{i}": group["a"] for i in range(8)})
     with pq.ParquetWriter(path, wide.schema) as writer:
         writer.write_table(wide, row_group_size=2**22)
-    told = pq.read_metadata(path)
-    assert path.stat().st_size < 8 * told.num_rows * told.num_columns / 1000
+    metadata = pq.read_metadata(path)
+    assert path.stat().st_size < 8 * metadata.num_rows * metadata.num_columns / 1000
     pages = os.sysconf("SC_PHYS_PAGES")
-    small = 8 * told.num_rows * told.num_columns // os.sysconf("SC_PAGE_SIZE")
+    small = 8 * metadata.num_rows * metadata.num_columns // os.sysconf("SC_PAGE_SIZE")
     with pytest.MonkeyPatch.context() as patch:
         known = os.sysconf
         patch.setattr(os, "sysconf", lambda n: small if n == "SC_PHYS_PAGES" else known(n))

@@ -51,8 +51,8 @@ def test_what_is_drawn_is_what_the_frame_holds(name, drawn, columns):
     frame = FRAMES[name]
     figure = drawn(frame)
     for trace, column in zip(figure.data, columns.split(), strict=False):
-        shown = trace.x if trace.orientation == "h" else trace.y
-        values = np.array([value for value in shown if value is not None], float)
+        places = trace.x if trace.orientation == "h" else trace.y
+        values = np.array([value for value in places if value is not None], float)
         assert len(values)
         known = frame[column].to_numpy(float)
         assert all(np.isclose(value, known, rtol=1e-9).any() for value in values), trace.name
@@ -62,16 +62,16 @@ def test_what_is_drawn_is_what_the_frame_holds(name, drawn, columns):
 def test_the_success_shown_is_the_mean_over_a_plan():
     figure = d2.success(FRAMES["d2_success"], "epsilon", "", PLANS, start=50)
     chosen = FRAMES["d2_success"].query("t_sla_ms == 50").groupby("epsilon")["worst"].mean()
-    found = dict(zip(figure.data[0].x, figure.data[0].y, strict=True))
-    assert found == pytest.approx(chosen.to_dict())
+    heights = dict(zip(figure.data[0].x, figure.data[0].y, strict=True))
+    assert heights == pytest.approx(chosen.to_dict())
 
 
-def test_ratios_are_multiples_of_the_promise():
+def test_ratios_are_multiples_of_the_guarantee():
     figure = d5.error_ratios(FRAMES["d5_swept"], "share", SHARE, start=0.1)
     rows = FRAMES["d5_swept"].query("window == 10_000 and burst == 0 and epsilon == 0.1")
     expected = (rows.set_index("share")["sound"] / 0.1).to_dict()
-    found = dict(zip(figure.data[1].x, figure.data[1].y, strict=True))
-    assert found == pytest.approx({share: expected[share] for share in found})
+    heights = dict(zip(figure.data[1].x, figure.data[1].y, strict=True))
+    assert heights == pytest.approx({share: expected[share] for share in heights})
 
 
 def test_running_shares_count_the_estimated_windows_so_far():

@@ -99,10 +99,10 @@ test_a_finding_must_fit = refused(
 )
 
 
-def test_values_of_numpy_become_plain():
+def test_values_of_numpy_become_python_values():
     finding = Finding(np.float32(0.5), np.array([0.25, 0.75]), expected=np.int64(3))
-    plain = [finding.value, finding.interval, finding.expected]
-    assert json.loads(json.dumps(plain)) == [0.5, [0.25, 0.75], 3]
+    values = [finding.value, finding.interval, finding.expected]
+    assert json.loads(json.dumps(values)) == [0.5, [0.25, 0.75], 3]
     with pytest.raises(FrozenInstanceError):
         finding.value = 1
 

@@ -117,13 +117,13 @@ def test_rows_that_meet_at_a_step_are_averaged_and_counted():
     assert (table.quality.averaged, table.quality.rows) == (2, 7)
 
 
-def test_a_sensor_that_dies_in_the_second_half_is_named():
-    dead = even_grid(frame(b=[1.0, 2, 3, np.nan, np.nan, np.nan]))
+def test_a_sensor_that_fails_in_the_second_half_is_named():
+    table = even_grid(frame(b=[1.0, 2, 3, np.nan, np.nan, np.nan]))
     with pytest.raises(ValueError, match=r"'b' must have a value in the second part.*drop=\['b'\]"):
-        dead.split()
+        table.split()
 
 
-def test_a_sensor_called_as_the_column_of_times_is_told(tmp_path):
+def test_a_sensor_called_as_the_column_of_times_is_refused(tmp_path):
     (tmp_path / "x.csv").write_text("time,id,v\n2026-01-01,time,1\n2026-01-02,time,2\n")
     with pytest.raises(ValueError, match="a sensor is called 'time', like the column of times: r"):
         read_table(tmp_path / "x.csv", long=["time", "id", "v"])

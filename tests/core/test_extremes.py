@@ -15,7 +15,7 @@ from aftlib.core.requirement import Requirement
 from tests.refusals import refused
 
 MODEL = block_model(6, 2, 4.0, 3.6, mean=5.0)
-ASKED = Requirement(0.6, 0.1)
+REQUIREMENT = Requirement(0.6, 0.1)
 
 
 def extreme_of(windows, query):
@@ -34,12 +34,12 @@ def extremes(request):
 
 def test_moments_and_half_widths_are_those_of_new_windows(extremes):
     query, extremes = extremes
-    found = extreme_of(some_windows(4000, 20, seed=2), query)
-    np.testing.assert_allclose(extremes.mean, found.mean(axis=0), atol=0.08)
-    np.testing.assert_allclose(extremes.covariance, np.cov(found.T), atol=0.12)
+    results = extreme_of(some_windows(4000, 20, seed=2), query)
+    np.testing.assert_allclose(extremes.mean, results.mean(axis=0), atol=0.08)
+    np.testing.assert_allclose(extremes.covariance, np.cov(results.T), atol=0.12)
     for observed in ([1, 2, 3], [3], []):
         gain = extremes.gain(observed, [0])
-        off = found - extremes.mean
+        off = results - extremes.mean
         error = np.abs(off[:, 0] - (gain @ off[:, observed].T)[0])
         for delta in (0.5, 0.1, 0.02):
             half = extremes.half_width([0], observed, delta)[0]
@@ -57,33 +57,33 @@ def test_peers_of_the_group_narrow_the_estimate_and_others_do_not(extremes):
 
 
 @pytest.mark.parametrize("query", ["min", "max"])
-@pytest.mark.parametrize("kept", [0, 8])
-def test_the_likeliest_value_is_within_epsilon_as_often_as_it_says(query, kept):
+@pytest.mark.parametrize("tau", [0, 8])
+def test_the_likeliest_value_is_within_epsilon_as_often_as_its_reliability(query, tau):
     windows, observed, rest = some_windows(400, 12, seed=3), [0, 3], [1, 2, 4, 5]
     gain, variance = MODEL.gain(observed, rest), MODEL.posterior_variance(observed)[rest]
     truth = extreme_of(windows[:, :, rest], query)
-    within, said, inside = [], [], []
+    within, reliabilities, inside = [], [], []
     for window, true in zip(windows, truth, strict=True):
-        means = MODEL.mean[rest] + (window[kept:, observed] - MODEL.mean[observed]) @ gain.T
-        known = extreme_of(window[None, :kept, rest], query)[0] if kept else None
-        value, reliability, half = most_likely_within(means, variance, ASKED, known, query)
-        within.append(np.abs(value - true) <= ASKED.epsilon)
+        means = MODEL.mean[rest] + (window[tau:, observed] - MODEL.mean[observed]) @ gain.T
+        known = extreme_of(window[None, :tau, rest], query)[0] if tau else None
+        value, reliability, half = most_likely_within(means, variance, REQUIREMENT, known, query)
+        within.append(np.abs(value - true) <= REQUIREMENT.epsilon)
         inside.append(np.abs(value - true) <= half * (1 + 1e-9))
-        said.append(reliability)
-    assert np.mean(within) == pytest.approx(np.mean(said), abs=0.03)
-    assert np.mean(inside) >= 1 - ASKED.delta - 0.02
-    if kept == 0:  # where it is the checkpoint's for sure, no width holds exactly 1 − δ
-        assert np.mean(inside) == pytest.approx(1 - ASKED.delta, abs=0.03)
-    assert np.mean(within) >= extreme_reliability(ASKED, variance, 12 - kept).mean()
+        reliabilities.append(reliability)
+    assert np.mean(within) == pytest.approx(np.mean(reliabilities), abs=0.03)
+    assert np.mean(inside) >= 1 - REQUIREMENT.delta - 0.02
+    if tau == 0:  # where it is the checkpoint's for sure, no width holds exactly 1 − δ
+        assert np.mean(inside) == pytest.approx(1 - REQUIREMENT.delta, abs=0.03)
+    assert np.mean(within) >= extreme_reliability(REQUIREMENT, variance, 12 - tau).mean()
 
 
 def test_no_other_value_is_likelier():
     rng = np.random.default_rng(4)
-    means, asked = rng.normal(size=(10, 1)), Requirement(0.3, 0.1)
-    value, reliability, _ = most_likely_within(means, [0.25], asked)
-    drawn = (means[:, 0] + 0.5 * rng.standard_normal((60_000, 10))).max(axis=1)
-    shares = [(np.abs(drawn - x) <= 0.3).mean() for x in np.linspace(-1, 4, 201)]
-    assert reliability[0] == pytest.approx((np.abs(drawn - value) <= 0.3).mean(), abs=0.01)
+    means, requirement = rng.normal(size=(10, 1)), Requirement(0.3, 0.1)
+    value, reliability, _ = most_likely_within(means, [0.25], requirement)
+    maxima = (means[:, 0] + 0.5 * rng.standard_normal((60_000, 10))).max(axis=1)
+    shares = [(np.abs(maxima - x) <= 0.3).mean() for x in np.linspace(-1, 4, 201)]
+    assert reliability[0] == pytest.approx((np.abs(maxima - value) <= 0.3).mean(), abs=0.01)
     assert reliability[0] >= max(shares) - 0.01
 
 
@@ -100,23 +100,23 @@ def test_a_sensor_is_looked_at_in_its_own_unit_whatever_the_others():
     means, scale = np.random.default_rng(4).normal(size=(10, 2)), np.array([1, 1e5])
     both = most_likely_within(means * scale, 0.25 * scale**2, Requirement(0.3, 0.1))
     alone = most_likely_within(means[:, :1], [0.25], Requirement(0.3, 0.1))
-    for found, own in zip(both, alone, strict=True):
-        assert found[0] == pytest.approx(own[0], rel=1e-9)
+    for joint, own in zip(both, alone, strict=True):
+        assert joint[0] == pytest.approx(own[0], rel=1e-9)
 
 
 def test_a_checkpoint_beyond_reach_is_the_answer():
-    value, reliability, half = most_likely_within(np.zeros((5, 1)), [0.01], ASKED, [9.0])
-    assert value[0] == pytest.approx(9, abs=ASKED.epsilon)
+    value, reliability, half = most_likely_within(np.zeros((5, 1)), [0.01], REQUIREMENT, [9.0])
+    assert value[0] == pytest.approx(9, abs=REQUIREMENT.epsilon)
     assert reliability[0] == pytest.approx(1)
-    assert half[0] <= ASKED.epsilon
+    assert half[0] <= REQUIREMENT.epsilon
 
 
 @pytest.mark.parametrize("steps", [1, 10, 10_000])
 def test_the_variance_of_a_step_that_suffices_is_exactly_so_by_the_bound(steps):
-    variance = extreme_max_variance(ASKED, steps)
-    assert extreme_reliability(ASKED, variance, steps) == pytest.approx(1 - ASKED.delta)
-    assert variance <= extreme_max_variance(ASKED, 1) * (1 + 1e-12)
-    assert extreme_max_variance(ASKED, 1) == pytest.approx(ASKED.max_variance)
+    variance = extreme_max_variance(REQUIREMENT, steps)
+    assert extreme_reliability(REQUIREMENT, variance, steps) == pytest.approx(1 - REQUIREMENT.delta)
+    assert variance <= extreme_max_variance(REQUIREMENT, 1) * (1 + 1e-12)
+    assert extreme_max_variance(REQUIREMENT, 1) == pytest.approx(REQUIREMENT.max_variance)
 
 
 test_what_cannot_be_drawn_is_refused = refused(
@@ -126,7 +126,7 @@ test_what_cannot_be_drawn_is_refused = refused(
     (5, "max", 12, "draws must be a whole number at least 14, got 12"),
 )
 test_no_step_that_was_lost_is_no_question = refused(
-    lambda steps, query: most_likely_within(np.zeros((steps, 3)), np.ones(3), ASKED, query=query),
+    lambda n, query: most_likely_within(np.zeros((n, 3)), np.ones(3), REQUIREMENT, query=query),
     (0, "max", r"means must have shape \(steps, k\) .* got \(0, 3\)"),
     (1, "sum", "query must be one of min, max, got 'sum'"),
 )

@@ -27,14 +27,14 @@ def test_several_rows_are_conditioned_as_each_by_itself():
         assert alone.names == together.names and alone.rows == ()
         np.testing.assert_allclose(together.mean[number], alone.mean, atol=1e-14)
         assert together.covariance.tolist() == alone.covariance.tolist()
-        found = together.to_frame().loc[label]
-        pd.testing.assert_frame_equal(found, alone.to_frame(), check_exact=False)
-    drawn = together.sample(4000, np.random.default_rng(1))
-    np.testing.assert_allclose(drawn.mean(axis=0), together.mean, atol=0.1)
+        frame = together.to_frame().loc[label]
+        pd.testing.assert_frame_equal(frame, alone.to_frame(), check_exact=False)
+    samples = together.sample(4000, np.random.default_rng(1))
+    np.testing.assert_allclose(samples.mean(axis=0), together.mean, atol=0.1)
     unconditional = model.condition(rows[[]])
     assert unconditional.mean.tolist() == np.zeros((5, 8)).tolist()
-    drawn = unconditional.sample(20_000, np.random.default_rng(1))
-    np.testing.assert_allclose(np.cov(drawn[:, 0].T), model.covariance, atol=0.05)
+    samples = unconditional.sample(20_000, np.random.default_rng(1))
+    np.testing.assert_allclose(np.cov(samples[:, 0].T), model.covariance, atol=0.05)
 
 
 def test_aggregate_of_mean_and_sum():
@@ -257,9 +257,9 @@ def test_the_digest_is_of_the_bytes_without_a_copy_of_them():
     model = block_model(300, 3)
     wanted = hashlib.sha256(model.mean.tobytes() + model.covariance.tobytes()).hexdigest()
     tracemalloc.start()
-    found = model.digest().hexdigest()
+    digest = model.digest().hexdigest()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert found == wanted
+    assert digest == wanted
     assert peak < model.covariance.nbytes / 20
     assert block_model(300, 5).digest().hexdigest() != wanted

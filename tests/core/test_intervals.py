@@ -19,7 +19,7 @@ def test_t_interval_by_hand():
     assert (low, high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5))
 
 
-def test_bootstrap_covers_the_truth_about_as_often_as_it_says():
+def test_bootstrap_covers_the_truth_about_as_often_as_its_level():
     rng = np.random.default_rng(0)
     rates = rng.binomial(1, 0.3, size=(400, 500)).astype(float)
     low, high = bootstrap_interval(rates, 1, np.random.default_rng(1))
@@ -37,10 +37,10 @@ def test_a_share_is_resampled_by_whole_units():
     rng = np.random.default_rng(0)
     hits = rng.binomial(1, 0.3, 100).astype(float)
     low, high = bootstrap_interval(hits, 1, np.random.default_rng(1))
-    found = resampled_share(hits, np.ones(100), np.random.default_rng(1))
-    assert found == pytest.approx((low, high))
+    interval = resampled_share(hits, np.ones(100), np.random.default_rng(1))
+    assert interval == pytest.approx((low, high))
     heavy = resampled_share(7 * hits, np.full(100, 7), np.random.default_rng(1))
-    assert heavy == pytest.approx(found)  # samples of one unit err together
+    assert heavy == pytest.approx(interval)  # samples of one unit err together
     assert resampled_share(np.array([0, 9]), np.array([1, 9]), rng) == (0, 1)
 
 

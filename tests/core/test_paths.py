@@ -70,7 +70,7 @@ def test_a_root_without_a_project_is_an_error(tmp_path, monkeypatch):
         project_root()
 
 
-def test_a_folder_is_made_writable_or_named_with_the_way_out(tmp_path):
+def test_a_folder_is_created_writable_or_named_with_the_remedy(tmp_path):
     assert require_writable(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     assert list((tmp_path / "a" / "b").iterdir()) == []
     (tmp_path / "file").write_text("in the way")
@@ -191,7 +191,7 @@ def test_what_a_live_writer_holds_is_left_alone(tmp_path):
     assert (tmp_path / "set" / "part").read_text() == "ours"
 
 
-def test_a_holder_swept_before_it_was_locked_is_made_anew(tmp_path, monkeypatch):
+def test_a_holder_swept_before_it_was_locked_is_created_again(tmp_path, monkeypatch):
     calls = []
     flock = paths.fcntl.flock
 
@@ -210,7 +210,7 @@ def test_a_holder_swept_before_it_was_locked_is_made_anew(tmp_path, monkeypatch)
 
 def test_a_fresh_folder_is_another_one_each_time():
     folders = paths.FreshFolders()
-    made = [folders / "six", folders / "six", folders / "cost"]
-    assert len({*made}) == 3 and not any(path.exists() for path in made)
-    assert [path.name.partition("-")[0] for path in made] == ["six", "six", "cost"]
+    fresh = [folders / "six", folders / "six", folders / "cost"]
+    assert len({*fresh}) == 3 and not any(path.exists() for path in fresh)
+    assert [path.name.partition("-")[0] for path in fresh] == ["six", "six", "cost"]
     assert (folders / "six").parent.is_dir()

@@ -70,7 +70,7 @@ def test_windows_with_too_few_samples_are_not_in_the_model(written, tmp_path):
     assert plan.model.mean[0] == pytest.approx(np.nanmean(means, axis=1).mean())
 
 
-def test_data_that_moved_beside_the_plan_are_found(written, tmp_path):
+def test_data_that_moved_beside_the_plan_are_read(written, tmp_path):
     place = written()
     (tmp_path / "new").mkdir()
     for name in ("plan.json", "sensors.csv"):

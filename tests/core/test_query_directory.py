@@ -64,7 +64,7 @@ def write_checkpoint(directory, started, committed):
             (directory.checkpoint / name / str(number)).write_text("v1\n{}" + offset)
 
 
-def test_sparks_checkpoint_says_how_far_it_has_come(tmp_path):
+def test_sparks_checkpoint_reports_its_progress(tmp_path):
     directory = QueryDirectory(tmp_path)
     assert directory.spark_checkpoint() == SparkCheckpoint(-1, -1)
     write_checkpoint(directory, started=0, committed=-1)
@@ -103,9 +103,9 @@ def test_a_checkpoint_ahead_of_the_state_is_refused_and_one_behind_is_not(tmp_pa
 def test_arrays_come_back_from_their_bytes(tmp_path):
     arrays = {"a.b": np.array([[1.5, np.nan]]), "number": np.array(3)}
     data = pack_arrays(**arrays)
-    found = unpack_arrays(data)
-    assert found.keys() == arrays.keys()
-    assert all(np.array_equal(found[n], arrays[n], equal_nan=True) for n in arrays)
-    assert pack_arrays(**found) == data
+    copies = unpack_arrays(data)
+    assert copies.keys() == arrays.keys()
+    assert all(np.array_equal(copies[n], arrays[n], equal_nan=True) for n in arrays)
+    assert pack_arrays(**copies) == data
     with pytest.raises(ValueError, match="allow_pickle=False"):
         pack_arrays(bad=np.array([object()]))

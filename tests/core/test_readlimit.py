@@ -47,7 +47,7 @@ def limited(log, clock, monkeypatch):
     return log
 
 
-def taken(clock, blocks):
+def record_grants(clock, blocks):
     """Samples and time of each block."""
     return [(block.size, clock.now) for block in blocks]
 
@@ -65,7 +65,7 @@ def test_no_span_of_time_gets_more_than_the_rate_the_credit_and_a_slice(
         clock.sleep(float(rng.choice([0, 0.5, 0.9, 1.1]) * max(burst_s, SLICE_S)))
         steps = int(rng.integers(1, 30))
         block = np.zeros((steps, len(columns)))
-        grants += taken(clock, meter.deliver(iter([block]), columns, 0, 1))
+        grants += record_grants(clock, meter.deliver(iter([block]), columns, 0, 1))
     samples, at = np.array(grants).T
     slice_ = max(rate * SLICE_S, len(columns))
     for first in range(len(grants)):
@@ -75,7 +75,7 @@ def test_no_span_of_time_gets_more_than_the_rate_the_credit_and_a_slice(
 
 
 def test_one_reader_gets_the_rate(limited, clock):
-    grants = taken(clock, limited.blocks([0, 2], 0, STEPS))
+    grants = record_grants(clock, limited.blocks([0, 2], 0, STEPS))
     reached = np.cumsum([samples for samples, _ in grants])
     at = np.array([when for _, when in grants]) - 50
     np.testing.assert_allclose(at, reached / RATE, atol=1e-9)
@@ -88,7 +88,7 @@ def test_live_readers_and_re_readers_share_the_rate(limited, clock):
     assert clock.now - 50 == pytest.approx(3 * 2048 / RATE, abs=1e-9)
 
 
-def test_work_between_two_reads_is_made_up_for_and_a_pause_is_not(limited, clock):
+def test_the_rate_is_granted_for_work_between_two_reads_but_not_for_a_pause(limited, clock):
     for begin in range(0, 1000, 50):
         limited.read([0], begin, begin + 50)
         clock.now += 0.04  # less than the 50 ms that the samples take
@@ -195,7 +195,7 @@ def test_every_read_is_counted(log):
     assert log.meter.samples_again(6, 8) == 4
 
 
-def test_a_reader_holds_the_lock_while_it_takes_samples_out_of_the_bucket(log):
+def test_a_reader_holds_the_lock_while_it_reserves_samples(log):
     probed = []
 
     def probe():

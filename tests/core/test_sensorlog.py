@@ -56,24 +56,24 @@ def test_reading_some_keys_touches_their_columns_and_row_groups_only(log, monkey
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_reading_onward_gives_the_same_and_no_row_group_twice(log, values, monkeypatch, ahead):
-    read, plain = [], pq.ParquetFile.read_row_groups
+    read, original = [], pq.ParquetFile.read_row_groups
 
     def watched(file, groups, columns, **how):
         read.append((len(groups), threading.current_thread() is threading.main_thread()))
-        return plain(file, groups, columns, **how)
+        return original(file, groups, columns, **how)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", watched)
     reader, cuts = LogReader(log, ahead=ahead), [0, 700, 701, 1024, 3000, 3000, 9000, 9990]
     for begin, stop in pairwise(cuts):
-        found = np.concatenate([*reader.blocks([2, 0], begin, stop), np.empty((0, 2))])
-        np.testing.assert_array_equal(found, values[begin:stop, [2, 0]])
+        rows = np.concatenate([*reader.blocks([2, 0], begin, stop), np.empty((0, 2))])
+        np.testing.assert_array_equal(rows, values[begin:stop, [2, 0]])
     assert sum(groups for groups, _ in read) == -(-10_000 // ROW_GROUP)
     assert any(not here for _, here in read) == ahead
     [again] = reader.blocks([1], 9990, 10_000)  # another key: nothing that was kept is taken for it
     np.testing.assert_array_equal(again, values[9990:, [1]])
 
 
-def test_a_file_made_anew_is_read_anew(log, values):
+def test_a_file_that_was_replaced_is_read_again(log, values):
     blocks = LogReader(log, shared=True).blocks
     assert next(blocks(None, 0, 10))[0, 0] == values[0, 0]
     write_part(log.path, 0, values[:2058] + 1, NAMES)
@@ -124,7 +124,7 @@ def test_what_could_not_be_read_ahead_is_read_when_it_is_back(log, values):
 
 
 @pytest.mark.parametrize(("name", "value"), [("steps", 1.5), ("steps", None), ("names", 3)])
-def test_a_manifest_that_says_nonsense_is_refused(log, name, value):
+def test_a_manifest_with_nonsense_is_refused(log, name, value):
     path = log.path / MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
     with pytest.raises(ValueError, match="path holds no complete sensor log"):

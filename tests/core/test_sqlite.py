@@ -26,7 +26,7 @@ def facts(connection):
     return [row[0] for row in connection.execute("SELECT fact FROM facts")]
 
 
-def come(folder, rounds, gate, found):
+def race(folder, rounds, gate, queue):
     """Open a new file in each round together with the other processes, and write to it."""
     for i in range(rounds):
         gate.wait(500)
@@ -34,22 +34,22 @@ def come(folder, rounds, gate, found):
             with closing(opened(folder / f"{i}")) as one, transaction(one, "write to"):
                 one.execute("INSERT INTO facts VALUES ('came')")
         except Exception as error:  # noqa: BLE001
-            found.put(f"{i}: {error!r}")
-    found.put(None)
+            queue.put(f"{i}: {error!r}")
+    queue.put(None)
 
 
 def test_processes_may_open_a_new_file_at_once(tmp_path):
     processes, rounds = 6, 25
     context = multiprocessing.get_context("fork")
-    gate, found = context.Barrier(processes), context.Queue()
+    gate, queue = context.Barrier(processes), context.Queue()
     started = [
-        context.Process(target=come, args=(tmp_path, rounds, gate, found)) for _ in range(processes)
+        context.Process(target=race, args=(tmp_path, rounds, gate, queue)) for _ in range(processes)
     ]
     for process in started:
         process.start()
     errors = []
     for _ in started:
-        errors += iter(found.get, None)
+        errors += iter(queue.get, None)
     for process in started:
         process.join()
     assert errors == []
@@ -124,18 +124,18 @@ def test_a_transaction_is_all_or_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_follows_a_note_that_is_not_synced_is_synced(tmp_path, fails):
+def test_what_follows_a_marker_that_is_not_synced_is_synced(tmp_path, fails):
     def synced():
         return connection.execute("PRAGMA synchronous").fetchone()[0] == 2
 
     with closing(opened(tmp_path / "s")) as connection, closing(opened(tmp_path / "s")) as other:
-        with suppress(KeyError), transaction(connection, "note in", synced=False):
+        with suppress(KeyError), transaction(connection, "mark", synced=False):
             assert not synced()
-            connection.execute("INSERT INTO facts VALUES ('noted')")
+            connection.execute("INSERT INTO facts VALUES ('marked')")
             if fails:
                 raise KeyError
         assert synced()
-        assert facts(other) == ["made", *([] if fails else ["noted"])]
+        assert facts(other) == ["made", *([] if fails else ["marked"])]
 
 
 def test_a_full_disk_is_named_and_leaves_what_was(tmp_path):

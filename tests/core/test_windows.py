@@ -46,9 +46,9 @@ def test_parts_of_any_cut_are_the_whole_and_gaps_are_left_out(name):
     for block in np.split(values, [0, 7, 7, 31]):
         added, number = aggregate.add(block)
         part, samples = aggregate.merge(part, added), samples + number
-    found = aggregate.finish(part, samples)
-    np.testing.assert_allclose(found[:2], TWINS[name](values[:, :2], axis=0))
-    assert np.isnan(found[2]) and samples[2] == 0
+    results = aggregate.finish(part, samples)
+    np.testing.assert_allclose(results[:2], TWINS[name](values[:, :2], axis=0))
+    assert np.isnan(results[2]) and samples[2] == 0
 
 
 def test_the_model_is_that_of_the_results(name):
@@ -83,8 +83,8 @@ def test_a_new_aggregate_is_one_class(monkeypatch):
     """D1's windows and their model take it as soon as it is entered."""
     monkeypatch.setitem(AGGREGATES, "largest", Largest())
     values = np.array([[1.0], [-4.0], [np.nan], [-2.0]])
-    found, samples = Windows(2, 2, "largest").aggregate(values, 0, range(2))
-    assert found.tolist() == [[4.0], [2.0]] and samples.tolist() == [[2], [1]]
+    results, samples = Windows(2, 2, "largest").aggregate(values, 0, range(2))
+    assert results.tolist() == [[4.0], [2.0]] and samples.tolist() == [[2], [1]]
     model = AGGREGATES["largest"].model(STEP, 2, np.random.default_rng(4))
     windows = np.random.default_rng(5).multivariate_normal(STEP.mean, STEP.covariance, (4000, 2))
     errors = np.abs(np.abs(windows).max(axis=1)[:, 0] - model.mean[0])

@@ -12,7 +12,7 @@ from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 
-KEPT = 1 + 1e-9
+ROUNDING = 1 + 1e-9
 
 
 @st.composite
@@ -53,7 +53,7 @@ def count(task, method="proposed", **options) -> int:
 
 @settings(deadline=None)
 @given(tasks(), st.sampled_from(METHODS))
-def test_epsilon_is_kept_in_the_worst_case_after_every_checkpoint(task, method):
+def test_epsilon_is_met_in_the_worst_case_after_every_checkpoint(task, method):
     model, window, *_ = task
     plan = planned(task, method)
     for tau, replay, least in zip(
@@ -61,7 +61,7 @@ def test_epsilon_is_kept_in_the_worst_case_after_every_checkpoint(task, method):
     ):
         rest = model.aggregate(window - tau).posterior_variance(replay.sensors)
         variance = ((window - tau) / window) ** 2 * rest
-        assert variance.max() <= plan.requirement.max_variance * KEPT
+        assert variance.max() <= plan.requirement.max_variance * ROUNDING
         assert least >= 1 - plan.requirement.delta - 1e-9
 
 
@@ -69,7 +69,7 @@ def test_epsilon_is_kept_in_the_worst_case_after_every_checkpoint(task, method):
 @given(
     tasks(), st.sampled_from([*METHODS[:2], ADAPTIVE]), st.sampled_from(["mean", "sum"]), st.data()
 )
-def test_epsilon_is_kept_whatever_fails_when_planned_again(task, method, query, data):
+def test_epsilon_is_met_whatever_fails_when_planned_again(task, method, query, data):
     model, window, epsilon, *_ = task
     scale = 1 if query == "mean" else window
     spent, start, restored = np.zeros(model.size), 0, None
@@ -90,7 +90,7 @@ def test_epsilon_is_kept_whatever_fails_when_planned_again(task, method, query, 
         spent = spent + model.aggregate(start - begin, "sum").posterior_variance(sensors)
         restored = plan.restored_variance(failing)
     variance = spent / window**2 * scale**2
-    assert variance.max() <= plan.requirement.max_variance * KEPT
+    assert variance.max() <= plan.requirement.max_variance * ROUNDING
 
 
 def patterns(task, start=0, spent=0.0, failed=()):
@@ -112,20 +112,20 @@ def patterns(task, start=0, spent=0.0, failed=()):
 
 @settings(deadline=None, max_examples=40)
 @given(tasks())
-def test_an_adaptive_plan_keeps_its_promise_for_every_pattern_of_failures(task):
+def test_an_adaptive_plan_keeps_its_guarantee_for_every_pattern_of_failures(task):
     model, window, epsilon, delta, recovery_time, t_sla_ms = task
     window = min(window, 8)  # patterns double with each interval
     epsilon *= np.sqrt(task[1] / window)
     task = model, window, epsilon, delta, recovery_time, t_sla_ms
     allowed = window**2 * Requirement(epsilon, delta).max_variance
-    found = list(patterns(task))
-    assert len({failed for failed, _ in found}) == len(found)
-    assert max(np.max(spent) for _, spent in found) <= allowed * KEPT
+    outcomes = list(patterns(task))
+    assert len({failed for failed, _ in outcomes}) == len(outcomes)
+    assert max(np.max(spent) for _, spent in outcomes) <= allowed * ROUNDING
 
 
 @settings(deadline=None)
 @given(tasks(), st.sampled_from(["mean", "sum"]))
-def test_an_adaptive_plan_takes_the_fewest_equal_intervals(task, query):
+def test_an_adaptive_plan_has_the_fewest_equal_intervals(task, query):
     model, window, epsilon, *_ = task
     scale = 1 if query == "mean" else window
     plan = planned(task, ADAPTIVE, query=query, epsilon=epsilon * scale)
@@ -216,7 +216,7 @@ def test_a_sum_tolerates_window_times_what_its_mean_does(task, method, part, spe
 
 @settings(deadline=None)
 @given(tasks())
-def test_each_set_is_what_a_fresh_plan_from_its_checkpoint_takes(task):
+def test_each_set_is_that_of_a_fresh_plan_from_its_checkpoint(task):
     plan = planned(task)
     for tau, replay in zip(plan.times, plan.replay, strict=False):
         assert planned(task, start=tau).replay[0].sensors == replay.sensors

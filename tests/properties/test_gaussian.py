@@ -37,15 +37,15 @@ def direct_greedy(model, m, requirement):
         )
 
     single = [r([i]) for i in range(n)]
-    alive = [i for i in range(n) if requirement.is_met_by(single[i])]
-    done, dead = [], []
-    for i in (i for i in range(n) if i not in alive):
-        dead.append(i)
-        if len(dead) == capacity:
-            done.append(dead)
-            dead = []
+    estimable = [i for i in range(n) if requirement.is_met_by(single[i])]
+    done, overflow = [], []
+    for i in (i for i in range(n) if i not in estimable):
+        overflow.append(i)
+        if len(overflow) == capacity:
+            done.append(overflow)
+            overflow = []
     workers = [[] for _ in range(max(0, m - len(done) - 1))]
-    for x in sorted(alive, key=lambda i: (-round(single[i], 12), i)):
+    for x in sorted(estimable, key=lambda i: (-round(single[i], 12), i)):
         fits = [w for w in workers if requirement.is_met_by(r([*w, x]))]
         if fits:
             best = min(fits, key=lambda w: round(r(w) - r([*w, x]), 12))
@@ -54,12 +54,12 @@ def direct_greedy(model, m, requirement):
                 done.append(best)
                 workers = [w for w in workers if w is not best]
         else:
-            dead.append(x)
-            if len(dead) == capacity:
-                done.append(dead)
-                dead = min(workers, key=lambda w: round(r(w), 12)) if workers else []
-                workers = [w for w in workers if w is not dead]
-    return [tuple(sorted(w)) for w in [*done, *workers, dead] if w]
+            overflow.append(x)
+            if len(overflow) == capacity:
+                done.append(overflow)
+                overflow = min(workers, key=lambda w: round(r(w), 12)) if workers else []
+                workers = [w for w in workers if w is not overflow]
+    return [tuple(sorted(w)) for w in [*done, *workers, overflow] if w]
 
 
 @given(models(), st.randoms(use_true_random=False))
@@ -90,10 +90,10 @@ def test_condition_is_equations_1_and_2(model, random):
     assert not variance[o].any()
 
     every_other = np.arange(len(rest))[::-2]
-    found = model.conditional(observed, rest[every_other])
-    np.testing.assert_allclose(found[0], gain[every_other], rtol=1e-7, atol=1e-8)
+    conditional = model.conditional(observed, rest[every_other])
+    np.testing.assert_allclose(conditional[0], gain[every_other], rtol=1e-7, atol=1e-8)
     wanted = covariance[np.ix_(every_other, every_other)]
-    np.testing.assert_allclose(found[1], wanted, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(conditional[1], wanted, rtol=1e-7, atol=1e-10)
 
 
 @given(models((4, 6, 8)), st.sampled_from([1, 2]), st.floats(0.3, 3.0))

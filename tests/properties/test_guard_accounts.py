@@ -19,28 +19,28 @@ from aftlib.guard.changes import carry_state
 from aftlib.guard.rounds import new_state
 
 
-def played(accounts, propose, outcome, rounds):
+def play(accounts, propose, outcome, rounds):
     """Declare and learn `horizon` rounds later; declarations and outcomes, a row a round."""
     n = len(accounts.accounts)
-    said, wrong = np.zeros((rounds, n), int), np.zeros((rounds, n))
+    decisions, wrong = np.zeros((rounds, n), int), np.zeros((rounds, n))
     for t in range(rounds):
         back = t - accounts.horizon
         if back >= 0:
-            accounts.update(said[back], wrong[back])
-        said[t] = accounts.declare(propose(t, accounts))
-        wrong[t] = outcome(t, said[t], accounts)
-    return said == 2, wrong
+            accounts.update(decisions[back], wrong[back])
+        decisions[t] = accounts.declare(propose(t, accounts))
+        wrong[t] = outcome(t, decisions[t], accounts)
+    return decisions == 2, wrong
 
 
-def excess(declared, wrong, delta):
+def excess(certified, wrong, delta):
     """Errors less δN after each round, of known outcomes, a column a sensor."""
-    known = declared & ~np.isnan(wrong)
+    known = certified & ~np.isnan(wrong)
     return np.cumsum(np.where(known, np.nan_to_num(wrong) - delta, 0), axis=0)
 
 
-def check(declared, wrong, accounts):
-    delta, h, n = accounts.delta, accounts.horizon, declared.shape[1]
-    sums = excess(declared, wrong, delta)
+def check(certified, wrong, accounts):
+    delta, h, n = accounts.delta, accounts.horizon, certified.shape[1]
+    sums = excess(certified, wrong, delta)
     bound = np.array([slack(t + 1, delta, h) for t in range(len(sums))])
     assert (sums <= bound[:, None] + 1e-9).all()
     least = np.minimum.accumulate(np.vstack([np.zeros(n), sums[:-1]]), axis=0)
@@ -63,12 +63,12 @@ def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
 ):
     rng = np.random.default_rng(seed)
 
-    def outcome(t, said, accounts):
+    def outcome(t, decisions, accounts):
         wrong = (rng.random(sensors) < rates[t // 97 % len(rates)]).astype(float)
         return np.where(rng.random(sensors) < unknown, np.nan, wrong)
 
     accounts = Accounts(sensors, delta, horizon)
-    check(*played(accounts, lambda t, a: rng.random(sensors) < 0.9, outcome, 1500), accounts)
+    check(*play(accounts, lambda t, a: rng.random(sensors) < 0.9, outcome, 1500), accounts)
 
 
 @given(
@@ -77,57 +77,57 @@ def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
     delta=st.sampled_from([0.02, 0.05, 0.3]),
     patience=st.integers(0, 400),
 )
-def test_bounds_hold_against_who_errs_whenever_it_is_declared(sensors, horizon, delta, patience):
+def test_bounds_hold_when_certified_estimates_are_wrong(sensors, horizon, delta, patience):
     """Right while it is blocked or patient, so that loans are earned; wrong when it counts."""
 
-    def outcome(t, said, accounts):
-        return np.where((said == 2) & (t % (patience + 1) == 0), 1.0, 0.0)
+    def outcome(t, decisions, accounts):
+        return np.where((decisions == 2) & (t % (patience + 1) == 0), 1.0, 0.0)
 
     accounts = Accounts(sensors, delta, horizon)
-    check(*played(accounts, lambda t, a: [True] * sensors, outcome, 3000), accounts)
+    check(*play(accounts, lambda t, a: [True] * sensors, outcome, 3000), accounts)
 
 
 def test_the_bound_is_reached():
     """With δ → 0 and errors only, an account lets pass just what the theorem says."""
     for horizon in (1, 3, 5):
         accounts = Accounts(20, 1e-6, horizon)
-        errs = lambda t, said, a: np.arange(20) == 0.0  # noqa: E731
-        declared, wrong = played(accounts, lambda t, a: [True] * 20, errs, 29)
-        assert check(declared, wrong, accounts)[-1, 0] > slack(29, 1e-6, horizon) - 0.001
+        errs = lambda t, decisions, a: np.arange(20) == 0.0  # noqa: E731
+        certified, wrong = play(accounts, lambda t, a: [True] * 20, errs, 29)
+        assert check(certified, wrong, accounts)[-1, 0] > slack(29, 1e-6, horizon) - 0.001
 
 
 def test_without_the_account_the_bound_is_passed():
     """The control: whoever declares all that is proposed breaks the promise."""
-    declared, wrong = np.ones((100, 1), bool), np.ones((100, 1))
-    assert excess(declared, wrong, 0.05)[-1, 0] > slack(100, 0.05) + CAP
+    certified, wrong = np.ones((100, 1), bool), np.ones((100, 1))
+    assert excess(certified, wrong, 0.05)[-1, 0] > slack(100, 0.05) + CAP
 
 
 def test_a_closed_account_comes_back_by_its_blocked_rounds():
     accounts = Accounts(1, 0.05)
-    errs_first = lambda t, said, a: np.array([float(t < 60)])  # noqa: E731
-    declared, _ = played(accounts, lambda t, a: [True], errs_first, 200)
-    assert not declared[6:80].any()
-    assert declared[100:].all()
+    errs_first = lambda t, decisions, a: np.array([float(t < 60)])  # noqa: E731
+    certified, _ = play(accounts, lambda t, a: [True], errs_first, 200)
+    assert not certified[6:80].any()
+    assert certified[100:].all()
 
 
-def test_loans_come_as_soon_as_the_theorem_counts_on_and_not_sooner():
+def test_credits_come_as_soon_as_the_theorem_counts_on_and_not_sooner():
     accounts = Accounts(1, 0.05)
     for rounds in range(1, 16_000):
         accounts.update([1], [0.0])
         assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == most_credits(rounds)
 
 
-def test_whoever_errs_in_more_than_half_of_delta_earns_no_loan():
+def test_whoever_errs_in_more_than_half_of_delta_earns_no_credit():
     accounts = Accounts(1, 0.05)
     for rounds in range(2000):
         accounts.update([1], [float(rounds % 20 == 0)])
     assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0
 
 
-def test_a_loan_that_is_not_needed_is_repaid():
+def test_a_credit_that_is_not_needed_is_repaid():
     accounts = Accounts(1, 0.05)
-    for said in [1] * 90 + [2]:
-        accounts.update([said], [0.0])
+    for decision in [1] * 90 + [2]:
+        accounts.update([decision], [0.0])
     assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0
 
 
@@ -169,9 +169,9 @@ def test_bounds_hold_while_sensors_join_and_leave(seed, horizons, delta, calm, o
             pool[h] += counted.sum()
             assert pool[h] <= pooled_slack(t + 1, delta, most, h + 1) + 1e-9
             for name, errors in zip(names, counted, strict=True):
-                begun, sums = books.setdefault(name, (t, np.zeros(horizons)))
+                first, sums = books.setdefault(name, (t, np.zeros(horizons)))
                 sums[h] += errors
-                assert sums[h] <= slack(t + 1 - begun, delta, h + 1) + 1e-9
+                assert sums[h] <= slack(t + 1 - first, delta, h + 1) + 1e-9
         state.clock[0] = t + 1
         for h in range(horizons):
             out = state.decisions[t % ring, h]

@@ -24,16 +24,16 @@ def states(draw, number):
 
 
 @given(states(3))
-def test_order_and_grouping_of_merges_do_not_matter(drawn):
-    aggregate, (a, b, c) = drawn
+def test_order_and_grouping_of_merges_do_not_matter(sample):
+    aggregate, (a, b, c) = sample
     f = aggregate.merge
     assert np.array_equal(f(a, b), f(b, a))
     assert np.array_equal(f(f(a, b), c), f(a, f(b, c)))
 
 
 @given(states(1))
-def test_each_has_an_identity(drawn):
-    aggregate, (a,) = drawn
+def test_each_has_an_identity(sample):
+    aggregate, (a,) = sample
     identity = np.tile([IDENTITY[kind] for kind in aggregate.components], (len(a), 1))
     assert np.array_equal(aggregate.merge(a, identity), a)
 
@@ -46,15 +46,15 @@ def tuples(draw):
 
 
 @given(aggregates, tuples(), st.integers(0, 30), st.randoms(use_true_random=False))
-def test_any_cut_in_any_order_groups_to_the_same(aggregate, drawn, cut, chance):
-    order = list(range(len(drawn[0])))
+def test_any_cut_in_any_order_groups_to_the_same(aggregate, columns, cut, chance):
+    order = list(range(len(columns[0])))
     chance.shuffle(order)
-    shuffled = [column[order] for column in drawn]
+    shuffled = [column[order] for column in columns]
     halves = [
         partials(aggregate, *(c[part] for c in shuffled)) for part in (slice(cut), slice(cut, None))
     ]
     merged = aggregate.group(Partials.concat(*halves))
-    whole = partials(aggregate, *drawn)
+    whole = partials(aggregate, *columns)
     for name in ("windows", "keys", "values"):
         assert np.array_equal(getattr(merged, name), getattr(whole, name))
     assert merged.in_order

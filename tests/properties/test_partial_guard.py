@@ -10,7 +10,7 @@ from aftlib.guard.partial import PartialGuard
 WIDTH, INTERVALS = 4, [(0, 4), (1, 3), (3, 4)]
 
 
-def played(seed, sensors, delta, rates, rounds):
+def play(seed, sensors, delta, rates, rounds):
     """Declared and wrong, a row a window: who is declared is hit at will, O is chosen at random."""
     rng = np.random.default_rng(seed)
 
@@ -18,20 +18,20 @@ def played(seed, sensors, delta, rates, rounds):
         return np.flatnonzero((target == 0) | (rng.random(sensors) < 0.2))
 
     guard = PartialGuard(WIDTH, INTERVALS, 1.0, delta, sensors, select)
-    declared = np.zeros((rounds, len(INTERVALS), sensors), bool)
-    wrong = np.zeros(declared.shape)
+    certified = np.zeros((rounds, len(INTERVALS), sensors), bool)
+    wrong = np.zeros(certified.shape)
     for t in range(rounds):
         window = 0.05 * rng.normal(size=(WIDTH, sensors))
         for k, o in enumerate(guard.replay):
-            declared[t, k] = True
-            declared[t, k, o] = False
-        struck = declared[t].any(axis=0) & (rng.random(sensors) < rates[t // 23 % len(rates)])
-        window[rng.integers(WIDTH), struck] += 50 * rng.choice([-1, 1])
+            certified[t, k] = True
+            certified[t, k, o] = False
+        faulty = certified[t].any(axis=0) & (rng.random(sensors) < rates[t // 23 % len(rates)])
+        window[rng.integers(WIDTH), faulty] += 50 * rng.choice([-1, 1])
         estimate = guard.update(window).estimate[0]
         for k, (a, b) in enumerate(INTERVALS):
             off = np.abs(window[a:b].mean(axis=0) - estimate[k]) * (b - a) / WIDTH
             wrong[t, k] = off > 1.0
-    return guard, declared, wrong
+    return guard, certified, wrong
 
 
 @settings(max_examples=25)
@@ -43,21 +43,21 @@ def played(seed, sensors, delta, rates, rounds):
 )
 def test_errors_stay_within_the_theorem(seed, sensors, delta, rates):
     rounds = 160
-    guard, declared, wrong = played(seed, sensors, delta, rates, rounds)
-    sums = np.cumsum(np.where(declared, wrong - delta, 0), axis=0)
+    guard, certified, wrong = play(seed, sensors, delta, rates, rounds)
+    sums = np.cumsum(np.where(certified, wrong - delta, 0), axis=0)
     bound = np.array([slack(t + 1, delta) for t in range(rounds)])[:, None, None]
     assert (sums <= bound + 1e-9).all()
     start = np.minimum.accumulate(np.concatenate([np.zeros((1, *sums.shape[1:])), sums[:-1]]))
     assert (sums - start <= bound - 5 + CAP + 1e-9).all()
     pooled = np.array([pooled_slack(t + 1, delta, sensors) for t in range(rounds)])[:, None]
     assert (sums.sum(axis=2) <= pooled + 1e-9).all()
-    np.testing.assert_array_equal(guard.outcomes[0], declared.sum(axis=0))
-    np.testing.assert_array_equal(guard.outcomes[1], (declared & (wrong == 1)).sum(axis=0))
+    np.testing.assert_array_equal(guard.outcomes[0], certified.sum(axis=0))
+    np.testing.assert_array_equal(guard.outcomes[1], (certified & (wrong == 1)).sum(axis=0))
 
 
 def test_the_adversary_spends_what_the_accounts_began_with_and_no_more():
     """Hit whenever they are declared, the sensors are soon all read."""
-    _, declared, wrong = played(1, 3, 0.02, [1.0], 160)
-    errors = (declared & (wrong == 1)).sum(axis=(0, 2))
+    _, certified, wrong = play(1, 3, 0.02, [1.0], 160)
+    errors = (certified & (wrong == 1)).sum(axis=(0, 2))
     assert (errors >= POOL_START * pool_unit(3)).all()
-    assert not declared[60:].all(axis=2).any()
+    assert not certified[60:].all(axis=2).any()

@@ -58,7 +58,7 @@ def test_own_targets_follow_the_rule_in_units_of_the_target(model, data):
 
 @settings(deadline=None)
 @given(models(), st.floats(0.02, 1), st.floats(1, 30), st.booleans(), st.integers(0, 2**32 - 1))
-def test_a_prefix_is_what_a_fresh_selection_takes(model, part, growth, common, seed):
+def test_a_prefix_is_a_fresh_selection(model, part, growth, common, seed):
     target = np.full(model.size, part * model.covariance.max())
     if not common:
         target = target * np.random.default_rng(seed).uniform(0.3, 1, model.size)

@@ -46,12 +46,12 @@ def systems(draw):
 def failures(draw, parameters, scheme):
     count = draw(st.integers(1, 3)) if scheme in ROW else 1
     apart = 3 * parameters.heartbeat_ms + parameters.repair_ms
-    found, time = [], 0.0
+    schedule, time = [], 0.0
     for _ in range(count):
         time += parameters.settling_ms + draw(number(1, 300))
-        found.append(Failure(time, draw(st.sampled_from(("primary", *NODES)))))
+        schedule.append(Failure(time, draw(st.sampled_from(("primary", *NODES)))))
         time += apart
-    return found
+    return schedule
 
 
 @settings(max_examples=200)
@@ -59,7 +59,7 @@ def failures(draw, parameters, scheme):
 def test_twins_agree(data, parameters, scheme):
     schedule = data.draw(failures(parameters, scheme))
     fast = simulate(parameters, scheme, schedule)
-    slow, said, queues = traced(parameters, scheme, schedule)
+    slow, sent, queues = traced(parameters, scheme, schedule)
     np.testing.assert_array_equal(fast.written, slow.written)
     np.testing.assert_array_equal(fast.delivered, slow.delivered)
     np.testing.assert_array_equal(fast.copies, slow.copies)
@@ -78,7 +78,7 @@ def test_twins_agree(data, parameters, scheme):
         assert only.duplicates == (fast.copies[only.resent] > 1).sum() or scheme.endswith("(WAN)")
 
     # what a sequence diagram shows: every message, and the queues after each change
-    assert messages(fast) == said
+    assert messages(fast) == sent
     for time, held in {time: held for time, *held in queues}.items():
         assert [kept(fast, node, time) for node in NODES] == held
 

@@ -74,7 +74,7 @@ def tight(rng: np.random.Generator, epsilon: float) -> tuple[int, np.ndarray]:
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.3, 0.6, 0.95])
-def test_the_bound_holds_on_streams_made_to_break_it_and_is_nearly_reached(epsilon: float) -> None:
+def test_the_bound_holds_on_adversarial_streams_and_is_nearly_reached(epsilon: float) -> None:
     rng, worst = np.random.default_rng(3), 0.0
     for _ in range(300):
         window, values = tight(rng, epsilon)

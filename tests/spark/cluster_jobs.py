@@ -2,7 +2,7 @@
 
 python -m tests.spark.cluster_jobs DIRECTORY POSTGRES_URL
 
-Leaves a result a job, and what was hit, in the directory's `found.json`.
+Leaves a result a job, and what was hit, in the directory's `results.json`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ STOP = Fault("pause", "task-0", 10_000)
 Inject = Callable[[Path], None]
 
 
-def _nobody(notes: Path) -> None:
-    """Let all live."""
+def _inject_none(markers: Path) -> None:
+    """Inject no fault."""
 
 
 def approximately_once(spark: SparkSession, place: Path) -> Any:
@@ -78,14 +78,14 @@ def checkpoint_planning(spark: SparkSession, place: Path, killed: str = "spark")
 
     done = replay_stream(spark, query, log, place / "d2")
     restarted = restarts(query, log, place / "killed", 1, 1, kind=killed)
-    found = [[r.start, r.key, r.value, r.half_width, r.samples] for r in done.results]
-    return found, restarted[["batch", "sensors"]].to_dict("list")
+    results = [[r.start, r.key, r.value, r.half_width, r.samples] for r in done.results]
+    return results, restarted[["batch", "sensors"]].to_dict("list")
 
 
-def shared_state(spark: SparkSession, place: Path, url: str, inject: Inject = _nobody) -> Any:
+def shared_state(spark: SparkSession, place: Path, url: str, inject: Inject = _inject_none) -> Any:
     """D3: tasks merge into one PostgreSQL, one of them stopped in the middle to be killed."""
     log = write_tuples(spark, TupleStream(60_000, keys=500, skew=1.2), 4, place / "tuples")
-    fault = None if inject is _nobody else STOP
+    fault = None if inject is _inject_none else STOP
     injector = Injector(place / "d3" / "faults")
     table = partial(PostgresTable, url, SUMS, schema=f"aft_{place.name.replace('-', '_')}")
     with after(lambda: not fault or injector.injected(fault), lambda: inject(place)):
@@ -96,24 +96,24 @@ def shared_state(spark: SparkSession, place: Path, url: str, inject: Inject = _n
     return [getattr(done.sums, name).tolist() for name in ("windows", "keys", "values")]
 
 
-def exponential_histogram(spark: SparkSession, place: Path, inject: Inject = _nobody) -> Any:
+def exponential_histogram(spark: SparkSession, place: Path, inject: Inject = _inject_none) -> Any:
     """D5: a histogram a key over two micro-batches; after the first somebody may be killed."""
     events = BitEvents(0.3, None, 7, 4, 1_000, 500, 2).stream(spark)
     commits = place / "d5" / "checkpoint" / "commits"
     with after(lambda: (commits / "0").exists(), lambda: inject(place)):
         table = run(spark, events, HistogramQuery(400, 0.1), place / "d5", partitions=2)
-    found = table.toPandas().sort_values(["key", "at"])
-    return found.to_dict("list") | {"key": found["key"].astype(str).tolist()}
+    frame = table.toPandas().sort_values(["key", "at"])
+    return frame.to_dict("list") | {"key": frame["key"].astype(str).tolist()}
 
 
 @contextmanager
 def after(ready: Callable[[], object], act: Callable[[], None]) -> Iterator[None]:
     """Act once something is so, while the block runs."""
-    ended = threading.Event()
+    over = threading.Event()
 
     def wait() -> None:
         while not ready():
-            if ended.wait(0.01):
+            if over.wait(0.01):
                 return
         act()
 
@@ -122,7 +122,7 @@ def after(ready: Callable[[], object], act: Callable[[], None]) -> Iterator[None
     try:
         yield
     finally:
-        ended.set()
+        over.set()
         thread.join()
 
 
@@ -132,12 +132,12 @@ def family(pid: int) -> list[tuple[int, str]]:
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
-    known, found = {pid}, list[tuple[int, str]]()
+    known, descendants = {pid}, list[tuple[int, str]]()
     for _ in range(8):
         more = [(int(p), a[0] if a else "") for p, q, *a in rows if int(q) in known]
-        found += [each for each in more if each[0] not in known]
+        descendants += [each for each in more if each[0] not in known]
         known |= {p for p, _ in more}
-    return found
+    return descendants
 
 
 def listening(pids: Iterable[int]) -> Iterator[str]:
@@ -164,11 +164,11 @@ def main(folder: str, url: str) -> None:
     from aftlib.spark.cluster import LocalCluster
     from aftlib.spark.session import session
 
-    place, struck = Path(folder), list[str]()
+    place, kills = Path(folder), list[str]()
 
     def kill(pid: int, what: str) -> None:
         os.kill(pid, signal.SIGKILL)
-        struck.append(what)
+        kills.append(what)
 
     with LocalCluster(workers=2, cores=1) as cluster:
         os.environ.update(cluster.environment)
@@ -192,16 +192,16 @@ def main(folder: str, url: str) -> None:
             "D2": lambda at: checkpoint_planning(spark, at),
             "D5": lambda at: exponential_histogram(spark, at, worker),
         }
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for name, job in jobs.items():
             at = time.time()
             (place / f"cluster-{name}").mkdir()
-            found[name] = job(place / f"cluster-{name}")
-            print(name, round(time.time() - at, 1), struck, flush=True)
+            results[name] = job(place / f"cluster-{name}")
+            print(name, round(time.time() - at, 1), kills, flush=True)
         applications = {app.name for app in cluster.folder.glob("worker-*/app-*")}
-        found |= {"struck": struck, "shipped": shipped(spark), "applications": len(applications)}
+        results |= {"kills": kills, "shipped": shipped(spark), "applications": len(applications)}
         spark.stop()
-    (place / "found.json").write_text(json.dumps(found))
+    (place / "results.json").write_text(json.dumps(results))
 
 
 def shipped(spark: SparkSession) -> list[str]:

@@ -64,13 +64,13 @@ def test_a_cut_archive_and_that_of_another_java_are_left_out(java, tmp_path):
     assert archives(java) == []
 
 
-def test_none_is_made_beside_a_session(spark, java):
+def test_no_archive_is_built_beside_a_session(spark, java):
     with pytest.raises(ValueError, match="no Spark session may run.*stop it first"):
         make(java)
     assert len(archives(java)) == 1
 
 
-def test_spark_maps_its_classes_from_the_archive_that_the_setup_made(tmp_path):
+def test_spark_maps_its_classes_from_the_archive_of_the_setup(tmp_path):
     if not archives(find_java()):
         assert not os.environ.get("CI"), "the set-up made none"
         pytest.skip("`make setup` makes the archive: python -m aftlib.spark.archive")

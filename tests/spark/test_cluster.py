@@ -31,7 +31,7 @@ def alone(pid):
 
 @pytest.mark.crash
 @pytest.mark.long
-def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, tmp_path):
+def test_jobs_on_a_cluster_with_faults_give_the_local_results(spark, postgres_url, tmp_path):
     program = [sys.executable, "-m", cluster_jobs.__name__, str(tmp_path), postgres_url]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.Popen(
@@ -48,20 +48,20 @@ def test_jobs_on_a_struck_cluster_find_what_they_find_here(spark, postgres_url, 
         for name, job in jobs.items():
             (tmp_path / f"local-{name}").mkdir()
             expected[name] = json.loads(json.dumps(job(tmp_path / f"local-{name}")))
-        said = done.communicate(timeout=600)
+        output = done.communicate(timeout=600)
     finally:
         done.kill()
-    assert done.returncode == 0, said[1]
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["struck"] == ["executor in D3", "worker in D5"]
+    assert done.returncode == 0, output[1]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["kills"] == ["executor in D3", "worker in D5"]
     # That of all jobs, and D2's driver that was killed: 1 where that does not work on the cluster,
     # as was seen when `restarts` was left without AFT_MASTER.
-    assert found["applications"] == 2
-    assert all(".zip/aftlib/" in place for place in found["shipped"])
-    print(said[0])
+    assert results["applications"] == 2
+    assert all(".zip/aftlib/" in place for place in results["shipped"])
+    print(output[0])
     for name in jobs:
-        assert found[name] == expected[name], name
-    assert any(found["D1"]["windows"]["estimated"])
+        assert results[name] == expected[name], name
+    assert any(results["D1"]["windows"]["estimated"])
 
 
 def test_a_cluster_that_cannot_start_says_why(monkeypatch, tmp_path):
@@ -75,7 +75,7 @@ def test_a_cluster_that_cannot_start_says_why(monkeypatch, tmp_path):
         LocalCluster()
 
 
-def test_without_java_the_command_says_the_way_out(monkeypatch):
+def test_without_java_the_command_prints_the_remedy(monkeypatch):
     def none():
         raise FileNotFoundError("no Java 17 or newer was found: set JAVA_HOME")
 
@@ -99,8 +99,8 @@ def test_a_cluster_listens_on_the_loopback_and_ends_with_its_starter():
         members = family(starter.pid)
         daemons = [pid for pid, command in members if "org.apache.spark.deploy" in command]
         assert len(daemons) == 4  # a master and a worker, and the shell of each
-        found = set(listening(daemons))
-        assert found and found <= LOOPBACKS
+        addresses = set(listening(daemons))
+        assert addresses and addresses <= LOOPBACKS
     finally:
         starter.kill()
         starter.communicate()

@@ -59,17 +59,17 @@ class Stream:
         ({"stops": False}, "no stop", 1),
     ],
 )
-def test_however_a_stream_ends_it_is_told_of_and_lets_go(how, error, stopped):
+def test_every_end_of_a_stream_is_reported_and_releases_the_function(how, error, stopped):
     """Spark ends a stream without a word when a second run begins in its directory."""
-    seen, stream = [], Stream(**how)
-    held = partial(lambda *batch: seen.append(batch))
+    batches, stream = [], Stream(**how)
+    held = partial(lambda *batch: batches.append(batch))
     if error is None:
         drain(stream, Path(), held)
     else:
         with pytest.raises((RuntimeError, ArithmeticError), match=error):
             drain(stream, Path(), held)
-    assert seen == [(stream.frame, 7)] * how.get("starts", True) and stream.stopped == stopped
-    assert stream.closed == len(seen)
+    assert batches == [(stream.frame, 7)] * how.get("starts", True) and stream.stopped == stopped
+    assert stream.closed == len(batches)
     held = weakref.ref(held)
     gc.collect()
     assert held() is None

@@ -18,25 +18,25 @@ from aftlib.spark.faults import Fault, Injector, schedule_from_json, schedule_to
 
 @pytest.fixture
 def signals(monkeypatch):
-    sent = []
-    monkeypatch.setattr(os, "kill", lambda *call: sent.append(call))
-    return sent
+    calls = []
+    monkeypatch.setattr(os, "kill", lambda *call: calls.append(call))
+    return calls
 
 
 def test_a_marker_is_whole_or_absent_and_there_before_the_fault_is_injected(tmp_path, monkeypatch):
-    fault, write, seen = Fault("kill", "worker-1", 5), Path.write_text, []
+    fault, write, events = Fault("kill", "worker-1", 5), Path.write_text, []
     injector = Injector(tmp_path / "faults", (fault,))
 
     def in_two_parts(path, text):
         write(path, text[:5])
-        seen.append(injector.injected(fault))
+        events.append(injector.injected(fault))
         write(path, text)
 
     monkeypatch.setattr(Path, "write_text", in_two_parts)
-    monkeypatch.setattr(os, "kill", lambda *call: seen.append((call, injector.injected(fault))))
+    monkeypatch.setattr(os, "kill", lambda *call: events.append((call, injector.injected(fault))))
     injector.reach("worker-1", 7)
     whole = {"pid": os.getpid(), "reached": 7}
-    assert seen == [None, ((os.getpid(), signal.SIGKILL), whole)]
+    assert events == [None, ((os.getpid(), signal.SIGKILL), whole)]
 
 
 def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
@@ -100,7 +100,7 @@ def test_a_process_paused_just_before_the_end_is_resumed(tmp_path, monkeypatch, 
     """The fault is injected while the watcher looks whether the block has ended."""
     injector = Injector(tmp_path, (Fault("pause", "late", lasts_s=0.01), Fault("pause", "ever")))
 
-    class Ended:
+    class LateEvent:
         def is_set(self):
             injector.reach("late")
             injector.reach("ever")  # a pause of 0 s is not ended here
@@ -109,7 +109,7 @@ def test_a_process_paused_just_before_the_end_is_resumed(tmp_path, monkeypatch, 
         def set(self):
             pass
 
-    own = SimpleNamespace(Thread=threading.Thread, Event=Ended, get_ident=threading.get_ident)
+    own = SimpleNamespace(Thread=threading.Thread, Event=LateEvent, get_ident=threading.get_ident)
     monkeypatch.setattr(faults, "time", SimpleNamespace(time=lambda: math.inf, sleep=len))
     monkeypatch.setattr(faults, "TICK_S", "")
     monkeypatch.setattr(faults, "threading", own)

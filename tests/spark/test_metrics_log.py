@@ -29,8 +29,8 @@ def progress(batch, run="r", id=ID, **windows):
 
 
 def records(directory):
-    (found,) = read_metrics(directory).values()
-    return found
+    (series,) = read_metrics(directory).values()
+    return series
 
 
 def test_a_record_has_the_micro_batch_and_the_totals_so_far(tmp_path):
@@ -72,14 +72,14 @@ def test_other_queries_are_left_out_and_each_query_has_its_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "ended"), [(None, "stopped"), ("[FAILED] no disk\n\tat java", "[FAILED] no disk")]
+    ("error", "reason"), [(None, "stopped"), ("[FAILED] no disk\n\tat java", "[FAILED] no disk")]
 )
-def test_the_end_of_a_query_is_recorded_once_until_it_starts_again(tmp_path, error, ended):
+def test_the_end_of_a_query_is_recorded_once_until_it_starts_again(tmp_path, error, reason):
     log = MetricsLog(tmp_path)
     log.add(progress(0))
     log.end(ID, error)
     log.end(ID, error)
-    assert [record.ended for record in records(tmp_path)] == [None, ended]
+    assert [record.ended for record in records(tmp_path)] == [None, reason]
     assert records(tmp_path)[0].totals == records(tmp_path)[1].totals
     log.add(progress(1, run="next"))
     assert records(tmp_path)[-1].ended is None
@@ -90,8 +90,8 @@ def test_a_cut_line_is_left_out_and_replaced(tmp_path):
     log.add(progress(0))
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
-    for kept in (1, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole + whole[:kept])
+    for length in (1, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole + whole[:length])
         assert len(records(tmp_path)) == 1
         log.add(progress(1))
         assert [record.batch for record in records(tmp_path)] == [0, 1]
@@ -111,10 +111,10 @@ def test_files_stay_small_and_totals_go_on(tmp_path, monkeypatch):
         MetricsLog(tmp_path).add(progress(batch))
         assert len(records(tmp_path)) > min(batch, 4)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 3 * 3000
-    kept = records(tmp_path)
-    assert [record.batch for record in kept] == list(range(40 - len(kept), 40))
-    assert 4 < len(kept) < 20
-    assert kept[-1].totals["exact"] == 40 * 7
+    latest = records(tmp_path)
+    assert [record.batch for record in latest] == list(range(40 - len(latest), 40))
+    assert 4 < len(latest) < 20
+    assert latest[-1].totals["exact"] == 40 * 7
 
 
 @pytest.mark.parametrize(

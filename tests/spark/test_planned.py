@@ -49,11 +49,11 @@ class Counting(PlannedInput):
 
 
 def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_path):
-    seen = []
+    batches = []
 
     def collect(frame, batch):
         rows = frame.collect()
-        seen.append((batch, sorted(r["number"] for r in rows), {r["boundaries"] for r in rows}))
+        batches.append((batch, sorted(r["number"] for r in rows), {r["boundaries"] for r in rows}))
 
     for plan in (Counting((3, 10)), Counting((3, 10, 11))):
         held = partial(collect)
@@ -62,11 +62,11 @@ def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_p
         gc.collect()
         assert held() is None, "a stream that has ended keeps what its micro-batches went to"
     # the second stream has the same name and another plan, which counts
-    assert seen == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
+    assert batches == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
 
 
 @pytest.mark.long
-def test_streams_that_have_ended_keep_no_connections(spark, tmp_path):
+def test_finished_streams_hold_no_connections(spark, tmp_path):
     """One connection kept per stream would be six; others may come and go meanwhile."""
     before = None
     for i in range(7):

@@ -12,12 +12,12 @@ ROWS = 2 * ROWS_PER_RANGE + 100
 
 
 def test_bytes_do_not_depend_on_how_spark_cuts_the_work(spark, tmp_path):
-    made = write_samples(spark, MODEL, ROWS, 5, tmp_path / "spark")
-    alone = SensorLog.write(tmp_path / "alone", draw(MODEL, ROWS, 5), MODEL.names, made.about)
-    names = sorted(p.name for p in made.path.iterdir())
+    log = write_samples(spark, MODEL, ROWS, 5, tmp_path / "spark")
+    alone = SensorLog.write(tmp_path / "alone", draw(MODEL, ROWS, 5), MODEL.names, log.about)
+    names = sorted(p.name for p in log.path.iterdir())
     assert names == sorted(p.name for p in alone.path.iterdir())
     for name in names:
-        assert (made.path / name).read_bytes() == (alone.path / name).read_bytes()
+        assert (log.path / name).read_bytes() == (alone.path / name).read_bytes()
 
 
 def test_what_is_there_is_reused_and_another_request_refused(spark, tmp_path):

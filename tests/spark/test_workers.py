@@ -90,11 +90,11 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
 def test_other_archives_and_folders_stay_on_the_path(tmp_path):
     spark = Path(pyspark.__file__).parent
     entries = [f"{spark}/python/lib/pyspark.zip", f"{spark}/jars/core.jar", "/a b", "/own.zip"]
-    found = subprocess.check_output(
+    output = subprocess.check_output(
         [launcher(tmp_path), "-c", "import sys; print(sys.path)"],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(entries)}, text=True,
     )  # fmt: skip
-    assert [entry in found for entry in entries] == [False, False, True, True]
+    assert [entry in output for entry in entries] == [False, False, True, True]
 
 
 def test_a_worker_without_a_task_notices_the_end_of_the_session():
@@ -124,5 +124,5 @@ def test_a_long_temporary_folder_leaves_paths_of_sockets_short(tmp_path, monkeyp
 
 def test_tasks_wait_long_enough_for_a_busy_machine(spark):
     name = "SPARK_AUTH_SOCKET_TIMEOUT"
-    found = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ[name]).first()
-    assert found == os.environ[name] == str(CONNECTION_S)
+    timeout = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ[name]).first()
+    assert timeout == os.environ[name] == str(CONNECTION_S)
