@@ -1,8 +1,8 @@
-"""The kernels, compiled before the tests: else each of their processes compiles them for itself.
+"""Compile the kernels before the tests: else each test process compiles them for itself.
 
 python -m tests.compiled
 
-numba keeps what it compiled beside the sources. The two halves take about as long as each other.
+numba stores compiled kernels beside the sources. The two halves take about as long as each other.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 
 
 def guard() -> None:
-    """The guard's, which are about half of all."""
+    """Compile the guard's kernels, about half of all."""
     from aftlib.guard.guard import Guard
 
     Guard([[0], [1], [2]], 0.5, 0.05).update(np.random.default_rng(1).normal(size=(130, 3)))
 
 
 def others() -> None:
-    """Those of histograms, of the parser and of the models of one's own sensors."""
+    """Compile the kernels of histograms, the parser and sensor models."""
     from aftlib.exponential_histogram import ExponentialHistogram, VarianceHistogram
     from aftlib.sensor_plans.backtest import Conformal
     from aftlib.shared_state.task import load_kernels

@@ -1,4 +1,4 @@
-"""What the tests share: one Spark session, and how hard hypothesis tries."""
+"""Shared by the tests: one Spark session, and the settings of hypothesis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.postgres import Schema, any_server, fresh_schema
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
-# A test's JVM ends before it pays to optimize what it runs; that of a driver to be killed, too.
+# A test's JVM ends before optimizing its code pays off; that of a driver to be killed, too.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", UNOPTIMIZED)
 
 
@@ -74,7 +74,7 @@ LONGEST = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session, and begin with the files that take longest.
+    """Mark the tests that use the session, and begin with the slowest files.
 
     A file runs in one process, so a long one that starts late leaves the others idle at the end.
     """

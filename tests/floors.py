@@ -1,7 +1,7 @@
 """Lines reached by the quick tests must not become fewer: one floor per package (floors.json).
 
     make coverage                    measure, and hold against the floors
-    make coverage FLOORS=--raise     write what was measured as the new floors
+    make coverage FLOORS=--raise     write the measured shares as the new floors
 
 A package's figures and claims have floors of their own, because they are pure functions.
 """

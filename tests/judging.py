@@ -1,4 +1,4 @@
-"""What the claims of a package come to over some frames, for the tests of its `claims`."""
+"""Verdicts of a package's claims over given frames, for the tests of its `claims`."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def verdict(claims, frames, id) -> str:
 
 
 def turned(claims, frames) -> set[str]:
-    """Return the claims that do not come out as recorded."""
+    """Return the claims whose verdict differs from the recorded one."""
     return {id for id, record in judged(claims, frames).items() if not record.as_recorded}

@@ -55,9 +55,9 @@ LONGEST = 20.0
 
 
 def changes(source: str) -> Iterator[tuple[int, str, str, str]]:
-    """Every mutant of `source`: line, what stood there, what stands there now, the whole text.
+    """Yield every mutant of `source`: line, old code, new code, the whole text.
 
-    Left alone are annotations, messages of errors, and what a `TYPE_CHECKING` guards.
+    Annotations, error messages and code under `TYPE_CHECKING` are not changed.
     """
     tree = ast.parse(source)
     for node in _code(tree):
@@ -80,7 +80,7 @@ def _code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _mutated(node: ast.AST) -> Iterator:
-    """Change `node` in place in each way there is; call what is yielded to undo it."""
+    """Make each possible change to `node` in place; call the yielded function to undo it."""
 
     def changed(owner: ast.AST, name: str, value: object):
         old = getattr(owner, name)
@@ -118,9 +118,9 @@ def tests_of(package: str, root: Path) -> list[str]:
 
 
 class Reached:
-    """Plugin of pytest that writes down which tests execute a line, and how long each test takes.
+    """Plugin of pytest that records the tests that execute each line, and each test's duration.
 
-    What runs while a fixture of several tests is made belongs to all tests of that file.
+    Lines that run in the set-up of a shared fixture count for all tests of that file.
     """
 
     def __init__(self, package: Path) -> None:
@@ -167,7 +167,7 @@ class Reached:
 
 
 class Chosen:
-    """Plugin of pytest that keeps these tests only, in this order; all, if their names changed."""
+    """Plugin of pytest that selects these tests, in this order; all, if their names changed."""
 
     def __init__(self, tests: list[str]) -> None:
         self.turns = {test: turn for turn, test in enumerate(tests)}
@@ -187,8 +187,8 @@ def run_tests(
 ) -> int:
     """Run tests in a fork of this process, which has the large libraries; pytest's exit code.
 
-    -1 if they take more CPU seconds, or ten times as long by the clock. numba keeps what it
-    compiles in the folder `kernels`. With `reached`, a file, write there what `Reached` finds.
+    -1 if they take more CPU seconds, or ten times as long by the clock. numba stores
+    compiled code in the folder `kernels`. `reached` is a file for the records of `Reached`.
     """
     child = os.fork()
     if not child:
@@ -216,7 +216,7 @@ def run_tests(
         if pid or time.monotonic() > until:
             break
         time.sleep(0.01)
-    with suppress(ProcessLookupError):  # itself, and what its tests have left behind
+    with suppress(ProcessLookupError):  # itself, and processes that its tests left behind
         os.killpg(child, signal.SIGKILL)
     if not pid:
         os.waitpid(child, 0)
@@ -238,9 +238,9 @@ def tests_for(line: int, lines: dict[str, list[str]], seconds: dict[str, float])
 def survivors(
     package: str, root: Path, seconds: float, seed: int, only: str = "", most: int | None = None
 ) -> tuple[int, list[str]]:
-    """Number of mutants that were tried within about `seconds`, and those that nobody noticed.
+    """Return the number of mutants tried within about `seconds`, and those that survived.
 
-    A mutant is judged by the tests that reach its line, up to `LONGEST` CPU seconds of them.
+    The tests that reach a mutant's line are run on it, up to `LONGEST` CPU seconds of them.
     """
     modules = sorted((root / "aftlib" / package).rglob("*.py"))
     modules = [m for m in modules if m.name != "figures.py" and only in m.name]
@@ -258,8 +258,8 @@ def survivors(
             break
         original, name = module.read_text(encoding="utf-8"), str(module.relative_to(root))
         module.write_text(text, encoding="utf-8")
-        # Python takes a file of the same second and size for the one that it has compiled, and
-        # numba keeps kernels of other files with what they call in this one
+        # Python does not recompile a file with the same second and size, and numba stores
+        # kernels of other files together with the functions that they call in this file
         os.utime(module, (count, count))
         kernels = ".numba" + f"-{count}" * ("jit(" in text)
         chosen, total = [], 0.0
@@ -278,7 +278,7 @@ def survivors(
 
 
 def copy_project(here: Path, root: Path) -> None:
-    """Copy to the folder `root` what the tests read of the project in the folder `here`."""
+    """Copy to the folder `root` the files that the tests read of the project in `here`."""
     ignore = shutil.ignore_patterns("_build", "__pycache__")
     for name in COPIED:
         shutil.copytree(here / name, root / name, ignore=ignore)

@@ -1,4 +1,4 @@
-"""The least plan.json that a pipeline runs from."""
+"""The smallest plan.json from which a pipeline runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BACKTEST = {
 def write_plan(place: Path, source: Source | None, parts: list[tuple], /, **changes: Any) -> Path:
     """Write a plan of sensors a, b, … to a file; `parts` of a window are (from, until, sensors).
 
-    Changes are by "part" or "part.name".
+    The names of `changes` are "part" or "part.name".
     """
     plan: dict[str, Any] = {
         "version": VERSION,

@@ -1,4 +1,4 @@
-"""A PostgreSQL for the tests: `AFT_POSTGRES_URL`, or one of their own on a Unix socket."""
+"""A PostgreSQL for the tests: `AFT_POSTGRES_URL`, or a server of their own on a Unix socket."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OwnServer:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Address of the server."""
         return self._server.get_uri()
 
     def stop(self) -> None:
@@ -42,7 +42,7 @@ class OwnServer:
 
     @property
     def processes(self) -> list[int]:
-        """The server's process and those that it has started."""
+        """Return the server's process and its child processes."""
         first = int((self.folder / "postmaster.pid").read_text().split()[0])
         listing = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(first)], capture_output=True, text=True, check=False
@@ -50,7 +50,7 @@ class OwnServer:
         return [first, *map(int, listing.stdout.split())]
 
     def remove(self) -> None:
-        """Shut down for good."""
+        """Shut down and remove the server."""
         self._server.cleanup()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -70,7 +70,7 @@ def stopped(processes: list[int]) -> Iterator[None]:
 
 @contextmanager
 def own_server() -> Iterator[OwnServer]:
-    """A server that lives as long as the block."""
+    """Run a server as long as the block."""
     server = OwnServer()
     try:
         yield server
@@ -80,7 +80,7 @@ def own_server() -> Iterator[OwnServer]:
 
 @contextmanager
 def any_server() -> Iterator[str]:
-    """Url of the server that the environment names, else of one that lives as long as the block."""
+    """Url of the environment's server, or else of one that runs as long as the block."""
     named = os.environ.get("AFT_POSTGRES_URL")
     if named:
         yield named
@@ -91,7 +91,7 @@ def any_server() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Schema:
-    """A schema that nobody has."""
+    """Address of a server, and the name of a schema of one test."""
 
     url: str
     name: str

@@ -1,4 +1,4 @@
-"""What pages say of the code is so: names, tests and verdicts are there, and examples run."""
+"""Pages agree with the code: names, tests and verdicts exist, and examples run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aftlib.reports.notebook import find_notebook, profile_parameters
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-# Those that need a running stream or a cluster have tests of their own.
+# Examples that need a running stream or a cluster have tests of their own.
 PAGES = {
     page.relative_to(DOCS).as_posix(): page.read_text()
     for page in DOCS.rglob("*.md")
@@ -32,7 +32,7 @@ OF_DOCUMENTS = {
 
 
 def resolve(name):
-    """What a dotted name stands for: a module, or an attribute of one, at whatever depth."""
+    """Return the module, or the attribute of a module at any depth, of a dotted name."""
     parts = name.split(".")
     for cut in range(len(parts), 0, -1):
         with contextlib.suppress(ModuleNotFoundError):

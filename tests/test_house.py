@@ -14,12 +14,12 @@ PACKAGES = [document.package for id, document in DOCUMENTS.items() if id.startsw
 MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
     package: {"core", "spark", "guard", "reports"} for package in PACKAGES
 }
-# It stands above the documents' packages, and takes nothing but their algorithms.
+# It uses the documents' packages, but only their algorithms.
 MAY_IMPORT["sensor_plans"] = {
     *("core", "spark", "reports", "guard"),
     *("approximately_once", "checkpoint_planning"),
 }
-# It puts what the documents' packages built through one drill, processes and pipelines included.
+# It runs one drill on the documents' packages, their processes and pipelines included.
 MAY_IMPORT["failure_drill"] = {"core", "spark", "reports", "guard", *PACKAGES}
 # It measures pipelines of two documents.
 MAY_IMPORT["does_it_pay"] = {
@@ -33,7 +33,7 @@ ALGORITHMS = {
 # Files (or folders) of these names, and these files, may need pyspark to be imported.
 ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "pipelined", "driver"}
 AT_THE_EDGE = {"spark", "reports/execute.py", "reports/doctor.py"}
-# Every package may have its own; any other file's name says in which package it is.
+# Every package may have these; any other file name occurs in one package only.
 REPEATED = {
     *("__init__", "__main__", "experiments", "claims", "figures"),
     *("pipeline", "operator", "source", "parallel"),
@@ -43,7 +43,7 @@ FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*
 
 
 def imported(file, everywhere=True):
-    """Modules that a file imports: wherever in it, or only those that its own import takes."""
+    """Modules that a file imports: anywhere in it, or only while it is imported itself."""
     pending = [ast.parse((LIBRARY / file).read_text())]
     while pending:
         node = pending.pop()
@@ -84,7 +84,7 @@ def test_packages_above_the_documents_import_their_algorithms_only():
     }
 
 
-def test_the_ground_floor_stands_without_spark_and_figures():
+def test_core_imports_neither_spark_nor_figures():
     tops = {
         name.split(".")[0] for file in FILES if file.startswith("core/") for name in imported(file)
     }

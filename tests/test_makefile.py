@@ -1,4 +1,4 @@
-"""What `make` does beside calling programs, in a copy of the project whose programs only tell."""
+"""Targets of `make`, in a copy of the project whose programs only print their arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = Path("venv/share/jupyter/lab/settings/overrides.json")
 
 @pytest.fixture
 def project(tmp_path):
-    """A copy of what the targets read; `jupyter` prints what it was given."""
+    """A copy of the files that the targets read; `jupyter` prints its arguments."""
     for name in ("Makefile", ".gitignore", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")

@@ -1,4 +1,4 @@
-"""Mutants are what they say, and one that no test notices is found."""
+"""Mutants differ as reported, and one that no test notices survives."""
 
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def test_tests_that_fail_by_themselves_judge_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("code", "tests"),
     [
-        # the fixture is made for the first test, and the second looks at it
+        # the first test sets the fixture up, and the second checks it
         (
             DOUBLED,
             "@pytest.fixture(scope='module')\ndef four():\n    return sums.doubled(2)\n"

@@ -1,4 +1,4 @@
-"""What is said of the package is the same everywhere, and the wheel holds all that it needs."""
+"""Descriptions of the package agree, and the wheel holds all files that it needs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ except ModuleNotFoundError as error:
 else:
     raise AssertionError("recoverable must name its extra")
 """
-# Refuses all but Python's own modules and what the library cannot do without.
+# Refuses all but Python's own modules and the library's required packages.
 REFUSE = """
 class Refuse:
     def find_spec(self, name, *_):

@@ -1,4 +1,4 @@
-"""The threats of docs/security.md that no package's own tests answer."""
+"""The threats of docs/security.md that no package's own tests cover."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_nothing_is_unpickled_from_disk_or_wire():
 
 
 def test_no_statement_is_put_together_from_names_of_users():
-    """What is put into a statement's text is a constant of the class or a number."""
+    """Only constants of the class and numbers are inserted into the text of a statement."""
     known = {"_REPLACE", "self.suffix", "table", "marks", "VERSION", "application"}
     known |= {"int(1000 * timeout_s)"}
     verbs = {"execute", "executemany", "_execute", "read_sql"}
@@ -125,14 +125,14 @@ def test_a_notebook_s_name_leads_nowhere_else(name):
         find_notebook(name)
 
 
-def test_a_password_is_in_no_text_of_a_stage(tmp_path):
+def test_a_password_is_in_no_text_of_a_job(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
     url = "postgresql://me:hush-hush@127.0.0.1/stock"
-    stage = Job(log, Rules(Windows(10, 5)), tmp_path / "stage", shared=url)
-    stage.claim_folder()
-    texts = [repr(stage), stage.place, str(stage.identity)]
-    texts += [path.read_text() for path in stage.directory.iterdir()]
-    assert "stock" in stage.place
+    job = Job(log, Rules(Windows(10, 5)), tmp_path / "job", shared=url)
+    job.claim_folder()
+    texts = [repr(job), job.place, str(job.identity)]
+    texts += [path.read_text() for path in job.directory.iterdir()]
+    assert "stock" in job.place
     assert not any("hush-hush" in text for text in texts)
 
 
@@ -199,7 +199,7 @@ def test_the_cluster_s_secret_is_no_property(monkeypatch):
 
 
 def test_the_library_that_is_shipped_is_the_user_s_own_file(monkeypatch, tmp_path):
-    """Nobody else can put one of the same name there first."""
+    """No other user can put a file of the same name there first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     packed = packed_library()
     assert packed.parent == tmp_path / "aftlib"

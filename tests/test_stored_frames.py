@@ -1,4 +1,4 @@
-"""Figures from frames of a run that are kept in frames/: what is drawn is what the frame holds.
+"""Figures from frames of a run, stored in frames/: each figure draws the values of its frame.
 
 A case names the frame, the call, and the column that each of its first traces must show.
 """
@@ -47,7 +47,7 @@ CASES: list[tuple[str, Callable[[pd.DataFrame], go.Figure], str]] = [
 
 
 @pytest.mark.parametrize(("name", "drawn", "columns"), CASES)
-def test_what_is_drawn_is_what_the_frame_holds(name, drawn, columns):
+def test_a_figure_draws_the_values_of_its_frame(name, drawn, columns):
     frame = FRAMES[name]
     figure = drawn(frame)
     for trace, column in zip(figure.data, columns.split(), strict=False):

@@ -56,7 +56,7 @@ FAILING = [
 
 
 def only_tiny_claims(patch: pytest.MonkeyPatch) -> None:
-    """Leave of the project's claims the first five of D1, as if all were recorded as holding."""
+    """Reduce the project's claims to the first five of D1, all recorded as holding."""
     known = all_claims()
     for id, claim in reversed(dict(known).items()):  # put back in the opposite order
         if id in {f"D1-{number}" for number in range(1, 6)}:
@@ -66,7 +66,7 @@ def only_tiny_claims(patch: pytest.MonkeyPatch) -> None:
 
 
 def settled(id: str, value=1, holds: bool = True, interval=None, note: str = "", **about):
-    """Return the record of a finding about the claim `id`, which has other fields by `about`."""
+    """Return the record of a finding about the claim `id`, whose other fields `about` replaces."""
     usual = {"expected": 1, "threshold": None, "basis": "measured"}
     claim = replace(all_claims()[id], **usual | about)
     return ClaimRecord.of(claim, Finding(value, interval, note, conditions=holds))

@@ -52,7 +52,7 @@ def require_no_counters(
     finite = {
         name: column[np.isfinite(column)] for name, column in zip(columns, values.T, strict=True)
     }
-    named = {name for name, column in finite.items() if _named_as_time(str(name), column)}
+    named = {name for name, column in finite.items() if _is_named_as_time(str(name), column)}
     matches = [name for name, column in finite.items() if name in named or _counts(column)]
     if not timed:
         clocks = [name for name in finite if _is_clock_of_few_rows(name, finite)]
@@ -72,7 +72,7 @@ def require_no_counters(
     )
 
 
-def _named_as_time(name: str, column: np.ndarray) -> bool:
+def _is_named_as_time(name: str, column: np.ndarray) -> bool:
     """Whether a column is called like a time, or like a part of dates and holds whole numbers."""
     whole = bool((column % 1 == 0).all())
     return bool(_CLOCK.fullmatch(name.strip()) or (whole and _PART.fullmatch(name.strip())))

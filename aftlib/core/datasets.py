@@ -136,7 +136,7 @@ class Reading(TextFormat):
                     "plan for a part of them"
                 )
         joined = pd.concat(parts, ignore_index=True)
-        wide = _pivoted(joined, long, average=self.resample is not None)
+        wide = _pivot_samples(joined, long, average=self.resample is not None)
         table = _on_grid(wide, replace(self, time=long[0]), filtered)
         again = int(joined.duplicated().sum())
         quality = replace(table.quality, duplicates=table.quality.duplicates + again)
@@ -148,7 +148,7 @@ def read_table(path: Path | str, time: str | None = None, **options: Any) -> Sen
     return Reading(time=time, **options).read(path)
 
 
-def _pivoted(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
+def _pivot_samples(frame: pd.DataFrame, long: Sequence[str], average: bool) -> pd.DataFrame:
     """Return long rows as a wide frame: one row per time, one column per sensor."""
     time, sensor, value = long
     if not pd.api.types.is_numeric_dtype(frame[value].dtype):
@@ -208,7 +208,7 @@ def _on_grid(frame: pd.DataFrame, how: Reading, filtered: int = 0) -> SensorTabl
     require_whole_times(frame)
     exempt = (time, *how.measured)
     numbering = [name for name in frame.columns if name not in exempt and numbers_rows(frame[name])]
-    sensors, times = _apart(frame.drop(columns=numbering), time, tz, how.measured)
+    sensors, times = _separate_times(frame.drop(columns=numbering), time, tz, how.measured)
     if sensors.empty:
         raise ValueError(f"frame must hold sensors and rows, got shape {sensors.shape}")
     values, counts = read_values(sensors, how.missing, times)
@@ -218,7 +218,7 @@ def _on_grid(frame: pd.DataFrame, how: Reading, filtered: int = 0) -> SensorTabl
     grid: pd.Index = pd.RangeIndex(len(frame))
     if times is not None:
         counts["out_of_order"] = int((np.diff(times.asi8) < 0).sum())
-        place = _placed(values, times) if resample is None else _averaged(values, times, resample)
+        place = _place(values, times) if resample is None else _average(values, times, resample)
         values, grid, row_counts = place
         counts |= row_counts
     elif resample is not None or tz is not None:
@@ -289,7 +289,7 @@ def _advise_numbers(column: pd.Series) -> str:
     return ""
 
 
-def _apart(
+def _separate_times(
     frame: pd.DataFrame, time: str | None, tz: str | None, measured: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, pd.DatetimeIndex | None]:
     """Separate sensor columns and times."""
@@ -328,7 +328,7 @@ def _apart(
     return frame, times
 
 
-def _placed(
+def _place(
     values: np.ndarray, times: pd.DatetimeIndex
 ) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
     """Rows without duplicates on a grid whose period is the most frequent distance of rows."""
@@ -360,7 +360,7 @@ def _placed(
     return gridded, grid, {"duplicates": len(again), "missing_steps": len(grid) - len(times)}
 
 
-def _averaged(
+def _average(
     values: np.ndarray, times: pd.DatetimeIndex, resample: str
 ) -> tuple[np.ndarray, pd.DatetimeIndex, dict[str, int]]:
     """Means of the rows nearest to each step of a grid with the period `resample`.

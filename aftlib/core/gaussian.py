@@ -72,7 +72,7 @@ class GaussianModel(ArrayRecord):
         self, mean: ArrayLike, covariance: ArrayLike, names: Sequence[str] | None = None
     ) -> None:
         mean, covariance, names = in_one_order(mean, covariance, names)
-        mu, sigma = _frozen(mean), _frozen(covariance)
+        mu, sigma = _freeze(mean), _freeze(covariance)
         n = mu.size
         if mu.ndim != 1 or n == 0:
             raise ValueError(f"mean must have shape (n,) with n ≥ 1, got {mu.shape}")
@@ -376,7 +376,7 @@ class GaussianModel(ArrayRecord):
         return given.astype(np.intp)
 
 
-def _frozen(values: ArrayLike) -> np.ndarray:
+def _freeze(values: ArrayLike) -> np.ndarray:
     """Return the values as a read-only array that owns its data, without a copy if they are one."""
     if isinstance(values, np.ndarray) and values.dtype == float:
         reusable = values.flags.owndata and not values.flags.writeable

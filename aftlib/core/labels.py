@@ -145,9 +145,9 @@ def _floats(argument: str, values: Any) -> np.ndarray:
     """Values as floats, NaN where masked, None or pandas.NA; ValueError for anything else."""
     try:
         if isinstance(values, list | tuple):
-            values = [_filled(part) for part in values]
+            values = [_fill_masked(part) for part in values]
         known = hasattr(type(values), "__array__") or not hasattr(values, "to_numpy")
-        array = np.asarray(_filled(values) if known else values.to_numpy())
+        array = np.asarray(_fill_masked(values) if known else values.to_numpy())
         if array.dtype.kind == "O":
             flat = [np.nan if type(cell).__name__ == "NAType" else cell for cell in array.flat]
             odd = [cell for cell in flat if not _is_number(cell)]
@@ -186,7 +186,7 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
     return _floats(argument, values)
 
 
-def _filled(values: Any) -> Any:
+def _fill_masked(values: Any) -> Any:
     """A masked array of numbers with NaN where it is masked; other values as they are."""
     if not np.ma.isMaskedArray(values) or values.dtype.kind not in "biufO":
         return values

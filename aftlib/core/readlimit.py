@@ -129,7 +129,7 @@ class ReadMeter:
         if not self.active:
             np.memmap(self._counts, np.uint16, "w+", shape=self._shape).flush()
             self._bucket.write_bytes(_STATE.pack(*astuple(ReadLimit()), 0, 0, 0, 0))
-        with self._locked() as file:
+        with self._lock_bucket() as file:
             *_, requests, samples = _STATE.unpack(file.read())
             now = self._clock()
             file.seek(0)
@@ -138,7 +138,7 @@ class ReadMeter:
     @property
     def usage(self) -> ReadUsage:
         """Requests and samples since the first limit was set, and their price by the last limit."""
-        with self._locked() as file:
+        with self._lock_bucket() as file:
             *fields, _, last_s, requests, samples = _STATE.unpack(file.read())
         price = ReadLimit(*fields).price_per_gb * samples * BYTES_PER_SAMPLE / 1e9
         return ReadUsage(requests, samples, price, last_s)
@@ -146,11 +146,11 @@ class ReadMeter:
     @property
     def counts(self) -> np.ndarray:
         """How often each sample was read, shape (steps, n); at most 65,535."""
-        return np.array(self._opened("r"))
+        return np.array(self._open_counts("r"))
 
     def samples_again(self, begin: int, stop: int) -> int:
         """Count reads of the steps [begin, stop) beyond the first of each sample."""
-        counts = self._opened("r")[begin:stop].astype(int)
+        counts = self._open_counts("r")[begin:stop].astype(int)
         return int(np.maximum(counts - 1, 0).sum())
 
     def deliver(
@@ -160,7 +160,7 @@ class ReadMeter:
 
         Larger blocks are cut at multiples of `cut` steps. The whole call counts as one request.
         """
-        counts, at, columns = self._opened("r+"), begin, list(keys)
+        counts, at, columns = self._open_counts("r+"), begin, list(keys)
         limit = self._limit()
         latency = limit.request_s
         if limit.again_only and not counts[at : at + 1, columns].any():
@@ -176,7 +176,7 @@ class ReadMeter:
                 yield part
 
     def _limit(self) -> ReadLimit:
-        with self._locked() as file:
+        with self._lock_bucket() as file:
             return ReadLimit(*_STATE.unpack(file.read())[:5])
 
     def _reserve(
@@ -186,7 +186,7 @@ class ReadMeter:
 
         One lock covers counts and bucket: of two concurrent first reads, one is a repeat.
         """
-        with self._locked() as file:
+        with self._lock_bucket() as file:
             *fields, free, last_s, total, samples = _STATE.unpack(file.read())
             limit, now = ReadLimit(*fields), self._clock()
             before = counts[rows, columns]
@@ -198,11 +198,11 @@ class ReadMeter:
             file.write(_STATE.pack(*fields, ready, last_s, total + requests, samples + before.size))
         return max(0.0, ready - now) if limited else 0.0
 
-    def _opened(self, mode: str) -> np.memmap:
+    def _open_counts(self, mode: str) -> np.memmap:
         return np.memmap(self._counts, np.uint16, mode, shape=self._shape)  # type: ignore[call-overload]
 
     @contextmanager
-    def _locked(self) -> Iterator[BinaryIO]:
+    def _lock_bucket(self) -> Iterator[BinaryIO]:
         # opened each time: processes forked from one that holds a file would share its lock
         with self._bucket.open("r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)

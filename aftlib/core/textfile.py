@@ -73,9 +73,9 @@ def csv_options(path: Path, form: TextFormat) -> dict[str, Any]:
     """
     _require_format(form)
     decimal, encoding = form.decimal, form.encoding or "utf-8-sig"
-    with _unpacked(path) as file:
+    with _open_unpacked(path) as file:
         _require_lines(file)
-    with _unpacked(path) as file:
+    with _open_unpacked(path) as file:
         text = io.TextIOWrapper(file, encoding, errors="replace")
         first = text.readline(LONGEST_LINE)
         while form.comment and first.lstrip().startswith(form.comment):
@@ -124,7 +124,7 @@ def _require_format(form: TextFormat) -> None:
         ) from None
 
 
-def _unpacked(path: Path) -> BinaryIO:
+def _open_unpacked(path: Path) -> BinaryIO:
     """Open a file, unpacked if its name ends in .gz; ValueError when it is packed otherwise."""
     with path.open("rb") as file:
         packed = file.read(4).startswith(_PACKED)

@@ -195,8 +195,8 @@ class Windows:
         self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the result of `aggregate` from slices; window i begins with slice `starts[i]`."""
-        sums = self._windowed(sums, starts, self.aggregation.merge)
-        samples = self._windowed(samples, starts, np.add)
+        sums = self._fold_slices(sums, starts, self.aggregation.merge)
+        samples = self._fold_slices(samples, starts, np.add)
         return self.aggregation.finish(sums, samples), samples
 
     @property
@@ -204,7 +204,7 @@ class Windows:
         """The aggregate that `query` names."""
         return AGGREGATES[self.query]
 
-    def _windowed(self, sums: np.ndarray, starts: np.ndarray, fold: np.ufunc) -> np.ndarray:
+    def _fold_slices(self, sums: np.ndarray, starts: np.ndarray, fold: np.ufunc) -> np.ndarray:
         total = sums[starts]
         for offset in range(1, self.width // self.pane):
             fold(total, sums[starts + offset], out=total)

@@ -69,7 +69,7 @@ def test_a_reading_has_its_own_unit_and_shows_its_interval():
 
 def test_a_judge_gets_the_frames_that_it_names():
     frames = {"grid": 1, "delta": 2, "more": 100, "other": 3}
-    assert CLAIM.find(frames).value == 4  # what has a default is the judge's own
+    assert CLAIM.find(frames).value == 4  # a parameter with a default gets no frame
     with pytest.raises(ValueError, match="claim D1-1 is judged by grid, delta, but there is no 'd"):
         CLAIM.find({"grid": 1})
 

@@ -39,7 +39,7 @@ def test_a_kernel_is_compiled_again_when_one_that_it_calls_changes(tmp_path, sig
 
     assert run(5) == ["6", "0"]
     assert run(5) == ["6", "1"]
-    # of another length: Python takes a source of the same second and length for the same
+    # of another length: Python does not recompile a source with the same second and length
     assert run(70) == ["71", "0"]
 
 

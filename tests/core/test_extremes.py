@@ -1,4 +1,4 @@
-"""Extremes of windows: estimates and half-widths hold on windows drawn anew."""
+"""Extremes of windows: estimates and half-widths hold on new windows."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_the_likeliest_value_is_within_epsilon_as_often_as_its_reliability(query
         reliabilities.append(reliability)
     assert np.mean(within) == pytest.approx(np.mean(reliabilities), abs=0.03)
     assert np.mean(inside) >= 1 - REQUIREMENT.delta - 0.02
-    if tau == 0:  # where it is the checkpoint's for sure, no width holds exactly 1 − δ
+    if tau == 0:  # a known extreme may be the answer for sure: then no width has exactly 1 − δ
         assert np.mean(inside) == pytest.approx(1 - REQUIREMENT.delta, abs=0.03)
     assert np.mean(within) >= extreme_reliability(REQUIREMENT, variance, 12 - tau).mean()
 
@@ -96,7 +96,7 @@ def test_the_smaller_epsilon_the_nearer_is_the_likeliest_value_to_the_mode():
 
 
 def test_a_sensor_is_looked_at_in_its_own_unit_whatever_the_others():
-    """A sensor of large numbers once made the steps wide in which all others were looked at."""
+    """A sensor with large values once widened the search steps of all other sensors."""
     means, scale = np.random.default_rng(4).normal(size=(10, 2)), np.array([1, 1e5])
     both = most_likely_within(means * scale, 0.25 * scale**2, Requirement(0.3, 0.1))
     alone = most_likely_within(means[:, :1], [0.25], Requirement(0.3, 0.1))

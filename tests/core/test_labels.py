@@ -26,7 +26,7 @@ PLAN = plan_checkpoints(MODEL, 12, Requirement(0.3, 0.05), RecoveryTime(0, 1), t
 
 @pytest.fixture(scope="module")
 def large():
-    """Results that hold a great deal."""
+    """Results with many values."""
     model = block_model(240, 20, 1.0, 0.9)
     steps = block_model(240, 20, 10_000.0, 9_000.0)
     plan = plan_checkpoints(steps, 10_000, REQUIREMENT, RecoveryTime(28, 1e-3), t_sla_ms=28.25)

@@ -85,7 +85,7 @@ def test_require_writable_tries_rather_than_asks():
 
 
 def write(path: Path, text: str) -> None:
-    """Write into a file, or into a file of a folder that is made again."""
+    """Write into a file, or into a file of a folder that is created again."""
     if path.is_dir():
         path.rmdir()
         (path / "year=1").mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_a_file_is_replaced_as_a_whole_or_stays(tmp_path):
             write_whole(target, "half of it \ud800")
         assert target.read_bytes() == "ε ≤ 1\n".encode()
         write_whole(target, "new")
-        assert reader.read() == "ε ≤ 1\n"  # whoever reads it meanwhile has all of the old file
+        assert reader.read() == "ε ≤ 1\n"  # an open reader still has the whole old file
     assert target.read_text() == "new"
     assert leftovers(target.parent) == []
 

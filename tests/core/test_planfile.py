@@ -1,4 +1,4 @@
-"""What pipelines take from a plan, and every plan that they refuse."""
+"""Pipelines read a plan, and refuse every plan that does not fit."""
 
 from dataclasses import asdict
 
@@ -62,7 +62,7 @@ def test_a_plan_comes_with_its_data_in_units_of_epsilon(written, tmp_path):
 
 def test_windows_with_too_few_samples_are_not_in_the_model(written, tmp_path):
     frame = samples()
-    frame.iloc[0:3, 0] = np.nan  # three of five: a mean of two would be another thing
+    frame.iloc[0:3, 0] = np.nan  # three of five: a mean of the other two has another distribution
     frame.iloc[5:7, 0] = np.nan
     frame.to_csv(tmp_path / "sensors.csv")
     plan = open_plan(written(**{"data.source": asdict(Source.of(tmp_path / "sensors.csv"))}))

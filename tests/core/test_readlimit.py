@@ -1,4 +1,4 @@
-"""A limit on all readers of a log: the schedule of its grants, and the account of what was read."""
+"""A limit on all readers of a log: the schedule of its grants, and the read counts."""
 
 import fcntl
 import multiprocessing
@@ -15,7 +15,7 @@ RATE = 1000.0
 
 
 class Clock:
-    """A clock that moves when somebody sleeps."""
+    """A clock that advances when a reader sleeps."""
 
     def __init__(self):
         self.now = 50.0
@@ -48,7 +48,7 @@ def limited(log, clock, monkeypatch):
 
 
 def record_grants(clock, blocks):
-    """Samples and time of each block."""
+    """Return the samples and the time of each block."""
     return [(block.size, clock.now) for block in blocks]
 
 

@@ -1,4 +1,4 @@
-"""The cost model of a recovery: its time, the break-even read rate, and what a month costs."""
+"""The cost model of a recovery: its time, the break-even read rate, and the monthly cost."""
 
 import math
 from dataclasses import replace

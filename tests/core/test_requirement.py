@@ -1,4 +1,4 @@
-"""Requirement: variance and reliability are two sides of one promise."""
+"""Requirement: variance and reliability express the same condition."""
 
 import numpy as np
 import pytest

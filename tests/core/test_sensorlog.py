@@ -69,7 +69,7 @@ def test_reading_onward_gives_the_same_and_no_row_group_twice(log, values, monke
         np.testing.assert_array_equal(rows, values[begin:stop, [2, 0]])
     assert sum(groups for groups, _ in read) == -(-10_000 // ROW_GROUP)
     assert any(not here for _, here in read) == ahead
-    [again] = reader.blocks([1], 9990, 10_000)  # another key: nothing that was kept is taken for it
+    [again] = reader.blocks([1], 9990, 10_000)  # another key: cached row groups do not serve it
     np.testing.assert_array_equal(again, values[9990:, [1]])
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_was_replaced_is_read_again(log, values):
 )
 @pytest.mark.parametrize("how", [{}, {"ahead": True, "shared": True}])
 def test_another_file_in_a_part_s_place_is_refused(log, values, spoil, reason, how):
-    """Steps of another part, or row groups of another size, were once taken for those wanted."""
+    """A reader once returned the steps of another part, or of row groups of another size."""
     spoil(log, values)
     with pytest.raises(ValueError, match=rf"must hold a log of 10000 .*part-00000.*{reason}"):
         list(LogReader(log, **how).blocks(None, 0, 4096))

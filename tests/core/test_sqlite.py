@@ -1,4 +1,4 @@
-"""Shared SQLite files: opened at once, busy told from damaged, all of a transaction or nothing."""
+"""Shared SQLite files: opened at once, a busy file is not damaged, transactions are atomic."""
 
 import multiprocessing
 import sqlite3

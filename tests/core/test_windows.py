@@ -1,4 +1,4 @@
-"""Windows: which exist, what they refuse; and one contract for every aggregate in them."""
+"""Windows: their numbers, refused arguments, and one contract for every aggregate."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_a_linear_result_is_the_sum_over_its_divisor(name, scale):
 
 
 class Largest(Aggregate):
-    """Of the absolute values; what it takes to add an aggregate."""
+    """The maximum of the absolute values; a new aggregate needs no more than this."""
 
     initial, merge, gaussian = 0.0, np.maximum, False
 
@@ -80,7 +80,7 @@ class Largest(Aggregate):
 
 
 def test_a_new_aggregate_is_one_class(monkeypatch):
-    """D1's windows and their model take it as soon as it is entered."""
+    """D1's windows and their model use it as soon as `AGGREGATES` has it."""
     monkeypatch.setitem(AGGREGATES, "largest", Largest())
     values = np.array([[1.0], [-4.0], [np.nan], [-2.0]])
     results, samples = Windows(2, 2, "largest").aggregate(values, 0, range(2))

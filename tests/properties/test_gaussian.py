@@ -1,4 +1,4 @@
-"""Property tests: precision-matrix shortcuts equal equations (1) and (2) of D1 done directly."""
+"""Precision-matrix shortcuts equal equations (1) and (2) of D1 computed directly."""
 
 import numpy as np
 from hypothesis import given

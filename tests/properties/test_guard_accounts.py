@@ -20,7 +20,7 @@ from aftlib.guard.rounds import new_state
 
 
 def play(accounts, propose, outcome, rounds):
-    """Declare and learn `horizon` rounds later; declarations and outcomes, a row a round."""
+    """Certify, and learn `horizon` rounds later; return certified and wrong, one row per round."""
     n = len(accounts.accounts)
     decisions, wrong = np.zeros((rounds, n), int), np.zeros((rounds, n))
     for t in range(rounds):
@@ -33,7 +33,7 @@ def play(accounts, propose, outcome, rounds):
 
 
 def excess(certified, wrong, delta):
-    """Errors less δN after each round, of known outcomes, a column a sensor."""
+    """Errors minus δN after each round, of known outcomes, one column per sensor."""
     known = certified & ~np.isnan(wrong)
     return np.cumsum(np.where(known, np.nan_to_num(wrong) - delta, 0), axis=0)
 
@@ -78,7 +78,7 @@ def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
     patience=st.integers(0, 400),
 )
 def test_bounds_hold_when_certified_estimates_are_wrong(sensors, horizon, delta, patience):
-    """Right while it is blocked or patient, so that loans are earned; wrong when it counts."""
+    """Right while blocked or patient, so that credit is earned; wrong when certified."""
 
     def outcome(t, decisions, accounts):
         return np.where((decisions == 2) & (t % (patience + 1) == 0), 1.0, 0.0)
@@ -88,7 +88,7 @@ def test_bounds_hold_when_certified_estimates_are_wrong(sensors, horizon, delta,
 
 
 def test_the_bound_is_reached():
-    """With δ → 0 and errors only, an account lets pass just what the theorem says."""
+    """With δ → 0 and errors only, an account permits exactly the errors of the theorem."""
     for horizon in (1, 3, 5):
         accounts = Accounts(20, 1e-6, horizon)
         errs = lambda t, decisions, a: np.arange(20) == 0.0  # noqa: E731
@@ -97,7 +97,7 @@ def test_the_bound_is_reached():
 
 
 def test_without_the_account_the_bound_is_passed():
-    """The control: whoever declares all that is proposed breaks the promise."""
+    """The control: certifying all that is proposed breaks the guarantee."""
     certified, wrong = np.ones((100, 1), bool), np.ones((100, 1))
     assert excess(certified, wrong, 0.05)[-1, 0] > slack(100, 0.05) + CAP
 
@@ -131,8 +131,8 @@ def test_a_credit_that_is_not_needed_is_repaid():
     assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0
 
 
-def changed(rng, state, names, all_begin):
-    """A state from which sensors have left, or joined it, or have another ε; and who begins."""
+def change_sensors(rng, state, names, all_begin):
+    """Return the state after sensors left, joined or changed ε, and the sensors that start anew."""
     chosen = [name for name in range(9) if rng.random() < (0.8 if name in names else 0.4)]
     chosen = chosen or [names[0]]
     origin = np.array([names.index(name) if name in names else -1 for name in chosen])
@@ -151,12 +151,12 @@ def changed(rng, state, names, all_begin):
     often=st.sampled_from([0.003, 0.02, 0.2]),
 )
 def test_bounds_hold_while_sensors_join_and_leave(seed, horizons, delta, calm, often):
-    """Calm for a while, so that budgets and credits grow; then wrong whenever it counts."""
+    """Calm for a while, so that budgets and credits grow; then wrong whenever certified."""
     rng, names = np.random.default_rng(seed), [0, 1, 2, 3]
     state, books, pool, most, ring = new_state(4, horizons), {}, np.zeros(horizons), 4, horizons + 1
     for t in range(1200):
         if t and rng.random() < often:
-            state, names, begin = changed(rng, state, names, rng.random() < 0.05)
+            state, names, begin = change_sensors(rng, state, names, rng.random() < 0.05)
             books = {n: book for n, book in books.items() if n in names and n not in begin}
             pool, most = (pool, most) if len(begin) < len(names) else (0 * pool, 0)
         most, unit = max(most, len(names)), pool_unit(len(names))

@@ -1,4 +1,4 @@
-"""Laws of the exponential histogram: bulk is one by one, bounds hold, merging adds up."""
+"""Laws of the exponential histogram: bulk updates equal single ones, bounds hold, merges add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What D3 asks of f: associative, commutative; and that grouping is merging."""
+"""D3's conditions on f: associative, commutative; and grouping equals merging."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ numbers = st.integers(-(2**61), 2**61)
 
 @st.composite
 def states(draw, number):
-    """Some states of as many rows each."""
+    """Draw `number` states with equally many rows."""
     aggregate, rows = draw(aggregates), draw(st.integers(0, 5))
     shape = (rows, len(aggregate.components))
     return aggregate, [draw(arrays(np.int64, shape, elements=numbers)) for _ in range(number)]

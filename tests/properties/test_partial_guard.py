@@ -1,4 +1,4 @@
-"""The theorem of the accounts, over windows that an adversary makes up as it is told."""
+"""The theorem of the accounts, over windows that an adversary chooses after each certification."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ WIDTH, INTERVALS = 4, [(0, 4), (1, 3), (3, 4)]
 
 
 def play(seed, sensors, delta, rates, rounds):
-    """Declared and wrong, a row a window: who is declared is hit at will, O is chosen at random."""
+    """Return certified and wrong, one row per window; certified sensors get faults, O is random."""
     rng = np.random.default_rng(seed)
 
     def select(covariance, target):
@@ -56,7 +56,7 @@ def test_errors_stay_within_the_theorem(seed, sensors, delta, rates):
 
 
 def test_the_adversary_spends_what_the_accounts_began_with_and_no_more():
-    """Hit whenever they are declared, the sensors are soon all read."""
+    """Faulty whenever certified, the sensors are soon all read."""
     _, certified, wrong = play(1, 3, 0.02, [1.0], 160)
     errors = (certified & (wrong == 1)).sum(axis=(0, 2))
     assert (errors >= POOL_START * pool_unit(3)).all()

@@ -1,4 +1,4 @@
-"""Recursion and event simulation say the same, to the nanosecond and the tuple."""
+"""Recursion and event simulation agree, to the nanosecond and the tuple."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ ROW = ("upstream backup", "proposed")
 
 
 def number(low, high):
-    """Odd nanoseconds, so that no two things happen at one moment by design."""
+    """Odd nanoseconds, so that no two events coincide by design."""
     return st.integers(round(low * 1e6), round(high * 1e6)).map(
         lambda ns: (2 * (ns // 2) + 1) / 1e6
     )
@@ -77,7 +77,7 @@ def test_twins_agree(data, parameters, scheme):
         (only,) = fast.recoveries
         assert only.duplicates == (fast.copies[only.resent] > 1).sum() or scheme.endswith("(WAN)")
 
-    # what a sequence diagram shows: every message, and the queues after each change
+    # the content of a sequence diagram: every message, and the queues after each change
     assert messages(fast) == sent
     for time, held in {time: held for time, *held in queues}.items():
         assert [kept(fast, node, time) for node in NODES] == held

@@ -1,4 +1,4 @@
-"""Laws of the variance histogram: bulk is one by one, and the bound holds."""
+"""Laws of the variance histogram: bulk updates equal single ones, and the bound holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aftlib.exponential_histogram import VarianceHistogram
 
 
 def stream(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Noise, plateaus, a walk, few values, dying bursts, wild scales, or an outlier that leaves."""
+    """Noise, plateaus, a walk, few values, fading bursts, wild scales, an outlier that leaves."""
     noise = rng.normal(size=size)
     outlier = np.where(np.arange(size) == size // 3, 1e6, noise)
     kinds = (

@@ -2,7 +2,7 @@
 
 python -m tests.spark.cluster_jobs DIRECTORY POSTGRES_URL
 
-Leaves a result a job, and what was hit, in the directory's `results.json`.
+Writes the result of each job, and the killed processes, to the directory's `results.json`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def approximately_once(spark: SparkSession, place: Path) -> Any:
 def checkpoint_planning(spark: SparkSession, place: Path, killed: str = "spark") -> Any:
     """D2: a window with planned checkpoints, and another driver killed in it and started again.
 
-    That one streams on Spark, or without it where it is `killed` "bare".
+    The killed driver streams on Spark, or without Spark if `killed` is "bare".
     """
     model = block_model(8, 2, 4.0, 3.0, mean=5.0)
     log = SensorLog.write(place / "log", draw(model, 60, 2), model.names)
@@ -97,7 +97,7 @@ def shared_state(spark: SparkSession, place: Path, url: str, inject: Inject = _i
 
 
 def exponential_histogram(spark: SparkSession, place: Path, inject: Inject = _inject_none) -> Any:
-    """D5: a histogram a key over two micro-batches; after the first somebody may be killed."""
+    """D5: one histogram per key over two micro-batches; a fault may follow the first."""
     events = BitEvents(0.3, None, 7, 4, 1_000, 500, 2).stream(spark)
     commits = place / "d5" / "checkpoint" / "commits"
     with after(lambda: (commits / "0").exists(), lambda: inject(place)):
@@ -108,7 +108,7 @@ def exponential_histogram(spark: SparkSession, place: Path, inject: Inject = _in
 
 @contextmanager
 def after(ready: Callable[[], object], act: Callable[[], None]) -> Iterator[None]:
-    """Act once something is so, while the block runs."""
+    """Act as soon as `ready` returns true, while the block runs."""
     over = threading.Event()
 
     def wait() -> None:
@@ -127,7 +127,7 @@ def after(ready: Callable[[], object], act: Callable[[], None]) -> Iterator[None
 
 
 def family(pid: int) -> list[tuple[int, str]]:
-    """Process id and command of all that descend from a process."""
+    """Return the process id and command of each descendant of a process."""
     listing = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
@@ -141,13 +141,13 @@ def family(pid: int) -> list[tuple[int, str]]:
 
 
 def listening(pids: Iterable[int]) -> Iterator[str]:
-    """Addresses, as the kernel writes them in hexadecimal, on which processes take connections."""
+    """Addresses, as the kernel writes them in hexadecimal, on which processes listen."""
     inodes = set()
     for pid in pids:
         for entry in Path(f"/proc/{pid}/fd").glob("*"):
             try:
                 inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(entry)))
-            except OSError:  # closed meanwhile
+            except OSError:  # closed in the meantime
                 continue
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
@@ -176,7 +176,7 @@ def main(folder: str, url: str) -> None:
         spark = session("cluster", **{"spark.executor.extraJavaOptions": short})
 
         def executor_of_the_stopped(place: Path) -> None:
-            """The JVM that waits for the stopped task, and then that task itself."""
+            """Kill the JVM that waits for the stopped task, and then that task itself."""
             stopped = Injector(place / "d3" / "faults").injected(STOP)["pid"]
             of = {p: w.pid for w in cluster.workers for p, _ in family(w.pid)}
             executor = next(p for p, a in family(of[stopped]) if "CoarseGrained" in a)
@@ -205,7 +205,7 @@ def main(folder: str, url: str) -> None:
 
 
 def shipped(spark: SparkSession) -> list[str]:
-    """Where a task's aftlib comes from."""
+    """Return the files from which tasks import aftlib."""
 
     def look(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         import aftlib.core.windows

@@ -1,4 +1,4 @@
-"""Archives of classes: used where they fit and are whole, and made by a real JVM."""
+"""Archives of classes: used if they fit and are whole, and written by a real JVM."""
 
 import os
 import subprocess
@@ -72,13 +72,13 @@ def test_no_archive_is_built_beside_a_session(spark, java):
 
 def test_spark_maps_its_classes_from_the_archive_of_the_setup(tmp_path):
     if not archives(find_java()):
-        assert not os.environ.get("CI"), "the set-up made none"
+        assert not os.environ.get("CI"), "the set-up wrote no archive"
         pytest.skip("`make setup` makes the archive: python -m aftlib.spark.archive")
     assert mapped_spark_classes(tmp_path / "loaded") > 100
 
 
 def mapped_spark_classes(log):
-    """Number of Spark's classes that `spark-submit --version` takes from an archive."""
+    """Number of Spark's classes that `spark-submit --version` loads from an archive."""
     subprocess.run(
         [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--version"],
         env=os.environ
@@ -100,7 +100,7 @@ def brought(tmp_path, monkeypatch):
     jvms = []
 
     def short(app):
-        # like Spark's, it lives until its stdin is closed
+        # like Spark's, it runs until its stdin is closed
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
         command = ["sh", "-c", 'cat >/dev/null; exec "$@"', "sh", submit, "--version"]
         env = os.environ | {"JAVA_HOME": str(java_home())}

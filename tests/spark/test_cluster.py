@@ -1,4 +1,4 @@
-"""Spark's own cluster, started from the installed package, and what holds on it."""
+"""Spark's own cluster, started from the installed package, and the results of jobs on it."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_jobs_on_a_cluster_with_faults_give_the_local_results(spark, postgres_ur
     assert done.returncode == 0, output[1]
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["kills"] == ["executor in D3", "worker in D5"]
-    # That of all jobs, and D2's driver that was killed: 1 where that does not work on the cluster,
-    # as was seen when `restarts` was left without AFT_MASTER.
+    # One application of all jobs, and one of D2's killed driver; without AFT_MASTER `restarts`
+    # would not start that driver on the cluster, and there would be only one.
     assert results["applications"] == 2
     assert all(".zip/aftlib/" in place for place in results["shipped"])
     print(output[0])
@@ -88,7 +88,7 @@ def test_without_java_the_command_prints_the_remedy(monkeypatch):
 
 @pytest.mark.crash
 def test_a_cluster_listens_on_the_loopback_and_ends_with_its_starter():
-    """Also when that is killed: no process is left."""
+    """No process is left, even when the starter is killed."""
     program = [sys.executable, "-m", "aftlib.reports.cli", "cluster", "1"]
     starter = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:

@@ -1,4 +1,4 @@
-"""How a drained stream ends; Spark's part is played here, but for `test_planned`."""
+"""The ends of a drained stream, with a stand-in for Spark; `test_planned` uses Spark itself."""
 
 import gc
 import weakref
@@ -13,7 +13,7 @@ from aftlib.spark.streams import drain
 
 
 class Stream:
-    """Spark's writer and its query in one, which keeps what it is given, as the JVM does."""
+    """Spark's writer and query in one; it holds a reference to the function, as the JVM does."""
 
     def __init__(self, active=True, starts=True, stops=True, fails=False):
         self.isActive, self.starts, self.stops, self.fails = active, starts, stops, fails
@@ -60,7 +60,7 @@ class Stream:
     ],
 )
 def test_every_end_of_a_stream_is_reported_and_releases_the_function(how, error, stopped):
-    """Spark ends a stream without a word when a second run begins in its directory."""
+    """Spark stops a stream without an error when a second run starts in its directory."""
     batches, stream = [], Stream(**how)
     held = partial(lambda *batch: batches.append(batch))
     if error is None:

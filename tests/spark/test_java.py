@@ -30,7 +30,7 @@ def fake_java(home: Path, release: str, script: str = SETTINGS) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_machine(tmp_path, monkeypatch):
-    """No Java anywhere: every test says itself which there are."""
+    """No Java anywhere: a test that needs one installs it."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

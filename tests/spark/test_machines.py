@@ -1,4 +1,4 @@
-"""What the machines of a cluster share is looked at from its tasks."""
+"""The tasks of a cluster check which folders its machines share."""
 
 from __future__ import annotations
 

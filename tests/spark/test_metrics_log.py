@@ -1,4 +1,4 @@
-"""Metrics of guarded streams: what a line holds, restarts, cut lines, long files, wrong folders."""
+"""Metrics of guarded streams: lines, restarts, cut lines, long files, wrong folders."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A planned input: micro-batches end where it says, and a stopped stream goes on there."""
+"""A planned input: micro-batches end at its boundaries, and a stopped stream goes on there."""
 
 import gc
 import threading
@@ -28,7 +28,7 @@ class Span(InputPartition):
 
 @dataclass(frozen=True)
 class Counting(PlannedInput):
-    """The numbers up to the last boundary, two partitions a micro-batch."""
+    """The numbers up to the last boundary, two partitions per micro-batch."""
 
     boundaries: tuple[int, ...]
 
@@ -60,14 +60,14 @@ def test_batches_end_at_the_boundaries_and_a_stopped_stream_goes_on(spark, tmp_p
         drain(plan.stream(spark).writeStream, tmp_path, held)
         held = weakref.ref(held)
         gc.collect()
-        assert held() is None, "a stream that has ended keeps what its micro-batches went to"
-    # the second stream has the same name and another plan, which counts
+        assert held() is None, "a finished stream holds the function of its micro-batches"
+    # the second stream has the same name but another plan, and follows it
     assert batches == [(0, [0, 1, 2], {2}), (1, list(range(3, 10)), {2}), (2, [10], {3})]
 
 
 @pytest.mark.long
 def test_finished_streams_hold_no_connections(spark, tmp_path):
-    """One connection kept per stream would be six; others may come and go meanwhile."""
+    """One open connection per stream would be six; others may open and close meanwhile."""
     before = None
     for i in range(7):
         stream = Counting((1,)).stream(spark).writeStream

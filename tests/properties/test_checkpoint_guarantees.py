@@ -1,4 +1,4 @@
-"""(ε, δ, T_SLA) are kept by construction, for random models and failures."""
+"""(ε, δ, T_SLA) are met by construction, for random models and failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def models(draw):
 
 @st.composite
 def tasks(draw):
-    """Model, window, ε of a mean, δ and a T_SLA that permits at least one step of everything."""
+    """Model, window, ε of a mean, δ and a T_SLA that permits at least one step of all sensors."""
     model, window = draw(models()), draw(st.integers(1, 80))
     delta = draw(st.floats(0.01, 0.5))
     share = draw(st.floats(0.02, 1.2))
@@ -94,7 +94,7 @@ def test_epsilon_is_met_whatever_fails_when_planned_again(task, method, query, d
 
 
 def patterns(task, start=0, spent=0.0, failed=()):
-    """Every pattern of failures of an adaptive window: what failed, and the error's variance."""
+    """Yield each pattern of failures of an adaptive window, and the variance of its error."""
     model, window, *_ = task
     restored = np.full(model.size, 0.0) + spent / max(start, 1) ** 2
     plan = planned(task, ADAPTIVE, start=start, checkpoint_variance=restored)
