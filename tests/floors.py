@@ -30,7 +30,7 @@ def shares(measured: Mapping[str, Any]) -> dict[str, int]:
     return {group: 100 * reached[group] // lines[group] for group in sorted(lines) if lines[group]}
 
 
-def fallen(percents: Mapping[str, int], floors: Mapping[str, int]) -> list[str]:
+def list_drops(percents: Mapping[str, int], floors: Mapping[str, int]) -> list[str]:
     """Return a message for each package below its floor."""
     return [
         f"{package}: {percents.get(package, 0)} % of the lines, its floor is {floor} %"
@@ -47,7 +47,7 @@ def main(path: str, *options: str) -> None:
     floors = json.loads(FLOORS.read_text())
     for package, share in percents.items():
         print(f"{share:4} %  (floor {floors.get(package, 0)} %)  {package}")
-    if below := fallen(percents, floors):
+    if below := list_drops(percents, floors):
         sys.exit("\n".join(["coverage fell:", *below]))
 
 

@@ -28,7 +28,7 @@ from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores import redact
 from aftlib.shared_state.tuplelog import TupleLog
-from aftlib.spark.session import packed_library, session
+from aftlib.spark.session import pack_library, session
 from tests.spark.cluster_jobs import LOOPBACKS, family, listening
 
 LIBRARY, ROOT = Path(aftlib.__file__).parent, Path(__file__).parents[1]
@@ -201,10 +201,10 @@ def test_the_cluster_s_secret_is_no_property(monkeypatch):
 def test_the_library_that_is_shipped_is_the_user_s_own_file(monkeypatch, tmp_path):
     """No other user can put a file of the same name there first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    packed = packed_library()
+    packed = pack_library()
     assert packed.parent == tmp_path / "aftlib"
     assert not stat.S_IMODE(packed.stat().st_mode) & 0o022
-    assert packed_library() == packed
+    assert pack_library() == packed
 
 
 def test_the_notebook_server_keeps_its_token_and_its_loopback():

@@ -42,7 +42,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
     infinite, without a warning.
     """
 
-    def compiled(function: Any) -> Any:
+    def compile_kernel(function: Any) -> Any:
         if not COMPILED:
             return np.errstate(all="ignore")(function)
         kernel = numba.njit(function, error_model="numpy")
@@ -56,7 +56,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
             kernel.disable_compile()
         return kernel
 
-    return compiled
+    return compile_kernel
 
 
 @cache

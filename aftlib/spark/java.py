@@ -85,7 +85,7 @@ def java_home() -> Path:
     The wrapper passes the archive of Spark's classes to this Java, if there is one.
     """
     java = find_java()
-    return wrapped(java.executable, archive_options(java))
+    return wrap_java(java.executable, archive_options(java))
 
 
 def find_java() -> Java:
@@ -170,7 +170,7 @@ def _class_key(java: Path) -> str:
     return sha256(identity.encode()).hexdigest()[:16]
 
 
-def wrapped(java: Path, options: Sequence[str] = ()) -> Path:
+def wrap_java(java: Path, options: Sequence[str] = ()) -> Path:
     """Return a directory whose ``bin/java`` calls `java` with options, without the vector module.
 
     It lies in the user's own cache directory, a temporary one if that is not writable. It is named

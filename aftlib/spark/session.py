@@ -117,7 +117,7 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
         running = builder.getOrCreate()
     context = running.sparkContext
     if not str(context.master).startswith("local"):
-        packed = packed_library()
+        packed = pack_library()
         if not any(file.endswith(packed.name) for file in context.listFiles):
             context.addPyFile(str(packed))
     return running
@@ -154,7 +154,7 @@ def is_loopback(url: str) -> bool:
     return url.startswith("local") or bool(hosts) and all(map(own.fullmatch, hosts))
 
 
-def packed_library() -> Path:
+def pack_library() -> Path:
     """Return a zip of the current aftlib, named after its contents, in the cache directory."""
     source = Path(aftlib.__file__).parent
     files = (p for p in sorted(source.rglob("*")) if p.is_file())

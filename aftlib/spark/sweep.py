@@ -126,14 +126,14 @@ def look_from_tasks(spark: SparkSession, folder: Path) -> list[tuple[str, str, s
         path = Path(file.name)
 
         def look(index: int) -> Iterator[pa.RecordBatch]:
-            row = this_machine(), platform.node(), trouble_with(path, token, index)
+            row = this_machine(), platform.node(), find_trouble(path, token, index)
             names = ["machine", "host", "trouble"]
             yield pa.RecordBatch.from_arrays([[each] for each in row], names=names)
 
         return [tuple(row) for row in by_number(spark, tasks, look, _SCHEMA).collect()]
 
 
-def trouble_with(path: Path, token: str, index: int) -> str:
+def find_trouble(path: Path, token: str, index: int) -> str:
     """Fault that prevents work next to a file that another process holds locked; empty if none."""
     mine = path.with_name(f"{path.name}-{index}")
     try:

@@ -44,7 +44,7 @@ def test_without_an_archive_java_starts_without_options(tmp_path, monkeypatch):
 
 def test_the_wrapper_starts_java_with_its_archives_the_javas_own_first(java, tmp_path):
     store(java, tmp_path / "draft", BASE)
-    home = java_module.wrapped(java.executable, archive_options(java))
+    home = java_module.wrap_java(java.executable, archive_options(java))
     run = subprocess.run(
         [home / "bin" / "java", "-version"], capture_output=True, text=True, check=True
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.spark.java import Java, find_java, java_home, wrapped
+from aftlib.spark.java import Java, find_java, java_home, wrap_java
 
 SETTINGS = """\
 #!/bin/sh
@@ -84,7 +84,7 @@ def test_wrapper_drops_the_vector_module_and_nothing_else(tmp_path):
     vector = "--add-modules=jdk.incubator.vector"
     arguments = ["-Da=b c", vector, "", "*", "--add-modules=java.se", vector, "$HOME"]
     run = subprocess.run(
-        [wrapped(java) / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+        [wrap_java(java) / "bin" / "java", *arguments], capture_output=True, text=True, check=True
     )
     wanted = [argument for argument in arguments if argument != vector]
     assert run.stdout.splitlines() == [f"[{argument}]" for argument in wanted]
@@ -99,7 +99,7 @@ def test_wrapper_names_each_jar_of_sparks_class_path_once_in_one_order(tmp_path)
         (jars / name).touch()
     class_path = f"{jars.parent}/conf/:{jars}/slf4j-api.jar:{jars}/*"
     run = subprocess.run(
-        [wrapped(java) / "bin" / "java", "-cp", class_path, "org.Main", "*"],
+        [wrap_java(java) / "bin" / "java", "-cp", class_path, "org.Main", "*"],
         env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     names = ["slf4j-api.jar", "C.jar", "a.jar", "b.jar"]
@@ -110,7 +110,7 @@ def test_wrapper_names_each_jar_of_sparks_class_path_once_in_one_order(tmp_path)
 def test_concurrent_starts_share_one_wrapper(tmp_path):
     java = fake_java(tmp_path / "java", "21") / "bin" / "java"
     with ThreadPoolExecutor(16) as pool:
-        homes = set(pool.map(lambda _: wrapped(java), range(64)))
+        homes = set(pool.map(lambda _: wrap_java(java), range(64)))
     assert len(homes) == 1
     assert [path.name for path in (homes.pop() / "bin").iterdir()] == ["java"]
 
@@ -118,6 +118,6 @@ def test_concurrent_starts_share_one_wrapper(tmp_path):
 def test_cache_that_is_not_writable_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    home = wrapped(fake_java(tmp_path / "java", "21") / "bin" / "java")
+    home = wrap_java(fake_java(tmp_path / "java", "21") / "bin" / "java")
     assert (home / "bin" / "java").is_file()
     assert tmp_path not in home.parents

@@ -11,11 +11,11 @@ import pytest
 
 from aftlib.spark import sweep as sweep_module
 from aftlib.spark.sweep import (
+    find_trouble,
     look_from_tasks,
     other_machines,
     require_shared,
     this_machine,
-    trouble_with,
 )
 
 CLUSTER = SimpleNamespace(
@@ -28,12 +28,12 @@ def test_troubles_with_a_folder_that_should_be_shared_and_have_locks(tmp_path):
     held.write_text("token")
     with held.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert trouble_with(held, "token", 0) == ""
+        assert find_trouble(held, "token", 0) == ""
         assert list(tmp_path.iterdir()) == [held]
-        assert trouble_with(held, "other", 0) == "sees with something else in it"
-    assert "No such file" in trouble_with(tmp_path / "missing", "token", 0)
+        assert find_trouble(held, "other", 0) == "sees with something else in it"
+    assert "No such file" in find_trouble(tmp_path / "missing", "token", 0)
     free.write_text("token")
-    assert trouble_with(free, "token", 0) == "sees, but without the driver's lock"
+    assert find_trouble(free, "token", 0) == "sees, but without the driver's lock"
 
 
 def test_tasks_look(spark, tmp_path):
