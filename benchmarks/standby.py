@@ -3,7 +3,7 @@
     python -m benchmarks standby
 
 Recursion and event simulation take the same stream with the same failure in one process; the
-agreement with ns-3 is over the runs stored beside its scenario.
+agreement with ns-3 is over its stored runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVENT_TUPLES, SWEEP_TUPLES, REPEATS = 20_000, 1_000_000, 5
 
 
 def run() -> dict[str, Any]:
-    """Tuples a second of both engines, their ratio, and the agreement with ns-3."""
+    """Tuples per second of both engines, their ratio, and the agreement with ns-3."""
     return {"engines": [engines(rate) for rate in RATES], "ns3": agreement()}
 
 
@@ -60,7 +60,7 @@ def engines(rate: int) -> dict[str, Any]:
 
 
 def equal(one: Simulated, other: Simulated) -> None:
-    """Stop unless both engines say the same."""
+    """Stop unless both engines give the same results."""
     if not np.array_equal(one.delivered, other.delivered):
         sys.exit("the engines differ: their speeds cannot be compared")
 

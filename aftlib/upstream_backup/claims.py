@@ -1,6 +1,6 @@
 """D4's claims, each judged by the frames of its experiments.
 
-The parameters are results of experiments: `found` of `recoveries`, `either` of `either_node`,
+The parameters are results of experiments: `outcomes` of `recoveries`, `either` of `either_node`,
 `restored` of `settings_of_hwang`, `real` of `real_kills`, `parts` of `tcp_parts`, `costs` of
 `overheads`, `ns3` of `against_ns3`, `counted` of `counted_traffic`.
 """
@@ -41,9 +41,9 @@ def of_both(trials: pd.DataFrame, family: int = 1) -> tuple[float, tuple[float, 
     return ratio_interval(x, y, paired=True, family=family)
 
 
-def ratios(found: pd.DataFrame, measure: str) -> Ratios:
+def ratios(outcomes: pd.DataFrame, measure: str) -> Ratios:
     """Rate, ratio of the proposal to upstream backup, and joint interval, for each rate."""
-    wide = found.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
+    wide = outcomes.pivot_table(index=["rate", "trial"], columns="scheme", values=measure)
     rates = wide.index.get_level_values("rate").unique()
     parts = [(rate, wide.loc[rate]) for rate in rates]
     return [
@@ -53,13 +53,13 @@ def ratios(found: pd.DataFrame, measure: str) -> Ratios:
     ]
 
 
-def at_every_rate(found: pd.DataFrame, measure: str) -> Finding:
+def at_every_rate(outcomes: pd.DataFrame, measure: str) -> Finding:
     """The finding at the rate whose ratio has the highest upper end; its parts are other rates."""
-    *others, (at, worst, interval) = sorted(ratios(found, measure), key=lambda each: each[2][1])
+    *others, (at, worst, interval) = sorted(ratios(outcomes, measure), key=lambda each: each[2][1])
     return Finding(
         worst,
         interval,
-        n=int(found["trial"].nunique()),
+        n=int(outcomes["trial"].nunique()),
         counted="failures per rate",
         parts={f"{rate:,.0f} tuples/s": Finding(one, ends) for rate, one, ends in sorted(others)},
         note=f"The value is the ratio of the means at {at:,.0f} tuples/s. Of "
@@ -76,9 +76,9 @@ def by_real_kills(real: pd.DataFrame, measure: str) -> Finding:
     return Finding(*ratio_interval(x, y), n=len(x), counted="kills of each scheme")
 
 
-def sends_less(found: pd.DataFrame, real: pd.DataFrame) -> Finding:
+def sends_less(outcomes: pd.DataFrame, real: pd.DataFrame) -> Finding:
     """D4-1: fewer tuples are processed again, at every rate, in simulation and real processes."""
-    worst, kills = at_every_rate(found, "resent"), by_real_kills(real, "resent")
+    worst, kills = at_every_rate(outcomes, "resent"), by_real_kills(real, "resent")
     intervals = [each.interval or (0, 0) for each in (worst, *worst.parts.values())]
     near_half = sum(low <= HALF <= high for low, high in intervals)
     return replace(
@@ -90,13 +90,13 @@ def sends_less(found: pd.DataFrame, real: pd.DataFrame) -> Finding:
     )
 
 
-def grows_with_rate(found: pd.DataFrame) -> Finding:
+def grows_with_rate(outcomes: pd.DataFrame) -> Finding:
     """D4-2: the difference is small at low rates and grows with the rate.
 
     The queue of tuples without an ACK is proportional to the rate. So at low rates the difference
     is small on the figure's scale, although it is half of upstream backup's count at every rate.
     """
-    wide = found.pivot_table(index="trial", columns=["scheme", "rate"], values="resent")
+    wide = outcomes.pivot_table(index="trial", columns=["scheme", "rate"], values="resent")
     fewer = pd.DataFrame(wide[UPSTREAM.name] - wide[PROPOSED.name])
     rates, means = np.array(fewer.columns, float), fewer.mean()
     near, axes = rates[rates <= LOW_RATE], rates[(rates > LOW_RATE) & (means > 0)]
@@ -109,7 +109,7 @@ def grows_with_rate(found: pd.DataFrame) -> Finding:
         x, y = (fewer[rate].to_numpy(float) for rate in (low, most))
         return Finding(*ratio_interval(x, y, paired=True), conditions=grows)
 
-    own = ratios(found, "resent")[0]
+    own = ratios(outcomes, "resent")[0]
     relative = Finding(1 - own[1], (1 - own[2][1], 1 - own[2][0]), unit="of its count")
     others = {f"fig. 5's axis ends at {rate:,.0f} tuples/s": on_axis(rate) for rate in axes[:-1]}
     return replace(
@@ -125,11 +125,11 @@ def grows_with_rate(found: pd.DataFrame) -> Finding:
     )
 
 
-def queue_is_empty(found: pd.DataFrame) -> Finding:
+def queue_is_empty(outcomes: pd.DataFrame) -> Finding:
     """D4-7: at low rates the level-1 ACK arrives before the next tuple."""
-    rate = found["rate"].min()
-    queue = found.loc[
-        (found["rate"] == rate) & (found["scheme"] == UPSTREAM.name), "queue_at_crash"
+    rate = outcomes["rate"].min()
+    queue = outcomes.loc[
+        (outcomes["rate"] == rate) & (outcomes["scheme"] == UPSTREAM.name), "queue_at_crash"
     ]
     mean, low, high = (float(value) for value in t_interval(queue.to_numpy(float)))
     return Finding(
@@ -145,9 +145,9 @@ def queue_is_empty(found: pd.DataFrame) -> Finding:
     )
 
 
-def recovers_sooner(found: pd.DataFrame, ns3: pd.DataFrame) -> Finding:
+def recovers_sooner(outcomes: pd.DataFrame, ns3: pd.DataFrame) -> Finding:
     """D4-3: recovery is shorter at every rate, in a simulation whose times agree with ns-3's."""
-    worst, both = at_every_rate(found, "recovery_ms"), ns3[ns3["scheme"].isin([*BOTH])]
+    worst, both = at_every_rate(outcomes, "recovery_ms"), ns3[ns3["scheme"].isin([*BOTH])]
     off = float(both["recovery_ms_error"].abs().max())
     return replace(
         worst,
@@ -206,7 +206,7 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
     """
     ours, trials = explained(parts, "ms"), explained(parts, by=("rate", "failure_ms"))
     ours = ours[ours.index <= LOW_RATE].dropna(axis="columns")
-    made = ours[["handshake", "initial_window"]].sum() / ours["gap"].sum()
+    shares = ours[["handshake", "initial_window"]].sum() / ours["gap"].sum()
     means = parts.groupby(["switch", "rate"])[["ms", "ns3_ms"]].mean()
     off = float((means["ms"] / means["ns3_ms"] - 1).abs().max())
     findings = {
@@ -222,8 +222,8 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         note="The value is the share of the gap that Nagle's algorithm makes, for this case: "
         f"{named}. The share differs at lower rates and under other readings. It comes from stored "
         "runs of ns-3 that switch one part of TCP at a time. In the simulation, which has no such "
-        f"algorithm, opening the connection makes {made['handshake']:.0%} of the gaps up to "
-        f"{LOW_RATE:,} tuples/s and the initial window {made['initial_window']:.0%}. So the "
+        f"algorithm, opening the connection makes {shares['handshake']:.0%} of the gaps up to "
+        f"{LOW_RATE:,} tuples/s and the initial window {shares['initial_window']:.0%}. So the "
         "document is right that a connection not used before makes the gap. Simulation and ns-3 "
         f"agree within {off:.1%}. Limit of our evidence: Nagle's algorithm together with delayed "
         "ACKs has no complete run, because late heartbeats make healthy nodes seem failed.",
@@ -244,8 +244,8 @@ def nagles_shares(gaps: pd.DataFrame) -> dict[str, Finding]:
     both = gaps["gap_with_nagle"]
     parts = [(adds, whole), (adds, whole - gaps["handshake"]), (both - gaps["gap"], both)]
     shares = (ratio_interval(x.to_numpy(), y.to_numpy(), paired=True) for x, y in parts)
-    found = [Finding(*share, n=len(gaps), counted="paired failures") for share in shares]
-    return dict(zip(NAGLE, found, strict=True))
+    findings = [Finding(*share, n=len(gaps), counted="paired failures") for share in shares]
+    return dict(zip(NAGLE, findings, strict=True))
 
 
 def costs_as_named(costs: pd.DataFrame, counted: pd.DataFrame) -> Finding:
@@ -287,15 +287,15 @@ def overhead(column: pd.Series, unit: str | None = None) -> Finding:
 def recovers_as_named(restored: pd.DataFrame) -> Finding:
     """D4-6: recovery time by Hwang et al.'s definition: active < passive < upstream backup."""
     settings = restored.groupby("setting", sort=False)
-    found = {str(setting): step(rows) for setting, rows in settings}
-    first, *_ = found
-    value, interval = found.pop(first)
+    steps = {str(setting): step(rows) for setting, rows in settings}
+    first, *_ = steps
+    value, interval = steps.pop(first)
     return Finding(
         value,
         interval,
         n=int(restored["trial"].nunique()),
         counted="failures",
-        readings={setting: Finding(*each) for setting, each in found.items()},
+        readings={setting: Finding(*each) for setting, each in steps.items()},
         note="The value is the smaller of two differences in mean time: passive minus active "
         "standby, and upstream backup minus passive standby. Rate: "
         f"{restored['rate'].iloc[0]:,.0f} tuples/s; setting: {first}. Times run from detection "

@@ -57,7 +57,7 @@ def downtimes(
     nodes would be down at once. ValueError for a second failure in a scheme in which a node that
     comes back would need the other's state.
     """
-    found: list[Downtime] = []
+    outages: list[Downtime] = []
     every, phase = parameters.rhythm("heartbeat")
     for failure in sorted(failures, key=lambda f: f.at_ms):
         if failure.at_ms < parameters.settling_ms:
@@ -66,8 +66,8 @@ def downtimes(
                 f"let it happen at {parameters.settling_ms:g} ms or later"
             )
         crash = round(failure.at_ms * MS)
-        if found and crash < found[-1].back + round(parameters.settling_ms * MS):
-            before = found[-1]
+        if outages and crash < outages[-1].back + round(parameters.settling_ms * MS):
+            before = outages[-1]
             same = failure.node == before.failure.node
             raise ValueError(
                 f"failure of the {failure.node} at {failure.at_ms:g} ms "
@@ -80,13 +80,13 @@ def downtimes(
         detected = (max(unanswered, 0) + 1) * every + phase
         request = detected + parameters.hop_ns
         back = request + round(parameters.repair_ms * MS)
-        found.append(Downtime(failure, crash, detected, request, back))
-    if len(found) > 1 and (scheme.both or scheme.trimmed_by == "checkpoint"):
+        outages.append(Downtime(failure, crash, detected, request, back))
+    if len(outages) > 1 and (scheme.both or scheme.trimmed_by == "checkpoint"):
         raise ValueError(
-            f"failures must hold one for {scheme.name}, got {len(found)}: a node that comes back "
+            f"failures must hold one for {scheme.name}, got {len(outages)}: a node that comes back "
             "would first need the other's state; use upstream backup or the proposal"
         )
-    return tuple(found)
+    return tuple(outages)
 
 
 def drawn_phases(count: int, seed: int) -> list[Phases]:

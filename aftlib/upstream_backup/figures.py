@@ -26,7 +26,7 @@ from aftlib.reports.style import (
 )
 from aftlib.upstream_backup.parameters import MS, NODES
 from aftlib.upstream_backup.recursion import Simulated
-from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpointed, results_kept
+from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpointed, stored_results
 
 LOOK = {
     "passive standby": line_look(ORANGE, "triangle-up", "dash"),
@@ -149,11 +149,11 @@ def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
     return figure.update_layout(barmode="group", legend=_BESIDE)
 
 
-def real_kills(found: pd.DataFrame, title: str) -> go.Figure:
+def real_kills(kills: pd.DataFrame, title: str) -> go.Figure:
     """Tuples sent again and recovery times of real kills, by the time until detection."""
     shown = {"resent": "tuples sent again", "recovery_ms": "recovery time (ms)"}
     figure = make_subplots(cols=2, horizontal_spacing=0.12)
-    for scheme, rows in found.groupby("scheme", sort=False):
+    for scheme, rows in kills.groupby("scheme", sort=False):
         for of, name, mark in (
             ("", "processes", _mark(scheme, 10)),
             ("_simulated", "simulated means", _mark(scheme, 15, "-open")),
@@ -170,11 +170,11 @@ def real_kills(found: pd.DataFrame, title: str) -> go.Figure:
     return figure.update_layout(hovermode="closest", legend=below)
 
 
-def by_share(found: pd.DataFrame, matching: float, title: str) -> go.Figure:
+def by_share(recoveries: pd.DataFrame, matching: float, title: str) -> go.Figure:
     """Recovery time against the primary's share of the stream, by the node that fails."""
     looks = {node: line_look(color) for node, color in zip(NODES, (BLUE, ORANGE), strict=True)}
     titles = title, "primary's share of the tuples", "recovery time (ms)"
-    figure = line_figure(found, "share", "recovery_ms", "failed", looks, titles)
+    figure = line_figure(recoveries, "share", "recovery_ms", "failed", looks, titles)
     figure.for_each_trace(lambda line: line.update(name=f"the {line.name} fails"))
     figure.add_annotation(  # along the line: at its end it would widen the axis
         x=matching, y=0.5, yref="paper", text="both nodes loaded alike", textangle=-90,
@@ -189,16 +189,16 @@ def overhead(costs: pd.DataFrame, column: str, title: str, y: str) -> go.Figure:
     return figure.update_yaxes(tickformat=".0%", rangemode="tozero")
 
 
-def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
+def sequence(run: Simulated, title: str, begin_ms: float, every_ms: float = 5.0) -> go.Figure:
     """Time–sequence diagram of a recovery from `begin_ms` on, stepped through with the slider."""
-    recovery, arrows = found.recoveries[0], messages(found)
+    recovery, arrows = run.recoveries[0], messages(run)
     downtime = recovery.downtime
     # soon after the last tuple that was sent again, everything is as before the failure
     over = max([downtime.request, *recovery.done, *recovery.delivered]) + AFTER_MS * MS
     arrows = [one for one in arrows if one.arrived <= over] or arrows
     end_ms = arrows[-1].arrived / MS
     steps = [begin_ms + i * every_ms for i in range(1, int((end_ms - begin_ms) / every_ms) + 2)]
-    frames = {f"{now:g} ms": _drawn(found, arrows, begin_ms, now) for now in steps}
+    frames = {f"{now:g} ms": _drawn(run, arrows, begin_ms, now) for now in steps}
     active = min(range(len(steps)), key=lambda i: abs(steps[i] - downtime.request / MS - every_ms))
     figure, first = go.Figure(), [*frames.values()][active]
     for (name, (color, dash, _)), shown in zip(_KINDS.items(), first, strict=False):
@@ -232,7 +232,7 @@ def sequence(found: Simulated, title: str, begin_ms: float, every_ms: float = 5.
 
 
 def _drawn(
-    found: Simulated, arrows: Sequence[Message], begin_ms: float, now_ms: float
+    run: Simulated, arrows: Sequence[Message], begin_ms: float, now_ms: float
 ) -> list[dict[str, list]]:
     """Data of every trace at the time `now_ms`: messages until then, their tuples, and the queues.
 
@@ -245,17 +245,17 @@ def _drawn(
         sent, arrived, line = one.sent / MS, one.arrived / MS, lines[kinds[one.kind]]
         if not begin_ms <= sent <= now_ms:
             continue
-        way = min(1.0, (now_ms - sent) / (arrived - sent))
+        share = min(1.0, (now_ms - sent) / (arrived - sent))
         begin, end = _PLACES[one.source], _PLACES[one.target]
-        line["x"] += [begin, begin + way * (end - begin), None]
-        line["y"] += [sent, sent + way * (arrived - sent), None]
+        line["x"] += [begin, begin + share * (end - begin), None]
+        line["y"] += [sent, sent + share * (arrived - sent), None]
         if one.tuples:  # above arrows to the right, below arrows to the left, each place once
             x, y = (begin + 0.12, sent) if end > begin else (begin - 0.12, sent + 4)
             if (x, y) not in zip(numbers["x"], numbers["y"], strict=True):
                 numbers["x"].append(x)
                 numbers["y"].append(y)
                 numbers["text"].append(", ".join(map(str, one.tuples)))
-    queues = {name: kept(found, name, round(now_ms * MS)) for name in NODES}
+    queues = {name: kept(run, name, round(now_ms * MS)) for name in NODES}
     text = "   ".join(
         f"kept for the {name}: {', '.join(map(str, ids)) or '–'}" for name, ids in queues.items()
     )
@@ -278,64 +278,64 @@ class Message:
     tuples: tuple[int, ...] = ()  # that it carries or acknowledges
 
 
-def messages(found: Simulated) -> list[Message]:
+def messages(run: Simulated) -> list[Message]:
     """Every message of a simulated stream, in order of arrival."""
-    hop, sent = found.parameters.hop_ns, list[Message]()
-    for route in found.routes:
-        sent += _carried(found, route)
-        sent += _acknowledgements(found, route) if found.scheme.trimmed_by == "ack" else ()
-    every, phase = found.parameters.rhythm("heartbeat")
-    for beat in range(phase, found.until, every):
+    hop, sent = run.parameters.hop_ns, list[Message]()
+    for route in run.routes:
+        sent += _carried(run, route)
+        sent += _acknowledgements(run, route) if run.scheme.trimmed_by == "ack" else ()
+    every, phase = run.parameters.rhythm("heartbeat")
+    for beat in range(phase, run.until, every):
         for monitor, target in (NODES, NODES[::-1]):
-            if _lives(found, monitor, beat):
+            if _is_up(run, monitor, beat):
                 sent.append(Message(beat + hop, beat, "heartbeat", monitor, target))
             there = beat + hop
-            if _lives(found, monitor, there) and _lives(found, target, there):
+            if _is_up(run, monitor, there) and _is_up(run, target, there):
                 sent.append(Message(there + hop, there, "answer", target, monitor))
-    for at in (recovery.downtime for recovery in found.recoveries):
+    for at in (recovery.downtime for recovery in run.recoveries):
         sent.append(Message(at.request, at.detected, "request", at.failure.other, "upstream"))
     return sorted(sent)
 
 
-def kept(found: Simulated, node: str, time: int) -> tuple[int, ...]:
+def kept(run: Simulated, node: str, time: int) -> tuple[int, ...]:
     """Tuples in the queue kept for a node's failure, at a time in nanoseconds.
 
     In active standby the secondary keeps results for the primary's failure.
     """
-    if found.scheme.both:
-        taken_over = any(time >= r.downtime.detected for r in found.recoveries)
-        keeps = found.scheme.trimmed_by == "ack" and _lives(found, NODES[1], time)
+    if run.scheme.both:
+        taken_over = any(time >= r.downtime.detected for r in run.recoveries)
+        keeps = run.scheme.trimmed_by == "ack" and _is_up(run, NODES[1], time)
         if node != NODES[0] or taken_over or not keeps:
             return ()
-        primary, secondary = found.routes
-        return tuple(range(*results_kept(found.parameters, primary, secondary, time + 1)))
-    for route in found.routes:
+        primary, secondary = run.routes
+        return tuple(range(*stored_results(run.parameters, primary, secondary, time + 1)))
+    for route in run.routes:
         if route.feed.node == node and route.feed.begin <= time < route.feed.end:
-            if found.scheme.trimmed_by == "ack":
-                first = acknowledged(found.parameters, route, time)
+            if run.scheme.trimmed_by == "ack":
+                first = acknowledged(run.parameters, route, time)
             else:  # a secondary sends no checkpoints
-                first = checkpointed(found.parameters, route, time) if node == NODES[0] else 0
+                first = checkpointed(run.parameters, route, time) if node == NODES[0] else 0
             return tuple(route.feed.ids[first : route.queued_before(time + 1)].tolist())
     return ()
 
 
-def _lives(found: Simulated, node: str, time: int) -> bool:
-    downs = (r.downtime for r in found.recoveries if r.downtime.failure.node == node)
-    return not any(d.crash <= time < (NEVER if found.scheme.both else d.back) for d in downs)
+def _is_up(run: Simulated, node: str, time: int) -> bool:
+    downs = (r.downtime for r in run.recoveries if r.downtime.failure.node == node)
+    return not any(d.crash <= time < (NEVER if run.scheme.both else d.back) for d in downs)
 
 
-def _carried(found: Simulated, route: Route) -> Iterator[Message]:
+def _carried(run: Simulated, route: Route) -> Iterator[Message]:
     """Messages of segments to a node and of its results; tuples sent again have messages apart."""
-    node, ids, delay = route.feed.node, route.feed.ids.tolist(), found.parameters.link.delay_ns
-    again = route.feed.queued > found.written[route.feed.ids]
+    node, ids, delay = route.feed.node, route.feed.ids.tolist(), run.parameters.link.delay_ns
+    again = route.feed.queued > run.written[route.feed.ids]
     known = again
-    if found.scheme.both and found.recoveries and node == NODES[1]:
-        known = np.isin(route.feed.ids, found.recoveries[0].resent)  # its results only
-    ways = (
+    if run.scheme.both and run.recoveries and node == NODES[1]:
+        known = np.isin(route.feed.ids, run.recoveries[0].resent)  # its results only
+    hops = (
         ("data", "upstream", node, route.sent, again),
         ("result", node, "downstream", route.delivered - delay, known),
     )
-    for kind, source, target, times, repeated in ways:
+    for kind, source, target, times, repeated in hops:
         tuples = zip(times.tolist(), repeated.tolist(), ids, strict=True)
         for (sent, twice), group in groupby(tuples, key=lambda one: one[:2]):
             if sent < NEVER - delay:
@@ -344,12 +344,12 @@ def _carried(found: Simulated, route: Route) -> Iterator[Message]:
                 yield Message(sent + delay, sent, name, source, target, carried)
 
 
-def _acknowledgements(found: Simulated, route: Route) -> Iterator[Message]:
+def _acknowledgements(run: Simulated, route: Route) -> Iterator[Message]:
     """Level-0 ACKs for new results of a node, and the ACKs that a working node forwards."""
-    feed, hop = route.feed, found.parameters.hop_ns
-    every, phase = found.parameters.rhythm("ack")
-    backs = (r.downtime.back for r in found.recoveries if r.downtime.request == feed.end)
-    ticks = np.arange(every + phase, found.until + every, every)
+    feed, hop = route.feed, run.parameters.hop_ns
+    every, phase = run.parameters.rhythm("ack")
+    backs = (r.downtime.back for r in run.recoveries if r.downtime.request == feed.end)
+    ticks = np.arange(every + phase, run.until + every, every)
     ticks = ticks[(ticks > feed.begin) & (ticks <= next(backs, NEVER))]
 
     arrived = route.delivered < NEVER
@@ -360,6 +360,6 @@ def _acknowledgements(found: Simulated, route: Route) -> Iterator[Message]:
             continue
         heard, named = int(tick) + hop, (int(newest[count - 1]),)
         yield Message(heard, int(tick), "ACK 0", "downstream", feed.node, named)
-        if heard < feed.crash and not (found.scheme.both and feed.node == NODES[1]):
-            to = NODES[1] if found.scheme.both else "upstream"
+        if heard < feed.crash and not (run.scheme.both and feed.node == NODES[1]):
+            to = NODES[1] if run.scheme.both else "upstream"
             yield Message(heard + hop, heard, "ACK 1", feed.node, to)

@@ -18,7 +18,7 @@ from aftlib.upstream_backup.routes import (
     checkpointed,
     departed,
     primary_turn,
-    results_kept,
+    stored_results,
     travel,
     written_ns,
 )
@@ -115,8 +115,8 @@ def simulate(
 
     Examples
     --------
-    >>> found = simulate(Parameters(rate=1000), "proposed", [Failure(at_ms=2789.65)])
-    >>> len(found.recoveries[0].resent), found.recoveries[0].recovery_ms
+    >>> run = simulate(Parameters(rate=1000), "proposed", [Failure(at_ms=2789.65)])
+    >>> len(run.recoveries[0].resent), run.recoveries[0].recovery_ms
     (100, 8.293)
     """
     chosen = scheme_named(scheme) if isinstance(scheme, str) else scheme
@@ -156,7 +156,7 @@ def sent_to_one(
     upstream = _Upstream(parameters, scheme, written, owner)
     taken = acknowledged if scheme.trimmed_by == "ack" else checkpointed
     begins, routes, bursts = dict.fromkeys(NODES, 0), list[Route](), list[Burst]()
-    kept = list[tuple[Downtime, np.ndarray, int, int]]()
+    queues = list[tuple[Downtime, np.ndarray, int, int]]()
 
     for downtime in known:
         node, request, crash = downtime.failure.node, downtime.request, downtime.crash
@@ -167,12 +167,12 @@ def sent_to_one(
         queue = slice(taken(parameters, route, request), route.queued_before(request))
         at_crash = route.queued_before(crash) - taken(parameters, route, crash)
         ids, came = route.feed.ids[queue], route.delivered[queue] < NEVER
-        kept.append((downtime, ids, at_crash, int(came.sum())))
+        queues.append((downtime, ids, at_crash, int(came.sum())))
         bursts += [(downtime.failure.other, request, ids)] if downtime not in idle else []
     routes += [travel(parameters, upstream.feed(n, begins[n], bursts)) for n in NODES]
 
     recoveries = []
-    for downtime, ids, at_crash, duplicates in kept:
+    for downtime, ids, at_crash, duplicates in queues:
         other, request = downtime.failure.other, downtime.request
         feeds = ((route.feed, route) for route in routes)
         to = next(r for f, r in feeds if f.node == other and f.begin <= request < f.end)
@@ -250,8 +250,8 @@ def sent_to_both(
 
     # the secondary sends its queue of results, and all later ones, downstream
     downtime = known[0]
-    first, ready = results_kept(parameters, primary, secondary, downtime.detected)
-    begin, end = results_kept(parameters, primary, secondary, downtime.crash)
+    first, ready = stored_results(parameters, primary, secondary, downtime.detected)
+    begin, end = stored_results(parameters, primary, secondary, downtime.crash)
     tcp, results = parameters.tcp, secondary.written[first:]
     opened = downtime.detected + (parameters.handshake_ns if tcp.handshake else 0)
     cut, _, departure = departed(parameters, results, opened, tcp.initial_window)
@@ -261,5 +261,5 @@ def sent_to_both(
     resent = np.arange(first, ready)
     duplicates = int((primary.delivered[resent] < NEVER).sum())
     done, heard = secondary.done[resent], delivered[resent]
-    found = Recovery(downtime, end - begin, resent, done, heard, duplicates, 0)
-    return (primary, replace(secondary, delivered=delivered)), (found,)
+    recovery = Recovery(downtime, end - begin, resent, done, heard, duplicates, 0)
+    return (primary, replace(secondary, delivered=delivered)), (recovery,)

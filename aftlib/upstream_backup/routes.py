@@ -190,7 +190,7 @@ def checkpoint_ns(parameters: Parameters, changes: int) -> int:
     return parameters.link.wire_ns(payload, -(-payload // parameters.tcp.segment_bytes))
 
 
-def results_kept(
+def stored_results(
     parameters: Parameters, primary: Route, secondary: Route, time: int
 ) -> tuple[int, int]:
     """Begin and end of the secondary's queue of results at a time (active standby), half-open."""

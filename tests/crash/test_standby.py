@@ -40,16 +40,16 @@ def check(delivery, tuples=TUPLES):
 @pytest.fixture(autouse=True)
 def started(monkeypatch):
     """The processes that a test starts, all of which must have ended after it."""
-    found = []
+    nodes = []
 
     class Recorded(subprocess.Popen):
         def __init__(self, *given, **named):
             super().__init__(*given, **named)
-            found.append(self)
+            nodes.append(self)
 
     monkeypatch.setattr(processes.subprocess, "Popen", Recorded)
-    yield found
-    assert all(process.returncode is not None for process in found)
+    yield nodes
+    assert all(process.returncode is not None for process in nodes)
 
 
 @BOTH
@@ -57,9 +57,9 @@ def started(monkeypatch):
 def test_a_killed_node(scheme, seed, once):
     chance = random.Random(f"{scheme.name} {seed}")
     kill = Fault("kill", NODES[seed % 2], chance.randrange(200, TUPLES - 200))
-    found = deliver(scheme, TUPLES, [kill])
-    check(found)
-    assert len(found.requests) >= found.faults == 1
+    delivery = deliver(scheme, TUPLES, [kill])
+    check(delivery)
+    assert len(delivery.requests) >= delivery.faults == 1
     once()
 
 
@@ -76,9 +76,9 @@ def test_a_killed_node(scheme, seed, once):
     ],
 )
 def test_several_failures(scheme, faults, once):
-    found = deliver(scheme, TUPLES, [Fault(*fault) for fault in faults])
-    check(found)
-    assert len(found.requests) >= found.faults == len(faults)
+    delivery = deliver(scheme, TUPLES, [Fault(*fault) for fault in faults])
+    check(delivery)
+    assert len(delivery.requests) >= delivery.faults == len(faults)
     once()
 
 
@@ -117,9 +117,9 @@ def test_pauses_of_the_nodes_hang_no_delivery(scheme, seed, once, started):
         Fault("kill", "secondary", TUPLES - 1),
     ]
     with pauses(started, chance):
-        found = deliver(scheme, TUPLES, kills, patience_s=60)
-    check(found)
-    assert found.faults == 2
+        delivery = deliver(scheme, TUPLES, kills, patience_s=60)
+    check(delivery)
+    assert delivery.faults == 2
     once()
 
 
@@ -127,14 +127,14 @@ def test_without_removing_copies_the_check_fails(monkeypatch):
     """The first broken control.
 
     Nothing is acknowledged, so a node's whole queue is sent again when it fails. Both fail: one of
-    them has sent results, whoever else was taken for failed before.
+    them has sent results, whichever node was taken for failed before.
     """
     check(deliver(PROPOSED, TUPLES, IN_TURN, ack_s=600))
     monkeypatch.setattr(processes.Downstream, "is_new", lambda downstream, i: True)
-    found = deliver(PROPOSED, TUPLES, IN_TURN, ack_s=600)
-    assert (found.duplicates > 0, found.faults) == (True, 2)
+    delivery = deliver(PROPOSED, TUPLES, IN_TURN, ack_s=600)
+    assert (delivery.duplicates > 0, delivery.faults) == (True, 2)
     with pytest.raises(AssertionError):
-        check(found)
+        check(delivery)
 
 
 @BOTH
@@ -157,10 +157,10 @@ def test_forgetting_before_the_ack_is_caught(scheme, monkeypatch):
     inject = processes._System.inject
     monkeypatch.setattr(processes.Upstream, "_send", send)
     monkeypatch.setattr(processes._System, "inject", inject_next)
-    found = deliver(scheme, TUPLES, [Fault("kill", "primary", 1250)], patience_s=60)
-    assert found.faults == 1
+    delivery = deliver(scheme, TUPLES, [Fault("kill", "primary", 1250)], patience_s=60)
+    assert delivery.faults == 1
     with pytest.raises(AssertionError):
-        check(found)
+        check(delivery)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux's")
@@ -191,9 +191,9 @@ def runs(process):
 
 @BOTH
 def test_nobody_fails(scheme):
-    found = deliver(scheme, TUPLES, heartbeat_s=600)
-    check(found)
-    assert (found.requests, found.faults, found.duplicates) == ((), 0, 0)
+    delivery = deliver(scheme, TUPLES, heartbeat_s=600)
+    check(delivery)
+    assert (delivery.requests, delivery.faults, delivery.duplicates) == ((), 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +215,10 @@ def test_a_node_that_does_not_start(does, patience_s, message, tmp_path, monkeyp
 
 def test_kills_of_the_report():
     """Real kills beside the simulation of the same system."""
-    found = beyond.real_kills(1, seed=3)
-    assert found["scheme"].tolist() == ["upstream backup", "proposed"]
-    assert (found["lost"] == 0).all() and (found["requests"] >= 1).all()
-    assert (found["unnoticed_ms"] > 0).all() and found.notna().all(axis=None)
-    undisturbed = found[found["requests"] == 1]  # nobody else was too slow to answer
+    kills = beyond.real_kills(1, seed=3)
+    assert kills["scheme"].tolist() == ["upstream backup", "proposed"]
+    assert (kills["lost"] == 0).all() and (kills["requests"] >= 1).all()
+    assert (kills["unnoticed_ms"] > 0).all() and kills.notna().all(axis=None)
+    undisturbed = kills[kills["requests"] == 1]  # nobody else was too slow to answer
     assert (undisturbed[["resent", "recovery_ms"]] > 0).all(axis=None)
-    assert len(figures.real_kills(found, "").data) == 8
+    assert len(figures.real_kills(kills, "").data) == 8

@@ -1,4 +1,4 @@
-"""The obvious twin of the recursion: an event simulation, a process for all that acts by itself."""
+"""The obvious twin of the recursion: an event simulation with one process per actor."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from aftlib.upstream_backup.schemes import Scheme, scheme_named
 
 
 def simulate(parameters, scheme, failures, until_ms=None):
-    """The same contract as the library's `simulate`, event by event; `traced` says more."""
+    """The same contract as the library's `simulate`, event by event; `traced` returns more."""
     return traced(parameters, scheme, failures, until_ms)[0]
 
 
 def traced(parameters, scheme, failures, until_ms=None):
-    """What came out, every message in order of arrival, and the queues after each change.
+    """Return the result, every message in order of arrival, and the queues after each change.
 
-    Only the failures are given: when they are noticed comes out of heartbeats.
+    Only the failures are given: heartbeats determine when they are detected.
     """
     chosen = scheme_named(scheme) if isinstance(scheme, str) else scheme
     known = downtimes(parameters, chosen, failures)
@@ -71,7 +71,7 @@ class Connection:
     ) -> None:
         self.env, self.parameters, self.deliver, self.window = env, parameters, deliver, window
         self.seen, self.opened, self.waiting = seen, opened, list[int]()
-        self.segments, self.under_way, self.acknowledged = simpy.Store(env), 0, env.event()
+        self.segments, self.in_flight, self.acknowledged = simpy.Store(env), 0, env.event()
         env.process(self._transmit())
         if opened > env.ns:
             env.process(self._open())
@@ -93,9 +93,9 @@ class Connection:
         size = self.parameters.tuple_bytes
         while True:
             tuples = yield self.segments.get()
-            while self.window is not None and self.under_way >= self.window:
+            while self.window is not None and self.in_flight >= self.window:
                 yield self.acknowledged
-            self.under_way += 1
+            self.in_flight += 1
             yield self.env.timeout(self.parameters.link.wire_ns(len(tuples) * size))
             self.env.process(self._carry(tuples))
 
@@ -105,7 +105,7 @@ class Connection:
         self.seen(tuples, self.env.ns - delay, self.env.ns)
         self.deliver(tuples)
         yield self.env.timeout(self.parameters.echo_ns - delay)
-        self.under_way -= 1
+        self.in_flight -= 1
         if self.window is not None:
             self.window += 1
         self.acknowledged.succeed()
@@ -123,7 +123,7 @@ class Node:
     ) -> None:
         self.env, self.name, self.finish = env, name, finish
         self.cost = parameters.cost_ns(name)
-        self.dead, self.inbox = False, simpy.Store(env)
+        self.failed, self.inbox = False, simpy.Store(env)
         self.done: dict[int, int] = {}
         self.delivered: dict[int, int] = {}
         self.arrived = self.finished = 0
@@ -134,7 +134,7 @@ class Node:
             tuples = yield self.inbox.get()
             for i in tuples:
                 yield self.env.timeout(self.cost)
-                if self.dead:
+                if self.failed:
                     return
                 self.done[i] = self.env.ns
             self.finish(self, tuples)
@@ -142,7 +142,7 @@ class Node:
 
 @dataclass
 class _Noticed:
-    """A failure as it is met: who died, what was queued, what was sent again to whom."""
+    """A failure under way: the failed node, its queue, and the tuples that its survivor gets."""
 
     failure: Failure
     crash: int
@@ -178,7 +178,7 @@ class _System:
         self.messages: list[Message] = []
         self.queues: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
         self.queue: dict[str, deque[int]] = {name: deque() for name in NODES}
-        self.results, self.told, self.taken_over = deque[int](), 0, False
+        self.results, self.confirmed, self.taken_over = deque[int](), 0, False
         self.checkpoint_free = 0
         self.trimmed, self.acknowledged = dict.fromkeys(NODES, 0), dict.fromkeys(NODES, 0)
         self.nodes = {name: self._start(name) for name in NODES}
@@ -187,7 +187,7 @@ class _System:
         self._begin(failures)
 
     def _begin(self, failures: Sequence[Failure]) -> None:
-        for failure in failures:  # first, so that a node is dead for all else at that moment
+        for failure in failures:  # first, so that a node has failed for all else at that moment
             self.env.process(self._crash(failure))
         self.env.process(self._emit())
         if self.scheme.trimmed_by == "checkpoint":
@@ -222,16 +222,16 @@ class _System:
             kind = f"{fresh}, again" if repeated else fresh
             self.messages.append(Message(arrived, sent, kind, source, target, tuple(group)))
 
-    def _say(self, kind: str, source: str, target: str, tuples: Tuples = ()) -> None:
+    def _log_message(self, kind: str, source: str, target: str, tuples: Tuples = ()) -> None:
         sent, arrived = self.env.ns, self.env.ns + self.parameters.hop_ns
         self.messages.append(Message(arrived, sent, kind, source, target, tuple(tuples)))
 
-    def _note_queues(self) -> None:
-        kept = [tuple(self.queue[name]) for name in NODES]
+    def _record_queues(self) -> None:
+        queues = [tuple(self.queue[name]) for name in NODES]
         if self.scheme.both:
-            over = self.taken_over or self.nodes["secondary"].dead
-            kept = [() if over else tuple(self.results), ()]
-        self.queues.append((self.env.ns, kept[0], kept[1]))
+            over = self.taken_over or self.nodes["secondary"].failed
+            queues = [() if over else tuple(self.results), ()]
+        self.queues.append((self.env.ns, queues[0], queues[1]))
 
     def _later(self, wait: int, action: Callable[[], None]) -> None:
         def process() -> Events:
@@ -259,7 +259,7 @@ class _System:
         for name in NODES if self.scheme.both else [self._target()]:
             self.queue[name].extend(tuples)
             self.data[name].write(tuples)
-        self._note_queues()
+        self._record_queues()
 
     def _target(self) -> str:
         if not self.scheme.switching:
@@ -274,7 +274,7 @@ class _System:
         while node is self.nodes[name] and self.trimmed[name] < count and self.queue[name]:
             self.queue[name].popleft()
             self.trimmed[name] += 1
-        self._note_queues()
+        self._record_queues()
 
     def _request(self, noticed: _Noticed) -> None:
         name = noticed.failure.node
@@ -284,7 +284,7 @@ class _System:
             noticed.resent = tuple(self.queue[name])
             self._send_again(noticed, noticed.failure.other)
         self.queue[name].clear()
-        self._note_queues()
+        self._record_queues()
         if not self.scheme.both:  # there it would first need the other's state
             self._later(noticed.back - self.env.ns, lambda: self._rejoin(name))
 
@@ -315,15 +315,15 @@ class _System:
         node.finished += len(tuples)
 
     def _forget(self) -> None:
-        while self.results and self.results[0] < self.told:
+        while self.results and self.results[0] < self.confirmed:
             self.results.popleft()
-        self._note_queues()
+        self._record_queues()
 
     def _checkpoint(self) -> None:
-        """Send the state's changes to the secondary, which tells the upstream node."""
+        """Send the state's changes to the secondary, which reports to the upstream node."""
         primary, link = self.nodes["primary"], self.parameters.link
         changes = primary.finished - self.acknowledged["primary"]
-        if primary.dead or not changes:
+        if primary.failed or not changes:
             return
         count = self.acknowledged["primary"] = primary.finished
         begin = max(self.env.ns, self.checkpoint_free)
@@ -333,37 +333,37 @@ class _System:
             arrival + self.parameters.hop_ns - self.env.ns, lambda: self._trim(primary, count)
         )
 
-    def _tell(self, count: int) -> None:
-        """The secondary learns that the first `count` results have arrived (active standby)."""
-        self.told = max(self.told, count)
+    def _accept(self, count: int) -> None:
+        """Record at the secondary that the first `count` results have arrived (active standby)."""
+        self.confirmed = max(self.confirmed, count)
         self._forget()
 
     def _crash(self, failure: Failure) -> Events:
         yield self.env.timeout(round(failure.at_ms * MS))
         node = self.nodes[failure.node]
-        node.dead = True
+        node.failed = True
         count = len(self.results) if self.scheme.both else len(self.queue[failure.node])
         if not self.scheme.switching and failure.node != self.active:
             count = 0
         self.noticed.append(_Noticed(failure, self.env.ns, node, count))
 
     def _watch(self, monitor: str, target: str) -> Events:
-        """Heartbeats from one node to the other, which is dead if the last is still unanswered."""
+        """Heartbeats from one node to the other, which has failed if the last is unanswered."""
         (every, phase), hop = self.parameters.rhythm("heartbeat"), self.parameters.hop_ns
         answered = True
         yield self.env.timeout(phase)
         while self.env.ns < self.until:
             last = next((n for n in reversed(self.noticed) if n.failure.node == target), None)
-            known = self.nodes[target].dead and last is not None and last.detected > 0
-            if last is not None and not (known or answered or self.nodes[monitor].dead):
+            known = self.nodes[target].failed and last is not None and last.detected > 0
+            if last is not None and not (known or answered or self.nodes[monitor].failed):
                 self._detect(last)
                 known = True
-            if not self.nodes[monitor].dead:
-                self._say("heartbeat", monitor, target)
+            if not self.nodes[monitor].failed:
+                self._log_message("heartbeat", monitor, target)
             yield self.env.timeout(hop)
-            if not (self.nodes[target].dead or self.nodes[monitor].dead):
-                self._say("answer", target, monitor)
-            answered = known or not self.nodes[target].dead
+            if not (self.nodes[target].failed or self.nodes[monitor].failed):
+                self._log_message("answer", target, monitor)
+            answered = known or not self.nodes[target].failed
             yield self.env.timeout(every - hop)
 
     def _detect(self, noticed: _Noticed) -> None:
@@ -371,7 +371,7 @@ class _System:
         keeps_results = self.scheme.both and self.scheme.trimmed_by == "ack"
         if keeps_results and noticed.failure.node == "primary":
             self._take_over(noticed)
-        self._say("request", noticed.failure.other, "upstream")
+        self._log_message("request", noticed.failure.other, "upstream")
         self._later(self.parameters.hop_ns, partial(self._request, noticed))
 
     def _take_over(self, noticed: _Noticed) -> None:
@@ -379,17 +379,17 @@ class _System:
         tcp, opened = self.parameters.tcp, self.env.ns
         opened += self.parameters.handshake_ns if tcp.handshake else 0
         self.taken_over, noticed.resent = True, tuple(self.results)
-        self._note_queues()
+        self._record_queues()
         noticed.survivor = self.nodes["secondary"]
         self.down["secondary"] = self._downstream("secondary", tcp.initial_window, opened)
         self.down["secondary"].write(noticed.resent)
 
     def outcome(self) -> Simulated:
-        """What the run left behind, once nothing happens any more."""
-        found = tuple(noticed.recovery(not self.scheme.both) for noticed in self.noticed)
+        """The result of the run, after its last event."""
+        recoveries = tuple(noticed.recovery(not self.scheme.both) for noticed in self.noticed)
         return Simulated(
             self.parameters, self.scheme, self.until, self.written, self.first, self.copies,
-            found, routes=(),
+            recoveries, routes=(),
         )  # fmt: skip
 
     # downstream
@@ -406,13 +406,13 @@ class _System:
         for name, node in self.nodes.items():
             if node.arrived > self.acknowledged[name]:
                 self.acknowledged[name] = node.arrived
-                self._say("ACK 0", "downstream", name, sorted(node.delivered)[-1:])
+                self._log_message("ACK 0", "downstream", name, sorted(node.delivered)[-1:])
                 self._later(self.parameters.hop_ns, partial(self._pass_on, node, node.arrived))
 
     def _pass_on(self, node: Node, count: int) -> None:
-        if node.dead:
+        if node.failed:
             return
         if not (self.scheme.both and node.name == "secondary"):
-            self._say("ACK 1", node.name, "secondary" if self.scheme.both else "upstream")
-        heard = partial(self._tell, count) if self.scheme.both else partial(self._trim, node, count)
-        self._later(self.parameters.hop_ns, heard)
+            self._log_message("ACK 1", node.name, "secondary" if self.scheme.both else "upstream")
+        ack = partial(self._accept, count) if self.scheme.both else partial(self._trim, node, count)
+        self._later(self.parameters.hop_ns, ack)

@@ -1,4 +1,4 @@
-"""Each verdict of D4 comes out as recorded, and turns when the code or the data are made wrong."""
+"""Each verdict of D4 comes out as recorded, and changes when the code or the data are wrong."""
 
 from dataclasses import replace
 from inspect import signature
@@ -21,7 +21,7 @@ NAMES = (PROPOSED.name, "upstream backup")
 
 
 def kills(proposed=(3, 4, 5, 4), upstream=(7, 8, 9, 8), took=(1, 9, 5, 2)):
-    """What `real_kills` returns, as far as claims read it."""
+    """The columns of `real_kills` that claims read."""
     schemes = ["proposed"] * 4 + ["upstream backup"] * 4
     return pd.DataFrame(
         {"scheme": schemes, "resent": [*proposed, *upstream], "recovery_ms": [*took, 3, 5, 3, 2]}
@@ -29,7 +29,7 @@ def kills(proposed=(3, 4, 5, 4), upstream=(7, 8, 9, 8), took=(1, 9, 5, 2)):
 
 
 FRAMES = {
-    "found": lambda: trials_of(CASE),
+    "outcomes": lambda: trials_of(CASE),
     "real": kills,
     "either": lambda: beyond.either_node(replace(CASE, trials=5)),
     "restored": lambda: beyond.settings_of_hwang(FEW, 1000),
@@ -51,7 +51,7 @@ def usual(frames):
 
 
 def test_all_claims_come_out_as_recorded(usual):
-    assert [id for id, found in usual.items() if not found.as_recorded] == []
+    assert [id for id, record in usual.items() if not record.as_recorded] == []
 
 
 def with_value(frame, measure, value, **where):
@@ -60,11 +60,11 @@ def with_value(frame, measure, value, **where):
     return frame.assign(**{measure: frame[measure].mask(rows, value)})
 
 
-def nearly_equal_at_low_rates(found):
-    low, found = found["rate"] <= 1000, found.copy()
-    proposed, upstream = (low & (found["scheme"] == name) for name in NAMES)
-    found.loc[proposed, "resent"] = found.loc[upstream, "resent"].to_numpy() - 1
-    return found
+def nearly_equal_at_low_rates(frame):
+    low, frame = frame["rate"] <= 1000, frame.copy()
+    proposed, upstream = (low & (frame["scheme"] == name) for name in NAMES)
+    frame.loc[proposed, "resent"] = frame.loc[upstream, "resent"].to_numpy() - 1
+    return frame
 
 
 def nagle_for_nothing(parts):
@@ -97,22 +97,22 @@ DATA = [
     # real kills do not confirm the simulation
     ("D4-1", "undecided", "real", lambda real: kills((7, 8, 9, 8))),
     ("D4-1", "undecided", "real", lambda real: kills((14, 15, 16, 15))),
-    ("D4-1", "undecided", "found",
-     lambda found: with_value(found, "resent", 500.0, scheme=PROPOSED.name, rate=200)),
-    ("D4-2", "deviates", "found",
-     lambda found: with_value(found, "resent", 10**6, scheme=PROPOSED.name, rate=1000)),
-    ("D4-2", "holds", "found", nearly_equal_at_low_rates),
-    ("D4-2", "deviates", "found", lambda found: sweep(900, 1001)),
-    ("D4-2", "not run", "found", lambda found: sweep(5000, 10_000)),
-    ("D4-2", "not run", "found", lambda found: sweep(200, 400)),
-    ("D4-3", "deviates", "found", lambda found: with_value(found, value=1000.0, **SLOW)),
-    ("D4-3", "deviates", "found", lambda found: with_value(found, value=500.0, rate=200, **SLOW)),
+    ("D4-1", "undecided", "outcomes",
+     lambda rows: with_value(rows, "resent", 500.0, scheme=PROPOSED.name, rate=200)),
+    ("D4-2", "deviates", "outcomes",
+     lambda rows: with_value(rows, "resent", 10**6, scheme=PROPOSED.name, rate=1000)),
+    ("D4-2", "holds", "outcomes", nearly_equal_at_low_rates),
+    ("D4-2", "deviates", "outcomes", lambda rows: sweep(900, 1001)),
+    ("D4-2", "not run", "outcomes", lambda rows: sweep(5000, 10_000)),
+    ("D4-2", "not run", "outcomes", lambda rows: sweep(200, 400)),
+    ("D4-3", "deviates", "outcomes", lambda rows: with_value(rows, value=1000.0, **SLOW)),
+    ("D4-3", "deviates", "outcomes", lambda rows: with_value(rows, value=500.0, rate=200, **SLOW)),
     ("D4-4", "holds", "parts", lambda parts: with_value(parts, "ns3_ms", 100, switch="Nagle on")),
     ("D4-4", "deviates", "parts", nagle_for_nothing),
     ("D4-5", "holds", "costs", lambda costs: overheads(costs, 1.0, 0.3, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 0.5, 0.3, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 2.0, 0.3, 0.01)),
-    # passive standby's is called large, and not judged
+    # passive standby's share is called large; no claim checks it
     ("D4-5", "holds", "costs", lambda costs: overheads(costs, 1.0, 1.3, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 1.0, 0.005, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 1.0, 0.3, 0.2)),
@@ -120,10 +120,10 @@ DATA = [
      lambda restored: restored[restored["setting"].str.contains("as opened")]),
     ("D4-6", "deviates", "restored",
      lambda restored: with_value(restored, "restored_ms", 1000.0, scheme="active standby")),
-    ("D4-7", "holds", "found", lambda found: sweep(10, 2000)),
-    ("D4-7", "holds", "found",
-     lambda found: with_value(found, "queue_at_crash", 0, scheme="upstream backup", rate=200)),
-    ("D4-7", "not run", "found", lambda found: sweep(2000, 5000)),
+    ("D4-7", "holds", "outcomes", lambda rows: sweep(10, 2000)),
+    ("D4-7", "holds", "outcomes",
+     lambda rows: with_value(rows, "queue_at_crash", 0, scheme="upstream backup", rate=200)),
+    ("D4-7", "not run", "outcomes", lambda rows: sweep(2000, 5000)),
     ("D4-8", "deviates", "either", lambda either: either[either["node"] == "primary"]),
     ("D4-9", "deviates", "either", lambda either: with_value(either, value=500.0, **SLOW)),
     ("D4-9", "undecided", "either", scattered),
@@ -151,9 +151,9 @@ WARM = replace(SCHEMES["upstream backup"], warm=True, opens=False)
 MUTATIONS = [
     # far more than the half of the closed form is saved: the simulation is wrong
     ("D4-1", "undecided", recursion, "primary_turn", by_share(0.1)),
-    # half the time that ns-3 takes is no good news
+    # simulated times of half of ns-3's refute the simulation
     ("D4-3", "undecided", recursion.Recovery, "_since", lambda *given: SINCE(*given) / 2),
-    ("D4-4", "not run", routes, "slow_start", lambda at, takes, *rest: routes.lindley(at, takes)),
+    ("D4-4", "not run", routes, "slow_start", lambda at, cost, *rest: routes.lindley(at, cost)),
     ("D4-5", "deviates", Traffic, "relative_to_input", Traffic.share_of_all),
     # as when the ACKs at a switch were left out
     ("D4-5", "not run", Traffic, "availability", property(lambda t: 0.86 * AVAILABILITY(t))),
@@ -162,7 +162,7 @@ MUTATIONS = [
 
 
 def verdict(id, **given):
-    """Of a claim over frames as the code makes them now."""
+    """Return the verdict of a claim over fresh frames."""
     judge = next(claim.judge for claim in CLAIMS if claim.id == id)
     fresh = {name: FRAMES[name]() for name in signature(judge).parameters if name not in given}
     return judging.verdict(CLAIMS, fresh | given, id)
@@ -186,16 +186,16 @@ def test_d4_3_turns_when_upstream_is_as_quick(monkeypatch):
 
 def test_d4_4_is_undecided_where_the_rate_and_the_reading_decide(usual):
     """At 200 tuples/s Nagle's algorithm makes a third of the gap, or nine tenths, or none."""
-    found = usual["D4-4"]
-    assert found.verdict == "undecided" and found.interval[1] < 0.02 and found.n == 10
-    low = {n: text for n, text in found.readings.items() if n.startswith("200 tuples/s")}
+    record = usual["D4-4"]
+    assert record.verdict == "undecided" and record.interval[1] < 0.02 and record.n == 10
+    low = {n: text for n, text in record.readings.items() if n.startswith("200 tuples/s")}
     shares = [float(text.split()[0]) for text in low.values()]
     assert shares == pytest.approx([0.33, 0.91, -0.28], abs=0.01)
     assert [text.rpartition(", ")[2] for text in low.values()] == ["deviates", "holds", "undecided"]
 
 
 def test_readings_and_parts_of_the_other_verdicts(usual):
-    more = judging.judged(CLAIMS, {"found": sweep(200, 1000, 2000, 15_000)}, "D4-2")["D4-2"]
+    more = judging.judged(CLAIMS, {"outcomes": sweep(200, 1000, 2000, 15_000)}, "D4-2")["D4-2"]
     assert more.readings["fig. 5's axis ends at 2,000 tuples/s"].endswith("deviates")
     assert "of its count" in more.readings["relative to upstream backup, 200 tuples/s"]
 
@@ -210,10 +210,10 @@ def test_readings_and_parts_of_the_other_verdicts(usual):
     rare = "connections all open, checkpoints every 100 ms"
     assert usual["D4-6"].readings[rare].startswith("-")
 
-    found = usual["D4-8"]
-    assert (found.basis, found.measured, found.interval, found.n) == ("derived", 1.0, None, None)
+    claim = usual["D4-8"]
+    assert (claim.basis, claim.measured, claim.interval, claim.n) == ("derived", 1.0, None, None)
 
-    found = usual["D4-9"]
-    assert "at 15,000 tuples/s. Of 3 rates this one has" in found.note
-    assert found.measured > 0.8
-    assert [*found.parts] == ["200 tuples/s", "1,000 tuples/s"]
+    claim = usual["D4-9"]
+    assert "at 15,000 tuples/s. Of 3 rates this one has" in claim.note
+    assert claim.measured > 0.8
+    assert [*claim.parts] == ["200 tuples/s", "1,000 tuples/s"]

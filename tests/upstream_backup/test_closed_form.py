@@ -1,4 +1,4 @@
-"""Queue lengths and traffic that can be said without a simulation, against it and by hand."""
+"""Queue lengths and traffic in closed form, against the simulation and by hand."""
 
 import pandas as pd
 import pytest
@@ -45,12 +45,12 @@ def test_upstream_backups_queue_by_hand():
 
 
 def test_traffic_by_hand():
-    found = traffic(Parameters(rate=1000), UPSTREAM)
-    assert found.stream == pytest.approx(2 * 1000 * (58 + 54), rel=1e-3)
-    assert found.acks == 2 * 62 * 40
-    assert found.heartbeats == 2 * 62 * 10
-    assert traffic(P, PROPOSED).heartbeats == 2 * found.heartbeats
-    assert found.copies == found.checkpoints == 0
+    upstream = traffic(Parameters(rate=1000), UPSTREAM)
+    assert upstream.stream == pytest.approx(2 * 1000 * (58 + 54), rel=1e-3)
+    assert upstream.acks == 2 * 62 * 40
+    assert upstream.heartbeats == 2 * 62 * 10
+    assert traffic(P, PROPOSED).heartbeats == 2 * upstream.heartbeats
+    assert upstream.copies == upstream.checkpoints == 0
 
 
 def test_overheads_denominators():

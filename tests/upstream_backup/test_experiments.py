@@ -39,9 +39,9 @@ def test_figs_3_and_4():
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_can_be_stepped_through(scheme):
-    found = recoveries.example(scheme)
-    assert all(m.arrived > m.sent for m in messages(found))
-    figure = figures.sequence(found, scheme, begin_ms=120)
+    run = recoveries.example(scheme)
+    assert all(m.arrived > m.sent for m in messages(run))
+    figure = figures.sequence(run, scheme, begin_ms=120)
     steps = figure.layout.sliders[0].steps
     assert len(steps) > 15
     first, last = ([len(x) for x in step.args[0]["x"]] for step in (steps[0], steps[-1]))
@@ -49,15 +49,15 @@ def test_every_scheme_can_be_stepped_through(scheme):
 
 
 def test_the_diagram_shows_queues_ends_with_the_recovery_and_has_no_label_on_another():
-    found = recoveries.example("proposed")
-    figure = figures.sequence(found, "", begin_ms=120)
+    run = recoveries.example("proposed")
+    figure = figures.sequence(run, "", begin_ms=120)
     steps = figure.layout.sliders[0].steps
     shown = {step.label: step.args[0]["text"][-1][0] for step in steps}
     assert shown["200 ms"] == "kept for the primary: 12, 13   kept for the secondary: 9, 10, 11"
     assert shown["210 ms"].startswith("kept for the primary: –")
 
     end, _ = figure.layout.yaxis.range
-    delivered = found.recoveries[0].delivered.max() / MS
+    delivered = run.recoveries[0].delivered.max() / MS
     assert delivered < end <= delivered + figures.AFTER_MS
     numbers = steps[-1].args[0]
     places = list(zip(numbers["x"][-2], numbers["y"][-2], strict=True))
@@ -187,6 +187,6 @@ def test_ns3_is_shown_beside_the_same_system_only(means, ns3):
     slow = recoveries.Sweep(CASE.rates, 2, parameters=Parameters(ack_ms=100.0))
     alone = figures.by_rate(means, "resent", "Again", "", recoveries.same_system(ns3, slow))
     assert [trace.name for trace in alone.data] == [*SCHEMES]
-    said = "; simulation only: ns-3 ran the default parameters"
-    assert said in alone.layout.title.text
-    assert said not in figure.layout.title.text
+    suffix = "; simulation only: ns-3 ran the default parameters"
+    assert suffix in alone.layout.title.text
+    assert suffix not in figure.layout.title.text

@@ -1,4 +1,4 @@
-"""When failures are noticed, and which are refused."""
+"""When failures are detected, and which are refused."""
 
 import math
 

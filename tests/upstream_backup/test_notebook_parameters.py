@@ -41,7 +41,7 @@ test_what_cannot_work_is_refused_by_name = refused(
 
 @pytest.fixture(scope="module")
 def stored():
-    """What is compared with ns-3's stored runs: the same for every parameter."""
+    """The comparisons with ns-3's stored runs, which are the same for every parameter."""
     ns3, parts = recoveries.against_ns3(), recoveries.tcp_parts()
     return {"ns3": ns3, "parts": parts, "counted": recoveries.counted_traffic()}
 
@@ -58,16 +58,16 @@ def stored():
     ids=str,
 )
 def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
-    """Everything that the notebook does, Spark's part in this process."""
+    """Run all steps of the notebook, with Spark's part in this process."""
     for module in (recoveries, beyond):
         monkeypatch.setattr(module, "sweep", in_this_process)
     given = DEFAULTS | {"rates": [200, 1000], "trials": 3, "document_trials": 2} | changed
     system, rate = NotebookParameters(**given).system, given["rate"]
     rates = tuple(sorted({*given["rates"], rate}))
     case = recoveries.Sweep(rates, given["trials"], given["seed"], parameters=system)
-    found = recoveries.recoveries(None, case)
-    means = recoveries.summary(found)
-    assert len(recoveries.savings(found)) == len(rates)
+    outcomes = recoveries.recoveries(None, case)
+    means = recoveries.summary(outcomes)
+    assert len(recoveries.savings(outcomes)) == len(rates)
     half = 1e3 * min(given["document_seconds"], 1)
     own = recoveries.Sweep(rates, given["document_trials"], 1, half, half, system)
     assert len(recoveries.recoveries(None, own, ("proposed",))) == 2 * len(rates)
@@ -80,7 +80,7 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     assert len(beyond.unequal_nodes(None, small, *slow)) == 2 * len(set(given["shares"]))
     assert len(beyond.orders(small, rate)) == 10
     assert (beyond.in_a_row(small, rate, given["failing"])["lost"] == 0).all()
-    frames = stored | {"found": found, "costs": costs, "either": beyond.either_node(small)}
+    frames = stored | {"outcomes": outcomes, "costs": costs, "either": beyond.either_node(small)}
     frames["restored"] = beyond.settings_of_hwang(small, rate, [10])
     frames["real"] = pd.DataFrame(columns=["scheme", "resent", "recovery_ms"])
     assert len(judged(CLAIMS, frames)) == len(CLAIMS)

@@ -1,4 +1,4 @@
-"""The simulation against ns-3: its stored runs, and one made anew where it is installed."""
+"""The simulation against ns-3: its stored runs, and a fresh run where ns-3 is installed."""
 
 import re
 
@@ -21,7 +21,7 @@ needs_ns3 = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def build(tmp_path_factory):
     return Scenario.compiled(tmp_path_factory.mktemp("ns3"))
 
 
@@ -62,22 +62,22 @@ def test_agreement_on_tcps_parts():
 
 @pytest.mark.slow
 @needs_ns3
-def test_a_run_made_anew_is_the_stored_one(made):
+def test_a_fresh_run_equals_the_stored_one(build):
     for scheme in (UPSTREAM, PROPOSED):
         runs = recoveries.read_runs("recoveries")
         stored = runs[(runs["rate"] == 500) & (runs["scheme"] == scheme.name)].head(2)
         phases = [system.phases for system in recoveries.systems(stored)]
-        fresh = made.run(Parameters(rate=500), scheme, stored["failure_ms"].tolist(), phases)
+        fresh = build.run(Parameters(rate=500), scheme, stored["failure_ms"].tolist(), phases)
         names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
         pd.testing.assert_frame_equal(fresh[names], stored[names].reset_index(drop=True), rtol=1e-6)
     one = Parameters(rate=500, tcp=Tcp(initial_window=None))
-    told = []
-    table = generator.run_cases("switches", made, rates=(500,), trials=1, report=told.append)
-    assert len(table) == len(told) == len(recoveries.SWITCHES)
+    lines = []
+    table = generator.run_cases("switches", build, rates=(500,), trials=1, report=lines.append)
+    assert len(table) == len(lines) == len(recoveries.SWITCHES)
     assert [*table] == [*recoveries.read_runs("switches")]
-    assert made.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
+    assert build.run(one, UPSTREAM, [2500.0])["recovery_ms"].iloc[0] > 0
     with pytest.raises(RuntimeError, match="a failure time must lie in"):
-        made.run(one, UPSTREAM, [float("nan")])
+        build.run(one, UPSTREAM, [float("nan")])
 
 
 PHASES = Phases(ack=0.3, heartbeat=0.7, switching=0.1, checkpoint=0.5)
@@ -93,43 +93,43 @@ OTHERS = [
 @pytest.mark.slow
 @needs_ns3
 @pytest.mark.parametrize(("schemes", "changed"), OTHERS)
-def test_other_parameters_than_the_documents(made, schemes, changed):
+def test_other_parameters_than_the_documents(build, schemes, changed):
     system = Parameters(rate=500, **changed)
     for scheme in schemes:
-        same_as_simulated(made.run(system, scheme, [2789.65]), system, scheme, "primary")
+        same_as_simulated(build.run(system, scheme, [2789.65]), system, scheme, "primary")
 
 
 @pytest.mark.slow
 @needs_ns3
-def test_a_failed_secondary(made):
+def test_a_failed_secondary(build):
     usual = Parameters(rate=500)
-    found = made.run(usual, PROPOSED, [2789.65], failed="secondary")
-    same_as_simulated(found, usual, PROPOSED, "secondary")
+    run = build.run(usual, PROPOSED, [2789.65], failed="secondary")
+    same_as_simulated(run, usual, PROPOSED, "secondary")
 
 
 @pytest.mark.slow
 @needs_ns3
-def test_a_death_that_is_noticed_before_it_happens_stops_the_run(made, monkeypatch):
+def test_a_failure_detected_before_it_happens_stops_the_run(build, monkeypatch):
     monkeypatch.setattr(Parameters, "__post_init__", lambda system: None)
     with pytest.raises(RuntimeError, match="taken for dead before it died"):
-        made.run(Parameters(rate=500, heartbeat_ms=9), UPSTREAM, [2789.65])
+        build.run(Parameters(rate=500, heartbeat_ms=9), UPSTREAM, [2789.65])
 
 
 @pytest.mark.slow
 @needs_ns3
 @pytest.mark.parametrize("rate", [200, 5000])
-def test_traffic_is_what_ns3_counts(made, rate):
+def test_traffic_is_what_ns3_counts(build, rate):
     """Each part of it, one ACK pair a switch included, within 2 %."""
     system = Parameters(rate=rate, phases=PHASES)
     for scheme in SCHEMES.values():
-        counted, said = made.run(system, scheme, [8000.0]).iloc[0], traffic(system, scheme)
+        counted, derived = build.run(system, scheme, [8000.0]).iloc[0], traffic(system, scheme)
         for part in ("stream", "copies", "acks", "checkpoints", "heartbeats"):
-            assert getattr(said, part) == pytest.approx(counted[f"{part}_bps"], rel=0.02), part
+            assert getattr(derived, part) == pytest.approx(counted[f"{part}_bps"], rel=0.02), part
 
 
-def same_as_simulated(found, system, scheme, node):
+def same_as_simulated(run, system, scheme, node):
     ours = simulate(system, scheme, [Failure(2789.65, node)]).recoveries[0]
-    row = found.iloc[0]
+    row = run.iloc[0]
     assert (row["queue_at_crash"], row["resent"]) == (ours.queue_at_crash, len(ours.resent))
     assert row["recovery_ms"] == pytest.approx(ours.recovery_ms, rel=0.02, abs=0.2)
     assert row["caught_up_ms"] == pytest.approx(ours.caught_up_ms, rel=0.02, abs=0.2)
@@ -139,11 +139,11 @@ def test_tables_are_written_with_their_command(tmp_path, monkeypatch):
     monkeypatch.setattr(recoveries, "STORED_RUNS", tmp_path)
     monkeypatch.setattr(generator, "STORED_RUNS", tmp_path)
     generator.write("switches", pd.DataFrame({"rate": [200], "switch": ["as it is"]}))
-    found = recoveries.read_runs("switches").to_dict("list")
-    assert found == {"rate": [200], "switch": ["as it is"]}
+    table = recoveries.read_runs("switches").to_dict("list")
+    assert table == {"rate": [200], "switch": ["as it is"]}
 
 
-def test_what_is_missing_is_said(tmp_path, monkeypatch):
+def test_a_missing_compiler_or_header_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(scenario, "INCLUDES", (tmp_path,))
     monkeypatch.setattr(scenario.shutil, "which", lambda name: "/usr/bin/g++")
     with pytest.raises(FileNotFoundError, match="no ns-3 headers: install ns-3 3.37 or newer"):

@@ -1,4 +1,4 @@
-"""Sorting and operators against what they say, result by result."""
+"""Sorting and operators against slow twins, result by result."""
 
 import numpy as np
 from hypothesis import given

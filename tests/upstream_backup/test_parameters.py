@@ -1,4 +1,4 @@
-"""What a standby system is made of, and what is refused."""
+"""The parameters of a standby system, and values that are refused."""
 
 import math
 from functools import partial

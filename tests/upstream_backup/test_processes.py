@@ -70,7 +70,7 @@ def played(scenario):
             await asyncio.wait_for(scenario(**fixtures), LIMIT_S)
             while SERVERS:
                 SERVERS.pop().close()
-            gc.collect()  # an error that nobody took is found with its task
+            gc.collect()  # an error that nobody awaited is reported when its task is deleted
 
         asyncio.run(run())
         assert errors == []
@@ -142,7 +142,7 @@ async def test_acknowledgements_are_counted_from_each_start(tmp_path):
     upstream.send([10, 11, 12, 13])
     primary.send(ack=2)
     await until(lambda: len(upstream.nodes["primary"].queue) <= 2)
-    secondary.send(request="primary", start=1)  # it is about the earlier process
+    secondary.send(request="primary", start=1)  # about the earlier process
     secondary.send(request="primary", start=2)
     assert await secondary.receive() == {"ids": [12, 13]}
 
@@ -221,11 +221,11 @@ async def node_between(tmp_path):
 
 @played
 async def test_a_node_passes_tuples_on_and_requests_help_when_no_answer_comes(tmp_path):
-    node, said, up, results, down = await node_between(tmp_path)
+    node, messages, up, results, down = await node_between(tmp_path)
     up.write(b'{"ids": [7, 8]}\n')
     assert await anext(results) == {"ids": [7, 8]}
     down.write(b'{"ack": 2}\n')
-    assert await anext(said) == {"ack": 2}
+    assert await anext(messages) == {"ack": 2}
 
     beats = asyncio.Queue()
 
@@ -237,10 +237,10 @@ async def test_a_node_passes_tuples_on_and_requests_help_when_no_answer_comes(tm
 
     await listen(peer, tmp_path / "secondary-4")
     up.write(b'{"peer": 4}\n')
-    assert await anext(said) == {"request": "secondary", "start": 4}
+    assert await anext(messages) == {"request": "secondary", "start": 4}
     assert [beats.get_nowait() for _ in range(3)] == 3 * [{"beat": "primary"}]
     up.write(b'{"peer": 5}\n')  # nobody listens there
-    assert await anext(said) == {"request": "secondary", "start": 5}
+    assert await anext(messages) == {"request": "secondary", "start": 5}
     up.close()
     await node
 
@@ -270,13 +270,13 @@ def test_sockets_are_this_users_alone(monkeypatch):
     monkeypatch.setattr(processes._System, "start", fails)
     with pytest.raises(RuntimeError, match="the primary did not start: no memory"):
         deliver(UPSTREAM, 100)
-    found = {name: stat.S_IMODE(mode) for name, mode in modes.items()}
-    assert found == {"folder": 0o700, "upstream": 0o600, "downstream": 0o600}
+    permissions = {name: stat.S_IMODE(mode) for name, mode in modes.items()}
+    assert permissions == {"folder": 0o700, "upstream": 0o600, "downstream": 0o600}
 
 
 @pytest.fixture
 def actors(monkeypatch):
-    """Let `deliver` start nodes that do nothing, unless they are asked to at their end."""
+    """Let `deliver` start idle nodes; at its end the secondary sends a late request."""
     started = []
 
     class Actor:
@@ -318,8 +318,8 @@ def test_a_node_that_does_not_come_back_is_named(actors, monkeypatch):
 
 def test_no_node_is_heard_after_the_end(actors):
     """Once, a request that was read then started a process that nobody ended."""
-    found = deliver(UPSTREAM, 100, patience_s=0.3)
-    assert (found.arrived, found.requests) == ((), ())
+    delivery = deliver(UPSTREAM, 100, patience_s=0.3)
+    assert (delivery.arrived, delivery.requests) == ((), ())
     assert actors == ["primary", "secondary"]
 
 
@@ -339,7 +339,7 @@ test_what_is_refused = refused(
     ),
 )
 
-# once, heartbeats of nan s ended nodes that lived, and an endless patience waited for ever
+# once, heartbeats of nan s ended healthy nodes, and an infinite patience waited for ever
 test_times_that_cannot_be = refused(
     lambda name, value: deliver(UPSTREAM, 100, **{name: value}),
     *(

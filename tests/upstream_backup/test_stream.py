@@ -20,5 +20,5 @@ def test_turns_follow_the_share():
 
 def test_a_window_of_one_doubles_each_round():
     """Segments of one time unit, acknowledged 99 later: 1, 2, 4, … a round."""
-    found = slow_start(np.zeros(7, dtype=int), np.ones(7, dtype=int), 1, 99)
-    assert found.tolist() == [1, 101, 102, 201, 202, 203, 204]
+    departure = slow_start(np.zeros(7, dtype=int), np.ones(7, dtype=int), 1, 99)
+    assert departure.tolist() == [1, 101, 102, 201, 202, 203, 204]

@@ -6,12 +6,12 @@ from aftlib.upstream_backup.experiments import recoveries
 
 
 def in_this_process(spark, function, points):
-    """As `aftlib.spark.sweep.sweep`."""
+    """Stand in for `aftlib.spark.sweep.sweep`."""
     return [*map(function, points)]
 
 
 def trials_of(case):
-    """What `recoveries` returns."""
+    """Return the frame of `recoveries`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recoveries, "sweep", in_this_process)
         return recoveries.recoveries(None, case)

@@ -59,8 +59,8 @@ def unequal_nodes(
 def one_share(point: SharePoint) -> dict[str, object]:
     """One row of `unequal_nodes`."""
     share, node, drawn = point
-    found = [simulate(one, PROPOSED, [Failure(at, node)]).recoveries[0] for one, at in drawn]
-    resent, recovery_ms = np.mean([(len(one.resent), one.recovery_ms) for one in found], axis=0)
+    trials = [simulate(one, PROPOSED, [Failure(at, node)]).recoveries[0] for one, at in drawn]
+    resent, recovery_ms = np.mean([(len(one.resent), one.recovery_ms) for one in trials], axis=0)
     system, parts = drawn[0][0], zip(NODES, (share, 1 - share), strict=True)
     loads = {f"{n}_load": system.rate * part * system.cost_ns(n) / 1e9 for n, part in parts}
     row = {"share": share, "failed": node, "resent": resent, "recovery_ms": recovery_ms}
@@ -86,9 +86,9 @@ def orders(case: Sweep, rate: float) -> pd.DataFrame:
             failure = Failure(max(time, least_ms))
             delivered = simulate(system, scheme, [failure]).delivered
             outputs = {"aggregate": aggregate(delivered, WINDOW), "join": join(delivered, LAG)}
-            for name, found in outputs.items():
+            for name, measures in outputs.items():
                 rows.append(
-                    {"scheme": scheme.name, "operator": name, **found, **sorting(delivered)}
+                    {"scheme": scheme.name, "operator": name, **measures, **sorting(delivered)}
                 )
     return pd.DataFrame(rows).groupby(["scheme", "operator"], sort=False).mean().reset_index()
 
@@ -220,11 +220,11 @@ def real_kills(kills: int, seed: int) -> pd.DataFrame:
     for scheme in (UPSTREAM, PROPOSED):
         for kill in range(kills):
             after = int(chance.integers(beat, 2 * beat))
-            found = deliver(scheme, tuples, [Fault("kill", "primary", after)])
-            noticed = next(r for r in found.requests if r.unnoticed_ms is not None)
-            batch_ms = 1000 * BATCH / found.rate
+            delivery = deliver(scheme, tuples, [Fault("kill", "primary", after)])
+            noticed = next(r for r in delivery.requests if r.unnoticed_ms is not None)
+            batch_ms = 1000 * BATCH / delivery.rate
             system = Parameters(
-                rate=found.rate, ack_ms=1000 * ACK_S, heartbeat_ms=1000 * HEARTBEAT_S,
+                rate=delivery.rate, ack_ms=1000 * ACK_S, heartbeat_ms=1000 * HEARTBEAT_S,
                 switching_ms=TURN * batch_ms, write_ms=batch_ms, processing_us=work_us,
                 link=LOOPBACK, tcp=Tcp(handshake=False, initial_window=None),
             )  # fmt: skip
@@ -235,9 +235,9 @@ def real_kills(kills: int, seed: int) -> pd.DataFrame:
             ]
             unnoticed = [(one.downtime.request - one.downtime.crash) / MS for one in same]
             rows.append({
-                "scheme": scheme.name, "kill": kill + 1, "rate": found.rate,
-                "lost": tuples - len(set(found.released)), "twice": found.duplicates,
-                "requests": len(found.requests),
+                "scheme": scheme.name, "kill": kill + 1, "rate": delivery.rate,
+                "lost": tuples - len(set(delivery.released)), "twice": delivery.duplicates,
+                "requests": len(delivery.requests),
                 "unnoticed_ms": noticed.unnoticed_ms, "unnoticed_ms_simulated": np.mean(unnoticed),
                 "resent": len(noticed.resent),
                 "resent_simulated": np.mean([len(one.resent) for one in same]),

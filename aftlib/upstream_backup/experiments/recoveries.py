@@ -62,10 +62,10 @@ def example(scheme: str) -> Simulated:
 
 def example_table() -> pd.DataFrame:
     """The content of figs 3 and 4: scheme, tuples sent again, their number, recovery time."""
-    found = {s.name: example(s.name).recoveries[0] for s in (UPSTREAM, PROPOSED)}
+    examples = {s.name: example(s.name).recoveries[0] for s in (UPSTREAM, PROPOSED)}
     rows = [
         (name, ", ".join(map(str, one.resent)), len(one.resent), one.recovery_ms)
-        for name, one in found.items()
+        for name, one in examples.items()
     ]
     return pd.DataFrame(rows, columns=["scheme", "sent again", "tuples", "recovery_ms"])
 
@@ -138,9 +138,9 @@ def recovery_row(
     parameters: Parameters, scheme: Scheme | str, failure_ms: float, node: str = NODES[0]
 ) -> dict[str, float]:
     """Simulate one failure of a node; return the measures of its recovery."""
-    found = simulate(parameters, scheme, [Failure(failure_ms, node)]).recoveries[0]
-    measures = {name: getattr(found, name) for name in (*MEASURES, "duplicates")}
-    return measures | {"resent": len(found.resent)}
+    recovery = simulate(parameters, scheme, [Failure(failure_ms, node)]).recoveries[0]
+    measures = {name: getattr(recovery, name) for name in (*MEASURES, "duplicates")}
+    return measures | {"resent": len(recovery.resent)}
 
 
 def summary(trials: pd.DataFrame) -> pd.DataFrame:
@@ -182,9 +182,9 @@ def overheads(case: Sweep) -> pd.DataFrame:
     """
     rows = []
     for rate, scheme in product(case.rates, SCHEMES.values()):
-        found = traffic(case.at(rate), scheme)
+        bandwidth = traffic(case.at(rate), scheme)
         row = {"scheme": scheme.name, "rate": rate}
-        rows.append(row | {name: getattr(found, name) for name in SHARES})
+        rows.append(row | {name: getattr(bandwidth, name) for name in SHARES})
     return pd.DataFrame(rows)
 
 
