@@ -4,7 +4,7 @@
 
 On one core, data in memory; every figure is the best of alternating rounds, so that a slow moment
 of the machine hits both sides of a ratio. `dgim` (a package for the same task) is compared if it is
-installed. `wanted` holds each ratio against what the project asks of itself.
+installed. `wanted` compares each ratio with the project's target.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ def on_spark(events: int) -> dict[str, Any]:
     frame = costs.parallel(
         spark, [events], window=WINDOW, epsilon=EPSILON, share=0.5, seed=1, tasks=8, rounds=5
     )
-    found = json.loads(frame.to_json(orient="records"))[0]
+    record = json.loads(frame.to_json(orient="records"))[0]
     by_keys = histogram_stream.by_keys(spark, {1: 10**6, 10**5: 5})
-    return found | {"rows": rows(spark, events // 10), "stream": by_keys}
+    return record | {"rows": rows(spark, events // 10), "stream": by_keys}
 
 
 def rows(spark: SparkSession, events: int) -> dict[str, float]:
-    """The same with one Spark row an event, which go to the JVM and back before they are counted.
+    """The same with one Spark row per event; rows go to the JVM and back before they are counted.
 
-    Spark's own count and sum of these rows are what it is compared with: they go to the JVM only.
-    Read inside the task, they do not go there either.
+    They are compared with Spark's own count and sum, for which rows only go to the JVM. Rows that
+    are read inside the task do not go there either.
     """
     drawn = Drawn(BitStream(0.5, None, 1), events, 8)
 
@@ -86,7 +86,7 @@ def rows(spark: SparkSession, events: int) -> dict[str, float]:
     sums = F.sum(F.col("event").cast("long")), F.max("at")
     tasks = {
         "count": frame.count,
-        "sum": lambda: frame.agg(*sums).collect(),  # anew: Spark keeps what a frame has shuffled
+        "sum": lambda: frame.agg(*sums).collect(),  # a new frame: Spark caches shuffles
         "histogram": lambda: aggregate(frame, query),
         "inside": lambda: aggregate(drawn.frame(spark), query, drawn),
     }
@@ -99,7 +99,7 @@ def rows(spark: SparkSession, events: int) -> dict[str, float]:
 
 
 def wanted(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Each ratio or rate that the project asks for, what was measured, and whether it is met."""
+    """Target of each ratio or rate, the measured value, and whether it meets the target."""
     single = result["single events"]
     at = {chunk: result[f"chunks of {chunk}"] for chunk in CHUNKS}
     one = single["update, events/s"]

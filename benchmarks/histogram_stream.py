@@ -20,26 +20,26 @@ PARTITIONS = 2
 
 
 def by_keys(spark: SparkSession, cases: dict[int, int], batches: int = 3) -> dict[str, Any]:
-    """Events a second of a stream by its number of keys, and Spark's `sum` by key beside it.
+    """Events per second of a stream by its number of keys, and Spark's `sum` by key beside it.
 
-    `cases` says how many events a key has in a micro-batch. A stream is read from Parquet files,
-    one a micro-batch, and answers once a key and micro-batch; both answers go to Parquet files
-    or nowhere. Seconds are the whole query's, its start included: `start_s` is that of a stream of
-    one event a micro-batch.
+    `cases` maps numbers of keys to events of a key in a micro-batch. A stream is read from Parquet
+    files, one per micro-batch, and answers once per key and micro-batch. Answers of histograms go
+    to Parquet files, sums nowhere. Seconds include the query's start: `start_s` is the time of a
+    stream of one event per micro-batch.
     """
-    _seconds(spark, 1, 1, 1)  # nothing compiled, nothing loaded yet
+    _seconds(spark, 1, 1, 1)  # warm up: compile and load
     start = _seconds(spark, 1, 1, batches)
-    found: dict[str, Any] = {"start_s": {name: round(s, 2) for name, s in start.items()}}
+    speeds: dict[str, Any] = {"start_s": {name: round(s, 2) for name, s in start.items()}}
     for keys, each in cases.items():
         events, taken = keys * each * batches, _seconds(spark, keys, each, batches)
         rates = {f"{name}, events/s": round(events / s) for name, s in taken.items()}
-        found[f"{keys} keys, {each} events each"] = {
+        speeds[f"{keys} keys, {each} events each"] = {
             "events": events,
             "micro_batches": batches,
             **rates,
             "histogram / sum": taken["histogram"] / taken["sum"],
         }
-    return found
+    return speeds
 
 
 def _seconds(spark: SparkSession, keys: int, each: int, batches: int) -> dict[str, float]:

@@ -113,8 +113,8 @@ def exact_counts(events: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
     return np.subtract(ones[1:], ones[first])
 
 
-def relative(found: NDArray[np.float64], exact: NDArray[np.int64]) -> NDArray[np.float64]:
-    """|found − exact| / exact; if exact is 0, the result is 0 where found is 0, else infinite."""
-    off = np.abs(found - exact)
+def relative(estimates: NDArray[np.float64], exact: NDArray[np.int64]) -> NDArray[np.float64]:
+    """|estimate − exact| / exact; if exact is 0: 0 where the estimate is 0, else infinite."""
+    off = np.abs(estimates - exact)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(off == 0, 0.0, off / exact)

@@ -38,7 +38,7 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
         for p in smallest.to_dict("records")
     )
     worst = max(_worst(swept, "article", "article_young"), _worst(smallest, "worst"))
-    broken, kept = int((swept["article_missed"] > 0).sum()), _worst(smallest, "more_worst")
+    broken, peak = int((swept["article_missed"] > 0).sum()), _worst(smallest, "more_worst")
     return Finding(
         _finite(worst),
         n=len(swept),
@@ -48,7 +48,7 @@ def article_error(swept: pd.DataFrame, smallest: pd.DataFrame) -> Finding:
         f"{broken} of {len(swept)} points of the sweep. Either of two changes mends it. The "
         "estimate total − (last − 1)/2 on the same buckets keeps ε (D5-5). The other change keeps "
         "the article's estimate, with up to k + 1 buckets of count 1 instead of ⌈k/2⌉ + 1: with 1 "
-        f"to 600 ones it errs by at most {kept:.2f} ε. The number of buckets of larger counts "
+        f"to 600 ones it errs by at most {peak:.2f} ε. The number of buckets of larger counts "
         f"stays the same. Buckets that this change needs with 600 ones: {costs}.",
     )
 
@@ -83,7 +83,7 @@ def memory(sizes: pd.DataFrame) -> Finding:
     """D5-3: memory is logarithmic in N; judged by the result of `experiments.sizes`."""
     used = sizes["buckets"] / sizes["bound"]
     document = sizes[(sizes["window"] == DOCUMENT_WINDOW) & (sizes["epsilon"] == DOCUMENT_EPSILON)]
-    kept = "".join(
+    sentence = "".join(
         f" At fig. 5's N = {window:,} and ε = {DOCUMENT_EPSILON} there are {buckets:,} buckets, "
         f"{buckets / window:.2%} of N."
         for window, buckets in zip(document["window"], document["buckets"], strict=True)
@@ -94,7 +94,7 @@ def memory(sizes: pd.DataFrame) -> Finding:
         counted="windows and ε",
         note="The value is the most buckets of a window full of ones, divided by the bound (k/2 + "
         f"1)(log₂(2N/k + 1) + 1) + 1, which is logarithmic in N. {(used > 1).sum()} of "
-        f"{len(sizes)} windows exceed it.{kept}",
+        f"{len(sizes)} windows exceed it.{sentence}",
     )
 
 

@@ -23,7 +23,7 @@ from aftlib.exponential_histogram.sketch import MAX_UNITS, Sketch, as_times, run
 #: An event of at most so many units is added unit by unit.
 _FEW = 16
 #: With a larger total, such an event might overflow.
-_ROOM = MAX_UNITS - _FEW
+_SAFE_TOTAL = MAX_UNITS - _FEW
 
 
 class ExponentialHistogram(Sketch):
@@ -155,7 +155,7 @@ class ExponentialHistogram(Sketch):
             overflows; the state stays as it was.
         """
         held = self._buckets
-        if isinstance(events, int) and not events >> 1 and held.total < _ROOM:  # 0 or 1
+        if isinstance(events, int) and not events >> 1 and held.total < _SAFE_TOTAL:  # 0 or 1
             if timestamps is None and not self.timed:
                 return held.single(held.now + 1, events)
             known = self.timed and isinstance(timestamps, int) and held.scale <= _FEW
@@ -255,9 +255,9 @@ class ExponentialHistogram(Sketch):
 
     def _state(self) -> tuple[tuple[Any, ...], bytes]:
         held = self._buckets
-        made = self._window, self._epsilon, self.timed, self.values == "integers"
-        found = held.scale, self.error_bound, held.now, held.origin, held.total
-        return made + found, held.stamps.astype("<i8").tobytes()
+        settings = self._window, self._epsilon, self.timed, self.values == "integers"
+        state = held.scale, self.error_bound, held.now, held.origin, held.total
+        return settings + state, held.stamps.astype("<i8").tobytes()
 
     @classmethod
     def _restored(cls, rows: bytes, *fields: Any) -> tuple[Self, bool]:

@@ -345,17 +345,17 @@ def compact(stamps: Any, counts: Any, means: Any, spreads: Any, slack: float) ->
     at, number = np.empty(size, np.int64), np.empty(size, np.int64)
     mean, spread = np.empty(size, np.float64), np.empty(size, np.float64)
     newer = (0, 0.0, 0.0)
-    kept = size
+    first = size
     for i in range(size - 1, -1, -1):
         bucket = (counts[i], means[i], spreads[i])
-        if kept < size:
-            last = (number[kept], mean[kept], spread[kept])
+        if first < size:
+            last = (number[first], mean[first], spread[first])
             both = joined(bucket, last)
             if both[2] <= slack * newer[2]:
-                number[kept], mean[kept], spread[kept] = both
+                number[first], mean[first], spread[first] = both
                 continue
             newer = joined(newer, last)
-        kept -= 1
-        at[kept] = stamps[i]
-        number[kept], mean[kept], spread[kept] = bucket
-    return at[kept:].copy(), number[kept:].copy(), mean[kept:].copy(), spread[kept:].copy()
+        first -= 1
+        at[first] = stamps[i]
+        number[first], mean[first], spread[first] = bucket
+    return at[first:].copy(), number[first:].copy(), mean[first:].copy(), spread[first:].copy()

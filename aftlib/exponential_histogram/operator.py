@@ -200,8 +200,8 @@ class HistogramQuery:
         last, waiting = before.at, rows[:0]
         if before.histogram:
             histogram = ExponentialHistogram.from_bytes(before.histogram)
-            asked = self.window, self.epsilon, self.timed, self.values
-            if asked != (histogram.window, histogram.epsilon, histogram.timed, histogram.values):
+            own = self.window, self.epsilon, self.timed, self.values
+            if own != (histogram.window, histogram.epsilon, histogram.timed, histogram.values):
                 raise ValueError(
                     f"query must be the one that the stream began with, {histogram!r}, got "
                     f"{self!r}: go on with that one, or start again in another directory"

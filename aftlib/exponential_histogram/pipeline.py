@@ -175,10 +175,10 @@ def require_in_step(place: Path) -> None:
                 f"estimates must lie where they were written, in {str(file.parent)!r}, got "
                 f"{str(log.parent)!r}: move the directory back, or start again in another one"
             )
-        found = file.stat().st_size if file.exists() else 0
-        if found != size:
+        length = file.stat().st_size if file.exists() else 0
+        if length != size:
             raise ValueError(
-                f"estimates must be whole, got {found} of {size} bytes of {str(file)!r}, as a "
+                f"estimates must be whole, got {length} of {size} bytes of {str(file)!r}, as a "
                 f"power failure may leave them: {_ANEW}"
             )
 

@@ -69,18 +69,18 @@ def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).view(np.uint8)
 
 
-def refuse(bad: NDArray[np.bool_], array: NDArray[Any], wanted: str, way_out: str) -> None:
+def refuse(bad: NDArray[np.bool_], array: NDArray[Any], wanted: str, fix: str) -> None:
     """Raise ValueError for the first bad entry, if there is one."""
     if bad.any():
         place = int(np.argmax(bad))
-        raise ValueError(f"{wanted}, got {array[place]} at position {place}: {way_out}")
+        raise ValueError(f"{wanted}, got {array[place]} at position {place}: {fix}")
 
 
 def as_integers(events: ArrayLike) -> NDArray[np.int64]:
     """Non-negative events as 64-bit integers."""
     array = _row(events, "non-negative integers")
-    way_out = "an exponential histogram can only add; keep negative parts in a second one"
-    refuse(array < 0, array, "events must not be negative", way_out)
+    fix = "an exponential histogram can only add; keep negative parts in a second one"
+    refuse(array < 0, array, "events must not be negative", fix)
     if array.dtype == np.uint64 and array.size and array.max() >= MAX_UNITS:
         raise ValueError(f"events must stay below 2**61, got {array.max()}: use a coarser unit")
     return array.astype(np.int64)
@@ -157,7 +157,7 @@ def unseal(kind: int, data: bytes) -> bytes:
     data = bytes(data)
     if len(data) < _FRAME.size + _SUM_SIZE or data[:4] != _MAGIC:
         raise ValueError(f"data must come from to_bytes, got {len(data)} bytes of something else")
-    _, version, found, length = _FRAME.unpack_from(data)
+    _, version, stored_kind, length = _FRAME.unpack_from(data)
     if version != VERSION:
         raise ValueError(f"data must be of version {VERSION}, got {version}: rebuild from the log")
     if len(data) != _FRAME.size + length + _SUM_SIZE:
@@ -165,8 +165,8 @@ def unseal(kind: int, data: bytes) -> bytes:
         raise ValueError(f"data must hold {wanted} bytes, got {len(data)}: use an older copy")
     if _checksum(data[:-_SUM_SIZE]) != data[-_SUM_SIZE:]:
         raise ValueError("data is damaged, its check sum differs: use an older copy")
-    if found != kind:
-        raise ValueError(f"data must be of kind {kind}, got {found}: another class wrote it")
+    if stored_kind != kind:
+        raise ValueError(f"data must be of kind {kind}, got {stored_kind}: another class wrote it")
     return data[_FRAME.size : -_SUM_SIZE]
 
 

@@ -25,13 +25,13 @@ QUERY = HistogramQuery(1200, 0.05)
 
 @dataclass(frozen=True)
 class Slow(HistogramQuery):
-    """Leaves time to be killed in."""
+    """Waits around each save, so that a kill can hit either side of it."""
 
     wait_s: float = 0.0
 
-    def save(self, group, state, kept):  # noqa: ANN001
+    def save(self, group, state, states):  # noqa: ANN001
         time.sleep(self.wait_s)
-        super().save(group, state, kept)
+        super().save(group, state, states)
         time.sleep(self.wait_s)
 
 
@@ -45,11 +45,11 @@ class Outside(Slow):
         return Path(self.directory) / f"group-{group[0]}"
 
     def restore(self, group, state):  # noqa: ANN001
-        kept = unpacked(self.path(group).read_bytes()) if self.path(group).exists() else {}
-        return {key: each._replace(at=None) for key, each in kept.items()}  # or it is refused
+        states = unpacked(self.path(group).read_bytes()) if self.path(group).exists() else {}
+        return {key: each._replace(at=None) for key, each in states.items()}  # or it is refused
 
-    def save(self, group, state, kept):  # noqa: ANN001
-        self.path(group).write_bytes(packed(kept))
+    def save(self, group, state, states):  # noqa: ANN001
+        self.path(group).write_bytes(packed(states))
         time.sleep(self.wait_s)
 
 
@@ -62,8 +62,8 @@ def main(place: str, kind: str, wait_s: str = "0") -> None:
     if kind == "outside":
         query = Outside(*parameters, wait_s=float(wait_s), directory=place)
     spark = session("crash")
-    found = run(spark, EVENTS.stream(spark), query, directory, partitions=2)
-    found.toPandas().to_parquet(directory / "answers.parquet")
+    answers = run(spark, EVENTS.stream(spark), query, directory, partitions=2)
+    answers.toPandas().to_parquet(directory / "answers.parquet")
 
 
 if __name__ == "__main__":

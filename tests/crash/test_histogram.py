@@ -1,4 +1,4 @@
-"""Drivers and workers killed for real: every answer once, as if nobody had died."""
+"""Drivers and workers killed for real: every answer once, as without a failure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check(table):
 
 
 def start(directory, kind, wait_s="0"):
-    # a group of its own: driver, JVM and all die together, as with their machine
+    # a group of its own: driver, JVM and workers are killed together, as with their machine
     return subprocess.Popen(
         [sys.executable, driver.__file__, str(directory), kind, wait_s],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -48,7 +48,7 @@ def start(directory, kind, wait_s="0"):
 
 
 def killed_when(directory, kind, reached, wait_s="0.3"):
-    """SIGKILL the driver and its JVM as soon as a file says how far they are."""
+    """SIGKILL the driver and its JVM as soon as a file shows that they reached a moment."""
     process, patience = start(directory, kind, wait_s), time.monotonic() + 500
     while not any(directory.glob(reached)):
         assert process.poll() is None, process.communicate()
@@ -62,13 +62,13 @@ def killed_when(directory, kind, reached, wait_s="0.3"):
 
 def finished(directory, kind):
     process = start(directory, kind)
-    _, said = process.communicate(timeout=900)
-    assert process.returncode == 0, said
+    _, error = process.communicate(timeout=900)
+    assert process.returncode == 0, error
     return pd.read_parquet(directory / "answers.parquet")
 
 
 def moments(batch):
-    """Begun; states of a partition written; answers written but not yet committed; committed."""
+    """Started; states of a partition written; answers written, not yet committed; committed."""
     return (
         f"checkpoint/offsets/{batch}",
         f"checkpoint/state/0/*/{batch + 1}.*",
@@ -96,30 +96,30 @@ def test_drivers_with_state_outside_are_caught(tmp_path, once):
 
 
 @dataclass(frozen=True)
-class Dying(driver.Slow):
-    """Its process kills itself when it has taken in a micro-batch, the first time that it does."""
+class Crashing(driver.Slow):
+    """Its process kills itself at the end of its first attempt at one micro-batch."""
 
     last: int = 0
 
-    def save(self, group, state, kept):
-        super().save(group, state, kept)
-        over = any(each.at == self.last for each in kept.values())
+    def save(self, group, state, states):
+        super().save(group, state, states)
+        over = any(each.at == self.last for each in states.values())
         if over and TaskContext.get().attemptNumber() == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
-class DyingOutside(Dying, driver.Outside):
-    """The same with the state in a file, and therefore twice in it."""
+class CrashingOutside(Crashing, driver.Outside):
+    """The same with the state in a file, which then gets the events twice."""
 
-    def save(self, group, state, kept):
-        driver.Outside.save(self, group, state, kept)
-        Dying.save(self, group, state, kept)
+    def save(self, group, state, states):
+        driver.Outside.save(self, group, state, states)
+        Crashing.save(self, group, state, states)
 
 
 @pytest.fixture
 def by_value():
-    """Workers cannot import this module: they get its classes pickled whole."""
+    """Workers cannot import this module, so its classes are pickled by value."""
     modules = (sys.modules[__name__], driver)
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
@@ -133,20 +133,20 @@ def answers(spark, query, directory):
     return run(spark, events, query, directory, partitions=2).toPandas()
 
 
-def dying(kind, batch, **more):
+def crashing_query(kind, batch, **more):
     last = (batch + 1) * driver.EVENTS.every
     return kind(driver.QUERY.window, driver.QUERY.epsilon, last=last, **more)
 
 
 @pytest.mark.parametrize("seed", range(WORKERS))
 def test_workers_killed(spark, tmp_path, by_value, seed, once):
-    """The worker of every key dies in one micro-batch; Spark starts it again from the state."""
-    check(answers(spark, dying(Dying, 1 + seed % (BATCHES - 1)), tmp_path))
+    """The worker of every key is killed in one micro-batch; Spark restarts it from the state."""
+    check(answers(spark, crashing_query(Crashing, 1 + seed % (BATCHES - 1)), tmp_path))
     once()
 
 
 def test_workers_with_state_outside_are_caught(spark, tmp_path, by_value):
-    query = dying(DyingOutside, 1, directory=str(tmp_path))
+    query = crashing_query(CrashingOutside, 1, directory=str(tmp_path))
     with pytest.raises(AssertionError):
         check(answers(spark, query, tmp_path))
 
@@ -156,9 +156,9 @@ def test_the_check_sees_an_answer_that_comes_twice():
     tables = []
     for key, stream in enumerate(events.streams):
         bits = stream.draw(events.stop)
-        found = HistogramQuery(query.window, query.epsilon).histogram().estimates(bits)
+        estimates = HistogramQuery(query.window, query.epsilon).histogram().estimates(bits)
         tables.append(
-            pd.DataFrame({"key": key, "at": range(1, events.stop + 1), "estimate": found})
+            pd.DataFrame({"key": key, "at": range(1, events.stop + 1), "estimate": estimates})
         )
     table = pd.concat(tables)
     check(table)

@@ -25,7 +25,7 @@ def test_any_cut_gives_the_same_bits(burst):
 
 
 @pytest.mark.parametrize(("share", "burst"), [(0.5, None), (0.01, None), (0.3, 20), (0.9, 200)])
-def test_share_and_runs_are_as_asked(share, burst):
+def test_share_and_runs_match_the_parameters(share, burst):
     bits = BitStream(share, burst).draw(20 * EVENTS_PER_RANGE)
     starts = np.flatnonzero(np.diff(bits.astype(int), prepend=0) == 1).size
     mean = bits.sum() / starts

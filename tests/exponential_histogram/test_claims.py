@@ -1,4 +1,4 @@
-"""D5's claims come out as recorded, and each turns when the code that it judges is wrong."""
+"""D5's claims come out as recorded, and each changes when the code that it checks is wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests import judging
 
 
 class Clock:
-    """Stands for the clock of `costs`: it advances by what histograms are said to need."""
+    """Stands for the clock of `costs`: each histogram advances it by a fixed time."""
 
     now = 0.0
 
@@ -53,7 +53,7 @@ class SlowAnswer(Timed):
 
 
 def changed(window=lambda n: n, epsilon=lambda e: e):
-    """A histogram of another window or ε than it is asked for."""
+    """A histogram of another window or ε than its arguments."""
 
     class Changed(Timed):
         def __init__(self, n, e, timed=False, values="bits"):
@@ -63,7 +63,7 @@ def changed(window=lambda n: n, epsilon=lambda e: e):
 
 
 class Rounded(Timed):
-    """Rounds the sound estimate, which breaks its promise."""
+    """Rounds the sound estimate, which breaks its bound."""
 
     def estimates(self, events, timestamps=None, *, article=False):
         return np.ceil(super().estimates(events, timestamps, article=article))
@@ -110,19 +110,19 @@ def records_with(monkeypatch):
 
 
 def test_claims_come_out_as_recorded(records_with):
-    found = records_with(Timed)
-    assert [id for id, record in found.items() if not record.as_recorded] == []
-    assert "ε = 0.01: 52 ones → 51, 1.92% off" in found["D5-2"].note
-    assert "it errs by at most 0.98 ε" in found["D5-2"].note
-    assert "32 instead of 29 at ε = 0.1" in found["D5-2"].note
-    assert (found["D5-3"].basis, found["D5-6"].basis) == ("measured", "derived")
-    assert 0.98 < found["D5-5"].measured <= 1 and found["D5-5"].n == 4
+    records = records_with(Timed)
+    assert [id for id, record in records.items() if not record.as_recorded] == []
+    assert "ε = 0.01: 52 ones → 51, 1.92% off" in records["D5-2"].note
+    assert "it errs by at most 0.98 ε" in records["D5-2"].note
+    assert "32 instead of 29 at ε = 0.1" in records["D5-2"].note
+    assert (records["D5-3"].basis, records["D5-6"].basis) == ("measured", "derived")
+    assert 0.98 < records["D5-5"].measured <= 1 and records["D5-5"].n == 4
 
 
 @pytest.mark.parametrize(
     ("histogram", "verdict", "ids"),
     [
-        # three times the buckets that ε asks for; a third of the article's error keeps its promise
+        # three times the buckets that ε needs; a third of the article's error keeps its bound
         (changed(epsilon=lambda e: e / 3), "deviates", ["D5-1", "D5-3", "D5-5", "D5-6"]),
         (changed(epsilon=lambda e: e / 3), "holds", ["D5-2"]),
         (changed(epsilon=lambda e: min(2 * e, 0.99)), "deviates", ["D5-5"]),  # half of them
@@ -135,8 +135,8 @@ def test_claims_come_out_as_recorded(records_with):
     ],
 )
 def test_verdicts_turn_with_the_histogram(records_with, histogram, verdict, ids):
-    found = records_with(histogram)
-    assert {found[id].verdict for id in ids} == {verdict}
+    records = records_with(histogram)
+    assert {records[id].verdict for id in ids} == {verdict}
 
 
 def test_buckets_that_grow_faster_than_the_logarithm_turn_space_and_time():

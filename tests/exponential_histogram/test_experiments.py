@@ -1,4 +1,4 @@
-"""D5's experiments give the document's table, and every number a slow twin's."""
+"""D5's experiments give the document's table, and the numbers of slow twins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aftlib.exponential_histogram import ExponentialHistogram, figures
 from aftlib.exponential_histogram.bits import BitStream, exact_counts
 from aftlib.exponential_histogram.experiments import costs, errors
 from aftlib.exponential_histogram.experiments.costs import filled
-from aftlib.exponential_histogram.experiments.errors import kept_buckets, measure
+from aftlib.exponential_histogram.experiments.errors import count_buckets, measure
 from aftlib.exponential_histogram.source import BitEvents
 from tests.exponential_histogram.article_histogram import ArticleHistogram
 
@@ -36,25 +36,25 @@ def test_figure_3_is_the_documents():
 
 
 def test_smallest_counterexamples_are_the_digests(few):
-    found = errors.counterexamples(few).set_index("epsilon")
-    assert found.loc[0.01, ["ones", "article", "sound"]].tolist() == [52, 51, 51.5]
-    assert found.loc[0.01, "article_error"] == pytest.approx(1 / 52)
-    assert found.loc[0.1, ["ones", "article"]].tolist() == [7, 6]
-    assert np.isnan(found.loc[0.5, "ones"])
-    assert (found["sound_worst"] <= found.index).all()
+    table = errors.counterexamples(few).set_index("epsilon")
+    assert table.loc[0.01, ["ones", "article", "sound"]].tolist() == [52, 51, 51.5]
+    assert table.loc[0.01, "article_error"] == pytest.approx(1 / 52)
+    assert table.loc[0.1, ["ones", "article"]].tolist() == [7, 6]
+    assert np.isnan(table.loc[0.5, "ones"])
+    assert (table["sound_worst"] <= table.index).all()
 
 
-def test_buckets_that_would_be_kept_are_the_twins():
+def test_counts_of_buckets_are_the_twins():
     twin = ArticleHistogram(10**6, 0.1)
-    for t, (last, buckets) in enumerate(kept_buckets(100, ones=6, larger=6), start=1):
+    for t, (last, buckets) in enumerate(count_buckets(100, ones=6, larger=6), start=1):
         twin.update(t, 1)
         assert (last, buckets) == (twin.buckets[-1][1], len(twin.buckets))
-    assert (kept_buckets(100, ones=11, larger=6)[:, 1] >= kept_buckets(100, 6, 6)[:, 1]).all()
+    assert (count_buckets(100, ones=11, larger=6)[:, 1] >= count_buckets(100, 6, 6)[:, 1]).all()
 
 
 def test_measured_errors_are_one_by_one_ones():
     events, window, epsilon = BitStream(0.05, 5, 1).draw(3000), 300, 0.1
-    found = measure(events, window, epsilon)
+    measures = measure(events, window, epsilon)
     histogram, errors = ExponentialHistogram(window, epsilon), {"article": [], "sound": []}
     for t, event in enumerate(events.tolist(), 1):
         histogram.update(event)
@@ -63,14 +63,14 @@ def test_measured_errors_are_one_by_one_ones():
         for name, answer in answers.items():
             errors[name].append(abs(answer - count) / count if count else float(answer > 0))
     for name, each in errors.items():
-        assert found[name] == pytest.approx(max(each[window - 1 :]))
-        assert found[f"{name}_young"] == pytest.approx(max(each[: window - 1]))
-        assert found[f"{name}_missed"] == sum(e > epsilon * (1 + 1e-12) for e in each)
-    assert found["least"] == min(int(events[t - window : t].sum()) for t in range(window, 3001))
-    assert found["article_missed"] > 0
+        assert measures[name] == pytest.approx(max(each[window - 1 :]))
+        assert measures[f"{name}_young"] == pytest.approx(max(each[: window - 1]))
+        assert measures[f"{name}_missed"] == sum(e > epsilon * (1 + 1e-12) for e in each)
+    assert measures["least"] == min(int(events[t - window : t].sum()) for t in range(window, 3001))
+    assert measures["article_missed"] > 0
 
 
-def test_sweep_keeps_the_sound_promise_and_breaks_the_articles(swept):
+def test_sweep_keeps_the_sound_bound_and_breaks_the_articles(swept):
     assert len(swept) == 16
     assert (swept["sound"] <= swept["epsilon"] * (1 + 1e-12)).all()
     assert (swept["sound_missed"] == 0).all()
@@ -108,12 +108,12 @@ def test_long_run_is_the_histograms():
     assert long_run["seconds"].is_monotonic_increasing
 
 
-def test_error_curve_keeps_the_largest_of_each_stretch():
+def test_error_curve_keeps_the_largest_of_each_segment():
     curve = errors.error_curve(BitStream(0.01, None, 1), 20_000, 1000, 0.1, points=40)
-    found = measure(BitStream(0.01, None, 1).draw(20_000), 1000, 0.1)
+    measures = measure(BitStream(0.01, None, 1).draw(20_000), 1000, 0.1)
     assert curve["at"].iloc[-1] == 20_000
     for name in ("sound", "article"):
-        assert curve[name].max() == max(found[name], found[f"{name}_young"])
+        assert curve[name].max() == max(measures[name], measures[f"{name}_young"])
 
 
 def test_demo_and_parallel_keep_their_bounds(spark, tmp_path):
@@ -123,16 +123,16 @@ def test_demo_and_parallel_keep_their_bounds(spark, tmp_path):
     assert demo["exact"].tolist() == exact_counts(bits, 1000).tolist()
     assert demo["estimate"].tolist() == ExponentialHistogram(1000, 0.05).estimates(bits).tolist()
     assert (demo["error"] <= 0.05).all()
-    found = costs.parallel(
+    merged = costs.parallel(
         spark, [300_000], window=50_000, epsilon=0.05, share=0.5, seed=5, tasks=3, rounds=1
     )
-    assert found["partitions"].tolist() == [3]
-    assert (found["error"] <= found["bound"]).all()
-    for figure in (figures.demo(demo, 0.05), figures.parallel(found)):
+    assert merged["partitions"].tolist() == [3]
+    assert (merged["error"] <= merged["bound"]).all()
+    for figure in (figures.demo(demo, 0.05), figures.parallel(merged)):
         assert all(len(trace.x) for trace in figure.data)
 
 
-def test_variances_keep_their_promise_with_fewer_buckets_for_a_larger_error():
+def test_variances_keep_their_bound_with_fewer_buckets_for_a_larger_error():
     table = errors.variances([0.1, 0.5], 3000, seed=1, looks=40)
     assert (table["error"] <= table["epsilon"]).all()
     assert (table["error"] > 0).all()
@@ -162,7 +162,7 @@ def test_buckets_can_be_stepped_through():
     assert stepped(figure, 12)[4]["text"] == ["total 3 · query 2 · sound 2.5 · exact 3"]
 
 
-def test_error_figures_show_both_estimates_and_the_promise(few, swept):
+def test_error_figures_show_both_estimates_and_the_bound(few, swept):
     for figure in (
         figures.few_ones(few, start=0.1),
         figures.errors(swept, start=0.5),
@@ -174,8 +174,8 @@ def test_error_figures_show_both_estimates_and_the_promise(few, swept):
         assert names[0].startswith("article's") and names[1].startswith("sound")
         assert names[2].startswith("guaranteed")
         for step in range(len(figure.layout.sliders[0].steps)):
-            _, sound, promised = stepped(figure, step)
-            at_most = [p for x, p in zip(promised["x"], promised["y"], strict=True)]
-            limit = dict(zip(promised["x"], at_most, strict=True))
+            _, sound, bound = stepped(figure, step)
+            at_most = [p for x, p in zip(bound["x"], bound["y"], strict=True)]
+            limit = dict(zip(bound["x"], at_most, strict=True))
             for x, y in zip(sound["x"], sound["y"], strict=True):
                 assert np.isnan(y) or y <= limit.get(x, at_most[0]) * (1 + 1e-12)

@@ -40,7 +40,7 @@ def test_figure_3_row_by_row(bulk: bool) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "ones", "answer"), [(0.01, 52, 51), (0.1, 7, 6)])
-def test_article_estimate_misses_its_promise_where_the_sound_one_does_not(
+def test_article_estimate_misses_its_bound_where_the_sound_one_does_not(
     epsilon: float, ones: int, answer: int
 ) -> None:
     histogram = ExponentialHistogram(1000, epsilon)
@@ -242,7 +242,7 @@ def test_merging_different_epsilons_adds_their_errors_unless_only_one_has_bucket
     coarse, fine = (ExponentialHistogram(50, e, timed=True) for e in (0.5, 0.1))
     for histogram in (coarse, fine):
         histogram.update(bits(12, 200), np.arange(200))
-    # 1/0.6 and 1/0.5 ask for the same buckets, so the other's are taken as they are
+    # 1/0.6 and 1/0.5 need the same buckets, so the other's are adopted unchanged
     for epsilon, other, bound in ((0.1, fine, 0.1), (0.6, coarse, 0.6)):
         sole = ExponentialHistogram(50, epsilon, timed=True).merge(other)
         assert sole.error_bound == bound

@@ -59,25 +59,25 @@ KEY = '{"key":7}'
 
 
 def frame(at, event, key=KEY):
-    """Rows as the operator gets them; what a single row tells has been judged before."""
+    """Rows as the operator gets them; each row has passed the checks of single rows."""
     return pd.DataFrame({"key": key, "at": at, "event": event}).assign(reason=None)
 
 
 def called(query, frames, state):
     """Answers and rejects of one micro-batch of a group of keys."""
-    found = pd.concat([frame([], []).assign(estimate=[]), *query((5,), iter(frames), state)])
-    good = found["reason"].isna()
-    return found[good], found[~good]
+    output = pd.concat([frame([], []).assign(estimate=[]), *query((5,), iter(frames), state)])
+    good = output["reason"].isna()
+    return output[good], output[~good]
 
 
 def played(query, rows, batches, rng):
     """Answers of the operator to rows in micro-batches, each shuffled and cut at random."""
-    state, found = FakeState(), []
+    state, output = FakeState(), []
     for batch in np.array_split(np.arange(len(rows)), batches):
         shuffled = rows.iloc[rng.permutation(batch)]
         cuts = np.array_split(np.arange(len(shuffled)), rng.integers(1, 5))
-        found.extend(query((5,), iter([shuffled.iloc[cut] for cut in cuts]), state))
-    table = pd.concat(found)
+        output.extend(query((5,), iter([shuffled.iloc[cut] for cut in cuts]), state))
+    table = pd.concat(output)
     assert (table["key"] == KEY).all()
     return table, unpacked(*state.value)[KEY]
 
@@ -105,25 +105,25 @@ def test_keys_of_a_group_are_answered_as_if_each_were_alone(timed):
     rng, keys = np.random.default_rng(3), [f'{{"key":{key}}}' for key in range(12)]
     query = HistogramQuery(20, 0.1, timed, bad="keep", lateness=9 if timed else None)
     together, alone = FakeState(), {key: FakeState() for key in keys}
-    found, apart = [], []
+    combined, apart = [], []
     for first in range(0, 80, 10):
         at = first + rng.integers(-8, 12, 90)
         rows = frame(at, rng.integers(0, 2, 90), rng.choice(keys[: 4 + first // 8], 90))
         together.watermark = first - 9 if first < 70 else 200
-        found += query((5,), iter([rows[:50], rows[50:]]), together)
+        combined += query((5,), iter([rows[:50], rows[50:]]), together)
         for key, state in alone.items():
             state.watermark = together.watermark
             apart += query((5,), iter([rows[rows["key"] == key]]), state)
     one, other = (
         pd.concat(each).astype(object).sort_values(["key", "at", "estimate"], kind="stable")
-        for each in (found, apart)
+        for each in (combined, apart)
     )
     assert one["reason"].notna().any() and one["estimate"].notna().sum() > 300
     assert one.reset_index(drop=True).equals(other.reset_index(drop=True))
     left = [unpacked(*state.value) for state in alone.values() if state.value]
-    kept = unpacked(*together.value) if together.value else {}
-    assert kept == {key: each for one in left for key, each in one.items()}
-    assert len(kept) == (0 if timed else len(keys))
+    states = unpacked(*together.value) if together.value else {}
+    assert states == {key: each for one in left for key, each in one.items()}
+    assert len(states) == (0 if timed else len(keys))
 
 
 LATE = [
@@ -161,7 +161,7 @@ def test_a_key_with_rejects_only_keeps_no_state():
     assert rejects[["at", "event"]].values.tolist() == [[None, 1], [5, None]]
 
 
-def test_events_wait_for_their_predecessors_and_an_empty_window_says_so_and_goes():
+def test_events_wait_for_their_predecessors_and_an_empty_window_answers_0_and_goes():
     query, state = HistogramQuery(10, 0.1, timed=True, lateness=5), FakeState()
     answers, _ = called(query, [frame([20, 14], [1, 1])], state)
     assert answers.empty and state.due == 14
@@ -184,10 +184,10 @@ def test_events_wait_for_their_predecessors_and_an_empty_window_says_so_and_goes
 def test_what_waits_keeps_its_key_while_its_window_empties():
     query, state = HistogramQuery(10, 0.1, timed=True, lateness=50), FakeState()
     called(query, [frame([20, 60], [1, 1])], state)
-    found = []
+    answers = []
     for state.watermark in (21, 31, 40, 61, 71):
-        found += called(query, [], state)[0][["at", "estimate"]].values.tolist()
-    assert found == [[20, 1], [30, 0], [60, 1], [70, 0]]
+        answers += called(query, [], state)[0][["at", "estimate"]].values.tolist()
+    assert answers == [[20, 1], [30, 0], [60, 1], [70, 0]]
     assert state.value is None
 
 
@@ -198,15 +198,15 @@ def test_events_within_the_lateness_are_answered_as_if_they_had_come_in_order(cu
     at = np.sort(rng.integers(0, 2000, 1000))
     event = rng.integers(0, 2, 1000)
     came = np.argsort(at + rng.integers(0, 41, 1000), kind="stable")
-    found = []
+    answers = []
     for part in np.array_split(came, 4 * cuts):
-        found.append(called(query, [frame(at[part], event[part])], state)[0])
+        answers.append(called(query, [frame(at[part], event[part])], state)[0])
         state.watermark = max(state.watermark, int(at[part].max()) - 40)
     state.watermark = 2100
-    found.append(called(query, [], state)[0])
+    answers.append(called(query, [], state)[0])
     order = np.lexsort((event, at))
     expected = query.histogram().estimates(event[order], at[order])
-    table = pd.concat(found)
+    table = pd.concat(answers)
     assert table["at"].tolist() == at[order].tolist()
     last = np.append(np.flatnonzero(np.diff(at)), at.size - 1)
     assert table["estimate"].to_numpy(float)[last].tolist() == expected[last].tolist()
@@ -249,8 +249,8 @@ def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tm
     expected = [ExponentialHistogram(500, 0.05).estimates(bits) for bits in STREAMS]
     for name, every, tasks, partitions in (("a", 1600, 3, 3), ("b", STOP, 1, 1)):
         events = bit_events(spark, every, tasks)
-        found = run(spark, events, query, tmp_path / name, partitions)
-        table = found.toPandas().sort_values(["key", "at"])
+        result = run(spark, events, query, tmp_path / name, partitions)
+        table = result.toPandas().sort_values(["key", "at"])
         assert len(table) == KEYS * STOP
         for key, answers in enumerate(expected):
             of_key = table[table["key"] == key]
@@ -259,7 +259,7 @@ def test_stream_answers_each_event_of_each_key_whatever_the_partitions(spark, tm
 
 
 def test_stream_of_sums_over_time(spark, tmp_path):
-    """Times with ties, integers, one answer a micro-batch; a second run has nothing left to do."""
+    """Times with ties, integers, one answer per micro-batch; a second run has no work left."""
     query = HistogramQuery(200, 0.1, timed=True, values="integers", each=False)
     events = bit_events(spark, 1500, 2).select(
         F.concat(F.lit("sensor "), "key").alias("key"),
@@ -307,10 +307,10 @@ def test_keys_of_any_type_come_back_as_they_were(spark, tmp_path):
     rows = [(key, at, 1) for key in KEYS_OF_TYPES for at in (1, 2)]
     schema = f"key {KEY_OF_TYPES}, at long, event int"
     events = stream_of(spark, tmp_path / "in", rows, schema=schema)
-    found = run(spark, events, HistogramQuery(10, 0.1, each=False, groups=2), tmp_path / "out", 1)
-    assert found.schema["key"].dataType == events.schema["key"].dataType
-    expected = spark.createDataFrame([(key, 2, 2.0) for key in KEYS_OF_TYPES], found.schema)
-    assert sorted(map(str, found.collect())) == sorted(map(str, expected.collect()))
+    answers = run(spark, events, HistogramQuery(10, 0.1, each=False, groups=2), tmp_path / "out", 1)
+    assert answers.schema["key"].dataType == events.schema["key"].dataType
+    expected = spark.createDataFrame([(key, 2, 2.0) for key in KEYS_OF_TYPES], answers.schema)
+    assert sorted(map(str, answers.collect())) == sorted(map(str, expected.collect()))
 
 
 def test_a_key_is_the_same_in_every_time_zone(spark, tmp_path):
@@ -320,9 +320,9 @@ def test_a_key_is_the_same_in_every_time_zone(spark, tmp_path):
     for at, name in enumerate((zone, "Asia/Kolkata")):
         events = stream_of(spark, tmp_path / "in", [(MOMENTS[0], at, 1)], schema=schema)
         spark.conf.set("spark.sql.session.timeZone", name)
-        found = run(spark, events, query, tmp_path / "out", 1)
+        answers = run(spark, events, query, tmp_path / "out", 1)
         spark.conf.set("spark.sql.session.timeZone", zone)
-    assert listed(found, "key", "at", "estimate") == [(MOMENTS[0], 0, 1.0), (MOMENTS[0], 1, 2.0)]
+    assert listed(answers, "key", "at", "estimate") == [(MOMENTS[0], 0, 1.0), (MOMENTS[0], 1, 2.0)]
 
 
 ROWS = "key string, at long, event int"
@@ -339,7 +339,7 @@ BAD = [
 
 
 def stream_of(spark, folder, *batches, schema=ROWS):
-    """A stream of one micro-batch a list of rows; more can be added."""
+    """A stream of one micro-batch per list of rows; more can be added."""
     for rows in batches:
         spark.createDataFrame(rows, schema).coalesce(1).write.mode("append").parquet(str(folder))
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
@@ -350,29 +350,29 @@ def listed(frame, *columns):
 
 
 def test_bad_rows_end_the_stream_with_their_key_and_nothing_committed(spark, tmp_path):
-    """And it goes on, all rows read, once they are dropped, or kept."""
+    """And it continues with all rows once the policy is to drop or to keep bad ones."""
     events, place = stream_of(spark, tmp_path / "in", BAD), tmp_path / "out"
     with pytest.raises(StreamingQueryException, match=r"key '[ab]' has a row whose"):
         run(spark, events, HistogramQuery(10, 0.1), place, 2)
     assert not list(place.glob("estimates/_spark_metadata/*"))
     assert rejects(spark, place).count() == 0
-    found = run(spark, events, HistogramQuery(10, 0.1, bad="drop"), place, 2)
+    answers = run(spark, events, HistogramQuery(10, 0.1, bad="drop"), place, 2)
     expected = [("a", 1, 1.0), ("b", 1, 1.0), ("b", 5, 1.0), (None, 1, 1.0)]
-    assert listed(found, "key", "at", "estimate") == sorted(expected, key=str)
+    assert listed(answers, "key", "at", "estimate") == sorted(expected, key=str)
     counts = listed(rejects(spark, place), "key", "reason", "number")
     reasons = [("a", "at is null"), ("b", "event is negative"), ("b", "event is no bit")]
     reasons.append(("b", "event is null"))
     assert counts == [(*reason, 1) for reason in reasons]
 
     stream_of(spark, tmp_path / "in", [("b", 5, 1), ("b", 6, 1)])
-    found = run(spark, events, HistogramQuery(10, 0.1, bad="keep"), place, 2)
-    assert listed(found.filter("at > 5"), "key", "at", "estimate") == [("b", 6, 2.0)]
-    kept = rejects(spark, place).filter("at is not null")
-    assert listed(kept, "key", "at", "event", "reason") == [("b", 5, 1, "at does not rise")]
+    answers = run(spark, events, HistogramQuery(10, 0.1, bad="keep"), place, 2)
+    assert listed(answers.filter("at > 5"), "key", "at", "estimate") == [("b", 6, 2.0)]
+    late = rejects(spark, place).filter("at is not null")
+    assert listed(late, "key", "at", "event", "reason") == [("b", 5, 1, "at does not rise")]
 
 
 def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(spark, tmp_path):
-    """Spark itself would drop what is behind the watermark without a word."""
+    """Spark itself would silently drop rows behind the watermark."""
     query = HistogramQuery(100, 0.1, timed=True, bad="keep", lateness=10)
     events = stream_of(
         spark, tmp_path / "in",
@@ -380,8 +380,8 @@ def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(
         [("b", 1600, 1), ("a", 999, 1)],  # 999 lies before 1010 - 10
         [("b", 1595, 1), ("b", 2000, 1), ("c", 5, 1)],
     )  # fmt: skip
-    found = run(spark, events, query, tmp_path / "out", 2)
-    assert listed(found, "key", "at", "estimate") == [
+    answers = run(spark, events, query, tmp_path / "out", 2)
+    assert listed(answers, "key", "at", "estimate") == [
         ("a", 1000, 1.0),
         ("a", 1100, 0.0),
         ("b", 1005, 1.0),
@@ -397,20 +397,20 @@ def test_late_events_meet_the_policy_and_state_goes_when_its_window_has_emptied(
     assert late == [("a", 999, 1, reason), nothing, ("c", 5, 1, reason)]
 
 
-@pytest.mark.parametrize(("put_out", "fine"), [(0, False), (1, True), (2, True), (3, False)])
-def test_a_checkpoint_and_estimates_of_two_moments_are_refused(tmp_path, put_out, fine):
+@pytest.mark.parametrize(("emitted", "fine"), [(0, False), (1, True), (2, True), (3, False)])
+def test_a_checkpoint_and_estimates_of_two_moments_are_refused(tmp_path, emitted, fine):
     """Micro-batch 1 is committed, and 2 has begun."""
     checkpoint, log = tmp_path / "checkpoint", tmp_path / "estimates" / "_spark_metadata"
     for folder, numbers, text in (
         (checkpoint / "offsets", range(3), 'v1\n{}\n{"event": 5}\n'),
         (checkpoint / "commits", range(2), "v1\n{}\n"),
-        (log, range(put_out + 1), "v1\n"),
+        (log, range(emitted + 1), "v1\n"),
     ):
         folder.mkdir(parents=True)
         for number in numbers:
             (folder / str(number)).write_text(text)
     (checkpoint / "metadata").write_text("{}")
-    refused = pytest.raises(ValueError, match=rf"of one moment, got .* {put_out} that was emitted")
+    refused = pytest.raises(ValueError, match=rf"of one moment, got .* {emitted} that was emitted")
     with nullcontext() if fine else refused:
         require_in_step(tmp_path)
 
@@ -430,8 +430,8 @@ def test_a_checkpoint_and_estimates_of_two_moments_are_refused(tmp_path, put_out
 def test_another_query_is_refused_before_new_keys_take_it(spark, tmp_path, other):
     events = spark.readStream.schema(ROWS).parquet(str(tmp_path))
     types = {"key type": "string", "at type": "bigint", "event type": "int"}
-    begun, query = HistogramQuery(10, 0.1), {"window": 10, "epsilon": 0.1} | other
-    (tmp_path / "query.json").write_text(json.dumps(begun.identity | types))
+    first, query = HistogramQuery(10, 0.1), {"window": 10, "epsilon": 0.1} | other
+    (tmp_path / "query.json").write_text(json.dumps(first.identity | types))
     name = [*other][-1]
     with pytest.raises(
         ValueError, match=rf"query must be the one .* with, .*{name} = .*, got .*: go on"
@@ -453,8 +453,8 @@ def test_columns_of_other_types_are_refused_before_a_batch_is_committed(spark, t
         with pytest.raises(ValueError, match=f"query must be the one .* began with, {message}"):
             run(spark, other, query, place)
     stream_of(spark, tmp_path / "in", [("a", 2, 1)])
-    found = run(spark, events, query, place)
-    assert listed(found, "key", "at", "estimate") == [("a", 1, 1.0), ("a", 2, 2.0)]
+    answers = run(spark, events, query, place)
+    assert listed(answers, "key", "at", "estimate") == [("a", 1, 1.0), ("a", 2, 2.0)]
 
 
 @pytest.mark.parametrize(

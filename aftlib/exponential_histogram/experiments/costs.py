@@ -30,15 +30,15 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int]) -> pd.DataFrame:
     Columns epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes, bound. The bound on the
     number of buckets is (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 with k = ⌈1/ε⌉.
     """
-    found = []
+    rows = []
     for window, epsilon in product(windows, epsilons):
         histogram = filled(window, epsilon)
         half = np.ceil(np.ceil(1 / epsilon) / 2)
         bound = (half + 1) * (np.log2(window / half + 1) + 1) + 1
         weighed = len(histogram.buckets), len(histogram.to_bytes()), -(-window // 8)
-        found.append((epsilon, window, *weighed, bound))
+        rows.append((epsilon, window, *weighed, bound))
     columns = ["epsilon", "window", "buckets", "bytes", "ring_bytes", "bound"]
-    return pd.DataFrame(found, columns=columns)
+    return pd.DataFrame(rows, columns=columns)
 
 
 def filled(window: int, epsilon: float) -> ExponentialHistogram:
@@ -68,7 +68,7 @@ def long_run(
     histogram, ring = ExponentialHistogram(window, epsilon), BitRing(window)
     histogram.update(np.empty(0, bool))  # compiled before the clock starts
     every = max(chunk, events // points // chunk * chunk)
-    found, seconds = [], 0.0
+    rows, seconds = [], 0.0
     for first in range(0, events, chunk):
         part = stream.draw(min(chunk, events - first), first)
         begin = time.perf_counter()
@@ -79,9 +79,9 @@ def long_run(
         if at % every == 0 or at == events:
             answers = histogram.estimate(), histogram.article_estimate(), ring.count
             weighed = len(histogram.buckets), len(histogram.to_bytes())
-            found.append((at, *answers, *weighed, seconds))
+            rows.append((at, *answers, *weighed, seconds))
     columns = ["at", "estimate", "article", "exact", "buckets", "bytes", "seconds"]
-    table = pd.DataFrame(found, columns=columns)
+    table = pd.DataFrame(rows, columns=columns)
     exact = table["exact"].to_numpy()
     table["error"] = relative(table["estimate"].to_numpy(), exact)
     table["article_error"] = relative(table["article"].to_numpy(), exact)
@@ -97,7 +97,7 @@ def rates(
     timed for about `seconds`, in rounds over all methods, and the best round counts. Columns chunk,
     rounds; count_nonzero, ring, update, estimates: events per second.
     """
-    found = []
+    records = []
     for chunk in chunks:
         size = min(max(chunk, 20_000), 50 * chunk) if chunk > 1 else 20_000
         events = BitStream(0.5, None, seed).draw(size)
@@ -129,8 +129,8 @@ def rates(
                 best[name] = min(best[name], time.perf_counter() - begin)
             rounds += 1
         row = {"chunk": chunk, "rounds": rounds}
-        found.append(row | {name: size / taken for name, taken in best.items()})
-    return pd.DataFrame(found)
+        records.append(row | {name: size / taken for name, taken in best.items()})
+    return pd.DataFrame(records)
 
 
 def parallel(
@@ -160,7 +160,7 @@ def parallel(
         return min(seconds), result
 
     query, stream = HistogramQuery(window, epsilon, timed=True), BitStream(share, None, seed)
-    found = []
+    rows = []
     for size in sizes:
         drawn = Drawn(stream, size, tasks)
         frame = drawn.frame(spark)
@@ -172,5 +172,5 @@ def parallel(
         row |= {"count_s": count_s, "histogram_s": histogram_s, "ratio": histogram_s / count_s}
         row |= {"estimate": histogram.estimate(), "exact": int(exact.sum())}
         row["error"] = float(relative(np.array(row["estimate"]), exact.sum()))
-        found.append(row | {"bound": histogram.error_bound, "buckets": len(histogram.buckets)})
-    return pd.DataFrame(found)
+        rows.append(row | {"bound": histogram.error_bound, "buckets": len(histogram.buckets)})
+    return pd.DataFrame(rows)

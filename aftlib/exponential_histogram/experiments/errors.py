@@ -53,14 +53,14 @@ def figure_3() -> pd.DataFrame:
     the document's table agrees.
     """
     histogram, ring = ExponentialHistogram(FIGURE_3_WINDOW, EPSILON), BitRing(FIGURE_3_WINDOW)
-    found = []
+    rows = []
     for event in EVENTS:
         histogram.update(event)
         ring.update(event)
         query, buckets = histogram.article_estimate(), tuple(histogram.buckets)
-        found.append((event, buckets, histogram.total, query, ring.count, histogram.estimate()))
+        rows.append((event, buckets, histogram.total, query, ring.count, histogram.estimate()))
     columns = ["buckets", "total", "query", "exact"]
-    table = pd.DataFrame(found, columns=["event", *columns, "estimate"])
+    table = pd.DataFrame(rows, columns=["event", *columns, "estimate"])
     table.insert(0, "t", range(1, len(table) + 1))
     error = relative(table["query"].to_numpy(), table["exact"].to_numpy())
     same = (table[columns] == pd.DataFrame(FIGURE_3, columns=columns)).all(axis=1)
@@ -81,8 +81,8 @@ def operator_demo(
     Columns key, at, estimate, exact; error: relative. Rows are in order of key and at.
     """
     query, parts = HistogramQuery(window, epsilon), min(events.keys, 4)
-    found = run(spark, events.stream(spark), query, directory, parts)
-    table = found.toPandas().sort_values(["key", "at"], ignore_index=True)
+    answers = run(spark, events.stream(spark), query, directory, parts)
+    table = answers.toPandas().sort_values(["key", "at"], ignore_index=True)
     counts = [exact_counts(stream.draw(events.stop), window) for stream in events.streams]
     exact = np.concatenate(counts)
     return table.assign(exact=exact, error=relative(table["estimate"].to_numpy(), exact))
@@ -104,7 +104,7 @@ def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str,
     buckets: most at a chunk's end.
     """
     ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
-    made = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
+    histograms = {name: ExponentialHistogram(window, epsilon) for name in ("article", "sound")}
     rows = []
     for first in range(0, events.size, CHUNK):
         part = events[first : first + CHUNK]
@@ -112,7 +112,7 @@ def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str,
         exact = ones[after] - ones[np.maximum(after - window, 0)]
         young = min(max(window - 1 - first, 0), part.size)
         row: dict[str, Any] = {}
-        for name, histogram in made.items():
+        for name, histogram in histograms.items():
             error = relative(histogram.estimates(part, article=name == "article"), exact)
             row |= {name: error[young:].max(initial=0), "buckets": len(histogram.buckets)}
             row[f"{name}_young"] = error[:young].max(initial=0)
@@ -152,8 +152,8 @@ def sweep(
     # long streams first, so that none of them runs alone at the end
     axes = ([float(e) for e in epsilons], list(windows), shares, [float(b) for b in bursts])
     points = sorted(product(*axes), key=lambda point: -point[1])
-    found = pd.DataFrame(in_parallel(spark, one, points))
-    return found.sort_values(list(_AXES), ignore_index=True)
+    table = pd.DataFrame(in_parallel(spark, one, points))
+    return table.sort_values(list(_AXES), ignore_index=True)
 
 
 def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
@@ -172,8 +172,8 @@ def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
             table[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
         k = math.ceil(1 / epsilon)
         larger = math.ceil(k / 2) + 1
-        table["buckets"] = kept_buckets(most, larger, larger)[:, 1]
-        last, table["more_buckets"] = kept_buckets(most, k + 1, larger).T
+        table["buckets"] = count_buckets(most, larger, larger)[:, 1]
+        last, table["more_buckets"] = count_buckets(most, k + 1, larger).T
         table["more"] = np.ceil(exact - last / 2)
         for name in ("article", *OTHERS):
             table[f"{name}_error"] = relative(table[name].to_numpy(), exact)
@@ -181,13 +181,13 @@ def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
-def kept_buckets(most: int, ones: int, larger: int) -> NDArray[np.int64]:
+def count_buckets(most: int, ones: int, larger: int) -> NDArray[np.int64]:
     """Count of the oldest bucket and number of buckets after 1 … `most` ones, shape (most, 2).
 
     No event expires. Up to `ones` buckets of count 1 are kept and up to `larger` of each larger
     count; with one more the two oldest merge.
 
-    >>> kept_buckets(4, ones=2, larger=2).tolist()
+    >>> count_buckets(4, ones=2, larger=2).tolist()
     [[1, 1], [1, 2], [2, 2], [2, 3]]
     """
     powers, rows = range(most.bit_length()), []
