@@ -88,6 +88,11 @@ def scattered(either):
     return either.assign(recovery_ms=either["recovery_ms"] * np.where(slow, 9.0, 1.0))
 
 
+def proposal_times(either, factor):
+    factors = np.where(either["scheme"] == PROPOSED.name, factor, 1.0)
+    return either.assign(resent=either["resent"] * factors)
+
+
 def sweep(*rates):
     return trials_of(recoveries.Sweep(rates, 6))
 
@@ -125,6 +130,8 @@ DATA = [
      lambda rows: with_value(rows, "queue_at_crash", 0, scheme="upstream backup", rate=200)),
     ("D4-7", "not run", "outcomes", lambda rows: sweep(2000, 5000)),
     ("D4-8", "deviates", "either", lambda either: either[either["node"] == "primary"]),
+    ("D4-8", "deviates", "either", lambda either: proposal_times(either, 1.2)),
+    ("D4-8", "holds", "either", lambda either: proposal_times(either, 1.05)),
     ("D4-9", "deviates", "either", lambda either: with_value(either, value=500.0, **SLOW)),
     ("D4-9", "undecided", "either", scattered),
     ("D4-10", "holds", "real", lambda real: kills(took=(1, 1, 1, 1))),

@@ -46,7 +46,7 @@ def test_upstream_backups_queue_by_hand():
 
 def test_traffic_by_hand():
     upstream = traffic(Parameters(rate=1000), UPSTREAM)
-    assert upstream.stream == pytest.approx(2 * 1000 * (58 + 54), rel=1e-3)
+    assert upstream.into_node == upstream.stream / 2 == 1000 * (58 + 54)
     assert upstream.acks == 2 * 62 * 40
     assert upstream.heartbeats == 2 * 62 * 10
     assert traffic(P, PROPOSED).heartbeats == 2 * upstream.heartbeats

@@ -10,6 +10,7 @@ from aftlib.upstream_backup.parameters import MS, Parameters
 from aftlib.upstream_backup.processes import Delivery, Request
 from aftlib.upstream_backup.schemes import SCHEMES
 from tests.refusals import refused
+from tests.upstream_backup.trials import trials_of
 
 CASE = recoveries.Sweep((200, 1000, 20_000), 12, seed=1)
 SMALL = recoveries.Sweep((1000,), 6)
@@ -81,6 +82,12 @@ def test_phases_are_drawn_for_each_trial():
     assert case.drawn(200)[3][0].phases == case.drawn(1000)[3][0].phases
 
 
+def test_a_summary_keeps_the_order_of_the_schemes():
+    means = recoveries.summary(trials_of(recoveries.Sweep((1000, 200), 2)))
+    assert means["scheme"].unique().tolist() == [*SCHEMES]
+    assert means["rate"].unique().tolist() == [1000, 200]
+
+
 def test_savings_are_differences_of_means(trials, means):
     assert (means["resent_low"] <= means["resent"]).all()
     less = recoveries.savings(trials)["ms of recovery"]
@@ -130,6 +137,14 @@ def test_shares_of_unequal_nodes(spark):
     assert by["secondary"].is_monotonic_decreasing
     loads = table[np.isclose(table["share"], 70 / (70 + 10))]  # in proportion to their speeds
     np.testing.assert_allclose(loads["primary_load"], loads["secondary_load"])
+
+
+def test_each_node_is_loaded_with_its_share():
+    """The secondary works 1.75 % of the time: 250 tuples/s of 70 µs each."""
+    system = Parameters(rate=1000, share=0.75, secondary_us=70)
+    row = beyond.one_share((0.75, "primary", [(system, 2000.5)]))
+    assert row["primary_load"] == pytest.approx(0.75 * 1000 * 10e-6)
+    assert row["secondary_load"] == pytest.approx(0.25 * 1000 * 70e-6)
 
 
 def test_order_matters_to_the_proposal_only():

@@ -27,6 +27,12 @@ def test_the_next_heartbeat_after_an_unanswered_one(crash, detected, phase):
     assert downtime.request == downtime.detected + P.hop_ns
 
 
+def test_a_failure_before_the_first_heartbeat_leaves_that_one_unanswered():
+    system = Parameters(heartbeat_ms=1000, phases=Phases(heartbeat=0.5))
+    (downtime,) = downtimes(system, UPSTREAM, [Failure(200.0)])
+    assert downtime.detected == 1500 * 1_000_000
+
+
 test_a_failure_needs_a_time_and_a_node = refused(
     lambda at_ms, node: Failure(at_ms, node),
     *((at, "primary", "at_ms must be above 0, got") for at in (0, -5.0, math.nan, math.inf)),

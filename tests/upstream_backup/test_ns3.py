@@ -12,6 +12,7 @@ from aftlib.upstream_backup.failures import Failure, failure_times
 from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import PROPOSED, SCHEMES, UPSTREAM
+from benchmarks import standby
 from benchmarks.ns3 import generator, scenario
 from benchmarks.ns3.scenario import Scenario
 from tests.refusals import refused
@@ -45,6 +46,16 @@ def test_agreement_at_every_rate():
     # one tuple in ten runs, where its time is no whole number of nanoseconds
     assert (counted["resent_error"].abs() <= 1e-4).all()
     assert (timed["recovery_ms_error"].abs() <= 0.02).all()
+
+
+def test_counts_and_times_have_limits_of_their_own(monkeypatch):
+    """A tenth for tuples sent again, 15 % for recovery times."""
+    table = recoveries.against_ns3().assign(resent_error=0.0, recovery_ms_error=0.0)
+    for column, allowed, outside in (("resent", 0.09, 0.11), ("recovery_ms", 0.14, 0.16)):
+        for error, within in ((allowed, True), (-allowed, True), (outside, False)):
+            changed = table.assign(**{f"{column}_error": error})
+            monkeypatch.setattr(standby, "against_ns3", lambda changed=changed: changed)
+            assert standby.agreement()["within_limits"] is within
 
 
 def test_agreement_on_traffic():
