@@ -75,7 +75,7 @@ class ClaimRecord(BaseModel):
         known = vars(claim) | vars(finding)
         same = {name: value for name, value in known.items() if name in cls.model_fields}
         threshold = finding.threshold or claim.threshold
-        found = {
+        fields = {
             "document": claim.document,
             "expected": claim.expected if finding.expected is None else finding.expected,
             "measured": finding.value,
@@ -87,9 +87,9 @@ class ClaimRecord(BaseModel):
             "verdict": claim.decide(finding),
             "note": " ".join(filter(None, [finding.missing, finding.note])),
         }
-        return cls(**(same | found))
+        return cls(**(same | fields))
 
-    def found_by(
+    def with_run(
         self, notebook: str, profile: str = "", changed: Mapping[str, Any] | None = None
     ) -> ClaimRecord:
         """Return the record, marked as found by a run of `notebook` under `profile`."""
@@ -140,7 +140,7 @@ class ClaimRecord(BaseModel):
             "interval crosses threshold: limit of the evidence": any(crosses),
             "control failed": not all(crosses),
         }
-        return [reason for reason, found in reasons.items() if found]
+        return [reason for reason, applies in reasons.items() if applies]
 
     @property
     def as_recorded(self) -> bool:

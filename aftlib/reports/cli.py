@@ -181,12 +181,12 @@ def run(
     from aftlib.reports.reproduce import run_alone
 
     with clear_errors():
-        found = find_notebook(notebook, section)
+        nb = find_notebook(notebook, section)
         if help_parameters:
-            click.echo(found.help)
+            click.echo(nb.help)
             return
-        job = partial(run_alone, found, overrides(parameters), profile=profile or "")
-        (executed,) = attend({found.name: job}, 1, "remove its folder to run it again")
+        job = partial(run_alone, nb, overrides(parameters), profile=profile or "")
+        (executed,) = attend({nb.name: job}, 1, "remove its folder to run it again")
     click.echo(f"Report: {executed.path.with_suffix('.html')}")
     sys.exit(1 if executed.error else 0)
 
@@ -213,7 +213,7 @@ def runs(
         verdicts = overrides(claims, "--claim", "ID=VERDICT")
         stored = all_runs()
     meant = {key: (text, literal(text)) for key, text in wanted.items()}  # either will do
-    found = [
+    matches = [
         run
         for run in stored
         if (name is None or run.notebook == name)
@@ -222,8 +222,8 @@ def runs(
         and all(run.record["parameters"][key] in values for key, values in meant.items())
         and all(run.verdicts.get(id) == verdict for id, verdict in verdicts.items())
     ]
-    width = max((len(run.name) for run in found), default=0)
-    for run in found:
+    width = max((len(run.name) for run in matches), default=0)
+    for run in matches:
         record = run.record
         result = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
         if record["error"]:
@@ -231,7 +231,7 @@ def runs(
         took = duration(record["seconds"])
         about = f"{started(record)}  {took:>12}  {result or '–'}  {values_of(record)}"
         click.echo(f"{run.name:<{width}}  {about}")
-    counts = f"{len(found)} of {len(stored)} runs; `aft open KEY` opens one."
+    counts = f"{len(matches)} of {len(stored)} runs; `aft open KEY` opens one."
     click.echo(counts if stored else "No run is stored yet: `aft run 02`, say, stores one.")
     for folder in sorted({*run_folders()} - {run.folder for run in stored}):
         click.echo(f"! {folder} has no run.json that can be read: remove the folder.")
@@ -263,7 +263,7 @@ def doctor() -> None:
     for check in checks:
         click.echo(f"{'✔' if check.ok else '✘'} {check.name:<{width}}  {check.value}")
         if not check.ok:
-            click.echo(f"  {' ' * width}  → {check.way_out}")
+            click.echo(f"  {' ' * width}  → {check.fix}")
     sys.exit(0 if all(check.ok for check in checks) else 1)
 
 
@@ -322,25 +322,25 @@ def clear_errors(
 def attend(
     works: Mapping[str, Callable[[OnCell], Executed]],
     jobs: int,
-    way_out: str = "--fresh runs it again",
+    hint: str = "--fresh runs it again",
 ) -> list[Executed]:
     """Run the `works`, `jobs` at a time, with a line on the progress of each; end all on an error.
 
-    `way_out` is printed for work that was done before and is skipped.
+    `hint` is printed for work that was done before and is skipped.
     """
     from aftlib.reports.execute import stop_all
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
             futures = [
-                pool.submit(_say_progress, name, work, position, way_out)
+                pool.submit(_say_progress, name, work, position, hint)
                 for position, (name, work) in enumerate(works.items())
             ]
             pending = set(futures)
             while pending:  # short waits, because a signal to another thread does not end a wait
                 done, pending = wait(futures, timeout=0.2)
-                found = [future.result() for future in done]
-            return found
+                results = [future.result() for future in done]
+            return results
         except BaseException:
             # Start no further work and stop all kernels; then the pool waits for its threads.
             try:
@@ -351,7 +351,7 @@ def attend(
 
 
 def _say_progress(
-    name: str, work: Callable[[OnCell], Executed], position: int, way_out: str
+    name: str, work: Callable[[OnCell], Executed], position: int, hint: str
 ) -> Executed:
     """Do one work and print a bar on terminals, elsewhere a line at its start; then its result."""
     from tqdm import tqdm
@@ -374,14 +374,14 @@ def _say_progress(
 
     took = duration(executed.record["seconds"])
     verdicts = tally(settled.verdict for settled in executed.settled)
-    found = ", ".join(counted(verdict, count) for verdict, count in verdicts.items() if count)
+    counts = ", ".join(counted(verdict, count) for verdict, count in verdicts.items() if count)
     if executed.error:
         say(f"✘ {name} failed: {executed.error}")
     elif not ran:
-        say(f"✔ {name} unchanged since its last run ({took}); {way_out}")
+        say(f"✔ {name} unchanged since its last run ({took}); {hint}")
     else:
         page = executed.path.with_suffix(".html")
-        say(f"✔ {name} in {took}{': ' if found else ''}{found}; {page}")
+        say(f"✔ {name} in {took}{': ' if counts else ''}{counts}; {page}")
     return executed
 
 

@@ -53,8 +53,8 @@ def inputs(runs: Sequence[Run], part: str) -> list[Line]:
     else:
         values = [run.record.get(part, {}) for run in runs]
     lines = []
-    for name in dict.fromkeys(name for found in values for name in found):
-        texts = tuple(_text(found[name]) if name in found else "–" for found in values)
+    for name in dict.fromkeys(name for each in values for name in each):
+        texts = tuple(_text(each[name]) if name in each else "–" for each in values)
         lines.append(Line(name, texts, "changed" if len(set(texts)) > 1 else "same"))
     return sorted(lines, key=lambda line: line.state != "changed")
 
@@ -70,10 +70,10 @@ def claims(runs: Sequence[Run]) -> list[Line]:
 
     "changed" is another verdict, "apart" the same one with intervals that do not overlap.
     """
-    found = [{claim["id"]: claim for claim in run.record["claims"]} for run in runs]
+    by_run = [{claim["id"]: claim for claim in run.record["claims"]} for run in runs]
     lines = []
-    for id in (id for id in all_claims() if any(id in claims for claims in found)):
-        mine = [claims.get(id) for claims in found]
+    for id in (id for id in all_claims() if any(id in claims for claims in by_run)):
+        mine = [claims.get(id) for claims in by_run]
         verdicts = {claim["verdict"] if claim else None for claim in mine}
         intervals = [claim["interval"] for claim in mine if claim and claim["interval"]]
         apart = max((low for low, _ in intervals), default=0) > min(
@@ -184,7 +184,7 @@ def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
     ``low`` and ``high``, they are the interval of the one column of numbers that lies between them
     in all rows.
     """
-    found = {}
+    intervals = {}
     numbers = [str(column) for column in frame.select_dtypes("number")]
     for low in (name for name in numbers if name == "low" or name.endswith("_low")):
         base, high = low.removesuffix("low").removesuffix("_"), f"{low.removesuffix('low')}high"
@@ -197,8 +197,8 @@ def intervals_of(frame: pd.DataFrame) -> dict[str, tuple[str, str]]:
         ]
         own = base if base in numbers else inside[0] if len(inside) == 1 else None
         if own is not None:
-            found[own] = (low, high)
-    return found
+            intervals[own] = (low, high)
+    return intervals
 
 
 def comparison_lines(runs: Sequence[Run]) -> list[str]:
@@ -206,11 +206,11 @@ def comparison_lines(runs: Sequence[Run]) -> list[str]:
     lines = []
     for label, run in zip(ascii_uppercase, runs, strict=False):
         lines.append(f"{label}  {run.name}  {started(run.record)}")
-    for title, found in _parts(runs).items():
-        same = sum(line.state == "same" for line in found)
-        lines.append(f"\n{title}: {len(found) - same} differ, {same} the same")
-        width = max((len(line.name) for line in found), default=0)
-        for line in found:
+    for title, part in _parts(runs).items():
+        same = sum(line.state == "same" for line in part)
+        lines.append(f"\n{title}: {len(part) - same} differ, {same} the same")
+        width = max((len(line.name) for line in part), default=0)
+        for line in part:
             if line.state != "same":
                 mark = "!" if line.state == "apart" or title == "Claims" else " "
                 lines.append(f"{mark} {line.name:<{width}}  {'  →  '.join(line.texts)}")
@@ -236,16 +236,16 @@ def overlay(figures: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict
     """
     if any(trace.get("type", "scatter") not in _OVERLAID for f in figures for trace in f["data"]):
         return None
-    begun = [chosen(figure) for figure in figures]
-    name, _, begin = begun[0][1].rpartition(" = ")
+    starts = [chosen(figure) for figure in figures]
+    name, _, begin = starts[0][1].rpartition(" = ")
     every = [{"".join(at.values()): traces for at, traces in states(f)} for f in figures]
-    shared = [at for at in every[0] if all(at in found for found in every)]
+    shared = [at for at in every[0] if all(at in by_position for by_position in every)]
     if begin not in shared:
-        every, shared = [{begin: figure["data"]} for figure, _ in begun], [begin]
+        every, shared = [{begin: figure["data"]} for figure, _ in starts], [begin]
     traces = [
         _labelled(trace, number, labels[number])
-        for number, found in enumerate(every)
-        for trace in found[begin]
+        for number, by_position in enumerate(every)
+        for trace in by_position[begin]
     ]
     layout = {**figures[0].get("layout", {}), "sliders": []}
     menus = layout.get("updatemenus") or []
@@ -254,7 +254,7 @@ def overlay(figures: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict
     if len(shared) > 1:
         steps = []
         for at in shared:
-            data = [trace for found in every for trace in found[at]]
+            data = [trace for by_position in every for trace in by_position[at]]
             keys = [k for k in ("x", "y", "error_y", "text") if any(k in trace for trace in data)]
             changes = {key: [trace.get(key) for trace in data] for key in keys}
             steps.append({"label": at, "method": "restyle", "args": [changes]})
@@ -320,11 +320,11 @@ def command(wanted: tuple[str, ...], overlay: bool) -> None:
     columns that identify their rows; `!` marks intervals that do not overlap, and other verdicts.
     """
     with clear_errors():
-        found = [find_run(name) for name in wanted]
-        if (count := len({run.name for run in found})) < 2:
+        runs = [find_run(name) for name in wanted]
+        if (count := len({run.name for run in runs})) < 2:
             raise ValueError(f"give at least two different runs, got {count}: see `aft runs`")
-        if len(found) > 26:
-            raise ValueError(f"give at most 26 runs, labelled A to Z, got {len(found)}")
-        click.echo("\n".join(comparison_lines(found)))
-        page = write_comparison(found, overlay)
+        if len(runs) > 26:
+            raise ValueError(f"give at most 26 runs, labelled A to Z, got {len(runs)}")
+        click.echo("\n".join(comparison_lines(runs)))
+        page = write_comparison(runs, overlay)
     click.echo(f"\nPage: {page}")

@@ -60,16 +60,16 @@ def shown_in(content: nbformat.NotebookNode) -> list[Shown]:
     A figure's caption is the Markdown cell tagged ``caption`` that follows the figure's cell.
     Scorecards are left out, because they are stored in ``claims.json``.
     """
-    found: list[Shown] = []
+    items: list[Shown] = []
     for cell, source in enumerate(content.cells):
         behind = content.cells[cell + 1] if cell + 1 < len(content.cells) else None
         caption = behind.source if behind and is_caption(behind) else ""
-        for output, made in enumerate(source.get("outputs", [])):
-            if kind := kind_of(made.get("data", {})):
-                number = 1 + sum(shown.kind == kind for shown in found)
+        for output, node in enumerate(source.get("outputs", [])):
+            if kind := kind_of(node.get("data", {})):
+                number = 1 + sum(shown.kind == kind for shown in items)
                 about = caption if kind == "figure" else ""
-                found.append(Shown(kind, number, cell, output, made.data, about))
-    return found
+                items.append(Shown(kind, number, cell, output, node.data, about))
+    return items
 
 
 def is_caption(cell: nbformat.NotebookNode) -> bool:
@@ -141,8 +141,8 @@ def load_ipython_extension(shell: Any) -> None:
 
     def words() -> Mapping[str, str]:
         modules = [shell.user_ns.get(name) for name in ("figures", "experiments")]
-        found = (each.HEADINGS for each in modules if hasattr(each, "HEADINGS"))
-        own: dict[str, str] = next(found, {})
+        headings = (each.HEADINGS for each in modules if hasattr(each, "HEADINGS"))
+        own: dict[str, str] = next(headings, {})
         return SHARED_HEADINGS | own if own else {}
 
     def frame_html(frame: pd.DataFrame) -> str:

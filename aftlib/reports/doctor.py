@@ -28,7 +28,7 @@ class Check:
     name: str  # of the part that was checked
     value: str  # ready to print
     ok: bool = True  # False only where a run would fail or suffer
-    way_out: str = ""  # the fix if it is not ok
+    fix: str = ""  # an instruction if it is not ok
 
 
 def diagnose() -> list[Check]:
@@ -48,8 +48,8 @@ def _software() -> Iterator[Check]:
         try:
             yield Check(name, version(name))
         except PackageNotFoundError:
-            way_out = "run `make setup`, or `pip install --require-hashes -r requirements.lock`"
-            yield Check(name, "not installed", False, way_out)
+            fix = "run `make setup`, or `pip install --require-hashes -r requirements.lock`"
+            yield Check(name, "not installed", False, fix)
     try:
         java = find_java()
         yield Check("Java", f"{java.version} from {java.origin} ({java.home})")

@@ -181,8 +181,8 @@ def linked(prose: str, document: Document, root: str = "") -> str:
     """Return Markdown whose numbers of equations, as in "by (9)", lead to the document's page."""
     known = equations(document)
 
-    def link(found: re.Match[str]) -> str:
-        at = f"{root}documents/{document.page}.html#eq-{found[1]}"
-        return f"[({found[1]})]({at})" if found[1] in known else found[0]
+    def link(match: re.Match[str]) -> str:
+        at = f"{root}documents/{document.page}.html#eq-{match[1]}"
+        return f"[({match[1]})]({at})" if match[1] in known else match[0]
 
     return re.sub(r"(?<=[a-z] )\((\d+)\)", link, prose)

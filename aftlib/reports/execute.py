@@ -160,14 +160,14 @@ def _run(
     on_cell: OnCell | None,
 ) -> str | None:
     """Run by papermill into `target`; return the error's text, None when all went well."""
-    log, heading, begun = target.with_suffix(".log"), "", list[nbformat.NotebookNode]()
+    log, heading, started_cells = target.with_suffix(".log"), "", list[nbformat.NotebookNode]()
     cells = [
         cell for cell in content.cells if data_out.CAPTURE not in cell.metadata.get("tags", [])
     ]
 
     def report(cell: nbformat.NotebookNode, cell_index: int) -> None:
         nonlocal heading
-        begun.append(cell)
+        started_cells.append(cell)
         if cell.cell_type == "markdown" and cell.source.startswith("#"):
             heading = cell.source.splitlines()[0].lstrip("# ")
         if on_cell is not None:
@@ -193,8 +193,8 @@ def _run(
     except papermill.PapermillExecutionError as error:
         return f"{error.ename}: {error.evalue}"
     except Exception as error:  # the kernel crashed, was out of memory, or never started
-        if begun:
-            content.cells = begun
+        if started_cells:
+            content.cells = started_cells
             nbformat.write(content, target)
         last_lines = log.read_text(errors="replace").splitlines()[-5:] if log.exists() else []
         return "\n".join([f"{type(error).__name__}: {error}", *last_lines])

@@ -74,12 +74,12 @@ def pixels(length: str) -> float:
     >>> round(pixels("84mm"), 1)
     317.5
     """
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(mm|cm|in|pt|px)", length.strip())
-    if not found or float(found[1]) <= 0:
+    match = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(mm|cm|in|pt|px)", length.strip())
+    if not match or float(match[1]) <= 0:
         raise ValueError(
             f"length {length!r} must be a number with mm, cm, in, pt or px, such as 84mm"
         )
-    size = float(found[1]) * _UNITS[found[2]]
+    size = float(match[1]) * _UNITS[match[2]]
     if not LEAST <= size <= MOST:
         raise ValueError(
             f"length {length!r} must be from {LEAST} to {MOST} px, of which an inch has 96"
@@ -109,14 +109,14 @@ def find_shown(executed: Executed, kind: str, wanted: str) -> Shown:
             raise ValueError(f"{executed.name} has {kind}s 1 to {len(shown)}, got {wanted}")
         return shown[int(wanted) - 1]
     words = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)", re.IGNORECASE)
-    found = [each for each in shown if words.search(label(each))]
-    if len(found) != 1:
-        titles = "; ".join(f"{each.number} {label(each)}" for each in found or shown)
+    matches = [each for each in shown if words.search(label(each))]
+    if len(matches) != 1:
+        titles = "; ".join(f"{each.number} {label(each)}" for each in matches or shown)
         raise ValueError(
             f"{kind} must be a number or words of one title, got {wanted!r}: "
             f"{executed.name} has {titles}"
         )
-    return found[0]
+    return matches[0]
 
 
 def label(shown: Shown) -> str:
@@ -244,29 +244,29 @@ def readable(
     layout = for_paper(figure.get("layout", {}))
     plain = {"data": figure["data"], "layout": layout}
     size = ", ".join([str(round(width)), str(round(height)) if height else "null", str(WIDEST)])
-    found = json.loads(
+    answer = json.loads(
         evaluate(f"forPaper({in_script(plain)}, {size})", browser, asset("paper.js"))
     )
-    if problems := found["complaints"]:
-        least, given = found.get("least"), f"{width / _UNITS['mm']:.0f} mm"
-        way_out = (
+    if problems := answer["complaints"]:
+        least, given = answer.get("least"), f"{width / _UNITS['mm']:.0f} mm"
+        fix = (
             f"give --width {math.ceil(least / _UNITS['mm'])}mm or more"
             if least
             else ("leave out --height" if height else "export its data, or show less in it")
         )
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise ValueError(f"at {given} the figure is not readable: {problems[0]}{more}; {way_out}")
-    return {"data": figure["data"], "layout": found["layout"]}
+        raise ValueError(f"at {given} the figure is not readable: {problems[0]}{more}; {fix}")
+    return {"data": figure["data"], "layout": answer["layout"]}
 
 
 def for_paper(layout: Mapping[str, Any]) -> dict[str, Any]:
     """Return a layout for print: no title, slider or menu, small margins, the legend below."""
-    made = {k: v for k, v in layout.items() if k not in ("title", "sliders", "updatemenus")}
+    rest = {k: v for k, v in layout.items() if k not in ("title", "sliders", "updatemenus")}
     legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "bottom"}
-    return made | {
-        "margin": {"l": 50, "r": 8, "t": 8 + 20 * bool(made.get("annotations")), "b": 40},
-        "legend": {**made.get("legend", {}), **legend, "yref": "container", "font": {"size": 9}},
-        "font": {**made.get("font", {}), "size": 10},
+    return rest | {
+        "margin": {"l": 50, "r": 8, "t": 8 + 20 * bool(rest.get("annotations")), "b": 40},
+        "legend": {**rest.get("legend", {}), **legend, "yref": "container", "font": {"size": 9}},
+        "font": {**rest.get("font", {}), "size": 10},
         "autosize": False,
     }
 
@@ -275,12 +275,12 @@ def find_browser() -> str | None:
     """Return the browser to draw with: ``AFT_BROWSER``, else the first known one on the PATH."""
     named = os.environ.get("AFT_BROWSER")
     if named:
-        found = shutil.which(named)
-        if found is None:
+        browser = shutil.which(named)
+        if browser is None:
             raise FileNotFoundError(
                 f"AFT_BROWSER is {named!r}, which is no program: set it to a Chromium or unset it"
             )
-        return found
+        return browser
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
@@ -321,11 +321,11 @@ def evaluate(expression: str, browser: str, script: str = "") -> str:
     """
     script = f"{asset('narrow.js')}{script}{_ANSWER.format(expression=expression)}"
     shown = _show(browser, script, ["--dump-dom"])
-    found = re.search(r'<pre id="answer"[^>]*>(value|error) ([^<]*)', shown.stdout)
-    if found is None or found[1] == "error":
-        why = found[2] if found else shown.stderr.strip()[-500:]
+    match = re.search(r'<pre id="answer"[^>]*>(value|error) ([^<]*)', shown.stdout)
+    if match is None or match[1] == "error":
+        why = match[2] if match else shown.stderr.strip()[-500:]
         raise RuntimeError(f"the browser {browser} drew nothing: {why}")
-    return unescape(found[2])
+    return unescape(match[2])
 
 
 def _show(

@@ -105,17 +105,17 @@ def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, 
     The words are such as ``ε = 0.12``, or empty without slider and menu. Without `at` the position
     is the one where the slider or menu begins. ValueError when there is no such label.
     """
-    found = [(name, label, traces) for s, traces in states(figure) for name, label in s.items()]
+    positions = [(name, label, traces) for s, traces in states(figure) for name, label in s.items()]
     layout = figure.get("layout", {})
-    if not found and at is None:
+    if not positions and at is None:
         return dict(figure), ""
-    if not found:
+    if not positions:
         raise ValueError(f"the figure has no slider or menu to be set, got {at!r}")
     begin = [*(layout.get("sliders") or []), *(layout.get("updatemenus") or [])][0].get("active", 0)
-    labels = [label for _, label, _ in found]
+    labels = [label for _, label, _ in positions]
     if at is not None and at not in labels:
-        raise ValueError(f"{found[0][0]} must be one of {', '.join(labels)}, got {at!r}")
-    name, label, traces = found[begin if at is None else labels.index(at)]
+        raise ValueError(f"{positions[0][0]} must be one of {', '.join(labels)}, got {at!r}")
+    name, label, traces = positions[begin if at is None else labels.index(at)]
     for trace in traces:
         for attribute in [key for key in trace if "." in key]:  # as Plotly's restyle names them
             part, _, leaf = attribute.partition(".")
@@ -168,7 +168,7 @@ def _title(layout: Mapping[str, Any], letter: str, trace: Mapping[str, Any]) -> 
     titles = [axis.get("title") or "" for axis in near]
     texts = [plain_text(t if isinstance(t, str) else t.get("text") or "") for t in titles]
     text = next(filter(None, texts), (layout.get("meta") or {}).get("columns", {}).get(letter, ""))
-    text = re.sub(r"[ (,]+logarithmic\)$", lambda found: ")" * ("," in found[0]), text)
+    text = re.sub(r"[ (,]+logarithmic\)$", lambda match: ")" * ("," in match[0]), text)
     return text if text not in ("", "panel", "series", "choice") else letter
 
 

@@ -141,12 +141,12 @@ def title_of_figure(shown: Shown) -> str:
 def figures_of(claims: Iterable[ClaimRecord], shown: Iterable[Shown]) -> Mapping[str, Shown]:
     """Return, by claim, the claim's figure in the report; claims without a figure are left out."""
     titled = [(title_of_figure(one), one) for one in shown if one.kind == "figure"]
-    found = {}
+    by_claim = {}
     for claim in claims:
         figures = (one for title, one in titled if title.startswith(claim.figure))
         if claim.figure and (figure := next(figures, None)):
-            found[claim.id] = figure
-    return found
+            by_claim[claim.id] = figure
+    return by_claim
 
 
 def render_document(document: Document, text: str, reports: str | None = None) -> Markup:
@@ -241,7 +241,7 @@ def _scorecard(
 ) -> dict[str, Any]:
     """Return the table of settled claims, each with links to its figure and equations."""
     about = (executed.name, executed.profile, executed.changed)  # the notebook knew no profile
-    claims = [ClaimRecord(**line).found_by(*about) for line in lines]
+    claims = [ClaimRecord(**line).with_run(*about) for line in lines]
     pages, leads = {} if root is None else cited(claims, root), {}
     for claim in claims:
         id, formula = claim.id, claim.formula
@@ -267,11 +267,11 @@ def _output(output: NotebookNode, shown: list[Shown]) -> dict[str, Any]:
         text = "\n".join(ln.rstrip("\r").rpartition("\r")[2] for ln in output.text.split("\n"))
         kind = "messages" if output.name == "stderr" else "output text"
         return {"html": Markup(f'<div class="{kind}"><pre>{ansi2html(text)}</pre></div>')}
-    found: dict[str, Any] = {"html": _rich(output.data)}
+    values: dict[str, Any] = {"html": _rich(output.data)}
     for one in shown:
-        found |= {"shown": one, "title": title_of_figure(one), "downloads": _downloads(one)}
-        found |= {"caption": to_inline_html(one.caption), "plotly": PLOTLY in one.data}
-    return found
+        values |= {"shown": one, "title": title_of_figure(one), "downloads": _downloads(one)}
+        values |= {"caption": to_inline_html(one.caption), "plotly": PLOTLY in one.data}
+    return values
 
 
 def _rich(data: NotebookNode) -> Markup:

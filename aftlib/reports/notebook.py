@@ -71,8 +71,8 @@ class Notebook:
     def model(self) -> type[ParameterModel] | None:
         """The model of the notebook's parameters; None if the notebook imports none."""
         code = [cell.source for cell in self.content.cells if cell.cell_type == "code"]
-        found = re.search(r"^from ([\w.]+) import NotebookParameters$", "\n".join(code), re.M)
-        return import_module(found[1]).NotebookParameters if found else None
+        match = re.search(r"^from ([\w.]+) import NotebookParameters$", "\n".join(code), re.M)
+        return import_module(match[1]).NotebookParameters if match else None
 
     @cached_property
     def parameters(self) -> dict[str, Parameter]:
@@ -197,16 +197,16 @@ def section_of(content: nbformat.NotebookNode, wanted: str) -> nbformat.Notebook
     always = {i for i in names if TAG in cells[i].metadata.get("tags", [])}
     always |= {i for i, used in names.items() if "NotebookParameters" in used.imported}
 
-    needed, kept, everything = {wanted} if variable else set(), {0, *chosen}, False
+    needed, positions, everything = {wanted} if variable else set(), {0, *chosen}, False
     for i in sorted(names, reverse=True):
         used = names[i]
         gives = used.assigned | used.changed | (used.called - modules)
         if i in chosen | always or everything or needed & gives:
-            kept.add(i)
+            positions.add(i)
             needed = (needed - used.certain) | used.read
             everything |= "globals" in used.read and i not in always
     part = copy.copy(content)
-    part.cells = [cells[i] for i in sorted(kept)]
+    part.cells = [cells[i] for i in sorted(positions)]
     return part
 
 
@@ -268,15 +268,15 @@ def _headings(cells: list) -> dict[str, tuple[int, int]]:
 
 def _cells_below(wanted: str, heads: Mapping[str, tuple[int, int]], count: int) -> set[int]:
     """Return the positions of the cells below a heading, of `count` in all."""
-    asked = wanted.strip().casefold()
-    found = [text for text in heads if asked in text.casefold()]
-    found = [text for text in found if text.casefold() == asked] or found
-    if len(found) != 1:
+    words = wanted.strip().casefold()
+    matches = [text for text in heads if words in text.casefold()]
+    matches = [text for text in matches if text.casefold() == words] or matches
+    if len(matches) != 1:
         raise ValueError(
             f"section {wanted!r} must be a variable or one heading of the notebook: give one of "
-            f"{', '.join(map(repr, found or heads)) or 'none, because it has no headings'}"
+            f"{', '.join(map(repr, matches or heads)) or 'none, because it has no headings'}"
         )
-    begin, level = heads[found[0]]
+    begin, level = heads[matches[0]]
     later = (i for i, depth in heads.values() if i > begin and depth <= level)
     return {*range(begin, next(later, count))}
 
@@ -326,13 +326,13 @@ def library_hash(package: Path = PACKAGE) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of `PACKAGES`; "none" for one that is not installed."""
-    found = {"Python": platform.python_version()}
+    by_package = {"Python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            by_package[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "none"
-    return found
+            by_package[name] = "none"
+    return by_package
 
 
 def content_hashes(value: Any) -> list[str]:

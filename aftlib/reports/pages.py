@@ -105,7 +105,7 @@ def reading_counts(readings: Mapping[str, str], what: str = "Other readings") ->
     >>> reading_counts({"by all traffic": "0.34, deviates", "by the input": "1.02, holds"})
     'Other readings: 1 holds, 1 deviates'
     """
-    counts = tally(found.rpartition(", ")[2] for found in readings.values())
+    counts = tally(reading.rpartition(", ")[2] for reading in readings.values())
     shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return f"{what}: {shown}"
 

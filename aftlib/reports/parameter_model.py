@@ -35,9 +35,9 @@ def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) 
     if unknown := options.keys() - {*PROFILES, *BOUNDS}:
         raise TypeError(f"options must be profiles or bounds, got {', '.join(sorted(unknown))}")
     profiles = {name: options.pop(name) for name in PROFILES if name in options}
-    declared: Any = {"profiles": profiles, "bounds": options}
+    extra: Any = {"profiles": profiles, "bounds": options}
     about = ", ".join(filter(None, [about, unit]))
-    return Field(default, description=about, json_schema_extra=declared)
+    return Field(default, description=about, json_schema_extra=extra)
 
 
 class ParameterModel(BaseModel):
@@ -55,7 +55,7 @@ class ParameterModel(BaseModel):
     @classmethod
     def _check_bounds(cls, value: Any, info: ValidationInfo) -> Any:
         name = info.field_name or ""
-        if (bounds := _declared(cls, name, "bounds")) and value is not None:
+        if (bounds := _read_extra(cls, name, "bounds")) and value is not None:
             check = require_numbers if isinstance(value, list) else require_number
             check(name, value, **bounds)
         return value
@@ -78,17 +78,17 @@ class ParameterModel(BaseModel):
     @classmethod
     def profile(cls, profile: str) -> dict[str, Any]:
         """Return the values of a profile that are not the defaults."""
-        declared = {name: _declared(cls, name, "profiles") for name in cls.model_fields}
-        return {name: values[profile] for name, values in declared.items() if profile in values}
+        profiles = {name: _read_extra(cls, name, "profiles") for name in cls.model_fields}
+        return {name: values[profile] for name, values in profiles.items() if profile in values}
 
     @classmethod
     def help(cls) -> str:
         """Return a text about each parameter: type, bounds, meaning, default and profiles."""
         parts = []
         for name, info in cls.model_fields.items():
-            bounds = [f"{BOUNDS[k]} {v:g}" for k, v in _declared(cls, name, "bounds").items()]
+            bounds = [f"{BOUNDS[k]} {v:g}" for k, v in _read_extra(cls, name, "bounds").items()]
             wanted = " ".join([kind_of(info.annotation), " and ".join(bounds)]).strip()
-            values = {"default": info.default} | _declared(cls, name, "profiles")
+            values = {"default": info.default} | _read_extra(cls, name, "profiles")
             shown = "; ".join(f"{profile} {value!r}" for profile, value in values.items())
             parts.append(
                 "\n    ".join(filter(None, [f"{name}: {wanted}", info.description, shown]))
@@ -121,7 +121,7 @@ def kind_of(annotation: Any) -> str:
     return annotation.__name__ if type(annotation) is type else str(annotation)
 
 
-def _declared(model: type[ParameterModel], name: str, what: str) -> dict[str, Any]:
+def _read_extra(model: type[ParameterModel], name: str, what: str) -> dict[str, Any]:
     extra: Any = model.model_fields[name].json_schema_extra
     return extra[what]
 
@@ -134,8 +134,8 @@ def _explain(model: type[ParameterModel], error: ValidationError) -> str:
     name, value = str(first["loc"][0]), first["input"]
     if first["type"] == "extra_forbidden":
         near = get_close_matches(name, model.model_fields, 1)
-        way_out = f"write {near[0]!r}" if near else f"known are {', '.join(model.model_fields)}"
-        return f"{name} is no parameter of this notebook, got {value!r}: {way_out}"
+        fix = f"write {near[0]!r}" if near else f"known are {', '.join(model.model_fields)}"
+        return f"{name} is no parameter of this notebook, got {value!r}: {fix}"
     info = model.model_fields[name]
     item = "each of " if isinstance(first["loc"][-1], int) else ""
     return (

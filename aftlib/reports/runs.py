@@ -150,8 +150,8 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
         executed = reports.get(name) if name in known else None
         settled = next((s for s in executed.settled if s.id == id), None) if executed else None
         if executed and settled:
-            found = settled.found_by(name, executed.profile, executed.changed)
-            gathered.append(found if current[name] else found.outdated())
+            record = settled.with_run(name, executed.profile, executed.changed)
+            gathered.append(record if current[name] else record.outdated())
             continue
 
         if executed is None:
@@ -163,7 +163,7 @@ def gather(notebooks: Sequence[Notebook], reports: Mapping[str, Executed]) -> li
         else:
             why = "Its notebook does not settle it."
         record = ClaimRecord.of(claim, nothing(why))
-        gathered.append(record.found_by(name, executed.profile if executed else ""))
+        gathered.append(record.with_run(name, executed.profile if executed else ""))
     return gathered
 
 
@@ -262,8 +262,8 @@ def all_runs() -> list[Run]:
 
 def run_folders() -> list[Path]:
     """Return the folder of each run, also of runs with a broken record."""
-    found = (path.parent for path in runs_dir().glob(f"*/*/{RECORD}"))
-    return sorted(folder for folder in found if not folder.name.startswith("."))
+    folders = (path.parent for path in runs_dir().glob(f"*/*/{RECORD}"))
+    return sorted(folder for folder in folders if not folder.name.startswith("."))
 
 
 def find_run(wanted: str) -> Run:
@@ -287,11 +287,11 @@ def find_run(wanted: str) -> Run:
         for run in runs
         if run.folder.name.startswith(key) and (not slash or run.notebook == named)
     ]
-    found = newest[:1] or (keyed if key and (slash or not known) else [])
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(run.name for run in found)
+    matches = newest[:1] or (keyed if key and (slash or not known) else [])
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(run.name for run in matches)
         raise ValueError(f"run {wanted!r} may be any of {names}: give more of the key")
     if not runs:
         raise ValueError(f"no run {wanted!r}, because none is stored yet: `aft run 02` stores one")

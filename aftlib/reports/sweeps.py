@@ -74,7 +74,7 @@ def plan_sweep(
         name: [notebook.check({name: text})[name] for text in split_values(texts)]
         for name, texts in given.items()
     }
-    several = {name: len(found) for name, found in values.items() if len(found) > 1}
+    several = {name: len(items) for name, items in values.items() if len(items) > 1}
     if together and len(set(several.values())) > 1:
         counts = ", ".join(f"{name} has {count}" for name, count in several.items())
         raise ValueError(f"--zip needs the same number of values of each parameter, but {counts}")
@@ -282,17 +282,17 @@ def command(
     """
 
     def run(point: dict[str, Any], on_cell: OnCell) -> Executed:
-        executed = run_once(found, point, on_cell)
+        executed = run_once(nb, point, on_cell)
         write_sweep(planned)
         return executed
 
     with clear_errors():
-        found = find_notebook(notebook, section)
+        nb = find_notebook(notebook, section)
         for table in tables:
-            found.require_table(table)
-        planned = plan_sweep(found, overrides(parameters), together, profile or "")
-        jobs = 1 if found.starts_spark else jobs
-        todo = [point for point in planned.points if stored_run(found, point) is None]
+            nb.require_table(table)
+        planned = plan_sweep(nb, overrides(parameters), together, profile or "")
+        jobs = 1 if nb.starts_spark else jobs
+        todo = [point for point in planned.points if stored_run(nb, point) is None]
         one, alike = time_of_one(planned)
         time = f"about {duration(one * -(-len(todo) // jobs))}" if one else "of unknown duration"
         time += ", estimated from runs with other values" if one and not alike else ""

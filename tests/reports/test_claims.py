@@ -175,7 +175,7 @@ def test_a_verdict_contradicts_its_record_only_when_both_are_decided_and_no_time
 
 def test_as_recorded_is_said_of_a_profiles_own_values_only():
     def verdict_cell(*about) -> str:
-        table = claims_table([settled("D1-1").found_by("01_x", *about)])
+        table = claims_table([settled("D1-1").with_run("01_x", *about)])
         return table.rpartition("<td>")[2].replace("&#34;", "&quot;")
 
     assert "<small>measured<br>as recorded<" in verdict_cell("quick")
@@ -186,7 +186,7 @@ def test_as_recorded_is_said_of_a_profiles_own_values_only():
 
 
 def test_what_is_out_of_date_shows_what_it_was():
-    old = settled("D1-1", 0.049, interval=(0.04, 0.06)).found_by("01_x", "quick").outdated()
+    old = settled("D1-1", 0.049, interval=(0.04, 0.06)).with_run("01_x", "quick").outdated()
     assert (old.verdict, old.earlier) == ("not run", "holds")
     (row,) = claims_table([old], link=True).split("<tbody>")[1].split("</tr>")[:-1]
     assert 'class="aft-earlier"' in row and 'href="01_x.html#claim-D1-1"' in row
@@ -201,7 +201,7 @@ def test_a_claim_is_settled_once_a_scorecard():
 
 
 def test_links_lead_to_the_line_in_the_report():
-    record = settled("D1-1").found_by("01_x")
+    record = settled("D1-1").with_run("01_x")
     assert 'href="01_x.html#claim-D1-1"' in claims_table([record], link=True)
     not_run = record.model_copy(update={"verdict": "not run"})
     assert "href" not in claims_table([not_run], link=True)
@@ -229,8 +229,8 @@ def test_the_smoke_profile_decides_neither_times_nor_what_more_samples_may():
         settled("D1-3", holds=False),
         settled("D1-4", timed=True).model_copy(update={"verdict": "not run"}),
     ]
-    smoke = [claim.found_by("01_x", "smoke") for claim in differing]
+    smoke = [claim.with_run("01_x", "smoke") for claim in differing]
     assert unexpected(smoke) == smoke[2:]
-    quick = [claim.found_by("01_x", "quick") for claim in differing]
+    quick = [claim.with_run("01_x", "quick") for claim in differing]
     as_recorded = [settled("D1-1"), settled("D1-2", holds=False, recorded="deviates")]
     assert unexpected([*quick, *as_recorded]) == quick

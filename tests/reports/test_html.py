@@ -143,7 +143,7 @@ def test_the_index_shows_each_report_and_claim(done):
 
 
 def test_the_index_leads_to_what_deviates(tmp_path):
-    claims = [settled(f"D1-{i}", i, i == 1).found_by("01_x", "quick") for i in (1, 2)]
+    claims = [settled(f"D1-{i}", i, i == 1).with_run("01_x", "quick") for i in (1, 2)]
     page = write_index([], {}, claims, [], tmp_path / "index.html").read_text()
     (line,) = [line for line in page.splitlines() if 'class="deviating' in line]
     assert "D1-1" not in line and '<a href="#claim-D1-2">D1-2</a> The number of' in line

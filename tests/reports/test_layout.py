@@ -63,7 +63,7 @@ def pages(tmp_path_factory):
     run = executed([FIRST[0], *cells], changed={"a_parameter_of_a_long_name": [0.125] * 20})
     report = html.write_report(run, folder / "report.html")
 
-    claims = [v.found_by(run.name, "quick", run.changed) for v in verdicts]
+    claims = [v.with_run(run.name, "quick", run.changed) for v in verdicts]
     notebook = Notebook(write_notebook(folder / "notebooks" / f"{run.name}.ipynb", FIRST))
     claims = [claims[0].outdated(), claims[1]]
     front = index.write_index([notebook], {run.name: run}, claims, [], folder / "index.html")
