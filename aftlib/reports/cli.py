@@ -203,7 +203,7 @@ def runs(
 ) -> None:
     """List the stored runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
     from aftlib.reports.notebook import find_notebook
-    from aftlib.reports.pages import counted, duration, started, tally, values_of
+    from aftlib.reports.pages import count_text, duration, start_time, tally, values_of
     from aftlib.reports.parameter_cell import literal
     from aftlib.reports.runs import all_runs, run_folders
 
@@ -225,11 +225,11 @@ def runs(
     width = max((len(run.name) for run in matches), default=0)
     for run in matches:
         record = run.record
-        result = ", ".join(counted(v, n) for v, n in tally(run.verdicts.values()).items() if n)
+        result = ", ".join(count_text(v, n) for v, n in tally(run.verdicts.values()).items() if n)
         if record["error"]:
             result = f"✘ failed: {record['error'].splitlines()[0]}"
         took = duration(record["seconds"])
-        about = f"{started(record)}  {took:>12}  {result or '–'}  {values_of(record)}"
+        about = f"{start_time(record)}  {took:>12}  {result or '–'}  {values_of(record)}"
         click.echo(f"{run.name:<{width}}  {about}")
     counts = f"{len(matches)} of {len(stored)} runs; `aft open KEY` opens one."
     click.echo(counts if stored else "No run is stored yet: `aft run 02`, say, stores one.")
@@ -356,7 +356,7 @@ def _say_progress(
     """Do one work and print a bar on terminals, elsewhere a line at its start; then its result."""
     from tqdm import tqdm
 
-    from aftlib.reports.pages import counted, duration, tally
+    from aftlib.reports.pages import count_text, duration, tally
 
     ran = False
     with tqdm(
@@ -374,7 +374,7 @@ def _say_progress(
 
     took = duration(executed.record["seconds"])
     verdicts = tally(settled.verdict for settled in executed.settled)
-    counts = ", ".join(counted(verdict, count) for verdict, count in verdicts.items() if count)
+    counts = ", ".join(count_text(verdict, count) for verdict, count in verdicts.items() if count)
     if executed.error:
         say(f"✘ {name} failed: {executed.error}")
     elif not ran:

@@ -17,9 +17,9 @@ from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import PLOTLY, shown_in
 from aftlib.reports.documents import all_claims
-from aftlib.reports.figure_data import chosen, states
+from aftlib.reports.figure_data import in_state, states
 from aftlib.reports.html import plotly_box, share_plotly
-from aftlib.reports.pages import SYMBOLS, render, shown, shown_interval, started
+from aftlib.reports.pages import SYMBOLS, render, shown, shown_interval, start_time
 from aftlib.reports.runs import Run, file_stem, find_run, runs_dir
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def comparison_lines(runs: Sequence[Run]) -> list[str]:
     """Return the comparison of `runs` as lines of text; equal values are only counted."""
     lines = []
     for label, run in zip(ascii_uppercase, runs, strict=False):
-        lines.append(f"{label}  {run.name}  {started(run.record)}")
+        lines.append(f"{label}  {run.name}  {start_time(run.record)}")
     for title, part in _parts(runs).items():
         same = sum(line.state == "same" for line in part)
         lines.append(f"\n{title}: {len(part) - same} differ, {same} the same")
@@ -236,7 +236,7 @@ def overlay(figures: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict
     """
     if any(trace.get("type", "scatter") not in _OVERLAID for f in figures for trace in f["data"]):
         return None
-    starts = [chosen(figure) for figure in figures]
+    starts = [in_state(figure) for figure in figures]
     name, _, begin = starts[0][1].rpartition(" = ")
     every = [{"".join(at.values()): traces for at, traces in states(f)} for f in figures]
     shared = [at for at in every[0] if all(at in by_position for by_position in every)]

@@ -155,10 +155,10 @@ def load_ipython_extension(shell: Any) -> None:
     formatters[TABLE] = table
     for module in ("pandas", "pandas.core.frame"):
         frame_of = (module, "DataFrame")
-        table.for_type_by_name(*frame_of, lambda frame: captured(in_words(frame.style, words())))
+        table.for_type_by_name(*frame_of, lambda frame: capture(in_words(frame.style, words())))
         html.for_type_by_name(*frame_of, frame_html)
     styler = ("pandas.io.formats.style", "Styler")
-    table.for_type_by_name(*styler, lambda shown: captured(in_words(shown, words())))
+    table.for_type_by_name(*styler, lambda shown: capture(in_words(shown, words())))
     html.for_type_by_name(*styler, lambda shown: in_words(shown, words())._repr_html_())
 
 
@@ -178,7 +178,7 @@ def _word(headings: Mapping[str, str], label: Any) -> Any:
     return headings.get(label, label) if isinstance(label, str) else label
 
 
-def captured(styler: Any) -> dict[str, Any] | None:
+def capture(styler: Any) -> dict[str, Any] | None:
     """Return the data of a styled frame: its CSV, its cells as shown, head rows and caption."""
     frame = styler.data
     if frame.size > MOST_SHOWN:

@@ -78,10 +78,10 @@ def states(figure: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], list[dic
     """Yield each choice of the figure's slider or menu, by its name, with the traces it shows."""
     layout, data = figure.get("layout", {}), list(figure.get("data", []))
     sliders, menus = layout.get("sliders") or [], layout.get("updatemenus") or []
-    chosen = [s.get("steps", []) for s in sliders] + [m.get("buttons", []) for m in menus]
+    choices = [s.get("steps", []) for s in sliders] + [m.get("buttons", []) for m in menus]
     prefix = sliders[0].get("currentvalue", {}).get("prefix", "") if sliders else ""
     name = plain_text(prefix).rstrip("=: ") or "choice"
-    steps = [step for step in (chosen or [[]])[0] if step.get("method") in ("restyle", "update")]
+    steps = [step for step in (choices or [[]])[0] if step.get("method") in ("restyle", "update")]
     if not steps:
         yield {}, data
     for step in steps:
@@ -99,7 +99,7 @@ def states(figure: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], list[dic
         yield {name: label}, [trace for trace in traces if trace.get("visible", True)]
 
 
-def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
+def in_state(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
     """Return a Plotly figure with its slider or menu at the label `at`, and that position in words.
 
     The words are such as ``ε = 0.12``, or empty without slider and menu. Without `at` the position
@@ -125,7 +125,7 @@ def chosen(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, 
 
 def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, list]:
     """Return the coordinates of a trace's points by title; some columns may be shorter."""
-    arrays = {name: unpacked(trace[name]) for name in _COORDINATES if trace.get(name) is not None}
+    arrays = {name: unpack(trace[name]) for name in _COORDINATES if trace.get(name) is not None}
     arrays = {name: values for name, values in arrays.items() if values.ndim}
     if "y" in arrays and trace.get("type", "scatter") == "scatter" and "x" not in arrays:
         arrays["x"] = (trace.get("x0") or 0) + (trace.get("dx") or 1) * np.arange(len(arrays["y"]))
@@ -133,9 +133,9 @@ def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, l
         bars = {**(trace.get(f"error_{axis}") or {})}
         bars |= {k.split(".")[1]: v for k, v in trace.items() if k.startswith(f"error_{axis}.")}
         if bars.get("array") is not None and axis in arrays:
-            above, middle = _numbers(unpacked(bars["array"])), _numbers(arrays[axis])
+            above, middle = _numbers(unpack(bars["array"])), _numbers(arrays[axis])
             less = bars.get("arrayminus")
-            below = above if less is None else _numbers(unpacked(less))
+            below = above if less is None else _numbers(unpack(less))
             if len(above) == len(below) == len(middle):
                 arrays[f"{axis} low"], arrays[f"{axis} high"] = middle - below, middle + above
     if "z" in arrays and arrays["z"].ndim == 2:
@@ -143,7 +143,7 @@ def _columns(trace: Mapping[str, Any], layout: Mapping[str, Any]) -> dict[str, l
         x, y = arrays.get("x", np.arange(width)), arrays.get("y", np.arange(height))
         if (len(x), len(y)) == (width, height):
             arrays = {"x": np.tile(x, height), "y": np.repeat(y, width), "z": arrays["z"].ravel()}
-            text = unpacked(trace.get("text") or [])  # written into the cells
+            text = unpack(trace.get("text") or [])  # written into the cells
             if text.shape == (height, width):
                 arrays["text"] = text.ravel()
     names = {letter: _title(layout, letter, trace) for letter in "xyz"}
@@ -172,7 +172,7 @@ def _title(layout: Mapping[str, Any], letter: str, trace: Mapping[str, Any]) -> 
     return text if text not in ("", "panel", "series", "choice") else letter
 
 
-def unpacked(values: Any) -> np.ndarray:
+def unpack(values: Any) -> np.ndarray:
     """Return an array of a figure, which Plotly may have packed as ``{dtype, bdata, shape}``."""
     if not isinstance(values, Mapping):
         kinds = {type(value) for value in values} if isinstance(values, Sequence) else set()

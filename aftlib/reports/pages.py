@@ -28,8 +28,8 @@ def render(template: str, **values: Any) -> str:
         loader=loader, autoescape=template.endswith(".html.j2"), undefined=jinja2.StrictUndefined
     )
     literal = partial(json.dumps, ensure_ascii=False, default=str)
-    functions: list[Any] = [asset, counted, duration, not_default, reading_counts, shown]
-    functions += [shown_interval, slug, started, tally, why_and_rest]
+    functions: list[Any] = [asset, count_text, duration, not_default, reading_counts, shown]
+    functions += [shown_interval, slug, start_time, tally, why_and_rest]
     named = {each.__name__: each for each in functions}
     environment.filters |= named | {"literal": literal}
     environment.globals |= named | {"symbols": SYMBOLS}
@@ -46,7 +46,7 @@ def slug(text: str) -> str:
     return re.sub(r"\W+", "-", re.sub(r"<[^>]+>|&\w+;", "", text)).strip("-").lower()
 
 
-def started(record: Mapping[str, Any]) -> str:
+def start_time(record: Mapping[str, Any]) -> str:
     """Return when the run of `record` began, as ``2026-03-01 14:05 UTC``."""
     return f"{datetime.fromisoformat(record['started']):%Y-%m-%d %H:%M} UTC"
 
@@ -92,7 +92,7 @@ def tally(verdicts: Iterable[str]) -> dict[str, int]:
     return {verdict: counts[verdict] for verdict in VERDICTS}
 
 
-def counted(verdict: str, count: int) -> str:
+def count_text(verdict: str, count: int) -> str:
     """Return a count of verdicts such as ``✔ 5 hold``."""
     plural = {"holds": "hold", "deviates": "deviate"}
     word = plural.get(verdict, verdict) if count > 1 else verdict

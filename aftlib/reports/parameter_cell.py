@@ -71,7 +71,7 @@ def read_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
             own_line = token.line.strip() == token.string
             comments[token.start[0]] = "#" * own_line + token.string.lstrip("# ")
 
-    parameters = {}
+    values = {}
     for statement in statements:
         match statement:
             case ast.AnnAssign(ast.Name(name), annotation, ast.expr() as value):
@@ -92,8 +92,8 @@ def read_parameters(notebook: nbformat.NotebookNode) -> dict[str, Parameter]:
         while comments.get(line, "").startswith("#"):
             above.insert(0, comments[line][1:])
             line -= 1
-        parameters[name] = Parameter(name, kind or _kind(default), default, about or " ".join(above))
-    return parameters
+        values[name] = Parameter(name, kind or _kind(default), default, about or " ".join(above))
+    return values
 
 
 def check_parameters(

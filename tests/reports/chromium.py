@@ -48,9 +48,9 @@ class Page:
         return answer["result"]
 
     def run(self, script: str) -> Any:
-        """Return what a script in the page comes to, once its promise is kept."""
-        asked = {"expression": script, "awaitPromise": True, "returnByValue": True}
-        answer = self.call("Runtime.evaluate", **asked)
+        """Return what a script in the page evaluates to, once its promise is resolved."""
+        parameters = {"expression": script, "awaitPromise": True, "returnByValue": True}
+        answer = self.call("Runtime.evaluate", **parameters)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -80,9 +80,9 @@ def opened(program: str, folder: Path) -> Iterator[Page]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        said = next(line for line in process.stderr if "DevTools listening on" in line)
+        line = next(line for line in process.stderr if "DevTools listening on" in line)
         socket = websocket.create_connection(
-            said.split()[-1], timeout=500, suppress_origin=True, enable_multithread=False
+            line.split()[-1], timeout=500, suppress_origin=True, enable_multithread=False
         )
         yield Page(socket)
         socket.close()

@@ -48,7 +48,7 @@ def execute_by_hand(
 ):
     """Stand in for `execute`: the run shows what `cells` makes of the values, m = 9 fails."""
     values = notebook.values(parameters)
-    made = executed(
+    run = executed(
         cells(values),
         name=notebook.name,
         profile=profile,
@@ -62,7 +62,7 @@ def execute_by_hand(
     )
     if on_cell:
         on_cell(0, 1, "")
-    nbformat.write(made.content, target)
+    nbformat.write(run.content, target)
     return Executed.read(target)
 
 
@@ -74,8 +74,8 @@ def quick(home, monkeypatch):
 
     def cells(values):
         m = values["m"]
-        found = settled("D1-1", m / 10, m % 2 == 1, (0, m))
-        return [*SEEDED, shows({MIME: [found.model_dump(mode="json")]})]
+        record = settled("D1-1", m / 10, m % 2 == 1, (0, m))
+        return [*SEEDED, shows({MIME: [record.model_dump(mode="json")]})]
 
     def execute(notebook, parameters, target, *options):
         ran.append(dict(parameters))

@@ -173,7 +173,7 @@ def test_a_verdict_contradicts_its_record_only_when_both_are_decided_and_no_time
     assert not settled("D1-1", holds=False, timed=True).contradicts
 
 
-def test_as_recorded_is_said_of_a_profiles_own_values_only():
+def test_as_recorded_is_shown_for_a_profiles_own_values_only():
     def verdict_cell(*about) -> str:
         table = claims_table([settled("D1-1").with_run("01_x", *about)])
         return table.rpartition("<td>")[2].replace("&#34;", "&quot;")
@@ -208,7 +208,7 @@ def test_links_lead_to_the_line_in_the_report():
 
 
 @pytest.mark.parametrize(
-    ("found", "text"),
+    ("finding", "text"),
     [
         ((0.049,), '<td class="aft-value">0.049 <small>of the estimates</small></td>'),
         (("4 %",), '<td class="aft-value">4 %</td>'),  # a text has its own unit
@@ -217,8 +217,8 @@ def test_links_lead_to_the_line_in_the_report():
         ((1, True, None, "<script>"), "&lt;script&gt;"),
     ],
 )
-def test_a_row_shows_its_value_and_its_note(found, text):
-    html = claims_table([settled("D1-3", *found, expected="a < b")])
+def test_a_row_shows_its_value_and_its_note(finding, text):
+    html = claims_table([settled("D1-3", *finding, expected="a < b")])
     assert text in html and "a &lt; b" in html and "<script>" not in html
 
 

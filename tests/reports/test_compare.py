@@ -29,13 +29,13 @@ def stored(home):
         (folder / runs.TABLES).mkdir(parents=True)
         for title, frame in tables.items():
             frame.to_csv(folder / runs.TABLES / f"{title}.csv", index=False)
-        told = {
+        content = {
             **{"key": key, "name": name, "parameters": {"m": 4}, "versions": {"Python": "3.11"}},
             **{"commit": "c", "dirty": False, "machine": {"cores": 2}, "seconds": 1.0},
             **{"started": "2026-03-01T14:05:00+00:00", "error": None, "profile": "", "changed": {}},
         }
-        told |= {"claims": [claim.model_dump(mode="json") for claim in claims]} | record
-        (folder / runs.RECORD).write_text(json.dumps(told))
+        content |= {"claims": [claim.model_dump(mode="json") for claim in claims]} | record
+        (folder / runs.RECORD).write_text(json.dumps(content))
         nbformat.write(
             executed([shows(FIGURE) for _ in range(figures)]).content, folder / f"{name}.ipynb"
         )
@@ -64,7 +64,7 @@ def test_claims_whose_verdict_changed_come_first_then_those_that_lie_apart(store
     assert ("D1-2", "changed") in states(compare.claims([a, c]))
 
 
-def test_tables_are_joined_on_what_tells_their_rows_apart():
+def test_tables_are_joined_on_the_columns_that_identify_rows():
     near, far = A.assign(rate=A.rate + 0.01), A + [0, 0.3, 0.3, 0.3]
     assert states(compare.compare_frames("t", A, A.sample(frac=1))) == [("t.rate", "same")]
     (line,) = compare.compare_frames("t", A, near)
@@ -88,7 +88,7 @@ def test_tables_are_joined_on_what_tells_their_rows_apart():
 
 
 @pytest.mark.parametrize(
-    ("b", "said"),
+    ("b", "reason"),
     [
         (A.assign(m=A.m + 100), "no rows in common by m"),
         (A.drop(columns="m"), "no columns identify the rows of both"),
@@ -96,14 +96,14 @@ def test_tables_are_joined_on_what_tells_their_rows_apart():
         (A.assign(m=["x", "y", "z"]), "no rows in common by m"),
     ],
 )
-def test_tables_that_cannot_be_joined_say_why(b, said):
+def test_tables_that_cannot_be_joined_say_why(b, reason):
     (line,) = compare.compare_frames("t", A, b)
-    assert (line.state, line.texts) == ("changed", (said,))
+    assert (line.state, line.texts) == ("changed", (reason,))
 
 
 def test_shown_tables_are_compared_by_their_number_unless_a_variable_names_them(stored):
     def shows_table(frame):
-        return shows({"text/html": "<table>", data_out.TABLE: data_out.captured(frame.style)})
+        return shows({"text/html": "<table>", data_out.TABLE: data_out.capture(frame.style)})
 
     a, b = (stored(key, [], {"named": A * n}) for key, n in (("a", 1), ("b", 2)))
     for run, n in ((a, 1), (b, 2)):
@@ -113,12 +113,12 @@ def test_shown_tables_are_compared_by_their_number_unless_a_variable_names_them(
     assert names == {"Table 2", "named"}
 
 
-def test_numbers_in_one_and_texts_in_the_other_are_told():
+def test_numbers_in_one_and_texts_in_the_other_are_reported():
     some = A[["m", "rate"]].assign(n=1)
     none = some.assign(rate=["–", "0.6", "0.7"])
     for a, b in ((some, none), (none, some)):
-        told, n = compare.compare_frames("t", a, b)
-        assert (told.name, told.texts, told.state) == (
+        rate, n = compare.compare_frames("t", a, b)
+        assert (rate.name, rate.texts, rate.state) == (
             "t.rate",
             ("numbers in one only",),
             "changed",
@@ -127,14 +127,14 @@ def test_numbers_in_one_and_texts_in_the_other_are_told():
 
 
 def test_texts_flags_rows_and_columns_count_too():
-    a = pd.DataFrame({"k": [1, 2], "said": ["yes", "no"], "kept": [True, False], "n": [1, 2]})
-    b = a.assign(said=["yes", None], kept=True).rename(columns={"n": "m"})
+    a = pd.DataFrame({"k": [1, 2], "word": ["yes", "no"], "flag": [True, False], "n": [1, 2]})
+    b = a.assign(word=["yes", None], flag=True).rename(columns={"n": "m"})
     assert states(compare.compare_frames("t", a, b)) == [
-        *(("t.n", "changed"), ("t.m", "changed"), ("t.said", "changed"), ("t.kept", "changed"))
+        *(("t.n", "changed"), ("t.m", "changed"), ("t.word", "changed"), ("t.flag", "changed"))
     ]
     assert {state for _, state in states(compare.compare_frames("t", a, a))} == {"same"}
-    said, _, n = compare.compare_frames("t", a, a[:1])
-    assert (said.state, n.state) == ("changed", "changed")
+    word, _, n = compare.compare_frames("t", a, a[:1])
+    assert (word.state, n.state) == ("changed", "changed")
     assert n.texts == ("1 rows by k, 1 in one only: 0 differ",)
 
 
@@ -147,7 +147,7 @@ def test_values_that_differ_without_an_interval_are_no_chance():
     assert line.state == "same"
 
 
-def test_an_interval_is_found_by_its_name_or_by_what_lies_in_it():
+def test_an_interval_belongs_to_the_column_of_its_name_or_within_it():
     assert compare.intervals_of(A) == {"rate": ("low", "high")}
     named = pd.DataFrame({"x": [1, 9], "y": [2, 3], "x_low": [0, 0], "x_high": [3, 3]})
     assert compare.intervals_of(named) == {"x": ("x_low", "x_high")}
@@ -155,7 +155,7 @@ def test_an_interval_is_found_by_its_name_or_by_what_lies_in_it():
     assert compare.intervals_of(A.drop(columns="high")) == {}
 
 
-def test_the_command_tells_and_shows_it(stored, home):
+def test_the_command_prints_the_comparison_and_writes_a_page(stored, home):
     a = stored("aaa", [claim("D1-1", 1, 0, 2)], {"t": A, "only": A})
     b = stored(
         "bbb",
@@ -167,8 +167,8 @@ def test_the_command_tells_and_shows_it(stored, home):
     )
     result = aft("compare", "aaa", "bbb")
     assert result.exit_code == 0, result.output
-    said = result.output.splitlines()
-    assert said[0].split() == ["A", a.name, "2026-03-01", "14:05", "UTC"]
+    lines = result.output.splitlines()
+    assert lines[0].split() == ["A", a.name, "2026-03-01", "14:05", "UTC"]
     for line in (
         "Parameters: 2 differ, 0 the same",
         "  m     4  →  5",
@@ -178,10 +178,10 @@ def test_the_command_tells_and_shows_it(stored, home):
         "! D1-1  ✔ 1 [0, 2]  →  ✘ 1 [0, 2]",
         f"  only    only in {a.name}",
     ):
-        assert line in said
-    assert any(line.startswith("! t.rate  3 rows by m: 3 differ, 3 beyond") for line in said)
+        assert line in lines
+    assert any(line.startswith("! t.rate  3 rows by m: 3 differ, 3 beyond") for line in lines)
     page = home / "reports" / "runs" / "compare" / "aaa-bbb.html"
-    assert said[-1] == f"Page: {page}"
+    assert lines[-1] == f"Page: {page}"
     text = page.read_text()
     assert text.count('class="plotly"') == 3 and "another verdict" in text
     for link in re.findall(r'(?:src|href)="([^"#]+)', text):
@@ -198,7 +198,7 @@ def test_one_run_cannot_be_compared(stored):
         assert result.exit_code == 1 and "give at least two different runs" in result.output
 
 
-def test_many_runs_have_a_page_and_more_than_letters_are_refused(stored):
+def test_many_runs_have_a_page_and_more_than_26_are_refused(stored):
     names = [stored(f"{number:012x}", [], {}).name for number in range(27)]
     result = aft("compare", *names[:26])
     assert result.exit_code == 0 and "Z  01_app" in result.output

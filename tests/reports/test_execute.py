@@ -36,7 +36,7 @@ def test_a_failing_notebook_is_saved_with_its_error(done):
     assert run.settled == []
 
 
-def test_the_kernel_is_this_interpreter_with_this_project_and_tells_its_progress(
+def test_the_kernel_is_this_interpreter_with_this_project_and_reports_progress(
     home, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("JPY_SESSION_NAME", "open.ipynb")  # aft is run from a notebook
@@ -57,12 +57,12 @@ def test_the_kernel_is_this_interpreter_with_this_project_and_tells_its_progress
         Notebook(path), {}, home / "out.ipynb", on_cell=lambda *progress: seen.append(progress)
     )
     assert run.error is None
-    found = json.loads(run.content.cells[1].outputs[0].text)
-    assert found == [sys.executable, "plotly_mimetype", os.getcwd(), "", str(home)]
+    values = json.loads(run.content.cells[1].outputs[0].text)
+    assert values == [sys.executable, "plotly_mimetype", os.getcwd(), "", str(home)]
     assert seen == [(0, 3, "Part one"), (1, 3, "Part one"), (2, 3, "Part one")]
 
 
-def test_a_run_while_its_data_changed_is_found_with_neither(home, monkeypatch):
+def test_a_run_while_its_data_changed_is_current_for_neither_version(home, monkeypatch):
     cell = new_code_cell(f"data = {str(home / 'd.csv')!r}", metadata={"tags": ["parameters"]})
     notebook = Notebook(write_notebook(home / "one.ipynb", [cell]))
 
@@ -78,7 +78,7 @@ def test_a_run_while_its_data_changed_is_found_with_neither(home, monkeypatch):
     assert execute.execute(notebook, {}, home / "out.ipynb").is_current(notebook)
 
 
-def test_a_kernel_that_dies_is_a_failed_run_with_its_last_words(home):
+def test_a_kernel_that_crashes_is_a_failed_run_with_its_last_lines(home):
     source = "import os\nos.write(2, b'out of luck\\n')\nos.kill(os.getpid(), 9)"
     path = write_notebook(home / "dying.ipynb", [new_code_cell("1 + 1"), new_code_cell(source)])
     run = execute.execute(Notebook(path), {}, home / "out.ipynb")

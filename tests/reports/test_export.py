@@ -1,4 +1,4 @@
-"""Drawings for paper: readable at the width asked for, or refused with the least that is."""
+"""Drawings for paper: readable at the requested width, or refused with the least that works."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ pytestmark = [needs_browser, pytest.mark.slow]
 
 
 def panels() -> go.Figure:
-    made = make_subplots(cols=3, shared_yaxes=True, subplot_titles=["a long title", "two", "three"])
+    plot = make_subplots(cols=3, shared_yaxes=True, subplot_titles=["a long title", "two", "three"])
     for column in (1, 2, 3):
-        made.add_scatter(y=[1, 2, 3], name="one of the methods", row=1, col=column)
-    return styled(made, "A title", "the same axis for all panels", "share")
+        plot.add_scatter(y=[1, 2, 3], name="one of the methods", row=1, col=column)
+    return styled(plot, "A title", "the same axis for all panels", "share")
 
 
 def bars(count: int) -> go.Figure:
     names = [f"scheme number {i}" for i in range(count)]
-    made = go.Figure(go.Bar(x=[*range(count)], y=names, orientation="h", name="measured"))
-    return styled(made, "A title", "milliseconds until everything is there again, median", "")
+    figure = go.Figure(go.Bar(x=[*range(count)], y=names, orientation="h", name="measured"))
+    return styled(figure, "A title", "milliseconds until everything is there again, median", "")
 
 
 def lines(**layout) -> go.Figure:
-    made = go.Figure(go.Scatter(y=[1, 2, 3], name="one"))
-    return styled(made, "A title", "x", "y").update_layout(**layout)
+    figure = go.Figure(go.Scatter(y=[1, 2, 3], name="one"))
+    return styled(figure, "A title", "x", "y").update_layout(**layout)
 
 
 def words(count: int) -> go.Figure:
@@ -50,27 +50,27 @@ def test_common_figures_are_readable_in_a_column_and_on_a_page(figure, width):
 
 
 def test_a_cell_draws_its_figure_for_paper(tmp_path):
-    made = lines().add_scatter(y=[3, 2, 1], name="two")
-    target = export.draw(made, tmp_path / "one.svg", series=["one"])
+    figure = lines().add_scatter(y=[3, 2, 1], name="two")
+    target = export.draw(figure, tmp_path / "one.svg", series=["one"])
     assert target.read_text().count('class="trace scatter') == 1
     with pytest.raises(ValueError, match="format of a drawing must be one of svg, png, pdf, got"):
-        export.draw(made, tmp_path / "one.jpg")
+        export.draw(figure, tmp_path / "one.jpg")
 
 
 def test_a_drawing_names_its_only_series_and_the_sliders_position(tmp_path):
-    made = lines().add_scatter(y=[3, 2, 1], name="two", showlegend=False)
+    figure = lines().add_scatter(y=[3, 2, 1], name="two", showlegend=False)
     steps = [
         {"label": label, "method": "update", "args": [{"y": [[1, 2, 3], [3, 2, at]]}]}
         for at, label in enumerate(["0.1", "0.2"])
     ]
-    made.update_layout(sliders=[{"currentvalue": {"prefix": "ε = "}, "steps": steps}])
+    figure.update_layout(sliders=[{"currentvalue": {"prefix": "ε = "}, "steps": steps}])
     for given, named in ((["two"], {"two"}), ([], {"one"})):
-        drawn = export.draw(made, tmp_path / "one.svg", series=given, at="0.2").read_text()
+        drawn = export.draw(figure, tmp_path / "one.svg", series=given, at="0.2").read_text()
         assert set(re.findall(r'class="legendtext"[^>]*>([^<]*)<', drawn)) == named
         assert re.search(r'class="legendtitletext"[^>]*>ε = 0.2<', drawn)
 
 
-def note(x: float, xref: str = "x domain") -> dict:
+def mark(x: float, xref: str = "x domain") -> dict:
     about = {"xref": xref, "yref": "paper" if xref == "paper" else "y domain", "showarrow": False}
     return about | {"x": x, "y": 0.5, "text": "a note on it"}
 
@@ -78,9 +78,9 @@ def note(x: float, xref: str = "x domain") -> dict:
 @pytest.mark.parametrize(
     ("figure", "problem"),
     [
-        (lines(annotations=[note(0.5), note(0.52)]), '"a note on it" lies on "a note on it"'),
-        (lines(annotations=[note(1.1)]), '"a note on it" is cut off'),
-        (lines(annotations=[note(0.5, "paper")]), '"a note on it" lies on a panel'),
+        (lines(annotations=[mark(0.5), mark(0.52)]), '"a note on it" lies on "a note on it"'),
+        (lines(annotations=[mark(1.1)]), '"a note on it" is cut off'),
+        (lines(annotations=[mark(0.5, "paper")]), '"a note on it" lies on a panel'),
         (lines(xaxis={"tickfont": {"size": 7}}), '"0" is smaller than 6 pt'),
         (words(60), " of 60 labels are shown"),
     ],

@@ -54,7 +54,7 @@ def test_a_report_shows_what_its_reader_needs(done):
     assert "<mfrac>" in page and "(7)" in page
 
 
-def test_every_figure_links_to_the_code_that_made_it(done):
+def test_every_figure_links_to_the_code_that_draws_it(done):
     page = (done[0] / "01_approximately_once.html").read_text()
     cell = re.search(r'<a class="source screen-only" href="#(code-\d+)">', page)
     assert cell is not None
@@ -76,7 +76,7 @@ def test_a_failed_report_says_where(done):
     assert "before" in page
 
 
-def test_a_failure_in_the_first_cell_is_told_too():
+def test_a_failure_in_the_first_cell_is_shown_too():
     error = new_output("error", ename="E", evalue="no", traceback=[])
     page = page_of(new_code_cell("1 / 0", outputs=[error]), error="E: no")
     assert 'This run failed</strong> in <a href="#code-0">cell 0</a>: E: no<br>' in page
@@ -106,13 +106,13 @@ def test_each_kind_of_output_is_shown(data, shown):
     assert shown in page_of(shows(data))
 
 
-def test_what_only_lives_in_the_notebook_is_left_out():
+def test_what_works_only_in_the_notebook_is_left_out():
     widget = {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "HBox(…)"}
     page = page_of(shows(widget), shows({"application/x-unknown": "1"}), new_code_cell(""))
     assert "HBox" not in page and "x-unknown" not in page
 
 
-def test_messages_hide_with_the_code_and_bars_end_where_they_ended():
+def test_messages_hide_with_the_code_and_bars_show_their_last_state():
     stream = new_output("stream", name="stderr", text="10%\r100%\nnext")
     page = page_of(new_code_cell("x", outputs=[stream]))
     assert '<div class="messages"><pre>100%\nnext</pre></div>' in page

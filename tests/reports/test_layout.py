@@ -52,9 +52,9 @@ def figures() -> list[go.Figure]:
 def pages(tmp_path_factory):
     """A report and an index with claims of long notes, one out of date; all that never changes."""
     folder = tmp_path_factory.mktemp("pages")
-    said = {"expected": "a < b, at every rate", "value": 0.5, "interval": (0.25, 0.75)}
-    said["note"] = "A ratio of medians. " + "The others were measured beside it, by (9). " * 5
-    verdicts = [settled(id, holds=id == "D1-2", **said) for id in ("D1-1", "D1-2")]
+    values = {"expected": "a < b, at every rate", "value": 0.5, "interval": (0.25, 0.75)}
+    values["note"] = "A ratio of medians. " + "The others were measured beside it, by (9). " * 5
+    verdicts = [settled(id, holds=id == "D1-2", **values) for id in ("D1-1", "D1-2")]
     wide = pd.DataFrame({f"a column of numbers {i}": [1.5, 2.5] for i in range(12)})
     cells = [shows({data_out.PLOTLY: figure.to_plotly_json()}) for figure in figures()]
     cells += [shows({"text/html": f"<div>{wide.to_html()}</div>"})]
@@ -85,7 +85,7 @@ def test_nothing_is_cut_off_or_hidden_on_a_screen(page, pages, name, width, sche
     assert page.run(COMPLAINTS) == []
 
 
-def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_room(page, tmp_path):
+def test_on_a_phone_a_wide_table_scrolls_and_many_rows_get_height(page, tmp_path):
     table = go.Figure(go.Heatmap(z=[[0, 1], [1, 0]], text=[["a", "b"]] * 2))
     table.update_layout(meta={"least": 720})
     rows = make_subplots(rows=9, cols=1)
@@ -141,7 +141,7 @@ def test_nothing_is_cut_off_or_hidden_on_paper(page, pages, name):
         ("d1", "paper", ".wide code { white-space: nowrap }"),
     ],
 )
-def test_a_page_that_is_made_worse_is_complained_of(page, pages, name, medium, style):
+def test_a_damaged_page_has_complaints(page, pages, name, medium, style):
     page.show(pages[name], 390 if medium == "phone" else 1100, "dark")
     if medium == "paper":
         page.medium("print", "dark")

@@ -88,16 +88,16 @@ SECTIONS = new_notebook(
     ],
 )
 def test_a_section_has_the_cells_that_it_needs(wanted, cells):
-    kept = section_of(SECTIONS, wanted).cells
-    assert [SECTIONS.cells.index(cell) for cell in kept] == cells
+    remaining = section_of(SECTIONS, wanted).cells
+    assert [SECTIONS.cells.index(cell) for cell in remaining] == cells
 
 
 def test_a_section_has_the_cells_that_change_what_is_imported():
     added = "grids.ASSIGN['mine'] = sorted"
     sources = ["from aftlib import grids", added, "grids.clear()\n0", "table = grids.ASSIGN"]
     content = new_notebook(cells=[new_code_cell(source) for source in sources])
-    kept = [cell.source for cell in section_of(content, "table").cells]
-    assert kept == [sources[0], added, sources[3]]
+    remaining = [cell.source for cell in section_of(content, "table").cells]
+    assert remaining == [sources[0], added, sources[3]]
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_a_section_computes_what_the_whole_notebook_does(seed):
         sources.append("\n".join(lines))
     content = new_notebook(cells=[new_code_cell(source) for source in sources])
     for name in "abcd":
-        kept = [cell.source for cell in section_of(content, name).cells]
+        remaining = [cell.source for cell in section_of(content, name).cells]
         values = [{}, {}]
         exec("\n".join(sources), values[0])
-        exec("\n".join(kept), values[1])
-        assert values[0][name] == values[1][name], (name, kept)
+        exec("\n".join(remaining), values[1])
+        assert values[0][name] == values[1][name], (name, remaining)
 
 
 LIBRARY_HASH = notebook.library_hash  # the others' tests replace it

@@ -22,7 +22,7 @@ from tests.tiny_project import CLAIMS as SETTLE_CLAIMS
 from tests.tiny_project import FIRST, aft, broken_links, executed, settled, shows, write_notebook
 
 FRAME = """import pandas as pd
-counts = pd.DataFrame({"m": [m], "found": [m / 3]})
+counts = pd.DataFrame({"m": [m], "rate": [m / 3]})
 display(counts.style.format(precision=1))
 (counts * 2).set_index("m").style.format("{:.0%}").set_caption("Doubled")"""
 
@@ -36,7 +36,7 @@ def short(home):
     return home
 
 
-def test_a_run_is_stored_once_with_all_that_was_found(short):
+def test_a_run_is_stored_once_with_all_its_results(short):
     subprocess.run(["git", "init", "-q", str(short)], check=True)
     first = aft("run", "1", "-p", "m=5")
     assert first.exit_code == 0, first.output
@@ -49,8 +49,8 @@ def test_a_run_is_stored_once_with_all_that_was_found(short):
     assert record["machine"]["cores"] >= 1 and record["commit"] is None  # nothing committed yet
     tables = run.tables()
     assert [*tables] == ["counts", "Table 2"]  # the first shown frame is counts
-    assert tables["counts"].loc[0, "found"] == 5 / 3
-    assert tables["Table 2"].to_dict("list") == {"m": [10], "found": [10 / 3]}
+    assert tables["counts"].loc[0, "rate"] == 5 / 3
+    assert tables["Table 2"].to_dict("list") == {"m": [10], "rate": [10 / 3]}
     assert data_out.CAPTURE not in (run.folder / f"{run.notebook}.ipynb").read_text()
     page = run.page.read_text()
     assert "% Doubled" in unquote(page) and r"10 & 333\% \\" in unquote(page)
@@ -104,7 +104,7 @@ def test_a_run_that_failed_is_stored_until_the_next_try(quick):
     assert runs.stored_run(find_notebook("1"), {"m": 9}) is None
 
 
-def test_a_profiles_own_values_are_told_by_its_name(quick):
+def test_a_profiles_own_values_are_shown_by_its_name(quick):
     for given in ({}, {"m": "7"}):
         (job,) = reproduce.plan("smoke", ["D1"], given)
         reproduce.perform(job)
@@ -112,7 +112,7 @@ def test_a_profiles_own_values_are_told_by_its_name(quick):
     assert sorted(line.partition("  profile ")[2] for line in lines) == ["smoke", "smoke m=7"]
 
 
-def test_run_takes_the_values_of_a_profile_where_none_is_given(quick):
+def test_run_uses_the_values_of_a_profile_where_none_is_given(quick):
     result = aft("run", "1", "--profile", "smoke", "-p", "seed=2")
     assert result.exit_code == 0, result.output
     (run,) = runs.all_runs()
@@ -123,8 +123,8 @@ def test_run_takes_the_values_of_a_profile_where_none_is_given(quick):
 def stored(home, name, **record):
     folder = home / "reports" / "runs" / name
     folder.mkdir(parents=True)
-    told = dict.fromkeys(runs.FIELDS, {}) | {"started": "2026-01-01", "claims": [], "error": None}
-    (folder / runs.RECORD).write_text(json.dumps(told | record))
+    base = dict.fromkeys(runs.FIELDS, {}) | {"started": "2026-01-01", "claims": [], "error": None}
+    (folder / runs.RECORD).write_text(json.dumps(base | record))
     return folder
 
 
@@ -132,7 +132,7 @@ OLD = json.dumps(dict.fromkeys(runs.FIELDS - {"changed"}, "2025"))
 
 
 @pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", OLD, "\udcff"])
-def test_a_record_that_cannot_be_read_is_no_run_and_makes_way(home, done, text):
+def test_a_record_that_cannot_be_read_is_no_run_and_is_replaced(home, done, text):
     stored(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
     executed = Executed.read(done[0] / "01_approximately_once.ipynb")
     key = executed.record["key"][: runs.KEY_LENGTH]
@@ -152,8 +152,8 @@ def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
     stored(home, "01_approximately_once/aa1", started="2026-01-02")
     stored(home, "01_approximately_once/aa2", started="2026-01-01")
     stored(home, "mine/b", started="2026-01-03")
-    found = {wanted: runs.find_run(wanted).name for wanted in ("last", "mine", "D1", "1/aa2", "b")}
-    assert found == {
+    names = {wanted: runs.find_run(wanted).name for wanted in ("last", "mine", "D1", "1/aa2", "b")}
+    assert names == {
         "last": "mine/b",
         "mine": "mine/b",
         "D1": "01_approximately_once/aa1",
@@ -167,7 +167,7 @@ def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
             runs.find_run(wanted)
 
 
-def test_where_nothing_is_stored_yet_the_way_to_a_run_is_told(home):
+def test_where_nothing_is_stored_yet_the_error_says_how_to_run(home):
     for wanted in ("last", "02", "ab"):
         with pytest.raises(ValueError, match=f"no run '{wanted}', because none is stored yet"):
             runs.find_run(wanted)
@@ -246,7 +246,7 @@ def test_claims_of_notebooks_that_did_not_run_are_not_run(home):
     assert (old[1].verdict, old[1].earlier) == ("not run", None)
 
 
-def test_a_run_that_another_profile_takes_over_is_said_to_be_of_that_profile(home, quick):
+def test_a_run_that_another_profile_reuses_is_relabelled(home, quick):
     def perform(profile, **overrides):
         (job,) = reproduce.plan(profile, ["D1"], overrides)
         return job.reusable, reproduce.perform(job)

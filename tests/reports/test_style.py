@@ -56,8 +56,8 @@ def test_without_a_live_notebook_the_figure_is_static():
 def test_a_slider_begins_in_the_middle_or_near_its_start(start, first):
     frame = pd.DataFrame({"x": [1] * 3, "y": [1, 2, 3], "method": ["a"] * 3, "ε": [1, 2, 3]})
     titles, looks = ("title", "x", "y"), {"a": line_look("#000")}
-    made = line_figure(frame, "x", "y", "method", looks, titles, slider="ε", start=start)
-    assert made.data[0].y == (first,) and made.layout.sliders[0].active == first - 1
+    figure = line_figure(frame, "x", "y", "method", looks, titles, slider="ε", start=start)
+    assert figure.data[0].y == (first,) and figure.layout.sliders[0].active == first - 1
 
 
 def test_without_ipywidgets_the_figure_is_static(lab, monkeypatch):

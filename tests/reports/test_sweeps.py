@@ -108,13 +108,13 @@ def test_a_sweep_without_claims_went_well_too(quick, monkeypatch):
 
 
 def test_spark_runs_one_at_a_time(quick, monkeypatch):
-    asked = []
-    monkeypatch.setattr(sweeps, "attend", lambda works, jobs: asked.append(jobs) or [])
+    counts = []
+    monkeypatch.setattr(sweeps, "attend", lambda works, jobs: counts.append(jobs) or [])
     assert aft("sweep", "1", "-p", "m=1,2", "--jobs", "2").exit_code == 0
     cells = [*SEEDED, new_code_cell("from aftlib.spark.session import session")]
     write_notebook(notebook.notebooks_dir() / "01_approximately_once.ipynb", cells)
     assert aft("sweep", "1", "-p", "m=1,2", "--jobs", "2").exit_code == 0
-    assert asked == [2, 1]
+    assert counts == [2, 1]
 
 
 def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
@@ -127,10 +127,10 @@ def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
     aft("run", "1", "-p", "m=4", "-p", "seed=5")  # another m: does not count
     assert over_seeds(first, report, runs.all_runs()) == {"D1-1": "holds in 4 of 4"}
     assert '<td class="aft-seeds">holds in 4 of 4</td>' in (home / "reports/index.html").read_text()
-    kept = runs.all_runs()
-    (old,) = (run for run in kept if run.record["parameters"] == {"m": 3, "seed": 4})
+    stored_runs = runs.all_runs()
+    (old,) = (run for run in stored_runs if run.record["parameters"] == {"m": 3, "seed": 4})
     del old.record["key"]  # nobody knows of which code it is
-    assert over_seeds(first, report, kept) == {"D1-1": "holds in 3 of 3"}
+    assert over_seeds(first, report, stored_runs) == {"D1-1": "holds in 3 of 3"}
     assert over_seeds(first, None, []) == {}
     del report.record["parameters"]["seed"]  # of before the notebook had one
     assert over_seeds(first, report, runs.all_runs()) == {}
@@ -159,13 +159,13 @@ def test_a_sweep_gives_its_tables_as_one_file(home, monkeypatch):
     result = aft(*given, "--table", "counts")
     assert result.exit_code == 1 and ran == [3] * 4  # m = 9 fails; the last cell is left out
     path = Path(next(ln for ln in result.output.splitlines() if ln.startswith("Table: "))[7:])
-    found = pd.read_csv(path)
-    assert found.columns.tolist() == ["m (parameter)", "seed", "run", "m", "count"]
-    assert found[["m (parameter)", "seed", "m", "count"]].to_numpy().tolist() == [
+    table = pd.read_csv(path)
+    assert table.columns.tolist() == ["m (parameter)", "seed", "run", "m", "count"]
+    assert table[["m (parameter)", "seed", "m", "count"]].to_numpy().tolist() == [
         *([3, 1, 1, 3], [3, 1, 2, 10], [3, 2, 1, 3], [3, 2, 2, 20])
     ]
     assert (
-        found["run"].nunique() == 2 and path.parent == home / "reports/runs/01_approximately_once"
+        table["run"].nunique() == 2 and path.parent == home / "reports/runs/01_approximately_once"
     )
     refused = aft(*given[:4], "--table", "count")
     assert "table 'count' is no variable of notebook 01_approximately_once: give counts" in (

@@ -1,4 +1,4 @@
-// Draws a figure for paper, as wide as asked for, and says what a reader could not read.
+// Draws a figure for paper, at the given width, and lists what a reader could not read.
 const LEAST_PT = 6, LEAST_PANEL = 60, STEP = 5 * 96 / 25.4; // points; pixels; 5 mm
 const NARROW = 480; // pixels below which panels are stacked
 
@@ -8,16 +8,16 @@ async function laidOut(figure, width, height) {
   const panels = width < NARROW ? stacked(layout) : 1;
   const rows = new Set(Object.keys(layout).filter((name) => /^yaxis/.test(name)).map((name) => `${layout[name].domain}`));
   const bars = data.filter((trace) => trace.orientation === "h").map((trace) => trace.y.length);
-  const room = Math.max(width * 0.5, (panels > 1 ? 140 : 90) * rows.size, 16 * Math.max(0, ...bars));
+  const space = Math.max(width * 0.5, (panels > 1 ? 140 : 90) * rows.size, 16 * Math.max(0, ...bars));
   for (const text of layout.annotations || []) text.font = { ...text.font, size: 10 };
-  Object.assign(layout, { width, height: height || room + 90 });
+  Object.assign(layout, { width, height: height || space + 90 });
   await Plotly.newPlot("figure", data, layout, { staticPlot: true });
   const box = document.getElementById("figure");
   const titles = Object.keys(layout).filter((name) => isAxis(name) && layout[name].title?.text)
     .map((name) => [layout[name], layout[name].title.text, name]);
-  for (let again = 0; again < 2; again++) { // legend and labels take some of the room
+  for (let again = 0; again < 2; again++) { // legend and labels take some of the space
     for (const [axis, text, name] of titles) axis.title.text = wrapped(text, box._fullLayout[name]._length / 5.5);
-    if (!height) layout.height = Math.round(Math.max(layout.height + room - box._fullLayout._size.h, 120));
+    if (!height) layout.height = Math.round(Math.max(layout.height + space - box._fullLayout._size.h, 120));
     await Plotly.react(box, data, layout, { staticPlot: true });
   }
   return layout;
@@ -25,7 +25,7 @@ async function laidOut(figure, width, height) {
 
 // What a reader would complain of in the drawn figure.
 function complaints(box) {
-  const found = [], whole = box.querySelector(".main-svg").getBoundingClientRect(), full = box._fullLayout;
+  const problems = [], whole = box.querySelector(".main-svg").getBoundingClientRect(), full = box._fullLayout;
   const named = (text) => `"${text.textContent.trim().slice(0, 30)}"`;
   const texts = [...box.querySelectorAll("svg text")].filter((text) => {
     const rect = text.getBoundingClientRect(), look = getComputedStyle(text);
@@ -39,7 +39,7 @@ function complaints(box) {
   });
   const panels = Object.values(full._plots || {}).map(({ xaxis, yaxis }) => {
     const left = whole.left + xaxis._offset, top = whole.top + yaxis._offset;
-    if (Math.min(xaxis._length, yaxis._length) < LEAST_PANEL) found.push("a panel is too small");
+    if (Math.min(xaxis._length, yaxis._length) < LEAST_PANEL) problems.push("a panel is too small");
     return [[left + 4, top + 4], [left + xaxis._length - 4, top + 4],
       [left + xaxis._length - 4, top + yaxis._length - 4], [left + 4, top + yaxis._length - 4]];
   });
@@ -48,26 +48,26 @@ function complaints(box) {
     const m = text.getScreenCTM(), scale = Math.sqrt(Math.abs(m.a * m.d - m.b * m.c));
     const sizes = [text, ...text.querySelectorAll("tspan")].filter((part) => part.textContent.trim())
       .map((part) => parseFloat(getComputedStyle(part).fontSize));
-    if (Math.min(...sizes) * scale * 0.75 < LEAST_PT - 0.05) found.push(`${named(text)} is smaller than ${LEAST_PT} pt`);
+    if (Math.min(...sizes) * scale * 0.75 < LEAST_PT - 0.05) problems.push(`${named(text)} is smaller than ${LEAST_PT} pt`);
     const xs = quads[i].map(([x]) => x), ys = quads[i].map(([, y]) => y);
     if (Math.min(...xs) < whole.left - 1 || Math.max(...xs) > whole.right + 1
-      || Math.min(...ys) < whole.top - 1 || Math.max(...ys) > whole.bottom + 1) found.push(`${named(text)} is cut off`);
+      || Math.min(...ys) < whole.top - 1 || Math.max(...ys) > whole.bottom + 1) problems.push(`${named(text)} is cut off`);
     quads.slice(i + 1).forEach((other, j) => {
-      if (meet(quads[i], other)) found.push(`${named(text)} lies on ${named(texts[i + 1 + j])}`);
+      if (meet(quads[i], other)) problems.push(`${named(text)} lies on ${named(texts[i + 1 + j])}`);
     });
-    const note = full.annotations[text.closest(".annotation")?.dataset.index];
-    const outside = text.closest(".legend, .xtick, .ytick, .g-xtitle, .g-ytitle") || (note?.xref === "paper" && note.yref === "paper");
-    if (outside && panels.some((panel) => meet(quads[i], panel))) found.push(`${named(text)} lies on a panel`);
+    const annotation = full.annotations[text.closest(".annotation")?.dataset.index];
+    const outside = text.closest(".legend, .xtick, .ytick, .g-xtitle, .g-ytitle") || (annotation?.xref === "paper" && annotation.yref === "paper");
+    if (outside && panels.some((panel) => meet(quads[i], panel))) problems.push(`${named(text)} lies on a panel`);
   });
 
   for (const name of Object.keys(full).filter(isAxis)) {
     const axis = full[name], shown = (axis._vals || []).filter((tick) => !tick.minor && !tick.noTick).length;
     if (axis.type === "category" && axis.showticklabels && axis.visible && shown < axis._categories.length) {
-      found.push(`${shown} of ${axis._categories.length} labels are shown`);
+      problems.push(`${shown} of ${axis._categories.length} labels are shown`);
     }
   }
-  if ([...box.querySelectorAll(".legend .scrollbar")].some((bar) => bar.getBoundingClientRect().height > 1)) found.push("the legend is cut off");
-  return [...new Set(found)];
+  if ([...box.querySelectorAll(".legend .scrollbar")].some((bar) => bar.getBoundingClientRect().height > 1)) problems.push("the legend is cut off");
+  return [...new Set(problems)];
 }
 
 // Whether two convex quadrangles have a point in common.
@@ -89,10 +89,10 @@ async function forPaper(figure, width, height, most) {
       return { complaints: [`it cannot be drawn: ${error.message}`] };
     }
   };
-  const asked = await tried(width);
-  if (!asked.complaints.length) return JSON.stringify(asked);
+  const answer = await tried(width);
+  if (!answer.complaints.length) return JSON.stringify(answer);
   for (let wide = width + STEP; wide <= most; wide += STEP) {
-    if (!(await tried(wide)).complaints.length) return JSON.stringify({ ...asked, least: wide });
+    if (!(await tried(wide)).complaints.length) return JSON.stringify({ ...answer, least: wide });
   }
-  return JSON.stringify(asked);
+  return JSON.stringify(answer);
 }

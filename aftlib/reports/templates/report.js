@@ -13,15 +13,15 @@
   const plain = (text) => text.replace(/<br *\/?>/g, " ").replace(/<\/?(b|i|em|sub|sup|span|a)\b[^>]*>/g, "");
 
   // A slider or a menu becomes an HTML input above its figure: keys and fingers reach it, it takes no
-  // room from the plot, and what it chose is chosen again whenever the figure is drawn anew.
+  // space from the plot, and what it chose is chosen again whenever the figure is drawn anew.
   function controls(box, layout) {
-    const made = [];
+    const choosers = [];
     const known = (steps) => steps.every((step) => ["restyle", "relayout", "update"].includes(step.method));
     const add = (line, steps, input, active) => {
       const choose = () => Plotly[steps[active()].method](box, ...steps[active()].args);
       input.addEventListener("input", choose);
       box.before(line);
-      made.push(choose);
+      choosers.push(choose);
     };
     layout.sliders = (layout.sliders || []).filter((slider) => {
       if (!known(slider.steps)) return true;
@@ -47,10 +47,10 @@
       line.append(input);
       add(line, menu.buttons, input, () => input.selectedIndex);
     });
-    return made;
+    return choosers;
   }
 
-  // Where there is little room: title above the plot as text, legend below it.
+  // Where there is little space: title above the plot as text, legend below it.
   function spread(layout) {
     delete layout.title;
     layout.margin = { ...layout.margin, t: 26 };
@@ -104,7 +104,7 @@
     const { figure: given, chosen } = drawn.get(box);
     const figure = structuredClone(given), layout = figure.layout;
     (box.data || []).forEach((trace, index) => { figure.data[index].visible = trace.visible; });
-    // A figure that says so is scrolled where there is too little room; one of many rows is higher.
+    // A figure that says so is scrolled where there is too little space; one of many rows is higher.
     const least = printing ? 0 : layout.meta?.least || 0;
     // Two figures side by side are as narrow as on a phone; small multiples were made to be small.
     const beside = box.clientWidth < 600 && figure.config?.displayModeBar !== false;
@@ -113,7 +113,7 @@
     const panels = narrow ? stacked(layout) : 1;
     const domains = Object.keys(layout).filter((name) => /^yaxis\d*$/.test(name)).map((name) => `${layout[name].domain}`);
     const bars = figure.data.filter((trace) => trace.orientation === "h").map((trace) => trace.y.length);
-    const room = Math.max(230, (panels > 1 ? 200 : 90) * new Set(domains).size, 19 * Math.max(0, ...bars));
+    const space = Math.max(230, (panels > 1 ? 200 : 90) * new Set(domains).size, 19 * Math.max(0, ...bars));
     if (narrow || printing) spread(layout);
     else if (least && phone.matches) delete layout.title;
     if (narrow) narrowed(layout);
@@ -125,7 +125,7 @@
       delete layout.width;
       layout.autosize = true;
     }
-    layout.height = narrow ? room + 130 : layout.height || parseFloat(box.style.minHeight);
+    layout.height = narrow ? space + 130 : layout.height || parseFloat(box.style.minHeight);
     if (printing) layout.height = Math.min(layout.height, PAGE);
     if (printing && layout.meta?.least) {
       for (const axis of [layout.xaxis, layout.yaxis]) axis.tickfont = { ...axis.tickfont, size: 9 };
@@ -136,7 +136,7 @@
     Plotly.react(box, figure.data, layout, config)
       .then(() => figure.frames && figure.frames.length && Plotly.addFrames(box, figure.frames))
       // What legend and labels took of the height is given back to the plot.
-      .then(() => narrow && Plotly.relayout(box, { height: 2 * room + 130 - box._fullLayout._size.h }))
+      .then(() => narrow && Plotly.relayout(box, { height: 2 * space + 130 - box._fullLayout._size.h }))
       .then(() => { box.style.minHeight = ""; box.dataset.drawn = "yes"; });
     for (const choose of chosen) choose();
   }
