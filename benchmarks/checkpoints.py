@@ -28,7 +28,7 @@ from benchmarks.timing import best_of
 
 NUGGET = 0.3
 HALF = 0.43562
-"""Target for which `scattered` replays half of 10,000 sensors, found by trial."""
+"""Target for which `scattered` replays half of 10,000 sensors, determined by trial."""
 
 EPSILONS = (0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15)
 T_SLAS_MS = (35, 50, 75, 100, 200)
@@ -60,7 +60,7 @@ def against_the_rule(n: int, budget_s: float) -> dict[str, Any]:
     model = scattered(n)
     fast_s, chosen = best_of(3, lambda: select_replay(model, HALF))
     lapack_s, _ = best_of(3, lambda: dpstrf(model.covariance, tol=HALF, lower=1))
-    measured = measured_rule(budget_s)
+    measured = time_rule(budget_s)
     (m, before), (last, after) = list(measured.items())[-2:]
     growth = math.log(after / before) / math.log(last / m)
     by_growth, by_order = (after * (n / last) ** power for power in (growth, 5))
@@ -79,7 +79,7 @@ def against_the_rule(n: int, budget_s: float) -> dict[str, Any]:
     }
 
 
-def measured_rule(budget_s: float) -> dict[int, float]:
+def time_rule(budget_s: float) -> dict[int, float]:
     """Seconds of the rule by n, up to the largest n that takes no longer than the budget."""
     measured: dict[int, float] = {}
     n = 32
@@ -127,7 +127,7 @@ def fig6_grid() -> dict[str, list[int]]:
 
 
 def large(model: GaussianModel, target: float) -> dict[str, Any]:
-    """Seconds to select, to make the gain matrix, and to estimate with it."""
+    """Seconds to select, to compute the gain matrix, and to estimate with it."""
     select_s, chosen = best_of(1, lambda: select_replay(model, target))
     gain_s, gain = best_of(1, chosen.gain)
     replayed = np.random.default_rng(1).standard_normal(len(chosen.sensors))

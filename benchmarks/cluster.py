@@ -1,7 +1,7 @@
-"""What a row costs on Spark's own cluster with one executor and with two, of one core each.
+"""Seconds per row on Spark's own cluster with one executor and with two, of one core each.
 
-All of it is on one machine: the executors share its cores with the driver. What more executors
-would take is projected from the two by Amdahl's law, t(p) = a + b / p, and called so.
+All of it is on one machine: the executors share its cores with the driver. Times of more executors
+are projections from these two by Amdahl's law, t(p) = a + b / p, and are named so.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from aftlib.spark.sweep import write_samples
 SAMPLES, TUPLES, EVENTS, REPEATS = 2_400_000, 1_000_000, 10_000_000, 1
 D1 = (("sensors", 12, 100, 6), ("sensors", 120, 100, 6))
 D1 += (("windows", 120, 1_000, 6), ("workers", 120, 100, 12))
-"""What is varied: sensors, samples a window, workers (partitions)."""
+"""The varied name, then sensors, samples per window, workers (partitions)."""
 D3 = (("keys", 1_000, 4), ("keys", 100_000, 4), ("partitions", 1_000, 8))
-"""What is varied: keys, partitions; late local."""
+"""The varied name, then keys and partitions; the strategy is late local."""
 PROJECTED = (4, 8)
-"""Executors of which there are not so many here."""
+"""Numbers of executors that this machine is too small for."""
 
 
 def run() -> dict:
-    """Seconds and cost a row of each job by executors: of one run, after one to warm up."""
+    """Seconds, and ns per row, of each job by executors: one run, after one to warm up."""
     rows: list[dict] = []
     with LocalCluster(workers=2, cores=1) as cluster, tempfile.TemporaryDirectory() as name:
         os.environ.update(cluster.environment)
         for executors in (1, 2):
             spark = session("benchmark", **{"spark.cores.max": str(executors)})
             started = seconds(spark.range(2).count)
-            found = [*windows(spark, Path(name)), *merges(spark, Path(name)), *counts(spark)]
-            rows += [{"executors": executors, **row} for row in found]
+            jobs = [*windows(spark, Path(name)), *merges(spark, Path(name)), *counts(spark)]
+            rows += [{"executors": executors, **row} for row in jobs]
             rows.append({"executors": executors, "job": "first job", "seconds": started})
             spark.stop()
     by_job = {(row["executors"], key(row)): row["seconds"] for row in rows}
@@ -66,25 +66,25 @@ def run() -> dict:
 
 
 def key(row: dict) -> tuple:
-    """What tells a job from the others."""
+    """The fields that identify a job."""
     return tuple(value for name, value in row.items() if name not in ("executors", "seconds"))
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """Of one call."""
+    """Seconds of one call."""
     began = time.perf_counter()
     call()
     return round(time.perf_counter() - began, 3)
 
 
 def best(call: Callable[[int], object]) -> float:
-    """Of the shortest run after the first."""
+    """Seconds of the shortest run after the first."""
     return min([seconds(lambda i=i: call(i)) for i in range(REPEATS + 1)][1:])
 
 
 def windows(spark: SparkSession, place: Path) -> list[dict]:
     """D1 without failures: windows of a log in two micro-batches."""
-    found = []
+    jobs = []
     for varied, sensors, width, workers in D1:
         model, requirement = block_model(sensors, sensors // 6), Requirement(0.1, 0.05)
         steps = SAMPLES // sensors
@@ -99,15 +99,13 @@ def windows(spark: SparkSession, place: Path) -> list[dict]:
 
         about = {"sensors": sensors, "width": width, "workers": workers}
         rows = steps * sensors
-        found.append(
-            {"job": "D1", "varied": varied, "rows": rows, **about, "seconds": best(stream)}
-        )
-    return found
+        jobs.append({"job": "D1", "varied": varied, "rows": rows, **about, "seconds": best(stream)})
+    return jobs
 
 
 def merges(spark: SparkSession, place: Path) -> list[dict]:
     """D3: sums of a log by window and key."""
-    found = []
+    jobs = []
     for varied, keys, partitions in D3:
         stream = TupleStream(TUPLES, keys, 1.2)
         log = write_tuples(spark, stream, partitions, place / f"tuples-{keys}-{partitions}")
@@ -118,15 +116,15 @@ def merges(spark: SparkSession, place: Path) -> list[dict]:
             def merge(_: int, log=log, rules=rules, strategy=strategy, tasks=partitions) -> None:  # noqa: ANN001
                 merge_log(spark, log, rules, strategy, tasks)
 
-            found.append(
+            jobs.append(
                 {"job": "D3", "varied": varied, "rows": TUPLES, **about, "seconds": best(merge)}
             )
-    return found
+    return jobs
 
 
 def counts(spark: SparkSession) -> list[dict]:
-    """D5: ones among drawn events, by one histogram a partition, merged."""
-    query, found = HistogramQuery(EVENTS // 10, 0.01, timed=True), []
+    """D5: ones among drawn events, by one histogram per partition, merged."""
+    query, jobs = HistogramQuery(EVENTS // 10, 0.01, timed=True), []
     for tasks in (2, 8):
         reader = Drawn(BitStream(0.3, None, 1), EVENTS, tasks)
 
@@ -134,6 +132,6 @@ def counts(spark: SparkSession) -> list[dict]:
             aggregate(reader.frame(spark), query, reader)
 
         about = {"partitions": tasks}
-        told = {"job": "D5", "varied": "partitions", "rows": EVENTS}
-        found.append(told | about | {"seconds": best(count)})
-    return found
+        labels = {"job": "D5", "varied": "partitions", "rows": EVENTS}
+        jobs.append(labels | about | {"seconds": best(count)})
+    return jobs

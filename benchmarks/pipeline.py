@@ -1,6 +1,6 @@
-"""The streaming pipeline against the same aggregation in plain Spark, and what recovery costs.
+"""The streaming pipeline against the same aggregation in plain Spark, and the cost of recovery.
 
-And what fault tolerance costs while nothing fails: D1 and D2 against the same work without it.
+Also the cost of fault tolerance without failures: D1 and D2 against the same work without it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from aftlib.spark.sweep import write_samples
 from benchmarks.careless import Careless
 
 STEPS, WIDTH, M, REPEATS = 200_000, 100, 10, 3
-LONG, LONG_REPEATS = 4, 2  # the same with so many times the steps: what a stream's start is not
+LONG, LONG_REPEATS = 4, 2  # with so many times the steps, so that a stream's start matters less
 
 
 def run() -> dict:
@@ -43,23 +43,23 @@ def run() -> dict:
     spark = session("benchmark")
     with tempfile.TemporaryDirectory(prefix="aft-") as name:
         place, model = Path(name), block_model()
-        query = windowed(write_samples(spark, model, STEPS, 1, place / "log"))
+        query = build_query(write_samples(spark, model, STEPS, 1, place / "log"))
         plain_spark(spark, query.log, WIDTH)  # warm
         recover_stream(spark, query, place / "warm")
-        unprotected(spark, query, place / "warm-bare")
-        short = compared(spark, query, place / "short", REPEATS)
-        long = windowed(write_samples(spark, model, LONG * STEPS, 1, place / "long-log"))
+        run_unprotected(spark, query, place / "warm-bare")
+        short = compare(spark, query, place / "short", REPEATS)
+        long = build_query(write_samples(spark, model, LONG * STEPS, 1, place / "long-log"))
         outage = Outage(3, int(0.7 * STEPS), int(0.7 * STEPS) + 2 * WIDTH)
         cost = recovery_cost(spark, query, place / "cost", [outage])
         return short | {
-            "long": compared(spark, long, place / "long", LONG_REPEATS),
+            "long": compare(spark, long, place / "long", LONG_REPEATS),
             "checkpoint_planning": replay_overhead(place, query.log),
             "recovery": json.loads(cost.to_json(orient="records")),
             "grid_seconds": grid_seconds(spark, place),
         }
 
 
-def windowed(log: SensorLog) -> Query:
+def build_query(log: SensorLog) -> Query:
     """Means of tumbling windows, in four micro-batches."""
     requirement, windows = Requirement(0.1, 0.05), Windows(WIDTH, WIDTH)
     means = block_model().aggregate(WIDTH)
@@ -67,13 +67,13 @@ def windowed(log: SensorLog) -> Query:
     return Query(log, windows, means, assignment, requirement, every=log.steps // 4)
 
 
-def compared(spark: SparkSession, query: Query, place: Path, repeats: int) -> dict:
+def compare(spark: SparkSession, query: Query, place: Path, repeats: int) -> dict:
     """The pipeline, the same without fault tolerance, and plain Spark over one log."""
     ours, bare, plain = [], [], []
     for i in range(repeats):  # in turn, so that a busy moment slows all three
-        ours.append(timed(recover_stream, spark, query, place / f"run{i}"))
-        bare.append(timed(unprotected, spark, query, place / f"bare{i}"))
-        plain.append(timed(plain_spark, spark, query.log, WIDTH))
+        ours.append(time_call(recover_stream, spark, query, place / f"run{i}"))
+        bare.append(time_call(run_unprotected, spark, query, place / f"bare{i}"))
+        plain.append(time_call(plain_spark, spark, query.log, WIDTH))
     samples = query.steps * len(query.log.names)
     return {
         "samples": samples,
@@ -85,15 +85,15 @@ def compared(spark: SparkSession, query: Query, place: Path, repeats: int) -> di
     }
 
 
-def timed(call, *arguments) -> float:  # noqa: ANN001, ANN002
+def time_call(call, *arguments) -> float:  # noqa: ANN001, ANN002
     """Seconds of one call."""
     began = time.perf_counter()
     call(*arguments)
     return time.perf_counter() - began
 
 
-def unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
-    """At most once: no acknowledgement, no handler; rows appended, not on the disk when written."""
+def run_unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
+    """At most once: no acknowledgement, no handler; rows are appended, without a sync."""
     splits, _ = staff(query, directory)
     splits = replace(splits, worker=Careless(**vars(splits.worker)))
     table = sqlite3.connect(
@@ -103,8 +103,8 @@ def unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
     table.execute("CREATE TABLE windows (start, stop, key, value, half_width, estimated, samples)")
 
     def append(batch: DataFrame, number: int) -> None:  # noqa: ARG001
-        found = Delivery.of(batch.toArrow(), query.windows, query.assignment)
-        rows = found.cells(range(len(found.windows)), query.log.names)
+        delivery = Delivery.of(batch.toArrow(), query.windows, query.assignment)
+        rows = delivery.cells(range(len(delivery.windows)), query.log.names)
         table.execute("BEGIN")
         table.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         table.execute("COMMIT")
@@ -114,20 +114,20 @@ def unprotected(spark: SparkSession, query: Query, directory: Path) -> None:
 
 
 def replay_overhead(place: Path, log: SensorLog) -> dict:
-    """D2 in one process: planned checkpoints against sums that nothing keeps, without failures."""
+    """D2 in one process: planned checkpoints against sums without checkpoints; no failures."""
     model, window = block_model(), 10_000
     query = ReplayQuery(model, window, Requirement(0.01, 0.05), RecoveryTime(28.33, 9.332e-4), 50)
-    timed(query.plan)  # the libraries loaded
-    planning = timed(lambda: query.first_plan)  # once a query, whatever the stream's length
-    bare, kept = [], []
+    time_call(query.plan)  # the libraries loaded
+    planning = time_call(lambda: query.first_plan)  # once per query, whatever the stream's length
+    bare, replays = [], []
     for i in range(REPEATS):
-        bare.append(timed(window_sums, log, window))
-        kept.append(timed(replay_in_process, query, log, place / f"replay{i}"))
+        bare.append(time_call(window_sums, log, window))
+        replays.append(time_call(replay_in_process, query, log, place / f"replay{i}"))
     return {
         "checkpoints_a_window": len(query.first_plan.checkpoints),
         "planning_seconds": planning,
-        "seconds": {"replay": kept, "no_fault_tolerance": bare},
-        "overhead_of_fault_tolerance": median(kept) / median(bare) - 1,
+        "seconds": {"replay": replays, "no_fault_tolerance": bare},
+        "overhead_of_fault_tolerance": median(replays) / median(bare) - 1,
     }
 
 
@@ -148,4 +148,4 @@ def plain_spark(spark: SparkSession, log: SensorLog, width: int) -> None:
 
 def grid_seconds(spark: SparkSession, place: Path) -> float:
     """The (ε, m) grid of figs 10–13 with the notebook's defaults, Spark already running."""
-    return timed(grid, spark, NotebookParameters().case(spark, place), ROWS, 1)
+    return time_call(grid, spark, NotebookParameters().case(spark, place), ROWS, 1)

@@ -19,7 +19,7 @@ READERS = (1, 4)
 
 def run() -> dict:
     """Ratio of the measured rate to the limit, by limit and number of reading processes."""
-    found = {}
+    ratios = {}
     with tempfile.TemporaryDirectory() as folder:
         for rate in RATES:
             steps = int(rate * SECONDS / SENSORS)
@@ -27,9 +27,9 @@ def run() -> dict:
             values = np.zeros((steps, SENSORS))
             log = SensorLog.write(path, values, [f"X{i}" for i in range(SENSORS)])
             for readers in READERS:
-                found[f"{rate} samples/s, {readers} readers"] = measured_rate(log, readers, rate)
-    errors = [abs(ratio - 1) for ratio in found.values()]
-    return {"measured / limit": found, "kept within 2 %": max(errors) <= 0.02}
+                ratios[f"{rate} samples/s, {readers} readers"] = measured_rate(log, readers, rate)
+    errors = [abs(ratio - 1) for ratio in ratios.values()]
+    return {"measured / limit": ratios, "kept within 2 %": max(errors) <= 0.02}
 
 
 def measured_rate(log: SensorLog, readers: int, rate: float) -> float:

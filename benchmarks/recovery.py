@@ -2,7 +2,7 @@
 
     python -m benchmarks recovery
 
-The same windowed means over a log that arrives at a fixed pace, and whose samples are slow to read
+The same windowed means over a log that arrives at a fixed rate, and whose samples are slow to read
 again. One TaskManager is killed by SIGKILL just before a window ends, and a supervisor starts
 another one at once. Notebook 08 shows the stored results beside ours.
 
@@ -37,9 +37,9 @@ from benchmarks import flink
 WORKERS, WIDTH, WINDOWS, FAILS = 2, 24, 8, 3
 """Processes, steps of a window, windows, and the one in which a process is killed."""
 PERIOD_US = 80_000
-"""Of a step: a window is full after two seconds."""
+"""Microseconds per step: a window is full after two seconds."""
 RATES = (100.0, 800.0)
-"""Samples that are read again a second."""
+"""Samples that are read again per second."""
 LATE = 1
 """Steps before the window's end at which the process is killed."""
 RUNS = 2
@@ -165,17 +165,17 @@ def free_port() -> int:
 @contextlib.contextmanager
 def cluster(class_path: str, folder: Path, options: dict[str, Any]) -> Iterator[Cluster]:
     """A running cluster that ends with the block."""
-    made = Cluster(class_path, folder, options)
+    running = Cluster(class_path, folder, options)
     try:
-        made.start()
-        yield made
+        running.start()
+        yield running
     finally:
-        made.stop()
+        running.stop()
 
 
 @dataclass
 class Stream:
-    """A log in files that the job maps, and what came out."""
+    """A log in files that the job maps, and the job's output."""
 
     folder: Path
     windows: int
@@ -211,7 +211,7 @@ class Stream:
         (self.folder / "clock").write_bytes(bytes(16))
 
     def results(self) -> pd.DataFrame:
-        """Every result that left: sensor, start, mean, count, at_s."""
+        """Every emitted result: sensor, start, mean, count, at_s."""
         files = [path.read_text() for path in self.folder.glob("windows-*")]
         names = ["sensor", "start", "mean", "count", "at_s"]
         rows = [line.split(",") for line in "".join(files).splitlines()]
@@ -227,7 +227,7 @@ class Stream:
 def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str, Any]:
     """One run of a system; the process of the last worker is killed, or none.
 
-    Late are results that left more than `LATE_S` after their window's last sample was due.
+    Late are results emitted more than `LATE_S` after their window's last sample was due.
     """
     layout, options = SYSTEMS[system]
     with tempfile.TemporaryDirectory(prefix="aft-flink-") as place:
@@ -241,11 +241,11 @@ def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str,
                 code = client.wait(timeout=LONGEST_S)
             except subprocess.TimeoutExpired:
                 code = None
-            failure = "" if code == 0 else last_words(folder, code)
-        found = stream.results()
-        if found.empty:
+            failure = "" if code == 0 else failure_text(folder, code)
+        results = stream.results()
+        if results.empty:
             return {"system": system, "rate": rate, "killed": fails, "failure": failure}
-        return measured(stream, found, killed_s) | {
+        return measured(stream, results, killed_s) | {
             "system": system,
             "rate": rate,
             "killed": fails,
@@ -255,7 +255,7 @@ def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str,
 
 
 def throughput(class_path: str, system: str) -> dict[str, Any]:
-    """Samples a second of a system without a failure and without a pace, start-up left out."""
+    """Samples per second of a system without failures and rate limit, start-up left out."""
     layout, options = SYSTEMS[system]
     with tempfile.TemporaryDirectory(prefix="aft-flink-") as place:
         folder, stream = Path(place), Stream(Path(place) / "stream", FAST_WINDOWS, 0)
@@ -264,12 +264,12 @@ def throughput(class_path: str, system: str) -> dict[str, Any]:
             sizes = [len(stream.names), stream.shape[0], WORKERS, WIDTH, 0, 1e9]
             client = running.submit(folder / "conf", layout, stream.folder, *sizes)
             code = client.wait(timeout=LONGEST_S)
-            failure = "" if code == 0 else last_words(folder, code)
-        found = stream.results()
-        row = {"system": system, "failure": failure, "results": len(found)}
-        if failure or found.empty:
+            failure = "" if code == 0 else failure_text(folder, code)
+        results = stream.results()
+        row = {"system": system, "failure": failure, "results": len(results)}
+        if failure or results.empty:
             return row
-        seconds = float(found["at_s"].max() - stream.begin_s)
+        seconds = float(results["at_s"].max() - stream.begin_s)
         return row | {"samples_per_s": stream.values.size / seconds}
 
 
@@ -286,29 +286,29 @@ def kill_at(running: Cluster, stream: Stream, client: subprocess.Popen) -> tuple
     (reader,) = stream.folder.glob(f"reader-{worker}-*")
     killed_s = time.monotonic()
     running.start_worker(running.kill(int(reader.name.split("-")[2])))
-    begun = lambda: len(list(stream.folder.glob(f"reader-{worker}-*"))) > 1  # noqa: E731
-    until(lambda: begun() or client.poll() is not None)
+    reread = lambda: len(list(stream.folder.glob(f"reader-{worker}-*"))) > 1  # noqa: E731
+    until(lambda: reread() or client.poll() is not None)
     times = [int(path.name.split("-")[3]) for path in stream.folder.glob(f"reader-{worker}-*")]
     return killed_s, max(times) / 1e9
 
 
-def measured(stream: Stream, found: pd.DataFrame, killed_s: float) -> dict[str, Any]:
-    """What came out of a run: lost, doubled, wrong, late, and what was read again."""
+def measured(stream: Stream, frame: pd.DataFrame, killed_s: float) -> dict[str, Any]:
+    """Count the results of a run that are lost, doubled, wrong or late, and the samples reread."""
     steps, sensors = stream.shape
     truth = stream.values.reshape(stream.windows, WIDTH, sensors).mean(axis=1)
-    window = (found["start"] // WIDTH).astype(int)
-    right = truth[window, found["sensor"].astype(int)]
-    off = (found["mean"] - right).abs() > 1e-9 * np.abs(right)
-    due_s = stream.begin_s + (found["start"] + WIDTH - 1) * stream.period_us / 1e6
-    found = found.assign(wrong=off | (found["count"] != WIDTH), late_s=found["at_s"] - due_s)
-    first = found.sort_values("at_s").drop_duplicates(["sensor", "start"])
-    last = found.sort_values("at_s").drop_duplicates(["sensor", "start"], keep="last")
+    window = (frame["start"] // WIDTH).astype(int)
+    right = truth[window, frame["sensor"].astype(int)]
+    off = (frame["mean"] - right).abs() > 1e-9 * np.abs(right)
+    due_s = stream.begin_s + (frame["start"] + WIDTH - 1) * stream.period_us / 1e6
+    frame = frame.assign(wrong=off | (frame["count"] != WIDTH), late_s=frame["at_s"] - due_s)
+    first = frame.sort_values("at_s").drop_duplicates(["sensor", "start"])
+    last = frame.sort_values("at_s").drop_duplicates(["sensor", "start"], keep="last")
     late = first[(first["late_s"] > LATE_S) & (first["at_s"] > killed_s)]
     counts = np.asarray(stream.counts, int)
     return {
         "due": stream.windows * sensors,
         "lost": stream.windows * sensors - len(first),
-        "doubled": len(found) - len(first),
+        "doubled": len(frame) - len(first),
         "wrong": int(last["wrong"].sum()),
         "late": len(late),
         "outage_s": float(late["at_s"].max() - killed_s) if len(late) else 0.0,
@@ -318,7 +318,7 @@ def measured(stream: Stream, found: pd.DataFrame, killed_s: float) -> dict[str, 
     }
 
 
-def last_words(folder: Path, code: int | None) -> str:
+def failure_text(folder: Path, code: int | None) -> str:
     """The last lines of the client's log, or that it did not end."""
     if code is None:
         return f"did not end within {LONGEST_S} s"

@@ -1,4 +1,4 @@
-"""What several benchmarks need: seconds of some work, and a line of progress."""
+"""Helpers of several benchmarks: seconds of some work, and a line of progress."""
 
 from __future__ import annotations
 

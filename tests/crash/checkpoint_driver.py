@@ -1,4 +1,4 @@
-"""A short stream to be traced: which of Spark's files are synced.
+"""Run a short stream, for a trace that shows which of Spark's files are synced.
 
 python -m tests.crash.checkpoint_driver {D1,D5} DIRECTORY
 """

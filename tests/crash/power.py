@@ -1,8 +1,8 @@
-"""What a disk holds after a power failure: a program's calls, traced, on a disk that forgets.
+"""What a disk holds after a power failure: a program's traced calls, replayed on a model disk.
 
-The model is the strictest that POSIX allows: what was written to a file is kept from its `fsync`
-on, its name from the `fsync` of the folder on. Of anything later, any part may be there or not.
-On an `ordered` disk, later changes of names are there up to one of them, as with a journal.
+The model is the strictest that POSIX allows: a file's content is durable after its `fsync`, its
+name after the `fsync` of the folder. Of any later change, any part may survive. On an `ordered`
+disk, later changes of names survive up to one of them, as with a journal.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _RESUMED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)$")
 
 @dataclass
 class File:
-    """A file: what programs see, what the disk surely holds, and changes that it may have lost."""
+    """A file: what programs see, its durable content, and later changes that may be lost."""
 
     seen: bytearray = field(default_factory=bytearray)
-    kept: bytes = b""
+    durable: bytes = b""
     later: list[tuple[int, bytes | None]] = field(default_factory=list)  # None: cut there
 
     def change(self, at: int, data: bytes | None) -> None:
-        """Write somewhere, or cut."""
+        """Write `data` at an offset; None cuts the file there."""
         _apply(self.seen, at, data)
         self.later.append((at, data))
 
     def sync(self) -> None:
-        """Keep it."""
-        self.kept, self.later = bytes(self.seen), []
+        """Make the content durable."""
+        self.durable, self.later = bytes(self.seen), []
 
-    def left(self, chance: Random | None) -> bytes:
-        """What is there after the failure: what was kept, and of the rest a part by chance."""
-        content = bytearray(self.kept)
+    def surviving(self, chance: Random | None) -> bytes:
+        """Return the content after the failure: the durable part, and of the rest a random part."""
+        content = bytearray(self.durable)
         for at, data in self.later if chance else ():
             if chance.random() < 0.5:
                 _apply(content, at, data if not data else data[: chance.randint(0, len(data))])
@@ -67,7 +67,7 @@ class Disk:
     root: str
     ordered: bool = False
     names: dict[str, File | None] = field(default_factory=dict)  # None: a folder
-    kept: dict[str, File | None] = field(default_factory=dict)
+    durable: dict[str, File | None] = field(default_factory=dict)
     open: dict[int, list] = field(default_factory=dict)  # descriptor: name, file, place, appends
     later: list[dict[str, tuple[File | None, ...]]] = field(default_factory=list)  # (): removed
 
@@ -88,17 +88,17 @@ class Disk:
                 }
             )
 
-    def failed(self, place: Path, chance: Random | None = None) -> None:
-        """Write what is left when the power fails now into a new folder."""
-        names = dict(self.kept)
+    def fail(self, place: Path, chance: Random | None = None) -> None:
+        """Write what survives if the power fails now into a new folder."""
+        names = dict(self.durable)
         if chance and self.ordered:
             for changes in self.later[: chance.randint(0, len(self.later))]:
                 for name, now in changes.items():
                     names.pop(name, None)
                     if now:
                         names[name] = now[0]
-        for name in self.names.keys() | self.kept.keys() if chance and not self.ordered else ():
-            if self.names.get(name, 0) is not self.kept.get(name, 0) and chance.random() < 0.5:
+        for name in self.names.keys() | self.durable.keys() if chance and not self.ordered else ():
+            if self.names.get(name, 0) is not self.durable.get(name, 0) and chance.random() < 0.5:
                 names.pop(name, None)
                 names |= {name: self.names[name]} if name in self.names else {}
         place.mkdir(parents=True)
@@ -107,7 +107,7 @@ class Disk:
             if file is None:
                 target.mkdir(parents=True, exist_ok=True)
             elif target.parent.is_dir() and not name.endswith("-shm"):  # shared memory, made anew
-                target.write_bytes(file.left(chance))
+                target.write_bytes(file.surviving(chance))
 
     def _openat(self, args: list, result: int) -> None:
         name, flags = args[1], args[2]
@@ -170,8 +170,8 @@ class Disk:
             file.sync()
             return
         inside = lambda path: path.rpartition("/")[0] == name  # noqa: E731
-        self.kept = {n: f for n, f in self.kept.items() if not inside(n)}
-        self.kept |= {n: f for n, f in self.names.items() if inside(n)}
+        self.durable = {n: f for n, f in self.durable.items() if not inside(n)}
+        self.durable |= {n: f for n, f in self.names.items() if inside(n)}
         self.later = [{n: f for n, f in c.items() if not inside(n)} for c in self.later]
 
     def _paths(self, args: list) -> list[str]:
@@ -183,8 +183,8 @@ class Disk:
         old, new = paths
         for name in [n for n in self.names if n == old or n.startswith(old + "/")]:
             self.names[new + name[len(old) :]] = self.names.pop(name)
-            if name != old and name in self.kept:  # what a folder holds goes with it
-                self.kept[new + name[len(old) :]] = self.kept.pop(name)
+            if name != old and name in self.durable:  # what a folder holds goes with it
+                self.durable[new + name[len(old) :]] = self.durable.pop(name)
 
     def _link(self, args: list, result: int) -> None:  # noqa: ARG002
         if len(paths := self._paths(args)) == 2:
@@ -200,7 +200,7 @@ class Disk:
 
 
 def trace(module: str, *arguments: str, root: Path) -> list[str]:
-    """Run a program; its calls from the first to a file below `root` on, a line each."""
+    """Run a program; return its calls since the first to a file below `root`, one per line."""
     log = root.with_suffix(".trace")
     subprocess.run(
         [STRACE, "-f", "-qq", "-xx", "-s", "10000000", "-e", f"trace={CALLS}", "-o", str(log),
@@ -212,24 +212,24 @@ def trace(module: str, *arguments: str, root: Path) -> list[str]:
     return calls[next(i for i, call in enumerate(calls) if begin in call) :]
 
 
-def replayed(calls: list[str], root: Path, ordered: bool) -> Iterator[tuple[Disk, int]]:
-    """After each call of a program: the disk, and how often it has said ``kept``."""
-    disk, kept, begun = Disk(str(root), ordered), 0, dict[str, str]()
+def replay_calls(calls: list[str], root: Path, ordered: bool) -> Iterator[tuple[Disk, int]]:
+    """Yield, after each call of a program, the disk and the number of batches that it confirmed."""
+    disk, confirmed, unfinished = Disk(str(root), ordered), 0, dict[str, str]()
     for line in calls:
-        if found := _UNFINISHED.match(line):
-            begun[found[1]] = found[2]
+        if match := _UNFINISHED.match(line):
+            unfinished[match[1]] = match[2]
             continue
-        if found := _RESUMED.match(line):
-            line = f"{found[1]} {begun.pop(found[1])}{found[2]}"
-        if not (found := _CALL.match(line)) or int(found[4]) < 0:
+        if match := _RESUMED.match(line):
+            line = f"{match[1]} {unfinished.pop(match[1])}{match[2]}"
+        if not (match := _CALL.match(line)) or int(match[4]) < 0:
             continue
-        args = list(_arguments(found[3]))
-        if found[2] == "write" and args[0] == "1":
-            kept += args[1].count(b"kept")
-        if found[2] not in ("write", "pwrite64"):
+        args = list(_arguments(match[3]))
+        if match[2] == "write" and args[0] == "1":
+            confirmed += args[1].count(b"committed")
+        if match[2] not in ("write", "pwrite64"):
             args = [a.decode(errors="replace") if isinstance(a, bytes) else a for a in args]
-        disk.take(found[2], args, int(found[4]))
-        yield disk, kept
+        disk.take(match[2], args, int(match[4]))
+        yield disk, confirmed
 
 
 def _arguments(text: str) -> Iterator[str | bytes]:

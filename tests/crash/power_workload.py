@@ -1,4 +1,4 @@
-"""What runs until the power fails: each store commits batch after batch, and says so.
+"""The program whose power fails: a store commits batch after batch, and confirms each.
 
 python -m tests.crash.power_workload KIND FOLDER
 """
@@ -38,7 +38,7 @@ def table_of(kind: str, folder: Path) -> Any:
 
 
 def merge(table: Any, k: int) -> None:
-    """Batch k: k at the window 10·k, with the offset that it stands for."""
+    """Batch k: k at the window 10·k, with its offset."""
     rows = Partials(*(np.array([x]) for x in (10 * k, 0)), np.array([[k]]))
     table.merge(rows, {0: Progress(k, 10 * k)})
 
@@ -60,20 +60,20 @@ def commit(folder: Path, k: int) -> None:
 
 
 def write_file(folder: Path, k: int) -> None:
-    """A guard's state, a task's notes: a file made whole, in place of the last one."""
+    """A guard's state, a task's marker file: a file that atomically replaces the last one."""
     with atomic_file(folder / "state.json") as draft:
         draft.write_text("x" * 10_000 + str(k))
 
 
 def write_folder(folder: Path, k: int) -> None:
-    """Logs and prepared replay sets: a folder made whole."""
+    """Logs and prepared replay sets: a folder created atomically."""
     with atomic_directory(folder / f"log-{k}") as draft:
         for part in range(3):
             (draft / f"part-{part}").write_text(str(k))
 
 
 def output_of(folder: Path) -> tuple[Output, Any]:
-    """D3's output task and the table that it forgets in; windows are tumbling, of 10 ticks."""
+    """D3's output task and the table that it deletes from; tumbling windows of 10 ticks."""
     job = Job(TupleLog(folder, 1, 1, {}), Rules(Windows(10, 10)), folder)
     table = open_table(f"sqlite:{folder / 'table'}", SUM)
     return Output(job, table), table
@@ -93,8 +93,8 @@ def main(kind: str, place: str) -> None:
             output.emit()
         if kind in WRITES:
             WRITES[kind](folder, k)
-        os.write(1, b"kept\n")
-    os._exit(0)  # without a farewell that would sync
+        os.write(1, b"committed\n")
+    os._exit(0)  # without exit handlers, which would sync
 
 
 WRITES = {"sink": write_sink, "state": commit, "file": write_file, "folder": write_folder}

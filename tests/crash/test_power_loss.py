@@ -1,4 +1,4 @@
-"""The power fails at any moment: what a store had confirmed is there, whole, and in step."""
+"""The power fails at any moment: what a store had confirmed is there, complete and consistent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDERED = "rocksdb"
 """Opening RocksDB renames CURRENT, to name a new MANIFEST, before it syncs the folder. So it relies
 on names that reach the disk in their order."""
 MOMENTS = 200 if os.environ.get("AFT_TRIALS") == "full" else 12
-"""Power failures a store; beside them, one after each batch that was confirmed."""
+"""Power failures per store; beside them, one after each confirmed batch."""
 
 
 def of_table(kind, folder):
@@ -60,15 +60,15 @@ def of_file(folder):
 
 
 def of_folder(folder):
-    found = sorted(folder.glob("log-*"))
-    for log in found:
+    logs = sorted(folder.glob("log-*"))
+    for log in logs:
         assert [p.read_text() for p in sorted(log.iterdir())] == [log.name[4:]] * 3
-    assert [log.name for log in found] == [f"log-{k}" for k in range(1, len(found) + 1)]
-    return len(found)
+    assert [log.name for log in logs] == [f"log-{k}" for k in range(1, len(logs) + 1)]
+    return len(logs)
 
 
 def of_output(folder):
-    """Windows that are out, and those that the table still holds, are all that was confirmed."""
+    """The emitted windows, and those that the table still holds, are all confirmed ones."""
     output, table = output_of(folder)
     out = {int(p.stem[7:]) // 10: p.read_text() for p in output.job.output.glob("*.csv")}
     assert all(text == f"{10 * k},0,{k}\n" for k, text in out.items())
@@ -91,18 +91,18 @@ CHECKS = {
 
 
 def failures(kind, root, seed=0):
-    """Confirmed batches, and what is left of the disk, at moments all over the run."""
+    """Confirmed batches, and a folder with what survives, at moments all over the run."""
     root.mkdir(parents=True)
     chance, moments = Random(seed), []
     calls = power.trace(power_workload.__name__, kind, str(root), root=root)
     chosen = {chance.randrange(len(calls)) for _ in range(MOMENTS)}
     confirmed = 0
-    for number, (disk, kept) in enumerate(power.replayed(calls, root, kind == ORDERED)):
-        if kept > confirmed or number in chosen:
+    for number, (disk, committed) in enumerate(power.replay_calls(calls, root, kind == ORDERED)):
+        if committed > confirmed or number in chosen:
             place = Path(f"{root}-{number}")
-            disk.failed(place, chance if number in chosen else None)
-            moments.append((kept, place))
-        confirmed = kept
+            disk.fail(place, chance if number in chosen else None)
+            moments.append((committed, place))
+        confirmed = committed
     assert confirmed == BATCHES
     return moments
 

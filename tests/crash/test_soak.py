@@ -15,10 +15,10 @@ SECONDS = float(os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
 @pytest.mark.long
 @pytest.mark.timeout(SECONDS + 500)
 def test_nothing_is_lost_or_doubled_under_faults(tmp_path):
-    found = soak(SECONDS, tmp_path)
-    assert list(found["schemes"]) == list(SCHEMES)
-    assert broken(found) == []
-    for name, one in found["schemes"].items():
+    report = soak(SECONDS, tmp_path)
+    assert list(report["schemes"]) == list(SCHEMES)
+    assert broken(report) == []
+    for name, one in report["schemes"].items():
         own = one["score"]
         assert own["failures"] >= 1 + name.startswith(("D2", "D5")) and own["due"] > 0, name
         assert len(one["memory_mb"]) == len(one["at_s"]) > 0 and max(one["memory_mb"]) > 0, name

@@ -1,7 +1,7 @@
-"""Spark's checkpoint older, torn or lost beside our own state, and the other way round.
+"""Spark's checkpoint older, torn or lost beside our own state, and vice versa.
 
 Spark syncs none of it on a local disk, as the first test shows. So after a power failure any of its
-files may be missing, empty or cut. A stream then goes on to the same results, or says what to do.
+files may be missing, empty or cut. A stream then gives the same results, or fails with the fix.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def of_d2(spark, place, begins=None):
 
 
 def of_d5(spark, place, begins=None):
-    for until in (MIDDLE, END) if begins else (END,):  # nobody is told when a batch begins
+    for until in (MIDDLE, END) if begins else (END,):  # D5 has no hook at a batch's start
         events = BitEvents(0.3, None, 7, 2, 200 * until, 200, 2).stream(spark)
-        found = run(spark, events, HistogramQuery(150, 0.1), place, partitions=1).toPandas()
+        estimates = run(spark, events, HistogramQuery(150, 0.1), place, partitions=1).toPandas()
         if begins:
             begins(until)
-    return found.sort_values(["key", "at"], ignore_index=True).to_csv()
+    return estimates.sort_values(["key", "at"], ignore_index=True).to_csv()
 
 
 STREAMS = {
@@ -85,22 +85,22 @@ STREAMS = {
 }
 
 
-def ended_before(place, kept):
-    """Keep what a stream would have left, had it ended of itself before the batch that begins."""
-    # by another process: where this one closed a file of SQLite's, its own lock on it would be gone
-    subprocess.run(["cp", "-R", place, kept], check=True)
-    if (kept / "state.sqlite").exists():  # of D2, which would take the batch for one that failed
-        with closing(sqlite3.connect(kept / "state.sqlite")) as state, state:
+def copy_before(place, target):
+    """Copy the state of a stream that stopped before the batch that begins now."""
+    # by another process, because SQLite loses its lock when this process closes the file
+    subprocess.run(["cp", "-R", place, target], check=True)
+    if (target / "state.sqlite").exists():  # of D2, which would take the batch for one that failed
+        with closing(sqlite3.connect(target / "state.sqlite")) as state, state:
             state.execute("DELETE FROM begun")
-    elif (kept / "sink.sqlite").exists():
-        lose(kept / "checkpoint" / "offsets", 1)
+    elif (target / "sink.sqlite").exists():
+        lose(target / "checkpoint" / "offsets", 1)
 
 
 @pytest.fixture(scope="module")
 def streams(spark, tmp_path_factory):
-    """A stream by name: its place as it was when the power failed, and how it goes on.
+    """A stream by name: its folder as it was when the power failed, and a call that resumes it.
 
-    It runs once, undisturbed, and is copied as it runs; D5's ends in the middle and goes on.
+    It runs once, undisturbed, and is copied as it runs; D5's stops in the middle and resumes.
     """
     known = {}
 
@@ -113,7 +113,7 @@ def streams(spark, tmp_path_factory):
 
             def begins(batch):
                 if batch in moments:
-                    ended_before(place, folder / moments[batch])
+                    copy_before(place, folder / moments[batch])
 
             whole = stream(spark, place, begins)
             shutil.copytree(place, folder / "end")
@@ -128,7 +128,7 @@ def streams(spark, tmp_path_factory):
 
 
 def lose(folder, last):
-    """The files of the last micro-batches of one of Spark's logs."""
+    """Remove the files of the last micro-batches from one of Spark's logs."""
     numbers = sorted(int(path.name) for path in folder.glob("[0-9]*"))
     for number in numbers[-last:]:
         for path in (folder / str(number), folder / f".{number}.crc"):
@@ -141,7 +141,7 @@ def lose_both(place, last):
 
 
 def cut(path, share=0.5):
-    """What is left of a file; its check sum is gone."""
+    """Cut a file, and remove its check sum."""
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
@@ -151,7 +151,7 @@ def last_of(place, name):
 
 
 def drop_line(place):
-    """The last offsets end before the line that has them."""
+    """Cut the last offsets before the line that has them."""
     path = last_of(place, "checkpoint/offsets")
     cut(path, (path.read_bytes().rindex(b"\n")) / path.stat().st_size)
 
@@ -160,7 +160,7 @@ def drop_line(place):
 @pytest.mark.skipif(power.STRACE is None, reason="strace is not installed")
 @pytest.mark.parametrize("kind", ["D1", "D5"] if FULL else ["D5"])
 def test_spark_syncs_nothing_of_its_checkpoint(kind, tmp_path):
-    """If it does one day, docs/security.md may promise more."""
+    """If it does one day, docs/security.md may guarantee more."""
     traced, calls = tmp_path / "calls", "trace=fsync,fdatasync,openat,rename,renameat,renameat2"
     command = [power.STRACE, "-f", "-y", "-qq", "--seccomp-bpf", "-e", calls, "-o", str(traced)]
     program = [sys.executable, "-m", "tests.crash.checkpoint_driver", kind, str(tmp_path)]
@@ -183,13 +183,13 @@ OLDER = {
 
 
 SOME = [("middle", "a commit"), ("middle", "two batches")]
-"""What is lost when; all of it, by the way out."""
+"""The moment, and what is lost; tests of the fix lose all of it."""
 ALL = [(moment, lost) for moment in ("middle", "end") for lost in OLDER]
 
 
 @pytest.mark.parametrize(("moment", "lost"), ALL if FULL else SOME)
 @pytest.mark.parametrize("name", ["D1", "D1 by guard", "D2"])
-def test_what_spark_has_forgotten_changes_no_result(name, moment, lost, streams):
+def test_what_spark_has_lost_changes_no_result(name, moment, lost, streams):
     stream = streams(name, moment)
     OLDER[lost](stream.place)
     assert stream.go_on() == stream.whole
@@ -204,8 +204,8 @@ def test_a_sink_that_adds_what_comes_again_is_caught(streams, monkeypatch):
     assert stream.go_on() != stream.whole
 
 
-def test_a_state_that_does_not_tell_spark_what_it_has_is_caught(streams):
-    """The control: Spark is behind, and nobody tells it where its batches ended."""
+def test_a_state_that_hides_its_batches_from_spark_is_caught(streams):
+    """The control: Spark is behind, and our state has no ends of its batches."""
     stream = streams("D2", "middle")
     lose_both(stream.place, 3)
     with closing(sqlite3.connect(stream.place / "state.sqlite")) as state, state:
@@ -229,10 +229,10 @@ TORN = {
 
 @pytest.mark.parametrize("torn", TORN)
 @pytest.mark.parametrize("name", ["D1", "D2", "D5"])
-def test_a_torn_checkpoint_is_refused_with_the_way_out(name, torn, streams):
+def test_a_torn_checkpoint_is_refused_with_the_fix(name, torn, streams):
     stream = streams(name, "middle")
     if torn == "the offsets before lost" and name == "D2":
-        (stream.place / "checkpoint" / "offsets" / "2").unlink()  # one more had begun
+        (stream.place / "checkpoint" / "offsets" / "2").unlink()  # one more had started
     TORN[torn](stream.place)
     with pytest.raises(ValueError, match="Spark's checkpoint must be whole, got .*: re"):
         stream.go_on()
@@ -241,7 +241,7 @@ def test_a_torn_checkpoint_is_refused_with_the_way_out(name, torn, streams):
 @pytest.mark.parametrize(
     ("name", "moment"), [("D1", "end"), ("D1 by guard", "middle"), ("D2", "end")]
 )
-def test_the_way_out_leads_to_the_same_results(name, moment, streams):
+def test_the_fix_leads_to_the_same_results(name, moment, streams):
     stream = streams(name, moment)
     cut(last_of(stream.place, "checkpoint/offsets"))
     with pytest.raises(ValueError, match="remove the folder") as refused:
@@ -251,7 +251,7 @@ def test_the_way_out_leads_to_the_same_results(name, moment, streams):
 
 
 def put_back(stream):
-    """Our own state, as it was a micro-batch before."""
+    """Restore our own state of a micro-batch before."""
     lose_own(stream)
     for path in stream.earlier.glob("*.sqlite*"):
         shutil.copy(path, stream.place)
@@ -262,7 +262,7 @@ def lose_own(stream):
         path.unlink()
 
 
-def lose_put_out(stream):
+def lose_emitted(stream):
     lose(stream.place / "estimates" / "_spark_metadata", 1)
 
 
@@ -276,7 +276,7 @@ AHEAD = {
     "D1 by guard": ("D1 by guard", put_back, "sink must hold the .*, got 2394"),
     "D2, an older state": ("D2", put_back, "state must have come to step .*, got 20"),
     "D2, no state": ("D2", lose_own, "state must have come to step .*, got 0"),
-    "D5, a batch not put out": ("D5", lose_put_out, "must be of one moment, got micro-batch"),
+    "D5, a batch not emitted": ("D5", lose_emitted, "must be of one moment, got micro-batch"),
     "D5, no estimates": ("D5", lose_estimates, "must be of one moment, .* -1 that was emitted"),
 }
 
@@ -284,10 +284,10 @@ AHEAD = {
 @pytest.mark.parametrize("moment", ["middle", "end"] if FULL else ["end"])
 @pytest.mark.parametrize("lost", AHEAD)
 def test_what_is_behind_sparks_checkpoint_is_refused(lost, moment, streams):
-    name, act, said = AHEAD[lost]
+    name, act, message = AHEAD[lost]
     stream = streams(name, moment)
     act(stream)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         stream.go_on()
 
 
@@ -314,25 +314,25 @@ LOG, FILES = "estimates/_spark_metadata", "estimates/part*"
 
 @pytest.mark.parametrize("lost", LOST_BY_D5)
 def test_estimates_and_a_checkpoint_of_two_moments_are_refused(lost, streams):
-    act, said = LOST_BY_D5[lost]
+    act, message = LOST_BY_D5[lost]
     stream = streams("D5", "middle")
     act(stream.place)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         stream.go_on()
 
 
-def test_a_batch_that_is_put_out_is_not_put_out_anew(spark, streams, monkeypatch):
-    """The control: Spark knows a micro-batch by its number, and leaves out what is new in it."""
+def test_an_emitted_batch_is_not_emitted_again(spark, streams, monkeypatch):
+    """The control: Spark identifies a micro-batch by its number, and skips new rows in it."""
     monkeypatch.setattr(exponential_histogram, "require_in_step", lambda *_: None)
     stream = streams("D5", "middle")
     lose_both(stream.place, 1)
     longer = BitEvents(0.3, None, 7, 2, 200 * END, 600, 2).stream(spark)
-    found = run(spark, longer, HistogramQuery(150, 0.1), stream.place, partitions=1)
-    assert found.count() < stream.whole.count("\n") - 1
+    estimates = run(spark, longer, HistogramQuery(150, 0.1), stream.place, partitions=1)
+    assert estimates.count() < stream.whole.count("\n") - 1
 
 
 def test_estimates_that_were_moved_are_refused(spark, streams, tmp_path, monkeypatch):
-    """Spark reads nothing of what was written to another path, and says nothing."""
+    """Spark silently reads nothing of what was written to another path."""
     stream, moved = streams("D5", "end"), tmp_path / "moved"
     shutil.copytree(stream.place, moved)
     with pytest.raises(ValueError, match="estimates must lie where they were written, in .*move"):
@@ -342,7 +342,7 @@ def test_estimates_that_were_moved_are_refused(spark, streams, tmp_path, monkeyp
 
 
 def test_state_that_spark_lost_is_refused(streams):
-    """Of D5's state Spark itself says so."""
+    """Spark itself refuses D5's damaged state."""
     stream = streams("D5", "middle")
     cut(stream.place / "checkpoint" / "state" / "0" / "0" / f"{MIDDLE}.zip")
     with pytest.raises(Exception, match="CANNOT_LOAD_STATE_STORE"):
