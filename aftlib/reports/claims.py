@@ -92,7 +92,7 @@ class ClaimRecord(BaseModel):
     def with_run(
         self, notebook: str, profile: str = "", changed: Mapping[str, Any] | None = None
     ) -> ClaimRecord:
-        """Return the record, marked as found by a run of `notebook` under `profile`."""
+        """Return the record, labelled with its run: notebook, profile and changed values."""
         about = {"notebook": notebook, "profile": profile, "changed": dict(changed or {})}
         return self.model_copy(update=about)
 

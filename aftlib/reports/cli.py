@@ -298,7 +298,7 @@ def clear_errors(
 
     def interrupt(number: int, frame: Any) -> None:
         nonlocal interrupted
-        if not interrupted:  # once is enough: the kernels are being ended
+        if not interrupted:  # once is enough: the kernels are being stopped
             interrupted = True
             raise KeyboardInterrupt
 
@@ -324,7 +324,7 @@ def attend(
     jobs: int,
     hint: str = "--fresh runs it again",
 ) -> list[Executed]:
-    """Run the `works`, `jobs` at a time, with a line on the progress of each; end all on an error.
+    """Run the `works`, `jobs` at a time, with a line on the progress of each; stop all on an error.
 
     `hint` is printed for work that was done before and is skipped.
     """

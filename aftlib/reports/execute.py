@@ -111,7 +111,7 @@ def execute(
     """Run `notebook` with checked `parameters` and save it, with its record, as `target`.
 
     If the run succeeds and `tables` is given, the notebook's frames are stored in that folder. A
-    notebook that fails is saved too, up to and with its error. A run that `stop_all` ended raises
+    notebook that fails is saved too, up to and with its error. A run that `stop_all` stopped raises
     KeyboardInterrupt and saves nothing: `target` stays as it was. If code or data change during the
     run, it gets a key that no other run has, because the version that it used is unknown.
     """

@@ -1,6 +1,6 @@
 """Pages that open without network: reports of executed notebooks, and the documents' pages.
 
-A report's code is hidden behind one switch, and every figure links to the cell that made it.
+A report's code is hidden behind one switch, and every figure links to the cell that draws it.
 Formulas are MathML, which browsers set without a script.
 """
 
@@ -49,7 +49,7 @@ _LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
 
 
 class _Markdown(IPythonRenderer):
-    """Markdown of this project's authors, so raw HTML in it is kept."""
+    """Markdown of this project's authors, so raw HTML in it is passed through."""
 
     def heading(self, text: str, level: int, **attrs: object) -> str:
         anchor = slug(text)

@@ -184,7 +184,7 @@ def section_of(content: nbformat.NotebookNode, wanted: str) -> nbformat.Notebook
     Notes
     -----
     A cell is needed if it assigns or changes a name that a needed cell reads. A statement whose
-    value nobody uses counts as a change of all names in it that are not imported; a change through
+    value is not used counts as a change of all names in it that are not imported; a change through
     another name of the same object is not seen. A cell that reads ``globals()``, such
     as a scorecard, needs all cells before it.
     """
@@ -216,7 +216,7 @@ class _Names:
     def __init__(self, source: str) -> None:
         self.read, self.assigned, self.changed = set[str](), set[str](), set[str]()
         self.imported, self.certain = set[str](), set[str]()  # certain: assigned in every case
-        self.called = set[str]()  # in a statement whose value nobody uses
+        self.called = set[str]()  # in a statement whose value is not used
         statements = ast.parse(TransformerManager().transform_cell(source)).body
         for statement in statements:
             table = symtable.symtable(ast.unparse(statement), "cell", "exec")

@@ -26,9 +26,9 @@ def once(request: pytest.FixtureRequest) -> Callable[[], None]:
     if key in done:
         pytest.skip("passed in an earlier run on the same code; delete data/crash-trials.json")
 
-    def passed() -> None:
+    def record_pass() -> None:
         if FULL:
             path.parent.mkdir(exist_ok=True)
             path.write_text(json.dumps(sorted({*done, key})))
 
-    return passed
+    return record_pass

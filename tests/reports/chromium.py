@@ -71,7 +71,7 @@ class Page:
 
 
 @contextmanager
-def opened(program: str, folder: Path) -> Iterator[Page]:
+def open_page(program: str, folder: Path) -> Iterator[Page]:
     """Start the browser with a fresh profile in `folder`, and end it with the block."""
     import websocket
 

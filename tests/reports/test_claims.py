@@ -91,7 +91,7 @@ def test_a_scorecard_shows_what_a_verdict_follows_from(change, texts):
     assert "project" not in html
 
 
-def decided_again(row) -> str:
+def decide_again(row) -> str:
     """The verdict of one row of `grounds`, from its numbers."""
     low, high = row["interval"] or [row["measured"]] * 2
     least, most = (
@@ -119,7 +119,7 @@ def test_a_verdict_can_be_decided_again_from_its_record(finding):
     record = ClaimRecord.of(claim, finding)
     stored = json.loads(record.model_dump_json())
     assert ClaimRecord(**stored) == record
-    again = [decided_again(row) for row in stored["grounds"]]
+    again = [decide_again(row) for row in stored["grounds"]]
     assert again == [row["verdict"] for row in stored["grounds"]]
     named = [row["reading"] or row["part"] for row in stored["grounds"]]
     assert named == ["", *finding.parts, *finding.readings]
@@ -179,7 +179,7 @@ def test_as_recorded_is_shown_for_a_profiles_own_values_only():
         return table.rpartition("<td>")[2].replace("&#34;", "&quot;")
 
     assert "<small>measured<br>as recorded<" in verdict_cell("quick")
-    assert "<small>measured<" in verdict_cell()  # a notebook by itself knows no profile
+    assert "<small>measured<" in verdict_cell()  # a notebook by itself has no profile
     changed = verdict_cell("quick", {"seed": 7, "file": "<" * 50})
     assert "as recorded" not in changed and "<br>seed = 7, not the default<br>" in changed
     assert f"file = &quot;{'&lt;' * 37} …, not the default" in changed

@@ -184,7 +184,7 @@ def test_doctor_lists_what_is_missing_and_the_fix(monkeypatch):
     assert aft("doctor").exit_code == 0
 
 
-def started(home: Path, *command: str, cells: list[str] | None = None) -> subprocess.Popen[str]:
+def start_aft(home: Path, *command: str, cells: list[str] | None = None) -> subprocess.Popen[str]:
     """Start `aft` as a supervisor does, in a session of its own with its output in a pipe.
 
     Both notebooks have `cells`, where they are given.
@@ -202,7 +202,7 @@ def started(home: Path, *command: str, cells: list[str] | None = None) -> subpro
     )
 
 
-def sleeping(pid: Path) -> str:
+def sleep_code(pid: Path) -> str:
     """Code that writes its process id to the file `pid` and then sleeps."""
     return f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
 
@@ -210,7 +210,7 @@ def sleeping(pid: Path) -> str:
 def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
     go = home / "go"
     wait = f"import pathlib, time\nwhile not pathlib.Path({str(go)!r}).exists(): time.sleep(.1)"
-    process = started(home, "reproduce", "--only", "1", cells=[wait, QUICK[-1].source, "m = 4"])
+    process = start_aft(home, "reproduce", "--only", "1", cells=[wait, QUICK[-1].source, "m = 4"])
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "▶ 01_approximately_once runs, 3 cells\n"
@@ -223,8 +223,8 @@ def test_progress_is_seen_in_a_pipe_while_a_notebook_runs(home):
 
 @pytest.mark.crash
 def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home):
-    process = started(home, "run", "1", cells=[sleeping(home / "pid")])
-    kernel = _written(home / "pid")
+    process = start_aft(home, "run", "1", cells=[sleep_code(home / "pid")])
+    kernel = read_number(home / "pid")
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGTERM)  # an impatient supervisor changes nothing
     output, _ = process.communicate(timeout=500)
@@ -238,10 +238,10 @@ def test_an_interrupt_ends_it_with_its_kernels_and_one_line(home):
 
 @pytest.mark.crash
 def test_an_interrupted_first_reproduction_shows_what_was_finished(home):
-    endless = [new_code_cell(sleeping(home / "pid"))]
+    endless = [new_code_cell(sleep_code(home / "pid"))]
     write_notebook(home / "notebooks" / "02_failing.ipynb", endless)
-    process = started(home, "reproduce")
-    kernel = _written(home / "pid")
+    process = start_aft(home, "reproduce")
+    kernel = read_number(home / "pid")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=500)
     assert process.returncode == 1
@@ -262,10 +262,10 @@ def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
     spark = "from aftlib.spark.session import session\nspark = session('interrupted')"
     task = f"open({str(home / 'task')!r}, 'w').write(str(i)), time.sleep(600)"
     job = f"spark.range(2).rdd.map(lambda row: [({task}) for i in row]).count()"
-    waiting = sleeping(home / "pid").replace("time.sleep(600)", job)
-    process = started(home, "run", "1", cells=[spark, waiting])
-    kernel = _written(home / "pid")
-    _written(home / "task")
+    waiting = sleep_code(home / "pid").replace("time.sleep(600)", job)
+    process = start_aft(home, "run", "1", cells=[spark, waiting])
+    kernel = read_number(home / "pid")
+    read_number(home / "task")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=500)
     assert process.returncode == 1
@@ -274,7 +274,7 @@ def test_an_interrupt_amid_a_spark_job_is_one_line_too(home):
         os.kill(kernel, 0)
 
 
-def _written(path: Path) -> int:
+def read_number(path: Path) -> int:
     for _ in range(5000):
         if path.exists() and path.read_text():
             return int(path.read_text())

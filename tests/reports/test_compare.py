@@ -20,10 +20,10 @@ FIGURE = {PLOTLY: {"data": [{"y": [1, 2]}], "layout": {"title": {"text": "a figu
 
 
 @pytest.fixture
-def stored(home):
+def store_run(home):
     """Keep runs by hand, each with its verdicts, parameters and tables."""
 
-    def keep(key, claims, tables, figures=1, **record):
+    def store(key, claims, tables, figures=1, **record):
         name = "01_approximately_once"
         folder = home / "reports" / "runs" / name / key
         (folder / runs.TABLES).mkdir(parents=True)
@@ -41,7 +41,7 @@ def stored(home):
         )
         return runs.Run(folder)
 
-    return keep
+    return store
 
 
 def claim(id, measured, low, high, holds=True):
@@ -52,15 +52,15 @@ def states(lines):
     return [(line.name, line.state) for line in lines]
 
 
-def test_claims_whose_verdict_changed_come_first_then_those_that_lie_apart(stored):
+def test_claims_whose_verdict_changed_come_first_then_those_that_lie_apart(store_run):
     shared = [claim("D1-1", 1.0, 0.9, 1.1), claim("D1-4", 1.0, -2.0, -1.0)]
-    a = stored("a", [*shared, claim("D1-2", 1.0, 0.9, 1.1), claim("D1-3", 1, 0, 2)], {})
-    b = stored("b", [*shared, claim("D1-2", 2.0, 1.9, 2.1), claim("D1-3", 1, 0, 2, False)], {})
+    a = store_run("a", [*shared, claim("D1-2", 1.0, 0.9, 1.1), claim("D1-3", 1, 0, 2)], {})
+    b = store_run("b", [*shared, claim("D1-2", 2.0, 1.9, 2.1), claim("D1-3", 1, 0, 2, False)], {})
     assert states(compare.claims([a, b])) == [
         *(("D1-3", "changed"), ("D1-2", "apart"), ("D1-1", "same"), ("D1-4", "same"))
     ]
     assert compare.claims([a, b])[0].texts == ("✔ 1 [0, 2]", "✘ 1 [0, 2]")
-    c = stored("c", shared, {})
+    c = store_run("c", shared, {})
     assert ("D1-2", "changed") in states(compare.claims([a, c]))
 
 
@@ -101,11 +101,11 @@ def test_tables_that_cannot_be_joined_say_why(b, reason):
     assert (line.state, line.texts) == ("changed", (reason,))
 
 
-def test_shown_tables_are_compared_by_their_number_unless_a_variable_names_them(stored):
+def test_shown_tables_are_compared_by_their_number_unless_a_variable_names_them(store_run):
     def shows_table(frame):
         return shows({"text/html": "<table>", data_out.TABLE: data_out.capture(frame.style)})
 
-    a, b = (stored(key, [], {"named": A * n}) for key, n in (("a", 1), ("b", 2)))
+    a, b = (store_run(key, [], {"named": A * n}) for key, n in (("a", 1), ("b", 2)))
     for run, n in ((a, 1), (b, 2)):
         cells = [shows_table(A * n), shows_table(A * 3 * n)]
         nbformat.write(executed(cells).content, run.folder / "01_approximately_once.ipynb")
@@ -155,9 +155,9 @@ def test_an_interval_belongs_to_the_column_of_its_name_or_within_it():
     assert compare.intervals_of(A.drop(columns="high")) == {}
 
 
-def test_the_command_prints_the_comparison_and_writes_a_page(stored, home):
-    a = stored("aaa", [claim("D1-1", 1, 0, 2)], {"t": A, "only": A})
-    b = stored(
+def test_the_command_prints_the_comparison_and_writes_a_page(store_run, home):
+    a = store_run("aaa", [claim("D1-1", 1, 0, 2)], {"t": A, "only": A})
+    b = store_run(
         "bbb",
         [claim("D1-1", 1, 0, 2, False)],
         {"t": A + [0, 0.5, 0.5, 0.5]},
@@ -188,18 +188,18 @@ def test_the_command_prints_the_comparison_and_writes_a_page(stored, home):
         written_by_others = link.endswith(("_once.html", "index.html"))
         assert written_by_others or (page.parent / link).exists(), link
     assert runs.all_runs() and len(runs.all_runs()) == 2  # the page is none
-    assert compare.comparison_lines([a, b, stored("ccc", [], {"t": A})])[2].startswith("C  ")
+    assert compare.comparison_lines([a, b, store_run("ccc", [], {"t": A})])[2].startswith("C  ")
 
 
-def test_one_run_cannot_be_compared(stored):
-    stored("aaa", [], {})
+def test_one_run_cannot_be_compared(store_run):
+    store_run("aaa", [], {})
     for names in (["aaa"], ["aaa", "last"]):
         result = aft("compare", *names)
         assert result.exit_code == 1 and "give at least two different runs" in result.output
 
 
-def test_many_runs_have_a_page_and_more_than_26_are_refused(stored):
-    names = [stored(f"{number:012x}", [], {}).name for number in range(27)]
+def test_many_runs_have_a_page_and_more_than_26_are_refused(store_run):
+    names = [store_run(f"{number:012x}", [], {}).name for number in range(27)]
     result = aft("compare", *names[:26])
     assert result.exit_code == 0 and "Z  01_app" in result.output
     result = aft("compare", *names)
@@ -245,10 +245,10 @@ def test_two_runs_are_drawn_in_one_figure():
     assert compare.overlay([drawn(1), drawn(2, kind="heatmap")], "AB") is None
 
 
-def test_runs_of_one_section_are_overlaid_on_the_page(stored, home):
+def test_runs_of_one_section_are_overlaid_on_the_page(store_run, home):
     for key in ("aaa", "bbb"):
-        stored(key, [], {})
-    stored("ccc", [], {}, section="counts")
+        store_run(key, [], {})
+    store_run("ccc", [], {}, section="counts")
     result = aft("compare", "aaa", "bbb", "--overlay")
     page = home / "reports" / "runs" / "compare" / "aaa-bbb.html"
     assert result.exit_code == 0 and page.read_text().count('class="plotly"') == 1

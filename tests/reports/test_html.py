@@ -178,7 +178,7 @@ def test_the_index_says_when_a_report_is_older_than_the_code(done, tmp_path, mon
     assert {claim.verdict for claim in outcome.claims} == {"not run"}
 
 
-def dumped(page: Path, folder: Path) -> str:
+def dump_page(page: Path, folder: Path) -> str:
     """Return the page as a browser without network has it after its scripts ran."""
     command = [CHROMIUM, *export._FLAGS, f"--user-data-dir={folder}", "--dump-dom"]
     command += ["--host-resolver-rules=MAP * ~NOTFOUND", page.as_uri()]
@@ -189,11 +189,11 @@ def dumped(page: Path, folder: Path) -> str:
 @pytest.mark.slow
 def test_a_browser_without_network_draws_the_figures_of_a_report(done, tmp_path):
     reports, _ = done
-    page = dumped(reports / "01_approximately_once.html", tmp_path / "a")
+    page = dump_page(reports / "01_approximately_once.html", tmp_path / "a")
     assert 'data-drawn="yes"' in page and "js-plotly-plot" in page
     assert "Share chart" not in page
     alone = tmp_path / "alone.html"
     alone.write_bytes((reports / "01_approximately_once.html").read_bytes())
-    page = dumped(alone, tmp_path / "b")
+    page = dump_page(alone, tmp_path / "b")
     assert 'data-drawn="yes"' not in page
     assert '<p class="missing">This figure is drawn by plotly.min.js, which should lie' in page

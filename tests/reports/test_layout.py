@@ -26,7 +26,7 @@ pytestmark = [chromium.needs_browser, pytest.mark.slow]
 
 
 def figures() -> list[go.Figure]:
-    """Figures with all that gets into each other's way where there is little room."""
+    """Figures whose parts overlap where there is little space."""
     names = ["upstream backup", "active standby (WAN)", "proposed, as it was measured", "1 − δ"]
     lines = [{"y": [i + 1, i + 2, 9], "name": name} for i, name in enumerate(names)]
     lines[0] |= {"line": {"color": "#333"}}
@@ -74,7 +74,7 @@ def pages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    with chromium.opened(chromium.CHROMIUM, tmp_path_factory.mktemp("profile")) as page:
+    with chromium.open_page(chromium.CHROMIUM, tmp_path_factory.mktemp("profile")) as page:
         yield page
 
 

@@ -120,7 +120,7 @@ def test_run_uses_the_values_of_a_profile_where_none_is_given(quick):
     assert "unchanged" in aft("run", "1", "-p", "m=3", "-p", "seed=2").output
 
 
-def stored(home, name, **record):
+def store_run(home, name, **record):
     folder = home / "reports" / "runs" / name
     folder.mkdir(parents=True)
     base = dict.fromkeys(runs.FIELDS, {}) | {"started": "2026-01-01", "claims": [], "error": None}
@@ -133,10 +133,10 @@ OLD = json.dumps(dict.fromkeys(runs.FIELDS - {"changed"}, "2025"))
 
 @pytest.mark.parametrize("text", ["", '{"notebook": "01', "[]", OLD, "\udcff"])
 def test_a_record_that_cannot_be_read_is_no_run_and_is_replaced(home, done, text):
-    stored(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
+    store_run(home, "mine/b", changed={}, seconds=1.0, started="2026-01-03T00:00:00")
     executed = Executed.read(done[0] / "01_approximately_once.ipynb")
     key = executed.record["key"][: runs.KEY_LENGTH]
-    broken = stored(home, f"01_approximately_once/{key}")
+    broken = store_run(home, f"01_approximately_once/{key}")
     (broken / runs.RECORD).write_text(text, errors="surrogateescape")
     assert [run.name for run in runs.all_runs()] == ["mine/b"]
     reproduce.conclude([])
@@ -149,9 +149,9 @@ def test_a_record_that_cannot_be_read_is_no_run_and_is_replaced(home, done, text
 
 
 def test_a_run_is_found_by_part_of_its_key_or_its_notebook(home):
-    stored(home, "01_approximately_once/aa1", started="2026-01-02")
-    stored(home, "01_approximately_once/aa2", started="2026-01-01")
-    stored(home, "mine/b", started="2026-01-03")
+    store_run(home, "01_approximately_once/aa1", started="2026-01-02")
+    store_run(home, "01_approximately_once/aa2", started="2026-01-01")
+    store_run(home, "mine/b", started="2026-01-03")
     names = {wanted: runs.find_run(wanted).name for wanted in ("last", "mine", "D1", "1/aa2", "b")}
     assert names == {
         "last": "mine/b",
@@ -175,22 +175,22 @@ def test_where_nothing_is_stored_yet_the_error_says_how_to_run(home):
 
 
 def test_a_notebook_without_runs_is_not_the_beginning_of_a_key(home):
-    stored(home, "01_approximately_once/2ab")
+    store_run(home, "01_approximately_once/2ab")
     with pytest.raises(ValueError, match="no run '2'"):
         runs.find_run("2")  # the second notebook has none
     assert runs.find_run("2a").name == runs.find_run("1/2").name == "01_approximately_once/2ab"
 
 
 def test_open_shows_the_page_only_where_there_is_a_screen(home, monkeypatch):
-    stored(home, "mine/b")
-    opened = []
-    monkeypatch.setattr(cli.click, "launch", opened.append)
+    store_run(home, "mine/b")
+    pages = []
+    monkeypatch.setattr(cli.click, "launch", pages.append)
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     assert aft("open").output.splitlines() == [str(home / "reports/runs/mine/b/mine.html")]
-    assert opened == []
+    assert pages == []
     monkeypatch.setenv("DISPLAY", ":0")
-    assert aft("open", "mine").exit_code == 0 and len(opened) == 1
+    assert aft("open", "mine").exit_code == 0 and len(pages) == 1
 
 
 def test_help_is_there_before_the_library_is_imported():

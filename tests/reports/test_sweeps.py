@@ -129,7 +129,7 @@ def test_the_index_says_how_stable_each_verdict_is_over_seeds(quick, home):
     assert '<td class="aft-seeds">holds in 4 of 4</td>' in (home / "reports/index.html").read_text()
     stored_runs = runs.all_runs()
     (old,) = (run for run in stored_runs if run.record["parameters"] == {"m": 3, "seed": 4})
-    del old.record["key"]  # nobody knows of which code it is
+    del old.record["key"]  # the version of its code is unknown
     assert over_seeds(first, report, stored_runs) == {"D1-1": "holds in 3 of 3"}
     assert over_seeds(first, None, []) == {}
     del report.record["parameters"]["seed"]  # of before the notebook had one

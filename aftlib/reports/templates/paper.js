@@ -89,10 +89,10 @@ async function forPaper(figure, width, height, most) {
       return { complaints: [`it cannot be drawn: ${error.message}`] };
     }
   };
-  const answer = await tried(width);
-  if (!answer.complaints.length) return JSON.stringify(answer);
+  const first = await tried(width);
+  if (!first.complaints.length) return JSON.stringify(first);
   for (let wide = width + STEP; wide <= most; wide += STEP) {
-    if (!(await tried(wide)).complaints.length) return JSON.stringify({ ...answer, least: wide });
+    if (!(await tried(wide)).complaints.length) return JSON.stringify({ ...first, least: wide });
   }
-  return JSON.stringify(answer);
+  return JSON.stringify(first);
 }
