@@ -374,8 +374,8 @@ def assess(
         )
     if isinstance(model, DrawnWindows):
         others = [np.setdiff1d(np.arange(model.size), keys) for keys in key_sets]
-        asked = zip(key_sets, others, strict=True)
-        reliability = np.array([model.reliability(*a, requirement.epsilon).min() for a in asked])
+        pairs = zip(key_sets, others, strict=True)
+        reliability = np.array([model.reliability(*a, requirement.epsilon).min() for a in pairs])
     else:
         worst = [model.block_variance(keys).max() for keys in key_sets]
         reliability = requirement.reliability(worst)

@@ -124,21 +124,21 @@ def assign_best(
         most = [_most_estimable(model, part[lone[part]], requirement, known) for part in parts]
         held = np.minimum(alive, np.outer(range(m + 1), most)).sum(axis=1)
         bound = int(np.flatnonzero(held >= np.cumsum([0, *sorted(sizes)])).max())
-    found = [assess(model, _deal(parts, lone, sizes, m), requirement)]
+    candidates = [assess(model, _deal(parts, lone, sizes, m), requirement)]
     if max(sizes) - min(sizes) <= 1:
-        asked, order = (model, m, requirement), np.concatenate(groups)
-        found.append(assign_greedy(*asked, uneven=True))
-        found.append(assess(model, [order[i::m].tolist() for i in range(m)], requirement))  # spread
+        problem, order = (model, m, requirement), np.concatenate(groups)  # as `assign_spread`
+        candidates.append(assign_greedy(*problem, uneven=True))
+        candidates.append(assess(model, [order[i::m].tolist() for i in range(m)], requirement))
         draws = np.random.default_rng(0).spawn(DRAWS)
-        found += [assign_random(*asked, rng, uneven=True) for rng in draws]
-    best = max(found, key=_merit)
+        candidates += [assign_random(*problem, rng, uneven=True) for rng in draws]
+    best = max(candidates, key=_merit)
 
     low, high = int(best.estimable.sum()), bound
     while low < high:  # search the largest k that dealing out and swapping reaches
         k = (low + high + 1) // 2
         improved = _improve(model, _deal(parts, lone, sizes, k), sizes, k, requirement)
-        tried = assess(model, improved, requirement)
-        best = max(best, tried, key=_merit)
+        trial = assess(model, improved, requirement)
+        best = max(best, trial, key=_merit)
         low, high = (k, high) if best.estimable.sum() >= k else (low, k - 1)
         low = max(low, int(best.estimable.sum()))
     # other functions return the larger workers first, or workers in the order of closing

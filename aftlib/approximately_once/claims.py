@@ -63,15 +63,15 @@ def _together(rates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _for_each_greedy(judge: Callable[[pd.DataFrame], Finding], grid: pd.DataFrame) -> Finding:
     """Judge greedy as it is and, as other readings, its variants in `GREEDY`."""
-    found = judge(grid)
-    readings = dict(found.readings)
+    finding = judge(grid)
+    readings = dict(finding.readings)
     for reading, method in GREEDY.items():
         other = grid[grid["method"] != "greedy"].replace({"method": {method: "greedy"}})
-        if found.missing or (read := judge(other)).missing:
+        if finding.missing or (variant := judge(other)).missing:
             continue
-        readings[reading] = replace(read, readings={}, note="")
-        readings |= {f"{name}, {reading}": each for name, each in read.readings.items()}
-    return replace(found, readings=readings)
+        readings[reading] = replace(variant, readings={}, note="")
+        readings |= {f"{name}, {reading}": each for name, each in variant.readings.items()}
+    return replace(finding, readings=readings)
 
 
 def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
@@ -165,7 +165,7 @@ def scales_with_workers(
     return _for_each_greedy(judge, grid)
 
 
-def keeps_promise(
+def keeps_guarantee(
     grid: pd.DataFrame,
     samples_grid: pd.DataFrame,
     unscaled_grid: pd.DataFrame,
@@ -173,7 +173,7 @@ def keeps_promise(
 ) -> Finding:
     """D1-3: no method's error rate is above δ in any setting, under three readings of the rows."""
 
-    def judge(grid: pd.DataFrame, foreseen: bool = True) -> Finding:
+    def judge(grid: pd.DataFrame, predicted: bool = True) -> Finding:
         counted = grid[grid["method"].isin([*DOCUMENT, NO_DROP])].dropna(subset="pooled")
         if counted.empty:
             return nothing("no worker is estimable at any ε and m")
@@ -184,7 +184,7 @@ def keeps_promise(
         return Finding(
             float(rate.max()),
             (float(low.max()), float(high.max())),
-            control=not (foreseen and off.any()),
+            control=not (predicted and off.any()),
             n=rates.shape[1],
             counted="data sets",
             threshold=_at_most(delta, "section 6.2: at most δ"),
@@ -197,7 +197,7 @@ def keeps_promise(
 
     others = {
         "rows are samples": judge(samples_grid),
-        "rows are samples, Σ unscaled": judge(unscaled_grid, foreseen=False),
+        "rows are samples, Σ unscaled": judge(unscaled_grid, predicted=False),
     }
     readings = {name: each for name, each in others.items() if not each.missing}
     return replace(judge(grid), readings=readings)
@@ -266,15 +266,15 @@ def better_than_random(grid: pd.DataFrame) -> Finding:
         )
 
     def judge(grid: pd.DataFrame) -> Finding:
-        found, everyone = ratio(grid, "random"), ratio(grid, "random", "all_by_part")
-        if found.missing or everyone.missing:
-            return found
+        finding, everyone = ratio(grid, "random"), ratio(grid, "random", "all_by_part")
+        if finding.missing or everyone.missing:
+            return finding
         worst = ratio(grid, "h-worst"), ratio(grid, "h-worst", "all_by_part")
         counted, over_all = (each.note or "h-worst makes no error." for each in worst)
         return replace(
-            found,
+            finding,
             readings={"all keys": replace(everyone, note="")},
-            note=f"{found.note}Chance spreads ten blocks over workers almost evenly. The "
+            note=f"{finding.note}Chance spreads ten blocks over workers almost evenly. The "
             "document's figures compare with h-worst. Over keys of estimable workers, as in (9): "
             f"{counted}Over all keys: {over_all}",
         )
@@ -309,7 +309,7 @@ def recovers_faster(cost: pd.DataFrame) -> Finding:
 def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Finding:
     """D1-7: estimates of lost sums are off by at most their half-width with probability 1 − δ."""
     rows = aggregates.set_index("query")
-    found = {
+    findings = {
         query: Finding(
             float(row["within"]),
             (float(row["low"]), float(row["high"])),
@@ -326,8 +326,8 @@ def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Findin
     }
     gain = ", ".join(f"{q} {r['half_width'] / r['prior']:.2f}" for q, r in rows.iterrows())
     return replace(
-        found["sum"],
-        parts={"minima": found["min"], "maxima": found["max"], "means": found["mean"]},
+        findings["sum"],
+        parts={"minima": findings["min"], "maxima": findings["max"], "means": findings["mean"]},
         note=f"The assignment is h-best at m = {aggregates['workers'].max()}. Half-width of an "
         "estimate, divided by the half-width without the other workers' results: "
         f"{gain}. The half-widths of minima and maxima come from windows drawn from the model.",
@@ -363,7 +363,7 @@ CLAIMS = [
         formula=ESTIMABLE,
     ),
     Claim(
-        "D1-3", "The error rate is not above δ = 0.05 in any setting.", keeps_promise,
+        "D1-3", "The error rate is not above δ = 0.05 in any setting.", keeps_guarantee,
         source="section 6.2, figs 12, 13", expected="≤ δ in every setting", unit="of the estimates",
         basis=SIMULATED, figure=ERRORS_FIGURE, formula=ERRORS,
     ),

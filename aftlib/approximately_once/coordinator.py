@@ -67,7 +67,7 @@ class Coordinator:
     windows: Windows = Windows(1, 1)  # a window is complete with as many samples as their width
     held: dict[int, np.ndarray] = field(default_factory=dict)
     _samples: dict[int, np.ndarray] = field(default_factory=dict)
-    _owing: dict[int, set[int]] = field(default_factory=dict)
+    _missing: dict[int, set[int]] = field(default_factory=dict)
     _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,15 +91,15 @@ class Coordinator:
         keys = list(self.assignment.workers[worker])
         self.held[window][keys] = values
         self._samples[window][keys] = self.windows.width if samples is None else samples
-        self._owing[window].discard(worker)
-        if not self._owing[window]:
+        self._missing[window].discard(worker)
+        if not self._missing[window]:
             self._take(window)
 
     def expect(self, window: int) -> None:
         """(3) Expect a window that a replacement reports as lost."""
         self.held.setdefault(window, np.full(self.model.size, np.nan))
         self._samples.setdefault(window, np.zeros(self.model.size, dtype=np.int64))
-        self._owing.setdefault(window, set(range(len(self.assignment.workers))))
+        self._missing.setdefault(window, set(range(len(self.assignment.workers))))
 
     def estimate(self, window: int) -> list[Lost]:
         """(4) Estimate the lost results of workers that have not sent the window, from all others.
@@ -109,13 +109,13 @@ class Coordinator:
         larger if the other workers' windows miss too many samples. The estimated window is dropped.
         (5) Recovery ends with the last such window.
         """
-        row, samples, owing = self._take(window)
+        row, samples, missing = self._take(window)
         samples = np.where(np.isfinite(row), samples, 0)
         observed = np.flatnonzero(samples)
         row = self.windows.aggregation.extrapolate(row, samples, self.windows.width)
 
         estimates = []
-        for worker in sorted(owing):
+        for worker in sorted(missing):
             keys, pattern = self.assignment.workers[worker], (worker, samples.tobytes())
             if pattern not in self._solved:  # most windows lack the same samples
                 solve = self._solve_extremes if self._extremes else self._solve
@@ -156,7 +156,7 @@ class Coordinator:
         return sorted(self.held)
 
     def _take(self, window: int) -> tuple[np.ndarray, np.ndarray, set[int]]:
-        return self.held.pop(window), self._samples.pop(window), self._owing.pop(window)
+        return self.held.pop(window), self._samples.pop(window), self._missing.pop(window)
 
     def _solve(
         self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
@@ -184,7 +184,7 @@ class Coordinator:
         np.fill_diagonal(least, counts)
         apart = sigma * (width * least / both - 1)
         worse = (np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart) for g in by_partial)
-        noise = [found.sum() for found in worse]
+        noise = [terms.sum() for terms in worse]
         variance = np.maximum(np.diag(known) - explained + noise, 0)
         return gain, self.requirement.half_width(variance)
 
@@ -236,24 +236,24 @@ class GuardedCoordinator(Coordinator):
 
     def recover(self, window: int, read: Read) -> list[Lost]:
         """(4) Return every lost aggregate of the window: estimated if certified, or read again."""
-        row, _, owing = self._take(window)
+        row, _, missing = self._take(window)
         self._feed(window)
-        lost = np.isin(self.assignment.worker_of, list(owing))
+        lost = np.isin(self.assignment.worker_of, list(missing))
         trial = deepcopy(self.guard)  # the guard itself gets this window after lost keys are read
         history = trial.update(row)
         certified = lost & history.declared[0]
         estimated = self.estimates.declare((window,), certified, history.estimate[0])
 
-        found = []
-        for worker in sorted(owing):
+        results = []
+        for worker in sorted(missing):
             keys = self.assignment.workers[worker]
             here = np.array(keys)
             value, half_width = history.estimate[0, here], history.half_width[0, here]
             part = Lost(worker, keys, value, half_width, np.zeros(len(keys), int), estimated[here])
-            found.append(part := part.with_read(window, read))
+            results.append(part := part.with_read(window, read))
             row[here] = np.where(part.estimated, np.nan, part.value)
         self._whole[window] = row
-        return found
+        return results
 
     def settle(self) -> None:
         """Feed the guard all windows of the micro-batch."""

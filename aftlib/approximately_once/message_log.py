@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 _PROCESS, _MESSAGE = struct.Struct("<q"), struct.Struct("<qqq")
-_ENDED = -1
+_END = -1
 Send = Callable[[int, range, np.ndarray, np.ndarray], None]
 """Sends the step that was reached, and finished windows: values and samples (windows, keys)."""
 
@@ -25,7 +25,7 @@ class SentMessages:
 
     pid: int
     reached: int  # step up to which it has taken in its input
-    ended: bool  # whether it finished or raised an error, instead of crashing
+    stopped: bool  # whether it finished or raised an error, instead of crashing
     windows: dict[int, tuple[np.ndarray, np.ndarray]]  # aggregates and samples, shape (keys,)
 
 
@@ -63,10 +63,10 @@ class MessageLog:
             try:
                 yield send
             finally:
-                file.write(_MESSAGE.pack(_ENDED, 0, 0))
+                file.write(_MESSAGE.pack(_END, 0, 0))
 
     def read(self, worker: int, start: int, attempt: int, keys: int) -> SentMessages | None:
-        """Messages of an attempt so far; None when it has not begun."""
+        """Messages of an attempt so far; None when it has not started."""
         path = self._path(worker, start, attempt)
         data = path.read_bytes() if path.exists() else b""
         if len(data) < _PROCESS.size + _MESSAGE.size:
@@ -75,7 +75,7 @@ class MessageLog:
         reached, windows = 0, dict[int, tuple[np.ndarray, np.ndarray]]()
         while at + _MESSAGE.size <= len(data):
             step, first, count = _MESSAGE.unpack_from(data, at)
-            if step == _ENDED:
+            if step == _END:
                 return SentMessages(pid, reached, True, windows)
             at, size = at + _MESSAGE.size, count * keys
             if at + 16 * size > len(data):
@@ -104,7 +104,7 @@ class MessageLog:
                     time.sleep(0.01)
                     continue
             sent = self.read(worker, start, attempt, keys)
-            return None if sent is None or sent.ended else sent
+            return None if sent is None or sent.stopped else sent
         return None
 
     def claim(self, worker: int, start: int) -> bool:

@@ -124,25 +124,25 @@ class BatchHandler:
         began = time.perf_counter()
         sent = batch.toArrow()
         arrived = time.perf_counter()
-        found = Delivery.of(sent, self.query.windows, self.query.assignment)
-        self._complete(found)
+        delivery = Delivery.of(sent, self.query.windows, self.query.assignment)
+        self._complete(delivery)
 
         coordinator, workers, again = (
             self.coordinator,
             self.query.assignment.workers,
             Counter[int](),
         )
-        new = [i for i, window in enumerate(found.windows) if window >= coordinator.next]
+        new = [i for i, window in enumerate(delivery.windows) if window >= coordinator.next]
         # the coordinator needs only windows that a worker has not sent; a guard needs all
-        owed = [i for i in new if self.query.recover == "guard" or not found.sent[i].all()]
-        for i in owed:
+        needed = [i for i in new if self.query.recover == "guard" or not delivery.sent[i].all()]
+        for i in needed:
             for worker, keys in enumerate(workers):
-                if found.sent[i, worker]:  # (1) and (2)
-                    values, samples = found.values[i, keys], found.samples[i, keys]
-                    coordinator.receive(found.windows[i], worker, values, samples)
+                if delivery.sent[i, worker]:  # (1) and (2)
+                    values, samples = delivery.values[i, keys], delivery.samples[i, keys]
+                    coordinator.receive(delivery.windows[i], worker, values, samples)
                 else:
-                    coordinator.expect(found.windows[i])  # protocol step (3)
-        cells = found.cells(new, self.query.log.names)
+                    coordinator.expect(delivery.windows[i])  # protocol step (3)
+        cells = delivery.cells(new, self.query.log.names)
         for window in list(coordinator.damaged):  # (4); the last one ends the recovery: (5)
             start = window * self.query.windows.slide
             span = repeat(start), repeat(start + self.query.windows.width)
@@ -155,14 +155,14 @@ class BatchHandler:
         coordinator.settle()
         outages = [
             Outage(row["worker"], row["failure"], row["recovery"], row["crashed"], row["pid"])
-            for row in found.splits
+            for row in delivery.splits
             if row["crashed"] is not None
         ]
         self.sink.write(cells, outages, coordinator.to_bytes())
 
         seconds = {"tasks_s": arrived - began, "coordinator_s": time.perf_counter() - arrived}
         names = ("worker", "attempt", "pid", "start", "begin", "stop", "again")
-        for row in found.splits:
+        for row in delivery.splits:
             split = {name: row[name] for name in names}
             split["again"] += again[row["worker"]]
             self.splits.append(split | {"batch": batch_id} | seconds)
@@ -180,23 +180,23 @@ class BatchHandler:
         aggregates, counts = windows.aggregate(samples, start, range(window, window + 1))
         return aggregates[0], counts[0]
 
-    def _complete(self, found: Delivery) -> None:
+    def _complete(self, delivery: Delivery) -> None:
         """Add windows that were not sent, from earlier attempts' messages or from the sink."""
         slide, names = self.query.windows.slide, self.query.log.names
-        lacking = np.flatnonzero(~found.sent.all(axis=1))
-        held = self.sink.exact(found.windows[i] * slide for i in lacking)
-        for row in found.splits if lacking.size else ():
+        lacking = np.flatnonzero(~delivery.sent.all(axis=1))
+        held = self.sink.exact(delivery.windows[i] * slide for i in lacking)
+        for row in delivery.splits if lacking.size else ():
             worker, log = row["worker"], MessageLog(self.messages)
             keys = list(self.query.assignment.workers[worker])
             attempts = [log.read(worker, row["start"], i, len(keys)) for i in range(row["attempt"])]
             known = {w: cell for sent in attempts if sent for w, cell in sent.windows.items()}
-            for i in np.flatnonzero(~found.sent[:, worker]).tolist():
-                window = found.windows[i]
+            for i in np.flatnonzero(~delivery.sent[:, worker]).tolist():
+                window = delivery.windows[i]
                 cells = [held.get((window * slide, names[key])) for key in keys]
                 if window in known:
-                    found.take(i, worker, *known[window])
+                    delivery.take(i, worker, *known[window])
                 elif None not in cells:
-                    found.take(i, worker, *np.transpose(cast("list[tuple]", cells)))
+                    delivery.take(i, worker, *np.transpose(cast("list[tuple]", cells)))
 
 
 @dataclass(frozen=True)
@@ -257,16 +257,16 @@ def require_in_step(query: Query, sink: WindowSink, directory: Path) -> None:
         f"remove the folder {str(directory / 'checkpoint')!r}; the stream then runs from its "
         "beginning into the same sink, in which writing twice is writing once",
     )
-    ended = place.spark_checkpoint().offset
-    due = query.windows.ending_in(0, ended["step"] if ended else 0)
+    offset = place.spark_checkpoint().offset
+    due = query.windows.ending_in(0, offset["step"] if offset else 0)
     wanted = len(due) * len(query.log.names)
-    found = sink.count(due.stop * query.windows.slide)
-    step = ended["step"] if ended else 0
+    count = sink.count(due.stop * query.windows.slide)
+    step = offset["step"] if offset else 0
     missing = (
         f"sink must hold the {wanted} results up to step {step}, which Spark's checkpoint counts "
         "as written"
     )
-    place.require_state(wanted, found, missing, sink.path)
+    place.require_state(wanted, count, missing, sink.path)
 
 
 def staff(
@@ -319,21 +319,21 @@ class Delivery:
     @classmethod
     def of(cls, rows: pa.Table, layout: Windows, assignment: Assignment) -> Delivery:
         """Gather the rows (`operator.RESULT`) of all workers."""
-        plain = rows.drop_columns(["values", "samples"]).to_pylist()
-        splits = [row for row in plain if row["first"] is None]
+        scalars = rows.drop_columns(["values", "samples"]).to_pylist()
+        splits = [row for row in scalars if row["first"] is None]
         start = min((row["start"] for row in splits), default=0)
         due = layout.ending_in(start, max((row["stop"] for row in splits), default=start))
         shape = len(due), len(assignment.worker_of)
         sent = np.zeros((len(due), len(assignment.workers)), bool)
         empty = np.full(shape, np.nan), np.zeros(shape, np.int64), sent
-        found = cls(layout, assignment, splits, due, *empty)
-        for i, row in enumerate(plain):
+        delivery = cls(layout, assignment, splits, due, *empty)
+        for i, row in enumerate(scalars):
             values, samples = rows["values"][i].values, rows["samples"][i].values
             if values is not None and row["count"]:
                 first = row["first"] - due.start
                 here = slice(first, first + row["count"])
-                found.take(here, row["worker"], values.to_numpy(), samples.to_numpy())
-        return found
+                delivery.take(here, row["worker"], values.to_numpy(), samples.to_numpy())
+        return delivery
 
     def take(self, rows: int | slice, worker: int, values: np.ndarray, samples: np.ndarray) -> None:
         """Record a worker's results of some windows, one value per key in the worker's order."""

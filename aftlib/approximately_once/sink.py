@@ -85,8 +85,8 @@ class WindowSink:
 
     def coordinator(self) -> bytes:
         """State of the coordinator after the last write; empty before the first."""
-        found = self._rows("SELECT state FROM coordinator")
-        return found[0][0] if found else b""
+        rows = self._rows("SELECT state FROM coordinator")
+        return rows[0][0] if rows else b""
 
     def windows(self) -> pd.DataFrame:
         """Return all results, ordered by start and key.
@@ -105,7 +105,7 @@ class WindowSink:
 
     def exact(self, starts: Iterable[int]) -> dict[tuple[int, str], tuple[float, int]]:
         """Value and samples by (start, key) of the exact results of some windows."""
-        found = {}
+        results = {}
         with closing(self._connection()) as connection:
             for start in starts:
                 rows = connection.execute(
@@ -113,8 +113,8 @@ class WindowSink:
                     [start],
                 )
                 for key, value, samples in rows:
-                    found[start, key] = (float("nan") if value is None else value, samples)
-        return found
+                    results[start, key] = (float("nan") if value is None else value, samples)
+        return results
 
     def outages(self) -> list[Outage]:
         """Outages in the order of failure and worker."""
@@ -135,8 +135,8 @@ class WindowSink:
             connection.execute("INSERT INTO query VALUES (?)", [self.query or ""])
 
         def check(connection: sqlite3.Connection) -> None:
-            found = connection.execute("SELECT identity FROM query").fetchone()[0]
-            if self.query is not None and found != self.query:
+            identity = connection.execute("SELECT identity FROM query").fetchone()[0]
+            if self.query is not None and identity != self.query:
                 raise ValueError(
                     f"path holds the results of another query, {str(self.path)!r}: its log, "
                     "windows, model, assignment, requirement or guard differ; choose another "

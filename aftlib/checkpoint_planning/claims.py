@@ -44,12 +44,12 @@ def _by_charging(counts: pd.DataFrame, judge: Callable[[pd.DataFrame], Finding])
 
     `judge` gets the numbers of checkpoints: one row per point of the grid, one column per method.
     """
-    found = {
+    findings = {
         name: judge(rows.pivot_table(index=list(AXES), columns="method", values="checkpoints"))
         for name, rows in counts.groupby("charging")
     }
-    readings = {str(name): found[name] for name in CHARGINGS[1:]}
-    return replace(found[CHARGINGS[0]], readings=readings)
+    readings = {str(name): findings[name] for name in CHARGINGS[1:]}
+    return replace(findings[CHARGINGS[0]], readings=readings)
 
 
 def counts_by_hand(case: PlanningCase, counts: pd.DataFrame) -> Finding:
@@ -111,29 +111,29 @@ def saves_where_estimation_does_not(counts: pd.DataFrame) -> Finding:
             "are judged.",
         )
 
-    found = _by_charging(counts, judge)
+    finding = _by_charging(counts, judge)
     everywhere = {
         f"{name}, at every point": replace(each, threshold=EVERYWHERE, readings={})
-        for name, each in {CHARGINGS[0]: found, **found.readings}.items()
+        for name, each in {CHARGINGS[0]: finding, **finding.readings}.items()
     }
-    return replace(found, readings={**found.readings, **everywhere})
+    return replace(finding, readings={**finding.readings, **everywhere})
 
 
 def saves_most_where_t_sla_is_tight(counts: pd.DataFrame) -> Finding:
     """D2-4: proposed saves most at the shortest T_SLA, as checkpoints and as a share."""
     chargings = {name: counts[counts["charging"] == name] for name in CHARGINGS}
-    found = {
+    findings = {
         f"{of}, {name}": _saved_by_t_sla(rows, of)
         for of in ("checkpoints", "share")
         for name, rows in chargings.items()
     }
-    first, *others = found
-    means = "; ".join(f"{name}: {finding.note}" for name, finding in found.items())
+    first, *others = findings
+    means = "; ".join(f"{name}: {finding.note}" for name, finding in findings.items())
     note = (
         "Gap in the document: it says neither which recoveries' time includes T_est nor whether "
         f"savings are checkpoints or a share of exactly-once's. Saved on average: {means}."
     )
-    return replace(found[first], note=note, readings={name: found[name] for name in others})
+    return replace(findings[first], note=note, readings={name: findings[name] for name in others})
 
 
 def _saved_by_t_sla(counts: pd.DataFrame, of: str) -> Finding:

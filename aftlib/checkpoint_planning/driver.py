@@ -44,12 +44,12 @@ def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
 
 def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
     """Read the task that `write_task` wrote."""
-    with np.load(directory / _TASK, allow_pickle=False) as found:
-        rest = json.loads(str(found["rest"]))
-        model = GaussianModel(found["mean"], found["covariance"], rest.pop("names"))
-    log, asked = SensorLog.open(rest.pop("log")), Requirement(**rest.pop("requirement"))
+    with np.load(directory / _TASK, allow_pickle=False) as arrays:
+        rest = json.loads(str(arrays["rest"]))
+        model = GaussianModel(arrays["mean"], arrays["covariance"], rest.pop("names"))
+    log, requirement = SensorLog.open(rest.pop("log")), Requirement(**rest.pop("requirement"))
     cost = RecoveryTime(**rest.pop("recovery_time"))
-    return ReplayQuery(model, requirement=asked, recovery_time=cost, **rest), log
+    return ReplayQuery(model, requirement=requirement, recovery_time=cost, **rest), log
 
 
 def passed_points(directory: Path) -> list[tuple[str, int, float]]:

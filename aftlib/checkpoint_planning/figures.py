@@ -94,7 +94,7 @@ HEADINGS = {
     "product_ms": "with a stored matrix, ms",
     "fixed_ms": "fixed, ms",
     "per_tuple_ms": "per tuple, ms",
-    "kept": "within T_SLA",
+    "in_time": "within T_SLA",
     "median_ms": "median, ms",
     "longest_ms": "longest, ms",
     "python_ms": "start of Python, ms",
@@ -198,7 +198,7 @@ def counts(
     """Checkpoints per window along one axis by method, with a slider for another axis (fig. 6).
 
     `frame` is that of `experiments.cases.checkpoint_counts`, `x` "epsilon", "delta" or "t_sla_ms".
-    `fixed` holds the value of one other axis; the slider takes the third and begins at `start`, or
+    `fixed` holds the value of one other axis; the slider sets the third and begins at `start`, or
     in the middle.
     """
     titles = title, _AXES[x][0], "checkpoints per window"
@@ -304,7 +304,7 @@ def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.
     """Share estimated after losses at τ, and share of these within ε, by method, over time."""
     figure = go.Figure()
     colors = {"guard": BLUE, "Σ/L": ORANGE}
-    for way, rows in frame[frame["tau"] == tau].groupby("way"):
+    for method, rows in frame[frame["tau"] == tau].groupby("way"):
         each = rows.assign(wrong=rows["wrong"] & rows["estimated"]).groupby("window")
         sums = each[["estimated", "wrong"]].sum().rolling(over, min_periods=1).sum()
         estimated = sums["estimated"] / each.size().rolling(over, min_periods=1).sum()
@@ -313,8 +313,8 @@ def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.
             figure.add_scatter(
                 x=y.index,
                 y=y,
-                name=f"{way}: {name}",
-                line={"color": colors[str(way)], "dash": dash},
+                name=f"{method}: {name}",
+                line={"color": colors[str(method)], "dash": dash},
             )
     threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}", "bottom right")
     title = f"Windows lost from a checkpoint at τ = {tau} on: shares estimated and within ε"

@@ -149,8 +149,8 @@ class GuardedReplay(PartialReplay):
             memory[GUARDED] = self.guard.to_bytes()
             aggregated = self._planned(fresh(self.query, stop))
         elif failed:  # the rest of the window reads other sensors than planned
-            asked = self.query.recovery_time, self.query.t_sla_ms
-            rest = plan_guarded(self.guard, *asked, keys, start=stop - window)
+            limits = self.query.recovery_time, self.query.t_sla_ms
+            rest = plan_guarded(self.guard, *limits, keys, start=stop - window)
             aggregated = replace(aggregated, times=tuple(window + tau for tau in rest.times))
         phases.end("estimated")
         record = IntervalRecord(batch, start, stop, failed, len(keys), *phases.times_ms)
@@ -214,8 +214,8 @@ class GuardedReplay(PartialReplay):
         """Return the checkpoint at a window's beginning, with a plan that both accounts permit."""
         self._audit(checkpoint.window - self.query.window)
         closed = np.flatnonzero(self.estimates.account.declare(np.ones(self.query.model.size)) != 2)
-        asked = self.query.recovery_time, self.query.t_sla_ms
-        plan = plan_guarded(self.guard, *asked, closed.tolist())
+        limits = self.query.recovery_time, self.query.t_sla_ms
+        plan = plan_guarded(self.guard, *limits, closed.tolist())
         times = tuple(checkpoint.window + tau for tau in plan.times)
         return replace(checkpoint, times=times, plan=GUARDED)
 

@@ -79,8 +79,8 @@ class ReplayQuery:
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan the part of a window that begins `start` steps after the window's beginning."""
-        asked = self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms
-        return plan_checkpoints(*asked, self.method, self.query, start, checkpoint_variance)
+        problem = self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms
+        return plan_checkpoints(*problem, self.method, self.query, start, checkpoint_variance)
 
     @property
     def aggregate(self) -> Aggregate:
@@ -315,8 +315,8 @@ def results_of(
     counts: np.ndarray,
 ) -> list[WindowResult]:
     """One result per sensor of the window that ends at the checkpoint."""
-    kept = half <= query.requirement.epsilon * (1 + 1e-9)
-    columns = (column.tolist() for column in (values, half, counts, kept))
+    satisfied = half <= query.requirement.epsilon * (1 + 1e-9)
+    columns = (column.tolist() for column in (values, half, counts, satisfied))
     rows = zip(query.model.names, *columns, strict=True)
     return [WindowResult(checkpoint.window, checkpoint.position, *row) for row in rows]
 
@@ -348,13 +348,13 @@ def prepare(
     directory.mkdir(parents=True, exist_ok=True)
     store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
     own = json.dumps(log.identity, sort_keys=True).encode()
-    begun = store.memory("log")  # empty if the stream is new, or an earlier release began it
-    if not begun:
+    known = store.memory("log")  # empty if the stream is new, or an earlier release began it
+    if not known:
         store.remember({"log": own})
-    elif begun != own:
+    elif known != own:
         raise ValueError(
             f"log must be the one that the stream in {str(directory)!r} began with, "
-            f"{begun.decode()}, got {own.decode()}: go on with that one, or start again in another "
+            f"{known.decode()}, got {own.decode()}: go on with that one, or start again in another "
             "directory"
         )
     if query.recover == "guard":  # imported here, because other queries do not need it

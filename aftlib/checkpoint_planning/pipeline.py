@@ -132,8 +132,8 @@ def collected(frame: DataFrame) -> Read:
                 "one stream: restore both from the same copy"
             )
         each = [zip(*(row[name] for name in _LISTS), strict=True) for row in mine]
-        found = {key: (value, count) for part in each for key, value, count in part}
-        sums, counts = ([found[key][i] for key in keys] for i in (0, 1))
+        by_key = {key: (value, count) for part in each for key, value, count in part}
+        sums, counts = ([by_key[key][i] for key in keys] for i in (0, 1))
         return np.array(sums), np.array(counts, np.int64)
 
     return read
@@ -217,8 +217,8 @@ def require_in_step(operator: PartialReplay, directory: Path) -> None:
         f"remove the folder {str(directory / 'checkpoint')!r}; the state tells Spark which "
         "micro-batches it has, and none of them is done again",
     )
-    ended = place.spark_checkpoint().offset
-    needed = ended[PlannedLog.unit] if ended else 0
+    offset = place.spark_checkpoint().offset
+    needed = offset[PlannedLog.unit] if offset else 0
     missing = f"state must have come to step {needed}, which Spark's checkpoint counts as done"
     place.require_state(needed, operator.checkpoint.position, missing, operator.store.path)
 

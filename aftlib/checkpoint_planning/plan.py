@@ -249,12 +249,12 @@ def plan_checkpoints(
 
     >>> from aftlib import GaussianModel, RecoveryTime, Requirement, plan_checkpoints
     >>> model = GaussianModel([20, 20], [[1.0, 0.9], [0.9, 1.0]])
-    >>> asked = model, 12, Requirement(0.3, 0.05), RecoveryTime(0, 1)
-    >>> plan_checkpoints(*asked, t_sla_ms=5).times
+    >>> problem = model, 12, Requirement(0.3, 0.05), RecoveryTime(0, 1)
+    >>> plan_checkpoints(*problem, t_sla_ms=5).times
     (0, 5, 10, 12)
-    >>> plan_checkpoints(*asked, t_sla_ms=5, method="exactly-once").times
+    >>> plan_checkpoints(*problem, t_sla_ms=5, method="exactly-once").times
     (0, 2, 4, 6, 8, 10, 12)
-    >>> plan_checkpoints(*asked, t_sla_ms=5, method="adaptive").times
+    >>> plan_checkpoints(*problem, t_sla_ms=5, method="adaptive").times
     (0, 4, 8, 12)
     """
     require_instance("model", model, GaussianModel)

@@ -138,8 +138,8 @@ class ReplaySet(ArrayRecord):
             return self
         dropped = self.factor[size:]
         variance = self.variance + np.einsum("ki,ki->i", dropped, dropped)
-        kept = self.factor[:size], self.share[: size + 1]
-        return ReplaySet(self.sensors[:size], variance, *kept, names=self.names)
+        prefix = self.factor[:size], self.share[: size + 1]
+        return ReplaySet(self.sensors[:size], variance, *prefix, names=self.names)
 
 
 def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:

@@ -138,10 +138,10 @@ class CheckpointStore:
                     f"path must be of version {VERSION}, got version {version} in {str(path)!r}; "
                     "finish the stream with the release that began it"
                 )
-            found = connection.execute("SELECT fingerprint FROM stream").fetchone()[0]
-            if found != fingerprint:
+            stored = connection.execute("SELECT fingerprint FROM stream").fetchone()[0]
+            if stored != fingerprint:
                 raise ValueError(
-                    f"path belongs to another stream ({found}), not to this one ({fingerprint}): "
+                    f"path belongs to another stream ({stored}), not to this one ({fingerprint}): "
                     f"{str(path)!r}; the log, model, window and plan must be those it began with"
                 )
 

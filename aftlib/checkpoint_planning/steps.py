@@ -86,11 +86,11 @@ def estimate_extremes(
         variance[np.ix_(at, others)] = np.maximum(np.diag(given), 0)
 
     fold, rest = AGGREGATES[query].merge, variance.any(axis=0)
-    found, half = fold(known, fold.reduce(means)), np.zeros(model.size)
+    extremes, half = fold(known, fold.reduce(means)), np.zeros(model.size)
     if rest.any():
-        asked = requirement, known[rest], query
-        found[rest], _, half[rest] = most_likely_within(means[:, rest], variance[:, rest], *asked)
-    return found, (half / requirement.z) ** 2
+        args = requirement, known[rest], query
+        extremes[rest], _, half[rest] = most_likely_within(means[:, rest], variance[:, rest], *args)
+    return extremes, (half / requirement.z) ** 2
 
 
 def _by_presence(

@@ -61,13 +61,13 @@ def _slowest_recovery(times: pd.DataFrame) -> Finding:
             centre, _, high = (float(bound) for bound in t_interval(logs))
             read = float(quickest[size] / quickest[n] / (size / int(str(n))))
             rows.append((n, size, centre, high - centre, read))
-    found = pd.DataFrame(rows, columns=["n", "sensors", "mean", "half", "read"])
+    ratios = pd.DataFrame(rows, columns=["n", "sensors", "mean", "half", "read"])
     repeats = int(times["repeat"].nunique())
-    value, interval = largest(found["mean"], found["half"], repeats)
-    at = found.iloc[int(found["mean"].to_numpy().argmax())]
+    value, interval = largest(ratios["mean"], ratios["half"], repeats)
+    at = ratios.iloc[int(ratios["mean"].to_numpy().argmax())]
     shown = "; ".join(
         f"n = {n:,}: {', '.join(f'{v:.2f}' for v in np.exp(each['mean']))}"
-        for n, each in found.groupby("n")
+        for n, each in ratios.groupby("n")
     )
     low, high = (float(np.exp(bound)) for bound in interval)
     return Finding(
@@ -75,11 +75,11 @@ def _slowest_recovery(times: pd.DataFrame) -> Finding:
         (low, high),
         n=repeats,
         counted="turns",
-        control=bool((found["read"] >= LEAST_REPLAY).all()),
+        control=bool((ratios["read"] >= LEAST_REPLAY).all()),
         note=f"The value is the largest ratio of T_rec to a full replay's, at n = {at['n']:.0f} "
         f"and |O| = {at['sensors']:.0f}. Mean ratios over turns, for every |O| < n measured: "
         f"{shown}. A full replay's T_rep times |O|/n is the expected T_rep. The measured one is at "
-        f"least {found['read'].min():.2f} times that; less than {LEAST_REPLAY} would mean that O "
+        f"least {ratios['read'].min():.2f} times that; less than {LEAST_REPLAY} would mean that O "
         "was not read.",
     )
 
@@ -98,17 +98,17 @@ def _proportion(times: pd.DataFrame, gain: bool = True) -> Finding:
 
     With `gain`, T_res is of partial replays; otherwise of full replays, which load no gain matrix.
     """
-    judged, turns = times[times["n"] >= SMALLEST_N], int(times["repeat"].nunique())
+    large, turns = times[times["n"] >= SMALLEST_N], int(times["repeat"].nunique())
     rows = []
-    for (n, _), each in judged.groupby(["n", "repeat"]):
+    for (n, _), each in large.groupby(["n", "repeat"]):
         x, y = each["sensors"].to_numpy(float), each["rep_ms"].to_numpy(float)
         off = y - x * (x @ y) / (x @ x)
         rows.append((n, (off @ off) / ((y - y.mean()) ** 2).sum(), np.polyfit(x, y, 1)[1] / y[-1]))
     lines = pd.DataFrame(rows, columns=["n", "unexplained", "start"]).groupby("n")
     means, half = _turns(lines["unexplained"])
     value, (low, high) = largest(means, half, turns)
-    loading = (judged["sensors"] < judged["n"]) == gain
-    partial = judged[loading].groupby(["n", "sensors"])["res_ms"]
+    loading = (large["sensors"] < large["n"]) == gain
+    partial = large[loading].groupby(["n", "sensors"])["res_ms"]
     longest, interval = largest(*_turns(partial), turns)
     spans = partial.mean().groupby("n").agg(["min", "max"]).assign(r2=1 - means)
     shown = "; ".join(
@@ -156,7 +156,7 @@ def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.Dat
         "10⁵ tuples in all, our time per tuple": ours * SERIES,
         "10⁵ tuples of each sensor, the document's time per tuple": document * SERIES * size,
     }
-    found = {
+    findings = {
         f"|O| = {row.sensors:,}, {name}": Finding(
             float(row.sensors / row.n + row.solve_ms / full),
             n=int(row.repeats),
@@ -165,15 +165,15 @@ def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.Dat
         for name, full in costs.items()
         for row in rows.itertuples()
     }
-    first, *others = found
+    first, *others = findings
     shown = "; ".join(
         f"n = {r.n:,}, |O| = {r.sensors:,}: {r.solve_ms:.3g} ms, our stored "
         f"matrix {r.product_ms:.2g} ms"
         for r in solved.itertuples()
     )
     return replace(
-        found[first],
-        readings={name: found[name] for name in others},
+        findings[first],
+        readings={name: findings[name] for name in others},
         note=f"The value is T_rep + T_est divided by a full replay's T_rep, at {first}, n = "
         f"{size:,}. T_est solves (6) at recovery, in one thread: {shown}. Readings with the "
         "document's time per tuple compare our T_est with T_rep of its processor of 2010.",
@@ -214,7 +214,7 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
         "T_SLA is the recovery time for the smallest entry of `budgets`, in tuples, by a model "
         "fitted to pilot kills. There were at least as many pilot kills as judged kills"
     )
-    return _kept(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
+    return _share_in_time(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
 
 
 def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
@@ -222,7 +222,7 @@ def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
     limit = killed["t_sla_ms"] + killed["start_ms"]
     start = f"the 99th percentile of starts in pilot kills, {killed['start_ms'].max():.0f} ms"
     what = f"T_SLA is D2-8's plus {start}"
-    return _kept(killed, "kills", killed["all_ms"], limit, what)
+    return _share_in_time(killed, "kills", killed["all_ms"], limit, what)
 
 
 def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
@@ -235,7 +235,7 @@ def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
         "Each T_SLA is the fitted recovery time for one entry of `budgets`, in tuples. "
         f"Recoveries within T_SLA: {by_limit}"
     )
-    return _kept(running, "recoveries", running["total_ms"], running["t_sla_ms"], what)
+    return _share_in_time(running, "recoveries", running["total_ms"], running["t_sla_ms"], what)
 
 
 def _estimating(recovered: pd.DataFrame) -> pd.DataFrame:
@@ -244,7 +244,7 @@ def _estimating(recovered: pd.DataFrame) -> pd.DataFrame:
     return recovered[some & (recovered["stop"] % recovered["window"] > 0)]
 
 
-def _kept(
+def _share_in_time(
     recovered: pd.DataFrame, counted: str, took: pd.Series, limit: pd.Series, what: str
 ) -> Finding:
     """Share of the recoveries with estimates that took at most their limit."""
@@ -252,15 +252,15 @@ def _kept(
     if not len(rows):
         return nothing("No recovery estimated sensors in an interval that ends before the window.")
     took, limit = took[rows], limit[rows]
-    kept = int((took <= limit).sum())
+    within = int((took <= limit).sum())
     return Finding(
-        kept / len(rows),
-        share_interval(kept, len(rows)),
+        within / len(rows),
+        share_interval(within, len(rows)),
         n=len(rows),
         counted=counted,
-        note=f"{kept} of {len(rows)} {counted} kept T_SLA. A recovery is counted if it estimates "
+        note=f"{within} of {len(rows)} {counted} met T_SLA. A recovery is counted if it estimates "
         "some sensors (0 < |O| < n) and its interval ends before its window. If "
-        f"{DECIDING} of {DECIDING} kept T_SLA, the confidence interval would lie above 95 %. "
+        f"{DECIDING} of {DECIDING} met T_SLA, the confidence interval would lie above 95 %. "
         f"{what}. The median time is {took.median():.0f} ms, the longest {took.max():.0f} ms; "
         f"T_SLA is {limit.min():.0f} ms or more.",
     )

@@ -61,7 +61,7 @@ def test_what_a_dead_worker_sent_arrives_to_the_bit(box):
     process = in_a_process(box, lambda: os.kill(os.getpid(), signal.SIGKILL))
     process.join()
     messages = box.crash(1, 40, 0, keys=2)
-    assert (messages.pid, messages.reached, messages.ended) == (process.pid, 55, False)
+    assert (messages.pid, messages.reached, messages.stopped) == (process.pid, 55, False)
     assert sorted(messages.windows) == [7, 8]
     np.testing.assert_array_equal([messages.windows[i][0] for i in (7, 8)], VALUES)
     np.testing.assert_array_equal([messages.windows[i][1] for i in (7, 8)], SAMPLES)
@@ -84,7 +84,7 @@ def test_a_slow_worker_is_not_dead(box):
 def test_an_attempt_that_came_to_an_end_is_not_dead(box, end, capfd):
     in_a_process(box, end).join()
     assert box.crash(1, 40, 0, keys=2) is None
-    assert box.read(1, 40, 0, keys=2).ended
+    assert box.read(1, 40, 0, keys=2).stopped
 
 
 def test_an_attempt_that_has_not_begun_is_not_dead(box):

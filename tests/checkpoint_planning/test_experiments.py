@@ -288,17 +288,17 @@ def test_recoveries_are_refused_where_nothing_can_be_recovered(case, tmp_path):
         runs.recoveries(queries, short, bare_read(short), tmp_path, 1, 1)
 
 
-def test_t_sla_kept_by_hand():
+def test_the_share_within_t_sla_by_hand():
     frame = pd.DataFrame({"t_sla_ms": [10.0] * 4 + [20.0], "total_ms": [9, 10, 11, 5, 30]})
     both = pd.concat([frame.assign(process="warm"), frame[:1].assign(process="cold")])
-    table = runs.t_sla_kept(both)
+    table = runs.share_within_t_sla(both)
     assert table["process"].tolist() == ["warm", "warm", "cold"]
     assert table["recoveries"].tolist() == [4, 1, 1]
     table = table[table["process"] == "warm"].set_index("t_sla_ms")
-    assert table.loc[10, ["recoveries", "kept", "share"]].tolist() == [4, 3, 0.75]
+    assert table.loc[10, ["recoveries", "in_time", "share"]].tolist() == [4, 3, 0.75]
     assert table.loc[10, "low"] == pytest.approx(beta.ppf(0.025, 3, 2))
     assert table.loc[10, "high"] == pytest.approx(beta.ppf(0.975, 4, 1))
-    assert table.loc[20, ["kept", "low", "median_ms", "longest_ms"]].tolist() == [0, 0, 30, 30]
+    assert table.loc[20, ["in_time", "low", "median_ms", "longest_ms"]].tolist() == [0, 0, 30, 30]
 
 
 def test_one_chain_of_drivers_is_killed_in_window_after_window(case, tmp_path):

@@ -173,8 +173,8 @@ class NotebookParameters(ParameterModel):
         if self.plan is not None:
             plan = open_plan(self.plan)
             workers = divisors(len(plan.table.names))[1:] or [1]
-            asked = plan.windows, plan.delta, workers, PLAN_EPSILONS, plan
-            return real_case(plan.table, plan.write_log(directory), *asked)
+            settings = plan.windows, plan.delta, workers, PLAN_EPSILONS, plan
+            return real_case(plan.table, plan.write_log(directory), *settings)
         if self.data is not None:
             return self._file_case(directory)
         n, total = self.dimensions, self.rows * (1 + self.replications)

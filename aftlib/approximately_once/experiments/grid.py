@@ -40,16 +40,16 @@ CHANCE = "greedy, ties by chance"
 """Greedy with a random order of equally reliable keys."""
 # any number of workers: where m does not divide n, their sizes differ by one
 ASSIGN: dict[str, Callable[..., Assignment]] = {
-    "greedy": lambda *asked, rng: assign_greedy(*asked, uneven=True),
-    "h-best": lambda *asked, rng: assign_spread(*asked, uneven=True),
-    "h-worst": lambda *asked, rng: assign_packed(*asked, uneven=True),
-    "random": lambda model, m, asked, rng: assign_random(model, m, asked, rng, uneven=True),
-    NO_DROP: lambda *asked, rng: assign_greedy(*asked, uneven=True, empty_drop="zero"),
-    NO_RESERVE: lambda *asked, rng: assign_greedy(*asked, uneven=True, reserve=False),
-    NEITHER: lambda *asked, rng: assign_greedy(
-        *asked, uneven=True, empty_drop="zero", reserve=False
+    "greedy": lambda *problem, rng: assign_greedy(*problem, uneven=True),
+    "h-best": lambda *problem, rng: assign_spread(*problem, uneven=True),
+    "h-worst": lambda *problem, rng: assign_packed(*problem, uneven=True),
+    "random": lambda model, m, limits, rng: assign_random(model, m, limits, rng, uneven=True),
+    NO_DROP: lambda *problem, rng: assign_greedy(*problem, uneven=True, empty_drop="zero"),
+    NO_RESERVE: lambda *problem, rng: assign_greedy(*problem, uneven=True, reserve=False),
+    NEITHER: lambda *problem, rng: assign_greedy(
+        *problem, uneven=True, empty_drop="zero", reserve=False
     ),
-    CHANCE: lambda *asked, rng: assign_greedy(*asked, uneven=True, rng=rng),
+    CHANCE: lambda *problem, rng: assign_greedy(*problem, uneven=True, rng=rng),
 }
 """The assignments by method, called with model, m, requirement and `rng`.
 
@@ -215,10 +215,10 @@ def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
 
     def count(m: int) -> Iterator[tuple[str, int, float, int]]:
         for epsilon in epsilons:
-            asked = model, m, Requirement(epsilon, delta)
-            best = assign_best(*asked, uneven=True)
+            problem = model, m, Requirement(epsilon, delta)
+            best = assign_best(*problem, uneven=True)
             for method, assign in counted.items():
-                assignment = assign(*asked, rng=np.random.default_rng(m))
+                assignment = assign(*problem, rng=np.random.default_rng(m))
                 yield method, m, epsilon, int(assignment.estimable.sum())
             yield "best", m, epsilon, int(best.estimable.sum())
             yield "bound", m, epsilon, best.bound
@@ -239,9 +239,9 @@ def crashes_survived(spark: SparkSession, case: SensorCase, most: int = 3) -> pd
         assignment = assign_spread(model, m, requirements[0], uneven=True)
         for f in range(1, min(m, most) + 1):
             variances = crash_together(model, assignment, f)
-            for asked in requirements:
-                estimable = int(asked.is_met_by(asked.reliability(variances)).sum())
-                yield f"{f} crash{'es' if f > 1 else ''}", m, asked.epsilon, estimable
+            for requirement in requirements:
+                estimable = int(requirement.is_met_by(requirement.reliability(variances)).sum())
+                yield f"{f} crash{'es' if f > 1 else ''}", m, requirement.epsilon, estimable
 
     return _counted(spark, case, count)
 

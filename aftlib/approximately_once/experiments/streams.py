@@ -68,9 +68,9 @@ def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: in
     requirement = Requirement(1.0, 0.05)
     assignment = assess(model, [(0, 1, 2), (3, 4, 5)], requirement)
     query = Query(log, Windows(10, 5), model, assignment, requirement, every=5)
-    done = recover_stream(spark, query, directory, [Outage(1, failure, recovery)])
+    run = recover_stream(spark, query, directory, [Outage(1, failure, recovery)])
     truth = FIGURE_8.reset_index().melt("start", var_name="key", value_name="truth")
-    return SixSensors(done.windows.merge(truth, on=["start", "key"], how="left"), done)
+    return SixSensors(run.windows.merge(truth, on=["start", "key"], how="left"), run)
 
 
 def recoveries(

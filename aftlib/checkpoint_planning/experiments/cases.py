@@ -98,9 +98,9 @@ def checkpoint_counts(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
     case.plan(case.epsilons[0], case.deltas[0], min(case.t_slas), "exactly-once")
 
     def count(point: tuple[str, str, tuple[float, float, float]]) -> tuple:
-        charging, method, asked = point
-        found = case.plan(*asked, method, charging=charging)
-        return charging, method, *asked, len(found.checkpoints), len(found.replay[0].sensors)
+        charging, method, cell = point
+        schedule = case.plan(*cell, method, charging=charging)
+        return charging, method, *cell, len(schedule.checkpoints), len(schedule.replay[0].sensors)
 
     rows = sweep(spark, count, list(product(CHARGINGS, METHODS, case.points)))
     frame = pd.DataFrame(rows, columns=["charging", "method", *AXES, "checkpoints", "sensors"])
@@ -138,7 +138,7 @@ def maximum_counts(
         plans = {m: case.plan(epsilon, delta, t_sla_ms, m, "max") for m in plan.METHODS[::-1]}
         sizes = [len(replay.sensors) for replay in plans["proposed"].replay]
         row = {"deviations": share, "epsilon": epsilon}
-        row |= {method: len(found.checkpoints) for method, found in plans.items()}
+        row |= {method: len(schedule.checkpoints) for method, schedule in plans.items()}
         rows.append(row | {"sensors first": sizes[0], "sensors last": sizes[-1]})
     return pd.DataFrame(rows)
 
@@ -169,33 +169,33 @@ def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:
         )
     plans = {point: case.plan(*point) for point in case.points}
     table = pd.concat([_expected(*pair) for pair in plans.items()], ignore_index=True)
-    replayed = [replay.sensors for found in plans.values() for replay in found.replay]
+    replayed = [replay.sensors for schedule in plans.values() for replay in schedule.replay]
     spans = list(table[["epsilon", "time", "until"]].itertuples(index=False, name=None))
     parts = _Parts(case, replayed, spans)
-    found = np.stack(sweep(spark, parts, range(1 + case.replications)))
+    shares = np.stack(sweep(spark, parts, range(1 + case.replications)))
     for i, measure in enumerate(MEASURES):
-        bounds = zip(("", "_low", "_high"), t_interval(found[:, :, i].T), strict=True)
+        bounds = zip(("", "_low", "_high"), t_interval(shares[:, :, i].T), strict=True)
         table = table.assign(**{f"{measure}{end}": column for end, column in bounds})
-    document = dict(zip(("", "_low", "_high"), found[0, :, [0, -2, -1]], strict=True))
+    document = dict(zip(("", "_low", "_high"), shares[0, :, [0, -2, -1]], strict=True))
     table = table.assign(**{f"document{end}": column for end, column in document.items()})
     return table.assign(windows=len(parts.starts))
 
 
-def _expected(point: tuple[float, float, float], found: CheckpointPlan) -> pd.DataFrame:
-    keeps, count = found.requirement, range(len(found.replay))
-    restored = [float(keeps.reliability(found.restored_variance(k)).min()) for k in count]
+def _expected(point: tuple[float, float, float], schedule: CheckpointPlan) -> pd.DataFrame:
+    reliability, count = schedule.requirement.reliability, range(len(schedule.replay))
+    restored = [float(reliability(schedule.restored_variance(k)).min()) for k in count]
     return pd.DataFrame(
         {
             "interval": count,
-            "time": found.times[:-1],
-            "until": found.times[1:],
+            "time": schedule.times[:-1],
+            "until": schedule.times[1:],
             **dict(zip(AXES, point, strict=True)),
-            "end": found.times[-1],
-            "sensors": [len(replay.sensors) for replay in found.replay],
-            "worst_expected": found.worst_case_reliability.min(axis=1),
-            "single_expected": keeps.reliability(found.single_failure_variance).min(axis=1),
+            "end": schedule.times[-1],
+            "sensors": [len(replay.sensors) for replay in schedule.replay],
+            "worst_expected": schedule.worst_case_reliability.min(axis=1),
+            "single_expected": reliability(schedule.single_failure_variance).min(axis=1),
             "restored_expected": restored,
-            "every_expected": found.worst_case_reliability.mean(axis=1),
+            "every_expected": schedule.worst_case_reliability.mean(axis=1),
         }
     )
 

@@ -74,7 +74,7 @@ def replayed_sizes(n: int, shares: Sequence[float]) -> list[int]:
     return sorted({max(1, round(share * n)) for share in shares} | {n})
 
 
-def require_judged(ns: Sequence[int]) -> None:
+def require_claim_sizes(ns: Sequence[int]) -> None:
     """Refuse numbers of sensors with which D2-6 and D2-7 cannot be judged."""
     if not any(SMALLEST_N <= n <= LARGEST_N for n in ns):
         raise ValueError(
@@ -119,8 +119,8 @@ def recovery_times(
         store.commit(checkpoint, [], IntervalRecord(0, 0, 0, False, n, 0, 0, 0))
         preparation, plans = Preparation(scratch / "prepared"), {}
         for size in (size for size in sizes if size < n):
-            replay, asked = (equally_correlated(n, size),), Requirement(1, 0.5)
-            plan = CheckpointPlan((0, log.steps), replay, asked, "mean", zeros)
+            replay, requirement = (equally_correlated(n, size),), Requirement(1, 0.5)
+            plan = CheckpointPlan((0, log.steps), replay, requirement, "mean", zeros)
             plans[size] = preparation.keep(f"{n} equally correlated", plan)
         # sizes take turns, so that other work on the machine slows all; the first turn warms up
         for repeat, size in product(range(-1, repeats), sizes):

@@ -40,7 +40,7 @@ DAY = 24
 """Steps of a window of the real sensors, which report each hour."""
 LOOSE = 0.75
 """Share of the example after which its last sensor is independent of the others."""
-LEAST_DECLARED = 100
+LEAST_ESTIMATED = 100
 """Fewest estimated windows of a sensor for which its share within ε is computed."""
 
 
@@ -79,7 +79,7 @@ def guarded_windows(
     """
     n, rounds = values.shape[1], len(values) // window
     x = values[: rounds * window].reshape(rounds, window, n)
-    half, asked = rounds // 2, Requirement(1, delta)
+    half, requirement = rounds // 2, Requirement(1, delta)
     limit = epsilon_sd * x[:half].mean(axis=1).std(axis=0)
     model = GaussianModel.fit(x[:half].reshape(-1, n))
     guard = replay_guard(window, grid, limit, delta, n, seasons)
@@ -96,24 +96,24 @@ def guarded_windows(
         certified[t], estimate[t] = updated.decisions[0], updated.estimate[0]
 
     index = [range(half, rounds), range(n)]
-    found = []
+    frames = []
     for k, tau in enumerate(grid):
         part, steps = x[half:, tau:].mean(axis=1), window - tau
-        replay = select_replay(model, asked.max_variance * (limit * window) ** 2 / steps)
+        replay = select_replay(model, requirement.max_variance * (limit * window) ** 2 / steps)
         o, others = list(replay.sensors), replay.estimated
-        plain, means = part.copy(), model.mean
-        plain[:, others] = means[others] + (part[:, o] - means[o]) @ replay.gain().T
+        baseline, means = part.copy(), model.mean
+        baseline[:, others] = means[others] + (part[:, o] - means[o]) @ replay.gain().T
         chosen = np.broadcast_to(~np.isin(np.arange(n), o), part.shape)
-        ways = {"Σ/L": (chosen, plain), "guard": (certified[:, k] == 2, estimate[:, k])}
-        for way, (estimated, guess) in ways.items():
+        methods = {"Σ/L": (chosen, baseline), "guard": (certified[:, k] == 2, estimate[:, k])}
+        for method, (estimated, guess) in methods.items():
             wrong = np.abs(guess - part) * steps / window > limit
             about = pd.MultiIndex.from_product(index, names=["window", "sensor"]).to_frame(False)
             about = about.assign(estimated=estimated.ravel(), wrong=wrong.ravel())
-            found.append(about.assign(way=way, tau=tau))
-    return pd.concat(found, ignore_index=True), pd.DataFrame(plans)
+            frames.append(about.assign(way=method, tau=tau))
+    return pd.concat(frames, ignore_index=True), pd.DataFrame(plans)
 
 
-def promise_table(promises: pd.DataFrame, delta: float) -> pd.DataFrame:
+def promise_table(guarantees: pd.DataFrame, delta: float) -> pd.DataFrame:
     """Return the share estimated, and the share of these within ε, by method and τ.
 
     `worst_sensor` is the share within ε of the worst sensor. `windows` is the median number of
@@ -121,22 +121,22 @@ def promise_table(promises: pd.DataFrame, delta: float) -> pd.DataFrame:
     The theorem does not cover "Σ/L".
     """
     rows = []
-    ways, taus = promises["way"].unique(), promises["tau"].unique()
-    for way, tau in product(ways, taus):
-        chosen = promises[(promises["way"] == way) & (promises["tau"] == tau)]
+    methods, taus = guarantees["way"].unique(), guarantees["tau"].unique()
+    for method, tau in product(methods, taus):
+        chosen = guarantees[(guarantees["way"] == method) & (guarantees["tau"] == tau)]
         each = chosen[chosen["estimated"]].groupby("sensor")["wrong"].agg(["mean", "size"])
         number = each["size"].median() if len(each) else 0
         allowed = slack(int(chosen["window"].max()) + 1, delta) / number if number else np.nan
         within = 1 - chosen.loc[chosen["estimated"], "wrong"].mean()
-        worst = 1 - each.loc[each["size"] >= LEAST_DECLARED, "mean"].max()
+        worst = 1 - each.loc[each["size"] >= LEAST_ESTIMATED, "mean"].max()
         shares = {"estimated": chosen["estimated"].mean(), "within": within, "worst_sensor": worst}
-        kept = {"windows": number, "slack": allowed if way == "guard" else np.nan}
-        rows.append({"way": way, "tau": tau, **shares, **kept})
+        counts = {"windows": number, "slack": allowed if method == "guard" else np.nan}
+        rows.append({"way": method, "tau": tau, **shares, **counts})
     return pd.DataFrame(rows)
 
 
-WAYS = {"Σ/L": "model", "guard": "guard"}
-_STRETCHES, _MOST_WINDOWS, _MOST_WORK = 6, 800, 2e10
+METHODS = {"Σ/L": "model", "guard": "guard"}
+_SEGMENTS, _MOST_WINDOWS, _MOST_WORK = 6, 800, 2e10
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +165,8 @@ def generated_stream(
     windows = len(values) // WINDOW
     first = values[: windows // 2 * WINDOW]
     spread = first.reshape(-1, WINDOW, values.shape[1]).mean(axis=1).std(axis=0).mean()
-    asked = Requirement(float(epsilon_sd * spread), delta), recovery_time, t_sla_ms
-    query = ReplayQuery(GaussianModel.fit(first), WINDOW, *asked, recover="guard", grid=GRID)
+    settings = Requirement(float(epsilon_sd * spread), delta), recovery_time, t_sla_ms
+    query = ReplayQuery(GaussianModel.fit(first), WINDOW, *settings, recover="guard", grid=GRID)
     parts = {"all go together": 0, "one goes its own way": int(LOOSE * windows)}
     return GuardedStream(query, values, parts)
 
@@ -187,8 +187,8 @@ def real_stream(
     values = days / np.nanstd(limit, axis=0)
     past = pd.DataFrame(np.concatenate(values[:half]), columns=list(table.names))
     model = GaussianModel.fit(past, missing="pairwise")
-    asked = Requirement(1.0, delta), recovery_time, t_sla_ms
-    query = ReplayQuery(model, DAY, *asked, recover="guard", grid=tuple(range(0, DAY, 4)))
+    settings = Requirement(1.0, delta), recovery_time, t_sla_ms
+    query = ReplayQuery(model, DAY, *settings, recover="guard", grid=tuple(range(0, DAY, 4)))
     return GuardedStream(query, np.concatenate(values), {"stations in Beijing": 0})
 
 
@@ -200,7 +200,7 @@ def planned_stream(file: Path | str) -> GuardedStream:
     plan = require_planned(file)
     query, n = planned_query(plan), len(plan.table.names)
     w, most = query.window, query.recovery_time.max_tuples(query.t_sla_ms)
-    grid = tuple(range(0, w, max(1, min(-(-w // _STRETCHES), most // n))))
+    grid = tuple(range(0, w, max(1, min(-(-w // _SEGMENTS), most // n))))
     work = len(grid) * (2 * n) ** 3  # of the guard, for a window
     windows = min(len(plan.table.values) // w, _MOST_WINDOWS, max(4, int(_MOST_WORK / work)))
     values = plan.table.values[len(plan.table.values) // w * w - windows * w :][: windows * w]
@@ -223,12 +223,12 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
     failing = np.arange(windows // 2, windows)
     failing = failing[rng.random(len(failing)) < 0.5]
     steps = failing * w + rng.integers(w, size=len(failing))
-    for way, recover in WAYS.items():
+    for method, recover in METHODS.items():
         # the guard learns while nothing fails
         first = 0 if recover == "guard" else windows // 2 * w
         log = SensorLog.write(scratch / recover / "log", values[first : windows * w], names)
-        asked = replace(query, recover=recover, grid=query.grid if recover == "guard" else ())
-        operator, begins = prepare(asked, log, scratch / recover), steps - first
+        variant = replace(query, recover=recover, grid=query.grid if recover == "guard" else ())
+        operator, begins = prepare(variant, log, scratch / recover), steps - first
 
         def fails(begin: int, end: int, begins: np.ndarray = begins) -> bool:
             return bool(((begin <= begins) & (begins < end)).any())
@@ -237,9 +237,9 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
         scores = score_results(operator.store.results(), values[first:], query)
         window = scores["window"] + first // w
         of = np.searchsorted(list(stream.parts.values()), window, side="right") - 1
-        scores = scores.assign(way=way, part=np.array(list(stream.parts))[of], window=window)
+        scores = scores.assign(way=method, part=np.array(list(stream.parts))[of], window=window)
         frames.append(scores[window.isin(failing)].dropna())
-    audited = cast("Audit", replay_in_process(asked, log, scratch / "guard").audited)
+    audited = cast("Audit", replay_in_process(variant, log, scratch / "guard").audited)
     return pd.concat(frames, ignore_index=True), audited
 
 
@@ -251,11 +251,11 @@ def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
     `exact` is the share of the other results that equal the truth up to rounding.
     """
     rows, rng = [], np.random.default_rng(seed)
-    for (way, part), group in pairs.groupby(["way", "part"], sort=False):
+    for (method, part), group in pairs.groupby(["way", "part"], sort=False):
         guessed = group[group["estimated"]].assign(good=lambda t: t["off"] <= 1)
         each = guessed.groupby("window")["good"].agg(["sum", "size"]).to_numpy()
         low, high = resampled_share(each[:, 0], each[:, 1], rng) if len(each) else (np.nan, np.nan)
-        about = {"way": way, "part": part, "failures": group["window"].nunique()}
+        about = {"way": method, "part": part, "failures": group["window"].nunique()}
         shares = {"estimated": group["estimated"].mean(), "within": guessed["good"].mean()}
         worst = guessed.groupby("sensor")["good"].mean().min()
         exact = (group.loc[~group["estimated"], "off"] < 1e-6).mean()

@@ -65,8 +65,8 @@ def restarts(
         for fault in [*faults, Fault("kill", "driver", 0, "planned")]:
             starts.append(killed_driver(directory, kind, fault))
         rows += phase_timings(directory, query, starts[1:])
-    found = pd.DataFrame(rows).assign(kind=kind, n=n, t_sla_ms=query.t_sla_ms)
-    return found.assign(trial=range(count), window=query.window)
+    frame = pd.DataFrame(rows).assign(kind=kind, n=n, t_sla_ms=query.t_sla_ms)
+    return frame.assign(trial=range(count), window=query.window)
 
 
 def query_from_kills(

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import model_validator
 
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
-from aftlib.checkpoint_planning.experiments.costs import require_judged
+from aftlib.checkpoint_planning.experiments.costs import require_claim_sizes
 from aftlib.checkpoint_planning.experiments.guarded import BUDGET
 from aftlib.checkpoint_planning.experiments.recoveries import require_planned
 from aftlib.checkpoint_planning.recovery_time import (
@@ -100,7 +100,7 @@ class NotebookParameters(ParameterModel):
         if self.rows < self.window:
             raise ValueError(f"rows must hold a window of {self.window} steps, got {self.rows!r}")
         require_numbers("budgets", self.budgets, least=self.sensors, whole=True)
-        require_judged(self.ns)
+        require_claim_sizes(self.ns)
         if self.plan is not None:
             require_planned(self.plan)
         return self

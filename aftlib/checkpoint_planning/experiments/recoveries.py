@@ -138,21 +138,21 @@ def queries(
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME,
 ) -> list[ReplayQuery]:
     """Return one query per budget of tuples, each with the T_SLA that permits it, ascending."""
-    asked = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
+    problem = case.model, case.windows.width, Requirement(epsilon, delta), recovery_time
     limits = sorted({recovery_time(budget) for budget in budgets})
-    return [ReplayQuery(*asked, limit, query=case.windows.query) for limit in limits]
+    return [ReplayQuery(*problem, limit, query=case.windows.query) for limit in limits]
 
 
 def rate_queries(
     case: PlanningCase, epsilon: float, delta: float, t_sla_ms: float
 ) -> dict[str, ReplayQuery]:
     """Queries whose throughput is compared: exactly-once with and without T_est, and proposed."""
-    asked = case.model, case.windows.width, Requirement(epsilon, delta)
+    problem = case.model, case.windows.width, Requirement(epsilon, delta)
     costs = {"exactly-once": case.recovery_time, "exactly-once, no T_est": case.estimate_apart}
     exact = {
-        name: ReplayQuery(*asked, cost, t_sla_ms, "exactly-once") for name, cost in costs.items()
+        name: ReplayQuery(*problem, cost, t_sla_ms, "exactly-once") for name, cost in costs.items()
     }
-    return exact | {"proposed": ReplayQuery(*asked, case.recovery_time, t_sla_ms)}
+    return exact | {"proposed": ReplayQuery(*problem, case.recovery_time, t_sla_ms)}
 
 
 def recoveries(
@@ -203,20 +203,20 @@ def _recovered(
                 yield about | times
 
 
-def t_sla_kept(frame: pd.DataFrame) -> pd.DataFrame:
+def share_within_t_sla(frame: pd.DataFrame) -> pd.DataFrame:
     """Share of recoveries that took at most T_SLA, with its interval (Clopper and Pearson).
 
     `frame` has t_sla_ms and total_ms of each recovery, and process, the kind of process that
-    recovered. One row per (process, t_sla_ms): recoveries, kept, share, low, high, median_ms,
+    recovered. One row per (process, t_sla_ms): recoveries, in_time, share, low, high, median_ms,
     longest_ms.
     """
     rows = []
     for (process, t_sla), group in frame.groupby(["process", "t_sla_ms"], sort=False):
-        kept, total = int((group["total_ms"] <= t_sla).sum()), len(group)
-        low, high = share_interval(kept, total)
+        in_time, total = int((group["total_ms"] <= t_sla).sum()), len(group)
+        low, high = share_interval(in_time, total)
         times = {"median_ms": group["total_ms"].median(), "longest_ms": group["total_ms"].max()}
-        share = {"share": kept / total, "low": low, "high": high}
-        about = {"process": process, "t_sla_ms": t_sla, "recoveries": total, "kept": kept}
+        share = {"share": in_time / total, "low": low, "high": high}
+        about = {"process": process, "t_sla_ms": t_sla, "recoveries": total, "in_time": in_time}
         rows.append(about | share | times)
     return pd.DataFrame(rows)
 
