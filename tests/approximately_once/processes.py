@@ -28,16 +28,16 @@ def attempt(splits, split, number, gate):
     process.start()
     sending.close()
     try:
-        found = receiving.recv()
+        table = receiving.recv()
     except EOFError:
-        found = None
+        table = None
     process.join()
-    return found
+    return table
 
 
-def micro_batch(people, start, stop, gate=lambda split, number: None):
+def micro_batch(job, start, stop, gate=lambda split, number: None):
     """One micro-batch as Spark does it: every task up to four times, then the coordinator."""
-    splits, coordinator = people
+    splits, coordinator = job
     tables = []
     for split in splits.partitions(start, stop):
         tries = (attempt(splits, split, number, gate) for number in range(4))
@@ -48,10 +48,10 @@ def micro_batch(people, start, stop, gate=lambda split, number: None):
 
 def recover_stream(_, query, directory, outages=()):
     """As the pipeline's."""
-    splits, coordinator = people = staff(query, directory, outages)
+    splits, coordinator = job = staff(query, directory, outages)
     start = 0
     while (stop := splits.next_boundary(start)) > start:
-        micro_batch(people, start, stop)
+        micro_batch(job, start, stop)
         start = stop
     audit, sink = coordinator.close(), coordinator.sink
     return StreamRun(sink, sink.outages(), pd.DataFrame(coordinator.splits), audit)

@@ -63,8 +63,8 @@ def test_greedy_without_a_reserved_worker_deals_every_key_once(m):
     reached = []
     for epsilon in (0.5, 0.65, 0.66, 0.7, 1.0, 2.0):
         for reserve in (True, False):
-            asked = MODEL, m, Requirement(epsilon, 0.05)
-            assignment = assign_greedy(*asked, empty_drop="zero", reserve=reserve)
+            problem = MODEL, m, Requirement(epsilon, 0.05)
+            assignment = assign_greedy(*problem, empty_drop="zero", reserve=reserve)
             assert [len(w) for w in assignment.workers] == [120 // m] * m
             assert sorted(sum(assignment.workers, ())) == list(range(120))
             reached.append(int(assignment.estimable.sum()))
@@ -109,10 +109,10 @@ def some_model(seed, n):
     return GaussianModel(np.zeros(n), loads @ loads.T + np.diag(rng.uniform(0.02, 0.5, n)))
 
 
-def four_ways(model, m, requirement, **how):
-    yield from (f(model, m, requirement, **how) for f in (assign_greedy, assign_spread))
-    yield assign_packed(model, m, requirement, **how)
-    yield assign_random(model, m, requirement, np.random.default_rng(0), **how)
+def all_methods(model, m, requirement, **options):
+    yield from (f(model, m, requirement, **options) for f in (assign_greedy, assign_spread))
+    yield assign_packed(model, m, requirement, **options)
+    yield assign_random(model, m, requirement, np.random.default_rng(0), **options)
 
 
 @pytest.mark.parametrize("n", [7, 12])
@@ -121,24 +121,24 @@ def test_any_number_of_workers_whose_sizes_differ_by_one(n):
         (s, m, e) for s in range(6) for m in range(1, n + 1) for e in (0.6, 2)
     ]:
         model, requirement = some_model(seed, n), Requirement(epsilon, 0.05)
-        for found in four_ways(model, m, requirement, uneven=True):
-            assert sorted(map(len, found.workers)) == sorted(len(range(i, n, m)) for i in range(m))
-            assert sorted(sum(found.workers, ())) == list(range(n))
-            worst = [model.block_variance(keys).max() for keys in found.workers]
-            np.testing.assert_allclose(found.reliability, requirement.reliability(worst))
+        for result in all_methods(model, m, requirement, uneven=True):
+            assert sorted(map(len, result.workers)) == sorted(len(range(i, n, m)) for i in range(m))
+            assert sorted(sum(result.workers, ())) == list(range(n))
+            worst = [model.block_variance(keys).max() for keys in result.workers]
+            np.testing.assert_allclose(result.reliability, requirement.reliability(worst))
         if n % m == 0:
-            both = zip(*(four_ways(model, m, requirement, uneven=u) for u in (0, 1)), strict=True)
+            both = zip(*(all_methods(model, m, requirement, uneven=u) for u in (0, 1)), strict=True)
             assert all(even.workers == uneven.workers for even, uneven in both)
 
 
 def test_uneven_greedy_puts_a_key_where_it_costs_least():
     pairs = np.kron(np.eye(3), [[1, 0.95], [0.95, 1]])  # a seventh key is known to nobody
     covariance = np.block([[pairs, np.zeros((6, 1))], [np.zeros((1, 6)), np.eye(1)]])
-    found = assign_greedy(
+    assignment = assign_greedy(
         GaussianModel(np.zeros(7), covariance), 3, Requirement(1.0, 0.05), uneven=True
     )
-    assert found.workers == ((0, 2, 4), (1, 3), (5, 6))
-    assert found.estimable.tolist() == [True, True, False]
+    assert assignment.workers == ((0, 2, 4), (1, 3), (5, 6))
+    assert assignment.estimable.tolist() == [True, True, False]
 
 
 def test_given_key_sets_are_assessed_by_index_or_by_name():

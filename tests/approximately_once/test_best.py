@@ -29,7 +29,7 @@ def some_model(seed, n=6, density=0.6):
 
 
 def every_assignment(keys, sizes):
-    """All ways to give the keys to workers of these sizes."""
+    """Yield all assignments of the keys to workers of these sizes."""
     if not sizes:
         yield []
         return
@@ -39,8 +39,8 @@ def every_assignment(keys, sizes):
 
 
 def optimum(model, sizes, requirement):
-    ways = every_assignment(range(model.size), sizes)
-    return max(int(assess(model, way, requirement).estimable.sum()) for way in ways)
+    assignments = every_assignment(range(model.size), sizes)
+    return max(int(assess(model, workers, requirement).estimable.sum()) for workers in assignments)
 
 
 @pytest.mark.parametrize("sizes", [[3, 3], [2, 2, 2], [3, 1, 2], [1] * 6])
@@ -76,11 +76,11 @@ def test_on_equal_blocks_the_bound_is_reached_and_is_the_pigeonholes(workers, ep
 POINTS = [(w, Requirement(e, 0.05)) for w in (2, 3, 4, 6, 8, 12) for e in (0.7, 0.9, 1.1, 1.3)]
 
 
-def others(*asked, **how):
-    yield assign_greedy(*asked, **how)
-    yield assign_spread(*asked, **how)
+def others(*problem, **options):
+    yield assign_greedy(*problem, **options)
+    yield assign_spread(*problem, **options)
     for draw in range(3):
-        yield assign_random(*asked, np.random.default_rng(draw), **how)
+        yield assign_random(*problem, np.random.default_rng(draw), **options)
 
 
 def test_it_is_never_worse_than_the_others_and_often_better():
@@ -120,7 +120,7 @@ def test_it_is_never_worse_where_sizes_differ_by_one(workers):
         ([1, 1, 1, 1, 1, 9], [1, 1, 1, 1, 1, 1]),
     ],
 )
-def test_capacities_are_kept_and_otherwise_workers_are_even(capacities, sizes):
+def test_capacities_hold_and_otherwise_workers_are_even(capacities, sizes):
     best = assign_best(
         some_model(0), len(capacities), Requirement(1.3, 0.05), capacities=capacities
     )
@@ -162,23 +162,23 @@ def test_of_extremes_it_is_never_worse_either_and_counts_on_draws(query):
     for seed in (0, 12):
         maxima = DrawnWindows(some_model(seed, 24), 5, query, np.random.default_rng(seed), 200)
         for workers, epsilon in ((4, 0.9), (8, 0.9), (8, 1.3), (12, 1.1)):
-            asked = maxima, workers, Requirement(epsilon, 0.05)
-            best = assign_best(*asked)
-            again = assess(maxima, best.workers, asked[-1])
+            problem = maxima, workers, Requirement(epsilon, 0.05)
+            best = assign_best(*problem)
+            again = assess(maxima, best.workers, problem[-1])
             np.testing.assert_array_equal(best.reliability, again.reliability)
-            for worker, said in zip(best.workers, best.reliability, strict=True):
+            for worker, reliability in zip(best.workers, best.reliability, strict=True):
                 rest = [k for k in range(24) if k not in worker]
-                assert said == (maxima.errors(worker, rest) <= epsilon).mean(axis=0).min()
+                assert reliability == (maxima.errors(worker, rest) <= epsilon).mean(axis=0).min()
             draws = np.random.default_rng(0).spawn(best_module.DRAWS)
-            found = [assign_greedy(*asked), assign_spread(*asked)]
-            found += [assign_random(*asked, draw) for draw in draws]
-            most = max(int(other.estimable.sum()) for other in found)
+            candidates = [assign_greedy(*problem), assign_spread(*problem)]
+            candidates += [assign_random(*problem, draw) for draw in draws]
+            most = max(int(other.estimable.sum()) for other in candidates)
             assert most <= best.estimable.sum() <= best.bound == workers
             better += best.estimable.sum() > most
     assert better > 0
 
 
-ASKED = Requirement(0.9, 0.05)
+REQUIREMENT = Requirement(0.9, 0.05)
 
 
 def one_by_one(model, assignment, count):
@@ -196,10 +196,10 @@ def one_by_one(model, assignment, count):
 def test_all_choices_of_the_crashed_are_tried(m):
     for seed in range(5):
         model, rng = some_model(seed, 9, 0.5), np.random.default_rng(seed)
-        assignment = assign_random(model, m, ASKED, rng, uneven=True)
+        assignment = assign_random(model, m, REQUIREMENT, rng, uneven=True)
         for count in range(1, min(m, 4) + 1):
-            found = crash_together(model, assignment, count)
-            np.testing.assert_allclose(found, one_by_one(model, assignment, count), rtol=1e-9)
+            bounds = crash_together(model, assignment, count)
+            np.testing.assert_allclose(bounds, one_by_one(model, assignment, count), rtol=1e-9)
 
 
 @pytest.mark.parametrize("effort", [0, 500, 2e3])
@@ -208,18 +208,18 @@ def test_where_too_many_choices_are_left_the_bound_lies_above(monkeypatch, effor
     inexact = 0
     for seed in range(6):
         model = some_model(seed, 9, 0.5)
-        assignment = assign_spread(model, 9, ASKED)
+        assignment = assign_spread(model, 9, REQUIREMENT)
         for count in (2, 3, 4):
-            found = crash_together(model, assignment, count)
+            bounds = crash_together(model, assignment, count)
             truth = one_by_one(model, assignment, count)
-            assert (truth <= found * (1 + 1e-9)).all()
-            inexact += (found > truth * (1 + 1e-9)).any()
+            assert (truth <= bounds * (1 + 1e-9)).all()
+            inexact += (bounds > truth * (1 + 1e-9)).any()
     assert inexact >= 3
 
 
 @pytest.mark.parametrize("count", [0, 4, 1.5])
 def test_more_crashes_than_workers_are_refused(count):
-    assignment = assign_greedy(some_model(1, 9, 0.5), 3, ASKED)
+    assignment = assign_greedy(some_model(1, 9, 0.5), 3, REQUIREMENT)
     with pytest.raises(ValueError, match="crashes must be .* at least 1 and at most 3, got"):
         crash_together(some_model(1, 9, 0.5), assignment, count)
 
@@ -227,14 +227,14 @@ def test_more_crashes_than_workers_are_refused(count):
 def test_all_workers_of_a_group_that_is_too_large_to_try(monkeypatch):
     monkeypatch.setattr(best_module, "EFFORT", 1)
     model = some_model(1, 9, 0.5)
-    assignment = assign_spread(model, 3, ASKED)
-    found = crash_together(model, assignment, 3)
-    np.testing.assert_allclose(found, one_by_one(model, assignment, 3))
+    assignment = assign_spread(model, 3, REQUIREMENT)
+    bounds = crash_together(model, assignment, 3)
+    np.testing.assert_allclose(bounds, one_by_one(model, assignment, 3))
 
 
 def test_extremes_are_refused():
     model = DrawnWindows(some_model(0, 9, 0.5), 5, "max", np.random.default_rng(0), draws=64)
-    assignment = assign_spread(model, 3, ASKED)
+    assignment = assign_spread(model, 3, REQUIREMENT)
     with pytest.raises(ValueError, match="must be of means or sums, got DrawnWindows"):
         crash_together(model, assignment, 1)
 
@@ -245,9 +245,9 @@ def test_variances_after_a_swap_are_those_of_the_new_worker():
     precision = factor @ factor.T + np.eye(9)
     members, at, keys = np.array([0, 2, 5, 7]), np.array([0, 3, 1]), np.array([1, 8, 4])
     inverse = np.linalg.inv(precision[np.ix_(members, members)])
-    found = best_module._swapped(precision, members, inverse, at, keys)
+    variances = best_module._swapped(precision, members, inverse, at, keys)
     for swap in range(3):
         worker = members.copy()
         worker[at[swap]] = keys[swap]
         after = np.diag(np.linalg.inv(precision[np.ix_(worker, worker)]))
-        np.testing.assert_allclose(found[:, swap], after)
+        np.testing.assert_allclose(variances[:, swap], after)

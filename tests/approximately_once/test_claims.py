@@ -65,8 +65,8 @@ def verdicts(grid, bests):
         frames = {"grid": changed, "samples_grid": changed, "unscaled_grid": changed}
         settings = {"delta": 0.05, "dimensions": 120, "blocks": 10, "covariance": "block"}
         given = frames | settings | {"bests": bests} | other
-        found = judging.judged(CLAIMS, given, *OF_THE_GRID)
-        return {id: record.verdict for id, record in found.items()}
+        records = judging.judged(CLAIMS, given, *OF_THE_GRID)
+        return {id: record.verdict for id, record in records.items()}
 
     return of
 
@@ -96,8 +96,8 @@ def shown_as(grid, other, names=GREEDY):
     ],
 )
 def test_another_assignment_for_greedy_is_noticed(grid, bests, verdicts, other, turns):
-    found = verdicts(shown_as(pd.concat([grid, bests[bests["method"] == NEITHER]]), other))
-    assert {id: found[id] for id in turns} == turns
+    changed = verdicts(shown_as(pd.concat([grid, bests[bests["method"] == NEITHER]]), other))
+    assert {id: changed[id] for id in turns} == turns
 
 
 def test_estimable_workers_that_do_not_rise_are_noticed(grid, verdicts):

@@ -1,4 +1,4 @@
-"""The coordinator: holds windows until all are done, estimates what is owed."""
+"""The coordinator: holds windows until all are done, estimates the missing ones."""
 
 import numpy as np
 import pytest
@@ -58,8 +58,8 @@ WIDTH = 30
 
 def missed(rng, share, together):
     """Which samples of the peers are there: each missing by itself, or whole steps of all."""
-    kept = rng.random((WIDTH, 6)) >= share
-    return kept[:, :1].repeat(6, axis=1) if together else kept
+    present = rng.random((WIDTH, 6)) >= share
+    return present[:, :1].repeat(6, axis=1) if together else present
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_half_widths_hold_when_samples_are_missing(share, together, query):
     within = 0
     for window in range(trials):
         samples = rng.standard_normal((WIDTH, 6)) @ MODEL.cholesky.T
-        kept = missed(rng, share, together)
-        count = kept.sum(axis=0)
-        values = np.where(count, (samples * kept).sum(axis=0), np.nan)
+        present = missed(rng, share, together)
+        count = present.sum(axis=0)
+        values = np.where(count, (samples * present).sum(axis=0), np.nan)
         if query == "mean":
             values = values / np.maximum(count, 1)
         for worker in (1, 2):
@@ -121,10 +121,10 @@ def test_gain_and_variance_are_those_of_one_solve_over_the_complement(missing, g
         if worker != 1:
             given = np.where(counts[mine] > 0, values[mine], np.nan)
             coordinator.receive(0, worker, given, counts[mine])
-    (found,) = coordinator.estimate(0)
+    (estimate,) = coordinator.estimate(0)
     gain, variance = by_complement(model, windows, keys, observed, samples)
-    np.testing.assert_allclose(found.value, gain @ values[observed], atol=1e-9)
-    np.testing.assert_allclose(found.half_width, REQUIREMENT.half_width(variance), atol=1e-9)
+    np.testing.assert_allclose(estimate.value, gain @ values[observed], atol=1e-9)
+    np.testing.assert_allclose(estimate.half_width, REQUIREMENT.half_width(variance), atol=1e-9)
 
 
 @pytest.mark.parametrize("query", ["min", "max"])
@@ -140,14 +140,14 @@ def test_lost_extremes_are_within_their_half_widths(query, gaps):
         samples = rng.standard_normal((12, 6)) @ step.cholesky.T
         truth = windows.aggregate(samples, 0, range(1))[0][0]
         samples[1:, rng.random(6) < gaps] = np.nan
-        values, counts = (found[0] for found in windows.aggregate(samples, 0, range(1)))
+        values, counts = (rows[0] for rows in windows.aggregate(samples, 0, range(1)))
         for worker in (1, 2):
             keys = list(assignment.workers[worker])
             coordinator.receive(window, worker, values[keys], counts[keys])
-        (found,) = coordinator.estimate(window)
-        within += (np.abs(found.value - truth[lost]) <= found.half_width).tolist()
-        widths.append(found.half_width.max())
-        assert found.estimated.all() == (found.half_width <= 0.8).all()
+        (estimate,) = coordinator.estimate(window)
+        within += (np.abs(estimate.value - truth[lost]) <= estimate.half_width).tolist()
+        widths.append(estimate.half_width.max())
+        assert estimate.estimated.all() == (estimate.half_width <= 0.8).all()
     assert np.mean(within) == pytest.approx(0.95, abs=0.02)
     assert len(set(widths)) == 1 if gaps == 0 else len(set(widths)) > 1
 

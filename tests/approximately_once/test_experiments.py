@@ -57,12 +57,12 @@ def case(spark, tmp_path_factory):
 
 
 def test_the_best_lies_between_the_others_and_the_bound(spark, case):
-    found = grids.bests(spark, case)
-    wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
+    bests = grids.bests(spark, case)
+    wide = bests.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
     assert wide.index.tolist() == [(m, e) for m in (3, 6) for e in (0.5, 0.75)]
     assert (wide["best"] >= wide[["greedy", "h-best"]].max(axis=1)).all()
     assert wide["bound"].tolist() == wide["best"].tolist() == [0, 3, 0, 6]
-    figure = figures.sweep(found, "workers", "estimable", "title", start=0.75)
+    figure = figures.sweep(bests, "workers", "estimable", "title", start=0.75)
     shown = {trace.name: list(trace.y) for trace in figure.data}
     assert list(shown) == ["greedy", "h-best", *grids.VARIANTS, "best", "bound"]
     assert shown["bound"] == [3, 6]
@@ -92,29 +92,29 @@ def test_an_added_assignment_is_in_every_figure_of_them(spark, case, monkeypatch
         grids.grid(spark, case, ROWS, 1, methods=["lucky"])
 
 
-def test_the_more_die_at_once_the_fewer_stay_estimable(spark, case):
-    found = grids.crashes_survived(spark, case)
-    wide = found.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
+def test_the_more_workers_crash_the_fewer_stay_estimable(spark, case):
+    table = grids.crashes_survived(spark, case)
+    wide = table.pivot(index=["workers", "epsilon"], columns="method", values="estimable")
     # blocks of 6 keys: f workers that crash take 2 f keys of each, or f where there are 6 workers
-    live = {(3, f): 6 - 2 * f for f in (1, 2, 3)} | {(6, f): 6 - f for f in (1, 2, 3)}
+    left = {(3, f): 6 - 2 * f for f in (1, 2, 3)} | {(6, f): 6 - f for f in (1, 2, 3)}
     for (m, epsilon), row in wide.iterrows():
         for f, name in enumerate(["1 crash", "2 crashes", "3 crashes"], start=1):
-            k = live[m, f]
+            k = left[m, f]
             variance = 1 - 0.81 * k / (1 + 0.9 * (k - 1)) if k else 1
-            kept = Requirement(epsilon, 0.05).max_variance >= variance
-            assert row[name] == (m if kept else 0)
-    figure = figures.sweep(found, "workers", "estimable", "title", start=0.75)
+            estimable = Requirement(epsilon, 0.05).max_variance >= variance
+            assert row[name] == (m if estimable else 0)
+    figure = figures.sweep(table, "workers", "estimable", "title", start=0.75)
     assert [trace.name for trace in figure.data] == ["1 crash", "2 crashes", "3 crashes"]
 
 
-def test_lost_maxima_are_told_less_well_than_means_and_as_often(spark, case):
-    found = grids.other_aggregates(case, 5, 12, seed=1).set_index("query")
-    assert (found["windows"] == 100).all()
-    assert (found["half_width"] < found["prior"]).all()
-    assert found.loc["mean", "half_width"] < 0.6 * found.loc[["min", "max"], "half_width"].min()
-    assert found.loc["sum", "half_width"] == pytest.approx(12 * found.loc["mean", "half_width"])
-    np.testing.assert_allclose(found["within"], 0.95, atol=0.03)
-    assert ((found["low"] < found["within"]) & (found["within"] < found["high"])).all()
+def test_lost_maxima_are_estimated_less_well_than_means_but_as_often(spark, case):
+    table = grids.other_aggregates(case, 5, 12, seed=1).set_index("query")
+    assert (table["windows"] == 100).all()
+    assert (table["half_width"] < table["prior"]).all()
+    assert table.loc["mean", "half_width"] < 0.6 * table.loc[["min", "max"], "half_width"].min()
+    assert table.loc["sum", "half_width"] == pytest.approx(12 * table.loc["mean", "half_width"])
+    np.testing.assert_allclose(table["within"], 0.95, atol=0.03)
+    assert ((table["low"] < table["within"]) & (table["within"] < table["high"])).all()
 
 
 @pytest.mark.parametrize("reading", [ROWS, WINDOWS, UNSCALED])
@@ -163,11 +163,11 @@ def test_recovery_cost_compares_three_runs(without_spark, case, tmp_path):
     assert (by["largest_other_difference"] == 0).all()
 
 
-def test_three_ways_to_recover_on_real_sensors(without_spark, tmp_path):
+def test_three_methods_of_recovery_on_real_sensors(without_spark, tmp_path):
     parameters = NotebookParameters()
     case = parameters.real(None, tmp_path)
     assert case.samples.names[0] == "Aotizhongxin" and case.workers[-1] == 12
-    by = streams.repeated_crashes(None, case, tmp_path / "ways", 2400)
+    by = streams.repeated_crashes(None, case, tmp_path / "methods", 2400)
     by = by.set_index("recovery")
     assert by.loc["guard", "aggregates_estimated"] < by.loc["model", "aggregates_estimated"]
     assert by.loc["guard", "audited"] == by.loc["guard", "aggregates_estimated"] > 0
@@ -370,10 +370,10 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
 )
 def test_a_plan_that_cannot_be_run_is_refused(plan, monkeypatch, other, message):
     monkeypatch.chdir(plan.parent)
-    kept = json.loads(plan.read_text())
-    kept["question"] |= {"window": 400, "slide": 400}
-    kept["replay"][0]["until"] = 400
-    (plan.parent / "long.json").write_text(json.dumps(kept))
+    long_plan = json.loads(plan.read_text())
+    long_plan["question"] |= {"window": 400, "slide": 400}
+    long_plan["replay"][0]["until"] = 400
+    (plan.parent / "long.json").write_text(json.dumps(long_plan))
     with pytest.raises(ValueError, match=message):
         NotebookParameters(**{"plan": str(plan)} | other)
 

@@ -15,24 +15,24 @@ VALUES, SAMPLES = np.array([[0.1, np.nan], [2.0, -1e300]]), np.array([[3, 0], [3
 
 
 @pytest.fixture
-def box(tmp_path):
+def message_log(tmp_path):
     return MessageLog(tmp_path / "messages")
 
 
-def sending(box, end):
-    """Send two windows and come to an end in another process."""
-    with box.writing(1, 40, 0, begin=30) as send:
+def sending(message_log, end):
+    """Send two windows from another process, which then stops or crashes by `end`."""
+    with message_log.writing(1, 40, 0, begin=30) as send:
         send(55, range(7, 9), VALUES, SAMPLES)
         end()
 
 
-def sending_on_a_full_disk(box):
-    """A message that finds room for its half only, a moment before there is room again."""
+def sending_on_a_full_disk(message_log):
+    """Send a message of which only half fits on the disk, then another after space is freed."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    with box.writing(1, 40, 0, begin=30) as send:
+    with message_log.writing(1, 40, 0, begin=30) as send:
         send(35, range(3, 5), VALUES, SAMPLES)
-        size = next(box.folder.iterdir()).stat().st_size
+        size = next(message_log.folder.iterdir()).stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 60, hard))
         with pytest.raises(OSError, match="too large"):
             send(45, range(5, 7), VALUES, SAMPLES)
@@ -41,66 +41,66 @@ def sending_on_a_full_disk(box):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_half_a_letter_is_not_taken_for_one_with_the_next(box):
-    process = get_context("fork").Process(target=sending_on_a_full_disk, args=(box,))
+def test_half_a_message_is_not_read_as_one_with_the_next(message_log):
+    process = get_context("fork").Process(target=sending_on_a_full_disk, args=(message_log,))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    messages = box.crash(1, 40, 0, keys=2)
+    messages = message_log.crash(1, 40, 0, keys=2)
     assert (messages.reached, sorted(messages.windows)) == (55, [3, 4, 7, 8])
     np.testing.assert_array_equal([messages.windows[i][0] for i in (7, 8)], VALUES)
 
 
-def in_a_process(box, end):
-    process = get_context("fork").Process(target=sending, args=(box, end))
+def in_a_process(message_log, end):
+    process = get_context("fork").Process(target=sending, args=(message_log, end))
     process.start()
     return process
 
 
-def test_what_a_dead_worker_sent_arrives_to_the_bit(box):
-    process = in_a_process(box, lambda: os.kill(os.getpid(), signal.SIGKILL))
+def test_messages_of_a_crashed_worker_arrive_bit_for_bit(message_log):
+    process = in_a_process(message_log, lambda: os.kill(os.getpid(), signal.SIGKILL))
     process.join()
-    messages = box.crash(1, 40, 0, keys=2)
+    messages = message_log.crash(1, 40, 0, keys=2)
     assert (messages.pid, messages.reached, messages.stopped) == (process.pid, 55, False)
     assert sorted(messages.windows) == [7, 8]
     np.testing.assert_array_equal([messages.windows[i][0] for i in (7, 8)], VALUES)
     np.testing.assert_array_equal([messages.windows[i][1] for i in (7, 8)], SAMPLES)
 
 
-def test_a_slow_worker_is_not_dead(box):
+def test_a_slow_worker_has_not_crashed(message_log):
     ready = get_context("fork").Event()
-    process = in_a_process(box, lambda: ready.set() or threading.Event().wait(500))
+    process = in_a_process(message_log, lambda: ready.set() or threading.Event().wait(500))
     try:
         assert ready.wait(500)
-        assert box.crash(1, 40, 0, keys=2, patience_s=0.05) is None
-        assert box.read(1, 40, 0, keys=2).reached == 55
+        assert message_log.crash(1, 40, 0, keys=2, patience_s=0.05) is None
+        assert message_log.read(1, 40, 0, keys=2).reached == 55
     finally:
         process.kill()
         process.join()
-    assert box.crash(1, 40, 0, keys=2) is not None
+    assert message_log.crash(1, 40, 0, keys=2) is not None
 
 
 @pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0])
-def test_an_attempt_that_came_to_an_end_is_not_dead(box, end, capfd):
-    in_a_process(box, end).join()
-    assert box.crash(1, 40, 0, keys=2) is None
-    assert box.read(1, 40, 0, keys=2).stopped
+def test_an_attempt_that_stopped_has_not_crashed(message_log, end, capfd):
+    in_a_process(message_log, end).join()
+    assert message_log.crash(1, 40, 0, keys=2) is None
+    assert message_log.read(1, 40, 0, keys=2).stopped
 
 
-def test_an_attempt_that_has_not_begun_is_not_dead(box):
-    assert box.crash(1, 40, 0, keys=2) is None
-    assert box.read(1, 40, 0, keys=2) is None
+def test_an_attempt_that_has_not_started_has_not_crashed(message_log):
+    assert message_log.crash(1, 40, 0, keys=2) is None
+    assert message_log.read(1, 40, 0, keys=2) is None
 
 
-def test_a_torn_letter_is_left_out(box):
-    in_a_process(box, lambda: os.kill(os.getpid(), signal.SIGKILL)).join()
-    (path,) = box.folder.iterdir()
+def test_a_torn_message_is_left_out(message_log):
+    in_a_process(message_log, lambda: os.kill(os.getpid(), signal.SIGKILL)).join()
+    (path,) = message_log.folder.iterdir()
     path.write_bytes(path.read_bytes()[:-1])
-    assert box.crash(1, 40, 0, keys=2).windows == {}
-    assert box.crash(1, 40, 0, keys=2).reached == 30
+    assert message_log.crash(1, 40, 0, keys=2).windows == {}
+    assert message_log.crash(1, 40, 0, keys=2).reached == 30
 
 
-def test_one_worker_a_micro_batch_is_estimated(box):
-    assert box.claim(1, 40) and box.claim(1, 40)
-    assert not box.claim(0, 40)
-    assert box.claim(0, 80)
+def test_one_worker_per_micro_batch_is_estimated(message_log):
+    assert message_log.claim(1, 40) and message_log.claim(1, 40)
+    assert not message_log.claim(0, 40)
+    assert message_log.claim(0, 80)

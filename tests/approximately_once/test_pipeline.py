@@ -48,10 +48,10 @@ def batch(log, windows):
 
 def assert_equal_where_computed(windows, expected):
     """Every window of every key once; what is not estimated, bit for bit the batch's."""
-    found = {(row.start, row.key): row for row in windows.itertuples()}
-    assert len(windows) == len(found) == len(expected)
+    rows = {(row.start, row.key): row for row in windows.itertuples()}
+    assert len(windows) == len(rows) == len(expected)
     for place, (value, samples) in expected.items():
-        row = found[place]
+        row = rows[place]
         if not row.estimated:
             assert (row.value, row.samples) == (value, samples)
             assert np.isnan(row.half_width)
@@ -66,22 +66,22 @@ def test_undisturbed_stream_equals_the_batch_bit_for_bit(spark, log, tmp_path, w
     if windows.slide == windows.width:
         wide = spark.read.parquet(*map(str, sorted(log.path.glob("*.parquet"))))
         sums = [f.sum(f.when(~f.isnan(name), f.col(name))).alias(name) for name in log.names]
-        plain = wide.groupBy(f.floor(f.col("step") / 7).alias("w")).agg(*sums).toPandas()
-        expected = plain.set_index(plain["w"] * 7)[list(log.names)].sort_index().iloc[:-1].stack()
-        found = done.windows.set_index(["start", "key"])["value"].reindex(expected.index)
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        frame = wide.groupBy(f.floor(f.col("step") / 7).alias("w")).agg(*sums).toPandas()
+        expected = frame.set_index(frame["w"] * 7)[list(log.names)].sort_index().iloc[:-1].stack()
+        values = done.windows.set_index(["start", "key"])["value"].reindex(expected.index)
+        np.testing.assert_allclose(values, expected, rtol=1e-12)
 
 
 def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tmp_path):
     """Twice: inside a micro-batch, and for longer, which the next one remembers."""
     windows, outages = Windows(10, 5), [Outage(0, 12, 21), Outage(1, 70, 87)]
-    asked = query(log, windows)
-    assert asked.assignment.estimable.all()
-    done = recover_stream(spark, asked, tmp_path, outages)
+    stream_query = query(log, windows)
+    assert stream_query.assignment.estimable.all()
+    done = recover_stream(spark, stream_query, tmp_path, outages)
     true = batch(log, windows)
     assert_equal_where_computed(done.windows, true)
     lost = done.windows[done.windows["estimated"]]
-    sides = [[log.names[k] for k in worker] for worker in asked.assignment.workers]
+    sides = [[log.names[k] for k in worker] for worker in stream_query.assignment.workers]
     # windows that overlap [failure, recovery), and none else
     assert set(zip(lost["start"], lost["key"], strict=True)) == {
         (start, key)
@@ -90,12 +90,12 @@ def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tm
         for key in keys
     }
     assert (lost["half_width"] <= REQUIREMENT.epsilon).all()
-    for recorded, asked_for in zip(done.outages, outages, strict=True):
-        assert replace(recorded, crashed_pid=None, replacement_pid=None) == asked_for
+    for recorded, outage in zip(done.outages, outages, strict=True):
+        assert replace(recorded, crashed_pid=None, replacement_pid=None) == outage
         assert recorded.crashed_pid not in (None, recorded.replacement_pid)
     for row in lost.itertuples():  # the model's posterior, given the other worker
         seen = {key: true[row.start, key][0] for key in sides[row.key in sides[0]]}
-        posterior = asked.model.condition(seen)
+        posterior = stream_query.model.condition(seen)
         i = posterior.names.index(row.key)
         assert row.value == pytest.approx(posterior.mean[i], abs=1e-12)
         assert row.half_width == pytest.approx(REQUIREMENT.half_width(posterior.variance[i]))
@@ -107,8 +107,8 @@ def test_a_maximum_is_estimated_too(spark, log, tmp_path):
     requirement = Requirement(3.0, 0.05)
     assignment = assign_best(extremes, 2, requirement)
     assert assignment.estimable.all()
-    asked = Query(log, windows, extremes, assignment, requirement, every=40)
-    done = recover_stream(spark, asked, tmp_path, [Outage(1, 52, 61)])
+    stream_query = Query(log, windows, extremes, assignment, requirement, every=40)
+    done = recover_stream(spark, stream_query, tmp_path, [Outage(1, 52, 61)])
     true = batch(log, windows)
     assert_equal_where_computed(done.windows, true)
     lost = done.windows[done.windows["estimated"]]
@@ -117,8 +117,8 @@ def test_a_maximum_is_estimated_too(spark, log, tmp_path):
     half = dict(zip(mine, extremes.half_width(mine, others, 0.05), strict=True))
     for row in lost.itertuples():
         seen = {log.names[k]: true[row.start, log.names[k]][0] for k in others}
-        told = extremes.condition(seen)
-        assert row.value == pytest.approx(told.mean[told.names.index(row.key)])
+        posterior = extremes.condition(seen)
+        assert row.value == pytest.approx(posterior.mean[posterior.names.index(row.key)])
         assert row.half_width == pytest.approx(half[log.names.index(row.key)])
     assert done.outages[0].crashed_pid not in (None, done.outages[0].replacement_pid)
 

@@ -42,7 +42,7 @@ def test_what_is_no_sink_is_refused(tmp_path):
     assert other.read_text().startswith("not a database")
 
 
-def test_an_estimate_never_takes_the_place_of_an_exact_value(tmp_path):
+def test_an_estimate_never_replaces_an_exact_value(tmp_path):
     sink = WindowSink(tmp_path / "sink.sqlite")
     sink.write(ROWS)
     sink.write([(0, 10, "X1", 7.0, 0.2, 1, 0), (5, 15, "X1", 3.0, 0.1, 1, 0)])
@@ -61,7 +61,7 @@ def test_the_results_of_another_query_are_refused(tmp_path):
         WindowSink(tmp_path / "sink.sqlite", "sum")
 
 
-def test_more_rows_than_a_statement_takes_are_all_written(tmp_path):
+def test_more_rows_than_a_statement_permits_are_all_written(tmp_path):
     sink = WindowSink(tmp_path / "sink.sqlite")
     sink.write((10 * i, 10 * i + 10, "X1", float(i), None, 0, 10) for i in range(250))
     assert sink.windows()["value"].tolist() == [float(i) for i in range(250)]

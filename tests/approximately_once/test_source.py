@@ -1,4 +1,4 @@
-"""Shifts of a sensor log: where micro-batches end, and what each worker reads."""
+"""Input splits of a sensor log: where micro-batches end, and what each worker reads."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def test_batches_end_at_multiples_and_at_the_end(splits):
     assert [splits.next_boundary(at) for at in (0, 20, 40, 50)] == [20, 40, 50, 50]
 
 
-def test_a_shift_begins_with_the_first_window_that_is_due(splits):
+def test_a_split_begins_with_the_first_window_that_is_due(splits):
     assert [s.begin for s in splits.partitions(0, 20)] == [0, 0]
     assert [s.begin for s in splits.partitions(20, 40)] == [15, 15]
     assert [s.resume for s in splits.partitions(0, 20)] == [20, None]
@@ -58,9 +58,9 @@ def test_while_lost_windows_are_due_nobody_else_is_estimated(splits):
 
 def test_the_process_of_a_source_starts_quickly():
     """One starts with every stream, and loads neither the models nor the tables of the driver."""
-    said = "import sys, aftlib.approximately_once.operator as s; print(*sys.modules)"
+    script = "import sys, aftlib.approximately_once.operator as s; print(*sys.modules)"
     loaded = subprocess.run(
-        [sys.executable, "-c", said], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert "aftlib.approximately_once.operator" in loaded.stdout.split()
     assert not {"scipy", "pandas", "aftlib.core.gaussian"} & set(loaded.stdout.split())

@@ -1,9 +1,9 @@
-"""A driver to be killed: four streams of one log, and one SIGKILL that finds each at its point.
+"""A driver to be killed: four streams of one log, and one SIGKILL that stops each at its point.
 
 python tests/crash/recovery_driver.py DIRECTORY
 
-The first three are halted between the sink's write and Spark's own note of a batch; when they all
-stand there the last one starts, and the process dies at the moment at which a worker of it does.
+The first three are halted between the sink's write and Spark's own record of a batch. Then the
+last one starts, and the process is killed at the moment at which one of its workers crashes.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ EVERY = STEPS // 6
 
 
 @dataclass(frozen=True)
-class Life:
-    """What befalls a stream before its driver dies."""
+class Scenario:
+    """The faults of a stream before its driver is killed."""
 
     recover: Way
     outages: tuple[Outage, ...]
     batch: int | None  # whose write is the last, or none
 
 
-LIVES = {
-    "alone": Life("model", (), 0),
-    "after another": Life("model", (Outage(1, 4000, 4400),), 0),
-    "guarded": Life("guard", (Outage(1, 41_000, 41_400),), 4),
-    "together": Life("model", (Outage(0, 6000, 6500),), None),
+SCENARIOS = {
+    "alone": Scenario("model", (), 0),
+    "after another": Scenario("model", (Outage(1, 4000, 4400),), 0),
+    "guarded": Scenario("guard", (Outage(1, 41_000, 41_400),), 4),
+    "together": Scenario("model", (Outage(0, 6000, 6500),), None),
 }
 
 
@@ -51,23 +51,23 @@ def write_log(directory: Path) -> SensorLog:
 
 
 def query(log: SensorLog, recover: Way = "model", stop: int | None = None) -> Query:
-    """Three workers, each of which the others could stand in for."""
+    """Return a query with three workers, each of which can be estimated from the others."""
     model, requirement = MODEL.aggregate(WINDOWS.width), Requirement(1.0, 0.05)
     assignment = assign_spread(model, 3, requirement)
     return Query(log, WINDOWS, model, assignment, requirement, EVERY, stop, recover)
 
 
 def main(place: str) -> None:
-    """Bring each stream to its point and die."""
+    """Run each stream to its point, then kill this process."""
     from aftlib.spark.session import session
 
     directory, written, write = Path(place), Counter[str](), WindowSink.write
-    standing = {name: threading.Event() for name in LIVES}
+    standing = {name: threading.Event() for name in SCENARIOS}
 
     def write_and_stand(sink, *rows, **other):  # noqa: ANN001, ANN002, ANN003
         write(sink, *rows, **other)
         name = sink.path.parent.name
-        if written[name] == LIVES[name].batch:
+        if written[name] == SCENARIOS[name].batch:
             standing[name].set()
             threading.Event().wait()
         written[name] += 1
@@ -80,9 +80,9 @@ def main(place: str) -> None:
     WindowSink.write = write_and_stand
     threading.Thread(target=watch, daemon=True).start()
     spark, log = session("crash"), SensorLog.open(directory / "log")
-    for name, life in LIVES.items():
-        told = spark, query(log, life.recover), directory / name, life.outages
-        threading.Thread(target=recover_stream, args=told, daemon=True).start()
+    for name, scenario in SCENARIOS.items():
+        arguments = spark, query(log, scenario.recover), directory / name, scenario.outages
+        threading.Thread(target=recover_stream, args=arguments, daemon=True).start()
         standing[name].wait()
 
 

@@ -47,7 +47,7 @@ class SplitStore(CheckpointStore):
 
 
 def main(place: str, kind: str, store: str, point: str = "", batch: str = "0") -> None:
-    """Stream what is left of the log; SIGKILL this very process at a point of a batch."""
+    """Stream what is left of the log; SIGKILL this process at a point of a batch."""
     directory = Path(place)
     fault = Fault(step=int(batch), point=point)
     injector = Injector(Path(tempfile.mkdtemp(dir=directory)), (fault,))

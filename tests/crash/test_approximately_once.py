@@ -46,8 +46,8 @@ def check(done, log, stop=STEPS):
         worker[list(keys)] = i
     allowed = np.zeros_like(estimated)
     for outage in done.outages:
-        struck = [i for i, w in enumerate(due) if _touches(w, outage)]
-        allowed[np.ix_(struck, np.flatnonzero(worker == outage.worker))] = True
+        lost = [i for i, w in enumerate(due) if _touches(w, outage)]
+        allowed[np.ix_(lost, np.flatnonzero(worker == outage.worker))] = True
     assert not (estimated & ~allowed).any()
 
 
@@ -56,7 +56,7 @@ def _touches(window, outage):
     return start < outage.recovery and start + WINDOWS.width > outage.failure
 
 
-class Mortal(Worker):
+class Crashing(Worker):
     """Kills itself in three splits of a seed's choice, at a step of its choice."""
 
     seed = 0
@@ -71,11 +71,11 @@ class Mortal(Worker):
             return memory
         step = split.start + steps[chosen.index((split.worker, split.start))]
         marker = self.injector.directory / f"killed-{split.worker}-{split.start}"
-        return MortalMemory(**vars(memory), step=step, marker=marker)
+        return CrashingMemory(**vars(memory), step=step, marker=marker)
 
 
 @dataclass
-class MortalMemory(Memory):
+class CrashingMemory(Memory):
     """Ends its process before it takes in a step, once."""
 
     step: int
@@ -99,23 +99,23 @@ def working(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(TRIALS))
 def test_workers_killed_at_random(spark, log, tmp_path, working, seed):
-    asked = query(log)
-    kind = type("Mortal", (Mortal,), {"seed": seed, "workers": len(asked.assignment.workers)})
+    job = query(log)
+    kind = type("Crashing", (Crashing,), {"seed": seed, "workers": len(job.assignment.workers)})
     working(kind)
-    done = recover_stream(spark, asked, tmp_path)
+    done = recover_stream(spark, job, tmp_path)
     assert len([*(tmp_path / "faults").glob("killed-*")]) == 3
     assert 1 <= len(done.outages) <= 3
     check(done, log)
 
 
 @pytest.fixture(scope="module")
-def lives(tmp_path_factory):
+def streams(tmp_path_factory):
     """What a killed driver left: a log, and a directory for each of its streams."""
-    directory = tmp_path_factory.mktemp("lives")
+    directory = tmp_path_factory.mktemp("streams")
     driver.write_log(directory)
     command = [sys.executable, driver.__file__, str(directory)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert process.returncode == -signal.SIGKILL, process.stderr
     return directory
 
 
@@ -134,15 +134,15 @@ def gone_on(before, done):
 @pytest.mark.parametrize(
     ("name", "estimated", "recorded"),
     [
-        ("alone", 0, {0}),  # the driver dies, and in the re-run a worker
+        ("alone", 0, {0}),  # the driver crashes, and in the re-run a worker
         ("after another", 18, {1}),  # the same after another's loss: read again
-        ("together", 0, set()),  # driver and worker: who starts again has lost nothing
+        ("together", 0, set()),  # driver and worker: the restarted ones have lost nothing
     ],
 )
-def test_a_driver_dies_and_in_the_re_run_a_worker(spark, lives, name, estimated, recorded):
-    log, directory, stop = SensorLog.open(lives / "log"), lives / name, 2 * driver.EVERY
+def test_a_driver_crashes_and_in_the_re_run_a_worker(spark, streams, name, estimated, recorded):
+    log, directory, stop = SensorLog.open(streams / "log"), streams / name, 2 * driver.EVERY
     before = held(directory).windows
-    assert (len(before) > 0) == (driver.LIVES[name].batch is not None)
+    assert (len(before) > 0) == (driver.SCENARIOS[name].batch is not None)
     done = recover_stream(spark, query(log, stop=stop), directory, [Outage(0, 6000, 6500)])
     check(done, log, stop)
     assert done.windows["estimated"].sum() == before["estimated"].sum() == estimated
@@ -151,9 +151,9 @@ def test_a_driver_dies_and_in_the_re_run_a_worker(spark, lives, name, estimated,
     assert {outage.worker for outage in done.outages} == recorded
 
 
-def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(spark, lives):
+def test_after_a_driver_crash_the_next_one_has_the_guards_state(spark, streams):
     """Killed after the batch in which a worker was lost; a worker lost later is estimated, too."""
-    log, directory = SensorLog.open(lives / "log"), lives / "guarded"
+    log, directory = SensorLog.open(streams / "log"), streams / "guarded"
     before = held(directory).windows
     assert len(before) == len(WINDOWS.ending_in(0, 5 * driver.EVERY)) * MODEL.size
     later = [Outage(0, 42_000, 42_500), Outage(2, 52_000, 52_400)]
@@ -166,7 +166,7 @@ def test_a_driver_dies_and_the_next_one_knows_what_its_guard_knew(spark, lives):
 
 
 class Forgetful(Worker):
-    """A broken control: its substitute passes half-filled windows off as whole."""
+    """A broken control: its replacement reports half-filled windows as whole."""
 
     def memory(self, split, begin):
         due = self.windows.ending_in(split.start, split.stop)

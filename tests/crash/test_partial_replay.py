@@ -31,8 +31,8 @@ def start(directory, kind, store="sound", point=None, batch=0):
 
 def killed_at(directory, kind, point, batch, store="sound"):
     process = start(directory, kind, store, point, batch)
-    _, said = process.communicate(timeout=900)
-    assert process.returncode == -signal.SIGKILL, said
+    _, errors = process.communicate(timeout=900)
+    assert process.returncode == -signal.SIGKILL, errors
 
 
 def killed_after(directory, seconds):
@@ -45,8 +45,8 @@ def killed_after(directory, seconds):
 
 def finished(directory, kind, store="sound"):
     process = start(directory, kind, store)
-    _, said = process.communicate(timeout=900)
-    assert process.returncode == 0, said
+    _, errors = process.communicate(timeout=900)
+    assert process.returncode == 0, errors
     return held(directory)
 
 
@@ -64,10 +64,10 @@ def check(store, log):
     true = log.read(None, 0, log.steps).reshape(driver.WINDOWS, driver.WINDOW, -1).mean(axis=1)
     for i, w in enumerate(windows):
         for k, key in enumerate(log.names):
-            found = results[w, key]
-            sigma = found.half_width / driver.QUERY.requirement.z
-            assert abs(found.value - true[i, k]) <= 5 * sigma + 1e-9
-            assert found.half_width <= driver.QUERY.requirement.epsilon * (1 + 1e-9)
+            result = results[w, key]
+            sigma = result.half_width / driver.QUERY.requirement.z
+            assert abs(result.value - true[i, k]) <= 5 * sigma + 1e-9
+            assert result.half_width <= driver.QUERY.requirement.epsilon * (1 + 1e-9)
     spans = [(r.start, r.stop) for r in store.records()]
     assert spans[0][0] == 0
     assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
@@ -75,7 +75,7 @@ def check(store, log):
 
 @pytest.mark.parametrize("seed", range(BARE))
 def test_drivers_killed_without_spark(tmp_path, seed, once):
-    """Three chosen points and one moment of nobody's choosing a trial."""
+    """Each trial has three chosen points and one random moment."""
     chance, log = random.Random(seed), driver.write_log(tmp_path)
     for batch in sorted(chance.sample(range(driver.BATCHES - 1), 3)):
         killed_at(tmp_path, "bare", chance.choice(POINTS), batch)
@@ -86,9 +86,9 @@ def test_drivers_killed_without_spark(tmp_path, seed, once):
 
 @pytest.mark.parametrize("seed", range(SPARK))
 def test_spark_drivers_killed(spark, tmp_path, seed, once):
-    """Inside a batch, and between the commit of its recovery and Spark's own note of it.
+    """Inside a batch, and between the commit of its recovery and Spark's own record of it.
 
-    In a full series also during the recovery and after the next commit, and all in processes anew.
+    In a full series also during the recovery and after the next commit, always in a new process.
     """
     chance, log = random.Random(100 + seed), driver.write_log(tmp_path)
     batch = chance.randrange(0, 3)
