@@ -29,7 +29,7 @@ def without_spark():
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory):
-    """The document's sensors and promises; windows of a thousand steps, tolerances alike."""
+    """The document's sensors and requirements; windows of a thousand steps, tolerances alike."""
     place, model = tmp_path_factory.mktemp("verdicts"), block_model(100, 5, 60, 30)
     log = SensorLog.write(place / "log", draw(model, 4000, 1), model.names)
     epsilons = tuple(e * np.sqrt(10) for e in (0.05, 0.08, 0.10, 0.12, 0.13, 0.15))
@@ -90,12 +90,12 @@ TIMED = {
 def frames(case, times=None, **changed):
     """Frames of the code as it is now."""
     few = replace(case, epsilons=case.epsilons[3:], deltas=(0.05,), t_slas=(50, 100))
-    found = {
+    results = {
         "case": case,
         "counts": cases.checkpoint_counts(None, case),
         "success": cases.success_rates(None, few),
     }
-    return found | TIMED | ({} if times is None else {"times": times}) | changed
+    return results | TIMED | ({} if times is None else {"times": times}) | changed
 
 
 def turned(case, times=None):
@@ -177,7 +177,7 @@ def steadier(model, rows, seed, first=0):
 
 
 def weaker(model, rows, seed, first=0):
-    """Samples of sensors that do not go together, as the model says they do."""
+    """Samples of uncorrelated sensors, although the model assumes correlation."""
     return draw(block_model(100, 5, 60, 0), rows, seed, first)
 
 
@@ -188,9 +188,9 @@ def test_errors_of_another_size_turn_the_guarantee(
     monkeypatch.setattr(cases, "draw", samples)
     model = document.model
     log = SensorLog.write(tmp_path / "log", samples(model, 4000, 1), model.names)
-    found = frames(replace(document, log=log))
-    assert judging.verdict(CLAIMS, found, "D2-5") == verdict
-    assert judging.turned(CLAIMS, found) == {"D2-5"}
+    results = frames(replace(document, log=log))
+    assert judging.verdict(CLAIMS, results, "D2-5") == verdict
+    assert judging.turned(CLAIMS, results) == {"D2-5"}
 
 
 @pytest.mark.parametrize(
@@ -204,20 +204,20 @@ def test_errors_of_another_size_turn_the_guarantee(
 )
 def test_few_data_sets_or_another_reading_leave_the_guarantee_open(document, times, worse, verdict):
     """Many have narrow intervals; by the measure `worse` more results fail."""
-    found = frames(document)
-    alike = dict.fromkeys(["restored", "single"], found["success"]["every"])
-    success = found["success"].assign(**alike)
+    results = frames(document)
+    alike = dict.fromkeys(["restored", "single"], results["success"]["every"])
+    success = results["success"].assign(**alike)
     success[worse] -= 0.5
     half = times * (success["worst_high"] - success["worst"])
     measures = ("worst", "every", "restored", "single")
-    found["success"] = success.assign(**{f"{m}_high": success[m] + half for m in measures})
-    assert judging.verdict(CLAIMS, found, "D2-5") == verdict
+    results["success"] = success.assign(**{f"{m}_high": success[m] + half for m in measures})
+    assert judging.verdict(CLAIMS, results, "D2-5") == verdict
 
 
 def test_full_replays_say_nothing_about_the_guarantee(document):
-    found = frames(document)
-    full = found["success"].assign(sensors=document.model.size)
-    assert judging.verdict(CLAIMS, found | {"success": full}, "D2-5") == "not run"
+    results = frames(document)
+    full = results["success"].assign(sensors=document.model.size)
+    assert judging.verdict(CLAIMS, results | {"success": full}, "D2-5") == "not run"
 
 
 def test_a_plan_that_spends_too_much_turns_the_guarantee(document, monkeypatch):
@@ -324,7 +324,7 @@ def restoring(full_ms):
         ("D2-7", restoring(3.0), FLAT, "deviates"),
     ],
 )
-def test_claims_on_times_are_judged_by_turn_size_and_reader(claim, times, through, verdict):
+def test_claims_on_times_depend_on_turn_size_and_reader(claim, times, through, verdict):
     through = times if through is None else through
     assert verdict_of(claim, times=times, through=through) == verdict
 
@@ -333,10 +333,10 @@ def test_claims_on_times_are_judged_by_turn_size_and_reader(claim, times, throug
     ("late", "count", "verdict"),
     [(0, 20, "undecided"), (0, 100, "holds"), (10, 20, "deviates"), (2, 100, "undecided")],
 )
-def test_a_share_of_recoveries_is_judged_by_its_interval(late, count, verdict):
-    found = recovered(late, count)
-    assert verdict_of("D2-8", killed=found) == verdict
-    assert verdict_of("D2-10", running=found) == verdict
+def test_a_share_of_recoveries_is_compared_by_its_interval(late, count, verdict):
+    recoveries = recovered(late, count)
+    assert verdict_of("D2-8", killed=recoveries) == verdict
+    assert verdict_of("D2-10", running=recoveries) == verdict
 
 
 def test_the_start_of_a_process_counts_in_d2_9():
@@ -347,23 +347,23 @@ def test_the_start_of_a_process_counts_in_d2_9():
 
 @pytest.mark.parametrize("odd", [{"sensors": 0}, {"sensors": 100}, {"stop": 2000}], ids=str)
 def test_recoveries_of_all_of_nothing_or_to_the_windows_end_settle_nothing(odd):
-    found = recovered(**odd)
-    assert verdict_of("D2-8", killed=found) == verdict_of("D2-9", killed=found) == "not run"
-    assert verdict_of("D2-10", running=found) == "not run"
+    rows = recovered(**odd)
+    assert verdict_of("D2-8", killed=rows) == verdict_of("D2-9", killed=rows) == "not run"
+    assert verdict_of("D2-10", running=rows) == "not run"
 
 
 @pytest.mark.parametrize(
     ("proposed", "verdict"),
     [([2, 2.1, 2.2], "holds"), ([0.5, 0.5, 0.6], "deviates"), ([0.5, 1, 2], "undecided")],
 )
-def test_throughput_is_judged_turn_by_turn(proposed, verdict):
+def test_throughput_is_compared_turn_by_turn(proposed, verdict):
     assert verdict_of("D2-11", rates=rates([1, 1, 1.1], proposed)) == verdict
 
 
 @pytest.mark.parametrize(
     ("solve_ms", "verdict"), [(0.0, "deviates"), (2000.0, "undecided"), (1e9, "holds")]
 )
-def test_solving_at_recovery_is_judged_over_the_readings(document, solve_ms, verdict):
+def test_solving_at_recovery_is_compared_over_the_readings(document, solve_ms, verdict):
     assert verdict_of("D2-12", document, solved=solving(solve_ms)) == verdict
 
 
@@ -392,9 +392,9 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
 
     command = kills.driver_command
 
-    def found(name, t_sla_ms, seconds):
-        def clocked(*asked):
-            return [sys.executable, "-c", CLOCKED.format(seconds=seconds), *command(*asked)[3:]]
+    def verdicts(name, t_sla_ms, seconds):
+        def clocked(*arguments):
+            return [sys.executable, "-c", CLOCKED.format(seconds=seconds), *command(*arguments)[3:]]
 
         monkeypatch.setattr(kills, "driver_command", clocked)
         cost = RecoveryTime(t_sla_ms - 10, 1)  # T_SLA ends intervals
@@ -403,6 +403,6 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
         records = judging.judged(CLAIMS, {"killed": killed}, "D2-8", "D2-9")
         return [record.verdict for record in records.values()]
 
-    assert found("as it is", 40, 0.01) == ["undecided", "deviates"]
-    assert found("long", 3_600_000, 0.01) == ["undecided", "undecided"]
-    assert found("slow", 40, 0.05) == ["deviates", "deviates"]
+    assert verdicts("as it is", 40, 0.01) == ["undecided", "deviates"]
+    assert verdicts("long", 3_600_000, 0.01) == ["undecided", "undecided"]
+    assert verdicts("slow", 40, 0.05) == ["deviates", "deviates"]

@@ -1,4 +1,4 @@
-"""What a driver is told to do comes back from disk as it was, and nothing on disk is unpickled."""
+"""A driver reads its task from disk as it was written, and unpickles nothing."""
 
 import subprocess
 import sys
@@ -30,8 +30,8 @@ NUMPY = {"window": np.int64(7), "recovery_time": RecoveryTime(np.float64(1 / 7),
 def test_a_task_comes_back_to_the_last_bit(tmp_path, query):
     log = SensorLog.write(tmp_path / "log", np.zeros((7, 2)), list(MODEL.names))
     write_task(tmp_path / "task", query, log)
-    found, again = read_task(tmp_path / "task")
-    assert found.fingerprint == query.fingerprint
+    task_query, again = read_task(tmp_path / "task")
+    assert task_query.fingerprint == query.fingerprint
     assert (again.path, again.names) == (log.path.absolute(), log.names)
 
 
@@ -47,12 +47,12 @@ def test_a_query_is_known_by_its_values_and_not_by_their_types():
     others += [{"requirement": Requirement(0.3, 0.06)}, {"recovery_time": RecoveryTime(0, 0.1)}]
     others += [{"model": GaussianModel(MODEL.mean, MODEL.covariance, names=["a", "b"])}]
     others += [{"model": GaussianModel(MODEL.mean + 1e-15, MODEL.covariance, MODEL.names)}]
-    found = {replace(QUERY, **change).fingerprint for change in others}
-    assert len(found) == len(others)
-    assert QUERY.fingerprint not in found
+    fingerprints = {replace(QUERY, **change).fingerprint for change in others}
+    assert len(fingerprints) == len(others)
+    assert QUERY.fingerprint not in fingerprints
 
 
-def test_a_driver_takes_no_live_one_for_dead(tmp_path):
+def test_a_driver_does_not_recover_from_one_that_still_runs(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
     query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
     write_task(tmp_path / "task", query, log)
@@ -71,7 +71,7 @@ def test_a_recovery_loads_no_pandas(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
     query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
     write_task(tmp_path / "task", query, log)
-    prepare(query, log, tmp_path / "task").store.begin(0, 0, "one that died")
+    prepare(query, log, tmp_path / "task").store.begin(0, 0, "a crashed one")
     code = (
         "import sys; from pathlib import Path; from aftlib.checkpoint_planning import driver; "
         "place = Path(sys.argv[1]); print(driver.prepare(*driver.read_task(place), place)"

@@ -52,8 +52,8 @@ def document(spark, directory):
 
 @pytest.fixture(scope="module")
 def counts(spark, document):
-    found = cases.checkpoint_counts(spark, document)
-    return found[found["charging"] == cases.CHARGINGS[0]]
+    frame = cases.checkpoint_counts(spark, document)
+    return frame[frame["charging"] == cases.CHARGINGS[0]]
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +127,8 @@ def slow_success(case, part, plan, k, epsilon):
             sums = window[begin:until].sum(axis=0)
             over = case.model.aggregate(until - begin, "sum")
             guess = over.condition({names[i]: sums[i] for i in o})
-            found = dict(zip(guess.names, guess.mean, strict=True))
-            off = {i: abs(found[names[i]] - sums[i]) / divisor for i in range(6) if i not in o}
+            means = dict(zip(guess.names, guess.mean, strict=True))
+            off = {i: abs(means[names[i]] - sums[i]) / divisor for i in range(6) if i not in o}
             within.append(np.mean([off[i] <= epsilon for i in hardest]) if hardest else 1.0)
             if divisor == until == 24:
                 every = np.mean([off.get(i, 0) <= epsilon for i in range(6)])
@@ -142,8 +142,8 @@ def test_success_is_the_slow_twins(case, success):
     for row in chosen.itertuples():
         plan = case.plan(row.epsilon, 0.05, 20)
         expected = [slow_success(case, part, plan, row.interval, row.epsilon) for part in range(4)]
-        found = [row.worst, row.single, row.restored, row.every]
-        assert found == pytest.approx(np.mean(expected, axis=0))
+        shares = [row.worst, row.single, row.restored, row.every]
+        assert shares == pytest.approx(np.mean(expected, axis=0))
         assert row.document == pytest.approx(expected[0][0])
         assert row.document_low <= row.document <= row.document_high
         assert plan.times[row.interval] == row.time
@@ -160,17 +160,17 @@ def test_success_is_what_the_plan_expects(success):
 
 
 def test_replaying_every_sensor_always_succeeds(spark, case):
-    found = cases.success_rates(spark, replace(case, epsilons=(0.01,)))
-    everything = found[found["sensors"] == 6]
+    table = cases.success_rates(spark, replace(case, epsilons=(0.01,)))
+    everything = table[table["sensors"] == 6]
     assert len(everything) > 1
     assert (everything[["worst", "single", "restored", "worst_low"]] == 1).all(axis=None)
 
 
 def test_one_disjoint_window_is_not_resampled(spark, directory):
     few = replace(small(spark, directory, rows=30), epsilons=(0.45,), t_slas=(20,))
-    found = cases.success_rates(spark, few)
-    assert found[["document_low", "document_high"]].isna().all(axis=None)
-    assert found["document"].notna().all()
+    table = cases.success_rates(spark, few)
+    assert table[["document_low", "document_high"]].isna().all(axis=None)
+    assert table["document"].notna().all()
 
 
 def test_success_needs_replications_and_a_window(spark, case):
@@ -212,24 +212,24 @@ def test_recovery_times_cover_every_size(times):
 
 
 def test_solving_is_timed_for_every_size():
-    found = costs.solving_times(ns=(20, 40), shares=(0.1, 0.25), repeats=1)
-    assert found[["n", "sensors"]].to_numpy().tolist() == [[20, 2], [20, 5], [40, 4], [40, 10]]
-    assert (found[["solve_ms", "product_ms"]] > 0).all(axis=None)
+    table = costs.solving_times(ns=(20, 40), shares=(0.1, 0.25), repeats=1)
+    assert table[["n", "sensors"]].to_numpy().tolist() == [[20, 2], [20, 5], [40, 4], [40, 10]]
+    assert (table[["solve_ms", "product_ms"]] > 0).all(axis=None)
 
 
 def test_rates_are_of_whole_windows_with_the_plans_checkpoints(case, tmp_path):
     charged = replace(case, recovery_time=RecoveryTime(4, 1), estimate_ms=3)
     plans = runs.rate_queries(charged, 0.45, 0.05, 20)
-    found = costs.stream_rates(plans, case.log, tmp_path, windows=2, repeats=3)
-    assert found.groupby("plan").size().to_dict() == dict.fromkeys(plans, 3)
-    np.testing.assert_allclose(found["rate"] * found["seconds"], 2 * 24 * 6)
+    rates = costs.stream_rates(plans, case.log, tmp_path, windows=2, repeats=3)
+    assert rates.groupby("plan").size().to_dict() == dict.fromkeys(plans, 3)
+    np.testing.assert_allclose(rates["rate"] * rates["seconds"], 2 * 24 * 6)
     # two of 6 sensors' steps in 16 ms, three in 19
-    taken = found.groupby("plan")["checkpoints"].first()
+    taken = rates.groupby("plan")["checkpoints"].first()
     assert taken[["exactly-once", "exactly-once, no T_est"]].tolist() == [11, 7]
     assert taken["proposed"] == len(plans["proposed"].first_plan.checkpoints) < 11
 
 
-def test_a_line_is_found_again_and_stragglers_do_not_bend_it():
+def test_a_line_is_fitted_and_stragglers_do_not_bend_it():
     tuples = np.arange(0, 100_000, 1000)
     exact = 5 + 2e-3 * tuples
     total = exact * np.where(np.arange(100) % 10 == 3, 4, 1)
@@ -260,12 +260,12 @@ def test_recoveries_follow_the_plan(spark, case, tmp_path, reader):
     read = bare_read(case.log) if reader == "bare" else spark_read(spark, case.log, 2)
     queries = runs.queries(case, 0.45, 0.05, [20, 40], RecoveryTime(0, 1))
     count = 6 if reader == "spark" else 80
-    found = runs.recoveries(queries, case.log, read, tmp_path / "new", count, seed=1)
-    assert found.groupby("t_sla_ms").size().to_dict() == {20: count, 40: count}
-    assert (found["tuples"] <= found["t_sla_ms"]).all()
-    assert (found["sensors"] < 6).any()
-    np.testing.assert_allclose(found["total_ms"], found[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
-    first = found[found["start"] % 24 == 0]
+    table = runs.recoveries(queries, case.log, read, tmp_path / "new", count, seed=1)
+    assert table.groupby("t_sla_ms").size().to_dict() == {20: count, 40: count}
+    assert (table["tuples"] <= table["t_sla_ms"]).all()
+    assert (table["sensors"] < 6).any()
+    np.testing.assert_allclose(table["total_ms"], table[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
+    first = table[table["start"] % 24 == 0]
     for row in first.itertuples():
         plan = plan_checkpoints(
             case.model, 24, Requirement(0.45, 0.05), RecoveryTime(0, 1), row.t_sla_ms
@@ -274,7 +274,7 @@ def test_recoveries_follow_the_plan(spark, case, tmp_path, reader):
         assert row.stop - row.start == plan.times[1]
 
 
-def test_queries_ask_for_what_a_budget_takes(case):
+def test_queries_have_the_t_sla_of_their_budget(case):
     (query,) = runs.queries(case, 0.45, 0.05, [30], RecoveryTime(7, 2))
     assert query.t_sla_ms == 67
     assert runs.queries(case, 0.45, 0.05, [30])[0].t_sla_ms == DOCUMENT_RECOVERY_TIME(30)
@@ -318,20 +318,20 @@ def test_one_chain_of_drivers_is_killed_in_window_after_window(case, tmp_path):
 
 
 def test_a_query_planned_from_kills_covers_them(case, tmp_path):
-    asked = runs.queries(case, 0.45, 0.05, [10, 20], RecoveryTime(0, 1))
-    query, start_ms = kills.query_from_kills(asked, case.log, tmp_path, 1, tuples=10, count=2)
+    queries = runs.queries(case, 0.45, 0.05, [10, 20], RecoveryTime(0, 1))
+    query, start_ms = kills.query_from_kills(queries, case.log, tmp_path, 1, tuples=10, count=2)
     assert query.t_sla_ms == query.recovery_time(10) and start_ms > 0
     sizes = [len(replay.sensors) for replay in query.first_plan.replay]
     assert (sizes * np.diff(query.first_plan.times)).max() <= 10
-    again, _ = kills.query_from_kills(asked, case.log, tmp_path / "again", 1, 1, count=2)
-    assert again.t_sla_ms == again.recovery_time(6)  # no plan keeps less
+    again, _ = kills.query_from_kills(queries, case.log, tmp_path / "again", 1, 1, count=2)
+    assert again.t_sla_ms == again.recovery_time(6)  # no plan satisfies less
 
 
-def test_as_many_drivers_are_killed_for_a_plan_as_are_to_keep_it(tmp_path, monkeypatch):
-    asked = []
+def test_pilot_kills_are_as_many_as_the_kills_that_follow(tmp_path, monkeypatch):
+    numbers = []
 
     def killed(query, log, scratch, count, seed):
-        asked.append(count)
+        numbers.append(count)
         return pd.DataFrame({"tuples": 10, "total_ms": [3.0] * count, "all_ms": 400.0})
 
     monkeypatch.setattr(kills, "restarts", killed)
@@ -339,7 +339,7 @@ def test_as_many_drivers_are_killed_for_a_plan_as_are_to_keep_it(tmp_path, monke
     queries = [ReplayQuery(model, 24, Requirement(0.45, 0.05), cost, t_sla) for t_sla in (10, 20)]
     for count in (2, 20, 101):
         kills.query_from_kills(queries, None, tmp_path, 1, tuples=10, count=count)
-    assert asked == [3, 3, 10, 10, 51, 51]
+    assert numbers == [3, 3, 10, 10, 51, 51]
 
 
 def test_a_driver_that_ends_otherwise_is_an_error(case, tmp_path):

@@ -1,4 +1,4 @@
-"""Plans of minima and maxima: their promise is kept on windows drawn anew, and what they refuse."""
+"""Plans of minima and maxima: valid on newly drawn windows; refusals."""
 
 from itertools import pairwise
 
@@ -15,12 +15,12 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 
 MODEL = block_model(8, 2, 4.0, 3.9, mean=5.0)
-WINDOW, ASKED = 24, Requirement(1.15, 0.1)
+WINDOW, TOLERANCE = 24, Requirement(1.15, 0.1)
 TIME = RecoveryTime(0, 1)
 
 
-def plan(query="max", method="proposed", **how):
-    return plan_checkpoints(MODEL, WINDOW, ASKED, TIME, 40, method, query, **how)
+def plan(query="max", method="proposed", **options):
+    return plan_checkpoints(MODEL, WINDOW, TOLERANCE, TIME, 40, method, query, **options)
 
 
 def test_fewer_sensors_are_replayed_the_less_of_the_window_may_be_lost():
@@ -38,11 +38,11 @@ def test_fewer_sensors_are_replayed_the_less_of_the_window_may_be_lost():
 
 @pytest.mark.parametrize("query", ["min", "max"])
 def test_results_are_within_epsilon_as_often_as_the_plan_says(query):
-    found, rng = plan(query), np.random.default_rng(1)
+    result, rng = plan(query), np.random.default_rng(1)
     extreme = np.max if query == "max" else np.min
-    promised = found.worst_case_reliability
-    assert promised.min() >= 1 - ASKED.delta - 1e-9
-    for (begin, _), replay, said in zip(pairwise(found.times), found.replay, promised, strict=True):
+    success = result.worst_case_reliability
+    assert success.min() >= 1 - TOLERANCE.delta - 1e-9
+    for (begin, _), replay, row in zip(pairwise(result.times), result.replay, success, strict=True):
         rest, observed = replay.estimated, list(replay.sensors)
         gain, variance, within = replay.gain(), replay.variance[replay.estimated], []
         for _ in range(150):
@@ -50,24 +50,24 @@ def test_results_are_within_epsilon_as_often_as_the_plan_says(query):
             seen = window[begin:, observed] - MODEL.mean[observed]
             known = extreme(window[:begin, rest], axis=0) if begin else None
             means = MODEL.mean[rest] + seen @ gain.T
-            value, *_ = most_likely_within(means, variance, ASKED, known, query)
-            within.append(np.abs(value - extreme(window[:, rest], axis=0)) <= ASKED.epsilon)
-        assert np.mean(within, axis=0).min() >= said.min() - 3 * np.sqrt(0.1 * 0.9 / 150)
+            value, *_ = most_likely_within(means, variance, TOLERANCE, known, query)
+            within.append(np.abs(value - extreme(window[:, rest], axis=0)) <= TOLERANCE.epsilon)
+        assert np.mean(within, axis=0).min() >= row.min() - 3 * np.sqrt(0.1 * 0.9 / 150)
 
 
 @pytest.mark.parametrize(("epsilon", "replayed"), [(1e-200, 8), (1e200, 0)])
 def test_any_epsilon_is_planned_for(epsilon, replayed):
     """Though its square is no number: how much a later checkpoint relaxes does not depend on it."""
     for query in ("max", "mean"):
-        asked = Requirement(epsilon, 0.1)
-        found = plan_checkpoints(MODEL, WINDOW, asked, TIME, 40, query=query)
-        assert {len(replay.sensors) for replay in found.replay} == {replayed}
+        requirement = Requirement(epsilon, 0.1)
+        schedule = plan_checkpoints(MODEL, WINDOW, requirement, TIME, 40, query=query)
+        assert {len(replay.sensors) for replay in schedule.replay} == {replayed}
 
 
 def test_a_plan_from_the_middle_is_that_of_what_is_left():
     later = plan(start=14)
     assert later.times[0] == 14
-    rest = plan_checkpoints(MODEL, 10, ASKED, TIME, 40, query="max")
+    rest = plan_checkpoints(MODEL, 10, TOLERANCE, TIME, 40, query="max")
     assert [r.sensors for r in later.replay] == [r.sensors for r in rest.replay]
 
 
@@ -80,7 +80,7 @@ def test_what_a_maximum_has_no_plan_for_is_refused():
         with pytest.raises(ValueError, match="query must be 'mean' or 'sum' for a variance"):
             variance(plan())
     with pytest.raises(ValueError, match="query must be 'mean' or 'sum' with recover='guard', got"):
-        ReplayQuery(MODEL, WINDOW, ASKED, TIME, 40, query="max", recover="guard", grid=(0, 12))
+        ReplayQuery(MODEL, WINDOW, TOLERANCE, TIME, 40, query="max", recover="guard", grid=(0, 12))
 
 
 def test_a_maximum_needs_a_far_larger_epsilon_than_a_mean():
@@ -92,8 +92,8 @@ def test_a_maximum_needs_a_far_larger_epsilon_than_a_mean():
     assert table["proposed"].is_monotonic_decreasing
     assert table["proposed"].iloc[0] == 43 and table["proposed"].iloc[-1] == 0
     for share, row in table.iterrows():
-        asked = model, 10_000, Requirement(share * 60**0.5, 0.05), DOCUMENT_RECOVERY_TIME, 50
-        found = plan_checkpoints(*asked, query="max")
-        ends = len(found.replay[0].sensors), len(found.replay[-1].sensors)
+        problem = model, 10_000, Requirement(share * 60**0.5, 0.05), DOCUMENT_RECOVERY_TIME, 50
+        schedule = plan_checkpoints(*problem, query="max")
+        ends = len(schedule.replay[0].sensors), len(schedule.replay[-1].sensors)
         assert (row["sensors first"], row["sensors last"]) == ends
-        assert row["proposed"] == len(found.checkpoints) <= row["no-relaxation"]
+        assert row["proposed"] == len(schedule.checkpoints) <= row["no-relaxation"]

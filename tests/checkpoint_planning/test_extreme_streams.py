@@ -1,4 +1,4 @@
-"""Minima and maxima in D2's stream: exact undisturbed, within their half-width after deaths."""
+"""Minima and maxima in D2's stream: exact undisturbed, within their half-width after crashes."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ FOLD = {"min": np.min, "max": np.max}
 
 
 def streamed(query, values, place, failing):
-    """Windows (rounds, n) of the stream's results; batches that begin at a step in `failing` die.
+    """Windows (rounds, n) of the stream's results; batches that begin at a step in `failing` crash.
 
     `failing` is a set of steps, or True for each batch.
     """
@@ -28,11 +28,11 @@ def streamed(query, values, place, failing):
     read = bare_read(log, query.query)
     while (start := operator.checkpoint.position) < log.steps:
         if failing is True or start in failing:
-            operator.store.begin(batch, start, "dead")
+            operator.store.begin(batch, start, "crashed")
         operator.process(batch, read)
         batch += 1
-    found = {(r.start // WINDOW, MODEL.names.index(r.key)): r for r in operator.store.results()}
-    cells = [[found[t, i] for i in range(8)] for t in range(log.steps // WINDOW)]
+    results = {(r.start // WINDOW, MODEL.names.index(r.key)): r for r in operator.store.results()}
+    cells = [[results[t, i] for i in range(8)] for t in range(log.steps // WINDOW)]
     return cells, operator.store.records()
 
 
@@ -41,14 +41,14 @@ def column(cells, name):
 
 
 @pytest.mark.parametrize("query", ["min", "max"])
-def test_every_window_is_within_its_half_width_as_often_as_promised(tmp_path, query):
-    """The first batch of each window dies in one series, and every batch of it in another."""
-    asked, off, half = replace(QUERY, query=query), [], []
+def test_every_window_is_within_its_half_width_as_often_as_guaranteed(tmp_path, query):
+    """The first batch of each window crashes in one series, and every batch in another."""
+    variant, off, half = replace(QUERY, query=query), [], []
     for seed in range(4):
         values = draw(MODEL, WINDOWS * WINDOW, seed)
         true = FOLD[query](values.reshape(WINDOWS, WINDOW, 8), axis=1)
         failing = set(range(0, WINDOWS * WINDOW, WINDOW)) if seed % 2 else True
-        cells, records = streamed(asked, values, tmp_path / str(seed), failing)
+        cells, records = streamed(variant, values, tmp_path / str(seed), failing)
         assert [r.recovered for r in records if r.start % WINDOW == 0] == [True] * WINDOWS
         assert all(r.sensors * (r.stop - r.start) <= 40 for r in records if r.recovered)
         off.append(np.abs(column(cells, "value") - true))
@@ -56,14 +56,14 @@ def test_every_window_is_within_its_half_width_as_often_as_promised(tmp_path, qu
         assert column(cells, "kept").all() and (column(cells, "samples") == WINDOW).all()
     off, half = np.array(off), np.array(half)
     guessed = half > 0
-    replayed = [i for i in range(8) if i in asked.first_plan.replay[0].sensors]
+    replayed = [i for i in range(8) if i in variant.first_plan.replay[0].sensors]
     assert not guessed[..., replayed].any() and guessed.mean() == 1 - len(replayed) / 8
     assert (off[~guessed] == 0).all()
     inside = (off <= half)[guessed]
     assert inside.mean() >= 0.9
     assert inside.mean() < 0.99  # the half-width is no wider than it has to be
-    assert half.max() <= asked.requirement.epsilon
-    assert (off <= asked.requirement.epsilon).mean() >= 0.9
+    assert half.max() <= variant.requirement.epsilon
+    assert (off <= variant.requirement.epsilon).mean() >= 0.9
 
 
 def test_an_undisturbed_stream_is_exact_whatever_is_missing(tmp_path):
@@ -79,12 +79,12 @@ def test_an_undisturbed_stream_is_exact_whatever_is_missing(tmp_path):
 
 @pytest.mark.parametrize("query", ["min", "max"])
 def test_where_every_sensor_is_read_again_each_keeps_its_own(tmp_path, query):
-    """The plan has them in the order of choice, in which they were once given to one another."""
-    asked = replace(QUERY, query=query, requirement=Requirement(0.05, 0.1))
-    chosen = asked.first_plan.replay[0].sensors
+    """The plan lists the sensors in the order of choice, not in the order of keys."""
+    variant = replace(QUERY, query=query, requirement=Requirement(0.05, 0.1))
+    chosen = variant.first_plan.replay[0].sensors
     assert sorted(chosen) == [*range(8)] != [*chosen]
     values = draw(MODEL, 3 * WINDOW, 1)
-    cells, records = streamed(asked, values, tmp_path, True)
+    cells, records = streamed(variant, values, tmp_path, True)
     assert all(r.recovered and r.sensors == 8 for r in records)
     true = FOLD[query](values.reshape(3, WINDOW, 8), axis=1)
     np.testing.assert_array_equal(column(cells, "value"), true)
@@ -113,22 +113,22 @@ def test_estimates_from_gaps_agree_with_draws_of_what_is_lost():
     rng, sensors, known = np.random.default_rng(3), [0, 4, 5], np.full(8, 5.5)
     values = draw(MODEL, 10, 2)[:, sensors]
     values[2:6, 0], values[7, 1] = np.nan, np.inf
-    found, variance = estimate_extremes(MODEL, sensors, values, Requirement(0.7, 0.1), "max", known)
+    guess, variance = estimate_extremes(MODEL, sensors, values, Requirement(0.7, 0.1), "max", known)
     half = np.sqrt(variance) * Requirement(0.7, 0.1).z
     draws = np.empty((4000, 10, 8))
     for t, row in enumerate(values):
         place = [i for i, x in zip(sensors, row, strict=True) if np.isfinite(x)]
         rest = [i for i in range(8) if i not in place]
-        told = row[np.isfinite(row)]
+        samples = row[np.isfinite(row)]
         inverse = np.linalg.inv(MODEL.covariance[np.ix_(place, place)])
         cross = MODEL.covariance[np.ix_(rest, place)] @ inverse
-        mean = MODEL.mean[rest] + cross @ (told - MODEL.mean[place])
+        mean = MODEL.mean[rest] + cross @ (samples - MODEL.mean[place])
         explained = cross @ MODEL.covariance[np.ix_(place, rest)]
         left = MODEL.covariance[np.ix_(rest, rest)] - explained
-        draws[:, t, place] = told
+        draws[:, t, place] = samples
         draws[:, t, rest] = rng.multivariate_normal(mean, left, 4000)
     extremes = np.maximum(draws.max(axis=1), known)
-    inside = (np.abs(extremes - found) <= half + 1e-9).mean(axis=0)
+    inside = (np.abs(extremes - guess) <= half + 1e-9).mean(axis=0)
     assert half[5] == 0 and inside[5] == 1
     guessed = half > 0.01
     assert inside[guessed].min() >= 0.88  # more where a known sample is likely to be the extreme

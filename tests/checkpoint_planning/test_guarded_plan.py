@@ -1,4 +1,4 @@
-"""Plans that a guard watches: T_SLA is kept, and a closed account changes O and the times."""
+"""Plans with a guard: T_SLA holds, and a closed account changes O and the times."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ COST = RecoveryTime(1.0, 1.0)
 
 
 def windows(rounds, seed=1):
-    """Sensors that go together, each sample near the one before it."""
+    """Correlated sensors whose samples also depend on the samples before them."""
     rng = np.random.default_rng(seed)
     common, own = (rng.normal(size=(rounds * WINDOW, k)) for k in (1, N))
     for t in range(1, len(common)):

@@ -1,4 +1,4 @@
-"""D2's operator with a guard: promises kept over failures, deaths and restarts; audited after."""
+"""D2's operator with a guard: valid over failures, crashes and restarts; audited afterwards."""
 
 import os
 from dataclasses import replace
@@ -23,14 +23,14 @@ NAMES = [f"s{i}" for i in range(N)]
 VALUES = wandering(260, 0.9, seed=1)[:, :N]
 MEANS = VALUES.reshape(-1, W, N).mean(axis=1)
 LIMIT = 0.5 * MEANS.std()
-PLAIN = ReplayQuery(
+MODEL_QUERY = ReplayQuery(
     GaussianModel(VALUES.mean(axis=0), np.cov(VALUES.T), NAMES),
     W,
     Requirement(LIMIT, 0.05),
     RecoveryTime(0, 1),
     60,
 )
-QUERY = replace(PLAIN, recover="guard", grid=(0, 10, 20))
+QUERY = replace(MODEL_QUERY, recover="guard", grid=(0, 10, 20))
 
 
 def log_of(place, values=VALUES):
@@ -45,7 +45,7 @@ def streamed(query, log, directory, failing, restart=10**6, after=120):
         position = operator.checkpoint.position
         chosen = position in failing if isinstance(failing, set) else rng.random() < failing
         if position >= after * W and chosen:
-            operator.store.begin(batch, position, "dead")
+            operator.store.begin(batch, position, "crashed")
         operator.process(batch, read)
         batch += 1
         if batch % restart == 0:
@@ -86,14 +86,14 @@ def test_processes_that_come_and_go_leave_the_same(tmp_path):
 
 
 def test_failures_that_come_with_the_data_are_seen_by_the_audit_and_stopped(tmp_path):
-    """The guard never sees what was lost; only the log tells that those windows were others."""
-    values, struck = VALUES.copy(), {window * W for window in range(120, 260, 3)}
-    for start in struck:
+    """The guard never sees what was lost; only the log shows that those windows differ."""
+    values, faulty = VALUES.copy(), {window * W for window in range(120, 260, 3)}
+    for start in faulty:
         values[start : start + W, 4] += 10
     query = replace(QUERY, t_sla_ms=150)  # a window is one interval
-    operator = streamed(query, log_of(tmp_path, values), tmp_path / "s", failing=struck)
+    operator = streamed(query, log_of(tmp_path, values), tmp_path / "s", failing=faulty)
     guessed = [r.start for r in operator.store.results() if r.half_width and r.key == "s4"]
-    assert set(guessed) < struck
+    assert set(guessed) < faulty
     assert 3 <= len(guessed) <= 8
     assert operator.close().wrong >= 3
     others = [r.start for r in operator.store.results() if r.half_width and r.key == "s3"]
@@ -102,11 +102,11 @@ def test_failures_that_come_with_the_data_are_seen_by_the_audit_and_stopped(tmp_
 
 def test_the_audit_weighs_an_estimate_by_its_share_of_the_window(tmp_path):
     """ε is of the window's mean: what is off by 1.8 ε over its last third is off by less."""
-    values, struck = VALUES.copy(), {window * W + 20 for window in range(200, 240)}
-    for start in struck:
+    values, faulty = VALUES.copy(), {window * W + 20 for window in range(200, 240)}
+    for start in faulty:
         values[start : start + 10, 4] += 1.8 * LIMIT
     query = replace(QUERY, t_sla_ms=50)  # with a checkpoint at 20
-    operator = streamed(query, log_of(tmp_path, values), tmp_path / "s", failing=struck)
+    operator = streamed(query, log_of(tmp_path, values), tmp_path / "s", failing=faulty)
     truth = values.reshape(-1, W, N).mean(axis=1)
     guessed = [r for r in operator.store.results() if r.half_width > 0]
     off = [abs(r.value - truth[r.start // W, int(r.key[1])]) for r in guessed]
@@ -118,11 +118,11 @@ def test_the_audit_weighs_an_estimate_by_its_share_of_the_window(tmp_path):
 def test_a_batch_that_fails_leaves_nothing_behind(tmp_path):
     log = log_of(tmp_path, VALUES[: 20 * W])
     whole = streamed(QUERY, log, tmp_path / "a", failing=0)
-    operator, read, struck = prepare(QUERY, log, tmp_path / "b"), bare_read(log), set()
+    operator, read, faulty = prepare(QUERY, log, tmp_path / "b"), bare_read(log), set()
 
     def full(point, batch):
-        if point == "estimated" and batch not in struck:
-            struck.add(batch)
+        if point == "estimated" and batch not in faulty:
+            faulty.add(batch)
             raise OSError("disk full")
 
     operator.passes = full
@@ -138,12 +138,12 @@ def test_a_batch_that_fails_leaves_nothing_behind(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_sample_that_is_no_measurement_does_not_end_the_stream(tmp_path):
-    values, struck = VALUES[: 60 * W].copy(), {window * W for window in range(48, 60)}
+    values, faulty = VALUES[: 60 * W].copy(), {window * W for window in range(48, 60)}
     values[45 * W + 2, 1] = 1e200
     values[50 * W : 50 * W + 2, 1] = -1.7e308  # whose sum is infinite
     log = log_of(tmp_path, values)
     query = replace(QUERY, t_sla_ms=150)  # a window is one interval
-    operator = streamed(query, log, tmp_path / "s", failing=struck, after=0)
+    operator = streamed(query, log, tmp_path / "s", failing=faulty, after=0)
     results = {(r.start // W, r.key): r for r in operator.store.results()}
     assert results[45, "s1"].value == pytest.approx(1e200 / W)
     guessed = [cell for cell, result in results.items() if result.half_width > 0]
@@ -153,7 +153,7 @@ def test_a_sample_that_is_no_measurement_does_not_end_the_stream(tmp_path):
 
 
 def test_a_stream_that_was_closed_and_goes_on_keeps_t_sla(tmp_path):
-    """What the audit at the end tells is in the next window's plan, not only in what is read."""
+    """The audit at the end changes the next window's plan, not only the sensors that are read."""
     values, rng = VALUES[: 60 * W].copy(), np.random.default_rng(2)
     values[45 * W :, 4] += np.repeat(10 * rng.normal(size=15), W)
     operator = prepare(replace(QUERY, t_sla_ms=50), log_of(tmp_path, values), tmp_path / "s")
@@ -163,7 +163,7 @@ def test_a_stream_that_was_closed_and_goes_on_keeps_t_sla(tmp_path):
             break
         if position >= 45 * W and position % W == 0:
             operator.close()
-            operator.store.begin(batch, position, "dead")
+            operator.store.begin(batch, position, "crashed")
         operator.process(batch, bare_read(operator.log))
     recovered = [r for r in operator.store.records() if r.recovered]
     assert len({r.sensors for r in recovered}) > 1  # an account was used up meanwhile
@@ -172,25 +172,25 @@ def test_a_stream_that_was_closed_and_goes_on_keeps_t_sla(tmp_path):
     assert again.close() == audited == operator.close()
 
 
-def test_the_plan_after_the_last_audit_is_kept_with_its_accounts(tmp_path, monkeypatch):
-    """Of two transactions the second would be lost to a death in between."""
+def test_the_plan_after_the_last_audit_is_stored_with_its_accounts(tmp_path, monkeypatch):
+    """It is one transaction: a crash between two would lose the second."""
     values = VALUES[: 60 * W].copy()
-    struck = {window * W for window in range(45, 60)}
-    operator = streamed(QUERY, log_of(tmp_path, values), tmp_path / "s", failing=struck, after=0)
-    plain, left = state.transaction, iter([True])
+    faulty = {window * W for window in range(45, 60)}
+    operator = streamed(QUERY, log_of(tmp_path, values), tmp_path / "s", failing=faulty, after=0)
+    transaction, left = state.transaction, iter([True])
 
-    def dies(*given, **named):
+    def crashes(*given, **named):
         next(left)  # StopIteration where it is called once more
-        return plain(*given, **named)
+        return transaction(*given, **named)
 
-    monkeypatch.setattr(state, "transaction", dies)
+    monkeypatch.setattr(state, "transaction", crashes)
     audited = operator.close()
     monkeypatch.undo()
     again = prepare(QUERY, operator.log, tmp_path / "s")
     assert again.audited == audited and audited.estimates > 0 and not again.estimates.open
 
 
-def test_a_sensor_that_goes_its_own_way_is_read_and_plans_are_made_anew(tmp_path):
+def test_a_sensor_that_loses_its_correlation_is_read_and_planned_for(tmp_path):
     values = VALUES.copy()
     values[160 * W :, 4] = 5 * np.random.default_rng(1).normal(size=len(values) - 160 * W)
     query = replace(QUERY, t_sla_ms=50)
@@ -207,8 +207,8 @@ def test_a_sensor_that_goes_its_own_way_is_read_and_plans_are_made_anew(tmp_path
 def test_sums_and_gaps(tmp_path):
     values = VALUES.copy()
     values[np.random.default_rng(5).random(values.shape) < 0.02] = np.nan
-    asked = replace(QUERY, query="sum", requirement=Requirement(LIMIT * W, 0.05))
-    operator = streamed(asked, log_of(tmp_path, values), tmp_path / "s", failing=0.4)
+    sums = replace(QUERY, query="sum", requirement=Requirement(LIMIT * W, 0.05))
+    operator = streamed(sums, log_of(tmp_path, values), tmp_path / "s", failing=0.4)
     for result in operator.store.results():
         samples = values[result.start : result.stop, int(result.key[1])]
         if not result.half_width:
@@ -242,7 +242,7 @@ def test_in_one_process_it_is_the_same(tmp_path):
     done = replay_in_process(QUERY, log, tmp_path / "a")
     assert done.audited.estimates == 0
     assert done.results == streamed(QUERY, log, tmp_path / "b", failing=0).store.results()
-    assert replay_in_process(PLAIN, log, tmp_path / "c").audited is None
+    assert replay_in_process(MODEL_QUERY, log, tmp_path / "c").audited is None
 
 
 @pytest.mark.spark
@@ -250,7 +250,7 @@ def test_in_one_process_it_is_the_same(tmp_path):
 @pytest.mark.skipif(
     os.environ.get("AFT_TRIALS") != "full", reason="starts Spark several times: full trials"
 )
-def test_a_driver_killed_on_spark_is_recovered_as_declared(spark, tmp_path):
+def test_a_driver_killed_on_spark_is_recovered_as_certified(spark, tmp_path):
     query = replace(QUERY, grid=(0, 15), t_sla_ms=80)
     log = log_of(tmp_path, VALUES[: 44 * W])
     write_task(tmp_path / "s", query, log)

@@ -1,4 +1,4 @@
-"""D2's promise where steps depend on those before them: broken by Σ/L, kept by the guard."""
+"""D2's guarantee on dependent steps: broken by the model with Σ/L, kept by the guard."""
 
 import numpy as np
 import pandas as pd
@@ -19,35 +19,35 @@ def values():
 
 
 @pytest.fixture(scope="module")
-def found(values):
+def frames(values):
     return guarded.guarded_windows(values, WINDOW, GRID, 0.5, 0.05, COST, 120)
 
 
-def test_the_guard_keeps_the_promise_that_independent_steps_break(found):
-    table = guarded.promise_table(found[0], 0.05).set_index(["way", "tau"])
-    plain, guard = table.loc["Σ/L"], table.loc["guard"]
-    assert (plain.loc[[10, 20], "within"] < 0.9).all()
-    assert (plain["worst_sensor"] < 0.9).all()
+def test_the_guard_keeps_the_guarantee_that_the_model_breaks(frames):
+    table = guarded.promise_table(frames[0], 0.05).set_index(["way", "tau"])
+    baseline, guard = table.loc["Σ/L"], table.loc["guard"]
+    assert (baseline.loc[[10, 20], "within"] < 0.9).all()
+    assert (baseline["worst_sensor"] < 0.9).all()
     assert (guard["within"] >= 0.95).all()
     assert (guard["within"] >= 1 - 0.05 - guard["slack"]).all()
     assert guard.loc[10, "estimated"] > 0.5
-    assert plain["slack"].isna().all()
+    assert baseline["slack"].isna().all()
 
 
-def test_d2s_own_plan_is_that_of_the_model(found, values):
+def test_d2s_own_plan_is_that_of_the_model(frames, values):
     """One window and τ by hand."""
     x = values.reshape(500, WINDOW, SENSORS)
     model = GaussianModel.fit(values[: 250 * WINDOW])
-    rows = found[0].query("way == 'Σ/L' and tau == 10 and window == 300")
+    rows = frames[0].query("way == 'Σ/L' and tau == 10 and window == 300")
     limit = 0.5 * x[:250].mean(axis=1).std(axis=0)
     part = x[300, 10:].mean(axis=0)
     read = np.flatnonzero(~rows["estimated"])
-    told = model.condition({model.names[i]: part[i] for i in read})
-    for name, mean in zip(told.names, told.mean, strict=True):
+    posterior = model.condition({model.names[i]: part[i] for i in read})
+    for name, mean in zip(posterior.names, posterior.mean, strict=True):
         i = model.names.index(name)
         assert rows["wrong"].iloc[i] == (abs(mean - part[i]) * 20 / WINDOW > limit[i])
 
-    rows = found[0].query("way == 'Σ/L' and tau == 0 and window == 300")
+    rows = frames[0].query("way == 'Σ/L' and tau == 0 and window == 300")
     read = np.flatnonzero(~rows["estimated"]).tolist()
     allowed = (limit * WINDOW / 1.959964) ** 2  # of the window's sum
     assert (WINDOW * model.posterior_variance(read) <= allowed).all()
@@ -55,35 +55,35 @@ def test_d2s_own_plan_is_that_of_the_model(found, values):
     assert (WINDOW * model.covariance.diagonal() > allowed).any()
 
 
-def test_every_plan_keeps_t_sla(found):
-    promises, plans = found
+def test_every_plan_keeps_t_sla(frames):
+    guarantees, plans = frames
     assert plans["window"].tolist() == list(range(250, 500))
     assert (plans["total_ms"] <= 120).all()
-    assert len(set(plans["sensors"])) > 1  # planned anew as accounts close
+    assert len(set(plans["sensors"])) > 1  # new plans as accounts close
     shown = figures.guarded_plans(plans)
     assert list(shown.data[0].y) == plans["checkpoints"].tolist()
-    curves = {trace.name: trace for trace in figures.promises(promises, 0.05, 10, over=1).data}
-    one = promises.query("way == 'guard' and tau == 10").groupby("window")["estimated"].mean()
+    curves = {trace.name: trace for trace in figures.promises(guarantees, 0.05, 10, over=1).data}
+    one = guarantees.query("way == 'guard' and tau == 10").groupby("window")["estimated"].mean()
     np.testing.assert_allclose(curves["guard: estimated"].y, one)
 
 
 def test_both_streams_fail_in_the_same_windows_and_what_is_read_is_exact(tmp_path):
     stream = guarded.generated_stream(guarded.wandering(110, 0.9, 1), 0.5, 0.05, COST, 120)
     pairs, audited = guarded.failing_streams(stream, tmp_path, seed=1)
-    struck = [set(pairs.loc[pairs["way"] == way, "window"]) for way in ("Σ/L", "guard")]
-    assert struck[0] == struck[1] and 15 < len(struck[0]) < 40 and min(struck[0]) >= 55
-    assert len(pairs) == 2 * len(struck[0]) * SENSORS
+    failed = [set(pairs.loc[pairs["way"] == method, "window"]) for method in ("Σ/L", "guard")]
+    assert failed[0] == failed[1] and 15 < len(failed[0]) < 40 and min(failed[0]) >= 55
+    assert len(pairs) == 2 * len(failed[0]) * SENSORS
     assert (pairs.loc[~pairs["estimated"], "off"] < 1e-9).all()
     guessed = pairs[pairs["estimated"]]
     assert set(guessed["way"]) == {"Σ/L", "guard"} and (guessed["off"] > 0).all()
     ours = guessed[guessed["way"] == "guard"]
     assert (audited.estimates, audited.wrong) == (len(ours), (ours["off"] > 1).sum())
-    assert set(pairs["part"]) == {"all go together", "one goes its own way"}
-    assert (pairs["window"] < 82).equals(pairs["part"] == "all go together")
+    assert set(pairs["part"]) == {"all correlated", "one independent"}
+    assert (pairs["window"] < 82).equals(pairs["part"] == "all correlated")
     table = guarded.stream_table(pairs, seed=1).set_index(["way", "part"])
     assert (table["exact"].dropna() == 1).all()
     drifted = guessed.query("way == 'Σ/L' and sensor == 11 and window >= 82")["off"] <= 1
-    assert table.loc[("Σ/L", "one goes its own way"), "worst_sensor"] == drifted.mean() < 0.7
+    assert table.loc[("Σ/L", "one independent"), "worst_sensor"] == drifted.mean() < 0.7
 
 
 def test_real_sensors_stream_in_units_of_epsilon(tmp_path):

@@ -21,31 +21,31 @@ WINDOW = 60
 QUERY = ReplayQuery(MODEL, WINDOW, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 
 
-class Died(Exception):
+class Crashed(Exception):
     """Stands for a SIGKILL here; the real ones are in tests/crash."""
 
 
-def dying(points):
+def crashing(points):
     left = list(points)
 
     def at(point, batch):
         if (point, batch) in left:
             left.remove((point, batch))
-            raise Died
+            raise Crashed
 
     return at
 
 
 def stream(query, log, directory, points=()):
-    """Process the whole log; each death is followed by a new operator over the same directory."""
-    at, read, batch = dying(points), bare_read(log), 0
+    """Process the whole log; after each crash a new operator continues in the same directory."""
+    at, read, batch = crashing(points), bare_read(log), 0
     directory.mkdir(exist_ok=True)
     operator = prepare(query, log, directory, at)
     while (state := operator.store.restore()) is None or state.position < log.steps:
         try:
             operator.process(batch, read)
             batch += 1
-        except Died:
+        except Crashed:
             operator = prepare(query, log, directory, at)
     return operator.store
 
@@ -56,8 +56,8 @@ def log(tmp_path):
 
 
 def table(store, name):
-    found = {(r.start, r.key): getattr(r, name) for r in store.results()}
-    return np.array([[found[w, key] for key in MODEL.names] for w in range(0, 5 * WINDOW, WINDOW)])
+    values = {(r.start, r.key): getattr(r, name) for r in store.results()}
+    return np.array([[values[w, key] for key in MODEL.names] for w in range(0, 5 * WINDOW, WINDOW)])
 
 
 def truth(log, query="mean"):
@@ -68,10 +68,10 @@ def truth(log, query="mean"):
 @pytest.mark.parametrize("query", ["mean", "sum"])
 def test_undisturbed_stream_is_exact(tmp_path, log, query):
     epsilon = 0.3 * (1 if query == "mean" else WINDOW)
-    asked = ReplayQuery(
+    replay_query = ReplayQuery(
         MODEL, WINDOW, Requirement(epsilon, 0.05), QUERY.recovery_time, 1.5, query=query
     )
-    store = stream(asked, log, tmp_path)
+    store = stream(replay_query, log, tmp_path)
     np.testing.assert_allclose(table(store, "value"), truth(log, query), rtol=1e-12)
     assert (table(store, "half_width") == 0).all()
     assert (table(store, "samples") == WINDOW).all()
@@ -79,7 +79,7 @@ def test_undisturbed_stream_is_exact(tmp_path, log, query):
 
 
 @pytest.mark.parametrize("point", ["begun", "restored", "replayed", "estimated"])
-def test_a_death_before_the_commit_is_recovered_partially(tmp_path, log, point):
+def test_a_crash_before_the_commit_is_recovered_partially(tmp_path, log, point):
     store = stream(QUERY, log, tmp_path, [(point, 1)])
     records = store.records()
     assert [r.recovered for r in records].count(True) == 1
@@ -94,21 +94,21 @@ def test_a_death_before_the_commit_is_recovered_partially(tmp_path, log, point):
     np.testing.assert_allclose(table(store, "value")[1:], truth(log)[1:], rtol=1e-12)
 
 
-def test_a_death_after_the_commit_changes_nothing(tmp_path, log):
+def test_a_crash_after_the_commit_changes_nothing(tmp_path, log):
     store = stream(QUERY, log, tmp_path, [("committed", 1), ("committed", 3)])
     assert not any(r.recovered for r in store.records())
     np.testing.assert_allclose(table(store, "value"), truth(log), rtol=1e-12)
 
 
-def test_a_recovery_that_dies_is_recovered(tmp_path, log):
-    deaths = [("replayed", 1), ("begun", 1), ("estimated", 1), ("restored", 1)]
-    store = stream(QUERY, log, tmp_path, deaths)
+def test_a_recovery_that_crashes_is_recovered(tmp_path, log):
+    crashes = [("replayed", 1), ("begun", 1), ("estimated", 1), ("restored", 1)]
+    store = stream(QUERY, log, tmp_path, crashes)
     assert sum(r.recovered for r in store.records()) == 1
     assert (table(store, "samples") == WINDOW).all()
 
 
-def test_failures_in_every_interval_keep_the_promise(tmp_path):
-    """The worst case of (12) and beyond: each batch dies once; each window is planned anew."""
+def test_failures_in_every_interval_keep_the_guarantee(tmp_path):
+    """The worst case of (12) and beyond: each batch crashes once; each window is planned again."""
     off, halves = [], []
     for seed in range(8):
         place = tmp_path / str(seed)
@@ -120,7 +120,7 @@ def test_failures_in_every_interval_keep_the_promise(tmp_path):
     off, halves = np.array(off), np.array(halves)
     assert halves.max() <= QUERY.requirement.epsilon * (1 + 1e-9)
     assert (off <= QUERY.requirement.epsilon).mean() >= 0.95 - 0.04
-    # and the half-widths tell the truth: 95 % of the errors lie within them
+    # and the half-widths are valid: 95 % of the errors lie within them
     inside = (off <= halves)[halves > 0]
     assert abs(inside.mean() - 0.95) < 0.04
 
@@ -130,11 +130,11 @@ def test_gaps_are_counted_and_stay_gaps(tmp_path):
     values[3, 0], values[70, 2], values[:WINDOW, 5] = np.nan, np.inf, np.nan
     log = SensorLog.write(tmp_path / "log", values, MODEL.names)
     store = stream(QUERY, log, tmp_path)
-    samples, found = table(store, "samples"), table(store, "value")
+    samples, means = table(store, "samples"), table(store, "value")
     assert samples[0, 0] == samples[1, 2] == WINDOW - 1
     assert samples[0, 5] == 0
-    assert np.isnan(found[0, 5])
-    assert found[1, 2] == pytest.approx(np.delete(values[WINDOW : 2 * WINDOW, 2], 10).mean())
+    assert np.isnan(means[0, 5])
+    assert means[1, 2] == pytest.approx(np.delete(values[WINDOW : 2 * WINDOW, 2], 10).mean())
     again = stream(QUERY, log, tmp_path / "again", [("replayed", b) for b in range(3)])
     samples = table(again, "samples")
     assert (samples[0] <= WINDOW).all()
@@ -142,8 +142,8 @@ def test_gaps_are_counted_and_stay_gaps(tmp_path):
 
 
 def test_prepared_sets_that_are_gone_or_damaged_are_refused(tmp_path, log):
-    with pytest.raises(Died):
-        prepare(QUERY, log, tmp_path, dying([("replayed", 0)])).process(0, bare_read(log))
+    with pytest.raises(Crashed):
+        prepare(QUERY, log, tmp_path, crashing([("replayed", 0)])).process(0, bare_read(log))
     operator = prepare(QUERY, log, tmp_path)
     gain = tmp_path / "prepared" / operator.checkpoint.plan / "0-gain.npy"
     gain.write_bytes(gain.read_bytes()[:50])
@@ -161,10 +161,10 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
     renamed = SensorLog.write(tmp_path / "other", np.zeros((5, 8)), list("abcdefgh"))
     with pytest.raises(ValueError, match=r"log must have the model's 8 keys .*missing \['X1'"):
         prepare(QUERY, renamed, tmp_path)
-    for part, noted in ((slice(8 * WINDOW), {}), (slice(5 * WINDOW), {"seed": 3})):
+    for part, about in ((slice(8 * WINDOW), {}), (slice(5 * WINDOW), {"seed": 3})):
         values, place = draw(MODEL, 8 * WINDOW, 2)[part], tmp_path / f"log-{part.stop}"
         with pytest.raises(ValueError, match="log must be the one that the stream in .* began"):
-            prepare(QUERY, SensorLog.write(place, values, MODEL.names, noted), tmp_path)
+            prepare(QUERY, SensorLog.write(place, values, MODEL.names, about), tmp_path)
     for change, refused in ((0, False), (1e-3, True)):  # elsewhere, and with other samples
         values = draw(MODEL, 5 * WINDOW, 2) + change
         copy = SensorLog.write(tmp_path / f"copy-{change}", values, MODEL.names)
@@ -199,27 +199,27 @@ def test_a_process_that_stops_of_itself_has_not_failed(tmp_path, log, error):
 
 
 @pytest.mark.parametrize("query", ["mean", "sum"])
-def test_an_adaptive_plan_keeps_its_promise_whatever_fails(tmp_path, log, query):
-    """Through the operator: every pattern of failures of a window's batches, planned anew."""
-    asked = replace(QUERY, method="adaptive", query=query)
+def test_an_adaptive_plan_keeps_its_guarantee_whatever_fails(tmp_path, log, query):
+    """Through the operator: every pattern of failures of a window's batches."""
+    adaptive = replace(QUERY, method="adaptive", query=query)
     if query == "sum":
-        asked = replace(asked, requirement=Requirement(0.3 * WINDOW, 0.05))
-    batches = len(asked.first_plan.replay)
+        adaptive = replace(adaptive, requirement=Requirement(0.3 * WINDOW, 0.05))
+    batches = len(adaptive.first_plan.replay)
     assert 2 <= batches < len(QUERY.first_plan.replay)
     halves = []
     for pattern in product([False, True], repeat=batches + 1):
         place = tmp_path / "".join(str(int(fails)) for fails in pattern)
-        store = stream(asked, log, place, [("replayed", k) for k, f in enumerate(pattern) if f])
+        store = stream(adaptive, log, place, [("replayed", k) for k, f in enumerate(pattern) if f])
         assert all(result.kept for result in store.results())
         assert len(store.results()) == 5 * 8
         for record in store.records():
             if record.recovered:
                 tuples = record.sensors * (record.stop - record.start)
-                assert asked.recovery_time(tuples) <= asked.t_sla_ms
+                assert adaptive.recovery_time(tuples) <= adaptive.t_sla_ms
         assert [r.batch for r in store.records() if r.recovered] == np.flatnonzero(pattern).tolist()
         halves.append(table(store, "half_width").max())
     assert halves[0] == 0
-    assert max(halves) > 0.9 * asked.requirement.epsilon  # and nearly all of ε is used
+    assert max(halves) > 0.9 * adaptive.requirement.epsilon  # and nearly all of ε is used
 
 
 def test_a_second_driver_is_refused_while_the_first_is_at_work(tmp_path, log):
@@ -229,9 +229,9 @@ def test_a_second_driver_is_refused_while_the_first_is_at_work(tmp_path, log):
         if (point, batch) == ("replayed", 1):
             with pytest.raises(
                 TimeoutError, match=r"driver\.lock' is held by process \d+ on "
-            ) as told:
+            ) as error:
                 replay_in_process(QUERY, log, tmp_path)
-            refused.append(told)
+            refused.append(error)
 
     done = replay_in_process(QUERY, log, tmp_path, rival)
     assert len(refused) == 1
@@ -241,14 +241,14 @@ def test_a_second_driver_is_refused_while_the_first_is_at_work(tmp_path, log):
 
 @pytest.mark.parametrize("batch", [0, 1, 3])
 def test_a_recovery_is_committed_before_the_rest_is_planned(tmp_path, log, batch):
-    """Planning may take long; a process that dies in it leaves a recovered interval behind."""
-    deaths = dying([("replayed", batch), ("committed", batch)])
-    with pytest.raises(Died):
-        replay = prepare(QUERY, log, tmp_path, deaths)
+    """Planning may take long; if a process crashes in it, the interval stays recovered."""
+    crashes = crashing([("replayed", batch), ("committed", batch)])
+    with pytest.raises(Crashed):
+        replay = prepare(QUERY, log, tmp_path, crashes)
         for number in range(batch + 1):
             replay.process(number, bare_read(log))
-    with pytest.raises(Died):
-        prepare(QUERY, log, tmp_path, deaths).recover()
+    with pytest.raises(Crashed):
+        prepare(QUERY, log, tmp_path, crashes).recover()
     path, fingerprint = tmp_path / "state.sqlite", QUERY.fingerprint
     left = CheckpointStore(path, fingerprint)
     assert left.committed(batch)
@@ -270,9 +270,9 @@ def test_estimates_with_gaps_are_the_posterior_of_each_step():
     expected, spread = np.zeros(8), np.zeros(8)
     for row in values:
         seen = {MODEL.names[i]: row[i] for i in sensors if np.isfinite(row[i])}
-        found = MODEL.condition(seen)
-        means = seen | dict(zip(found.names, found.mean, strict=True))
-        variances = dict(zip(found.names, found.variance, strict=True))
+        posterior = MODEL.condition(seen)
+        means = seen | dict(zip(posterior.names, posterior.mean, strict=True))
+        variances = dict(zip(posterior.names, posterior.variance, strict=True))
         expected += [means[name] for name in MODEL.names]
         spread += [variances.get(name, 0) for name in MODEL.names]
     np.testing.assert_allclose(sums, expected)
@@ -298,7 +298,7 @@ def with_gaps(values, replayed, missing, seed):
 
 @pytest.mark.parametrize("missing", [0.0, 0.5, 0.97, "one silent", "all of O silent"])
 def test_further_sensors_stand_in_for_silent_ones(tmp_path, missing):
-    """Every batch dies once; samples of O are missing; the promise is kept all the same."""
+    """Every batch crashes once and samples of O are missing, but the guarantee still holds."""
     replayed = list(WIDE.first_plan.replay[0].sensors)
     assert len(replayed) == 2
     true = draw(MODEL, 5 * WINDOW, 6)
@@ -315,29 +315,29 @@ def test_further_sensors_stand_in_for_silent_ones(tmp_path, missing):
 
 def test_a_gap_leaves_an_adaptive_plan_its_t_sla(tmp_path):
     """An interval of such a plan may use up ε, and so may one with a gap."""
-    asked = replace(QUERY, method="adaptive", requirement=Requirement(0.2, 0.05))
+    adaptive = replace(QUERY, method="adaptive", requirement=Requirement(0.2, 0.05))
     values = draw(MODEL, WINDOW, 1)
-    replayed = asked.first_plan.replay[0].sensors
+    replayed = adaptive.first_plan.replay[0].sensors
     values[3, replayed[0]] = np.nan
     log = SensorLog.write(tmp_path / "log", values, MODEL.names)
-    store = stream(asked, log, tmp_path, [("replayed", 0)])
+    store = stream(adaptive, log, tmp_path, [("replayed", 0)])
     first = store.records()[0]
     assert first.recovered and first.sensors == len(replayed) == 2
-    assert asked.recovery_time(first.sensors * first.stop) <= asked.t_sla_ms
+    assert adaptive.recovery_time(first.sensors * first.stop) <= adaptive.t_sla_ms
     halves = [result.half_width for result in store.results()]
     assert 0.9 * 0.2 < max(halves) <= 0.2 and all(result.kept for result in store.results())
 
 
-def test_what_nothing_tells_is_not_recoverable(tmp_path):
-    """A whole group of sensors is silent in a failed interval: the result says so, and is told."""
+def test_what_no_sensor_predicts_is_not_recoverable(tmp_path):
+    """A group of sensors is silent in a failed interval: its results are marked not recoverable."""
     values = draw(MODEL, 5 * WINDOW, 6)
     values[:50, :4] = np.nan
     log = SensorLog.write(tmp_path / "log", values, MODEL.names)
     store = stream(WIDE, log, tmp_path, [("replayed", batch) for batch in range(3)])
-    kept, half = table(store, "kept"), table(store, "half_width")
-    assert not kept[0, :4].any()
-    assert kept[0, 4:].all()
-    assert kept[1:].all()
+    satisfied, half = table(store, "kept"), table(store, "half_width")
+    assert not satisfied[0, :4].any()
+    assert satisfied[0, 4:].all()
+    assert satisfied[1:].all()
     assert (half[0, :4] > WIDE.requirement.epsilon).all()
     # from then on the window is planned so that no error is added
     assert half[0, 0] == pytest.approx(WIDE.requirement.z * np.sqrt(50 * 4) / WINDOW, rel=0.1)

@@ -80,7 +80,7 @@ SMALL |= {"t_slas": [35, 50], "budgets": [6]}
     ],
     ids=str,
 )
-def test_odd_promises_come_through_to_the_figures_and_verdicts(spark, tmp_path, odd):
+def test_odd_requirements_come_through_to_the_figures_and_verdicts(spark, tmp_path, odd):
     """A value outside its grid is added to it, at the scale of six sensors."""
     p = NotebookParameters(**SMALL | odd)
     case = replace(p.case(spark, tmp_path), recovery_time=RecoveryTime(28.33, 1e-3))
@@ -112,10 +112,10 @@ def test_odd_measurements_come_through(spark, tmp_path, odd):
     """A budget may permit one step or everything, and a window may be one step."""
     p = NotebookParameters(**SMALL | {"budgets": [6, 40]} | odd)
     case = p.case(spark, tmp_path)
-    asked = runs.queries(case, 0.1, 0.05, p.budgets)
+    queries = runs.queries(case, 0.1, 0.05, p.budgets)
     read = bare_read(case.log)
-    found = runs.recoveries(asked, case.log, read, tmp_path / "a", 3, seed=1)
-    fit = costs.fit_recovery_time(found)
+    times = runs.recoveries(queries, case.log, read, tmp_path / "a", 3, seed=1)
+    fit = costs.fit_recovery_time(times)
     planned = runs.queries(case, 0.1, 0.05, p.budgets, fit.recovery_time)
     held = runs.recoveries(planned, case.log, read, tmp_path / "b", 2, seed=2)
     assert len(held) == 2 * len(p.budgets)
@@ -132,8 +132,8 @@ def test_odd_measurements_come_through(spark, tmp_path, odd):
 )
 def test_odd_guarantees_come_through_to_the_figures(odd):
     values, cost = guarded.wandering(100, odd.get("memory", 0.9), 1), RecoveryTime(1, 1)
-    asked = guarded.WINDOW, guarded.GRID, odd.get("epsilon", guarded.EPSILON), 0.05
-    found, plans = guarded.guarded_windows(values, *asked, cost, cost(guarded.BUDGET))
-    assert len(guarded.promise_table(found, 0.05)) == 2 * len(guarded.GRID)
-    assert len(figures.promises(found, 0.05, 10).data) == 4
+    settings = guarded.WINDOW, guarded.GRID, odd.get("epsilon", guarded.EPSILON), 0.05
+    guarantees, plans = guarded.guarded_windows(values, *settings, cost, cost(guarded.BUDGET))
+    assert len(guarded.promise_table(guarantees, 0.05)) == 2 * len(guarded.GRID)
+    assert len(figures.promises(guarantees, 0.05, 10).data) == 4
     assert len(figures.guarded_plans(plans).data) == 2

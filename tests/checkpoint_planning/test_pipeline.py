@@ -32,14 +32,14 @@ def log(tmp_path):
 def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_path):
     def passes(point, batch):
         if (point, batch) == ("replayed", 1):
-            raise RuntimeError("struck")
+            raise RuntimeError("injected")
 
-    with pytest.raises(StreamingQueryException, match="struck"):
+    with pytest.raises(StreamingQueryException, match="injected"):
         replay_stream(spark, QUERY, log, tmp_path, passes)
     first, second, third, fourth = QUERY.first_plan.times[1:]
     store = prepare(QUERY, log, tmp_path).store
     assert store.unfinished(first) is None  # the process ended of itself
-    store.begin(1, first, "one that is killed")
+    store.begin(1, first, "a killed process")
     done = replay_stream(spark, QUERY, log, tmp_path)
     assert [(r.start, r.stop) for r in done.records[:2]] == [(0, first), (first, second)]
     assert [r.recovered for r in done.records][:3] == [False, True, False]
@@ -47,9 +47,9 @@ def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_p
     assert done.records[-1].stop == 120
     assert (third, fourth) == (45, 60)
     true = log.read(None, 0, 120).reshape(2, 60, 8).mean(axis=1)
-    found = {(r.start, r.key): r for r in done.results}
-    assert len(found) == 16
-    for (start, key), result in found.items():
+    results = {(r.start, r.key): r for r in done.results}
+    assert len(results) == 16
+    for (start, key), result in results.items():
         off = abs(result.value - true[start // 60, log.names.index(key)])
         assert result.samples == 60
         assert off <= (1e-12 if result.half_width == 0 else 0.3 * 2)
@@ -72,7 +72,7 @@ def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, tmp_path):
 
 def test_a_maximum_streams_and_recovers(spark, log, tmp_path):
     query = replace(QUERY, query="max", requirement=Requirement(6, 0.05))
-    prepare(query, log, tmp_path).store.begin(0, 0, "one that is killed")
+    prepare(query, log, tmp_path).store.begin(0, 0, "a killed process")
     done = replay_stream(spark, query, log, tmp_path)
     assert [r.recovered for r in done.records].count(True) == 1
     true = log.read(None, 0, 120).reshape(2, 60, 8).max(axis=1)
@@ -88,7 +88,7 @@ def test_readers_agree(spark, log):
         np.testing.assert_array_equal(one[1], other[1])
 
 
-def test_spark_is_told_where_the_states_batches_ended(log, tmp_path):
+def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):
     done = replay_in_process(QUERY, log, tmp_path)
     state = str(tmp_path / "state.sqlite")
     planned = PlannedLog(str(log.path), state, QUERY.fingerprint, 240, 2)

@@ -29,7 +29,7 @@ CELLS = [
 ]
 
 # Figure 1 gives no μ and Σ: these are chosen so that X1 and X2 correlate strongly (.90) and X3
-# weakly (.52, .41), and so that X1 tells most.
+# weakly (.52, .41), and so that X1 predicts the others best.
 FIG1 = GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.40, 0.30, 0.60]])
 FIG1_BUDGET = RecoveryTime(fixed_ms=0, per_tuple_ms=1)
 
@@ -169,21 +169,21 @@ def test_a_full_replay_pays_no_estimate():
 @pytest.mark.parametrize("epsilon", [0.08, 0.11, 0.12])
 def test_all_sensors_are_replayed_where_that_reaches_further(method, epsilon):
     """Each interval is the longest that one of the two sets allows, and all keep T_SLA."""
-    found = planned(APART, epsilon=epsilon, method=method)
+    result = planned(APART, epsilon=epsilon, method=method)
     alone = planned(RecoveryTime(28.33, 9.332e-4), epsilon=epsilon, method=method)
     everything = APART.max_tuples(35, full=True) // 100
-    assert len(found.checkpoints) <= min(len(alone.checkpoints), -(-WINDOW // everything) - 1)
-    for replay, tuples in zip(found.replay, found.tuples, strict=True):
+    assert len(result.checkpoints) <= min(len(alone.checkpoints), -(-WINDOW // everything) - 1)
+    for replay, tuples in zip(result.replay, result.tuples, strict=True):
         assert APART(tuples, full=len(replay.sensors) == 100) <= 35
     if method != "adaptive":
-        steps = np.diff(found.times)[:-1]
+        steps = np.diff(result.times)[:-1]
         assert (steps >= everything).all()
-        assert np.all(Requirement(epsilon, 0.05).is_met_by(found.worst_case_reliability))
+        assert np.all(Requirement(epsilon, 0.05).is_met_by(result.worst_case_reliability))
 
 
-def test_where_estimating_takes_too_long_all_sensors_are_replayed():
-    found = planned(APART, t_sla_ms=20)
-    assert {len(replay.sensors) for replay in found.replay} == {100}
+def test_where_estimating_is_too_slow_all_sensors_are_replayed():
+    result = planned(APART, t_sla_ms=20)
+    assert {len(replay.sensors) for replay in result.replay} == {100}
     with pytest.raises(ValueError, match=r"t_sla_ms must be at least 2\.09\d* to replay"):
         planned(APART, t_sla_ms=2.05)
 
@@ -203,12 +203,12 @@ def test_a_plan_is_read_only_and_copies_its_argument():
 
 
 @pytest.mark.parametrize(("epsilon", "most"), [(0.05, 6), (0.08, 2), (0.1, 2), (0.11, 1)])
-def test_an_adaptive_plan_takes_a_sixth_of_the_checkpoints(epsilon, most):
-    found = plan(epsilon, 50, ADAPTIVE)
-    assert len(found.checkpoints) == most <= len(plan(epsilon, 50).checkpoints) / 6
-    kept = found.requirement.reliability(found.single_failure_variance)
-    assert kept.min() >= 0.95 - 1e-9
-    assert found.worst_case_reliability.min() < 0.95  # it counts on being made anew
+def test_an_adaptive_plan_needs_a_sixth_of_the_checkpoints(epsilon, most):
+    result = plan(epsilon, 50, ADAPTIVE)
+    assert len(result.checkpoints) == most <= len(plan(epsilon, 50).checkpoints) / 6
+    reliability = result.requirement.reliability(result.single_failure_variance)
+    assert reliability.min() >= 0.95 - 1e-9
+    assert result.worst_case_reliability.min() < 0.95  # it relies on a new plan after a failure
 
 
 @pytest.mark.parametrize("method", [*METHODS, ADAPTIVE])

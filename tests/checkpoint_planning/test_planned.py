@@ -23,8 +23,8 @@ def plan(tmp_path):
     values = rng.normal(size=(1200, 1)) + 0.2 * rng.normal(size=(1200, 4))
     frame = pd.DataFrame(values * [1, 2, 3, 4], columns=list("abcd"))
     frame.to_csv(tmp_path / "sensors.csv", index=False)
-    asked = {"delta": 0.05, "t_sla_ms": 20, "fixed_ms": 0}
-    asked["epsilon"] = dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True))
+    settings = {"delta": 0.05, "t_sla_ms": 20, "fixed_ms": 0}
+    settings["epsilon"] = dict(zip("abcd", [0.3, 0.6, 0.9, 1.2], strict=True))
 
     def write(**question):
         return write_plan(
@@ -32,7 +32,7 @@ def plan(tmp_path):
             Source.of(tmp_path / "sensors.csv"),
             [(0, 4, ["c", "a", "d"]), (4, 10, ["d"])],
             assignment=[["b"], ["d", "a", "c"]],
-            **{f"question.{name}": value for name, value in (asked | question).items()},
+            **{f"question.{name}": value for name, value in (settings | question).items()},
         )
 
     return write
@@ -50,13 +50,13 @@ def test_a_given_replay_set_is_the_chosen_one(target):
 
 @pytest.mark.parametrize("query", ["mean", "sum"])
 def test_a_query_has_the_plans_times_sets_and_variances(plan, query):
-    made = require_planned(plan(query=query))
-    asked = planned_query(made)
-    first = asked.first_plan
+    sensor_plan = require_planned(plan(query=query))
+    replay_query = planned_query(sensor_plan)
+    first = replay_query.first_plan
     assert (first.times, [r.sensors for r in first.replay]) == ((0, 4, 10), [(2, 0, 3), (3,)])
-    window = asked.model.aggregate(10, query)
-    np.testing.assert_allclose(window.mean, made.model.mean)
-    np.testing.assert_allclose(window.covariance, made.model.covariance)
+    window = replay_query.model.aggregate(10, query)
+    np.testing.assert_allclose(window.mean, sensor_plan.model.mean)
+    np.testing.assert_allclose(window.covariance, sensor_plan.model.covariance)
 
 
 def test_another_plan_is_another_stream(plan, tmp_path):
@@ -99,12 +99,12 @@ def test_a_plans_data_stream_with_a_guard(plan, tmp_path):
     os.environ.get("AFT_TRIALS") != "full", reason="starts Spark several times: full trials"
 )
 def test_killed_drivers_follow_the_plan(plan, spark, tmp_path):
-    found = runs.planned_recoveries(
+    recoveries = runs.planned_recoveries(
         spark, plan(), tmp_path / "data", tmp_path / "scratch", kills=1, seed=1
     )
-    assert len(found) == 1
-    for row in found.itertuples():
+    assert len(recoveries) == 1
+    for row in recoveries.itertuples():
         reads = {0: 3, 4: 1}[row.start % 10]
         assert (row.sensors, row.until - row.start) == (reads, {3: 4, 1: 6}[reads])
         assert row.estimated == 4 - reads
-    assert (found["within"] >= 0.5).all()
+    assert (recoveries["within"] >= 0.5).all()

@@ -64,7 +64,7 @@ def test_commit_is_restored_by_another_process(store):
     assert np.isnan(second.value)
 
 
-def test_a_batch_begun_by_a_dead_process_is_known(store):
+def test_a_batch_started_by_a_crashed_process_is_known(store):
     assert store.unfinished(30) is None
     assert not store.begin(4, 30, "first")
     assert not store.begin(4, 30, "first")
@@ -74,17 +74,17 @@ def test_a_batch_begun_by_a_dead_process_is_known(store):
     assert store.unfinished(31) is None
 
 
-def test_a_process_that_ends_of_itself_takes_back_its_own_batch_only(store):
-    store.begin(4, 30, "died")
+def test_a_process_that_stops_withdraws_its_own_batch_only(store):
+    store.begin(4, 30, "crashed")
     store.begin(4, 30, "ends")
     store.end("ends")
     assert store.begin(4, 30, "next")
-    store.end("died")
+    store.end("crashed")
     store.end("next")
     assert store.unfinished(30) is None
 
 
-def test_a_plan_made_after_the_commit_is_kept(store):
+def test_a_plan_stored_after_the_commit_replaces_the_old_one(store):
     store.commit(C1, [], record())
     store.keep(replace(C1, times=(3, 5, 7), plan="b"))
     assert store.restore().times == (3, 5, 7)
@@ -92,7 +92,7 @@ def test_a_plan_made_after_the_commit_is_kept(store):
     assert store.records() == [record()]
 
 
-def test_commit_that_fails_half_way_leaves_all_as_it_was(store):
+def test_a_commit_that_fails_in_the_middle_leaves_all_as_it_was(store):
     store.commit(C1, [], record())
     later = Checkpoint(0, 7, C1.sums * 2, C1.counts * 2, C1.variance, C1.times, "a")
     with pytest.raises(sqlite3.IntegrityError):
@@ -160,7 +160,7 @@ def test_a_name_is_of_the_query_the_times_and_the_sets(tmp_path):
     assert [preparation.keep(*about) for about in named] == names
 
 
-def test_a_name_tells_where_one_set_ends_and_the_next_begins(tmp_path):
+def test_a_name_depends_on_where_one_set_ends_and_the_next_begins(tmp_path):
     def some_plan(*sets):
         replay = [SimpleNamespace(sensors=s, gain=lambda: [], variance=[]) for s in sets]
         return SimpleNamespace(times=(0, 2, 3), replay=replay)

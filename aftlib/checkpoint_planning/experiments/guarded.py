@@ -167,7 +167,7 @@ def generated_stream(
     spread = first.reshape(-1, WINDOW, values.shape[1]).mean(axis=1).std(axis=0).mean()
     settings = Requirement(float(epsilon_sd * spread), delta), recovery_time, t_sla_ms
     query = ReplayQuery(GaussianModel.fit(first), WINDOW, *settings, recover="guard", grid=GRID)
-    parts = {"all go together": 0, "one goes its own way": int(LOOSE * windows)}
+    parts = {"all correlated": 0, "one independent": int(LOOSE * windows)}
     return GuardedStream(query, values, parts)
 
 
