@@ -100,6 +100,17 @@ def test_another_assignment_for_greedy_is_noticed(grid, bests, verdicts, other, 
     assert {id: changed[id] for id in turns} == turns
 
 
+def test_notes_give_the_number_of_points_and_the_largest_difference(grid, bests):
+    frames = {"grid": grid, "bests": bests, "delta": 0.05}
+    records = judging.judged(CLAIMS, frames, "D1-1", "D1-4")
+    points = [rows.set_index("method") for _, rows in grid.groupby(["workers", "epsilon"])]
+    below = sum(at.loc["greedy", "estimable"] < at.loc["h-best", "estimable"] for at in points)
+    assert 0 < below < len(points)
+    assert f"below h-best at {below} points" in records["D1-1"].note
+    gaps = [np.mean(at.loc["greedy", "by_part"] - at.loc["h-best", "by_part"]) for at in points]
+    assert f"at a point is {np.nanmax(gaps):.4f}." in records["D1-4"].note
+
+
 def test_estimable_workers_that_do_not_rise_are_noticed(grid, verdicts):
     m, others = grid["workers"], ~grid["method"].isin(GREEDY)
     for factor, verdict in ((1 / m**2, "deviates"), (0.6, "holds")):

@@ -285,6 +285,7 @@ def test_awkward_parameters_are_refused_by_name(name, value):
     ("other", "message"),
     [
         ({"workers": [7]}, r"workers must divide the 120 sensors, got 7; choose from \[1, 2"),
+        (SMALL | {"workers": [7]}, r"got 7; choose from \[1, 2, 3, 4, 6, 12\]"),
         ({"width": 4, "rows": 3}, "rows must hold a window of width = 4 steps, got 3"),
         ({"pipeline_steps": 2}, "pipeline_steps must hold a window of width = 3 steps, got 2"),
         ({"recover": "luck"}, "recover must be one of model, guard, exact, got 'luck'"),
@@ -299,13 +300,19 @@ def test_parameters_that_do_not_go_together_are_refused(other, message):
 
 def test_parameters_are_checked_against_a_users_file(tmp_path):
     real_table().to_csv(file := tmp_path / "sensors.csv", index=False)
-    NotebookParameters(data=str(file), workers=[2, 3, 4])
+    NotebookParameters(data=str(file), workers=[1, 2, 3, 4])
     with pytest.raises(ValueError, match="each of workers must be .* at most 4, got 5"):
         NotebookParameters(data=str(file), workers=[5])
     with pytest.raises(
         ValueError, match="a 10th of data must hold a window of width = 21 steps, got 20"
     ):
         NotebookParameters(data=str(file), width=21, slide=21)
+
+
+def test_a_file_of_one_or_more_sensors_has_one_to_all_workers_by_default(tmp_path):
+    for names, workers in ((["a"], (1,)), (["a", "b"], (2,)), (["a", "b", "c", "d"], (2, 3, 4))):
+        real_table()[names].to_csv(file := tmp_path / f"{len(names)}.csv", index=False)
+        assert NotebookParameters(data=str(file)).case(None, tmp_path).workers == workers
 
 
 @pytest.mark.parametrize("parts", [0, 1])
@@ -351,6 +358,10 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
     assert row["aggregates_estimated"] == row["audited"] == 3 * 2
     assert row["within_epsilon"] >= 0.8
     assert row["largest_other_difference"] == 0
+
+
+def test_a_plans_sensors_have_every_equal_number_of_workers(plan, tmp_path):
+    assert NotebookParameters(plan=str(plan)).case(None, tmp_path).workers == (2, 4)
 
 
 @pytest.mark.parametrize(

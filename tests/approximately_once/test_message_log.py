@@ -80,6 +80,14 @@ def test_a_slow_worker_has_not_crashed(message_log):
     assert message_log.crash(1, 40, 0, keys=2) is not None
 
 
+def test_a_message_is_readable_while_its_writer_runs(message_log):
+    with message_log.writing(1, 40, 0, begin=30) as send:
+        assert message_log.read(1, 40, 0, keys=2).reached == 30
+        send(55, range(7, 9), VALUES, SAMPLES)
+        messages = message_log.read(1, 40, 0, keys=2)
+        assert (messages.reached, sorted(messages.windows)) == (55, [7, 8])
+
+
 @pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0])
 def test_an_attempt_that_stopped_has_not_crashed(message_log, end, capfd):
     in_a_process(message_log, end).join()

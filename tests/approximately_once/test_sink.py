@@ -23,6 +23,12 @@ def test_write_is_idempotent(tmp_path):
     assert sink.outages() == [Outage(1, 16, 19, 100, 101)]
 
 
+def test_results_are_counted_up_to_the_step_at_which_their_window_begins(tmp_path):
+    sink = WindowSink(tmp_path / "sink.sqlite")
+    sink.write(ROWS)
+    assert [sink.count(before=step) for step in (0, 1, 5, 6)] == [0, 1, 1, 3]
+
+
 def test_a_later_write_replaces_and_a_failing_one_leaves_all_as_it_was(tmp_path):
     sink = WindowSink(tmp_path / "sink.sqlite")
     sink.write(ROWS)
