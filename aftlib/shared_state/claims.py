@@ -1,6 +1,6 @@
 """D3's claims, each judged by the results of its experiments.
 
-A parameter of a judge is the result of the experiment of the same name. Exceptions: `failures` of
+A parameter is the result of the experiment of the same name. Exceptions: `failures` of
 `one_task_crashes`, `sharing` of `servers_and_tasks_crash`, `engines` of `other_engines`, and
 `large` of `measured` with more tuples. `large` is None or empty if those did not run.
 """
@@ -88,11 +88,11 @@ def skew_is_faster(
     large: pd.DataFrame | None,
 ) -> Finding:
     """D3-4: with shared state, skewed input is faster; the note names the part that is faster."""
-    found = skew_does_not_hurt(measured, served, paced, large)
+    finding = skew_does_not_hurt(measured, served, paced, large)
     return replace(
-        found,
-        expected=str(found.expected).replace("≥", ">"),
-        note=f"{explanation(measured)} {found.note}",
+        finding,
+        expected=str(finding.expected).replace("≥", ">"),
+        note=f"{explanation(measured)} {finding.note}",
     )
 
 

@@ -39,7 +39,7 @@ class Journal:
         self.who = who
         self._file = os.open(JOURNAL, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def note(self, what: str, **more: object) -> None:
+    def record(self, what: str, **more: object) -> None:
         """Append an event."""
         line = {"time": time.time(), "who": self.who, "what": what, **more}
         # begins with a line end, because a full disk may have cut off the end of the last line
@@ -134,13 +134,13 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> Job:
         """Restore the job that `to_json` wrote."""
-        given = json.loads(text)
-        log, rules, faults = (given.pop(name) for name in ("log", "rules", "faults"))
+        fields = json.loads(text)
+        log, rules, faults = (fields.pop(name) for name in ("log", "rules", "faults"))
         return cls(
             TupleLog(**log | {"path": Path(log["path"])}),
             Rules(**rules | {"windows": Windows(**rules["windows"])}),
             faults=tuple(Fault(**fault) for fault in faults),
-            **given,
+            **fields,
         )
 
     @property
@@ -266,6 +266,6 @@ class Job:
 
         A store that this job claimed before must still hold the claim, or it is refused too.
         """
-        noted = self.directory / "claimed"
-        claim(shared, f"job {self.claim_folder()}", begun=noted.exists())
-        noted.touch()
+        marker = self.directory / "claimed"
+        claim(shared, f"job {self.claim_folder()}", renewal=marker.exists())
+        marker.touch()

@@ -1,4 +1,4 @@
-"""D3's designs on emulated cores: processes that keep the pace of slower cores (D3 figs 5, 6).
+"""D3's designs on emulated cores: processes as slow as slower cores (D3 figs 5, 6).
 
 More tasks run than this machine has cores. An emulated core is `slowdown` times as slow as a real
 one. A task sums only a sample of its emulated tuples, and then sleeps until its emulated core would
@@ -98,7 +98,7 @@ class PacedRun:
         return stream.ids[present]
 
     @property
-    def stretch(self) -> float:
+    def time_scale(self) -> float:
         """Seconds on the emulated core per CPU second spent on the tuples that are summed."""
         return self.slowdown * self.tuples / (SLICES * self.rows)
 
@@ -111,12 +111,12 @@ def run_paced(runs: Sequence[PacedRun]) -> list[dict[str, float]]:
     behind: delay of the slowest task at its end, as a share of the run's time. RuntimeError if a
     run fails or loses a tuple.
     """
-    given = json.dumps([asdict(run) for run in runs])
+    request = json.dumps([asdict(run) for run in runs])
     command = [sys.executable, "-m", __name__]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"paced runs ended with an error: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)
+    process = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RuntimeError(f"paced runs ended with an error: {process.stderr[-2000:]}")
+    return json.loads(process.stdout)
 
 
 def hash_keys(keys: int, turn: int) -> np.ndarray:
@@ -124,8 +124,8 @@ def hash_keys(keys: int, turn: int) -> np.ndarray:
     return np.random.default_rng([turn, keys]).integers(0, 2**32, keys)
 
 
-class Pace:
-    """Keeps a process at the pace of its emulated core."""
+class Clock:
+    """Delays a process until its emulated core would have done the same work."""
 
     def __init__(self, begin: float) -> None:
         self._due = begin
@@ -200,7 +200,7 @@ def tuple_costs(design: str, keys: int, turn: int) -> tuple[float, float]:
     return read_s, receive_s
 
 
-Work = Callable[[Pace], int]
+Work = Callable[[Clock], int]
 """Work of a process once all are ready; returns the number of tuples summed."""
 
 
@@ -217,15 +217,15 @@ class Worker:
         """Serve requests from the other end of the link; each names a run, a role and a task."""
         while True:
             run, role, task, costs = link.recv()
-            self._stretched = [run.stretch * cost for cost in costs]
+            self._costs_s = [run.time_scale * cost for cost in costs]
             work: Work = getattr(self, f"_{role}")(run, task)
             link.send("ready")
             begin = link.recv()
             time.sleep(max(begin - time.monotonic(), 0.0))
-            pace, cpu_s = Pace(begin), -time.process_time()
-            counted = work(pace)
+            clock, cpu_s = Clock(begin), -time.process_time()
+            counted = work(clock)
             cpu_s += time.process_time()
-            link.send((time.monotonic(), pace.behind_s, counted, cpu_s))
+            link.send((time.monotonic(), clock.behind_s, counted, cpu_s))
 
     def _blocks(self, run: PacedRun, task: int) -> Iterator[np.ndarray]:
         """Tuples that a task reads, one block per part."""
@@ -238,12 +238,12 @@ class Worker:
         link = patiently(partial(Link, 0), PATIENCE_S, ConnectionError, 0.01)
         link.join([task])
 
-        def work(pace: Pace) -> int:
+        def work(clock: Clock) -> int:
             sums = SliceSums(1)
             with link:
                 for block in self._blocks(run, task):
                     sums.add(block)
-                    pace.spend(self._stretched[0] * block.shape[1])
+                    clock.spend(self._costs_s[0] * block.shape[1])
                 link.merge(sums.take(), {task: Progress(1)})
             return 0
 
@@ -255,15 +255,15 @@ class Worker:
         of_key[run.stream.ids - first] = hash_keys(run.keys, run.turn) % run.tasks
         receivers = [outgoing for outgoing, _ in self._pairs[: run.tasks]]
 
-        def work(pace: Pace) -> int:
+        def work(clock: Clock) -> int:
             for block in self._blocks(run, task):
                 messages = split(block, of_key[block[1] - first], run.tasks)
                 for receiver, message in zip(receivers, messages, strict=True):
                     if message:
-                        send_all(receiver, message, pace)
-                pace.spend(self._stretched[0] * block.shape[1])
+                        send_all(receiver, message, clock)
+                clock.spend(self._costs_s[0] * block.shape[1])
             for receiver in receivers:
-                send_all(receiver, b"", pace)
+                send_all(receiver, b"", clock)
             return 0
 
         return work
@@ -272,30 +272,30 @@ class Worker:
         """Sum received tuples until every sender has ended."""
         incoming = self._pairs[task][1]
 
-        def work(pace: Pace) -> int:
+        def work(clock: Clock) -> int:
             senders, sums = run.tasks, SliceSums(1)
             while senders:
                 try:
                     message = incoming.recv(MESSAGE, socket.MSG_DONTWAIT)
                 except BlockingIOError:
                     message = incoming.recv(MESSAGE)
-                    pace.resume()
+                    clock.resume()
                 senders -= not message
                 block = unsplit(message)
                 sums.add(block)
-                pace.spend(self._stretched[1] * block.shape[1])
+                clock.spend(self._costs_s[1] * block.shape[1])
             return int(sums.take().values[:, 1].sum())
 
         return work
 
 
-def send_all(receiver: socket.socket, message: bytes, pace: Pace) -> None:
+def send_all(receiver: socket.socket, message: bytes, clock: Clock) -> None:
     """Send a message; a receiver that is behind delays the sender."""
     try:
         receiver.send(message, socket.MSG_DONTWAIT)
     except BlockingIOError:
         receiver.send(message)
-        pace.resume()
+        clock.resume()
 
 
 def serve_tasks(run: PacedRun, link: Connection) -> None:
@@ -388,10 +388,10 @@ def start_process(work: Callable[[Connection], None]) -> Connection:
 
 
 if __name__ == "__main__":
-    given = [PacedRun(**run) for run in json.loads(sys.stdin.read())]
+    runs = [PacedRun(**run) for run in json.loads(sys.stdin.read())]
     load_kernels()
     with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
         os.chdir(scratch)
-        emulation = Emulation(given)
-        sys.stdout.write(json.dumps([emulation.measure(run) for run in given]))
+        emulation = Emulation(runs)
+        sys.stdout.write(json.dumps([emulation.measure(run) for run in runs]))
         os.chdir("/")

@@ -45,7 +45,7 @@ def read_checkpoint(path: Path) -> tuple[Partials, dict[int, Progress]]:
 
 
 def pipelined(
-    spark: SparkSession, given: LogMerge, every: int, checkpoint: int
+    spark: SparkSession, job: LogMerge, every: int, checkpoint: int
 ) -> tuple[Partials, list[dict]]:
     """Sum a log by slice and key behind a pipelined shuffle.
 
@@ -56,26 +56,26 @@ def pipelined(
     Return the sums and a record of each try: task, attempt; since: the round in which it started;
     received: tuples; by_round: tuples received in each round.
     """
-    require_fresh(given.directory)
+    require_fresh(job.directory)
 
     def member(index: int) -> Iterator[pa.RecordBatch]:
-        _Member(given, index).work(every, checkpoint)
+        _Member(job, index).work(every, checkpoint)
         yield pa.RecordBatch.from_pydict({"id": [index]})
 
-    members = by_number(spark, given.tasks, member, "id long", barrier=True)
+    members = by_number(spark, job.tasks, member, "id long", barrier=True)
     members.count()  # not `collect`: Spark restarts a barrier stage only before an exchange
-    results = [read_checkpoint(given.directory / f"result-{i}") for i in range(given.tasks)]
-    return merged(sums for sums, _ in results), read_tries(given.directory)
+    results = [read_checkpoint(job.directory / f"result-{i}") for i in range(job.tasks)]
+    return merged(sums for sums, _ in results), read_tries(job.directory)
 
 
 class _Member:
     """One task of the barrier stage, sender and receiver in one."""
 
-    def __init__(self, given: LogMerge, index: int) -> None:
-        self.given, self.index = given, index
-        attempts = len({path.stem.split("-")[2] for path in given.directory.glob("try-*.json")})
-        rounds = [int(path.name.split("-")[1]) for path in given.directory.glob("checkpoint-*")]
-        complete = [r for r in set(rounds) if rounds.count(r) == given.tasks]
+    def __init__(self, job: LogMerge, index: int) -> None:
+        self.job, self.index = job, index
+        attempts = len({path.stem.split("-")[2] for path in job.directory.glob("try-*.json")})
+        rounds = [int(path.name.split("-")[1]) for path in job.directory.glob("checkpoint-*")]
+        complete = [r for r in set(rounds) if rounds.count(r) == job.tasks]
         mine = json.dumps([attempts, max(complete, default=0)])
         # takes a second, so the rounds exchange message files instead
         agreed = [json.loads(each) for each in BarrierTaskContext.get().allGather(mine)]
@@ -84,27 +84,27 @@ class _Member:
 
         path = self._checkpoint
         self.total, stands = read_checkpoint(path) if self.round else (merged([]), {})
-        self.intake = Intake(given.rules, stands)
-        self.sums, self.by_round = SliceSums(given.rules.windows.pane), list[int]()
+        self.intake = Intake(job.rules, stands)
+        self.sums, self.by_round = SliceSums(job.rules.windows.pane), list[int]()
 
     def work(self, every: int, checkpoint: int) -> None:
         """Exchange tuples round by round until no task has any left; save the result."""
         blocks = (
             block
-            for partition in self.given.partitions(self.index)
-            for block in self.intake.blocks(partition, self.given.log.part(partition), every)
+            for partition in self.job.partitions(self.index)
+            for block in self.intake.blocks(partition, self.job.log.part(partition), every)
         )
         while self.exchange(next(blocks, np.empty((3, 0), np.int64))):
             self.round += 1
             if self.round % checkpoint == 0:
                 self._save(self._checkpoint)
-        self._save(self.given.directory / f"result-{self.index}")
+        self._save(self.job.directory / f"result-{self.index}")
 
     def exchange(self, mine: np.ndarray) -> bool:
         """Send tuples and sum the received ones; return whether any task sent tuples."""
-        receivers = mine[1] % self.given.tasks
+        receivers = mine[1] % self.job.tasks
         # Nothing is synced: messages do not outlive a run, and a name always has the same content.
-        for receiver in range(self.given.tasks):
+        for receiver in range(self.job.tasks):
             rows = Partials(*mine[:, receivers == receiver])
             path = self._message_file(self.index, receiver)
             scratch = path.with_name(
@@ -113,21 +113,21 @@ class _Member:
             scratch.write_bytes(pack_message("tuples", mine.size > 0, rows))
             scratch.replace(path)
 
-        messages = [self._receive(sender) for sender in range(self.given.tasks)]
+        messages = [self._receive(sender) for sender in range(self.job.tasks)]
         if not any(more for _, more, _ in messages):
             return False
         for _, _, rows in messages:
             self.sums.add(np.stack([rows.windows, rows.keys, rows.values[:, 0]]))
         self.by_round.append(sum(len(rows) for _, _, rows in messages))
         record_try(
-            self.given.directory,
+            self.job.directory,
             self.index,
             self.attempt,
             since=self.since,
             received=sum(self.by_round),
             by_round=self.by_round,
         )
-        self.given.passes(self.index, sum(self.by_round))
+        self.job.passes(self.index, sum(self.by_round))
         return True
 
     def _receive(self, sender: int) -> tuple[str, bool, Partials]:
@@ -149,8 +149,8 @@ class _Member:
 
     @property
     def _checkpoint(self) -> Path:
-        return self.given.directory / f"checkpoint-{self.round}-{self.index}"
+        return self.job.directory / f"checkpoint-{self.round}-{self.index}"
 
     def _message_file(self, sender: int, receiver: int) -> Path:
         name = f"message-{self.attempt}-{self.round}-{sender}-{receiver}"
-        return self.given.directory / name
+        return self.job.directory / name

@@ -100,7 +100,7 @@ def shuffled_growth(
     """Growth of a pipelined shuffle's throughput between the parallelisms of `GROWTH`.
 
     A tuple costs its sender `read_s` and its receiver `receive_s`. The senders or the busiest
-    receiver set the pace, whichever are slower.
+    receiver limit the throughput, whichever are slower.
     """
     few, most = (
         max(read_s / tasks, receive_s * largest_share(shares, hashes, tasks)) for tasks in GROWTH
@@ -126,7 +126,7 @@ def _over_uniform(runs: pd.DataFrame, turn: str) -> dict[float, Finding]:
     return {skew: over_turns(wide[skew] / wide[UNIFORM]) for skew in wide if skew != UNIFORM}
 
 
-def _paced(paced: pd.DataFrame, design: str) -> tuple[bool, str]:
+def _check_cores(paced: pd.DataFrame, design: str) -> tuple[bool, str]:
     """Return whether this machine could emulate a design's cores, and text on how busy it was."""
     middle = paced[paced["design"] == design].groupby("tasks").median(numeric_only=True)
     busy, behind = middle["cpu_share"].max(), middle["behind"].max()
@@ -140,14 +140,14 @@ def skew_on_emulated_cores(paced: pd.DataFrame, design: str) -> dict[float, Find
     return _over_uniform(chosen[chosen["keys"] == chosen["keys"].max()], "turn")
 
 
-def at_every_skew(gains: Mapping[float, Finding], worst: float, pace: bool = True) -> Finding:
+def at_every_skew(gains: Mapping[float, Finding], worst: float, on_time: bool = True) -> Finding:
     """The gain at the skew `worst`, with the gains at the other skews as its parts.
 
-    `pace` is False for emulated cores if this machine was too busy; then no gain can hold.
+    `on_time` is False for emulated cores if this machine was too busy; then no gain can hold.
     """
-    found = {skew: replace(each, control=pace and each.control) for skew, each in gains.items()}
-    parts = {f"skew {s:g}": each for s, each in found.items() if s not in (worst, UNIFORM)}
-    return replace(found[worst], parts=parts)
+    findings = {s: replace(each, control=on_time and each.control) for s, each in gains.items()}
+    parts = {f"skew {s:g}": each for s, each in findings.items() if s not in (worst, UNIFORM)}
+    return replace(findings[worst], parts=parts)
 
 
 def least_gain_on_emulated_cores(paced: pd.DataFrame) -> dict[str, Finding]:
@@ -155,7 +155,7 @@ def least_gain_on_emulated_cores(paced: pd.DataFrame) -> dict[str, Finding]:
     gains = skew_on_emulated_cores(paced, "late")
     least = min(gains, key=lambda skew: ends_of(gains[skew]))
     name = f"{paced['keys'].max():,} keys on {GROWTH[1]} emulated cores, least at skew {least:g}"
-    return {name: at_every_skew(gains, least, _paced(paced, "late")[0])}
+    return {name: at_every_skew(gains, least, _check_cores(paced, "late")[0])}
 
 
 def _growth_by_keys(paced: pd.DataFrame, few: int, most: int) -> dict[int, Finding]:
@@ -177,11 +177,11 @@ def growth_ends(paced: pd.DataFrame) -> Finding:
     few, about = GROWTH
     most = int(paced["tasks"].max())
     before, after = (_growth_by_keys(paced, *pair) for pair in ((few, about), (about, most)))
-    pace, accuracy = _paced(paced, "late")
+    on_time, accuracy = _check_cores(paced, "late")
     findings = {}
     for keys, growth in after.items():
         low, high = ends_of(before[keys])
-        control = pace and growth.control and (low >= STILL or high < STILL)
+        control = on_time and growth.control and (low >= STILL or high < STILL)
         findings[f"{keys:,} keys"] = replace(growth, control=control, conditions=high >= STILL)
     *others, main = findings
     return replace(
@@ -202,7 +202,7 @@ def skew_lowers_the_shuffle(
     """D3-2: behind a shuffle, skew lowers throughput."""
     gains = skew_on_emulated_cores(paced, "shuffle")
     highest = max(gains, key=lambda skew: ends_of(gains[skew])[1])
-    pace, accuracy = _paced(paced, "shuffle")
+    on_time, accuracy = _check_cores(paced, "shuffle")
     shuffled = paced[paced["design"] == "shuffle"]
     read, receive = float(shuffled["read_ns"].median()), float(shuffled["receive_ns"].median())
     keys, share = int(shuffled["keys"].iloc[0]), receive / (read + receive)
@@ -213,7 +213,7 @@ def skew_lowers_the_shuffle(
     }
     few = shown_by_skew(gains_over_uniform(measured, "upfront"))
     return replace(
-        at_every_skew(gains, highest, pace),
+        at_every_skew(gains, highest, on_time),
         readings=computed,
         expected=f"< 1 at {_skews(gains)}",
         note=f"The value is throughput at skew {highest:g} over that of uniform keys, on 24 "
@@ -272,8 +272,8 @@ def skew_stops_the_shuffle(paced: pd.DataFrame) -> Finding:
     keys = int(shuffled["keys"].iloc[0])
     costs = float(shuffled["read_ns"].median()), float(shuffled["receive_ns"].median())
     agreement = over_turns(pd.concat([_agreement(rows) for _, rows in shuffled.groupby("skew")]))
-    pace, accuracy = _paced(paced, "shuffle")
-    control = pace and 1 / AGREED < float(agreement.value or 0) < AGREED
+    on_time, accuracy = _check_cores(paced, "shuffle")
+    control = on_time and 1 / AGREED < float(agreement.value or 0) < AGREED
     ours, text = _stops(keys, *costs, control)
     receivers, other = _stops(keys, 0.0, 1.0, control)
     return replace(
@@ -331,10 +331,10 @@ def late_beats_the_shuffle(
     ratios = (wide["late"] / wide["shuffle"]).groupby("skew")
     gains = {float(str(skew)): over_turns(rows) for skew, rows in ratios}
     least = min((s for s in gains if s != UNIFORM), key=lambda s: ends_of(gains[s]))
-    (late_paced, late_text), (shuffle_paced, text) = (_paced(paced, d) for d in ("late", "shuffle"))
+    (late_ok, late_text), (shuffle_ok, text) = (_check_cores(paced, d) for d in ("late", "shuffle"))
     keys = int(many["keys"].iloc[0])
     return replace(
-        at_every_skew(gains, least, late_paced and shuffle_paced),
+        at_every_skew(gains, least, late_ok and shuffle_ok),
         readings=_gain_with_sparks_keys(paced, measured, least),
         expected=f"> 1 at {_skews(gains)}",
         note="Late merging as a multiple of a shuffle at the same skew, 24 emulated cores, "

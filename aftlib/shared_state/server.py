@@ -132,12 +132,12 @@ class Server:
         """
         mine = self.job.partitions_of(self.number)
         for pause_s in (LOOK_S, 0.0):
-            committed, found = self.shared.committed().get(self.name, 0), self.shared.progress()
+            committed, shared = self.shared.committed().get(self.name, 0), self.shared.progress()
             with self.lock:
-                known = self.reached([BASE, *(e for e in self.complete if e <= committed)])
-            stands, due = ({p: at.get(p, Progress()).offset for p in mine} for at in (found, known))
+                own = self.reached([BASE, *(e for e in self.complete if e <= committed)])
+            stands, due = ({p: at.get(p, Progress()).offset for p in mine} for at in (shared, own))
             if stands == due:
-                return committed, known
+                return committed, own
             time.sleep(pause_s)
         wrong = [f"{p} at {stands[p]} instead of {due[p]}" for p in mine if stands[p] != due[p]]
         raise ValueError(
@@ -316,7 +316,7 @@ def serve(job: Job, number: int, journal: Journal) -> None:
     """Run a server process until all is read and committed."""
     with held_lock(f"server-{number}.lock", job.patience_s), job.open_own(number) as own:
         server = job.open_claimed(partial(Server, job, number, own))
-        journal.note("started", epoch=server.cycle.epoch, pending=len(server.complete))
+        journal.record("started", epoch=server.cycle.epoch, pending=len(server.complete))
         start_thread(server.keep_committing)
         start_thread(SocketServer(server).run)
         while not server.finished:

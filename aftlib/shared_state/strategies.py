@@ -184,94 +184,94 @@ def merge_log(
         place.mkdir(parents=True, exist_ok=True)
         require_shared(spark, place, log.path)
         require_fresh(place)
-        given = LogMerge(log, rules, tasks, place, fault)
+        job = LogMerge(log, rules, tasks, place, fault)
 
         if strategy == "upfront":
-            slices, merge_s = upfront(spark, given)
+            slices, merge_s = upfront(spark, job)
         elif table is None or strategy == "late local":
-            slices, merge_s = late_local(spark, given)
+            slices, merge_s = late_local(spark, job)
         else:
-            slices, merge_s = late_global(spark, given, table, every)
+            slices, merge_s = late_global(spark, job, table, every)
 
         sums = window_sums(slices, rules.windows)
         seconds = time.time() - begin
         return MergedLog(sums, *read_reports(place, begin), read_tries(place), merge_s, seconds)
 
 
-def upfront(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
+def upfront(spark: SparkSession, job: LogMerge) -> tuple[Partials, float]:
     """Shuffle every tuple to its key's task; return the sums and the seconds of the driver."""
-    grouped = shuffled(spark, given).groupBy("slice", "key")
+    grouped = shuffled(spark, job).groupBy("slice", "key")
     table = grouped.agg(f.sum("value"), f.count("value")).toArrow()
     before = time.perf_counter()
     parts, keys, sums, counts = (column.to_numpy() for column in table.columns)
     values = np.stack([sums, counts], axis=1)
-    slices = merged([Partials(parts * given.rules.windows.pane, keys, values)])
+    slices = merged([Partials(parts * job.rules.windows.pane, keys, values)])
     return slices, time.perf_counter() - before
 
 
-def shuffled(spark: SparkSession, given: LogMerge) -> DataFrame:
+def shuffled(spark: SparkSession, job: LogMerge) -> DataFrame:
     """Parsed tuples, partitioned by key."""
 
     def tuples(task: int) -> Iterator[pa.RecordBatch]:
-        began, intake = time.time(), Intake(given.rules, markers=given.directory)
-        for partition in given.partitions(task):
-            for block in intake.blocks(partition, given.log.part(partition), ROWS):
+        began, intake = time.time(), Intake(job.rules, markers=job.directory)
+        for partition in job.partitions(task):
+            for block in intake.blocks(partition, job.log.part(partition), ROWS):
                 columns = [pa.array(column) for column in block.copy()]  # Spark may read ahead
                 yield pa.RecordBatch.from_arrays(columns, ["slice", "key", "value"])
         intake.take()
-        record_task(given.directory, task, intake, began)
+        record_task(job.directory, task, intake, began)
 
-    return by_number(spark, given.tasks, tuples, TUPLE_SCHEMA).repartition(given.tasks, "key")
+    return by_number(spark, job.tasks, tuples, TUPLE_SCHEMA).repartition(job.tasks, "key")
 
 
-def received(spark: SparkSession, given: LogMerge) -> tuple[Partials, list[dict]]:
+def received(spark: SparkSession, job: LogMerge) -> tuple[Partials, list[dict]]:
     """As `upfront`, but tasks behind the shuffle sum in Python, so that a fault can kill a task.
 
     Return the sums by slice start and key, and task, attempt and tuples of every try behind the
     shuffle. The folder must have no files of another run (`require_fresh`).
     """
-    require_fresh(given.directory)
+    require_fresh(job.directory)
 
     def receive(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         index, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
-        sums, tuples = SliceSums(given.rules.windows.pane), 0
+        sums, tuples = SliceSums(job.rules.windows.pane), 0
         for batch in batches:
             sums.add(np.stack([column.to_numpy() for column in batch.columns]))
             tuples += batch.num_rows
-            record_try(given.directory, index, attempt, tuples=tuples)
-            given.passes(index, tuples)
+            record_try(job.directory, index, attempt, tuples=tuples)
+            job.passes(index, tuples)
         yield _to_batch(sums.take())
 
-    table = shuffled(spark, given).mapInArrow(receive, SUM_SCHEMA).toArrow()
-    return _merge_batches(table["sums"].to_pylist()), read_tries(given.directory)
+    table = shuffled(spark, job).mapInArrow(receive, SUM_SCHEMA).toArrow()
+    return _merge_batches(table["sums"].to_pylist()), read_tries(job.directory)
 
 
-def late_local(spark: SparkSession, given: LogMerge) -> tuple[Partials, float]:
+def late_local(spark: SparkSession, job: LogMerge) -> tuple[Partials, float]:
     """Merge the tasks' sums in the driver; return the sums and the seconds of the driver."""
 
     def sums(index: int) -> Iterator[pa.RecordBatch]:
-        began, intake = time.time(), Intake(given.rules, markers=given.directory)
-        for partition in given.partitions(index):
-            for _ in intake.read(partition, given.log.part(partition)):
+        began, intake = time.time(), Intake(job.rules, markers=job.directory)
+        for partition in job.partitions(index):
+            for _ in intake.read(partition, job.log.part(partition)):
                 pass
         partials, _ = intake.take()
-        record_task(given.directory, index, intake, began)
+        record_task(job.directory, index, intake, began)
         yield _to_batch(partials)
 
-    sent = by_number(spark, given.tasks, sums, SUM_SCHEMA).toArrow()["sums"].to_pylist()
+    sent = by_number(spark, job.tasks, sums, SUM_SCHEMA).toArrow()["sums"].to_pylist()
     before = time.perf_counter()
     return _merge_batches(sent), time.perf_counter() - before
 
 
 def late_global(
-    spark: SparkSession, given: LogMerge, table: Callable[[], StateTable], every: int | None
+    spark: SparkSession, job: LogMerge, table: Callable[[], StateTable], every: int | None
 ) -> tuple[Partials, float]:
     """Let tasks merge into the shared table; return its rows and the seconds to read them."""
 
     def merge(index: int) -> Iterator[pa.RecordBatch]:
         with table() as shared:
-            merge_into(shared, given, index, every)
+            merge_into(shared, job, index, every)
         yield pa.RecordBatch.from_pydict({"task": [index]})
 
     with table() as shared:
@@ -293,14 +293,14 @@ def late_global(
                 "stores.postgres.PostgresTable('postgresql://user@host/database', SUMS); the "
                 "notebook does where AFT_POSTGRES_URL names one"
             )
-        rules = {"delay": given.rules.delay, "pane": given.rules.windows.pane}
-        about = json.dumps(given.log.identity | rules, sort_keys=True, default=str)
+        rules = {"delay": job.rules.delay, "pane": job.rules.windows.pane}
+        about = json.dumps(job.log.identity | rules, sort_keys=True, default=str)
         claim(shared, f"log {hashlib.sha256(about.encode()).hexdigest()}")
 
-    by_number(spark, given.tasks, merge, "task long").collect()
+    by_number(spark, job.tasks, merge, "task long").collect()
     before = time.perf_counter()
     with table() as shared:
-        require_all_merged(shared, given.log)
+        require_all_merged(shared, job.log)
         return shared.read(), time.perf_counter() - before
 
 
@@ -316,13 +316,13 @@ def require_all_merged(shared: StateTable, log: TupleLog) -> None:
         )
 
 
-def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | None) -> None:
+def merge_into(shared: StateTable, job: LogMerge, index: int, every: int | None) -> None:
     """Read each partition from its offset in the table; merge at intervals and at the end."""
     context, began, merge_s = TaskContext.get(), time.time(), 0.0
     attempt = context.attemptNumber() if context else 0
     stands = shared.progress()
-    mine = {p: stands[p] for p in given.partitions(index) if p in stands}
-    intake = Intake(given.rules, mine, markers=given.directory)
+    mine = {p: stands[p] for p in job.partitions(index) if p in stands}
+    intake = Intake(job.rules, mine, markers=job.directory)
     rows = min(BLOCK, every or BLOCK)
 
     def merge() -> float:
@@ -332,16 +332,16 @@ def merge_into(shared: StateTable, given: LogMerge, index: int, every: int | Non
             shared.merge(partials, progress)
         return time.perf_counter() - before
 
-    for partition in given.partitions(index):
-        for waiting in intake.read(partition, given.log.part(partition), rows):
-            if given.fault is not None:
-                record_try(given.directory, index, attempt, tuples=intake.tuples)
-                given.passes(index, intake.tuples)
+    for partition in job.partitions(index):
+        for waiting in intake.read(partition, job.log.part(partition), rows):
+            if job.fault is not None:
+                record_try(job.directory, index, attempt, tuples=intake.tuples)
+                job.passes(index, intake.tuples)
             if every is not None and waiting >= every:
                 merge_s += merge()
     merge_s += merge()
-    record_try(given.directory, index, attempt, tuples=intake.tuples)
-    record_task(given.directory, index, intake, began, merge_s)
+    record_try(job.directory, index, attempt, tuples=intake.tuples)
+    record_task(job.directory, index, intake, began, merge_s)
 
 
 def _to_batch(sums: Partials) -> pa.RecordBatch:

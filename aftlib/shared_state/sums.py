@@ -165,7 +165,7 @@ _CELLS = 4
 """Most cells per tuple, or per used key, at which cells still cost less than look-ups."""
 _NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
 _NO_COUNTS = np.empty(0, np.int64)
-_KEPT = {
+_LAYOUTS = {
     "sum": (ADD, [VALUE]),
     "count": (MAX, [COUNT]),  # values are not used, so they must not overflow
     "min": (MIN, [VALUE]),
@@ -186,7 +186,7 @@ class SliceSums:
 
     def __init__(self, pane: int, aggregate: Aggregate = SUMS) -> None:
         self.pane = pane
-        self._how, self._columns = _KEPT[aggregate.name]
+        self._how, self._columns = _LAYOUTS[aggregate.name]
         self._table = np.zeros((_FIRST_ROWS, 4), np.int64)
         self._used = 0
         self._dense = _NO_CELLS  # slice, first key, cells (values and counts)
@@ -258,8 +258,8 @@ class SliceSums:
         part, low, cells = self._dense
         worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # the slice may go on
         self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
-        found = Partials(rows[:, SLICE] * self.pane, rows[:, KEY], rows[:, self._columns])
-        return found if found.in_order else found[np.lexsort((found.keys, found.windows))]
+        sums = Partials(rows[:, SLICE] * self.pane, rows[:, KEY], rows[:, self._columns])
+        return sums if sums.in_order else sums[np.lexsort((sums.keys, sums.windows))]
 
 
 def merged(partials: Iterable[Partials]) -> Partials:

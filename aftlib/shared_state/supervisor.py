@@ -58,8 +58,8 @@ def run_job(job: Job) -> Account:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         stdin, stderr = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stderr)
         try:
-            with suppress(BrokenPipeError), stdin as given:
-                given.write(job.to_json().encode())
+            with suppress(BrokenPipeError), stdin as file:
+                file.write(job.to_json().encode())
             while not over:  # not to the pipe's end: a stopped process may hold it open
                 over = process.poll() is not None
                 while wait([pipe := stderr.fileno()], TICK_S):
@@ -194,7 +194,7 @@ class Supervisor:
             "is it stopped? continue or kill it, or run the job again"
         )
         if was_silent_s <= SILENT_S < silent_s:
-            self._journal.note("waits for", name=name, pid=process.pid)
+            self._journal.record("waits for", name=name, pid=process.pid)
             LOG.warning("%s %s; the job ends after %g s", WAITS, report, self.job.patience_s)
         if silent_s > self.job.patience_s:
             raise RuntimeError(report)

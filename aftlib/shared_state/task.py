@@ -293,7 +293,7 @@ def work(job: Job, server: int, task: int, journal: Journal) -> None:
         try:
             with Link(server) as link:
                 read_on(job, link, job.partitions_of(server, task), journal, at)
-                journal.note("ended")
+                journal.record("ended")
                 link.stay()
         except (ConnectionError, EOFError, StaleBatch):
             time.sleep(RETRY_S)
@@ -305,7 +305,7 @@ def read_on(
     """Read partitions to their ends, a batch of each in turn."""
     TupleLog.open(job.log.path)  # refuses an incomplete log
     stands = link.join(partitions)
-    journal.note("joined", offsets={p: now.offset for p, now in stands.items()})
+    journal.record("joined", offsets={p: now.offset for p, now in stands.items()})
     intake = Intake(job.rules, stands, job.function, job.rejects, mark_all=False)
     readers = {
         p: intake.read(p, job.log.part(p), min(BLOCK, job.batch))
@@ -321,7 +321,7 @@ def read_on(
                 del readers[partition]
             partials, progress = intake.take()
             upto = intake.progress[partition].tuples
-            journal.note("read", partition=partition, since=since, upto=upto)
+            journal.record("read", partition=partition, since=since, upto=upto)
             at("read")
             link.merge(partials, progress)
             at("merged")

@@ -115,24 +115,24 @@ def merges_of(speeds):
     return pd.DataFrame(rows, columns=["store", "keys", "flush", "turn", "with_barriers_per_s"])
 
 
-def judged(given, *claims):
-    return judging.judged(CLAIMS, given, *claims)
+def judge(world, *claims):
+    return judging.judged(CLAIMS, world, *claims)
 
 
-def verdicts(given, *claims):
-    return [record.verdict for record in judged(given, *claims).values()]
+def verdicts(world, *claims):
+    return [record.verdict for record in judge(world, *claims).values()]
 
 
 def test_all_claims_come_out_as_recorded():
-    paced = emulated(few_keys=1.8, read_ns=200.0)  # senders set the pace
-    found = judged(frames() | {"paced": paced})
-    differ = [id for id, record in found.items() if not record.as_recorded]
+    paced = emulated(few_keys=1.8, read_ns=200.0)  # senders limit throughput
+    records = judge(frames() | {"paced": paced})
+    differ = [id for id, record in records.items() if not record.as_recorded]
     assert differ == ["D3-3", "D3-4"]  # their readings agree here
-    simulated = [id for id, record in found.items() if record.basis == "simulated"]
-    assert simulated == ["D3-2", "D3-6", "D3-9"] and found["D3-7"].basis == "modelled"
-    assert "on two tasks is 2.0 … 2.0 times as fast on skewed keys" in found["D3-2"].note
-    assert "on two tasks of Spark: × 4.0 … 4.0" in found["D3-9"].note
-    assert "a sum of it is wrong by 7" in found["D3-8"].note
+    simulated = [id for id, record in records.items() if record.basis == "simulated"]
+    assert simulated == ["D3-2", "D3-6", "D3-9"] and records["D3-7"].basis == "modelled"
+    assert "on two tasks is 2.0 … 2.0 times as fast on skewed keys" in records["D3-2"].note
+    assert "on two tasks of Spark: × 4.0 … 4.0" in records["D3-9"].note
+    assert "a sum of it is wrong by 7" in records["D3-8"].note
 
 
 def scaled(frame, factor, **where):
@@ -187,8 +187,8 @@ def apart(frame):
     ],
 )
 def test_another_world_or_a_run_that_cannot_tell_turns_the_claim(claim, turned, name, mutated):
-    given = frames()
-    assert verdicts(given | {name: mutated(given[name])}, claim) == [turned]
+    world = frames()
+    assert verdicts(world | {name: mutated(world[name])}, claim) == [turned]
 
 
 ABOUT_SKEW = "D3-3", "D3-4"
@@ -196,39 +196,39 @@ ABOUT_SKEW = "D3-3", "D3-4"
 
 @pytest.mark.parametrize("skew", [1.2, 2.0])
 def test_skew_that_hurts_in_either_reading_turns_both_claims_about_it(skew):
-    given = frames()
-    found = judged(given, *ABOUT_SKEW)
-    assert [record.verdict for record in found.values()] == ["holds", "holds"]
-    assert found["D3-4"].expected == "> 1 at skew 1.2, 1.4, 2"
-    assert [*found["D3-3"].readings] == ["1,000 keys on 24 emulated cores, least at skew 1.2"]
-    served = {"served": scaled(given["served"], 0.4, skew=skew)}
-    paced = {"paced": scaled(given["paced"], 0.4, skew=skew, design="late")}
-    assert verdicts(given | served | paced, *ABOUT_SKEW) == ["deviates", "deviates"]
+    world = frames()
+    records = judge(world, *ABOUT_SKEW)
+    assert [record.verdict for record in records.values()] == ["holds", "holds"]
+    assert records["D3-4"].expected == "> 1 at skew 1.2, 1.4, 2"
+    assert [*records["D3-3"].readings] == ["1,000 keys on 24 emulated cores, least at skew 1.2"]
+    served = {"served": scaled(world["served"], 0.4, skew=skew)}
+    paced = {"paced": scaled(world["paced"], 0.4, skew=skew, design="late")}
+    assert verdicts(world | served | paced, *ABOUT_SKEW) == ["deviates", "deviates"]
     for one in (served, paced):
-        assert verdicts(given | one, *ABOUT_SKEW) == ["undecided", "undecided"]
+        assert verdicts(world | one, *ABOUT_SKEW) == ["undecided", "undecided"]
 
 
 def test_a_store_that_is_slower_with_barriers_is_seen_beside_one_that_cannot_tell():
     rocksdb = merges_of({"merge": 1.0, "barrier": 2.0}).assign(store="rocksdb")
     rocksdb.loc[rocksdb["flush"] == "barrier", "with_barriers_per_s"] *= [0.01, 1.0, 100.0]
     slower = merges_of({"merge": 2.0, "barrier": 1.0})
-    found = judged(frames() | {"merges": pd.concat([slower, rocksdb])}, "D3-10")["D3-10"]
-    assert found.verdict == "deviates" and "The least gain is that of rocksdb" in found.note
+    record = judge(frames() | {"merges": pd.concat([slower, rocksdb])}, "D3-10")["D3-10"]
+    assert record.verdict == "deviates" and "The least gain is that of rocksdb" in record.note
 
 
 EMULATED = ("D3-2", "D3-6", "D3-7", "D3-9")
 
 
 @pytest.mark.parametrize("off", [{"cpu_share": 0.6}, {"behind": 0.2}])
-def test_cores_that_do_not_keep_their_pace_settle_nothing(off):
+def test_emulated_cores_that_are_late_settle_nothing(off):
     assert verdicts(frames() | {"paced": emulated().assign(**off)}, *EMULATED) == ["undecided"] * 4
 
 
 def test_the_receivers_share_of_the_cost_decides_whether_skew_lowers_throughput(monkeypatch):
-    found = judged(frames() | {"paced": emulated(read_ns=200.0)}, "D3-2")["D3-2"]
-    assert found.verdict == "undecided" and found.expected == "< 1 at skew 1.2, 1.4, 2"
-    assert "Our receivers bear 9% of it, Spark's here 50%" in found.note
-    readings = [text.rpartition(", ")[2] for text in found.readings.values()]
+    record = judge(frames() | {"paced": emulated(read_ns=200.0)}, "D3-2")["D3-2"]
+    assert record.verdict == "undecided" and record.expected == "< 1 at skew 1.2, 1.4, 2"
+    assert "Our receivers bear 9% of it, Spark's here 50%" in record.note
+    readings = [text.rpartition(", ")[2] for text in record.readings.values()]
     assert readings == ["deviates", "holds", "deviates"]  # our share, half, a tenth
     monkeypatch.setattr(scaling, "largest_share", lambda shares, hashes, tasks: 4 * shares.max())
     assert verdicts(frames(), "D3-2") == ["holds"]
@@ -243,34 +243,34 @@ def test_the_receivers_share_of_the_cost_decides_whether_skew_lowers_throughput(
 def test_what_it_costs_to_merge_more_sums_decides_whether_late_beats_the_shuffle(
     merge_share, verdict, reading
 ):
-    given = frames()
-    measured = with_parts(given["measured"], merge_s=merge_share)
-    found = judged(given | {"measured": measured}, "D3-9")["D3-9"]
-    assert found.verdict == verdict and found.expected == "> 1 at skew 1.2, 1.4, 2"
-    ((name, text),) = found.readings.items()
+    world = frames()
+    measured = with_parts(world["measured"], merge_s=merge_share)
+    record = judge(world | {"measured": measured}, "D3-9")["D3-9"]
+    assert record.verdict == verdict and record.expected == "> 1 at skew 1.2, 1.4, 2"
+    ((name, text),) = record.readings.items()
     assert "with 1,000 keys" in name and text.endswith(reading)
 
 
 def test_where_growth_ends_depends_on_the_number_of_keys():
     assert verdicts(frames(), "D3-6") == ["holds"]
-    found = judged(frames() | {"paced": emulated(few_keys=1.8)}, "D3-6")["D3-6"]
-    assert found.verdict == "undecided"
-    assert found.readings["100 keys"].startswith("1.8 × that of 24 tasks [1.8, 1.8], deviates")
+    record = judge(frames() | {"paced": emulated(few_keys=1.8)}, "D3-6")["D3-6"]
+    assert record.verdict == "undecided"
+    assert record.readings["100 keys"].startswith("1.8 × that of 24 tasks [1.8, 1.8], deviates")
 
 
 def test_hash_function_and_cost_of_a_tuple_decide_whether_growth_stops(monkeypatch):
-    found = judged(frames(), "D3-7")["D3-7"]
-    assert found.verdict == "undecided"
-    assert "Emulated growth divided by computed growth: × 1.00" in found.note
+    record = judge(frames(), "D3-7")["D3-7"]
+    assert record.verdict == "undecided"
+    assert "Emulated growth divided by computed growth: × 1.00" in record.note
 
     def in_turn(keys, turn):  # the most frequent key has a task of its own
         return (np.arange(keys) + turn) % 24
 
     monkeypatch.setattr(scaling, "hash_keys", in_turn)
     assert verdicts(frames(), "D3-7") == ["holds"]
-    found = judged(frames() | {"paced": emulated(read_ns=200.0)}, "D3-7")["D3-7"]
-    assert found.verdict == "undecided" and found.measured > 2
-    assert "holds" in found.readings["receivers alone set the pace"]
+    record = judge(frames() | {"paced": emulated(read_ns=200.0)}, "D3-7")["D3-7"]
+    assert record.verdict == "undecided" and record.measured > 2
+    assert "holds" in record.readings["receivers alone set the pace"]
     monkeypatch.setattr(scaling, "largest_share", lambda shares, hashes, tasks: 1 / tasks)
     assert verdicts(frames(), "D3-7") == ["deviates"]
 
@@ -299,46 +299,46 @@ def settled_by_work(tmp_path, monkeypatch):
     clock = SimpleNamespace(time=lambda: clock.now, now=0.0)
     monkeypatch.setattr(journal, "time", clock)
 
-    def run_job(stage):
-        stage.directory.mkdir()
-        monkeypatch.chdir(stage.directory)
-        begin, table = clock.now, MemoryTable(stage.function)
-        for task in range(stage.tasks):
-            clock.now, noted = begin, journal.Journal(f"task-0-{task}")
-            noted.note("joined")
-            intake = Intake(stage.rules, aggregate=stage.function)
-            for partition in stage.partitions_of(0, task):
+    def run_job(job):
+        job.directory.mkdir()
+        monkeypatch.chdir(job.directory)
+        begin, table = clock.now, MemoryTable(job.function)
+        for task in range(job.tasks):
+            clock.now, lines = begin, journal.Journal(f"task-0-{task}")
+            lines.record("joined")
+            intake = Intake(job.rules, aggregate=job.function)
+            for partition in job.partitions_of(0, task):
                 before = intake.tuples
-                for _ in intake.read(partition, stage.log.part(partition)):
+                for _ in intake.read(partition, job.log.part(partition)):
                     pass
-                noted.note("read", partition=partition, since=0, upto=intake.tuples - before)
+                lines.record("read", partition=partition, since=0, upto=intake.tuples - before)
             sums, progress = intake.take()
             table.merge(sums, progress)
             clock.now += intake.tuples + 5 * len(sums)
-            noted.note("ended")
-        for partition in range(stage.log.partitions):
+            lines.record("ended")
+        for partition in range(job.log.partitions):
             table.merge(Partials.empty(1), {partition: Progress(watermark=END)})
-        assert Output(stage, table).emit()
-        return journal.Account.of(stage.directory)
+        assert Output(job, table).emit()
+        return journal.Account.of(job.directory)
 
     monkeypatch.setattr(servers, "run_job", run_job)
-    given = []
+    inputs = []
     for skew in (0.0, 1.2, 2.0):
         stream = TupleStream(4 * ROWS_PER_RANGE, 5_000, skew)
-        given.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
-    served = servers.served(given, [1, 2], 2, times=1)
+        inputs.append(Input(stream, TupleLog.draw(tmp_path / f"{skew}", stream, 4)))
+    served = servers.served(inputs, [1, 2], 2, times=1)
     in_spark = pd.concat([served.assign(strategy=name) for name in claims.LATE[:2]])
-    given = {"measured": with_parts(in_spark), "served": served, "large": None}
-    given |= {"paced": emulated()}
-    return verdicts(given, "D3-1", *ABOUT_SKEW)
+    world = {"measured": with_parts(in_spark), "served": served, "large": None}
+    world |= {"paced": emulated()}
+    return verdicts(world, "D3-1", *ABOUT_SKEW)
 
 
 def test_work_that_is_shared_out_and_summed_first_settles_the_throughputs(tmp_path, monkeypatch):
     assert settled_by_work(tmp_path, monkeypatch) == ["holds"] * 3
 
 
-def all_to_the_first(stage, server, task=None):
-    return [*range(server, stage.log.partitions, stage.servers)] if not task else []
+def all_to_the_first(job, server, task=None):
+    return [*range(server, job.log.partitions, job.servers)] if not task else []
 
 
 def in_turn(account):
@@ -382,10 +382,10 @@ def test_a_mutation_of_the_code_turns_its_claim(tmp_path, monkeypatch, place, na
 
 @pytest.mark.parametrize("claim", ABOUT_SKEW)
 def test_larger_runs_are_mentioned(claim):
-    given = frames()
-    rows = given["measured"]
+    world = frames()
+    rows = world["measured"]
     large = rows[(rows["tasks"] == 2) & (rows["repeat"] == 0)].assign(tuples=10**8)
-    found = judged(given | {"large": large}, claim)[claim]
-    assert "With 100,000,000 tuples, one run each: late local 1.2: ×" in found.note
+    record = judge(world | {"large": large}, claim)[claim]
+    assert "With 100,000,000 tuples, one run each: late local 1.2: ×" in record.note
     for none in (None, large[large["skew"] > 1], large[large["skew"] == 0], pd.DataFrame()):
-        assert "one run each" not in judged(given | {"large": none}, claim)[claim].note
+        assert "one run each" not in judge(world | {"large": none}, claim)[claim].note

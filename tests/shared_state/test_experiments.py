@@ -30,14 +30,14 @@ from tests.refusals import refused
 
 
 @pytest.fixture(scope="module")
-def given(spark, tmp_path_factory):
+def drawn_inputs(spark, tmp_path_factory):
     streams = [TupleStream(100_000, 1_000, skew) for skew in (0.0, 2.0)]
     return parameters.inputs(spark, tmp_path_factory.mktemp("data"), streams, partitions=2)
 
 
 @pytest.fixture(scope="module")
-def failures(spark, given):
-    return strategies.one_task_crashes(spark, given[0], 2, every=20_000, after=25_000)
+def failures(spark, drawn_inputs):
+    return strategies.one_task_crashes(spark, drawn_inputs[0], 2, every=20_000, after=25_000)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def pretend(job, losing=False, inject=True):
 
 
 def test_table_1_by_hand(spark, tmp_path):
-    state, windows, done = strategies.table_1(spark, tmp_path)
+    state, windows, result = strategies.table_1(spark, tmp_path)
     assert windows.to_numpy().tolist() == [
         ["[0, 10)", 0, 10 + 30 + 2 + 3],
         ["[0, 10)", 1, 20 + 40 + 1],
@@ -72,12 +72,12 @@ def test_table_1_by_hand(spark, tmp_path):
         ["[15, 25)", 1, 5],
     ]
     assert state["slice"].unique().tolist() == ["[0, 5)", "[5, 10)", "[10, 15)", "[15, 20)"]
-    assert done.partitions["tuples"].tolist() == [5, 5]
-    assert done.partitions["late"].tolist() == [0, 0]
+    assert result.partitions["tuples"].tolist() == [5, 5]
+    assert result.partitions["late"].tolist() == [0, 0]
 
 
-def test_measured_covers_every_run(spark, given):
-    measured = strategies.measured(spark, given, [1, 2], 1, warm_up=False)
+def test_measured_covers_every_run(spark, drawn_inputs):
+    measured = strategies.measured(spark, drawn_inputs, [1, 2], 1, warm_up=False)
     assert len(measured) == 3 * 2 * 2
     assert (measured["tuples"] == 100_000).all()
     assert (measured["count"] == 100_000).all()
@@ -95,12 +95,12 @@ def test_the_warm_up_is_run_but_not_counted():
         runs.append((each.stream.skew, strategy, tasks))
         return {"tuples": 10, "seconds": len(runs)}
 
-    given = [SimpleNamespace(stream=TupleStream(1, skew=skew)) for skew in (0.0, 2.0)]
-    found = strategies.measure(run, given, ["a", "b"], [1], repeats=2, warm_up=True)
+    inputs = [SimpleNamespace(stream=TupleStream(1, skew=skew)) for skew in (0.0, 2.0)]
+    frame = strategies.measure(run, inputs, ["a", "b"], [1], repeats=2, warm_up=True)
     first, second = [(0.0, "a", 1), (0.0, "b", 1)], [(2.0, "a", 1), (2.0, "b", 1)]
     assert runs == first + 2 * (first + second)
-    assert found["repeat"].tolist() == [0] * 4 + [1] * 4
-    assert found["throughput"].tolist() == [10 / n for n in range(3, 11)]
+    assert frame["repeat"].tolist() == [0] * 4 + [1] * 4
+    assert frame["throughput"].tolist() == [10 / n for n in range(3, 11)]
 
 
 def test_the_benchmarks_systems_must_agree():
@@ -152,11 +152,11 @@ def test_a_crash_disturbs_others_only_behind_a_pipelined_shuffle(failures):
     assert rows["crashed_pid"].nunique() == 4
 
 
-def test_crashes_that_cannot_happen_are_refused(spark, given):
+def test_crashes_that_cannot_happen_are_refused(spark, drawn_inputs):
     with pytest.raises(ValueError, match="tasks must be at least 2.*, got 1"):
-        strategies.one_task_crashes(spark, given[0], 1, 1, 1)
+        strategies.one_task_crashes(spark, drawn_inputs[0], 1, 1, 1)
     with pytest.raises(ValueError, match="after must be below .*, got 1000000: no task crashed"):
-        strategies.one_task_crashes(spark, given[0], 2, every=40_000, after=1_000_000)
+        strategies.one_task_crashes(spark, drawn_inputs[0], 2, every=40_000, after=1_000_000)
 
 
 IN_SPARK = pd.DataFrame({"strategy": [*METHODS], "tasks": 2, "tuples": 9, "again": 1,
@@ -169,8 +169,8 @@ def crash_verdicts(failures, sharing):
 
 
 def test_crashes_settle_their_claims(failures, sharing):
-    for given in (failures, IN_SPARK):
-        assert crash_verdicts(given, sharing) == ["holds", "holds"]
+    for crashes in (failures, IN_SPARK):
+        assert crash_verdicts(crashes, sharing) == ["holds", "holds"]
     crashed = sharing.loc[sharing["crashed"], ["run", "task"]].to_numpy().tolist()
     assert crashed == [
         ["a task crashes", "task-0-0"],
@@ -181,9 +181,9 @@ def test_crashes_settle_their_claims(failures, sharing):
 @pytest.mark.parametrize(("losing", "second"), [(False, "holds"), (True, "deviates")])
 def test_a_window_that_a_crash_loses_turns_its_claim(tmp_path, monkeypatch, losing, second):
     monkeypatch.setattr(servers, "run_job", partial(pretend, losing=losing))
-    found = servers.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
-    assert found.groupby("run", sort=False)["error"].max().tolist() == [0, losing, losing]
-    assert crash_verdicts(IN_SPARK, found) == ["holds", second]
+    sharing = servers.servers_and_tasks_crash(tmp_path, 1_000, seed=1)
+    assert sharing.groupby("run", sort=False)["error"].max().tolist() == [0, losing, losing]
+    assert crash_verdicts(IN_SPARK, sharing) == ["holds", second]
 
 
 def test_a_run_without_its_crash_is_refused(tmp_path, monkeypatch):
@@ -195,21 +195,21 @@ def test_a_run_without_its_crash_is_refused(tmp_path, monkeypatch):
 def test_servers_sum_the_same_as_the_strategies(tmp_path):
     stream = TupleStream(50_000, 1_000, 1.4)
     log = TupleLog.draw(tmp_path / "log", stream, 4)
-    found = servers.served([parameters.Input(stream, log)], [2], 1, times=3)
+    served = servers.served([parameters.Input(stream, log)], [2], 1, times=3)
     draws = [stream.draw(index) for index in range(stream.ranges)]
-    assert found[["tasks", "repeat", "tuples"]].to_numpy().tolist() == [[2, 0, 150_000]]
-    assert found["sum"].tolist() == [3 * sum(int(values.sum()) for _, _, values in draws)]
-    assert found["states"].tolist() == [len(np.unique(np.concatenate([d[1] for d in draws])))]
-    np.testing.assert_allclose(found["throughput"], 150_000 / found["seconds"])
+    assert served[["tasks", "repeat", "tuples"]].to_numpy().tolist() == [[2, 0, 150_000]]
+    assert served["sum"].tolist() == [3 * sum(int(values.sum()) for _, _, values in draws)]
+    assert served["states"].tolist() == [len(np.unique(np.concatenate([d[1] for d in draws])))]
+    np.testing.assert_allclose(served["throughput"], 150_000 / served["seconds"])
 
 
 def test_merges_are_timed_of_every_store_and_flush():
-    found = servers.merges(servers.EMBEDDED, [1_000], 3_000, seed=1, turns=2)
+    merges = servers.merges(servers.EMBEDDED, [1_000], 3_000, seed=1, turns=2)
     both = [[store, flush] for store in FILES for flush in FLUSHES][1:]  # memory never flushes
-    assert found["turn"].tolist() == [0] * len(both) + [1] * len(both)
-    assert found[["store", "flush"]].to_numpy().tolist() == 2 * both
-    assert (found[["with_barriers_per_s", "barrier_most_ms"]] > 0).all(axis=None)
-    assert (found["with_barriers_per_s"] < found["merges_per_s"]).all()
+    assert merges["turn"].tolist() == [0] * len(both) + [1] * len(both)
+    assert merges[["store", "flush"]].to_numpy().tolist() == 2 * both
+    assert (merges[["with_barriers_per_s", "barrier_most_ms"]] > 0).all(axis=None)
+    assert (merges["with_barriers_per_s"] < merges["merges_per_s"]).all()
 
 
 def test_timed_rows_are_merged():
@@ -235,19 +235,19 @@ def test_checkpoints_are_timed_against_their_own_turn(monkeypatch):
         return next(seconds), 1.0
 
     monkeypatch.setattr(servers, "time_stream", timed)
-    found = servers.checkpoints(["memory"], 20_000, runs=2)
-    assert found["mode"].tolist() == 2 * list(MODES)
-    assert found["throughput"].tolist() == (20_000 / found["seconds"]).tolist()
+    runs = servers.checkpoints(["memory"], 20_000, runs=2)
+    assert runs["mode"].tolist() == 2 * list(MODES)
+    assert runs["throughput"].tolist() == (20_000 / runs["seconds"]).tolist()
     without, local, both = MODES.values()
     assert modes == [without, local, both, local, both, without]
-    assert found["seconds"].tolist() == [2.0, 4.0, 8.0, 4.5, 3.0, 5.0]
-    assert found["lost"].tolist() == pytest.approx([0, 0.5, 0.75, 0, -0.5, 0.1])
-    figure = figures.checkpoints(found, "title")
-    assert list(figure.data[0].y) == (found["throughput"] / 1e6).tolist()
+    assert runs["seconds"].tolist() == [2.0, 4.0, 8.0, 4.5, 3.0, 5.0]
+    assert runs["lost"].tolist() == pytest.approx([0, 0.5, 0.75, 0, -0.5, 0.1])
+    figure = figures.checkpoints(runs, "title")
+    assert list(figure.data[0].y) == (runs["throughput"] / 1e6).tolist()
 
 
 test_nothing_is_timed_on_nothing = refused(
-    lambda experiment, *given: experiment(*given),
+    lambda experiment, *arguments: experiment(*arguments),
     (servers.merges, servers.EMBEDDED, [], 1, 1, "keys must hold at least one value"),
     (servers.merges, servers.EMBEDDED, [10], 0, 1, "rows must be at least 1, got 0"),
     (servers.checkpoints, [], 10, 1, "stores must be at least 1, got 0"),

@@ -1,4 +1,4 @@
-"""Figures and verdicts from the frames of a run that are kept in frames/: no Spark, no clock."""
+"""Figures and verdicts from the frames of a run that are stored in frames/: no Spark, no clock."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from tests.judging import judged
 FRAMES = {p.stem: pd.read_csv(p) for p in Path(__file__).with_name("frames").glob("*.csv")}
 
 
-def test_the_kept_run_settles_every_claim_as_recorded():
-    given = {name: FRAMES[name] for name in FRAMES} | {"engines": servers.other_engines()}
-    found = judged(CLAIMS, given | {"large": None})
-    pairs = {id: {record.verdict, record.recorded} for id, record in found.items()}
+def test_the_stored_run_settles_every_claim_as_recorded():
+    frames = {name: FRAMES[name] for name in FRAMES} | {"engines": servers.other_engines()}
+    records = judged(CLAIMS, frames | {"large": None})
+    pairs = {id: {record.verdict, record.recorded} for id, record in records.items()}
     differ = {id: pair for id, pair in pairs.items() if len(pair) > 1}
     assert all("undecided" in pair for pair in differ.values())  # so few turns
 

@@ -115,13 +115,13 @@ def test_crashes_with_progress_in_between_end_no_job(job, monkeypatch):
     monkeypatch.setattr(boss, "_start", lambda name: None)
     for number in range(3 * supervisor.MOST_CRASHES):
         if number % supervisor.MOST_CRASHES == 0:
-            journal.note("read", partition=0, since=number, upto=number + 1)
+            journal.record("read", partition=0, since=number, upto=number + 1)
         boss.processes["task-0-0"] = MagicMock(exitcode=-SIGKILL)
         boss._pipes["task-0-0"] = os.open(os.devnull, 0)
         boss._restart("task-0-0", boss.processes["task-0-0"])
 
 
-def test_a_sign_of_life_that_was_removed_ends_no_job(job, monkeypatch):
+def test_a_removed_liveness_file_ends_no_job(job, monkeypatch):
     """Once, a bare FileNotFoundError; the process makes it again."""
     job.claim_folder()
     monkeypatch.chdir(job.directory)
@@ -136,7 +136,7 @@ def test_a_sign_of_life_that_was_removed_ends_no_job(job, monkeypatch):
 def test_a_database_that_others_hold_is_reported_and_waited_for_no_longer_than_wanted(
     job, schema, caplog
 ):
-    """Once, of PostgreSQL nothing was reported, for ever."""
+    """Once, an endless wait for PostgreSQL was not reported."""
     job = replace(job, own="memory", patience_s=2.0, shared=schema.url, schema=schema.name)
     job.claim_folder()
     with job.open_shared() as shared:
@@ -174,17 +174,17 @@ def test_a_process_that_outlives_the_supervisor_holds_nobody_up(job, tmp_path, m
 
 
 def test_an_account_is_of_the_whole_lines_of_a_journal(tmp_path, monkeypatch):
-    """Once, a full disk that had cut a line short made the folder unusable for ever."""
+    """Once, a full disk that had cut a line short made the folder unusable."""
     monkeypatch.chdir(tmp_path)
     one, other = Journal("one"), Journal("other")
-    one.note("joined")
-    one.note("read", partition=3, since=0, upto=10)
+    one.record("joined")
+    one.record("read", partition=3, since=0, upto=10)
     with Path("journal.jsonl").open("a") as file:
         file.write('\n{"time": 3.5, "who": "ta')
-    one.note("read", partition=3, since=10, upto=20)
-    other.note("joined")
-    other.note("joined")
-    other.note("read", partition=3, since=15, upto=30)
+    one.record("read", partition=3, since=10, upto=20)
+    other.record("joined")
+    other.record("joined")
+    other.record("read", partition=3, since=15, upto=30)
     account = Account.of(tmp_path)
     assert 0 <= account.seconds < 60
     assert replace(account, seconds=0) == Account(

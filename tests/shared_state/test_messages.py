@@ -63,12 +63,12 @@ def test_a_message_is_read_as_it_was_written(rows, components):
     values = np.arange(rows * components).reshape(components, rows).T - most  # not contiguous
     progress = {3: Progress(most, NEVER, 1, 2, 3, since=5), 0: Progress(np.int64(7), END)}
     sent = pack_message("merge", progress_to_json(progress), Partials(windows, keys, values))
-    word, content, found = unpack_message(sent)
+    word, content, sums = unpack_message(sent)
     assert (word, progress_from_json(content)) == ("merge", progress)
-    np.testing.assert_array_equal(found.windows, windows)
-    np.testing.assert_array_equal(found.keys, keys)
-    np.testing.assert_array_equal(found.values, values)
-    assert found.keys.flags.aligned and len(sent) < 300 + 8 * rows * (2 + components)
+    np.testing.assert_array_equal(sums.windows, windows)
+    np.testing.assert_array_equal(sums.keys, keys)
+    np.testing.assert_array_equal(sums.values, values)
+    assert sums.keys.flags.aligned and len(sent) < 300 + 8 * rows * (2 + components)
 
 
 OTHERS = [b"", b"x" * 15, pack_message("join", [0])[:-1], pack_message("leave") + b"12345678"]

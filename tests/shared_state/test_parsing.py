@@ -64,16 +64,16 @@ LINES = st.one_of(
 
 @settings(max_examples=60)
 @given(
-    lines=st.lists(LINES, max_size=20), ended=st.booleans(), delay=st.sampled_from([None, 0, 15])
+    lines=st.lists(LINES, max_size=20), line_end=st.booleans(), delay=st.sampled_from([None, 0, 15])
 )
-def test_the_parser_is_the_slow_twin(tmp_path_factory, lines, ended, delay):
-    text = "\n".join(lines).encode() + (b"\n" if ended and lines else b"")
+def test_the_parser_is_the_slow_twin(tmp_path_factory, lines, line_end, delay):
+    text = "\n".join(lines).encode() + (b"\n" if line_end and lines else b"")
     path = tmp_path_factory.mktemp("log") / "part"
     path.write_bytes(text)
     rules = Rules(BY_TENS, delay)
-    found, reader = read(path, rules, chunk=256)
+    rows, reader = read(path, rules, chunk=256)
     tuples, progress, rejects = slow(text, rules)
-    assert found == tuples
+    assert rows == tuples
     assert reader.progress == progress
     assert [(r.offset, r.reason) for r in reader.rejects] == rejects
 
@@ -111,8 +111,8 @@ def test_reasons_name_the_field(line, reason):
 def test_many_rejects_in_one_chunk(tmp_path):
     path = tmp_path / "part"
     path.write_bytes(b"x\n1,2,3\n" * 500)
-    found, reader = read(path, Rules(BY_TENS, most_rejected=500), chunk=10_000)
-    assert len(found) == len(reader.rejects) == 500
+    rows, reader = read(path, Rules(BY_TENS, most_rejected=500), chunk=10_000)
+    assert len(rows) == len(reader.rejects) == 500
 
 
 def test_a_huge_value_is_an_error_and_not_a_reject(tmp_path):
@@ -128,9 +128,9 @@ def test_reading_goes_on_where_it_stopped(tmp_path):
     whole, reader = read(path, Rules(BY_TENS, delay=5))
     first = PartitionReader(path, Rules(BY_TENS, delay=5), chunk=64)
     blocks = first.blocks()
-    begun = [next(blocks).copy() for _ in range(3)]
+    head = [next(blocks).copy() for _ in range(3)]
     rest, second = read(path, Rules(BY_TENS, delay=5), first.progress)
-    assert np.concatenate(begun, axis=1).T.tolist() + rest == whole
+    assert np.concatenate(head, axis=1).T.tolist() + rest == whole
     assert second.progress == reader.progress
 
 
@@ -138,8 +138,8 @@ def test_the_largest_numbers_are_read(tmp_path):
     """Once, 19 digits were refused, and the largest delay made every tuple late."""
     path, most = tmp_path / "part", 2**63 - 1
     path.write_bytes(b"%d,%d,%d\n%d,1,%d\n" % (most, most, most, 3, -most - 1))
-    found, reader = read(path, Rules(Windows(1, 1), delay=most))
-    assert found == [[most, most, most], [3, 1, -most - 1]]
+    rows, reader = read(path, Rules(Windows(1, 1), delay=most))
+    assert rows == [[most, most, most], [3, 1, -most - 1]]
     assert reader.progress.late == 0
     _, reader = read(path, Rules(Windows(1, 1), delay=0))
     assert (reader.progress.late, reader.progress.watermark) == (1, END - 1)

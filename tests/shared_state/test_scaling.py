@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aftlib.shared_state import paced
-from aftlib.shared_state.paced import SLICES, Pace, PacedRun, hash_keys, run_paced, split, unsplit
+from aftlib.shared_state.paced import SLICES, Clock, PacedRun, hash_keys, run_paced, split, unsplit
 from aftlib.shared_state.scaling import largest_share, shuffled_growth
 from aftlib.shared_state.tuplelog import TupleStream
 
@@ -19,8 +19,8 @@ from aftlib.shared_state.tuplelog import TupleStream
 )
 def test_imbalance_is_the_digests(skew, expected):
     shares, ranks = TupleStream(1, skew=skew).shares, np.arange(100_000)
-    found = [p * largest_share(shares, ranks, p) for p in (8, 24, 96)]
-    assert found == pytest.approx(expected, rel=0.02)
+    imbalances = [p * largest_share(shares, ranks, p) for p in (8, 24, 96)]
+    assert imbalances == pytest.approx(expected, rel=0.02)
 
 
 def test_growth_of_a_shuffle_by_hand():
@@ -28,7 +28,7 @@ def test_growth_of_a_shuffle_by_hand():
     assert shuffled_growth(even, np.arange(24), 1.0, 1.0) == pytest.approx(3)
     one = np.array([1.0])
     assert shuffled_growth(one, np.array([5]), read_s=1.0, receive_s=1.0) == 1
-    # senders set the pace of 8 tasks (1/8), the one receiver that of 24 (1/16)
+    # senders limit 8 tasks (1/8), the one receiver limits 24 tasks (1/16)
     assert shuffled_growth(one, np.array([5]), read_s=1.0, receive_s=1 / 16) == 2
 
 
@@ -47,30 +47,30 @@ def test_tuples_reach_the_task_of_their_key():
 
 def test_a_late_process_makes_up_for_its_delay(monkeypatch):
     now, slept = [100.0], []
-    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append)
-    monkeypatch.setattr(paced, "time", clock)  # other threads keep theirs
-    pace = Pace(100.0)
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=slept.append)
+    monkeypatch.setattr(paced, "time", time)  # other threads keep theirs
+    clock = Clock(100.0)
     now[0] = 103.0
-    pace.spend(2.0)  # due at 102
-    assert (slept, pace.behind_s) == ([0.0], 1.0)
-    pace.spend(2.0)  # due at 104
-    assert (slept[1:], pace.behind_s) == ([1.0], 0.0)
+    clock.spend(2.0)  # due at 102
+    assert (slept, clock.behind_s) == ([0.0], 1.0)
+    clock.spend(2.0)  # due at 104
+    assert (slept[1:], clock.behind_s) == ([1.0], 0.0)
     now[0] = 110.0
-    pace.resume()  # after a wait for others nothing is made up for
-    pace.spend(2.0)
+    clock.resume()  # after a wait for others it makes up for nothing
+    clock.spend(2.0)
     assert slept[2:] == [2.0]
 
 
 def test_a_full_receiver_holds_the_sender_up(monkeypatch):
-    clock = SimpleNamespace(monotonic=lambda: 5.0, sleep=lambda seconds: None)
-    monkeypatch.setattr(paced, "time", clock)
+    time = SimpleNamespace(monotonic=lambda: 5.0, sleep=lambda seconds: None)
+    monkeypatch.setattr(paced, "time", time)
     outgoing, incoming = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    pace = Pace(1.0)
+    clock = Clock(1.0)
     with outgoing, incoming:
-        paced.send_all(outgoing, b"x", pace)
+        paced.send_all(outgoing, b"x", clock)
         assert incoming.recv(9) == b"x"
-    pace.spend(0.0)
-    assert pace.behind_s == 4.0
+    clock.spend(0.0)
+    assert clock.behind_s == 4.0
 
 
 def test_late_tasks_have_every_key_of_the_tuples_that_they_stand_for(monkeypatch):

@@ -139,7 +139,7 @@ def test_a_server_that_crashes_between_its_last_two_steps_agrees_with_the_global
         server.commit_epochs()
     own.__class__ = MemoryTable
     for epoch in server.complete:
-        own.drop(epoch)  # the disk kept that, and nothing after it
+        own.drop(epoch)  # the disk stored that, and nothing after it
     again = Server(job, 0, own, shared)
     assert again.join("a", [0]) == {0: Progress(3)}
     assert values(shared) == {1: 1}
@@ -210,8 +210,8 @@ def test_a_store_that_goes_away_once_opened_is_waited_for(job, monkeypatch, erro
 
 
 def elsewhere(stands, due):
-    said = f"offsets that server-0 committed, got partition 0 at {stands} instead of {due}"
-    return pytest.raises(ValueError, match=f"{said}: .* replaced or is an older copy")
+    reason = f"offsets that server-0 committed, got partition 0 at {stands} instead of {due}"
+    return pytest.raises(ValueError, match=f"{reason}: .* replaced or is an older copy")
 
 
 def test_a_server_s_store_older_than_the_global_one_is_refused(job):
@@ -287,7 +287,7 @@ def test_the_course_of_a_checkpoint():
     st.lists(st.tuples(st.sampled_from(["join", "leave", "meet", "barrier"]), st.integers(0, 3)))
 )
 def test_complete_tables_are_never_written(steps):
-    cycle, done, tasks = CheckpointCycle(0), -1, set()
+    cycle, complete, tasks = CheckpointCycle(0), -1, set()
     for verb, task in steps:
         if verb == "join":
             cycle.join(str(task))
@@ -298,7 +298,7 @@ def test_complete_tables_are_never_written(steps):
         elif verb == "barrier":
             cycle.raise_barrier()
         elif task in tasks:
-            assert done < cycle.meet(str(task)) <= done + 2
+            assert complete < cycle.meet(str(task)) <= complete + 2
         if cycle.complete:
-            assert cycle.finish() == done + 1
-            done += 1
+            assert cycle.finish() == complete + 1
+            complete += 1

@@ -61,28 +61,28 @@ def test_another_stream_at_the_same_place_is_refused(spark, log):
     ("strategy", "tasks"), [*((each, 5) for each in STRATEGIES), ("upfront", 1)]
 )
 def test_sums_do_not_depend_on_strategy_or_tasks(spark, log, expected, tmp_path, strategy, tasks):
-    done = merge_log(
+    run = merge_log(
         spark, log, RULES, strategy, tasks, table=partial(shared, tmp_path), every=40_000
     )
-    require_same(done.sums, expected[0], strategy)
-    assert done.partitions["late"].sum() == expected[1] > 0
-    assert done.tuples == 300_000
-    assert done.partitions["offset"].tolist() == [log.size(p) for p in range(3)]
-    assert len(done.tasks) == tasks
-    assert done.rejects.empty
+    require_same(run.sums, expected[0], strategy)
+    assert run.partitions["late"].sum() == expected[1] > 0
+    assert run.tuples == 300_000
+    assert run.partitions["offset"].tolist() == [log.size(p) for p in range(3)]
+    assert len(run.tasks) == tasks
+    assert run.rejects.empty
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_malformed_lines_are_recorded_with_their_offsets(spark, tmp_path, strategy):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\nba\xff\n5,2,4\n6,7", b"", b"5,x,1\n"])
-    done = merge_log(spark, log, Rules(Windows(9, 9)), strategy, 2, table=partial(shared, tmp_path))
-    assert done.sums.values.tolist() == [[7, 2]]
-    assert done.rejects.to_numpy().tolist() == [
+    run = merge_log(spark, log, Rules(Windows(9, 9)), strategy, 2, table=partial(shared, tmp_path))
+    assert run.sums.values.tolist() == [[7, 2]]
+    assert run.rejects.to_numpy().tolist() == [
         [0, 6, "1 fields instead of 3", "ba\\xff"],
         [0, 16, "the file ends before the line does", "6,7"],
         [2, 0, "key is no whole number", "5,x,1"],
     ]
-    assert done.partitions["rejected"].tolist() == [2, 0, 1]
+    assert run.partitions["rejected"].tolist() == [2, 0, 1]
 
 
 def test_too_many_malformed_lines_stop_the_run(spark, tmp_path):
@@ -113,10 +113,10 @@ def test_an_overflow_of_sparks_own_sum_stops_the_run(spark, tmp_path):
         merge_log(spark, log, Rules(Windows(9, 9)), "upfront", 1)
 
 
-def run_refused(given, opened, spark, tmp_path):
+def run_refused(changes, opened, spark, tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\n"])
     table = partial(opened, tmp_path) if opened else None
-    merge_log(spark, log, RULES, **{"strategy": "late global", "tasks": 1} | given, table=table)
+    merge_log(spark, log, RULES, **{"strategy": "late global", "tasks": 1} | changes, table=table)
 
 
 DURABLY = "table must store each merge durably, .* got a .*Table"
@@ -178,13 +178,13 @@ def test_a_table_that_is_lost_meanwhile_is_an_error(spark, log, tmp_path):
     """Once, the sums were those of what was left."""
 
     def opened():
-        if list((tmp_path / "notes").glob("task-*.json")):
+        if list((tmp_path / "markers").glob("task-*.json")):
             for path in tmp_path.glob("shared.sqlite*"):
                 path.unlink()
         return shared(tmp_path)
 
     with pytest.raises(RuntimeError, match=r"got partitions \[0, 1, 2\] short of their ends"):
-        merge_log(spark, log, RULES, "late global", 1, tmp_path / "notes", opened)
+        merge_log(spark, log, RULES, "late global", 1, tmp_path / "markers", opened)
 
 
 def test_stage_times_are_those_of_the_block(spark, log, tmp_path):

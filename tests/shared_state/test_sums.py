@@ -121,5 +121,5 @@ def test_windows_are_the_slow_twins(rows, windows):
                 expected[start, key][0] += value
                 expected[start, key][1] += 1
     sliced = [(time // windows.pane, key, value) for time, key, value in rows]
-    found = window_sums(of(sliced, windows.pane), windows)
-    assert listed(found) == [(*at, *expected[at]) for at in sorted(expected)]
+    sums = window_sums(of(sliced, windows.pane), windows)
+    assert listed(sums) == [(*at, *expected[at]) for at in sorted(expected)]

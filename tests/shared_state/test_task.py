@@ -1,4 +1,4 @@
-"""A task reads on from where its server says; no malformed line is lost or counted twice."""
+"""A task reads on from its server's offset; no malformed line is lost or counted twice."""
 
 from collections import Counter
 from contextlib import suppress
@@ -43,12 +43,12 @@ class Recording:
 
     @property
     def sums(self):
-        found = Counter()
+        sums = Counter()
         for partials, _ in self.batches:
             rows = partials.windows.tolist(), partials.keys.tolist(), partials.values[:, 0].tolist()
             for window, key, value in zip(*rows, strict=True):
-                found[window, key] += value
-        return found
+                sums[window, key] += value
+        return sums
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_malformed_lines_are_recorded_once_wherever_batches_are_cut(read, text, 
     stands = read(text, batch=100, most=11).stands
     for _ in range(2):
         last = read(text, stands, batch=130).stands
-        found = rejects(tmp_path)
-        assert len(found) == len(set(found)) == last[0].rejected == 60
+        lines = rejects(tmp_path)
+        assert len(lines) == len(set(lines)) == last[0].rejected == 60
 
 
 def test_the_threshold_counts_rejects_before_a_crash(read, text, tmp_path):

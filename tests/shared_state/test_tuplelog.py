@@ -41,11 +41,11 @@ def test_pieces_end_with_lines_and_cover_the_file(tmp_path):
     text = b"".join(b"%d\n" % (7**i) for i in range(17)) + b"tail"
     path = tmp_path / "text"
     path.write_bytes(text)
-    found = pieces(path)
-    assert b"".join(piece for piece, _ in found) == text
-    assert all(piece.endswith(b"\n") for piece, _ in found[:-1])
-    assert all(text[at:].startswith(piece) for piece, at in found)
-    assert found[-1] == (b"tail", len(text) - 4)
+    parts = pieces(path)
+    assert b"".join(piece for piece, _ in parts) == text
+    assert all(piece.endswith(b"\n") for piece, _ in parts[:-1])
+    assert all(text[at:].startswith(piece) for piece, at in parts)
+    assert parts[-1] == (b"tail", len(text) - 4)
     assert b"".join(piece for piece, _ in pieces(path, offset=9)) == text[9:]
 
 
@@ -65,7 +65,7 @@ def drawn(stream):
     return np.concatenate([np.stack(stream.draw(i)) for i in range(stream.ranges)], axis=1)
 
 
-def test_values_and_keys_are_uniform_when_asked():
+def test_values_and_uniform_keys_are_equally_frequent():
     times, keys, values = drawn(TupleStream(200_000, keys=50, disorder=30))
     delays = np.arange(200_000) // 1000 - times
     assert (times >= 0).all() and (delays.min(), delays.max()) == (0, 30)
@@ -80,9 +80,9 @@ def test_values_and_keys_are_uniform_when_asked():
 def test_zipf_frequencies_follow_their_law(skew):
     stream = TupleStream(200_000, keys=1000, skew=skew)
     _, keys, _ = drawn(stream)
-    found = [np.mean(keys == stream.ids[rank]) for rank in (0, 1, 9)]
+    shares = [np.mean(keys == stream.ids[rank]) for rank in (0, 1, 9)]
     weights = 1 / np.arange(1, 1001) ** skew
-    assert found == pytest.approx((weights / weights.sum())[[0, 1, 9]], rel=0.05)
+    assert shares == pytest.approx((weights / weights.sum())[[0, 1, 9]], rel=0.05)
 
 
 def test_text_has_one_line_a_tuple_of_a_partial_range():

@@ -60,7 +60,7 @@ MODES = {
 
 
 def served(
-    given: Sequence[Input], tasks: Sequence[int], repeats: int, times: int = TIMES
+    inputs: Sequence[Input], tasks: Sequence[int], repeats: int, times: int = TIMES
 ) -> pd.DataFrame:
     """Time the document's own design on every input: a server and its tasks, without Spark.
 
@@ -83,7 +83,7 @@ def served(
         row = {"tuples": account.tuples, "states": len(sums), "sum": int(sums.sum())}
         return row | {"seconds": account.seconds}
 
-    return measure(run, given, [SERVED], tasks, repeats)
+    return measure(run, inputs, [SERVED], tasks, repeats)
 
 
 def paced(
@@ -207,7 +207,7 @@ def merges(
     """
     require_numbers("keys", keys, least=1)
     require_number("rows", rows, least=1)
-    found = []
+    timings = []
     for turn, store, size, flush in product(range(turns), stores, keys, FLUSHES):
         if store == "memory" and flush == "merge":  # nothing of it survives either way
             continue
@@ -227,9 +227,9 @@ def merges(
                 barriers.append(time.perf_counter() - begin)
         with_barriers = merged / (spent + sum(barriers))
         ms = 1e3 * median(barriers), 1e3 * max(barriers)
-        found.append((store, size, flush, turn, merged / spent, with_barriers, *ms))
+        timings.append((store, size, flush, turn, merged / spent, with_barriers, *ms))
     times = ["merges_per_s", "with_barriers_per_s", "barrier_ms", "barrier_most_ms"]
-    return pd.DataFrame(found, columns=["store", "keys", "flush", "turn", *times])
+    return pd.DataFrame(timings, columns=["store", "keys", "flush", "turn", *times])
 
 
 def _ones(keys: np.ndarray) -> Partials:

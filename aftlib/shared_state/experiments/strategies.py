@@ -61,7 +61,7 @@ def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.Data
     texts = ["".join(f"{t},{k},{v}\n" for t, k, v in part).encode() for part in TABLE_TUPLES]
     log, rules = TupleLog.write(directory / "log", texts), Rules(TABLE_WINDOWS, TABLE_DELAY)
     with shared_table(spark, directory) as table:
-        done = merge_log(spark, log, rules, "late global", len(texts), directory / "notes", table)
+        done = merge_log(spark, log, rules, "late global", len(texts), directory / "markers", table)
         with table() as shared:
             state = frame(shared.read(), "slice", TABLE_WINDOWS.pane)
     return state, frame(done.sums, "window id", TABLE_WINDOWS.width), done
@@ -69,7 +69,7 @@ def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.Data
 
 def measure(
     run: Callable[[Input, str, int], dict[str, Any]],
-    given: Sequence[Input],
+    inputs: Sequence[Input],
     strategies: Sequence[str],
     tasks: Sequence[int],
     repeats: int,
@@ -83,8 +83,8 @@ def measure(
     """
     rows = []
     for repeat in range(-warm_up, repeats):
-        inputs = given if repeat >= 0 else given[:1]
-        for each, strategy, number in product(inputs, strategies, tasks):
+        chosen = inputs if repeat >= 0 else inputs[:1]
+        for each, strategy, number in product(chosen, strategies, tasks):
             row = run(each, strategy, number)
             speed = {"throughput": row["tuples"] / row["seconds"]}
             case = {"strategy": strategy, "skew": each.stream.skew, "tasks": number}
@@ -95,7 +95,7 @@ def measure(
 
 def measured(
     spark: SparkSession,
-    given: Sequence[Input],
+    inputs: Sequence[Input],
     tasks: Sequence[int],
     repeats: int,
     warm_up: bool = True,
@@ -138,7 +138,7 @@ def measured(
             "receiver_s": receiver_s,
         }
 
-    return measure(run, given, STRATEGIES, tasks, repeats, warm_up)
+    return measure(run, inputs, STRATEGIES, tasks, repeats, warm_up)
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def shared_table(spark: SparkSession, directory: Path | str) -> Iterator[Callabl
 
 
 def one_task_crashes(
-    spark: SparkSession, given: Input, tasks: int, every: int, after: int
+    spark: SparkSession, source: Input, tasks: int, every: int, after: int
 ) -> pd.DataFrame:
     """Kill one task's process by SIGKILL under each strategy, and count tuples read again.
 
@@ -204,9 +204,9 @@ def one_task_crashes(
     a reset, missing if nothing is sent again; error: largest difference of a sum from the
     undisturbed run's; crashed_pid.
     """
-    tasks = min(tasks, given.log.partitions, spark.sparkContext.defaultParallelism)
+    tasks = min(tasks, source.log.partitions, spark.sparkContext.defaultParallelism)
     require_number("tasks", tasks, least=2)  # one crashes, and one goes on
-    true = merge_log(spark, given.log, given.rules, "late local", tasks).sums
+    true = merge_log(spark, source.log, source.rules, "late local", tasks).sums
     receivers = {
         "upfront, pipelined shuffle": true.keys % tasks,
         "upfront, Spark's shuffle on disk": spark_hashes(spark, true.keys) % tasks,
@@ -219,10 +219,10 @@ def one_task_crashes(
         with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
             when = (1, BETWEEN) if name == BROKEN else (after,)
             fault = Fault("kill", f"task-{victim}", *when)
-            job = LogMerge(given.log, given.rules, tasks, Path(scratch), fault)
+            job = LogMerge(source.log, source.rules, tasks, Path(scratch), fault)
             sums, tries = method(spark, job, every)
-            note = job.injector.injected(fault)
-        if note is None:
+            injection = job.injector.injected(fault)
+        if injection is None:
             raise ValueError(
                 f"after must be below the number of tuples of task {victim}, got {after}: no task "
                 "crashed; lower it, or take more tuples"
@@ -233,12 +233,12 @@ def one_task_crashes(
         row = {
             "strategy": name,
             "tasks": tasks,
-            "tuples": given.stream.tuples,
-            "again": reads - given.stream.tuples,
+            "tuples": source.stream.tuples,
+            "again": reads - source.stream.tuples,
             "disturbed": len({t["task"] for t in tries if t["attempt"] > 0} - {victim}),
             "twice": None,
             "error": int(np.abs(difference).max(initial=0)),
-            "crashed_pid": note["pid"],
+            "crashed_pid": injection["pid"],
         }
         if "by_round" in tries[0]:  # tuples of healthy tasks in rounds that were repeated
             since = min(t["since"] for t in tries if t["attempt"] > 0)

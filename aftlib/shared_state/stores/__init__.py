@@ -61,13 +61,13 @@ def open_table(
     return BufferedTable(table) if flush == "barrier" else table
 
 
-def claim(table: StateTable, owner: str, begun: bool = False) -> None:
+def claim(table: StateTable, owner: str, renewal: bool = False) -> None:
     """Record an owner in a table, as an empty epoch commit; refuse a table of another owner.
 
     All processes that may merge into a table name the same owner: the job to which its offsets and
     rows belong. If two owners claim a new table at once, at least one is refused. Both are refused
-    at their next claim. `begun` means that this owner has claimed the table before, so the table
-    cannot be new. ValueError for a table of another owner, or one that holds state without an
+    at their next claim. `renewal` means that this owner has claimed the table before, so the
+    table cannot be new. ValueError for a table of another owner, or one that holds state without an
     owner.
     """
 
@@ -75,7 +75,7 @@ def claim(table: StateTable, owner: str, begun: bool = False) -> None:
         return {name for name in table.committed() if name.startswith(_OWNER)}
 
     ours = {_OWNER + owner}
-    free = owners() <= ours and (owners() or not (begun or table.progress()))
+    free = owners() <= ours and (owners() or not (renewal or table.progress()))
     if free:
         table.merge(Partials.empty(len(table.aggregate.components)), {}, token=(_OWNER + owner, 0))
     if not free or owners() != ours:

@@ -72,8 +72,8 @@ class PostgresTable(SqlTable):
         fields: list[tuple[str, str]] = [("fields", ">i2")]
         for i in range(2 + len(self._columns)):
             fields += [(f"size{i}", ">i4"), (f"{i}", ">i8")]
-        found = np.frombuffer(data[_COPY_HEADER : len(data) - _COPY_TRAILER], np.dtype(fields))
-        windows, keys, *values = (found[name].astype(np.int64) for name, _ in fields[2::2])
+        cells = np.frombuffer(data[_COPY_HEADER : len(data) - _COPY_TRAILER], np.dtype(fields))
+        windows, keys, *values = (cells[name].astype(np.int64) for name, _ in fields[2::2])
         return Partials(windows, keys, np.stack(values, axis=1))
 
     def remove(self) -> None:
@@ -198,13 +198,13 @@ class PostgresTable(SqlTable):
         """Create the tables in a new schema; ValueError for a schema that holds something else."""
         with self._transaction("look"):
             query = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
-            found = self._rows(query, [self.schema])
-            if found and ("identity",) not in found:
+            tables = self._rows(query, [self.schema])
+            if tables and ("identity",) not in tables:
                 raise ValueError(
                     f"schema must be a state table or a new schema, got {self.schema!r}, which "
-                    f"holds something else ({found[0][0]}); choose another schema"
+                    f"holds something else ({tables[0][0]}); choose another schema"
                 )
-            if not found:
+            if not tables:
                 schema = sql.Identifier(self.schema)
                 self._connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
                 self._create()
@@ -220,7 +220,7 @@ class _Array:
 
 
 class _ArrayDumper(Dumper):
-    """A column in PostgreSQL's binary form of a bigint[], made without a loop."""
+    """A column in PostgreSQL's binary form of a bigint[], built without a loop."""
 
     format = Format.BINARY
     oid = 1016

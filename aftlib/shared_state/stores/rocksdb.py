@@ -27,7 +27,7 @@ from aftlib.shared_state.stores.tables import (
 
 _IDENTITY, _LATEST, _PART, _EPOCH, _COMMITTED, _ROWS = b"i", b"l", b"p", b"e", b"h", b"s"
 _OUTPUT = b"o"
-_MADE_FIRST = re.compile(r"LO(CK|G.*)|IDENTITY|MANIFEST-\d+|\d+\.dbtmp|rocksdict-config\.json")
+_FIRST_FILES = re.compile(r"LO(CK|G.*)|IDENTITY|MANIFEST-\d+|\d+\.dbtmp|rocksdict-config\.json")
 """Files of a new database before its first record; a power failure may leave only these."""
 BLOCK = 7
 """Keys that agree in all but this many low bits share a record, which holds them as an array."""
@@ -69,8 +69,8 @@ class RocksTable(StateTable):
     def read(self, window: int | None = None, epoch: int = 0) -> Partials:
         """Rows of one window, or of all, sorted by window and key."""
         prefix = _ROWS + _ordered(epoch) + (b"" if window is None else _ordered(window))
-        found = list(self._under(prefix))
-        return self._unpacked([_number(name, 9) for name, _ in found], [blob for _, blob in found])
+        items = list(self._under(prefix))
+        return self._unpacked([_number(name, 9) for name, _ in items], [blob for _, blob in items])
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """Progress of each partition: over all tables (None), or as merged into one table."""
@@ -110,7 +110,7 @@ class RocksTable(StateTable):
         """Open the database; refuse one that is no state table of this aggregate."""
         place = repr(str(self.path))
         files = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
-        strange = self.path.is_file() or not all(map(_MADE_FIRST.fullmatch, files))
+        strange = self.path.is_file() or not all(map(_FIRST_FILES.fullmatch, files))
         if strange and not (self.path / "CURRENT").exists():
             raise ValueError(
                 f"path must be a state table or a new folder, got {place}, which holds something "
@@ -135,8 +135,8 @@ class RocksTable(StateTable):
             ) from error
 
         try:
-            found = database.get(_IDENTITY)
-            if found is None:
+            identity = database.get(_IDENTITY)
+            if identity is None:
                 cursor = database.iter()
                 cursor.seek(b"")
                 if cursor.valid():
@@ -144,9 +144,9 @@ class RocksTable(StateTable):
                         f"path must be a state table, got a database with other data {place}; "
                         "choose another path"
                     )
-                found = json.dumps([VERSION, self.aggregate.name]).encode()
-                database.put(_IDENTITY, found)
-            check_identity(self.path, tuple(json.loads(found)), self.aggregate, "path")
+                identity = json.dumps([VERSION, self.aggregate.name]).encode()
+                database.put(_IDENTITY, identity)
+            check_identity(self.path, tuple(json.loads(identity)), self.aggregate, "path")
         except ValueError:
             database.close()
             raise
@@ -211,5 +211,5 @@ def _ordered(number: int) -> bytes:
 
 def _number(name: bytes, at: int) -> int:
     """Return the number in the eight bytes of a name from `at` on."""
-    found = name[at:] if at < 0 else name[at : at + 8]
-    return int.from_bytes(found, "big") - _SIGN
+    word = name[at:] if at < 0 else name[at : at + 8]
+    return int.from_bytes(word, "big") - _SIGN

@@ -29,12 +29,12 @@ LATEST = -1
 
 # steps from window to window instead of reading all rows
 _WINDOWS = """
-WITH RECURSIVE found (win) AS (
+WITH RECURSIVE filled (win) AS (
   SELECT min(win) FROM state WHERE epoch = 0
   UNION ALL
-  SELECT (SELECT min(s.win) FROM state AS s WHERE s.epoch = 0 AND s.win > found.win)
-  FROM found WHERE found.win IS NOT NULL)
-SELECT win FROM found WHERE win IS NOT NULL
+  SELECT (SELECT min(s.win) FROM state AS s WHERE s.epoch = 0 AND s.win > filled.win)
+  FROM filled WHERE filled.win IS NOT NULL)
+SELECT win FROM filled WHERE win IS NOT NULL
 """
 _STORED = ("at", "watermark", "late", "tuples", "rejected")
 """Columns of a partition's progress."""
@@ -68,13 +68,13 @@ class SqlTable(StateTable):
             self._execute(f"INSERT INTO commits VALUES (?, ?) {_REPLACE}", token)
         self._execute("INSERT INTO epochs VALUES (?) ON CONFLICT DO NOTHING", [epoch])
         furthest = ", ".join(f"{n} = {self.greatest}(p.{n}, excluded.{n})" for n in _STORED)
-        note = (
+        statement = (
             "INSERT INTO progress AS p VALUES (?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT (epoch, partition) DO UPDATE SET {furthest}"
         )
         for partition, now in progress.items():
             for table in (LATEST, epoch):
-                self._execute(note, [table, partition, *now.stored])
+                self._execute(statement, [table, partition, *now.stored])
         if len(rows):
             self._add(rows, epoch)
 
@@ -84,16 +84,16 @@ class SqlTable(StateTable):
 
     def progress(self, epoch: int | None = None) -> dict[int, Progress]:
         """Progress of each partition in the table `epoch`; over all tables if `epoch` is None."""
-        found = self._rows(
+        rows = self._rows(
             f"SELECT partition, {', '.join(_STORED)} FROM progress WHERE epoch = ?",
             [LATEST if epoch is None else epoch],
         )
-        return {partition: Progress(*rest) for partition, *rest in found}
+        return {partition: Progress(*rest) for partition, *rest in rows}
 
     def epochs(self) -> tuple[int, ...]:
         """Tables that hold something, ascending."""
-        found = self._rows("SELECT epoch FROM epochs ORDER BY epoch")
-        return tuple(epoch for (epoch,) in found)
+        rows = self._rows("SELECT epoch FROM epochs ORDER BY epoch")
+        return tuple(epoch for (epoch,) in rows)
 
     def committed(self) -> dict[str, int]:
         """Last epoch that each server committed to this store."""
@@ -191,8 +191,8 @@ class SqliteTable(SqlTable):
             )
 
         def check(connection: sqlite3.Connection) -> None:
-            found = connection.execute("SELECT version, aggregate FROM identity").fetchone()
-            check_identity(self.path, found, aggregate, "path")
+            identity = connection.execute("SELECT version, aggregate FROM identity").fetchone()
+            check_identity(self.path, identity, aggregate, "path")
 
         self._timeout_s, turn_s = timeout_s, min(TURN_S, timeout_s)
         self._connection = patiently(
@@ -214,8 +214,8 @@ class SqliteTable(SqlTable):
             blobs = self._rows(query, chosen)
             return self._unpacked([win for win, _ in blobs], [blob for _, blob in blobs])
         columns = ", ".join(["win", "key", *self._columns])
-        found = self._rows(f"SELECT {columns} FROM state WHERE {where} ORDER BY win, key", chosen)
-        rows = np.array(found, dtype=np.int64).reshape(-1, 2 + len(self._columns))
+        records = self._rows(f"SELECT {columns} FROM state WHERE {where} ORDER BY win, key", chosen)
+        rows = np.array(records, dtype=np.int64).reshape(-1, 2 + len(self._columns))
         return Partials(rows[:, 0], rows[:, 1], rows[:, 2:])
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class Progress:
 
     @property
     def stored(self) -> tuple[int, int, int, int, int]:
-        """The fields that a store keeps."""
+        """The fields that a store holds."""
         return self.offset, self.watermark, self.late, self.tuples, self.rejected
 
 
@@ -65,7 +65,7 @@ class StateTable(ABC):
     which starts empty. So each table holds the delta between two barriers (D3 section 5.1). A store
     that servers merge into uses table 0 only.
 
-    A store keeps the aggregate that it was made with. It refuses a file that is damaged, of another
+    A store holds the aggregate it was created with. It refuses a file that is damaged, of another
     version, of another aggregate, or of another program, with a ValueError.
     """
 
@@ -185,16 +185,16 @@ class StateTable(ABC):
 
 def furthest(*accounts: Mapping[int, Progress]) -> dict[int, Progress]:
     """Largest progress of each partition among some records, without the field `since`."""
-    found: dict[int, Progress] = {}
+    maxima: dict[int, Progress] = {}
     for partition, now in (each for account in accounts for each in account.items()):
-        before = found.get(partition, now).stored
-        found[partition] = Progress(*map(max, zip(before, now.stored, strict=True)))
-    return found
+        before = maxima.get(partition, now).stored
+        maxima[partition] = Progress(*map(max, zip(before, now.stored, strict=True)))
+    return maxima
 
 
-def check_identity(place: object, found: Any, aggregate: Aggregate, kind: str) -> None:
+def check_identity(place: object, identity: Any, aggregate: Aggregate, kind: str) -> None:
     """Raise ValueError for a store of another version or aggregate."""
-    version, name = found
+    version, name = identity
     if version != VERSION:
         raise ValueError(
             f"{kind} must hold a state table of version {VERSION}, got version {version!r} in "
@@ -238,7 +238,7 @@ class MemoryTable(StateTable):
         windows, first = np.unique(rows.windows, return_index=True)
         bounds = [*first, len(rows)]
 
-        changes: dict[int, tuple] = {}  # made first: an overflow must change nothing
+        changes: dict[int, tuple] = {}  # computed first: an overflow must change nothing
         for window, a, b in zip(windows.tolist(), bounds[:-1], bounds[1:], strict=True):
             new_keys, new = rows.keys[a:b], rows.values[a:b].copy()
             if window not in table.rows:

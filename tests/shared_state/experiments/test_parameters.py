@@ -56,10 +56,10 @@ def test_the_least_that_is_accepted_works_without_spark():
 
 def test_one_key_and_the_fewest_tuples_work_in_spark(spark, tmp_path):
     streams = [TupleStream(FEWEST, 1, skew, 0) for skew in (0, 1.4)]
-    given = parameters.inputs(spark, tmp_path, streams)
-    measured = strategies.measured(spark, given[:1], [2], 1, warm_up=False)
+    inputs = parameters.inputs(spark, tmp_path, streams)
+    measured = strategies.measured(spark, inputs[:1], [2], 1, warm_up=False)
     assert (measured["states"] == 1).all()
-    failures = strategies.one_task_crashes(spark, given[1], 2, every=FEWEST // 10, after=FEWEST)
+    failures = strategies.one_task_crashes(spark, inputs[1], 2, every=FEWEST // 10, after=FEWEST)
     errors = failures.set_index("strategy")["error"]
     assert errors.pop(BROKEN) > 0
     assert (errors == 0).all() and len(errors) == 3

@@ -25,10 +25,10 @@ class Model:
         for at, values in listed(batch):
             both = zip(self.how, table.get(at, values), values, strict=True)
             table[at] = tuple(how(a, b) for how, a, b in both) if at in table else values
-        for kept in (self.latest, self.of_epoch.setdefault(epoch, {})):
+        for positions in (self.latest, self.of_epoch.setdefault(epoch, {})):
             for partition, now in progress.items():
-                before = kept.get(partition, (NEVER,) * 5)
-                kept[partition] = tuple(map(max, before, now))
+                before = positions.get(partition, (NEVER,) * 5)
+                positions[partition] = tuple(map(max, before, now))
         if token:
             self.tokens[token[0]] = token[1]
         return True
@@ -46,13 +46,13 @@ class Model:
 def same(table, model):
     assert table.epochs() == tuple(sorted(model.rows))
     assert table.committed() == model.tokens
-    assert plain(table.progress()) == model.latest
+    assert as_tuples(table.progress()) == model.latest
     for epoch in range(EPOCHS):
         expected = sorted(model.rows.get(epoch, {}).items())
         assert listed(table.read(epoch=epoch)) == expected
         window = epoch - 1
         assert listed(table.read(window, epoch)) == [row for row in expected if row[0][0] == window]
-        assert plain(table.progress(epoch)) == model.of_epoch.get(epoch, {})
+        assert as_tuples(table.progress(epoch)) == model.of_epoch.get(epoch, {})
     windows = {window for window, _ in model.rows.get(0, {})}
     assert table.windows().tolist() == sorted(windows)
 
@@ -62,7 +62,7 @@ def listed(rows):
     return list(zip(places, map(tuple, rows.values.tolist()), strict=True))
 
 
-def plain(progress):
+def as_tuples(progress):
     return {p: now.stored for p, now in progress.items()}
 
 

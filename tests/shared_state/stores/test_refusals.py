@@ -1,4 +1,4 @@
-"""Each store refuses what is not its own, and says what failed."""
+"""Each store refuses what is not its own, and reports what failed."""
 
 import json
 import multiprocessing
@@ -104,8 +104,8 @@ def folder_with_files(*names):
     return make
 
 
-MADE_FIRST = "LOCK", "LOG", "IDENTITY", "MANIFEST-000001", "000001.dbtmp"
-"""Files of a RocksDB folder that a power failure may leave while it is made."""
+FIRST_FILES = "LOCK", "LOG", "IDENTITY", "MANIFEST-000001", "000001.dbtmp"
+"""Files of a RocksDB folder that a power failure may leave while it is created."""
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ MADE_FIRST = "LOCK", "LOG", "IDENTITY", "MANIFEST-000001", "000001.dbtmp"
     [
         (
             RocksTable,
-            folder_with_files("letter"),
+            folder_with_files("photo"),
             "a state table or a new folder, .* something else",
         ),
-        (RocksTable, folder_with_files(*MADE_FIRST, "000004.sst"), "which holds something else"),
+        (RocksTable, folder_with_files(*FIRST_FILES, "000004.sst"), "which holds something else"),
         (RocksTable, lambda place: place.write_text("hello"), "a state table or a new folder"),
         (RocksTable, others_database, "a state table, got a database with other data"),
         (RocksTable, damaged_database, "an intact state table"),
@@ -134,8 +134,8 @@ def test_places_that_hold_something_else_are_refused(table, prepare, message, tm
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
-def test_a_rocksdb_folder_left_while_it_was_made_is_taken_again(tmp_path):
-    folder_with_files(*MADE_FIRST)(tmp_path / "table")
+def test_a_rocksdb_folder_whose_creation_was_cut_off_is_created_again(tmp_path):
+    folder_with_files(*FIRST_FILES)(tmp_path / "table")
     with RocksTable(tmp_path / "table", SUM) as table:
         assert table.progress() == {}
 
@@ -258,7 +258,7 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_no_password_is_in_a_message(spelling, tmp_path):
-    """However the address is spelled, and whatever the driver says of it."""
+    """However the address is spelled, and whatever the driver reports."""
     address = spelling.format(at="127.0.0.1:1")
     log = TupleLog.write(tmp_path / "log", [b"0,0,0\n"])
 
@@ -306,7 +306,7 @@ def without_an_answer(call):
 
 
 class TestPostgres:
-    def test_a_lock_of_others_is_reported_and_ended(self, schema, caplog, monkeypatch):
+    def test_a_wait_for_a_lock_is_reported_and_broken_off(self, schema, caplog, monkeypatch):
         """Once, it was waited for without bound or message."""
         monkeypatch.setattr(waiting, "REPORT_S", 0.05)
         with (
@@ -328,8 +328,8 @@ class TestPostgres:
             assert table.read().values.tolist() == [[5]]
 
     @pytest.mark.crash
-    def test_a_server_that_is_stopped_is_reported_and_ended(self, caplog, monkeypatch):
-        """SIGSTOP: it accepts connections still, and keeps none of its own timeouts."""
+    def test_a_call_to_a_stopped_server_is_reported_and_broken_off(self, caplog, monkeypatch):
+        """SIGSTOP: it still accepts connections, but enforces no timeouts."""
         monkeypatch.setattr(waiting, "REPORT_S", 0.05)
         with own_server() as server, PostgresTable(server.url, SUM, timeout_s=1) as table:
             table.merge(ROWS, {0: Progress(10)})
@@ -400,7 +400,7 @@ class TestPostgres:
                 with pytest.raises(ValueError, match="the tables that it had.* was replaced or a"):
                     call()
 
-    def test_a_broken_connection_is_made_anew(self, schema):
+    def test_a_broken_connection_is_opened_again(self, schema):
         with PostgresTable(schema.url, SUM, schema.name) as table:
             table.merge(ROWS, {0: Progress(10)})
             table.merge(ROWS, {0: Progress(20)})

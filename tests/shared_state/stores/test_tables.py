@@ -17,12 +17,12 @@ def rows(*tuples):
 
 
 def content(partials):
-    """Rows as a plain dictionary."""
+    """Rows as a dictionary."""
     columns = (partials.windows.tolist(), partials.keys.tolist(), partials.values.tolist())
-    found = {(w, k): tuple(v) for w, k, v in zip(*columns, strict=True)}
-    assert len(found) == len(partials)
-    assert list(found) == sorted(found)
-    return found
+    values = {(w, k): tuple(v) for w, k, v in zip(*columns, strict=True)}
+    assert len(values) == len(partials)
+    assert list(values) == sorted(values)
+    return values
 
 
 def test_largest_keys_windows_and_values(opened):
@@ -163,8 +163,8 @@ class TestBuffered:
             for _ in range(2):
                 with pytest.raises(OSError, match="could not merge in .*full"):
                     table.barrier()
-            with SqliteTable(tmp_path / "s", SUM) as kept:
-                assert (kept.progress(), kept.epochs()) == ({0: Progress(20)}, (1, 2))
+            with SqliteTable(tmp_path / "s", SUM) as reopened:
+                assert (reopened.progress(), reopened.epochs()) == ({0: Progress(20)}, (1, 2))
             table.store._rows("PRAGMA max_page_count = 1000000")
             table.barrier()
         with BufferedTable(SqliteTable(tmp_path / "s", SUM)) as again:
