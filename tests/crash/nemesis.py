@@ -1,7 +1,7 @@
-"""A nemesis of D3's jobs: seeded schedules of failures, and a judge of how each job ends.
+"""A nemesis of D3's jobs: seeded schedules of failures, and a check of how each job ends.
 
-A job is right at once; or it stops with the reason, and is right when it was repaired and started
-again. Everything else is a failure: lost, doubled, hung, left behind, stopped without reason.
+A job ends with the right results; or it stops with an error that names the cause, and ends with the
+right results after a repair. Everything else fails: lost, doubled, hung, left behind, no cause.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.crash.test_shared_state import partitions, replay, write
 from tests.postgres import OwnServer
 
 STORES = r"is an older copy|has been emptied|was replaced|must be an intact|restore .* from a copy"
-SAYS = {
+MESSAGES = {
     "full_disk": r"No space left|File too large|disk is full|disk I/O error",
     "freeze": r"has given no sign of life",
     "rival": r"is held by process \d+",
 } | dict.fromkeys(("older_copy", "deleted", "journal_lost", "replaced"), STORES)
-"""What an error must say of its cause; the job must bear the other faults."""
+"""Text in the error of each cause; the job must survive the other faults."""
 GONE_S, BEGIN_S = 100.0, 500.0
 # not a plain fork: threads of RocksDB, which this process may have used, would be missing in it
 FORK: Any = multiprocessing.get_context("forkserver")
@@ -52,8 +52,8 @@ class TimedFault(Fault):
     whom: float = 0.0  # which of the job's processes, as a share of them
 
 
-Lives = list[tuple[list[TimedFault], TimedFault | None]]
-"""Faults in each life of a job, and what happens to its stores after it."""
+Schedule = list[tuple[list[TimedFault], TimedFault | None]]
+"""Faults in each process group of a job, and the fault at its stores after it."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Outcome:
 
 
 class SharedJob:
-    """A job of D3 in a folder of its own; it moves to a new place when it has to begin anew."""
+    """A job of D3 in a folder of its own; it moves to a new place when it has to start again."""
 
     kinds: tuple[str, ...] = (
         *["kill"] * 6, *["pause"] * 4, "full_disk", "freeze", "rival", "replaced"
@@ -76,38 +76,38 @@ class SharedJob:
     server: ClassVar[OwnServer | None] = None
 
     def __init__(self, directory: Path, chance: random.Random, broken: str = "") -> None:
-        self.directory, self.began_anew = directory, 0
+        self.directory, self.moves = directory, 0
         own = chance.choice(["rocksdb", "rocksdb", "sqlite", "memory"])
-        self.given = sharing_driver.Settings(own=own, patience_s=8.0, others_s=3.0, broken=broken)
+        self.base = sharing_driver.Settings(own=own, patience_s=8.0, others_s=3.0, broken=broken)
         self.on_postgres = chance.random() < 0.3 and not broken
         if self.on_postgres:
             if SharedJob.server is None:
                 SharedJob.server = OwnServer()
                 atexit.register(SharedJob.server.remove)
             self.kinds += ("disconnect", "disconnect", "database_down")
-            self.given = replace(self.given, shared=self.server.url, schema=f"aft_{time.time_ns()}")
+            self.base = replace(self.base, shared=self.server.url, schema=f"aft_{time.time_ns()}")
         write(directory)
 
     @property
     def place(self) -> Path:
-        """Where it works."""
-        return self.directory / "disk" / f"{self.began_anew}"
+        """Folder in which it works."""
+        return self.directory / "disk" / f"{self.moves}"
 
     @property
     def settings(self) -> sharing_driver.Settings:
-        """Settings of its next life."""
-        schema = f"{self.given.schema}_{self.began_anew}"
-        return replace(self.given, place=str(self.place), schema=schema)
+        """Settings of its next process group."""
+        schema = f"{self.base.schema}_{self.moves}"
+        return replace(self.base, place=str(self.place), schema=schema)
 
     @property
     def stores(self) -> dict[str, Any]:
-        """Stores that can be taken back."""
+        """Stores that can be rolled back."""
         sqlite = Files(lambda: self.place, "shared.sqlite*")
-        found: dict[str, Any] = {"shared": Schema(self) if self.on_postgres else sqlite}
-        if self.given.own != "memory":
+        stores: dict[str, Any] = {"shared": Schema(self) if self.on_postgres else sqlite}
+        if self.base.own != "memory":
             for n in range(2):
-                found[f"own {n}"] = Files(lambda: self.place, f"server-{n}.{self.given.own}*")
-        return found
+                stores[f"own {n}"] = Files(lambda: self.place, f"server-{n}.{self.base.own}*")
+        return stores
 
     @property
     def windows(self) -> list[Path]:
@@ -116,13 +116,13 @@ class SharedJob:
 
     def wrong(self, whole: bool) -> str:
         """What is wrong with the output so far: "lost", "doubled", or nothing."""
-        found: Counter = Counter()
+        results: Counter = Counter()
         for line in (line for path in self.windows for line in path.read_text().splitlines()):
             window, key, value = map(int, line.split(","))
-            if (window, key) in found:
+            if (window, key) in results:
                 return f"doubled: {(window, key)} was emitted twice"
-            found[window, key] = value
-        return compared(found, _sums(), whole)
+            results[window, key] = value
+        return compare_results(results, _sums(), whole)
 
 
 @cache
@@ -130,10 +130,10 @@ def _sums() -> Counter:
     return Counter(replay(partitions())[0])
 
 
-def compared(found: Counter, expected: Counter, whole: bool) -> str:
-    """What is wrong with the results `found`, of which more may come unless they are `whole`."""
-    for name in found | expected if whole else found:
-        ours, right = found.get(name), expected.get(name)
+def compare_results(results: Counter, expected: Counter, whole: bool) -> str:
+    """What is wrong with results, of which more may come unless they are `whole`."""
+    for name in results | expected if whole else results:
+        ours, right = results.get(name), expected.get(name)
         if right is None:
             return f"doubled: {name} is not to come"
         if ours != right:
@@ -142,8 +142,8 @@ def compared(found: Counter, expected: Counter, whole: bool) -> str:
     return ""
 
 
-def schedule(job: SharedJob, chance: random.Random) -> Lives:
-    """Draw the lives of a job."""
+def draw_schedule(job: SharedJob, chance: random.Random) -> Schedule:
+    """Draw the faults of a job's process groups, which run one after another."""
 
     def fault(kinds: Iterable[str]) -> TimedFault:
         kind = chance.choice([*kinds])
@@ -151,32 +151,32 @@ def schedule(job: SharedJob, chance: random.Random) -> Lives:
         whom, windows = chance.random(), chance.choice([0, 0, 1, 4, 7])
         return TimedFault(kind, "", windows, lasts_s=lasts_s, after_s=after_s, whom=whom)
 
-    lives: Lives = []
+    schedule: Schedule = []
     for _ in range(chance.randint(1, 2)):
         faults = [fault(job.kinds) for _ in range(chance.randint(0, 2))]
-        taken, kinds = chance.random() < 0.6, ["older_copy", "deleted", "journal_lost"]
-        lives.append(([*faults, fault(["restart"])], fault(kinds) if taken else None))
-    return [*lives, ([fault(job.kinds) for _ in range(chance.randint(1, 3))], None)]
+        rollback, kinds = chance.random() < 0.6, ["older_copy", "deleted", "journal_lost"]
+        schedule.append(([*faults, fault(["restart"])], fault(kinds) if rollback else None))
+    return [*schedule, ([fault(job.kinds) for _ in range(chance.randint(1, 3))], None)]
 
 
-def live(sign: Path, stderr: Any, work: Callable[..., None], *given: Any) -> None:
-    """Run a life of a job in this new process, a process group of its own."""
+def lead_group(sign: Path, stderr: Any, work: Callable[..., None], *arguments: Any) -> None:
+    """Run a job in this new process, which leads a process group of its own."""
     os.setsid()
     os.dup2(stderr.fileno(), 2)
     with suppress(OSError):  # the job itself reports a full disk
         sign.touch()
-    work(*given)
+    work(*arguments)
 
 
-class Life:
-    """A supervisor and all that it started."""
+class ProcessGroup:
+    """A supervisor and all processes that it started."""
 
     def __init__(self, job: SharedJob) -> None:
         job.place.mkdir(parents=True, exist_ok=True)
         sign, since = job.place / "began", time.time() - 0.01
         self._stderr, stderr = FORK.Pipe(duplex=False)
-        given = sign, stderr, job.work, job.directory, job.settings
-        self.process: Any = FORK.Process(target=live, args=given)
+        arguments = sign, stderr, job.work, job.directory, job.settings
+        self.process: Any = FORK.Process(target=lead_group, args=arguments)
         self.process.start()
         stderr.close()
         until = time.monotonic() + BEGIN_S
@@ -221,7 +221,7 @@ class Life:
 
 
 class Nemesis:
-    """Injects a job's faults as scheduled, repairs what an error asks for, and judges the end."""
+    """Injects a job's faults as scheduled, repairs what an error asks for, and checks the end."""
 
     def __init__(
         self, number: int, directory: Path, broken: str = "", kind: type[SharedJob] = SharedJob
@@ -230,17 +230,17 @@ class Nemesis:
         self.disk = Disk(directory / "disk")
         self.job = kind(directory, self.chance, broken)
         self.copies: dict[str, list[Any]] = defaultdict(list)
-        self.taken: dict[str, Any] = {}
+        self.newest: dict[str, Any] = {}
         self.causes: set[str] = set()
 
-    def run(self, lives: Lives | None = None) -> Outcome:
-        """Run these lives, by default a drawn schedule."""
-        lives = lives or schedule(self.job, self.chance)
-        while lives and not self.outcome.wrong:
-            faults, between = lives.pop(0)
-            if self._live(faults) != 0:
-                lives = lives or [([], None)]  # repaired or killed: it has to come to its end
-            elif not lives:
+    def run(self, schedule: Schedule | None = None) -> Outcome:
+        """Run a schedule, by default a drawn one."""
+        schedule = schedule or draw_schedule(self.job, self.chance)
+        while schedule and not self.outcome.wrong:
+            faults, between = schedule.pop(0)
+            if self._run_group(faults) != 0:
+                schedule = schedule or [([], None)]  # repaired or killed: it has to come to its end
+            elif not schedule:
                 break
             self.copy_stores()
             if between and not self.outcome.wrong:
@@ -260,18 +260,18 @@ class Nemesis:
             store.delete()
         self.disk.remove()
 
-    def _live(self, faults: list[TimedFault]) -> int | None:
-        """Run one life of the job; return its exit status."""
-        life, killed = Life(self.job), False
+    def _run_group(self, faults: list[TimedFault]) -> int | None:
+        """Run one process group of the job; return its exit status."""
+        group, killed = ProcessGroup(self.job), False
         for fault in faults:
             time.sleep(fault.after_s)
             until = time.monotonic() + BEGIN_S
-            while life.alive and len(self.job.windows) < fault.step and time.monotonic() < until:
+            while group.alive and len(self.job.windows) < fault.step and time.monotonic() < until:
                 time.sleep(0.01)
-            if not life.alive:
+            if not group.alive:
                 break
-            killed = self._inject(life, fault) or killed
-        code, output = life.end(self.job.hung_s)
+            killed = self._inject(group, fault) or killed
+        code, output = group.end(self.job.hung_s)
         self.disk.free()
         if code is None:
             self.outcome.wrong = output if output.startswith("left") else f"hung: {output[-1500:]}"
@@ -282,19 +282,19 @@ class Nemesis:
         self.causes -= {"full_disk", "freeze", "rival"}
         return code
 
-    def _inject(self, life: Life, fault: TimedFault) -> bool:
+    def _inject(self, group: ProcessGroup, fault: TimedFault) -> bool:
         """Inject a fault; return whether it ends the supervisor."""
-        members = life.members()
+        members = group.members()
         if not members and fault.kind != "restart":
             return False
-        victim = members[int(fault.whom * len(members))] if members else life.process.pid
-        self.note(fault.kind)
+        victim = members[int(fault.whom * len(members))] if members else group.process.pid
+        self.count_fault(fault.kind)
         markers = self.disk.place.parent / "faults"
         with suppress(ProcessLookupError):
-            StressInjector(markers, (fault,), self, life).inject(fault, victim)
-        return fault.kind == "restart" or (fault.kind == "kill" and victim == life.process.pid)
+            StressInjector(markers, (fault,), self, group).inject(fault, victim)
+        return fault.kind == "restart" or (fault.kind == "kill" and victim == group.process.pid)
 
-    def note(self, kind: str) -> None:
+    def count_fault(self, kind: str) -> None:
         """Count a fault, which may be the cause of the next stop."""
         self.outcome.faults[kind] += 1
         self.causes.add(kind)
@@ -311,7 +311,7 @@ class Nemesis:
 
     def _named(self, output: str, causes: set[str]) -> list[str]:
         """Causes that an error output names."""
-        return [kind for kind in SAYS if kind in causes and re.search(SAYS[kind], output)]
+        return [kind for kind in MESSAGES if kind in causes and re.search(MESSAGES[kind], output)]
 
     def take_back(self, fault: TimedFault) -> None:
         """Take a store back to an older copy, or away, wholly or in part."""
@@ -328,8 +328,8 @@ class Nemesis:
             case "journal_lost":
                 store.lose_journal()
         if store.copy() != newest:
-            self.note(kind)
-            self.taken[name] = newest
+            self.count_fault(kind)
+            self.newest[name] = newest
 
     def _repair(self, code: int, output: str) -> None:
         """Do what an error asks for, if it names one of the causes that there are."""
@@ -338,16 +338,16 @@ class Nemesis:
             self.outcome.wrong = f"stopped without reason ({code}): {output[-3000:]}"
             return
         self.outcome.stops.append(f"{named[0]}: {output.strip().splitlines()[-1][:300]}")
-        if SAYS[named[0]] != STORES:
+        if MESSAGES[named[0]] != STORES:
             return
-        if self.taken:
-            for name, newest in self.taken.items():
+        if self.newest:
+            for name, newest in self.newest.items():
                 self.job.stores[name].restore(newest)
         else:  # that was not enough: a process had continued with the older one
-            self.job.began_anew += 1
+            self.job.moves += 1
             self.copies.clear()
             self.causes.clear()
-        self.taken = {}
+        self.newest = {}
 
 
 @dataclass(frozen=True)
@@ -356,11 +356,11 @@ class StressInjector(Injector):
 
     own: ClassVar[frozenset[str]] = frozenset()  # all come from outside
     nemesis: Nemesis = None  # type: ignore[assignment]
-    life: Life = None  # type: ignore[assignment]
+    group: ProcessGroup = None  # type: ignore[assignment]
 
     def restart(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Kill the supervisor."""
-        os.kill(self.life.process.pid, signal.SIGKILL)
+        os.kill(self.group.process.pid, signal.SIGKILL)
 
     def pause(self, fault: Fault, pid: int) -> None:
         """Stop a process for a while."""
@@ -371,21 +371,21 @@ class StressInjector(Injector):
     def freeze(self, fault: Fault, pid: int) -> None:
         """Stop a process until its job has ended."""
         super().pause(fault, pid)
-        if pid != self.life.process.pid:
-            self.life.process.join(500)
-        self.life.signal(signal.SIGCONT)
+        if pid != self.group.process.pid:
+            self.group.process.join(500)
+        self.group.signal(signal.SIGCONT)
 
     def full_disk(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Fill the disk for a while."""
-        self.nemesis.disk.fill(self.life.members())
-        self.life.process.join(2 * fault.lasts_s)
-        self.nemesis.disk.free(self.life.members())
+        self.nemesis.disk.fill(self.group.members())
+        self.group.process.join(2 * fault.lasts_s)
+        self.nemesis.disk.free(self.group.members())
 
     def rival(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Start a second supervisor while the first one is stopped."""
-        super().pause(fault, self.life.process.pid)
-        self.nemesis.judge_rival(*Life(self.nemesis.job).end(self.nemesis.job.hung_s))
-        self.life.signal(signal.SIGCONT)
+        super().pause(fault, self.group.process.pid)
+        self.nemesis.judge_rival(*ProcessGroup(self.nemesis.job).end(self.nemesis.job.hung_s))
+        self.group.signal(signal.SIGCONT)
 
     def disconnect(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Cut the connections to the shared store."""
@@ -398,7 +398,7 @@ class StressInjector(Injector):
             store.restore(older[int(fault.after_s * 100) % len(older)])
         else:
             store.delete()
-        self.nemesis.taken = {}  # nobody has the newest
+        self.nemesis.newest = {}  # nobody has the newest
 
     def database_down(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Stop the database for a while."""

@@ -1,4 +1,4 @@
-"""What a nemesis takes from a job: its stores, and the free space of its disk."""
+"""Resources that a nemesis takes from a job: its stores, and the free space of its disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """A store that is files in a job's folder: to be copied, taken back, deleted."""
+    """A store that is files in a job's folder: to be copied, rolled back, deleted."""
 
     def __init__(self, place: Callable[[], Path], pattern: str) -> None:
         self._place, self._pattern = place, pattern
@@ -30,8 +30,8 @@ class Files:
 
     def copy(self) -> dict[Path, bytes]:
         """Contents of all its files."""
-        found = [p for top in self.there() for p in ([top] if top.is_file() else top.rglob("*"))]
-        return {path: path.read_bytes() for path in found if path.is_file()}
+        paths = [p for top in self.there() for p in ([top] if top.is_file() else top.rglob("*"))]
+        return {path: path.read_bytes() for path in paths if path.is_file()}
 
     def delete(self) -> None:
         """Delete its files."""
@@ -65,13 +65,13 @@ class Schema:
 
     def copy(self) -> dict[str, list[tuple]]:
         """Rows of its tables; none when it is not there."""
-        found: dict[str, list[tuple]] = {}
+        tables: dict[str, list[tuple]] = {}
         with self._connected() as connection:
             there = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
             for (table,) in connection.execute(there, [self._job.settings.schema]).fetchall():
                 rows = connection.execute(f"TABLE {self._job.settings.schema}.{table}".encode())
-                found[table] = sorted(rows.fetchall())
-        return found
+                tables[table] = sorted(rows.fetchall())
+        return tables
 
     def delete(self) -> None:
         """Drop the schema."""
@@ -85,7 +85,7 @@ class Schema:
         old, new = self._job.settings.schema, f"new_{time.time_ns()}"
         if copy:
             settings = replace(self._job.settings, schema=new)
-            job_in(self._job.directory, settings).open_shared().close()  # makes the tables
+            job_in(self._job.directory, settings).open_shared().close()  # creates the tables
         with self._connected() as connection, connection.transaction():
             for table, rows in copy.items():
                 connection.execute(f"TRUNCATE {new}.{table}".encode())

@@ -1,4 +1,4 @@
-"""A supervisor to be killed, as its processes are: late global merge with injected faults.
+"""A supervisor to be killed, as are its processes: late global merge with injected faults.
 
 python -m tests.crash.sharing_driver DIRECTORY 'SETTINGS as JSON'
 """
@@ -48,12 +48,12 @@ class Settings:
     faults: list = field(default_factory=list)
     hold: int = 0  # reads after which each task kills itself, and is held when it is restarted
     # a store that breaks its contract ("rows first", "offsets first", "tokenless", "trusting"), or
-    # a failure of task 0-1 whenever it has read a batch ("dies always", "full disk")
+    # a failure of task 0-1 whenever it has read a batch ("crashes always", "full disk")
     broken: str = ""
 
 
 def split(table: type, at: Callable[[str], None], order: str) -> type:
-    """A store that notes the offsets in a transaction of their own, a moment before or after."""
+    """A store that commits the offsets in their own transaction, just before or after the sums."""
 
     class Split(table):
         def merge(self, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN202
@@ -69,7 +69,7 @@ def split(table: type, at: Callable[[str], None], order: str) -> type:
 
 
 class Tokenless(SqliteTable):
-    """A store that does not know which hand-over it has merged."""
+    """A store that does not record which epoch commit it has merged."""
 
     def merge(self, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN201
         of_server = token is not None and token[0].startswith("server-")
@@ -96,7 +96,7 @@ class BreakableJob(Job):
                     held.touch()
                     os.kill(os.getpid(), signal.SIGKILL)
             if (who, point) == ("task-0-1", "read"):
-                if self.broken == "dies always":
+                if self.broken == "crashes always":
                     os.kill(os.getpid(), signal.SIGKILL)
                 if self.broken == "full disk":
                     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -125,7 +125,7 @@ class BreakableJob(Job):
         return super().open_shared()
 
 
-def notes_in(directory: Path) -> Path:
+def markers_in(directory: Path) -> Path:
     """Folder of a trial's marker files, one per injected fault."""
     return directory / "job" / "faults"
 
@@ -133,15 +133,15 @@ def notes_in(directory: Path) -> Path:
 def job_in(directory: Path, settings: Settings) -> Job:
     """The job of a trial."""
     names = ("own", "shared", "schema", "checkpoint_s", "patience_s", "broken", "hold")
-    given = {name: getattr(settings, name) for name in names}
+    options = {name: getattr(settings, name) for name in names}
     return BreakableJob(
         TupleLog.open(directory / "log"), Rules(WINDOWS, DELAY), directory / settings.place,
-        batch=100, faults=tuple(settings.faults), **given,
+        batch=100, faults=tuple(settings.faults), **options,
     )  # fmt: skip
 
 
 def trust_the_servers() -> None:
-    """Let each server tell the global store where it stands, and let nothing be compared."""
+    """Let each server write its offsets into the global store, and compare nothing."""
     merge = SqlTable.merge
 
     def merge_anything(table, partials, progress, epoch=0, token=None):  # noqa: ANN001, ANN202
@@ -151,9 +151,9 @@ def trust_the_servers() -> None:
     def agree(server):  # noqa: ANN001, ANN202
         committed = server.shared.committed().get(server.name, 0)
         with server.lock:
-            known = server.reached([0, *(e for e in server.complete if e <= committed)])
-        server.shared.merge(Partials.empty(1), known)
-        return committed, known
+            own = server.reached([0, *(e for e in server.complete if e <= committed)])
+        server.shared.merge(Partials.empty(1), own)
+        return committed, own
 
     def link_if_new(draft, path):  # noqa: ANN001, ANN202
         with suppress(FileExistsError):
@@ -165,7 +165,7 @@ def trust_the_servers() -> None:
 
 
 def run(directory: Path, settings: Settings) -> None:
-    """Run what is left of the trial."""
+    """Run the rest of the trial."""
     supervisor.OTHERS_S, supervisor.MOST_CRASHES = settings.others_s, settings.most_crashes
     supervisor.SILENT_S = 1.0
     if settings.broken == "trusting":
@@ -175,8 +175,8 @@ def run(directory: Path, settings: Settings) -> None:
 
 def main(place: str, text: str) -> None:
     """Run a trial whose settings are JSON."""
-    given = json.loads(text)
-    settings = Settings(**given | {"faults": [Fault(**fault) for fault in given["faults"]]})
+    fields = json.loads(text)
+    settings = Settings(**fields | {"faults": [Fault(**fault) for fault in fields["faults"]]})
     run(Path(place).resolve(), settings)
 
 

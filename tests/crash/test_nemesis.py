@@ -1,4 +1,4 @@
-"""D3's jobs under a nemesis are right, or stop with the reason and then are right."""
+"""D3's jobs under a nemesis have the right results, at once or after a repair."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import pytest
 
 from aftlib.spark.faults import Fault
 from tests.crash import nemesis
-from tests.crash.nemesis import Life, Nemesis, SharedJob, TimedFault, compared
+from tests.crash.nemesis import Nemesis, ProcessGroup, SharedJob, TimedFault, compare_results
 from tests.crash.sharing_driver import job_in
 from tests.crash.test_shared_state import TUPLES
 
 SAMPLE = [0, 1, 2, 5]
-"""Among them are all embedded stores, and kills, pauses, a rival, and stores taken back."""
+"""Among them are all embedded stores, and kills, pauses, a rival, and stores rolled back."""
 LONG = [pytest.param(number, marks=pytest.mark.long) for number in range(6, 12)]
 NUMBERS = range(200) if os.environ.get("AFT_TRIALS") == "full" else [*SAMPLE, *LONG]
 OLDER = TimedFault("older_copy", whom=0.99)
 """Of the last store by name, which is the shared one."""
-LIVES = (1, 50, 5), (4, 90, 3)
-"""Of each life: the window at which the output task crashes, the reads at which each task does, and
-the restarts at which the supervisor does. Each task that has crashed is held.
+LIFETIMES = (1, 50, 5), (4, 90, 3)
+"""Of each process group: the window at which the output task crashes, the reads at which each task
+does, and the restarts at which the supervisor does. Each task that has crashed is held.
 
 Tasks of two partitions have then read 25 and 70 of the 80 batches of each, and windows 0, then 200
-to 1200 can be emitted; the others read their last batch in the second life.
+to 1200 can be emitted; the others read their last batch in the second group.
 """
 
 
 @pytest.mark.crash
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_job_is_right_or_says_why_not(number, tmp_path, once):
+def test_a_job_is_right_or_reports_why_not(number, tmp_path, once):
     disturbed = Nemesis(number, tmp_path)
     try:
         assert disturbed.run().wrong == ""
@@ -43,30 +43,30 @@ def test_a_job_is_right_or_says_why_not(number, tmp_path, once):
     once()
 
 
-def taken_back(directory, broken):
-    """D3 with its global store taken back by one life, whether anybody compares or not.
+def run_with_rollback(directory, broken):
+    """D3 with its global store rolled back by one process group, with or without comparisons.
 
-    Each life ends when all its faults have been injected, in whatever order.
+    Each group ends when all its faults have been injected, in whatever order.
     """
     disturbed = Nemesis(0, directory, broken)
     job, markers = disturbed.job, disturbed.job.place / "faults"
-    job.on_postgres, job.given = False, replace(job.given, own="rocksdb", shared="sqlite:")
+    job.on_postgres, job.base = False, replace(job.base, own="rocksdb", shared="sqlite:")
     try:
-        given = job.given
-        for number, (windows, reads, restarts) in enumerate(LIVES, 1):
+        base = job.base
+        for number, (windows, reads, restarts) in enumerate(LIFETIMES, 1):
             faults = [
                 Fault("kill", "output", windows, "written"),
                 Fault("kill", "supervisor", restarts, "restarted"),
             ]
-            job.given = replace(given, faults=faults, hold=reads)
-            assert Life(job).end(500)[0] == -signal.SIGKILL
+            job.base = replace(base, faults=faults, hold=reads)
+            assert ProcessGroup(job).end(500)[0] == -signal.SIGKILL
             assert len(list(markers.glob("fault-*"))) == 2 * number
             disturbed.copy_stores()
         with job_in(directory, job.settings).open_shared() as unread:
             assert min(at.tuples for at in unread.progress().values()) < TUPLES
         disturbed.take_back(OLDER)
         assert disturbed.outcome.faults == {"older_copy": 1}
-        job.given = given
+        job.base = base
         return disturbed.run([([], None)])
     finally:
         disturbed.close()
@@ -74,9 +74,9 @@ def taken_back(directory, broken):
 
 @pytest.mark.crash
 def test_a_store_that_forgets_is_caught(tmp_path):
-    """The broken control: servers tell the global store where it stands, and compare nothing."""
-    assert taken_back(tmp_path / "broken", "trusting").wrong.startswith("lost")
-    sound = taken_back(tmp_path / "sound", "")
+    """The broken control: servers set the offsets of the global store, and compare nothing."""
+    assert run_with_rollback(tmp_path / "broken", "trusting").wrong.startswith("lost")
+    sound = run_with_rollback(tmp_path / "sound", "")
     assert (sound.wrong, sound.faults) == ("", {"older_copy": 1})
     assert sound.stops[0].startswith("older_copy")
 
@@ -138,15 +138,15 @@ def test_the_judge(work, stops, wrong, tmp_path, monkeypatch):
     monkeypatch.setattr(Toy, "hung_s", 0.5 if work is hangs else 500.0)
     disturbed = Nemesis(0, tmp_path, kind=Toy)
     try:
-        found = disturbed.run([([], None)])
+        outcome = disturbed.run([([], None)])
     finally:
         disturbed.close()
-    assert found.wrong.startswith(wrong) and bool(found.wrong) == bool(wrong)
-    assert len(found.stops) == stops
+    assert outcome.wrong.startswith(wrong) and bool(outcome.wrong) == bool(wrong)
+    assert len(outcome.stops) == stops
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "whole", "wrong"),
+    ("results", "expected", "whole", "wrong"),
     [
         ({1: 5}, {1: 5, 2: 5}, False, ""),
         ({1: 5}, {1: 5, 2: 5}, True, "lost: 2 is None instead of 5"),
@@ -155,5 +155,5 @@ def test_the_judge(work, stops, wrong, tmp_path, monkeypatch):
         ({3: 1}, {1: 5}, False, "doubled: 3 is not to come"),
     ],
 )
-def test_what_is_missing_and_what_came_twice(found, expected, whole, wrong):
-    assert compared(Counter(found), Counter(expected), whole) == wrong
+def test_what_is_missing_and_what_came_twice(results, expected, whole, wrong):
+    assert compare_results(Counter(results), Counter(expected), whole) == wrong

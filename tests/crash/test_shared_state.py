@@ -22,7 +22,7 @@ from aftlib.shared_state.stores import FILES
 from aftlib.shared_state.stores.tables import END
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
-from tests.crash.sharing_driver import DELAY, WINDOWS, Settings, job_in, notes_in
+from tests.crash.sharing_driver import DELAY, WINDOWS, Settings, job_in, markers_in
 from tests.postgres import own_server
 
 pytestmark = pytest.mark.crash
@@ -38,12 +38,12 @@ PARTITIONS, TUPLES, KEYS = 6, 8_000, 200
 
 def partitions():
     """Tuples out of order, some of them late; values that no other set of tuples sums up to."""
-    rng, found = np.random.default_rng(7), []
+    rng, logs = np.random.default_rng(7), []
     for _ in range(PARTITIONS):
         times = np.arange(TUPLES) // 4 - rng.integers(0, 60, TUPLES)
         keys = rng.integers(0, KEYS, TUPLES)
-        found.append(np.column_stack([times.clip(0), keys, rng.integers(1, 2**40, TUPLES)]))
-    return found
+        logs.append(np.column_stack([times.clip(0), keys, rng.integers(1, 2**40, TUPLES)]))
+    return logs
 
 
 def write(directory):
@@ -76,9 +76,9 @@ def expected():
 
 @pytest.fixture
 def trial(tmp_path, request):
-    """A folder with the log, and where the global store is."""
+    """A folder with the log, and settings with the global store."""
 
-    def prepared(shared, **settings):
+    def prepare(shared, **settings):
         write(tmp_path)
         place = {"shared": "sqlite:"}
         if shared == "pg":
@@ -86,7 +86,7 @@ def trial(tmp_path, request):
             place = {"shared": schema.url, "schema": schema.name}
         return tmp_path, Settings(**place, **settings)
 
-    return prepared
+    return prepare
 
 
 def start(directory, settings):
@@ -97,29 +97,29 @@ def start(directory, settings):
     )  # fmt: skip
 
 
-def ended(directory, settings):
-    """Run to an end; return the exit status and what it said. A run without an end is killed."""
+def run_to_exit(directory, settings):
+    """Run to an end; return exit status and error output. A run without an end is killed."""
     process = start(directory, settings)
     try:
-        said = process.communicate(timeout=500)[1]
+        error = process.communicate(timeout=500)[1]
     except subprocess.TimeoutExpired:
         process.kill()
         raise
-    return process.returncode, said
+    return process.returncode, error
 
 
 def ends_with_an_error(directory, settings):
-    code, said = ended(directory, settings)
-    assert code == 1, said
-    return said
+    code, error = run_to_exit(directory, settings)
+    assert code == 1, error
+    return error
 
 
-def finished(directory, settings):
+def run_to_end(directory, settings):
     """Run to the end; a supervisor that was killed is started again."""
     code = -signal.SIGKILL
     while code == -signal.SIGKILL:
-        code, said = ended(directory, settings)
-    assert code == 0, said
+        code, error = run_to_exit(directory, settings)
+    assert code == 0, error
     return directory / "job"
 
 
@@ -131,21 +131,21 @@ def wait_for_joins(directory, process, number):
         time.sleep(0.01)
 
 
-def deaths(directory):
-    notes = notes_in(directory).iterdir()
-    return sum(not note.name.startswith(".") for note in notes)  # without drafts of the dead
+def count_crashes(directory):
+    markers = markers_in(directory).iterdir()
+    return sum(not path.name.startswith(".") for path in markers)  # drafts do not count
 
 
 def check(directory, settings, expected):
-    """What was put out is the replay of the log, every window and key once; late ones counted."""
+    """The output is the replay of the log, every window and key once; late tuples are counted."""
     sums, late = expected
-    found = Counter()
+    results = Counter()
     for path in sorted((directory / "job" / "output").iterdir()):
         for line in path.read_text().splitlines():
             window, key, value = map(int, line.split(","))
-            assert (window, key) not in found
-            found[window, key] = value
-    assert found == sums
+            assert (window, key) not in results
+            results[window, key] = value
+    assert results == sums
     with job_in(directory, replace(settings, broken="")).open_shared() as table:
         progress = table.progress()
         assert table.windows().tolist() == []
@@ -183,23 +183,23 @@ def test_processes_killed(trial, expected, own, shared, seed, once):
     time.sleep(chance.uniform(0.0, 0.5))
     process.kill()
     process.communicate(timeout=500)
-    finished(directory, settings)
+    run_to_end(directory, settings)
     check(directory, settings, expected)
-    assert deaths(directory) >= 5
+    assert count_crashes(directory) >= 5
     once()
 
 
-def test_a_server_that_dies_after_the_last_tuple_has_it_read_again(trial, expected):
+def test_a_server_that_crashes_after_the_last_tuple_has_it_read_again(trial, expected):
     """Its tasks have come to the end, but no barrier has; they must still be there."""
     faults = [Fault("kill", f"server-{i}", 1, "complete") for i in (0, 1)]
     directory, settings = trial("sqlite", own="memory", checkpoint_s=60.0, faults=faults)
-    account = Account.of(finished(directory, settings))
+    account = Account.of(run_to_end(directory, settings))
     check(directory, settings, expected)
     assert account.tuples == 2 * PARTITIONS * TUPLES
 
 
 def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
-    """Tasks and local checkpoints go on meanwhile; what waits is handed over afterwards."""
+    """Tasks and local checkpoints go on meanwhile; complete tables are committed afterwards."""
     write(tmp_path)
     with own_server() as server:
         settings = Settings(shared=server.url)
@@ -213,51 +213,51 @@ def test_postgres_stopped_and_started_in_mid_run(tmp_path, expected):
         assert process.poll() is None
         assert not [*(tmp_path / "job" / "output").glob("*")]  # perhaps it is not there yet
         server.start()
-        _, said = process.communicate(timeout=500)
-        assert process.returncode == 0, said
+        _, error = process.communicate(timeout=500)
+        assert process.returncode == 0, error
         check(tmp_path, settings, expected)
     assert read == everything
 
 
-def test_a_task_that_always_dies_ends_the_run(trial):
-    """Once, it was started 860 times in 20 s, for ever."""
-    said = ends_with_an_error(*trial("sqlite", broken="dies always", most_crashes=5))
+def test_a_task_that_always_crashes_ends_the_run(trial):
+    """Once, it was started 860 times in 20 s, without end."""
+    error = ends_with_an_error(*trial("sqlite", broken="crashes always", most_crashes=5))
     assert (
-        "task-0-1 crashed 6 times, the last time by signal 9, and the job made no progress" in said
+        "task-0-1 crashed 6 times, the last time by signal 9, and the job made no progress" in error
     )
 
 
 def test_a_stopped_server_is_named(trial, expected):
-    """Once, nothing was said, for ever."""
+    """Once, the job waited without a report."""
     directory, settings = trial(
         "sqlite", faults=[Fault("pause", "server-0", 20, "merged")], patience_s=4.0
     )
-    said = ends_with_an_error(directory, settings)
-    assert re.search(r"server-0 \(process \d+\) has given no sign of life for \d+ s", said)
-    assert re.search(r"waiting: server-0 \(process \d+\) .* \d s: .*the job ends after 4 s", said)
+    error = ends_with_an_error(directory, settings)
+    assert re.search(r"server-0 \(process \d+\) has given no sign of life for \d+ s", error)
+    assert re.search(r"waiting: server-0 \(process \d+\) .* \d s: .*the job ends after 4 s", error)
     lines = (directory / "job" / "journal.jsonl").read_text()
     assert '"waits for", "name": "server-0"' in lines
-    finished(directory, settings)
+    run_to_end(directory, settings)
     check(directory, settings, expected)
 
 
-def test_a_stopped_output_task_of_a_dead_supervisor_is_waited_for(trial, expected):
-    """Once, a second one began beside it, and when it woke up it overwrote finished windows."""
+def test_a_stopped_output_task_of_a_killed_supervisor_is_waited_for(trial, expected):
+    """Once, a second one started beside it, and the first one later overwrote finished windows."""
     directory, settings = trial(
         "sqlite", faults=[Fault("pause", "output", 2, "written")], others_s=3.0
     )
-    process, notes = start(directory, settings), notes_in(directory)
-    while process.poll() is None and not list(notes.glob("*.json")):
+    process, markers = start(directory, settings), markers_in(directory)
+    while process.poll() is None and not list(markers.glob("*.json")):
         time.sleep(0.01)
     process.kill()
     process.wait(timeout=500)  # the stopped one still holds its pipe
     try:
-        said = ends_with_an_error(directory, settings)
+        error = ends_with_an_error(directory, settings)
     finally:
-        (note,) = notes.glob("*.json")
-        os.kill(json.loads(note.read_text())["pid"], signal.SIGCONT)
-    assert f"supervisor.lock' is held by process {process.pid} on " in said
-    finished(directory, settings)
+        (marker,) = markers.glob("*.json")
+        os.kill(json.loads(marker.read_text())["pid"], signal.SIGCONT)
+    assert f"supervisor.lock' is held by process {process.pid} on " in error
+    run_to_end(directory, settings)
     check(directory, settings, expected)
 
 
@@ -265,7 +265,7 @@ def test_a_full_disk_is_explained_and_the_folder_stays_usable(trial, expected):
     """Once, the reason was written to the same disk."""
     directory, settings = trial("sqlite", broken="full disk")
     assert "File too large" in ends_with_an_error(directory, settings)
-    finished(directory, replace(settings, broken=""))
+    run_to_end(directory, replace(settings, broken=""))
     check(directory, settings, expected)
 
 
@@ -279,16 +279,16 @@ BROKEN = [
 def test_a_broken_store_is_caught(trial, expected, own, broken, fault):
     """The broken controls: the same check over them must not pass."""
     directory, settings = trial("sqlite", own=own, broken=broken, faults=[fault])
-    finished(directory, settings)
-    assert deaths(directory) == 1
+    run_to_end(directory, settings)
+    assert count_crashes(directory) == 1
     with pytest.raises(AssertionError):
         check(directory, settings, expected)
 
 
-def test_a_hand_over_that_is_not_remembered_is_noticed(trial):
-    """The broken control of the hand-over: the offsets say that it has been there before."""
+def test_an_epoch_commit_that_is_not_recorded_is_noticed(trial):
+    """The broken control of epoch commits: the offsets show that this one was merged before."""
     broken, fault = "tokenless", Fault("kill", "server-0", 2, "committed")
     directory, settings = trial("sqlite", own="sqlite", broken=broken, faults=[fault])
     with pytest.raises(AssertionError, match="instead of .* was replaced or is an older copy"):
-        finished(directory, settings)
-    assert deaths(directory) == 1
+        run_to_end(directory, settings)
+    assert count_crashes(directory) == 1
