@@ -4,7 +4,7 @@
     AFT_MERGING_TUPLES=100000000 AFT_MERGING_RUNS=1 python -m benchmarks merging
 
 Another number of tuples gives a result of its own, `merging-100000000.json`.
-Flink gets its jars from PyPI on the first run (330 MB, kept under data/) and needs a Java compiler;
+Flink gets its jars from PyPI on the first run (330 MB, stored in data/) and needs a Java compiler;
 without them it is left out, and the reason printed. Its figure is the job's net run time in a warm
 JVM (`benchmarks.flink`); Spark's is all that the caller waits for, task start included. Upfront is
 timed twice: as Spark has it, and between compiled loops (`benchmarks.merging_upfront`).
@@ -61,9 +61,9 @@ for folder in sys.argv[2:]:
         begin = time.perf_counter()
         frame = pl.scan_csv(folder + "/part-*.csv", has_header=False, schema=schema)
         sums = frame.group_by("key").agg(pl.col("value").sum(), pl.len())
-        found = sums.collect(engine="streaming")
+        table = sums.collect(engine="streaming")
         seconds = time.perf_counter() - begin
-        totals = [found.height, found["value"].sum(), found["len"].sum()]
+        totals = [table.height, table["value"].sum(), table["len"].sum()]
         print(json.dumps([folder, run, seconds, totals]), flush=True)
 """
 
@@ -71,19 +71,19 @@ for folder in sys.argv[2:]:
 def run() -> dict[str, Any]:
     """All figures of this benchmark, as medians with the least and most, and their ratios."""
     spark = session("benchmark")
-    given = inputs(spark, data_dir(), [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS])
+    sources = inputs(spark, data_dir(), [TupleStream(TUPLES, KEYS, skew, SEED) for skew in SKEWS])
     say(f"{TUPLES:,} tuples at skews {SKEWS}, {RUNS} runs, {TASKS} tasks")
-    strategies = measured(spark, given, [TASKS], RUNS, warm_up=True)
-    strategies = pd.concat([strategies, _upfront_compiled(spark, given)])
+    strategies = measured(spark, sources, [TASKS], RUNS, warm_up=True)
+    strategies = pd.concat([strategies, _upfront_compiled(spark, sources)])
     say("strategies on Spark done")
     smaller = inputs(spark, data_dir(), [TupleStream(TUPLES // 10, KEYS, SKEWS[0], SEED)])
-    memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, given[0]]}
+    memory = {f"{each.stream.tuples:,}": _memory(spark, each) for each in [*smaller, sources[0]]}
     spark.stop()
-    servers = served(given, [TASKS], RUNS, times=1)
+    servers = served(sources, [TASKS], RUNS, times=1)
     say("servers and tasks done")
-    cores = pd.concat([_our_core(given), _duckdb_core(given), _polars_core(given)])
+    cores = pd.concat([_our_core(sources), _duckdb_core(sources), _polars_core(sources)])
     say("one core each done")
-    one, rivals, reason = _flink(given)
+    one, rivals, reason = _flink(sources)
     require_equal([_of_spark(strategies), _of_servers(servers), cores, one, rivals])
     return {
         "benchmark": "merging" if TUPLES == USUAL else f"merging-{TUPLES}",
@@ -101,9 +101,9 @@ def run() -> dict[str, Any]:
     }
 
 
-def _upfront_compiled(spark: Any, given: list[Input]) -> pd.DataFrame:
+def _upfront_compiled(spark: Any, sources: list[Input]) -> pd.DataFrame:
     rows = []
-    for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
+    for turn, each in [(t, i) for t in range(-1, RUNS) for i in sources]:
         seconds, totals = merging_upfront.upfront(spark, each, TASKS)
         row = _row(merging_upfront.NAME, each, seconds, totals)
         names = {"strategy": row.pop("system"), "states": row.pop("keys"), "repeat": turn}
@@ -111,9 +111,9 @@ def _upfront_compiled(spark: Any, given: list[Input]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _our_core(given: list[Input]) -> pd.DataFrame:
+def _our_core(sources: list[Input]) -> pd.DataFrame:
     rows = []
-    for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
+    for turn, each in [(t, i) for t in range(-1, RUNS) for i in sources]:
         paths = {p: each.log.part(p) for p in range(each.log.partitions)}
         begin = time.perf_counter()
         sums, _ = sum_partitions(paths, each.rules)
@@ -123,36 +123,36 @@ def _our_core(given: list[Input]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _duckdb_core(given: list[Input]) -> pd.DataFrame:
+def _duckdb_core(sources: list[Input]) -> pd.DataFrame:
     rows, connection = [], duckdb.connect()
     connection.execute("SET threads = 1")
-    for turn, each in [(t, i) for t in range(-1, RUNS) for i in given]:
+    for turn, each in [(t, i) for t in range(-1, RUNS) for i in sources]:
         files = [str(each.log.part(p)) for p in range(each.log.partitions)]
         begin = time.perf_counter()
-        found = connection.execute(_SQL.format(files=files)).fetchnumpy()
+        columns = connection.execute(_SQL.format(files=files)).fetchnumpy()
         seconds = time.perf_counter() - begin
-        _, sums, counts = found.values()
+        _, sums, counts = columns.values()
         totals = [len(sums), int(sums.sum()), int(counts.sum())]
         rows += [_row("duckdb", each, seconds, totals)] if turn >= 0 else []
     return pd.DataFrame(rows)
 
 
-def _polars_core(given: list[Input]) -> pd.DataFrame:
-    """In a process of its own: polars takes its number of threads when it is imported."""
-    command = [sys.executable, "-c", _POLARS, str(RUNS), *(str(i.log.path) for i in given)]
+def _polars_core(sources: list[Input]) -> pd.DataFrame:
+    """Run in a process of its own, because polars sets its number of threads at import."""
+    command = [sys.executable, "-c", _POLARS, str(RUNS), *(str(i.log.path) for i in sources)]
     one = os.environ | {"POLARS_MAX_THREADS": "1"}
-    done = subprocess.run(command, env=one, capture_output=True, text=True, check=True)
-    by_path = {str(each.log.path): each for each in given}
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, env=one, capture_output=True, text=True, check=True)
+    by_path = {str(each.log.path): each for each in sources}
+    records = [json.loads(line) for line in process.stdout.splitlines()]
     return pd.DataFrame(
-        [_row("polars", by_path[path], *timed) for path, turn, *timed in found if turn]
+        [_row("polars", by_path[path], *result) for path, turn, *result in records if turn]
     )
 
 
 def _row(system: str, each: Input, seconds: float, totals: Sequence[int]) -> dict[str, Any]:
     speed = each.stream.tuples / seconds
-    found = {"system": system, "skew": each.stream.skew, "throughput": speed}
-    return found | dict(zip(TOTALS, map(int, totals), strict=True))
+    labels = {"system": system, "skew": each.stream.skew, "throughput": speed}
+    return labels | dict(zip(TOTALS, map(int, totals), strict=True))
 
 
 def _of_spark(strategies: pd.DataFrame) -> pd.DataFrame:
@@ -161,7 +161,7 @@ def _of_spark(strategies: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_servers(servers: pd.DataFrame) -> pd.DataFrame:
-    """As `_of_spark`; their sums keep no count, so that every tuple was read once."""
+    """As `_of_spark`; their count is the number of tuples read, because their sums have none."""
     names = {"strategy": "system", "states": "keys", "tuples": "count"}
     return servers.rename(columns=names)[["system", "skew", *TOTALS]]
 
@@ -179,28 +179,28 @@ def require_equal(frames: Sequence[pd.DataFrame]) -> None:
     RuntimeError
     """
     runs = pd.concat([frame for frame in frames if len(frame)])
-    found = runs[["system", "skew", *TOTALS]].drop_duplicates()
-    if found.drop_duplicates(["skew", *TOTALS])["skew"].duplicated().any():
-        raise RuntimeError(f"the systems disagree, nothing can be compared:\n{found.to_string()}")
+    totals = runs[["system", "skew", *TOTALS]].drop_duplicates()
+    if totals.drop_duplicates(["skew", *TOTALS])["skew"].duplicated().any():
+        raise RuntimeError(f"the systems disagree, nothing can be compared:\n{totals.to_string()}")
 
 
-def _flink(given: list[Input]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
+def _flink(sources: list[Input]) -> tuple[pd.DataFrame, pd.DataFrame, str]:
     """Flink's throughput with one task and with `TASKS`; or empty frames and why."""
-    by_path = {str(each.log.path): each for each in given}
-    folders = [each.log.path for each in given]
-    found: dict[int, list[dict[str, Any]]] = {1: [], TASKS: []}
+    by_path = {str(each.log.path): each for each in sources}
+    folders = [each.log.path for each in sources]
+    rows: dict[int, list[dict[str, Any]]] = {1: [], TASKS: []}
     try:
         path = flink.prepare(data_dir())
-        for mode, tasks in product(FLINK_MODES, found):
+        for mode, tasks in product(FLINK_MODES, rows):
             say(f"Flink, {mode}, tasks {tasks}: {RUNS + 1} runs at each skew")
-            found[tasks] += [
+            rows[tasks] += [
                 _row(f"flink {mode}", by_path[r.folder], r.seconds, (r.keys, r.sum, r.tuples))
                 for r in flink.timed(path, mode, folders, RUNS, tasks).itertuples()
             ]
     except RuntimeError as error:
         say(f"Flink is left out: {error}")
         return pd.DataFrame(), pd.DataFrame(), f"left out: {error}"
-    return pd.DataFrame(found[1]), pd.DataFrame(found[TASKS]), ""
+    return pd.DataFrame(rows[1]), pd.DataFrame(rows[TASKS]), ""
 
 
 def _within_flink(one: pd.DataFrame, rivals: pd.DataFrame) -> dict[str, float]:
@@ -266,8 +266,8 @@ def _spread(frame: pd.DataFrame, by: str) -> dict[str, dict[str, list[float]]]:
 def _breakdown(frame: pd.DataFrame) -> dict[str, dict[str, float]]:
     """Medians of where a run's seconds go; what is read, parsed and summed is of all tasks."""
     parts = ["seconds", "start_s", "work_s", "read_s", "parse_s", "sum_s", "merge_s"]
-    noted = frame.dropna(subset=parts)
-    groups = noted.groupby(["strategy", "skew"])[parts].median().round(3)
+    complete = frame.dropna(subset=parts)
+    groups = complete.groupby(["strategy", "skew"])[parts].median().round(3)
     return {f"{name} {skew:g}": row for (name, skew), row in groups.to_dict("index").items()}
 
 

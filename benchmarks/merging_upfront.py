@@ -1,9 +1,9 @@
-"""Upfront partitioning alone (D3): its shuffle between compiled loops, no engine's work a tuple.
+"""Upfront partitioning alone (D3): its shuffle between compiled loops, no engine's work per tuple.
 
 Spark's own upfront takes each tuple from Arrow into a row of the JVM, and back out of it to be
 added up; that is the engine's cost, not the strategy's. Here a task deals its tuples out to the
 tasks of their keys, and Spark's shuffle carries what goes from one to another as bytes, a few
-megabytes a row. Behind it the tuples are added up by the loops that late merge uses.
+megabytes per row. Behind it the tuples are added up by the loops that late merge uses.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @jit()
-def dealt(block: Any, tasks: int) -> tuple[Any, Any]:
+def deal_out(block: Any, tasks: int) -> tuple[Any, Any]:
     """Tuples by the task of their key, and where each task's end.
 
     A task's are its three columns, one after the other: 3 · (end − begin) numbers.
@@ -59,7 +59,7 @@ def upfront(spark: SparkSession, each: Input, tasks: int) -> tuple[float, list[i
             intake = Intake(each.rules)
             for partition in range(index, each.log.partitions, tasks):
                 for block in intake.blocks(partition, each.log.part(partition), ROWS):
-                    flat, ends = dealt(block, tasks)
+                    flat, ends = deal_out(block, tasks)
                     texts = [flat[3 * a : 3 * b].tobytes() for a, b in pairwise(ends.tolist())]
                     yield pa.RecordBatch.from_pydict({"task": range(tasks), "tuples": texts})
 
@@ -67,8 +67,8 @@ def upfront(spark: SparkSession, each: Input, tasks: int) -> tuple[float, list[i
         sums = SliceSums(each.rules.windows.pane)
         for text in (text for batch in batches for text in batch.column("tuples")):
             sums.add(np.frombuffer(text.as_buffer(), np.int64).reshape(3, -1))
-        found = sums.take()
-        columns = [found.windows, found.keys, *found.values.T]
+        partials = sums.take()
+        columns = [partials.windows, partials.keys, *partials.values.T]
         yield pa.RecordBatch.from_arrays([*map(pa.array, columns)], schema=_SUMS)
 
     before = str(spark.conf.get(_BATCH))

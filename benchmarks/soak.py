@@ -32,7 +32,7 @@ from benchmarks.soak_processes import MODEL_SIZE, REQUIREMENT, ROOT, SCHEMES
 
 SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
 SETTLED = 1 / 3
-"""Of the time, what passes before memory is judged: caches fill and pools grow."""
+"""Share of the time before memory is judged, because caches fill and pools grow."""
 HEAP, CODE = "512m", "96m"
 """Of a JVM: its heap, the least that Spark takes, and most compiled code. All of the heap is taken
 at the start, or it would grow to that for as long as a soak lasts; the live part is `heap_mb`."""
@@ -43,7 +43,7 @@ SLACK = 40
 
 
 def soak(seconds: float, directory: Path, names: Sequence[str] = (), seed: int = 1) -> dict:
-    """Run schemes side by side for some seconds; what came of each, and of memory and files.
+    """Run schemes side by side for some seconds; return results, memory and files of each.
 
     The `directory` is a new one. The schemes are those of `benchmarks.soak_processes.SCHEMES`, if
     no `names` are given. The result has `seconds` and, for each scheme, `score` (its own account:
@@ -88,10 +88,10 @@ def start(name: str, log: SensorLog, directory: Path, seconds: float) -> subproc
     (directory / name).mkdir()
     jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"
     jvm += f" -XX:ReservedCodeCacheSize={CODE}"
-    given = (name, str(log.path), str(directory / name), str(seconds))
+    arguments = (name, str(log.path), str(directory / name), str(seconds))
     with (directory / f"{name}.log").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.soak_processes", *given],
+            [sys.executable, "-m", "benchmarks.soak_processes", *arguments],
             stderr=output, stdout=output, start_new_session=True, cwd=ROOT,
             # glibc would otherwise keep freed memory of RocksDB in an arena per thread
             env=os.environ
@@ -102,8 +102,8 @@ def start(name: str, log: SensorLog, directory: Path, seconds: float) -> subproc
 def watch(
     processes: Mapping[str, subprocess.Popen[bytes]], directory: Path, seconds: float
 ) -> dict[str, list[tuple[float, float, float]]]:
-    """Wait until all have ended; time, memory and bytes kept, MB, of each every `SAMPLE_S`."""
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in processes}
+    """Wait until all have ended; return time, memory and stored MB of each, every `SAMPLE_S`."""
+    samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in processes}
     began = time.monotonic()
     while running := [name for name, each in processes.items() if each.poll() is None]:
         now, memory = time.monotonic() - began, session_memory_mb()
@@ -111,15 +111,15 @@ def watch(
             raise RuntimeError(f"{', '.join(running)} came to no end within {GRACE_S:g} s")
         for name in running:
             if now < seconds:
-                kept = folder_bytes([directory / name / "stored"]) / 1e6
-                found[name].append((now, memory.get(processes[name].pid, 0.0), kept))
+                stored = folder_bytes([directory / name / "stored"]) / 1e6
+                samples[name].append((now, memory.get(processes[name].pid, 0.0), stored))
         time.sleep(SAMPLE_S)
-    return found
+    return samples
 
 
 def session_memory_mb() -> dict[int, float]:
     """Memory by process session, MB: what each has for itself, and its share of the rest."""
-    found: dict[int, float] = {}
+    memory: dict[int, float] = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
             group = os.getsid(int(place.name))
@@ -127,8 +127,8 @@ def session_memory_mb() -> dict[int, float]:
         except OSError:  # it has just ended, or is another user's
             continue
         pss = next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-        found[group] = found.get(group, 0.0) + pss / 1024
-    return found
+        memory[group] = memory.get(group, 0.0) + pss / 1024
+    return memory
 
 
 def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str, float] | None:
@@ -158,33 +158,33 @@ def broken(result: Mapping) -> list[str]:
     beside the slack of the guard's theorem and five standard deviations of one independent estimate
     per window, because the sensors of a window go together.
     """
-    said = []
+    harm = []
     for name, one in result["schemes"].items():
         own = one["score"]
-        harm = [what for what in ("lost", "doubled", "wrong") if own[what]]
-        said += [f"{name}: {own[what]} {what}" for what in harm]
+        kinds = [what for what in ("lost", "doubled", "wrong") if own[what]]
+        harm += [f"{name}: {own[what]} {what}" for what in kinds]
         share, count = REQUIREMENT.delta, own["estimated"]
         spread = np.sqrt(MODEL_SIZE * count * share * (1 - share))
         if own["outside"] > (most := share * count + 5 * spread + SLACK):
             estimates = f"{own['outside']} estimates off by more than ε"
-            said.append(f"{name}: {estimates}, at most {most:.0f}")
+            harm.append(f"{name}: {estimates}, at most {most:.0f}")
         if own.get("wrong_promises", 0) > own.get("bound", 0):
-            said.append(f"{name}: {own['wrong_promises']} wrong guarantees, at most {own['bound']}")
-    return said
+            harm.append(f"{name}: {own['wrong_promises']} wrong guarantees, at most {own['bound']}")
+    return harm
 
 
 def main(seconds: str = "", *names: str) -> None:
-    """Soak, keep the result in ``data/soak.json``, and show it shortly."""
+    """Soak, store the result in ``data/soak.json``, and print a summary."""
     lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
         result = soak(lasts, Path(scratch), names)
     data_dir().mkdir(exist_ok=True)
-    with atomic_file(data_dir() / "soak.json") as note:
-        note.write_text(json.dumps(result))
+    with atomic_file(data_dir() / "soak.json") as file:
+        file.write_text(json.dumps(result))
     for name, one in result["schemes"].items():
         sys.stdout.write(f"{name}: {one['score']}, memory {one['growth']} MB an hour\n")
-    if said := broken(result):
-        sys.exit("\n".join(said))
+    if harm := broken(result):
+        sys.exit("\n".join(harm))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def events(log: SensorLog, begin: int, stop: int) -> np.ndarray:
 
 
 def count(log: SensorLog, directory: Path, goes_on: Callable[[], bool] = lambda: True) -> None:
-    """Go on where the state in the directory ends: answer, then keep the state, batch after batch.
+    """Continue at the state in the directory: answer, then store the state, batch after batch.
 
     An answer is a line (events so far, estimate); after a crash one may be there twice, and is the
     same.

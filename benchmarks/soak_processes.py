@@ -79,7 +79,7 @@ def run_d1(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
         drain(splits.stream(spark).writeStream, stored, handler)
         rounds, part = rounds + 1, min(2 * part, LONGEST * EVERY)
         heap_mb.append(live_heap_mb(spark))
-    audit = handler.close()  # of the last part; the sink has what all parts told it
+    audit = handler.close()  # of the last part; the sink has the windows of all parts
     failures = len([*(stored / "faults").glob("fault-*.json")])
     spark.stop()
     score = score_windows(log, committed(log, WIDTH, handler), stop)
@@ -128,7 +128,7 @@ def run_d3(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
 
 
 def run_d5(log: SensorLog, place: Path, over: Callable[[], bool]) -> Score:
-    """Kill the process that counts now and then; its state is to be as if nothing had been."""
+    """Kill the process that counts now and then; its state must be as if undisturbed."""
     stored, rng, failures = place / "stored", np.random.default_rng(4), 0
     stored.mkdir()
     command = [sys.executable, "-m", counting.__name__, str(log.path), str(stored)]
@@ -181,14 +181,14 @@ def score_windows(log: SensorLog, emitted: pd.DataFrame, steps: int) -> Score:
     inside = emitted[emitted["window"] < len(due)]
     window, sensor = inside[places].to_numpy(int).T
     off = np.abs(inside["value"].to_numpy(float) - truth[window, sensor])
-    guessed = inside["estimated"].to_numpy(bool)
+    estimated = inside["estimated"].to_numpy(bool)
     return {
         "due": truth.size,
         "lost": truth.size - len(inside.drop_duplicates(places)),
         "doubled": int(emitted.duplicated(places).sum()),
-        "wrong": int((~(off[~guessed] <= 1e-9)).sum()),
-        "estimated": int(guessed.sum()),
-        "outside": int((~(off[guessed] <= REQUIREMENT.epsilon)).sum()),
+        "wrong": int((~(off[~estimated] <= 1e-9)).sum()),
+        "estimated": int(estimated.sum()),
+        "outside": int((~(off[estimated] <= REQUIREMENT.epsilon)).sum()),
     }
 
 

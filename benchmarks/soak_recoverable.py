@@ -32,15 +32,15 @@ SAMPLES, EPSILON, DELTA = 20, 0.25, 0.05
 """Samples of a window, one per second; the noise of a window's mean is 0.067."""
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN = pd.Timestamp("2026-01-01", tz="UTC")
-FILE_S, KILL_EVERY_S, LIVES_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
+FILE_S, KILL_EVERY_S, RUNS_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
 """Seconds between two files of one window, and between two kills of Python workers; how long each
-driver lives. The last one lives until the end, so that its memory can be watched."""
+driver runs. The last one runs until the end, so that its memory can be watched."""
 GAP = 1 / 25
 """Chance that a worker is away from a window on, for one to three windows."""
 GROWTH_EVERY = 20
-MOST_ENDED = 5
-"""Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers died again
-and again. Such a driver is started again like a killed one."""
+MOST_FAILED = 5
+"""Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers crash
+again and again. Such a driver is started again like a killed one."""
 
 
 def names(sensors: int) -> list[str]:
@@ -64,12 +64,12 @@ def samples_of(window: int) -> np.ndarray:
 
 def away(window: int) -> list[int]:
     """Return the workers that are away in a window."""
-    found = []
+    workers = []
     for begin in range(max(0, window - 2), window + 1):
         rng = np.random.default_rng([8, begin])
         if rng.random() < GAP and begin + rng.integers(1, 4) > window:
-            found.append(int(rng.integers(WORKERS)))
-    return found
+            workers.append(int(rng.integers(WORKERS)))
+    return workers
 
 
 def rows_of(window: int) -> pd.DataFrame:
@@ -102,20 +102,20 @@ def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> di
     The `log` is not read, because the stream has odd rows.
     """
     (place / "incoming").mkdir()
-    driver, drivers, ended, kills, window = None, 0, 0, 0, 0
+    driver, drivers, failed, kills, window = None, 0, 0, 0, 0
     rng = np.random.default_rng(9)
     try:
         while not over() or drivers < 2:
             if driver is None:
                 driver = start(place, AFTER if drivers else BEFORE)
-                life = LIVES_S[drivers - ended] if drivers - ended < len(LIVES_S) else np.inf
-                drivers, until = drivers + 1, time.monotonic() + life
+                lifetime = RUNS_S[drivers - failed] if drivers - failed < len(RUNS_S) else np.inf
+                drivers, until = drivers + 1, time.monotonic() + lifetime
                 next_kill = time.monotonic() + KILL_EVERY_S
             if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
-                driver, ended = None, ended + 1
-                if ended > MOST_ENDED:
+                driver, failed = None, failed + 1
+                if failed > MOST_FAILED:
                     raise RuntimeError(
-                        f"{ended} drivers ended by themselves, at most {MOST_ENDED} may"
+                        f"{failed} drivers ended by themselves, at most {MOST_FAILED} may"
                     )
                 continue
             feed(place, window)
@@ -136,7 +136,7 @@ def run_recoverable(log: SensorLog, place: Path, over: Callable[[], bool]) -> di
     table = pd.read_parquet(place / "drained.parquet")
     heap = [json.loads(line) for line in (place / "growth.jsonl").read_text().splitlines()]
     return {
-        "rounds": drivers + 1, "failures": drivers + kills, "ended_by_themselves": ended,
+        "rounds": drivers + 1, "failures": drivers + kills, "ended_by_themselves": failed,
         **score(table), **metrics(place),
         "heap_mb_after_a_third": heap[len(heap) // 3][0], "heap_mb": heap[-1][0],
         "files_after_a_third": heap[len(heap) // 3][1], "files": heap[-1][1],

@@ -1,4 +1,4 @@
-"""State tables: merges per second, what a barrier costs, and what local checkpoints take away."""
+"""State tables: merges per second, what a barrier costs, and what local checkpoints cost."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def run() -> dict[str, Any]:
     with any_server() as url:
         stores = EMBEDDED | {"postgresql": partial(in_fresh_schema, url)}
         say(f"merges into {', '.join(stores)}")
-        found = merges(stores, KEYS, ROWS, SEED)
+        speeds = merges(stores, KEYS, ROWS, SEED)
     say(f"{RUNS} streams of {TUPLES:,} tuples over each store of a server's own, in each mode")
     streams = checkpoints(["rocksdb", "sqlite"], TUPLES, RUNS)
     return {
         "batch_rows": BATCH,
         "batches_between_barriers": BATCHES,
-        "merges": found.round(2).to_dict("records"),
+        "merges": speeds.round(2).to_dict("records"),
         "stream_tuples": TUPLES,
         "streams": [spread(*at, runs) for at, runs in streams.groupby(["store", "mode"])],
     }
@@ -42,7 +42,7 @@ def run() -> dict[str, Any]:
 
 @contextmanager
 def in_fresh_schema(url: str, flush: str) -> Iterator[StateTable]:
-    """A new table in PostgreSQL, of which nothing is left behind."""
+    """A new table in PostgreSQL, which is removed afterwards."""
     with fresh_schema(url) as schema, open_table(url, SUM, flush, schema=schema.name) as table:
         yield table
 
@@ -52,9 +52,9 @@ def spread(store: str, mode: str, runs: pd.DataFrame) -> dict[str, Any]:
 
     CPU seconds are of the whole run; with epoch commits put off they hold one large one at the end.
     """
-    found = {"store": store, "mode": mode, "tuples_per_s": runs["throughput"].round().tolist()}
+    row = {"store": store, "mode": mode, "tuples_per_s": runs["throughput"].round().tolist()}
     lost = [round(share, 4) for share in runs["lost"]]
-    return found | {
+    return row | {
         "lost_median": statistics.median(lost),
         "lost_least": min(lost),
         "lost_most": max(lost),
