@@ -21,6 +21,8 @@ from aftlib.shared_state.scaling import (
     STILL,
     at_every_skew,
     ends_of,
+    format_by_skew,
+    format_ratio,
     gains_over_uniform,
     growth_ends,
     growths,
@@ -28,8 +30,6 @@ from aftlib.shared_state.scaling import (
     least_gain_on_emulated_cores,
     over_turns,
     seconds_by_part,
-    shown,
-    shown_by_skew,
     skew_lowers_the_shuffle,
     skew_on_emulated_cores,
     skew_stops_the_shuffle,
@@ -49,10 +49,10 @@ def grows(measured: pd.DataFrame, served: pd.DataFrame, paced: pd.DataFrame) -> 
     uniform = late[(late["skew"] == UNIFORM) & late["strategy"].isin(LATE)]
     wide = uniform.pivot_table(index=["strategy", "repeat"], columns="tasks", values="throughput")
     turns = wide[most] / wide[few]
-    grown = {str(s): over_turns(rows) for s, rows in turns.groupby("strategy")}
-    others = ", ".join(f"{s} {shown(grown[s])}" for s in IN_SPARK)
+    growth = {str(s): over_turns(rows) for s, rows in turns.groupby("strategy")}
+    others = ", ".join(f"{s} {format_ratio(growth[s])}" for s in IN_SPARK)
     return replace(
-        grown[SERVED],
+        growth[SERVED],
         expected=f"> 1 from {few} to {most} tasks",
         conditions=few < most,
         note=f"Throughput of a server and its tasks grows from {few} to {most} tasks, uniform "
@@ -126,15 +126,15 @@ def _beside(measured: pd.DataFrame, paced: pd.DataFrame, large: pd.DataFrame | N
     """Text: gains of Spark's late strategies, gains on emulated cores, and gains of larger runs."""
     gains = {strategy: gains_over_uniform(measured, strategy) for strategy in IN_SPARK}
     most = max(gains[IN_SPARK[0]])
-    texts = ", ".join(f"{s} {shown(by_skew[most])}" for s, by_skew in gains.items())
-    many = shown_by_skew(skew_on_emulated_cores(paced, "late"))
+    texts = ", ".join(f"{s} {format_ratio(by_skew[most])}" for s, by_skew in gains.items())
+    many = format_by_skew(skew_on_emulated_cores(paced, "late"))
     beside = f"In Spark at skew {most:g}: {texts}. On 24 emulated cores: {many}."
     if large is None or large.empty or UNIFORM not in set(large["skew"]):
         return beside
     runs = [
         (s, skew, gain) for s in IN_SPARK for skew, gain in gains_over_uniform(large, s).items()
     ]
-    texts = ", ".join(f"{s} {skew:g}: {shown(gain)}" for s, skew, gain in runs)
+    texts = ", ".join(f"{s} {skew:g}: {format_ratio(gain)}" for s, skew, gain in runs)
     size = int(large["tuples"].max())
     return beside + (f" With {size:,} tuples, one run each: {texts}." if runs else "")
 

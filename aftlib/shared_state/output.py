@@ -54,12 +54,12 @@ class Output:
             if start + windows.width > until:
                 break
             output = None
-            held = slices[(slices >= start) & (slices < start + windows.width)].tolist()
-            if held and start >= 0 and start not in self.emitted:
-                output = start, self._write(start, held)
-            gone = slices[last == start].tolist()
-            if output or gone:
-                self.table.forget(*gone, output=output)
+            parts = slices[(slices >= start) & (slices < start + windows.width)].tolist()
+            if parts and start >= 0 and start not in self.emitted:
+                output = start, self._write(start, parts)
+            finals = slices[last == start].tolist()
+            if output or finals:
+                self.table.forget(*finals, output=output)
                 self.emitted.update([output] if output else [])
                 self.at("forgotten")
         return mark == END

@@ -246,8 +246,8 @@ class PartitionReader:
 
     def take_rejects(self) -> list[Rejected]:
         """Return the rejects since the last call."""
-        taken, self.rejects = self.rejects, []
-        return taken
+        rejects, self.rejects = self.rejects, []
+        return rejects
 
     def _reject(self, offset: int, line: bytes, reason: str = "") -> None:
         text = line.rstrip(b"\n")

@@ -24,7 +24,7 @@ from aftlib.core.paths import write_whole
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.stores.tables import Progress
 from aftlib.shared_state.strategies import LogMerge, read_tries, record_try, require_fresh
-from aftlib.shared_state.sums import SliceSums, merged
+from aftlib.shared_state.sums import SliceSums, merge_sums
 from aftlib.shared_state.task import (
     Intake,
     pack_message,
@@ -44,7 +44,7 @@ def read_checkpoint(path: Path) -> tuple[Partials, dict[int, Progress]]:
     return sums, progress_from_json(stands)
 
 
-def pipelined(
+def sum_pipelined(
     spark: SparkSession, job: LogMerge, every: int, checkpoint: int
 ) -> tuple[Partials, list[dict]]:
     """Sum a log by slice and key behind a pipelined shuffle.
@@ -65,7 +65,7 @@ def pipelined(
     members = by_number(spark, job.tasks, member, "id long", barrier=True)
     members.count()  # not `collect`: Spark restarts a barrier stage only before an exchange
     results = [read_checkpoint(job.directory / f"result-{i}") for i in range(job.tasks)]
-    return merged(sums for sums, _ in results), read_tries(job.directory)
+    return merge_sums(sums for sums, _ in results), read_tries(job.directory)
 
 
 class _Member:
@@ -78,12 +78,12 @@ class _Member:
         complete = [r for r in set(rounds) if rounds.count(r) == job.tasks]
         mine = json.dumps([attempts, max(complete, default=0)])
         # takes a second, so the rounds exchange message files instead
-        agreed = [json.loads(each) for each in BarrierTaskContext.get().allGather(mine)]
-        self.attempt = max(each[0] for each in agreed)
-        self.round = self.since = min(each[1] for each in agreed)
+        proposals = [json.loads(each) for each in BarrierTaskContext.get().allGather(mine)]
+        self.attempt = max(each[0] for each in proposals)
+        self.round = self.since = min(each[1] for each in proposals)
 
         path = self._checkpoint
-        self.total, stands = read_checkpoint(path) if self.round else (merged([]), {})
+        self.total, stands = read_checkpoint(path) if self.round else (merge_sums([]), {})
         self.intake = Intake(job.rules, stands)
         self.sums, self.by_round = SliceSums(job.rules.windows.pane), list[int]()
 
@@ -143,7 +143,7 @@ class _Member:
         return unpack_message(path.read_bytes())
 
     def _save(self, path: Path) -> None:
-        self.total = merged([self.total, self.sums.take()])
+        self.total = merge_sums([self.total, self.sums.take()])
         progress = progress_to_json(self.intake.progress)
         write_whole(path, pack_message("sums", progress, self.total))
 

@@ -60,15 +60,15 @@ def ends_of(ratio: Finding) -> tuple[float, float]:
     return ratio.interval or (value, value)
 
 
-def shown(ratio: Finding) -> str:
+def format_ratio(ratio: Finding) -> str:
     """Return a ratio and its interval as a text."""
     ends = " ({:.2f} … {:.2f})".format(*ratio.interval) if ratio.interval else ""
     return f"× {ratio.value:.2f}{ends}"
 
 
-def shown_by_skew(gains: Mapping[float, Finding]) -> str:
+def format_by_skew(gains: Mapping[float, Finding]) -> str:
     """Return gains by skew as a text."""
-    return ", ".join(f"{skew:g}: {shown(gain)}" for skew, gain in gains.items())
+    return ", ".join(f"{skew:g}: {format_ratio(gain)}" for skew, gain in gains.items())
 
 
 def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
@@ -81,8 +81,8 @@ def seconds_by_part(measured: pd.DataFrame, tasks: int) -> pd.DataFrame:
     runs = runs.assign(merge_s=runs["merge_s"] - runs["task_merge_s"] * (1 - 1 / tasks))
     middle = runs.groupby(["skew", "strategy"]).median(numeric_only=True)
     middle[["read_s", "parse_s", "sum_s"]] /= tasks
-    known = middle[["start_s", "read_s", "parse_s", "sum_s", "merge_s"]].sum(axis=1)
-    return middle.assign(rest_s=(middle["seconds"] - known).clip(lower=0))
+    parts_s = middle[["start_s", "read_s", "parse_s", "sum_s", "merge_s"]].sum(axis=1)
+    return middle.assign(rest_s=(middle["seconds"] - parts_s).clip(lower=0))
 
 
 def largest_share(shares: np.ndarray, hashes: np.ndarray, tasks: int) -> float:
@@ -169,7 +169,7 @@ def _growth_by_keys(paced: pd.DataFrame, few: int, most: int) -> dict[int, Findi
 def growths(paced: pd.DataFrame, few: int, most: int) -> str:
     """Text: growth of late merging by number of keys."""
     growths = _growth_by_keys(paced, few, most)
-    return ", ".join(f"{keys:,} keys {shown(growth)}" for keys, growth in growths.items())
+    return ", ".join(f"{keys:,} keys {format_ratio(growth)}" for keys, growth in growths.items())
 
 
 def growth_ends(paced: pd.DataFrame) -> Finding:
@@ -211,14 +211,14 @@ def skew_lowers_the_shuffle(
         f"computed at skew {SKEWS[1]}, receivers bear {name} of the cost": _lowered(keys, part)
         for name, part in bear.items()
     }
-    few = shown_by_skew(gains_over_uniform(measured, "upfront"))
+    few = format_by_skew(gains_over_uniform(measured, "upfront"))
     return replace(
         at_every_skew(gains, highest, on_time),
         readings=computed,
         expected=f"< 1 at {_skews(gains)}",
         note=f"The value is throughput at skew {highest:g} over that of uniform keys, on 24 "
         "emulated cores. This skew has the interval with the highest upper end. By skew: "
-        f"{shown_by_skew(gains)}. Limit of our evidence: each turn has another hash function, so "
+        f"{format_by_skew(gains)}. Limit of our evidence: each turn has another hash function, so "
         f"few turns say little. The readings are computed over {HASHES} hash functions; an "
         "interval contains 95 % of them. Gap in the document: it does not give the receivers' "
         f"share of a tuple's cost, which decides the readings. Our receivers bear {share:.0%} of "
@@ -284,7 +284,7 @@ def skew_stops_the_shuffle(paced: pd.DataFrame) -> Finding:
         "the keys' shares. The interval contains 95 % of the hash functions. With our costs "
         f"({costs[0]:.0f} ns before the shuffle, {costs[1]:.0f} behind it): {text}. Where "
         f"receivers alone set the pace: {other}. Emulated growth divided by computed growth: "
-        f"{shown(agreement)}. Throughput of uniform keys must go on growing. {accuracy}",
+        f"{format_ratio(agreement)}. Throughput of uniform keys must go on growing. {accuracy}",
     )
 
 
@@ -338,7 +338,7 @@ def late_beats_the_shuffle(
         readings=_gain_with_sparks_keys(paced, measured, least),
         expected=f"> 1 at {_skews(gains)}",
         note="Late merging as a multiple of a shuffle at the same skew, 24 emulated cores, "
-        f"{keys:,} keys: {shown_by_skew(gains)}. Gap in the document: it does not give the number "
+        f"{keys:,} keys: {format_by_skew(gains)}. Gap in the document: it does not give the number "
         f"of keys. More keys slow merging down; the reading with more is computed over {HASHES} "
         "hash functions. Both parse and sum by the same compiled code; the shuffle deals tuples "
         f"out to its receivers by NumPy, which is part of its cost. {stored_gain(engines)} Late: "

@@ -96,7 +96,7 @@ class Server:
     own store or, if that has been lost, of the global one.
 
     Invariant: the offset of each partition in the global store is that of this server's last epoch
-    commit (`agreed`). ValueError if it is not, because one of the two stores was replaced.
+    commit (`compare_stores`). ValueError if it is not, because one of the two stores was replaced.
     """
 
     def __init__(self, job: Job, number: int, own: StateTable, shared: StateTable) -> None:
@@ -116,7 +116,7 @@ class Server:
                 last = shared.committed()[self.name]
             mine, stands = job.partitions_of(number), shared.progress()
             own.merge(self._nothing, {p: stands[p] for p in mine if p in stands}, BASE)
-        committed, _ = self.agreed()
+        committed, _ = self.compare_stores()
         self.cycle = CheckpointCycle(max([committed, *self.complete]) + 1)
 
     @property
@@ -124,7 +124,7 @@ class Server:
         """Tables of the server's own store that are not yet committed."""
         return [epoch for epoch in self.own.epochs() if epoch != BASE]
 
-    def agreed(self) -> tuple[int, dict[int, Progress]]:
+    def compare_stores(self) -> tuple[int, dict[int, Progress]]:
         """Return this server's last committed table, and its partitions' progress after that table.
 
         It compares the own store with the global one twice, because a crashed process's epoch
@@ -134,7 +134,7 @@ class Server:
         for pause_s in (LOOK_S, 0.0):
             committed, shared = self.shared.committed().get(self.name, 0), self.shared.progress()
             with self.lock:
-                own = self.reached([BASE, *(e for e in self.complete if e <= committed)])
+                own = self.progress_after([BASE, *(e for e in self.complete if e <= committed)])
             stands, due = ({p: at.get(p, Progress()).offset for p in mine} for at in (shared, own))
             if stands == due:
                 return committed, own
@@ -146,7 +146,7 @@ class Server:
             "restore the newest of both, or start again in another directory and schema"
         )
 
-    def reached(self, epochs: Iterable[int]) -> dict[int, Progress]:
+    def progress_after(self, epochs: Iterable[int]) -> dict[int, Progress]:
         """Progress of the partitions after the tables `epochs` of the server's own store."""
         return furthest(*map(self.own.progress, epochs))
 
@@ -218,19 +218,19 @@ class Server:
 
         The transaction carries the offset at which each partition's delta begins. It is refused
         unless the global store has that offset. Tables that a crashed process of this server had
-        already committed are left out (`agreed`). While the global store cannot be reached, tables
-        wait in the server's own store, for `patience_s` seconds (D3 section 5.2).
+        already committed are left out (`compare_stores`). While the global store cannot be reached,
+        tables wait in the server's own store, for `patience_s` seconds (D3 section 5.2).
         """
         with self.changed:
             self.changed.wait_for(lambda: self.complete)
             epochs = list(self.complete)
 
         def merge() -> None:
-            committed, stands = self.agreed()
+            committed, stands = self.compare_stores()
             new = [epoch for epoch in epochs if epoch > committed]
             with self.lock:
                 rows = Partials.concat(self._nothing, *(self.own.read(epoch=e) for e in new))
-                progress = self.reached(new)
+                progress = self.progress_after(new)
             delta = {
                 p: replace(now, since=stands.get(p, Progress()).offset)
                 for p, now in progress.items()
@@ -242,7 +242,7 @@ class Server:
         self.at("committed")
 
         with self.changed:
-            self.own.merge(self._nothing, self.reached(epochs), BASE)
+            self.own.merge(self._nothing, self.progress_after(epochs), BASE)
             for epoch in epochs:
                 self.own.drop(epoch)
                 self.complete.remove(epoch)

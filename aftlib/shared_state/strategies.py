@@ -24,7 +24,7 @@ from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.parsing import BLOCK, Rules
 from aftlib.shared_state.stores import claim
 from aftlib.shared_state.stores.tables import Progress, StateTable
-from aftlib.shared_state.sums import SUMS, SliceSums, merged, window_sums
+from aftlib.shared_state.sums import SUMS, SliceSums, merge_sums, window_sums
 from aftlib.shared_state.task import Intake, pack_message, read_markers, unpack_message
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault, Injector
@@ -200,16 +200,16 @@ def merge_log(
 
 def upfront(spark: SparkSession, job: LogMerge) -> tuple[Partials, float]:
     """Shuffle every tuple to its key's task; return the sums and the seconds of the driver."""
-    grouped = shuffled(spark, job).groupBy("slice", "key")
+    grouped = shuffle_tuples(spark, job).groupBy("slice", "key")
     table = grouped.agg(f.sum("value"), f.count("value")).toArrow()
     before = time.perf_counter()
     parts, keys, sums, counts = (column.to_numpy() for column in table.columns)
     values = np.stack([sums, counts], axis=1)
-    slices = merged([Partials(parts * job.rules.windows.pane, keys, values)])
+    slices = merge_sums([Partials(parts * job.rules.windows.pane, keys, values)])
     return slices, time.perf_counter() - before
 
 
-def shuffled(spark: SparkSession, job: LogMerge) -> DataFrame:
+def shuffle_tuples(spark: SparkSession, job: LogMerge) -> DataFrame:
     """Parsed tuples, partitioned by key."""
 
     def tuples(task: int) -> Iterator[pa.RecordBatch]:
@@ -224,7 +224,7 @@ def shuffled(spark: SparkSession, job: LogMerge) -> DataFrame:
     return by_number(spark, job.tasks, tuples, TUPLE_SCHEMA).repartition(job.tasks, "key")
 
 
-def received(spark: SparkSession, job: LogMerge) -> tuple[Partials, list[dict]]:
+def sum_received(spark: SparkSession, job: LogMerge) -> tuple[Partials, list[dict]]:
     """As `upfront`, but tasks behind the shuffle sum in Python, so that a fault can kill a task.
 
     Return the sums by slice start and key, and task, attempt and tuples of every try behind the
@@ -243,7 +243,7 @@ def received(spark: SparkSession, job: LogMerge) -> tuple[Partials, list[dict]]:
             job.passes(index, tuples)
         yield _to_batch(sums.take())
 
-    table = shuffled(spark, job).mapInArrow(receive, SUM_SCHEMA).toArrow()
+    table = shuffle_tuples(spark, job).mapInArrow(receive, SUM_SCHEMA).toArrow()
     return _merge_batches(table["sums"].to_pylist()), read_tries(job.directory)
 
 
@@ -259,9 +259,9 @@ def late_local(spark: SparkSession, job: LogMerge) -> tuple[Partials, float]:
         record_task(job.directory, index, intake, began)
         yield _to_batch(partials)
 
-    sent = by_number(spark, job.tasks, sums, SUM_SCHEMA).toArrow()["sums"].to_pylist()
+    messages = by_number(spark, job.tasks, sums, SUM_SCHEMA).toArrow()["sums"].to_pylist()
     before = time.perf_counter()
-    return _merge_batches(sent), time.perf_counter() - before
+    return _merge_batches(messages), time.perf_counter() - before
 
 
 def late_global(
@@ -348,5 +348,5 @@ def _to_batch(sums: Partials) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"sums": [pack_message("sums", rows=sums)]})
 
 
-def _merge_batches(sent: list[bytes]) -> Partials:
-    return merged(unpack_message(sums)[2] for sums in sent)
+def _merge_batches(messages: list[bytes]) -> Partials:
+    return merge_sums(unpack_message(sums)[2] for sums in messages)

@@ -84,9 +84,9 @@ def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> in
         place = np.uint64(keys[row]) - first  # a key before the first wraps to a large one
         if parts[row] != here or place >= size:
             break
-        held, value = cells[place, 0], values[row]
-        total = held + value
-        if (held ^ total) & (value ^ total) < 0:
+        before, value = cells[place, 0], values[row]
+        total = before + value
+        if (before ^ total) & (value ^ total) < 0:
             break
         cells[place, 0] = total
         cells[place, 1] += 1
@@ -137,20 +137,20 @@ def merge_rows(
                 continue
         else:
             slot = slot_of(table, mask, part, key)
-            held = table[slot, COUNT]
-            if held > 0:
+            before = table[slot, COUNT]
+            if before > 0:
                 value, wrapped = merge_values(table[slot, VALUE], value, how)
                 if wrapped:
                     status = OVERFLOW
                     break
-            elif held == 0:
+            elif before == 0:
                 if used == capacity:
                     status = FULL
                     break
                 table[slot, SLICE], table[slot, KEY] = part, key
                 used += 1
             table[slot, VALUE] = value
-            table[slot, COUNT] = max(held, 0) + count
+            table[slot, COUNT] = max(before, 0) + count
         row += 1
     return status, row, used
 
@@ -237,9 +237,9 @@ class SliceSums:
             size = 1 << (high - low).bit_length()
             low = low // size * size if high < low // size * size + size else low
             if size <= min(number * _CELLS, _MOST_CELLS):
-                held = self._cells()
+                rows = self._cells()
                 self._dense = part, low, np.zeros((size, 2), np.int64)
-                self._enter(*np.ascontiguousarray(held.T))
+                self._enter(*np.ascontiguousarray(rows.T))
                 move_to_cells(self._table, self._dense)
             look = 2 * number
         self._run = part, number, look
@@ -262,7 +262,7 @@ class SliceSums:
         return sums if sums.in_order else sums[np.lexsort((sums.keys, sums.windows))]
 
 
-def merged(partials: Iterable[Partials]) -> Partials:
+def merge_sums(partials: Iterable[Partials]) -> Partials:
     """Merge tasks' sums and counts, each slice and key once, sorted: the late local merge."""
     sums = SliceSums(1)
     for each in partials:
@@ -282,4 +282,4 @@ def window_sums(slices: Partials, windows: Windows) -> Partials:
         starts = slices.windows - back
         inside = (starts >= 0) & (starts % windows.slide == 0)
         parts.append(Partials(starts[inside], slices.keys[inside], slices.values[inside]))
-    return merged(parts)
+    return merge_sums(parts)

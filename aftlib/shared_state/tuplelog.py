@@ -26,7 +26,7 @@ UNIFORM = 0.0
 """The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here."""
 LARGEST_VALUE = 100
 
-_PLAIN = pc.WriteOptions(include_header=False, quoting_style="none")
+_CSV_OPTIONS = pc.WriteOptions(include_header=False, quoting_style="none")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class TupleStream:
         """Return the lines of the row range with this index, as bytes."""
         table = pa.table(dict(zip(("timestamp", "key", "value"), self.draw(index), strict=True)))
         sink = io.BytesIO()
-        pc.write_csv(table, sink, _PLAIN)
+        pc.write_csv(table, sink, _CSV_OPTIONS)
         return sink.getvalue()
 
 
@@ -240,7 +240,7 @@ def whole_lines(
     the next one is read. ValueError for a line longer than `size`, or a file shorter than `offset`.
     """
     buffer = bytearray(size)
-    view, lines, held = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
+    view, lines, fill = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
     with path.open("rb", buffering=0) as file:
         length = file.seek(0, 2)
         if offset > length:
@@ -249,17 +249,17 @@ def whole_lines(
                 "the offset is of another log"
             )
         file.seek(offset)
-        while read := file.readinto(view[held:]):
-            held += read
-            stop = buffer.rfind(b"\n", 0, held) + 1
+        while read := file.readinto(view[fill:]):
+            fill += read
+            stop = buffer.rfind(b"\n", 0, fill) + 1
             if stop:
                 yield lines, stop, offset
-                buffer[: held - stop] = buffer[stop:held]
-                offset, held = offset + stop, held - stop
-            elif held == size:
+                buffer[: fill - stop] = buffer[stop:fill]
+                offset, fill = offset + stop, fill - stop
+            elif fill == size:
                 raise ValueError(
                     f"line at byte {offset} of {path.name} is longer than {size} bytes: "
                     "this is no log of tuples"
                 )
-    if held:
-        yield lines, held, offset
+    if fill:
+        yield lines, fill, offset

@@ -151,7 +151,7 @@ def trust_the_servers() -> None:
     def agree(server):  # noqa: ANN001, ANN202
         committed = server.shared.committed().get(server.name, 0)
         with server.lock:
-            own = server.reached([0, *(e for e in server.complete if e <= committed)])
+            own = server.progress_after([0, *(e for e in server.complete if e <= committed)])
         server.shared.merge(Partials.empty(1), own)
         return committed, own
 
@@ -159,7 +159,7 @@ def trust_the_servers() -> None:
         with suppress(FileExistsError):
             os.link(draft, path)
 
-    SqlTable.merge, Server.agreed = merge_anything, agree
+    SqlTable.merge, Server.compare_stores = merge_anything, agree
     output.Output.require_files = lambda output: None
     output.os = SimpleNamespace(link=link_if_new, getpid=os.getpid)
 

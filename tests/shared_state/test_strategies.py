@@ -12,11 +12,11 @@ from aftlib.shared_state import strategies as pipeline
 from aftlib.shared_state.aggregates import AGGREGATES
 from aftlib.shared_state.experiments.strategies import require_same, stage_seconds
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.pipelined import pipelined
+from aftlib.shared_state.pipelined import sum_pipelined
 from aftlib.shared_state.stores import open_table
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import MemoryTable, Progress
-from aftlib.shared_state.strategies import STRATEGIES, LogMerge, merge_into, merge_log, received
+from aftlib.shared_state.strategies import STRATEGIES, LogMerge, merge_into, merge_log, sum_received
 from aftlib.shared_state.sums import SUMS, window_sums
 from aftlib.shared_state.task import read_markers, sum_partitions, write_marker
 from aftlib.shared_state.tuplelog import TupleLog, TupleStream, write_tuples
@@ -137,8 +137,8 @@ def test_another_runs_folder_is_refused(spark, log, tmp_path):
     job = LogMerge(log, RULES, 1, tmp_path)
     starts = (
         lambda: merge_log(spark, log, RULES, "late local", 1, tmp_path),
-        lambda: received(spark, job),
-        lambda: pipelined(spark, job, every=1, checkpoint=1),
+        lambda: sum_received(spark, job),
+        lambda: sum_pipelined(spark, job, every=1, checkpoint=1),
     )
     for name in ("task-00000.json", "checkpoint-2-0"):
         (tmp_path / name).touch()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES
-from aftlib.shared_state.sums import SliceSums, merged, window_sums
+from aftlib.shared_state.sums import SliceSums, merge_sums, window_sums
 from tests.shared_state.tuples import partials
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)
@@ -91,8 +91,8 @@ def test_a_slice_that_goes_on_sums_as_one_that_does_not(name, runs):
 def test_merging_is_associative_and_commutative_with_identity(one, two, three):
     a, b, c = of(one), of(two), of(three)
     whole = slow([*one, *two, *three])
-    assert listed(merged([a, b, c])) == listed(merged([c, merged([b, a])])) == whole
-    assert listed(merged([a, merged([])])) == listed(a) == slow(one)
+    assert listed(merge_sums([a, b, c])) == listed(merge_sums([c, merge_sums([b, a])])) == whole
+    assert listed(merge_sums([a, merge_sums([])])) == listed(a) == slow(one)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -105,7 +105,7 @@ def test_a_sum_that_leaves_64_bits_is_an_error_that_names_it(before, sign):
     with pytest.raises(OverflowError, match="sum of key 7 in the slice from 20 leaves the 64 bits"):
         sums.add(block(huge))
     with pytest.raises(OverflowError, match="leaves the 64 bits"):
-        merged([of(huge), of(huge)])
+        merge_sums([of(huge), of(huge)])
 
 
 @given(

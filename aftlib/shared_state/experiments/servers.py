@@ -254,13 +254,13 @@ def checkpoints(stores: Sequence[str], tuples: int, runs: int) -> pd.DataFrame:
     with tempfile.TemporaryDirectory(prefix="aft-") as folder:
         log = TupleLog.draw(Path(folder) / "log", stream, TASKS)
         for store, turn in product(stores, range(runs)):
-            taken = dict[str, tuple[float, float]]()
+            times = dict[str, tuple[float, float]]()
             for i in range(len(modes)):  # rotated, because the machine's load changes
                 mode = modes[(turn + i) % len(modes)]
-                taken[mode] = time_stream(log, store, *MODES[mode])
+                times[mode] = time_stream(log, store, *MODES[mode])
             for mode in modes:
-                seconds, cpu_s = taken[mode]
-                lost = 1 - taken[modes[0]][0] / seconds
+                seconds, cpu_s = times[mode]
+                lost = 1 - times[modes[0]][0] / seconds
                 rows.append((store, mode, turn, seconds, tuples / seconds, cpu_s, lost))
     columns = ["store", "mode", "run", "seconds", "throughput", "cpu_s", "lost"]
     return pd.DataFrame(rows, columns=columns)

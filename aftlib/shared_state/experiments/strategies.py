@@ -20,11 +20,11 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import Partials
 from aftlib.shared_state.experiments.parameters import Input
 from aftlib.shared_state.parsing import Rules
-from aftlib.shared_state.pipelined import pipelined
+from aftlib.shared_state.pipelined import sum_pipelined
 from aftlib.shared_state.scaling import BROKEN, spark_hashes
 from aftlib.shared_state.stores.sql import SqliteTable
 from aftlib.shared_state.stores.tables import Progress, StateTable
-from aftlib.shared_state.strategies import STRATEGIES, LogMerge, MergedLog, merge_log, received
+from aftlib.shared_state.strategies import STRATEGIES, LogMerge, MergedLog, merge_log, sum_received
 from aftlib.shared_state.sums import SUMS
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault
@@ -61,10 +61,10 @@ def table_1(spark: SparkSession, directory: Path) -> tuple[pd.DataFrame, pd.Data
     texts = ["".join(f"{t},{k},{v}\n" for t, k, v in part).encode() for part in TABLE_TUPLES]
     log, rules = TupleLog.write(directory / "log", texts), Rules(TABLE_WINDOWS, TABLE_DELAY)
     with shared_table(spark, directory) as table:
-        done = merge_log(spark, log, rules, "late global", len(texts), directory / "markers", table)
+        run = merge_log(spark, log, rules, "late global", len(texts), directory / "markers", table)
         with table() as shared:
             state = frame(shared.read(), "slice", TABLE_WINDOWS.pane)
-    return state, frame(done.sums, "window id", TABLE_WINDOWS.width), done
+    return state, frame(run.sums, "window id", TABLE_WINDOWS.width), run
 
 
 def measure(
@@ -118,22 +118,22 @@ def measured(
             shared_table(spark, scratch) as table,
             stage_seconds(spark) as stages,
         ):
-            done = merge_log(spark, each.log, each.rules, strategy, number, table=table)
-        require_same(first.setdefault(each.stream.skew, done.sums), done.sums, strategy)
-        value, count = done.sums.values.sum(axis=0).tolist()
+            result = merge_log(spark, each.log, each.rules, strategy, number, table=table)
+        require_same(first.setdefault(each.stream.skew, result.sums), result.sums, strategy)
+        value, count = result.sums.values.sum(axis=0).tolist()
         sender_s, receiver_s = stages if strategy == "upfront" else (np.nan, np.nan)
-        times = done.tasks
+        times = result.tasks
         return {
-            "tuples": done.tuples,
-            "states": len(done.sums),
+            "tuples": result.tuples,
+            "states": len(result.sums),
             "sum": value,
             "count": count,
-            "seconds": done.seconds,
+            "seconds": result.seconds,
             "start_s": times["began"].min(),
             "work_s": (times["ended"] - times["began"]).max(),
             **{f"{part}_s": times[part].sum() for part in ("read", "parse", "sum")},
             "task_merge_s": times["merge"].sum(),
-            "merge_s": times["merge"].sum() + done.merge_s,
+            "merge_s": times["merge"].sum() + result.merge_s,
             "sender_s": sender_s,
             "receiver_s": receiver_s,
         }
@@ -281,11 +281,11 @@ def _late_global(
     wrapped: Callable[[StateTable], Any] = lambda table: table,
 ) -> tuple[Partials, list[dict]]:
     with shared_table(spark, job.directory) as table:
-        done = merge_log(
+        result = merge_log(
             spark, job.log, job.rules, "late global", job.tasks, job.directory,
             lambda: wrapped(table()), every, job.fault,
         )  # fmt: skip
-    return done.sums, done.tries
+    return result.sums, result.tries
 
 
 def _offsets_apart(spark: SparkSession, job: LogMerge, every: int) -> tuple[Partials, list[dict]]:
@@ -299,11 +299,11 @@ def _offsets_apart(spark: SparkSession, job: LogMerge, every: int) -> tuple[Part
 
 
 METHODS: dict[str, Callable[[SparkSession, LogMerge, int], tuple[Partials, list[dict]]]] = {
-    "upfront, pipelined shuffle": lambda spark, job, every: pipelined(
+    "upfront, pipelined shuffle": lambda spark, job, every: sum_pipelined(
         spark, job, every // ROUNDS, ROUNDS
     ),
     # receivers start when all tuples are on disk; a restarted one reads its own again
-    "upfront, Spark's shuffle on disk": lambda spark, job, every: received(spark, job),
+    "upfront, Spark's shuffle on disk": lambda spark, job, every: sum_received(spark, job),
     "late global": _late_global,
     BROKEN: _offsets_apart,
 }

@@ -53,8 +53,8 @@ def open_table(
     if kind == "memory":
         return MemoryTable(aggregate)
     if kind not in KINDS:
-        known = ", ".join(f"{name}:" for name in ("memory", *KINDS))
-        raise ValueError(f"address must begin with one of {known}, got {shown!r}")
+        kinds = ", ".join(f"{name}:" for name in ("memory", *KINDS))
+        raise ValueError(f"address must begin with one of {kinds}, got {shown!r}")
     module, name = KINDS[kind].table.split(":")
     opened = getattr(import_module(module), name)
     table = opened(place if KINDS[kind].file else address, aggregate, **options)

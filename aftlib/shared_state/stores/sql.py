@@ -227,8 +227,8 @@ class SqliteTable(SqlTable):
             windows, first = np.unique(rows.windows, return_index=True)
             ends = [*first[1:].tolist(), len(rows)]
             for window, begin, end in zip(windows.tolist(), first.tolist(), ends, strict=True):
-                held = self.read(window, epoch)
-                new = self.aggregate.group(Partials.concat(held, rows[begin:end]))
+                before = self.read(window, epoch)
+                new = self.aggregate.group(Partials.concat(before, rows[begin:end]))
                 packed = np.column_stack([new.keys, new.values]).astype("<i8")
                 starts = range(0, len(packed), PACKED)
                 blobs = [(epoch, window, at, packed[at : at + PACKED].tobytes()) for at in starts]

@@ -246,11 +246,11 @@ class MemoryTable(StateTable):
                 continue
             keys, values = table.rows[window]
             at = np.searchsorted(keys, new_keys)
-            known = keys[np.minimum(at, len(keys) - 1)] == new_keys
-            new[known] = self.aggregate.merge(values[at[known]], new[known])
-            if not known.all():
-                keys = np.insert(keys, at[~known], new_keys[~known])
-                values = np.insert(values, at[~known], new[~known], axis=0)
+            present = keys[np.minimum(at, len(keys) - 1)] == new_keys
+            new[present] = self.aggregate.merge(values[at[present]], new[present])
+            if not present.all():
+                keys = np.insert(keys, at[~present], new_keys[~present])
+                values = np.insert(values, at[~present], new[~present], axis=0)
                 at = np.searchsorted(keys, new_keys)
             changes[window] = keys, values, at, new
 
