@@ -186,7 +186,7 @@ def apart(frame):
         ("D3-7", "undecided", "paced", lambda f: scaled(f, 2.0, design="shuffle", tasks=24)),
     ],
 )
-def test_another_world_or_a_run_that_cannot_tell_turns_the_claim(claim, turned, name, mutated):
+def test_another_world_or_a_run_that_decides_nothing_turns_the_claim(claim, turned, name, mutated):
     world = frames()
     assert verdicts(world | {name: mutated(world[name])}, claim) == [turned]
 
@@ -208,7 +208,7 @@ def test_skew_that_hurts_in_either_reading_turns_both_claims_about_it(skew):
         assert verdicts(world | one, *ABOUT_SKEW) == ["undecided", "undecided"]
 
 
-def test_a_store_that_is_slower_with_barriers_is_seen_beside_one_that_cannot_tell():
+def test_a_store_that_is_slower_with_barriers_is_seen_beside_an_undecided_one():
     rocksdb = merges_of({"merge": 1.0, "barrier": 2.0}).assign(store="rocksdb")
     rocksdb.loc[rocksdb["flush"] == "barrier", "with_barriers_per_s"] *= [0.01, 1.0, 100.0]
     slower = merges_of({"merge": 2.0, "barrier": 1.0})
