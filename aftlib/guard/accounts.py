@@ -1,7 +1,7 @@
-"""Accounts, which decide from the outcomes of earlier guarantees whether to give another one.
+"""Accounts, which decide from the outcomes of earlier guarantees whether to certify again.
 
 **Theorem.** Take any data, any predictor and any proposal rule, also adversarial ones. Let N be the
-declared rounds of an account with a known outcome, and E the errors among them. c₀, C and m are
+certified rounds of an account with a known outcome, and E the errors among them. c₀, C and m are
 constants of this module. Then
 
 1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J is the largest
@@ -9,31 +9,31 @@ constants of this module. Then
 2. in any interval: E ≤ δN + C + J + (h − 1)(1 − δ);
 3. of n sensors together, up to any time: E ≤ δN + 2u + uJ + hn(1 − δ), u = max(2, 0.3 n).
 
-*Proof.* Let W be the budget after the outcomes of all declared rounds, in order. An outcome is
-known h rounds after its declaration. So the budget U at a declaration is W without the pending
-rounds, of which there are at most h − 1. A declaration with j credits needs U ≥ 1 − δ − j. Each
-pending round and this one cost at most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that
-were not declared leave W unchanged. A declared one raises it by at most δ − x, where x is 1 for an
+*Proof.* Let W be the budget after the outcomes of all certified rounds, in order. An outcome is
+known h rounds after its decision. So the budget U at a decision is W without the pending rounds,
+of which there are at most h − 1. To certify with j credits needs U ≥ 1 − δ − j. Each pending round
+and this one cost at most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that were not
+certified leave W unchanged. A certified one raises it by at most δ − x, where x is 1 for an
 error, else 0. So the sum of x − δ over an interval is at most W at its beginning less W at its end.
 W is c₀ in the beginning and at most C later; the end adds at most J + (h − 1)(1 − δ). Credit j + 1
 takes m·2ʲ blocked rounds, which limits J. With u in place of 1 and n errors per round, 3 follows. ∎
 
-**Gaps.** A declared round whose outcome is never known leaves W and U unchanged, as if it had not
-been declared. The proof holds for any set of such rounds, even if an adversary chooses it, because
+**Gaps.** A certified round whose outcome is never known leaves W and U unchanged, as if not
+certified. The proof holds for any set of such rounds, even if an adversary chooses it, because
 a pending round costs at most 1 − δ whether or not its outcome comes. A round is also withdrawn
 before its outcome is known if its gaps are not covered (`guard.rounds`); the same holds for it.
-So N and E count the rounds that were declared, not withdrawn, and whose outcome is known. If k of
-the declared rounds have an unknown outcome, at most the bound plus k of all declared rounds are
+So N and E count the rounds that were certified, not withdrawn, and whose outcome is known. If k of
+the certified rounds have an unknown outcome, at most the bound plus k of all certified rounds are
 wrong. Without assumptions there is no better bound, because all unknown rounds may be wrong. If
-windows go missing independently of their errors, given the information at the declaration, the
+windows go missing independently of their errors, given the information at the decision, the
 unknown ones are wrong as often as the others in expectation.
 
 **Changes.** Between two rounds sensors may join and leave, and ε and δ may change. An account goes
 on while its sensor stays with its ε and δ: its budget is untouched, so that 1 and 2 hold for all of
-its rounds, T counted from its beginning. Otherwise it ends, its pending declarations are withdrawn
+its rounds, T counted from its beginning. Otherwise it ends, its pending guarantees are withdrawn
 (see above), and a new account begins with c₀. The pooled account goes on while one sensor's does. A
 change from n to n' sensors adds 2(u' − u) to its budget, which then is cut to its new cap. So
-before a declaration at time t all changes together added at most 2(u_t − u₀), and the sum of x − δ
+before a decision at time t all changes together added at most 2(u_t − u₀), and the sum of x − δ
 so far is at most 2u_t − W. Here W ≥ −u_t J − hn(1 − δ), with the largest n so far, because of
 pending rounds. Hence 3 holds, with the largest n and u, for all rounds since the pooled account
 began, including those of sensors that left. A sensor that leaves and joins again has a new account,
@@ -65,7 +65,7 @@ BUDGET, CREDITS, RUN, BAD = range(4)
 
 @jit()
 def settle(account: Any, bad: float, number: float, delta: float, cap: float, unit: float) -> None:
-    """Book `number` declared guarantees, of which `bad` were wrong; repay unneeded credits."""
+    """Book `number` guarantees, of which `bad` were wrong; repay unneeded credits."""
     account[BUDGET] = min(cap, account[BUDGET] + delta * number - bad)
     while account[CREDITS] > 0 and account[BUDGET] >= unit * (2 - account[CREDITS]):
         account[CREDITS] -= 1
@@ -102,7 +102,7 @@ def pool_bears(pool: Any, account: Any, unit: float) -> bool:
 
 @jit()
 def declare(proposed: Any, accounts: Any, pool: Any, delta: float, unit: float, out: Any) -> None:
-    """Fill `out` with 0 (not proposed), 1 (proposed but blocked) or 2 (declared) per sensor."""
+    """Fill `out` with 0 (not proposed), 1 (proposed but blocked) or 2 (certified) per sensor."""
     for i in range(proposed.size):
         allowed = is_open(accounts[i], delta) and pool_bears(pool, accounts[i], unit)
         out[i] = 0 if not proposed[i] else 2 if allowed else 1
@@ -154,7 +154,7 @@ def continue_pools(pools: np.ndarray, before: int, after: int) -> np.ndarray:
 class Accounts:
     """One account per sensor, and one over all of them, for guarantees `horizon` rounds ahead.
 
-    A share `delta` of the declared rounds may be wrong; outcomes are known `horizon` rounds later.
+    A share `delta` of the certified rounds may be wrong; outcomes are known `horizon` rounds later.
     ValueError when sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
 
     Examples
@@ -175,7 +175,7 @@ class Accounts:
         (self.accounts,), (self.pool,) = new_accounts(sensors, 1)
 
     def declare(self, proposed: Any) -> np.ndarray:
-        """Return 0 (not proposed), 1 (blocked) or 2 (declared) per sensor."""
+        """Return 0 (not proposed), 1 (blocked) or 2 (certified) per sensor."""
         proposed, decisions = np.asarray(proposed, bool), np.zeros(len(self.accounts), np.int64)
         declare(proposed, self.accounts, self.pool, self.delta, self.unit, decisions)
         return decisions
@@ -183,7 +183,7 @@ class Accounts:
     def update(self, decisions: Any, wrong: Any) -> None:
         """Book the outcomes of a round: its `decisions`, and `wrong` 1, 0 or NaN per sensor.
 
-        Rounds must come in the order in which they were declared.
+        Rounds must come in the order of their decisions.
         """
         decisions, wrong = np.asarray(decisions, np.int64), np.asarray(wrong, np.float64)
         learn(wrong, decisions, self.accounts, self.pool, self.delta, self.unit)

@@ -27,7 +27,7 @@ CACHE_BYTES = max(2**29, memory_bytes() // (4 * (os.cpu_count() or 1)))
 Spark has a process per core; together they take a quarter of the machine's memory.
 """
 STALE = 8
-"""A guard that was not used while this many times the cache's guards were kept is dropped."""
+"""A guard unused while the cache stores this many times its number of guards is dropped."""
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
 LONGEST = 4
@@ -66,12 +66,12 @@ class GuardCache:
         return keyed
 
     def keep(self, keyed: KeyedGuard) -> None:
-        """Store a guard if there is room; the caller must not change the guard any more."""
+        """Store a guard if it fits; the caller must not change the guard any more."""
         self.take(keyed.token)
         self._clock += 1
         while self._guards:
-            token, (kept, _) = next(iter(self._guards.items()))
-            if self._clock - kept <= STALE * len(self._guards):
+            token, (stored_at, _) = next(iter(self._guards.items()))
+            if self._clock - stored_at <= STALE * len(self._guards):
                 break
             self.take(token)
         if self._bytes + keyed.guard.nbytes <= self._most:
@@ -213,21 +213,21 @@ class StoredGuards:
         if number not in self.parts:
             if len(self.parts) < NEAR:
                 (content,) = self.log.getValue((number,)) or (b"",)
-                self.parts[number] = unpacked(bytes(content))
+                self.parts[number] = unpack_log(bytes(content))
             else:
-                found = {
-                    key: unpacked(bytes(content)) for (key,), (content,) in self.log.iterator()
+                parts = {
+                    key: unpack_log(bytes(content)) for (key,), (content,) in self.log.iterator()
                 }
-                self.parts = defaultdict(dict, found)
+                self.parts = defaultdict(dict, parts)
         return self.parts[number]
 
     def _promise(self, identity: str) -> Promise:
         """Return the promise that wrote the state of a group."""
-        if (found := self.promises.getValue((identity,))) is None:
+        if (row := self.promises.getValue((identity,))) is None:
             raise ValueError(
                 f"the checkpoint must contain the promise {identity}, got none: {DAMAGED}"
             )
-        return promise_of(found[0])[0]
+        return promise_of(row[0])[0]
 
     def _snapshot(self, head: Head) -> bytes | None:
         """Return the snapshot of a group, or None before the first one."""
@@ -250,7 +250,7 @@ class StoredGuards:
         """Write what the micro-batch changed: the log's new part, and the heads."""
         if self.promises.getValue((self.identity,)) is None:
             self.promises.updateValue((self.identity,), (self.promise.content,))
-        self.log.updateValue((self.number,), (packed(self.written),))
+        self.log.updateValue((self.number,), (pack_log(self.written),))
         self.number += 1
         for number in range(self.oldest, self._since()):
             self.log.removeKey((number,))
@@ -275,7 +275,7 @@ class StoredGuards:
         _guards.keep(keyed)
 
 
-def packed(entries: Iterable[tuple[int, Entry]]) -> bytes:
+def pack_log(entries: Iterable[tuple[int, Entry]]) -> bytes:
     """Return windows in the format of the log, each with the place of its group."""
     return b"".join(
         _ENTRY.pack(place, entry.token, entry.start, len(entry.values)) + entry.values
@@ -283,14 +283,14 @@ def packed(entries: Iterable[tuple[int, Entry]]) -> bytes:
     )
 
 
-def unpacked(content: bytes) -> dict[int, list[Entry]]:
+def unpack_log(content: bytes) -> dict[int, list[Entry]]:
     """Return the windows of a part of the log by the place of their group."""
-    begin, found = 0, dict[int, list[Entry]]()
+    begin, entries = 0, dict[int, list[Entry]]()
     while begin < len(content):
         place, token, start, length = _ENTRY.unpack_from(content, begin)
         begin += _ENTRY.size + length
-        found.setdefault(place, []).append(Entry(token, start, content[begin - length : begin]))
-    return found
+        entries.setdefault(place, []).append(Entry(token, start, content[begin - length : begin]))
+    return entries
 
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:

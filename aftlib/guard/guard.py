@@ -1,4 +1,4 @@
-"""The guard: it receives windows in order, and declares which sensors' windows may be lost."""
+"""The guard: it receives windows in order, and certifies which sensors' windows may be lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Recovered:
         Estimates of the missing windows; NaN for the others, or where nothing is known yet.
     half_width : ndarray, shape (rounds, n)
         Half-width of this one estimate: a share 1 − δ of the last comparable errors were within it.
-        It may be above ε, which is a limit for all declared estimates together. NaN where too few
+        It may be above ε, which is a limit for all certified estimates together. NaN where too few
         errors are known.
     declared : ndarray of bool, shape (rounds, n)
         Whether an error of at most ε was guaranteed before the loss.
@@ -61,7 +61,7 @@ class History:
     Both arrays have shape (rounds, horizons, n): horizon h is a loss that began h rounds before.
     """
 
-    # 0 not proposed, 1 proposed but blocked by an account, 2 declared, −1 not covered because
+    # 0 not proposed, 1 proposed but blocked by an account, 2 certified, −1 not covered because
     # gaps of other sensors raised the error more than they usually do
     decisions: np.ndarray
     estimate: np.ndarray  # the shadow predictions
@@ -326,8 +326,8 @@ class Guard:
         history = np.zeros(shape, np.int64), np.full(shape, np.nan)
         rows = np.require(rows, requirements=["C", "W"])  # numba recompiles for read-only arrays
         advance(self._state, self._model, self._risk, self._rules, rows, recovered, history)
-        estimate, half_width, declared = np.moveaxis(recovered, -1, 0)
-        return Recovered(estimate, half_width, declared == 1), History(*history)
+        estimate, half_width, certified = np.moveaxis(recovered, -1, 0)
+        return Recovered(estimate, half_width, certified == 1), History(*history)
 
     def _names_of(self, labels: list[str]) -> list[str]:
         """Return the names of the sensors in order."""

@@ -57,7 +57,7 @@ class _Round(NamedTuple):
     variance: np.ndarray
     estimate: np.ndarray
     half_width: np.ndarray
-    declared: np.ndarray
+    certified: np.ndarray
     lasting: np.ndarray  # the longest loss, in windows, that may begin now
 
 
@@ -222,14 +222,14 @@ class KeyedGuard:
         samples, missing = np.nan_to_num(both.samples).astype(np.int64), np.isnan(both.window)
         partial = ~missing & (samples < self.promise.samples)
         own = self._half_width(samples, both.variance)
-        estimated = np.where(missing, both.declared, partial & (own <= self._limits))
+        estimated = np.where(missing, both.certified, partial & (own <= self._limits))
         state = np.where(missing | partial, np.where(estimated, *_STATES[1:]), _STATES[0])
-        half_width = np.where(missing & both.declared, both.half_width, np.nan)
+        half_width = np.where(missing & both.certified, both.half_width, np.nan)
         return {
             "start": np.repeat(both.start, len(self._names)),
             "sensor": np.tile(self._names, len(rounds)),
             "state": state.ravel(),
-            "value": np.where(missing & both.declared, both.estimate, both.window).ravel(),
+            "value": np.where(missing & both.certified, both.estimate, both.window).ravel(),
             "half_width": np.where(partial, own, half_width).ravel(),
             "samples": samples.ravel(),
             "recoverable": both.lasting.astype(np.int32).ravel(),

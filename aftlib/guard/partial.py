@@ -36,15 +36,15 @@ sensor's variance must be at most its target."""
 
 
 class PartialGuard:
-    """Declare which sensors need not be read again when an interval of a window is lost.
+    """Certify which sensors need not be read again when an interval of a window is lost.
 
     While nothing fails, each sensor's mean over the interval is predicted from the sensors O that
     would be read, except itself, and from the means of all before the interval. The error counts
     with the interval's share of the window. Each (sensor, interval) has an account, and its entry x
     is 1 if |(b − a)/w · error| > ε, otherwise 0. A sensor whose account is closed joins O, and O is
-    chosen again for the others. At most a share δ of the declared estimates, plus a slack that does
-    not grow, is wrong, for every sequence of data: the theorem in `guard.accounts` with h = 1. It
-    covers losses that come independently of the data.
+    chosen again for the others. At most a share δ of the certified estimates, plus a slack that
+    does not grow, is wrong for every sequence of data: the theorem in `guard.accounts` with h = 1.
+    It covers losses that come independently of the data.
 
     Windows have w samples and follow each other. A failure loses the samples a … b − 1 of one of
     the intervals (a, b). (τ, w) is the worst case after a checkpoint at τ, in which all later
@@ -58,12 +58,12 @@ class PartialGuard:
     Notes
     -----
     A window costs O((2n)³) for each interval. Besides the sensors that are read again,
-    the model predicts from n variables, the earlier means, and two per season. Nothing is declared
+    the model predicts from n variables, the earlier means, and two per season. Nothing is certified
     before it has more windows than these variables. If they are the share q of windows, a target is
     multiplied by (1 − q) / (1 + q), because fitting increases the variance of a regression's
     prediction by the inverse factor. The model's memory is 600 windows, or `LEAST_MEMORY` per
     variable beyond 150, so that q falls to 1/4. With a fixed memory of 600, nothing would ever be
-    declared for 600 or more sensors.
+    certified for 600 or more sensors.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class PartialGuard:
 
     @property
     def outcomes(self) -> np.ndarray:
-        """Declared estimates N with known truth, the wrong ones E, and the slack.
+        """Certified estimates N with known truth, the wrong ones E, and the slack.
 
         Shape (3, intervals, n): E is at most δN + slack, whatever the data.
         """
@@ -186,7 +186,7 @@ class _Interval:
         self.forget = min(FORGET, 1 / (LEAST_MEMORY * (self.known + 1)))
         size = self.known + limit.size
         self.decisions = np.zeros(limit.size, np.int64)  # of the next window
-        self.counts = np.zeros((2, limit.size))  # declared with known truth, and errors
+        self.counts = np.zeros((2, limit.size))  # certified with known truth, and errors
         self.level, self.moments = np.zeros(size), np.zeros((size, size))
         self.covariance = np.eye(size)  # with each variable in its `unit`
         self.unit = np.ones(size)  # so that variables of size 1e90 and 1e5 can be solved together
@@ -254,7 +254,7 @@ class _Interval:
             self.weight = (1 - self.forget) * self.weight + 1
 
     def decide(self, select: Select) -> None:
-        """Choose O for the next window; the other sensors are declared."""
+        """Choose O for the next window; the other sensors are certified."""
         first = self.known
         self.decisions = np.zeros_like(self.decisions)
         if self.weight <= first + 1:

@@ -41,9 +41,9 @@ def guarded_windows(
     stream: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None
 ) -> DataFrame:
     """Return the result of `promise.recoverable`; `columns` names the stream's columns by role."""
-    rows = classified(stream, promise, columns, now)
+    rows = classify_rows(stream, promise, columns, now)
     counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in REASONS]
-    kept = rows.observe("rejected", *counts).where(F.col("reason").isNull())
+    accepted = rows.observe("rejected", *counts).where(F.col("reason").isNull())
     total = getattr(F, AGGREGATES[promise.query].spark)
     late, width, step = (
         f"{length} microseconds"
@@ -51,7 +51,7 @@ def guarded_windows(
     )
     variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
     windows = (
-        kept.withWatermark("time", late)
+        accepted.withWatermark("time", late)
         .groupBy(F.window("time", width, step).alias("window"), "key", "sensor")
         .agg(
             total("value").alias("value"),
@@ -118,7 +118,7 @@ def rejected_rows(
     return stream.select("*", reason).where(F.col("reason").isNotNull())
 
 
-def classified(
+def classify_rows(
     stream: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None
 ) -> DataFrame:
     """Return time, key, sensor and value of each row, and the reason to leave it out, or null."""

@@ -118,25 +118,25 @@ class Promise:
         from aftlib.core.planfile import read_plan
 
         plan = read_plan(path)
-        asked, step = plan.question, plan.data.step_seconds
+        terms, step = plan.question, plan.data.step_seconds
         if step is None:
             raise ValueError(
                 f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
                 "from a file with a column of times"
             )
-        durations = [f"{round(n * step * 1e6)}us" for n in (asked.window, asked.slide)]
-        seasons = [f"{round(n * asked.slide * step * 1e6)}us" for n in plan.data.seasons_in_windows]
+        durations = [f"{round(n * step * 1e6)}us" for n in (terms.window, terms.slide)]
+        seasons = [f"{round(n * terms.slide * step * 1e6)}us" for n in plan.data.seasons_in_windows]
         sensors = [name for worker in plan.assignment for name in worker]
         parameters: dict[str, Any] = {
             "workers": plan.assignment,
-            "epsilon": [asked.epsilon[name] for name in sensors],
-            "delta": asked.delta,
+            "epsilon": [terms.epsilon[name] for name in sensors],
+            "delta": terms.delta,
             "window": durations[0],
             "slide": durations[1],
-            "query": asked.query,
-            "samples": asked.window,
-            "share": 1.0 if asked.query == "sum" else cls.share,
-            "horizons": asked.horizons,
+            "query": terms.query,
+            "samples": terms.window,
+            "share": 1.0 if terms.query == "sum" else cls.share,
+            "horizons": terms.horizons,
             "seasons": seasons,
         }
         return cls(**parameters | changes)

@@ -1,4 +1,4 @@
-"""Proposal of sensors to declare: the risk of an error above ε, and the risk that δ allows.
+"""Proposal of sensors to certify: the risk of an error above ε, and the risk that δ allows.
 
 Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on values known before a
 failure, with the regression of all sensors as its prior. The risk p̂ is the share of its last

@@ -53,12 +53,12 @@ class State(NamedTuple):
     filled: np.ndarray  # (H + 1, n) the same with the model's values in the gaps
     levels: np.ndarray  # (H + 1, n) means as they were after each round
     missing: np.ndarray  # (n,) rounds since each sensor was last there
-    decisions: np.ndarray  # (H + 1, H, n) 0 not proposed, 1 blocked, 2 declared
+    decisions: np.ndarray  # (H + 1, H, n) 0 not proposed, 1 blocked, 2 certified
     allowed: np.ndarray  # (H + 1, H, n) `tolerance` at these decisions
     tolerance: np.ndarray  # (H, n) log inflation by gaps that a guarantee covers
     accounts: np.ndarray  # (H, n, 4)
     pools: np.ndarray  # (H, 4)
-    counts: np.ndarray  # (H, n, 2) declared rounds with known outcome, and errors
+    counts: np.ndarray  # (H, n, 2) certified rounds with known outcome, and errors
     begun: np.ndarray  # (n,) round in which each sensor's accounts began
 
 
@@ -184,7 +184,7 @@ def look_back(
 
 @jit()
 def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, waves: Any, t: int) -> None:
-    """Declare which sensors could be lost from now on, and for how long."""
+    """Certify which sensors could be lost from now on, and for how long."""
     horizons, n = state.accounts.shape[:2]
     slot, before = t % len(state.windows), (t - 1) % len(state.windows)
     usable = (model.scale[0] > 0) & ~np.isnan(now)
@@ -296,7 +296,7 @@ def remember(state: Any, model: Any, rules: Any, now: Any, waves: Any, t: int) -
 
 @jit()
 def pass_empty(state: Any, model: Any, risk: Any, t: int) -> None:
-    """Put a round without any window into the rings, without learning or declaring anything."""
+    """Put a round without any window into the rings, without learning or certifying anything."""
     slot = t % len(state.windows)
     state.windows[slot] = state.filled[slot] = model.residual[slot] = np.nan
     state.levels[slot] = state.level[0]
