@@ -79,14 +79,14 @@ class Case:
         """
         width, model = self.windows.width, self.model
         step = GaussianModel(model.mean, model.covariance * width, model.names)
-        asked = step, width, self.requirement, SAMPLES
+        common = step, width, self.requirement, SAMPLES
         if method == "exactly-once":
             times = self.replay_query("proposed").first_plan.times
             everything = list(range(model.size))
             planned = times, [everything] * (len(times) - 1)
-            return ReplayQuery(*asked, width * model.size, method, planned=planned)
+            return ReplayQuery(*common, width * model.size, method, planned=planned)
         budget = max(model.size, int(self.budget * width * model.size))
-        return ReplayQuery(*asked, budget, method)
+        return ReplayQuery(*common, budget, method)
 
     def after_learning(self) -> Case:
         """The same stream without the windows that the guard learns from."""

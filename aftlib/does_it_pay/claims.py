@@ -23,7 +23,7 @@ TIME_FACTOR = 1.25
 MOST = 0.8
 """Least share of the points that must be within the factor."""
 LEAST_RATES = 4
-"""Fewer judged break-even rates decide nothing."""
+"""Fewest break-even rates that decide the claim."""
 HALF = 0.5
 LITTLE = 0.05
 
@@ -90,27 +90,27 @@ def break_even_is_predicted(measured: Measurements) -> Finding:
     even = even[~even["constants"]].dropna()
     outside = (even["ratio_low"] > FACTOR) | (even["ratio_high"] < 1 / FACTOR)
     finite = np.isfinite(even["predicted_high"]) & np.isfinite(even["measured_high"])
-    judged = even[finite | outside]
+    rates = even[finite | outside]
     left_out = (
-        f"{len(even) - len(judged)} of {len(even)} break-even rates are left out, because the "
+        f"{len(even) - len(rates)} of {len(even)} break-even rates are left out, because the "
         "kills do not tell them from “it pays at every read rate”."
     )
-    if judged.empty:
+    if rates.empty:
         return Finding(f"none of {len(even)}", (0.0, 1.0), note=left_out)
-    ratio = judged["measured"] / judged["predicted"]
+    ratio = rates["measured"] / rates["predicted"]
     inside = ratio.between(1 / FACTOR, FACTOR)
-    surely = (judged["ratio_low"] >= 1 / FACTOR) & (judged["ratio_high"] <= FACTOR)
+    surely = (rates["ratio_low"] >= 1 / FACTOR) & (rates["ratio_high"] <= FACTOR)
     shown = "; ".join(
         f"{row['scheme']}, {row['sensors']:g} sensors, {row['window']:g} steps: "
         f"{row['predicted']:.3g}, {row['measured']:.3g}, ratio [{row['ratio_low']:.2f}, "
         f"{row['ratio_high']:.2f}]"
-        for _, row in judged.iterrows()
+        for _, row in rates.iterrows()
     )
-    ends = float((surely & inside).mean()), float((inside | ~outside[judged.index]).mean())
+    ends = float((surely & inside).mean()), float((inside | ~outside[rates.index]).mean())
     return Finding(
         float(inside.mean()),
-        ends if len(judged) >= LEAST_RATES else (0.0, 1.0),
-        n=len(judged),
+        ends if len(rates) >= LEAST_RATES else (0.0, 1.0),
+        n=len(rates),
         counted="break-even rates",
         note="The value is the share of rates for which measured over predicted is within the "
         "factor. Each ratio has an interval of its own. The lower end of the value's interval is "
@@ -118,7 +118,7 @@ def break_even_is_predicted(measured: Measurements) -> Finding:
         "of rates whose interval is within it at least in part. Fewer than "
         f"{LEAST_RATES} rates decide nothing. Samples per second, predicted, then "
         f"measured, then the interval of their ratio: {shown}. Above its rate a scheme does not "
-        "pay. " + (left_out if len(judged) < len(even) else ""),
+        "pay. " + (left_out if len(rates) < len(even) else ""),
     )
 
 
@@ -199,7 +199,7 @@ def estimates_are_within(measured: Measurements) -> Finding:
         low=1 - measured.delta,
         margin=measured.delta,
     )
-    found = dict[str, Finding]()
+    findings = dict[str, Finding]()
     for scheme, windows in accuracy(measured)["windows"].items():
         group = measured.estimates[measured.estimates["scheme"] == scheme].dropna(subset=["off"])
         good = group.assign(good=group["off"] <= 1)
@@ -207,7 +207,7 @@ def estimates_are_within(measured: Measurements) -> Finding:
         ends = resampled_share(shares, np.ones(len(shares)), np.random.default_rng(1))
         if shares.min() == 1:
             ends = share_interval(len(shares), len(shares))
-        found[str(scheme)] = Finding(
+        findings[str(scheme)] = Finding(
             float(shares.mean()),
             ends,
             expected=f"≥ {1 - measured.delta:g}",
@@ -215,12 +215,12 @@ def estimates_are_within(measured: Measurements) -> Finding:
             n=int(windows),
             counted="windows with estimates",
         )
-    if not found:
+    if not findings:
         return nothing("There are no estimates.")
-    lowest = min(found, key=lambda scheme: (found[scheme].interval or (0.0, 1.0))[0])
+    lowest = min(findings, key=lambda scheme: (findings[scheme].interval or (0.0, 1.0))[0])
     return replace(
-        found.pop(lowest),
-        parts=found,
+        findings.pop(lowest),
+        parts=findings,
         note=f"{lowest} has the lowest end of all intervals. A model fitted to real sensors "
         "guarantees nothing after they change; the guard's guarantee remains.",
     )

@@ -153,15 +153,15 @@ def _break_even(here: pd.DataFrame, bottom: float, top: float) -> Iterator[go.Sc
             (": above the axis", f"triangle-up{open_}", rates > top),
             (": below the axis", f"triangle-down{open_}", rates < bottom),
         ):
-            shown, found = rates[rows].clip(bottom, top), here[rows]
+            shown, points = rates[rows].clip(bottom, top), here[rows]
             if shown.empty:
                 continue
             bars = None
             if kind == "measured":
-                high, low = (found[f"measured_{end}"].clip(bottom, top) for end in ("high", "low"))
+                high, low = (points[f"measured_{end}"].clip(bottom, top) for end in ("high", "low"))
                 bars = {"array": high - shown, "arrayminus": shown - low, "thickness": 1}
             yield go.Scatter(
-                x=found["window"].astype(str), y=shown, error_y=bars, cliponaxis=False,
+                x=points["window"].astype(str), y=shown, error_y=bars, cliponaxis=False,
                 name=f"break-even, {kind}{side}", legendgroup=f"{kind}{side}",
                 mode="lines+markers" if inside == "line-ew-open" and not side else "markers",
                 line={"color": "#333", "dash": "dash"},
@@ -274,16 +274,16 @@ def flink_table(stored: Path | None = None) -> Styler:
     The default file is ``benchmarks/results/recovery.json``; without it the table has no rows.
     """
     path = stored or project_root() / "benchmarks" / "results" / "recovery.json"
-    found = json.loads(path.read_text()) if path.exists() else {"runs": []}
-    runs = pd.DataFrame(found["runs"], columns=[*FLINK, "killed", "failure"])
+    record = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    runs = pd.DataFrame(record["runs"], columns=[*FLINK, "killed", "failure"])
     runs = runs[runs["killed"].astype(bool)]
-    fast = pd.DataFrame(found.get("throughput", []), columns=["system", "samples_per_s"])
+    fast = pd.DataFrame(record.get("throughput", []), columns=["system", "samples_per_s"])
     runs["samples_per_s"] = runs["system"].map(fast.groupby("system")["samples_per_s"].median())
     rows = runs.groupby(["system", "rate"], sort=False)[[*FLINK][2:]].median().reset_index()
     failed = runs.drop_duplicates("system").set_index("system")["failure"]
     rows["error"] = rows["system"].map(failed).fillna("")
-    about = {name: found.get(name, "") for name in ("flink", "date", "processor")}
+    about = {name: record.get(name, "") for name in ("flink", "date", "processor")}
     caption = "Flink {flink}, {date}, {processor}: medians".format_map(about)
     table = rows.rename(columns=FLINK).style.format(precision=2, na_rep="–", escape="html")
     table = table.format("{:,.0f}", na_rep="–", subset=[FLINK["samples_per_s"]])
-    return table.hide(axis="index").set_caption(caption if found["runs"] else "no stored run")
+    return table.hide(axis="index").set_caption(caption if record["runs"] else "no stored run")

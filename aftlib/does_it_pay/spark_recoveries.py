@@ -68,12 +68,12 @@ class BatchClock:
             return row
         fault = Fault("kill", f"worker-{worker}", start + width - 1)
         killed = self.worker.injector.marker(fault).stat().st_mtime
-        started, ended = (
+        read_start, read_end = (
             self.worker.time_marker(point, worker, start, 1).stat().st_mtime
             for point in ("started", "ended")
         )
-        row["start_s"] = started - killed
-        row["work_s"] = ended - started + row["commit_s"]
+        row["start_s"] = read_start - killed
+        row["work_s"] = read_end - read_start + row["commit_s"]
         return row | {"seconds": now - killed}
 
 

@@ -91,7 +91,7 @@ def d2_reads_again(done: DrillResult) -> Finding:
 
 
 def reads_again(done: DrillResult, names: list[str]) -> Finding:
-    """Judge whether the share of samples read again is the planned one, and below 1."""
+    """Compare the share of samples read again with the planned one, and with 1."""
     rows = rows_of(done, names)
     off = (rows["read"] - rows["planned"]).abs().astype(float)
     if not len(rows) or off.isna().any():
@@ -122,12 +122,12 @@ def reads_again(done: DrillResult, names: list[str]) -> Finding:
 def guarantee(done: DrillResult) -> Finding:
     """F-5: a share ≥ 1 − δ of the estimates is within ε, and nothing else is lost or wrong."""
     rows, delta = rows_of(done, [*BY_D1, *METHODS]), done.drill.requirement.delta
-    judged = rows[rows["estimated"] > 0].astype({"within": float, "share_low": float})
-    if not len(judged):
+    schemes = rows[rows["estimated"] > 0].astype({"within": float, "share_low": float})
+    if not len(schemes):
         return without(["estimates"])
     bad = int(rows[["lost", "doubled", "wrong"]].sum().sum())
     over = bool((rows["wrong_promises"] > rows["bound"]).any())
-    found = {
+    findings = {
         name: Finding(
             row["within"],
             (row["share_low"], row["share_high"]),
@@ -141,15 +141,15 @@ def guarantee(done: DrillResult) -> Finding:
             n=int(row["estimated_windows"]),
             counted="windows with estimates",
         )
-        for name, row in judged.sort_values("share_low").iterrows()
+        for name, row in schemes.sort_values("share_low").iterrows()
     }
-    (lowest, least), *others = found.items()
+    (lowest, least), *others = findings.items()
     low, high = least.interval or (0.0, 1.0)
     needed = int(np.ceil((least.n or 0) * ((high - low) / 2 / delta) ** 2))
     return replace(
         least,
         parts={str(name): each for name, each in others},
-        note=f"Of {len(found)} schemes {lowest} has the interval with the lowest lower end. It "
+        note=f"Of {len(findings)} schemes {lowest} has the interval with the lowest lower end. It "
         f"takes some {needed} windows with estimates to distinguish {1 - delta:g} from "
         f"{1 - 2 * delta:g}. Windows lost, doubled, or wrong without being marked as estimated: "
         f"{bad}." + " The guard's wrong guarantees exceed their bound." * over,
@@ -161,7 +161,7 @@ def d1_costs_little(done: DrillResult) -> Finding:
     rows = rows_of(done, BY_D1)[["overhead", "overhead_low", "overhead_high"]].astype(float)
     if not len(rows) or rows.isna().any(axis=None):
         return without([f"the overhead of {', '.join(BY_D1)}"])
-    found = {
+    findings = {
         str(name): Finding(
             row["overhead"],
             (row["overhead_low"], row["overhead_high"]),
@@ -171,7 +171,7 @@ def d1_costs_little(done: DrillResult) -> Finding:
         )
         for name, row in rows.sort_values("overhead_high", ascending=False).iterrows()
     }
-    (first, most), *others = found.items()
+    (first, most), *others = findings.items()
     return replace(
         most,
         parts=dict(others),
@@ -185,7 +185,7 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
     wide = long.pivot_table(index="repeat", columns="plan", values="seconds")
     base = wide[NO_CHECKPOINTS].to_numpy()
     proposed, *others = METHODS
-    found = overhead(wide[proposed].to_numpy(), base)
+    cost = overhead(wide[proposed].to_numpy(), base)
     counts = long.groupby("plan")["checkpoints"].first()
     own = "; ".join(
         f"{name} {overhead(wide[name].to_numpy(), base)['overhead']:+.1%} (checkpoints: "
@@ -195,8 +195,8 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
     added = 1e3 * float((wide[proposed] - base).mean())
     planned = DOCUMENT_RECOVERY_TIME.per_tuple_ms * 100 * D2_WINDOW
     most = Finding(
-        found["overhead"],
-        (found["overhead_low"], found["overhead_high"]),
+        cost["overhead"],
+        (cost["overhead_low"], cost["overhead_high"]),
         n=len(wide),
         counted="pairs of runs",
     )
@@ -211,12 +211,12 @@ def d2_costs_little(long: pd.DataFrame) -> Finding:
     )
 
 
-def _turns_needed(found: Finding) -> str:
+def _turns_needed(finding: Finding) -> str:
     """Text: the number of turns that would decide an undecided overhead; else empty."""
-    low, high = found.interval or (0.0, 0.0)
+    low, high = finding.interval or (0.0, 0.0)
     if not low <= LITTLE < high:
         return ""
-    away, n = max(abs(LITTLE - float(found.value or 0)), LITTLE / 10), found.n or 2
+    away, n = max(abs(LITTLE - float(finding.value or 0)), LITTLE / 10), finding.n or 2
     turns, level = np.arange(n, MOST_TURNS + 1), (1 + CONFIDENCE) / 2
     # an interval of few turns is wide by t's quantile, too
     wider = stdtrit(turns - 1, level) / stdtrit(n - 1, level)

@@ -126,10 +126,10 @@ def long_windows(directory: Path, seed: int, turns: int = 20) -> pd.DataFrame:
     """
     model = block_model(100, 5, variance=60, covariance=30)
     log = SensorLog.write(directory / "log", draw(model, D2_WINDOW, seed), model.names)
-    asked = model, D2_WINDOW, Requirement(0.12, 0.05)
-    queries = {NO_CHECKPOINTS: ReplayQuery(*asked, TUPLES, D2_WINDOW * model.size)}
+    common = model, D2_WINDOW, Requirement(0.12, 0.05)
+    queries = {NO_CHECKPOINTS: ReplayQuery(*common, TUPLES, D2_WINDOW * model.size)}
     for name, method in METHODS.items():
-        queries[name] = ReplayQuery(*asked, DOCUMENT_RECOVERY_TIME, 50.0, method)
+        queries[name] = ReplayQuery(*common, DOCUMENT_RECOVERY_TIME, 50.0, method)
     return stream_rates(queries, log, directory, repeats=turns)
 
 

@@ -90,7 +90,7 @@ def stream(
         measures |= {"audited": audit.estimates, "wrong_promises": audit.wrong}
         measures["bound"] = audit.bound
     if relays:
-        emitted, stored = relayed(drill, messages), [messages]
+        emitted, stored = read_messages(drill, messages), [messages]
     else:
         emitted = committed(drill.log, drill.windows.width, handler)
         stored = [*directory.glob("sink*")]
@@ -132,8 +132,8 @@ def staff_drill(
     killed, onward = {(o.worker, o.failure) for o in outages}, scheme in (NONE, AT_MOST)
     schedule = [f for f in drill.schedule if f.kind != "kill" or (worker_of(f), f.step) in killed]
     injector = replace(splits.worker.injector, schedule=tuple(schedule))
-    given = vars(splits.worker) | {"injector": injector}
-    worker = TimedWorker(**given, resumes=onward)
+    fields = vars(splits.worker) | {"injector": injector}
+    worker = TimedWorker(**fields, resumes=onward)
     kind = OnwardSplits if onward else SensorSplits
     return kind(**vars(splits) | {"worker": worker}), handler
 
@@ -152,7 +152,7 @@ def recoveries_of(
     return pd.DataFrame(rows, columns=TIMES)
 
 
-def relayed(drill: Drill, messages: Path) -> pd.DataFrame:
+def read_messages(drill: Drill, messages: Path) -> pd.DataFrame:
     """All windows of all messages: the results that processes emitted, also before they failed."""
     log, parts = MessageLog(messages), [pd.DataFrame(columns=EMITTED)]
     for path in sorted(messages.glob("worker-*")):
@@ -230,7 +230,7 @@ def drive(spark: SparkSession, directory: Path) -> None:
     part = Drill(log, model, windows, task["workers"], requirement, task["every"], 0, ())
     splits, handler = staff_drill(part, MODEL, log.steps, directory / "d1", [])
 
-    def recorded(batch: DataFrame, batch_id: int) -> None:
+    def record_batch(batch: DataFrame, batch_id: int) -> None:
         began, before = time.time(), len(handler.splits)
         handler(batch, batch_id)
         read = sum(
@@ -242,7 +242,7 @@ def drive(spark: SparkSession, directory: Path) -> None:
             file.write(json.dumps(line) + "\n")
         driver_injector(directory).reach("driver", batch_id)
 
-    drain(splits.stream(spark).writeStream, directory / "d1", recorded)
+    drain(splits.stream(spark).writeStream, directory / "d1", record_batch)
     handler.close()
 
 

@@ -19,10 +19,10 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensortable import SensorTable
 from aftlib.core.windows import Windows
 from aftlib.sensor_plans.backtest import (
-    DECLARED,
+    CERTIFIED,
     GUARD,
     METHODS,
-    OnStretch,
+    OnSegment,
     Walk,
     compared,
     left_variance,
@@ -49,11 +49,11 @@ NAMED = 6
 
 
 def answer(
-    table: SensorTable, question: Question, name: str, on_stretch: OnStretch = lambda done, of: None
+    table: SensorTable, question: Question, name: str, on_segment: OnSegment = lambda done, of: None
 ) -> dict:
     """Make a plan for a table in memory as `answer_survey` does; ValueError for too few windows."""
     survey = survey_table(table, Inventory.of(table), question)
-    return answer_survey(survey, question, name, on_stretch)
+    return answer_survey(survey, question, name, on_segment)
 
 
 # The guard's products are small: several threads wait for each other longer than they compute.
@@ -62,13 +62,13 @@ def answer_survey(
     survey: Survey,
     question: Question,
     name: str,
-    on_stretch: OnStretch = lambda done, of: None,
+    on_segment: OnSegment = lambda done, of: None,
     source: Source | None = None,
 ) -> dict:
     """Make a plan from the sensors' window results, and back-test its guarantee.
 
     Returns the fields of `planfile.Plan`; `name` is the data's. Without a `source`, no pipeline can
-    run from the plan. `on_stretch` is called with the number of processed windows and the total
+    run from the plan. `on_segment` is called with the number of processed windows and the total
     number. ValueError when no plan can meet the requirement.
     """
     names, windows = survey.names, survey.windows
@@ -89,7 +89,7 @@ def answer_survey(
         baseline,
         horizons=question.horizons,
         seasons=survey.seasons,
-        on_stretch=on_stretch,
+        on_segment=on_segment,
     )
     correlation = correlations(model)
     return {
@@ -104,7 +104,7 @@ def answer_survey(
         "compared": compared(walk, baseline, assignment.workers),
         "sensors": describe_sensors(walk, model, assignment, names, limits),
         "correlation": np.round(correlation, 4).tolist() if len(names) <= MOST_SHOWN else None,
-        "stretches": describe_stretches(walk, survey),
+        "stretches": describe_segments(walk, survey),
         "cautions": [*guarantee_cautions(survey, limits, walk), *data_cautions(survey)],
         "worth": None,
     }
@@ -116,13 +116,13 @@ def assign_sensors(model: GaussianModel, workers: int, requirement: Requirement)
     If m does not divide n, some workers have one sensor more.
     """
     methods = (assign_greedy, assign_spread)
-    tried = [assign(model, workers, requirement, uneven=True) for assign in methods]
+    assignments = [assign(model, workers, requirement, uneven=True) for assign in methods]
 
     def mean_reliability(assignment: Assignment) -> float:
         variances = [model.block_variance(keys) for keys in assignment.workers]
         return float(requirement.reliability(np.concatenate(variances)).mean())
 
-    return max(tried, key=mean_reliability)
+    return max(assignments, key=mean_reliability)
 
 
 def plan_window(
@@ -196,9 +196,9 @@ def describe_replay(plan: CheckpointPlan, names: Sequence[str], question: Questi
 
 def summarize_backtest(walk: Walk, survey: Survey) -> dict:
     """The back-test in a few numbers."""
-    summary, stretch = walk.summary(GUARD), walk.of(GUARD).sum(axis=1)
-    _, within = shares(stretch)
-    at = worst(within, stretch[:, DECLARED] >= LEAST_GUARANTEES)
+    summary, segments = walk.summary(GUARD), walk.of(GUARD).sum(axis=1)
+    _, within = shares(segments)
+    at = worst(within, segments[:, CERTIFIED] >= LEAST_GUARANTEES)
     guarantees = walk.guarantees
     return {
         "declared_recoverable": summary["declared"],
@@ -258,8 +258,8 @@ def describe_sensors(
     strength = np.where(elsewhere, np.abs(correlation), -1.0)
     closest = strength.argmax(axis=1)
     explained = 1 - left_variance(model, assignment.workers) / np.diag(model.covariance)
-    share, within = shares(walk.tallies[METHODS.index(GUARD)].sum(axis=0))
-    counts = walk.books[..., 0]
+    share, within = shares(walk.counts[METHODS.index(GUARD)].sum(axis=0))
+    counts = walk.outcomes[..., 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         slack = np.where(counts, walk.allowed[:, None] / counts, np.nan)
     columns = {
@@ -287,14 +287,14 @@ def correlations(model: GaussianModel) -> np.ndarray:
     return model.covariance / np.outer(deviation, deviation)
 
 
-def describe_stretches(walk: Walk, survey: Survey) -> list[dict]:
+def describe_segments(walk: Walk, survey: Survey) -> list[dict]:
     """Share certified, and share of these within ε, in each segment of time."""
     begins = (walk.edges[:-1] * survey.windows.slide).tolist()
     share, within = shares(walk.of(GUARD).sum(axis=1))
     rows = zip(map(survey.inventory.at, begins), share.tolist(), or_none(within), strict=True)
     return [
-        {"start": str(start), "declared": declared, "within": kept}
-        for start, declared, kept in rows
+        {"start": str(start), "declared": certified, "within": share_within}
+        for start, certified, share_within in rows
     ]
 
 

@@ -26,8 +26,8 @@ CONFORMAL, LINEAR, LAST = "adaptive conformal", "linear interpolation", "last va
 METHODS = (GUARD, ALWAYS, BASELINE, BASELINE_ALL, CONFORMAL, LINEAR, LAST)
 HINDSIGHT = "baseline model, honest in hindsight"
 SHOWN = (GUARD, BASELINE, ALWAYS, CONFORMAL, LINEAR, LAST)
-OnStretch = Callable[[int, int], None]
-STRETCHES, LEAST_STRETCH = 50, 10
+OnSegment = Callable[[int, int], None]
+SEGMENTS, LEAST_SEGMENT = 50, 10
 """Most segments of the second half, which intervals resample, and fewest windows of a segment."""
 WARM_UP = 5000
 """Most windows before the second half that the guard is fed; its memory is some 600."""
@@ -36,23 +36,23 @@ MOST_SCORED = 2_000_000
 """Most pairs (sensor, window) that are scored, the last ones; this takes about a minute."""
 MANY = 400
 """Fewest certified windows of a sensor for which its share within ε is reported."""
-PAIRS, DECLARED, WRONG = range(3)
+PAIRS, CERTIFIED, WRONG = range(3)
 MEMORY = 300
 LEAST = 50
-PACE = 0.005
+STEP_SIZE = 0.005
 
 
 @dataclass(frozen=True)
 class Walk:
     """Counts of a walk-forward back-test.
 
-    `tallies` count the windows whose truth is known, the guaranteed ones among them, and the
-    guaranteed ones that were off by more than ε.
+    `counts` are the windows whose truth is known, the certified ones among them, and the
+    certified ones that were off by more than ε.
     """
 
-    tallies: np.ndarray  # (methods, stretches, H, n, 3)
-    edges: np.ndarray  # (stretches + 1,) first window of each stretch, and the end
-    books: np.ndarray  # (H, n, 2) all guarantees of the guard, and the wrong ones
+    counts: np.ndarray  # (methods, segments, H, n, 3)
+    edges: np.ndarray  # (segments + 1,) first window of each segment, and the end
+    outcomes: np.ndarray  # (H, n, 2) all guarantees of the guard, and the wrong ones
     rounds: int  # windows that the guard was fed
     recoverable: np.ndarray  # (H, n) whether the guard certifies a loss after the last window
     errors: np.ndarray  # (about `SAMPLED`, n) a sample of the errors one window after a loss
@@ -61,18 +61,18 @@ class Walk:
     @property
     def guarantees(self) -> int:
         """Number of guarantees one window ahead, over all sensors."""
-        return int(self.books[0, :, 0].sum())
+        return int(self.outcomes[0, :, 0].sum())
 
     @property
     def weights(self) -> np.ndarray:
         """Weights of the horizons, H : … : 2 : 1, shape (H,)."""
-        down = np.arange(self.books.shape[0], 0, -1.0)
+        down = np.arange(self.outcomes.shape[0], 0, -1.0)
         return down / down.sum()
 
     @property
     def allowed(self) -> np.ndarray:
         """Errors beyond δN that the theorem allows, shape (H,)."""
-        return np.array([slack(self.rounds, self.delta, h + 1) for h in range(self.books.shape[0])])
+        return np.array([slack(self.rounds, self.delta, h + 1) for h in range(len(self.outcomes))])
 
     @property
     def excess(self) -> float:
@@ -80,17 +80,17 @@ class Walk:
 
         By the theorem it is at most 0 for any data.
         """
-        promised, wrong = np.moveaxis(self.books, -1, 0)
-        single = wrong - self.delta * promised - self.allowed[:, None]
-        n = promised.shape[1]
-        pool = [pooled_slack(self.rounds, self.delta, n, h + 1) for h in range(len(promised))]
-        pooled = (wrong - self.delta * promised).sum(axis=1) - pool
+        guarantees, wrong = np.moveaxis(self.outcomes, -1, 0)
+        single = wrong - self.delta * guarantees - self.allowed[:, None]
+        n = guarantees.shape[1]
+        pool = [pooled_slack(self.rounds, self.delta, n, h + 1) for h in range(len(guarantees))]
+        pooled = (wrong - self.delta * guarantees).sum(axis=1) - pool
         return float(max(single.max(), pooled.max()))
 
     @property
     def pooled_allowance(self) -> float:
         """Errors beyond δN that all sensors together may have one window after a loss."""
-        n = self.books.shape[1]
+        n = self.outcomes.shape[1]
         return float(min(n * self.allowed[0], pooled_slack(self.rounds, self.delta, n)))
 
     @property
@@ -100,22 +100,22 @@ class Walk:
             return np.nanquantile(self.errors, 1 - self.delta, axis=0)
 
     def of(self, method: str) -> np.ndarray:
-        """Tallies of one method, as weighted means over the horizons, shape (stretches, n, 3)."""
-        counts = self.tallies[METHODS.index(method)]
+        """Counts of one method, as weighted means over the horizons, shape (segments, n, 3)."""
+        counts = self.counts[METHODS.index(method)]
         return np.einsum("h,shnk->snk", self.weights, counts)
 
     def summary(self, method: str) -> dict:
         """Share guaranteed, share of these within ε with its interval, and the worst sensor."""
-        stretches = self.of(method)
-        declared, within = shares(stretches.sum(axis=(0, 1)))
-        _, by_sensor = shares(stretches.sum(axis=0))
-        promises = self.tallies[METHODS.index(method)].sum(axis=(0, 1))[:, DECLARED]
-        at = worst(by_sensor, promises >= MANY)
+        segments = self.of(method)
+        certified, within = shares(segments.sum(axis=(0, 1)))
+        _, by_sensor = shares(segments.sum(axis=0))
+        guarantees = self.counts[METHODS.index(method)].sum(axis=(0, 1))[:, CERTIFIED]
+        at = worst(by_sensor, guarantees >= MANY)
         return {
-            "declared": float(declared),
+            "declared": float(certified),
             "within": or_none(within),
-            "interval": None if np.isnan(within) else list(interval(stretches.sum(axis=1))),
-            "promises": int(promises.sum()),
+            "interval": None if np.isnan(within) else list(interval(segments.sum(axis=1))),
+            "promises": int(guarantees.sum()),
             "worst": at,
             "worst_within": None if at is None else float(by_sensor[at]),
         }
@@ -123,9 +123,9 @@ class Walk:
 
 def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From counts (…, 3): share guaranteed, and share of these within ε (NaN if there are none)."""
-    pairs, declared, wrong = np.moveaxis(counts, -1, 0)
+    pairs, certified, wrong = np.moveaxis(counts, -1, 0)
     with np.errstate(invalid="ignore"):
-        return declared / np.maximum(pairs, 1e-12), 1 - wrong / declared
+        return certified / np.maximum(pairs, 1e-12), 1 - wrong / certified
 
 
 def or_none(shares: np.ndarray | float) -> Any:
@@ -145,13 +145,13 @@ def interval(counts: np.ndarray) -> tuple[float, float]:
     Counts have shape (segments, 3), because sensors of a segment err together. If no segment
     has an error, the low end is the exact binomial bound for that number of independent segments.
     """
-    used = counts[counts[:, DECLARED] > 0]
+    used = counts[counts[:, CERTIFIED] > 0]
     if not len(used):
         return 0.0, 1.0
-    wrong, declared = used[:, WRONG], used[:, DECLARED]
+    wrong, certified = used[:, WRONG], used[:, CERTIFIED]
     if not wrong.any():
         return float(LEVELS[0] ** (1 / len(used))), 1.0
-    return resampled_share(declared - wrong, declared, np.random.default_rng(1))
+    return resampled_share(certified - wrong, certified, np.random.default_rng(1))
 
 
 def walk_forward(
@@ -159,61 +159,61 @@ def walk_forward(
     workers: Sequence[Sequence[int]],
     limits: np.ndarray,
     delta: float,
-    plain: GaussianModel,
+    baseline: GaussianModel,
     *,
     horizons: int = 5,
     seasons: Sequence[float] = (),
-    on_stretch: OnStretch = lambda done, of: None,
+    on_segment: OnSegment = lambda done, of: None,
 ) -> Walk:
     """Feed the first half; then score each window of the second half as if its worker was lost.
 
     If the second half has more than `MOST_SCORED` pairs (sensor, window), the last ones are scored.
 
     `values` (N, n) are window results, NaN where there is none; `limits` (n,) is ε of each sensor;
-    `plain` is the documents' model of window results, fitted to the first half
-    without regard to time. Horizons and seasons are as `Guard` takes them. `on_stretch` is called
-    with the number of processed windows and the total number.
+    `baseline` is the documents' model of window results, fitted to the first half without regard
+    to time. Horizons and seasons are as in `Guard`. `on_segment` is called with the
+    number of processed windows and the total number.
     """
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
     guard = Guard(workers, limits, delta, horizons, seasons)
     conformal = Conformal(limits, delta, horizons)
-    foreseen = estimate_by_baseline(plain, values, workers)
-    trusted = certify_by_baseline(plain, workers, limits, delta)
-    stretches = max(2, min(STRETCHES, (len(values) - start) // LEAST_STRETCH))
-    edges = np.linspace(start, len(values), stretches + 1).astype(int)
-    tallies = np.zeros((len(METHODS), stretches, horizons, n, 3), np.int64)
-    books = np.zeros((horizons, n, 2), np.int64)
+    estimates = estimate_by_baseline(baseline, values, workers)
+    estimable = certify_by_baseline(baseline, workers, limits, delta)
+    segments = max(2, min(SEGMENTS, (len(values) - start) // LEAST_SEGMENT))
+    edges = np.linspace(start, len(values), segments + 1).astype(int)
+    counts = np.zeros((len(METHODS), segments, horizons, n, 3), np.int64)
+    outcomes = np.zeros((horizons, n, 2), np.int64)
     first, samples = max(0, start - WARM_UP), []
 
     for begin, end in _spans(first, edges):
-        truth, replayed = values[begin:end, None], guard.replay(values[begin:end])
-        own, certified = np.abs(truth - replayed.estimate), replayed.decisions == 2
-        books += np.stack(_settled(own, certified, limits), axis=-1).sum(axis=0)
-        adapted = conformal.replay(own)
+        truth, history = values[begin:end, None], guard.replay(values[begin:end])
+        own, certified = np.abs(truth - history.estimate), history.decisions == 2
+        outcomes += np.stack(_outcomes(own, certified, limits), axis=-1).sum(axis=0)
+        adaptive = conformal.replay(own)
         if begin < start:
             continue
 
         before, line = _from_itself(values, begin, end, horizons)
-        plainly = np.abs(truth - foreseen[begin:end, None]).repeat(horizons, axis=1)
+        baseline_errors = np.abs(truth - estimates[begin:end, None]).repeat(horizons, axis=1)
         always = np.ones(own.shape, bool)
-        scored = {
+        results = {
             GUARD: (own, certified),
             ALWAYS: (own, always),
-            BASELINE: (plainly, np.broadcast_to(trusted, own.shape)),
-            BASELINE_ALL: (plainly, always),
-            CONFORMAL: (own, adapted),
+            BASELINE: (baseline_errors, np.broadcast_to(estimable, own.shape)),
+            BASELINE_ALL: (baseline_errors, always),
+            CONFORMAL: (own, adaptive),
             LINEAR: (np.abs(truth - line), always),
             LAST: (np.abs(truth - before), always),
         }
-        counts = tallies[:, int(np.searchsorted(edges, begin, side="right")) - 1]
-        counts[..., PAIRS] += np.isfinite(truth).sum(axis=0)
+        segment = counts[:, int(np.searchsorted(edges, begin, side="right")) - 1]
+        segment[..., PAIRS] += np.isfinite(truth).sum(axis=0)
         for place, method in enumerate(METHODS):
-            counts[place, ..., 1:] += np.stack(_settled(*scored[method], limits), -1).sum(axis=0)
-        samples.append(own[:: max(1, len(own) * stretches // SAMPLED), 0])
-        on_stretch(end - first, len(values) - first)
-    sampled = np.concatenate(samples)
-    return Walk(tallies, edges, books, guard.rounds, guard.recoverable, sampled, delta)
+            segment[place, ..., 1:] += np.stack(_outcomes(*results[method], limits), -1).sum(axis=0)
+        samples.append(own[:: max(1, len(own) * segments // SAMPLED), 0])
+        on_segment(end - first, len(values) - first)
+    errors = np.concatenate(samples)
+    return Walk(counts, edges, outcomes, guard.rounds, guard.recoverable, errors, delta)
 
 
 def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, int]]:
@@ -226,12 +226,12 @@ def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, i
     ]
 
 
-def _settled(
-    errors: np.ndarray, promised: np.ndarray, limits: np.ndarray
+def _outcomes(
+    errors: np.ndarray, certified: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether a guarantee was given whose outcome is known, and whether it was broken."""
-    declared = promised & np.isfinite(errors)
-    return declared, declared & (errors > limits)
+    """Whether each guarantee has a known outcome, and whether it was wrong."""
+    settled = certified & np.isfinite(errors)
+    return settled, settled & (errors > limits)
 
 
 def _from_itself(
@@ -258,11 +258,11 @@ def estimate_by_baseline(
     Gaps among the others are replaced by their mean.
     """
     z = np.nan_to_num(values - model.mean)
-    scaled, found = z @ model.precision, np.empty(values.shape)
+    scaled, estimates = z @ model.precision, np.empty(values.shape)
     for keys in map(list, workers):
         block = np.linalg.inv(model.precision[np.ix_(keys, keys)])
-        found[:, keys] = model.mean[keys] + z[:, keys] - scaled[:, keys] @ block
-    return found
+        estimates[:, keys] = model.mean[keys] + z[:, keys] - scaled[:, keys] @ block
+    return estimates
 
 
 def certify_by_baseline(
@@ -281,32 +281,32 @@ def left_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.
     return variance
 
 
-def compared(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
+def compared(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
     """Share guaranteed and share of these within ε, of every method, on the same windows."""
     lines = []
     for method in SHOWN:
         summary = walk.summary(method)
         shown = {name: summary[name] for name in ("declared", "within", "interval")}
         lines.append({"method": method} | shown)
-    return [*lines, {"method": HINDSIGHT} | hindsight(walk, plain, workers)]
+    return [*lines, {"method": HINDSIGHT} | hindsight(walk, baseline, workers)]
 
 
-def hindsight(walk: Walk, plain: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
+def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
     """Largest share that the baseline model could have certified without breaking the guarantee.
 
     Sensors are ranked by their expected error, and the number of certified sensors is chosen
     afterwards, which no real system could do. The guard's share is compared with this share.
     """
     sensors = walk.of(BASELINE_ALL).sum(axis=0)
-    order = np.argsort(left_variance(plain, workers) / np.diag(plain.covariance))
+    order = np.argsort(left_variance(baseline, workers) / np.diag(baseline.covariance))
     total = np.cumsum(sensors[order], axis=0)
-    honest = total[:, WRONG] <= walk.delta * total[:, DECLARED]
+    honest = total[:, WRONG] <= walk.delta * total[:, CERTIFIED]
     most = int(np.flatnonzero(honest).max(initial=-1)) + 1
     if not most:
         return {"declared": 0.0, "within": None, "interval": None}
-    declared, wrong = total[most - 1, DECLARED], total[most - 1, WRONG]
-    share = float(declared / sensors[:, PAIRS].sum())
-    return {"declared": share, "within": float(1 - wrong / declared), "interval": None}
+    certified, wrong = total[most - 1, CERTIFIED], total[most - 1, WRONG]
+    share = float(certified / sensors[:, PAIRS].sum())
+    return {"declared": share, "within": float(1 - wrong / certified), "interval": None}
 
 
 @jit()
@@ -330,7 +330,7 @@ def _follow(
                 width, error = pending[h, i, slot], errors[r, h, i]
                 certified[r, h, i] = width <= limits[i]
                 if not np.isnan(error):
-                    level[h, i] += PACE * (delta - (1.0 if error > width else 0.0))
+                    level[h, i] += STEP_SIZE * (delta - (1.0 if error > width else 0.0))
                     line, count = ordered[h, i], min(seen[h, i, 1], MEMORY)
                     if count == MEMORY:
                         old = ring[h, i, seen[h, i, 1] % MEMORY]

@@ -13,19 +13,19 @@ from aftlib.sensor_plans.backtest import GUARD, HINDSIGHT, MANY, Walk
 from aftlib.sensor_plans.experiments import SENSORS, against_adversary
 
 
-def keeps_promise(plans: Mapping[str, Mapping]) -> Finding:
+def meets_guarantee(plans: Mapping[str, Mapping]) -> Finding:
     """G-1: on each set the share within ε is not below 1 − δ."""
-    judged = {n: p for n, p in plans.items() if p["backtest"]["promises"] >= MANY}
-    if not judged:
+    eligible = {n: p for n, p in plans.items() if p["backtest"]["promises"] >= MANY}
+    if not eligible:
         return nothing(f"no set with {MANY} guarantees or more")
-    tests = {name: plan["backtest"] for name, plan in judged.items()}
-    least = {name: 1 - plan["question"]["delta"] for name, plan in judged.items()}
-    below = [name for name in judged if tests[name]["interval"][1] < least[name]]
-    found = {
+    tests = {name: plan["backtest"] for name, plan in eligible.items()}
+    least = {name: 1 - plan["question"]["delta"] for name, plan in eligible.items()}
+    below = [name for name in eligible if tests[name]["interval"][1] < least[name]]
+    findings = {
         name: Finding(
             test["within_epsilon"],
             test["interval"],
-            n=sum(part["declared"] > 0 for part in judged[name]["stretches"]),
+            n=sum(part["declared"] > 0 for part in eligible[name]["stretches"]),
             counted="segments of time",
             expected=f"≥ {least[name]:g}",
             threshold=Threshold("the guarantee (ε, δ)", low=least[name]),
@@ -34,9 +34,9 @@ def keeps_promise(plans: Mapping[str, Mapping]) -> Finding:
     }
     lowest = min(tests, key=lambda name: tests[name]["within_epsilon"])
     return replace(
-        found[lowest],
-        parts={f"on {name}": each for name, each in found.items() if name != lowest},
-        note=f"The lowest of {len(found)} sets is {lowest}; {len(below)} have an interval below "
+        findings[lowest],
+        parts={f"on {name}": each for name, each in findings.items() if name != lowest},
+        note=f"The lowest of {len(findings)} sets is {lowest}; {len(below)} have an interval below "
         f"1 − δ. Only sets with {MANY} guarantees or more are counted. Intervals resample whole "
         "segments of time. Worst sensors: "
         + ", ".join(f"{n} {t['worst_sensor']:.3f}" for n, t in tests.items() if t["worst_sensor"])
@@ -65,7 +65,7 @@ def keeps_bound(plans: Mapping[str, Mapping], walks: Mapping[str, Walk]) -> Find
     )
 
 
-def declares_more(plans: Mapping[str, Mapping]) -> Finding:
+def certifies_more(plans: Mapping[str, Mapping]) -> Finding:
     """G-3: on each set the guard certifies at least as much as the baseline model in hindsight."""
     leads, values, named = {}, {}, []
     for name, plan in plans.items():
@@ -97,7 +97,7 @@ CLAIMS = [
         "G-1",
         "Of the losses that the guard certified recoverable, a share of at least 1 − δ is "
         "estimated within ε, on every set.",
-        keeps_promise, expected="≥ 1 − δ", unit="of the guarantees",
+        meets_guarantee, expected="≥ 1 − δ", unit="of the guarantees",
         figure="Guarantee and measurement",
         formula=r"\text{satisfied} / \text{guaranteed} \ge 1 - \delta",
         project=True, basis=SIMULATED,
@@ -112,7 +112,7 @@ CLAIMS = [
         "G-3",
         "On every set the guard certifies at least as many windows as the baseline model Σ/w could "
         "have certified without breaking the guarantee.",
-        declares_more, expected="≥ 0 on every set",
+        certifies_more, expected="≥ 0 on every set",
         threshold=Threshold("the baseline model of the same run: equal shares give 0", low=0),
         unit="more of the windows", figure="Guarantee and measurement", project=True,
         basis=SIMULATED, recorded=DEVIATES,

@@ -115,7 +115,7 @@ def command(
     measure: bool,
     output: Path,
     report: bool,
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Plan which sensors in FILE may be lost, and test whether the guarantee would have held.
 
@@ -132,10 +132,10 @@ def command(
             "drop": names_of(drop),
             "measured": names_of(measured),
             "missing": numbers_of(missing),
-            **{name: asked.pop(name) for name in PASSED_ON},
+            **{name: options.pop(name) for name in PASSED_ON},
         }
         limit = None if epsilon is None else epsilon_of(epsilon)
-        question = Question.of(epsilon=limit, **asked)
+        question = Question.of(epsilon=limit, **options)
         if output.suffix != ".json":
             raise ValueError(f"output must end in .json, got {str(output)!r}")
         if output.is_dir():
@@ -187,8 +187,8 @@ def cost_constants(
 ) -> RecoveryCosts:
     """Constants of a recovery: measured here, or given by --fixed-ms and --per-tuple-ms."""
     if not measure:
-        asked = plan["question"]
-        return RecoveryCosts(asked["fixed_ms"] / 1e3, asked["per_tuple_ms"] / 1e3, 0.0, 0.0)
+        question = plan["question"]
+        return RecoveryCosts(question["fixed_ms"] / 1e3, question["per_tuple_ms"] / 1e3, 0.0, 0.0)
     table = read_sensors(data, **reading)
     number = {name: i for i, name in enumerate(table.names)}
     workers = [[number[name] for name in names] for names in plan["assignment"]]
@@ -237,7 +237,7 @@ def report_text(plan: dict) -> str:
     template = environment.get_template("plan.txt.j2")
     return template.render(
         plan=plan,
-        asked=plan["question"],
+        question=plan["question"],
         test=plan["backtest"],
         most=LISTED,
         month_minutes=MONTH_S / 60,
@@ -284,8 +284,8 @@ def move(bar: tqdm, done: int, total: int) -> None:
 def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
     """Write the report of a plan, by notebook 06, as HTML next to the plan."""
     notebook = find_notebook("06")
-    given = notebook.check({"plan": str(plan.resolve())})
-    executed = execute(notebook, given, plan.with_suffix(".ipynb"), on_cell=on_cell)
+    parameters = notebook.check({"plan": str(plan.resolve())})
+    executed = execute(notebook, parameters, plan.with_suffix(".ipynb"), on_cell=on_cell)
     write_report(executed, plan.with_suffix(".html"))
     return executed
 
@@ -305,7 +305,7 @@ def as_options(data: Path, message: str) -> str:
     return printable(message if str(data) in message else f"{data}: {message}")
 
 
-def as_option(found: re.Match[str]) -> str:
+def as_option(match: re.Match[str]) -> str:
     """Option for an argument: its name, and the first character of its value if there is one."""
-    name, _, value = found[0].partition("=")
+    name, _, value = match[0].partition("=")
     return f"--{name.replace('_', '-')} {value}".rstrip()

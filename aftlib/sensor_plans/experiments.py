@@ -42,7 +42,7 @@ BEIJING = "Beijing's stations"
 EVERY, PAST = 50, 300
 """Windows between two refreshes, and windows to which a refreshed model is fitted."""
 NEVER, MODEL_ONLY, REFRESHED = "never", "model only", "model and assignment"
-WAYS = (NEVER, MODEL_ONLY, REFRESHED)
+REFRESH_METHODS = (NEVER, MODEL_ONLY, REFRESHED)
 """Parts of a plan that are made again; replay sets are made again with the model."""
 PARTS = 20
 """Segments of time, each of which is resampled as a whole."""
@@ -190,10 +190,10 @@ def refresh(survey: Survey, question: Question, every: int, past: int) -> pd.Dat
     Returns
     -------
     DataFrame
-        One row per method in `WAYS`: certified, the share of results on estimable workers; within,
-        the share of these within ε, with low and high of its interval over segments of time;
-        replayed, the share of sensors in the first replay set; replay_within, the share of the
-        other sensors' results within ε; moved, sensors per refresh whose state moves.
+        One row per method in `REFRESH_METHODS`: certified, the share of results on estimable
+        workers; within, the share of these within ε, with low and high of its interval over
+        segments of time; replayed, the share of sensors in the first replay set; replay_within, the
+        share of the other sensors' results within ε; moved, sensors per refresh whose state moves.
 
     Raises
     ------
@@ -210,12 +210,12 @@ def refresh(survey: Survey, question: Question, every: int, past: int) -> pd.Dat
     first = survey.values[: survey.half]
     scaled = survey.values / question.limits(survey.names, np.nanstd(first, axis=0))
     rows = []
-    for way in WAYS:
-        steps = _walk(way, scaled, survey, question, every, past)
+    for method in REFRESH_METHODS:
+        steps = _walk(method, scaled, survey, question, every, past)
         counts, off, replayed, moved = map(np.concatenate, zip(*steps, strict=True))
         certified, within = shares(counts.sum(axis=0))
         low, high = interval(np.array([part.sum(axis=0) for part in np.array_split(counts, PARTS)]))
-        row = {"way": way, "certified": certified, "within": within, "low": low, "high": high}
+        row = {"method": method, "certified": certified, "within": within, "low": low, "high": high}
         row |= {
             "replayed": replayed.mean(),
             "replay_within": (off <= 1).mean() if len(off) else np.nan,
@@ -225,7 +225,7 @@ def refresh(survey: Survey, question: Question, every: int, past: int) -> pd.Dat
 
 
 def _walk(
-    way: str, scaled: np.ndarray, survey: Survey, question: Question, every: int, past: int
+    method: str, scaled: np.ndarray, survey: Survey, question: Question, every: int, past: int
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """Yield for each plan counts (windows, 3) for `shares`, and the errors of `replay_errors`.
 
@@ -236,10 +236,10 @@ def _walk(
     assignment: Assignment | None = None
     bounds = [*range(survey.half, len(scaled), every), len(scaled)]
     for begin, end in pairwise(bounds):
-        if assignment is None or way != NEVER:
+        if assignment is None or method != NEVER:
             rows = scaled[: survey.half] if assignment is None else scaled[begin - past : begin]
             model, before = fitted(rows, survey.names), assignment
-            if before is not None and way == MODEL_ONLY:
+            if before is not None and method == MODEL_ONLY:
                 assignment = assess(model, before.workers, unit)
             else:
                 assignment = assign_sensors(model, workers, unit)
@@ -332,9 +332,9 @@ def walk_through(trouble: str, rounds: int, delta: float, seed: int) -> Walk:
     """Back-test a stream with trouble; everything is fitted before the trouble."""
     values = troubled(trouble, rounds, np.random.default_rng([seed, TROUBLES.index(trouble)]))
     first = values[: rounds // 2]
-    plain = fitted(first, [f"X{i}" for i in range(1, SENSORS + 1)])
+    baseline = fitted(first, [f"X{i}" for i in range(1, SENSORS + 1)])
     workers = [[i] for i in range(SENSORS)]
-    return walk_forward(values, workers, EPSILON_SD * first.std(axis=0), delta, plain)
+    return walk_forward(values, workers, EPSILON_SD * first.std(axis=0), delta, baseline)
 
 
 def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
@@ -353,9 +353,9 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
         if t >= rounds // 2:
             counts += np.column_stack([certified == 2, wrong])
 
-    beyond, loans = counts[:, 1] - delta * counts[:, 0], most_credits(rounds)
-    pool = pool_unit(SENSORS) * (POOL_CAP + loans) + SENSORS * (1 - delta)
-    return float(max(beyond.max() - CAP - loans, beyond.sum() - pool))
+    beyond, credit = counts[:, 1] - delta * counts[:, 0], most_credits(rounds)
+    pool = pool_unit(SENSORS) * (POOL_CAP + credit) + SENSORS * (1 - delta)
+    return float(max(beyond.max() - CAP - credit, beyond.sum() - pool))
 
 
 def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
@@ -366,8 +366,8 @@ def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
     parts = []
     for trouble, walk in walks.items():
         for method in (GUARD, BASELINE):
-            declared, within = shares(walk.of(method).sum(axis=1))
-            part = {"window": walk.edges[:-1], "declared": declared, "within": within}
+            certified, within = shares(walk.of(method).sum(axis=1))
+            part = {"window": walk.edges[:-1], "declared": certified, "within": within}
             parts.append(pd.DataFrame({"trouble": trouble, "method": method} | part))
     return pd.concat(parts, ignore_index=True)
 

@@ -85,7 +85,7 @@ def _panels(titles: list[str], title: str, x: str, y: float) -> go.Figure:
     return figure.update_yaxes(tickformat=".0%")
 
 
-def promise(plans: Mapping[str, Mapping]) -> go.Figure:
+def guarantee(plans: Mapping[str, Mapping]) -> go.Figure:
     """Share certified against share within ε, for every method and set; dashed: the guarantee."""
     title = "Guarantee and measurement (dashed: 1 − δ)"
     figure = _panels([*plans], title, "share certified", -0.25)
@@ -204,9 +204,9 @@ def cautions(plans: Mapping[str, Mapping]) -> Styler:
 
 def worth(plan: Mapping) -> Styler:
     """Exact recovery and the guard at the user's read rate, one row per scheme."""
-    found = plan.get("worth") or {"schemes": []}
+    comparison = plan.get("worth") or {"schemes": []}
     names = ["scheme", "longest_s", "outage_minutes", "gb_read_again", "estimated_results"]
-    rows = [[row[name] for name in names] for row in found["schemes"]]
+    rows = [[row[name] for name in names] for row in comparison["schemes"]]
     columns = ["recovery", "longest recovery, s", "minutes of outage per month"]
     return table(rows, [*columns, "GB read again per month", "results estimated per month"])
 
@@ -220,7 +220,7 @@ def backtests(plans: Mapping[str, Mapping]) -> Styler:
         satisfied = "–" if high is None else "✔ yes" if high >= guaranteed else "✘ no"
         shares = test["declared_recoverable"], test["within_epsilon"], low, high, guaranteed
         rows.append([name, *shares, satisfied, test["worst_sensor"], test["N"], test["slack"]])
-    columns = ["set", "certified", "within ε", "low", "high", "guaranteed", "kept"]
+    columns = ["set", "certified", "within ε", "low", "high", "guaranteed", "satisfied"]
     return table(rows, [*columns, "worst sensor", "N", "slack/N"])
 
 
@@ -248,7 +248,7 @@ def replayed(plan: Mapping) -> Styler:
     return table(rows, [*columns, "takes, ms", "permitted, ms"])
 
 
-def replay_kept(plan: Mapping) -> Styler:
+def replay_success(plan: Mapping) -> Styler:
     """Guaranteed and measured success of the replay set."""
     guaranteed, test = 1 - plan["question"]["delta"], plan["backtest"]
     rows = [

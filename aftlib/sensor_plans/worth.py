@@ -67,13 +67,13 @@ def worth(
     """
     require_number("read_rate", read_rate, above=0)
     require_number("failures_per_month", failures_per_month, least=0)
-    step_s, asked = plan["data"]["step_seconds"], plan["question"]
+    step_s, question = plan["data"]["step_seconds"], plan["question"]
     if step_s is None:
         raise ValueError(
             f"read_rate must be given with data that have times, got {read_rate!r}: without times, "
             "samples per second are unknown; add a column of times"
         )
-    sensors, width = len(plan["sensors"]), asked["window"]
+    sensors, width = len(plan["sensors"]), question["window"]
     rates = read_rate, failures_per_month
     operation = Operation(sensors, sensors / step_s, width * step_s, *rates)
     lost = 1 / len(plan["assignment"])
@@ -90,7 +90,7 @@ def worth(
         longest = operation.recovery_s(costs, samples, scheme.replayed < 1)
         again = samples if np.isfinite(longest) else 0.0
         rows.append({**vars(month), "longest_s": longest, "samples_read_again": again})
-    recommended, reason = _recommend(operation, rows, asked["t_sla_ms"] / 1e3, certified)
+    recommended, reason = _recommend(operation, rows, question["t_sla_ms"] / 1e3, certified)
     return {
         "read_rate": read_rate,
         "samples_per_s": operation.samples_per_s,
@@ -186,7 +186,7 @@ def measure_costs(
 def _median_s(work: Callable[[], object]) -> float:
     seconds = []
     for _ in range(REPEATS):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         work()
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - start)
     return float(np.median(seconds))

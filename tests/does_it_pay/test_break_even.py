@@ -1,4 +1,4 @@
-"""The constants are found in the unlimited recoveries, and the break-even rate in all."""
+"""The unlimited recoveries give the constants, and all recoveries the break-even rate."""
 
 import numpy as np
 import pandas as pd
@@ -107,7 +107,7 @@ def test_a_guard_is_predicted_by_the_share_that_it_reads_again_in_the_shortest_w
     assert table.loc[(GUARD, 48), "predicted_low"] < 0.99 * rate
 
 
-def test_a_start_that_takes_longer_moves_no_break_even():
+def test_a_longer_start_moves_no_break_even():
     recoveries = measurements(noise=0).recoveries
     expected = break_evens(recoveries)["measured"]
     late = np.random.default_rng(1).exponential(size=len(recoveries))
@@ -122,8 +122,8 @@ def test_a_scheme_may_pay_at_every_rate_or_hardly_at_any_or_be_unknown(changed, 
     model = (recoveries["scheme"] == MODEL) & (recoveries["window"] == 48)
     recoveries.loc[model, "work_s"] += changed
     row = table_of(recoveries).loc[(MODEL, 48)]
-    found = row[["measured", "measured_low", "measured_high"]].astype(float)
-    np.testing.assert_allclose(found, rate, atol=200)
+    rates = row[["measured", "measured_low", "measured_high"]].astype(float)
+    np.testing.assert_allclose(rates, rate, atol=200)
 
 
 def test_a_scheme_that_saves_no_samples_pays_at_every_rate_or_at_none():

@@ -54,11 +54,11 @@ def test_times_that_nobody_predicts_turn_p2_and_p3():
 
 
 def p3(**columns):
-    """P-3's record if the break-even table has these values in the case that is judged."""
+    """Return P-3's record if the break-even table has these values in the cases that count."""
     measured = measurements()
     for name, values in columns.items():
-        judged = ~measured.break_even["constants"]
-        measured.break_even.loc[judged, name] = values
+        case = ~measured.break_even["constants"]
+        measured.break_even.loc[case, name] = values
     return judging.judged(CLAIMS, {"measured": measured}, "P-3")["P-3"]
 
 
@@ -71,7 +71,7 @@ def test_the_windows_that_give_the_constants_are_no_points_of_p2():
     assert verdicts(one)["P-2"] == "undecided" and verdicts(one)["P-3"] == "undecided"
 
 
-def test_only_cases_that_give_no_constants_are_judged():
+def test_only_cases_that_give_no_constants_count():
     assert p3().n == 4 and p3().verdict == "holds"
     measured = measurements()
     measured.break_even.loc[measured.break_even["constants"], ["ratio_low", "ratio_high"]] = 9.0
@@ -82,11 +82,11 @@ def test_break_even_rates_that_nobody_distinguishes_from_infinity_are_left_out()
     wide = {"ratio_low": 0.1, "ratio_high": np.inf}
     for end in ("predicted_high", "measured_high"):
         assert p3(**wide, **{end: np.inf}).verdict == "undecided"
-        found = p3(**{end: [np.inf, 4e3, 4e3, 4e3]})
-        assert found.n == 3 and "1 of 4 break-even rates are left out" in found.note
+        record = p3(**{end: [np.inf, 4e3, 4e3, 4e3]})
+        assert record.n == 3 and "1 of 4 break-even rates are left out" in record.note
 
 
-def test_break_even_rates_that_refute_their_predictions_are_judged():
+def test_break_even_rates_that_refute_their_predictions_count():
     always = {"predicted": np.inf, "predicted_high": np.inf}
     assert p3(**always, ratio_low=0.0, ratio_high=0.1).verdict == "deviates"
     none = {"measured": np.inf, "measured_high": np.inf}
@@ -94,8 +94,8 @@ def test_break_even_rates_that_refute_their_predictions_are_judged():
 
 
 def test_an_interval_that_reaches_beyond_the_factor_decides_nothing():
-    found = p3(ratio_low=0.7, ratio_high=1.6)
-    assert found.interval == (0.0, 1.0) and found.verdict == "undecided"
+    record = p3(ratio_low=0.7, ratio_high=1.6)
+    assert record.interval == (0.0, 1.0) and record.verdict == "undecided"
 
 
 def test_break_even_rates_within_the_noise_are_undecided():
@@ -116,9 +116,9 @@ def test_kills_that_differ_more_than_the_rates_decide_nothing(order):
     d1 = (rows["scheme"] == MODEL) & (rows["window"] == WINDOWS[-1])
     rows.loc[d1 & (rows["rate"] == RATES[0]), "seconds"] = np.array([0.31, 0.08, 0.08])[order]
     rows.loc[d1 & np.isinf(rows["rate"]), "seconds"] = [0.36, 0.09, 0.33]
-    found = judging.judged(CLAIMS, {"measured": measured}, "P-4")["P-4"]
-    assert found.verdict == "undecided" and found.interval[0] < 0 and found.interval[1] > 2
-    assert "at 100 samples/s: 0.16 s; D1 by model without a limit: 0.26 s" in found.note
+    record = judging.judged(CLAIMS, {"measured": measured}, "P-4")["P-4"]
+    assert record.verdict == "undecided" and record.interval[0] < 0 and record.interval[1] > 2
+    assert "at 100 samples/s: 0.16 s; D1 by model without a limit: 0.26 s" in record.note
 
 
 def test_an_exact_recovery_that_is_as_fast_turns_p5():
@@ -126,7 +126,7 @@ def test_an_exact_recovery_that_is_as_fast_turns_p5():
     assert "P-5" in turned(measured) and "P-6" not in turned(measured)
 
 
-def test_a_d2_that_takes_as_long_turns_p6():
+def test_a_d2_that_is_as_slow_turns_p6():
     measured = measurements()
     slow = measured.recoveries["scheme"] == PROPOSED
     longest = measured.recoveries["window"] == WINDOWS[-1]
@@ -150,21 +150,21 @@ def test_no_scheme_hides_its_wrong_estimates_behind_one_with_fewer_windows():
     table.loc[table["scheme"] == GUARD, "off"] = 0.5
     table.loc[(table["scheme"] == PROPOSED) & (table["batch"] % 8 == 0), "off"] = 1.2
     few = table[(table["scheme"] != GUARD) | (table["batch"] < 3)]
-    found = judging.judged(CLAIMS, {"measured": replace(measured, estimates=few)}, "P-8")["P-8"]
-    assert found.verdict == "deviates" and found.note.startswith("D1 by guard has the lowest end")
-    assert found.n == 6 and "deviates" in found.parts[PROPOSED]
+    record = judging.judged(CLAIMS, {"measured": replace(measured, estimates=few)}, "P-8")["P-8"]
+    assert record.verdict == "deviates" and record.note.startswith("D1 by guard has the lowest end")
+    assert record.n == 6 and "deviates" in record.parts[PROPOSED]
 
 
-def test_without_estimates_or_calm_windows_nothing_is_judged_by_them():
+def test_without_estimates_or_calm_windows_their_claims_are_not_run():
     measured = measurements()
     none = {"estimates": measured.estimates.iloc[:0], "calm": measured.calm.iloc[:0]}
-    found = verdicts(replace(measured, **none))
-    assert (found["P-7"], found["P-8"]) == ("not run", "not run")
+    verdict = verdicts(replace(measured, **none))
+    assert (verdict["P-7"], verdict["P-8"]) == ("not run", "not run")
 
 
 def test_few_break_even_rates_decide_nothing():
-    found = p3(predicted_high=[np.inf, 4e3, 4e3, 4e3])
-    assert found.measured == 1 and found.n == 3
-    assert found.interval == (0.0, 1.0) and found.verdict == "undecided"
+    record = p3(predicted_high=[np.inf, 4e3, 4e3, 4e3])
+    assert record.measured == 1 and record.n == 3
+    assert record.interval == (0.0, 1.0) and record.verdict == "undecided"
     refuted = p3(measured=1.0, ratio_low=0.0, ratio_high=0.1, predicted_high=[np.inf] * 3 + [4e3])
     assert refuted.verdict == "deviates" and refuted.n == 4

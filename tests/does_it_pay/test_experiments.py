@@ -23,7 +23,7 @@ from tests.does_it_pay.tables import SHARES, WINDOWS, measurements
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"sensors": [5]}, "sensors must be multiples of workers = 2.*, got 5"),
         ({"data": "generated", "sensors": [8]}, "sensors must be multiples of .* 3 where .* got 8"),
@@ -37,8 +37,8 @@ from tests.does_it_pay.tables import SHARES, WINDOWS, measurements
         ({"data": "london"}, "data must be 'beijing', .* or Parquet file, got 'london'"),
     ],
 )
-def test_what_cannot_run_is_refused(changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_run_is_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
         NotebookParameters(**changed)
 
 

@@ -26,7 +26,7 @@ def test_the_first_figure_says_where_it_pays(measured):
     assert saved.loc[(MODEL, 48, 100.0), "pays"] == 1
     assert saved.loc[(GUARD, 12, 1600.0), "pays"] == -1  # .045 s of reading, .1 s of estimating
     figure = figures.where_it_pays(measured)
-    titles = [note.text for note in figure.layout.annotations]
+    titles = [annotation.text for annotation in figure.layout.annotations]
     assert titles[:2] == [f"{MODEL}, against {EXACT}", f"{GUARD}, against {EXACT}"]
     faster = next(trace for trace in figure.data if trace.name == "faster")
     assert " 2.83 s" in faster.text

@@ -44,10 +44,10 @@ def test_errors_are_those_of_the_conditional_means(here):
     case = small_case()
     _, estimates = spark_recoveries(None, case, MODEL, here / "run", RATES)
     lost = [*case.assignment.workers[-1]]
-    kept = np.setdiff1d(np.arange(6), lost)
+    others = np.setdiff1d(np.arange(6), lost)
     for batch, rows in estimates.groupby("batch"):
         truth = case.truth[case.learned + batch]
-        seen = {case.model.names[i]: truth[i] for i in kept}
+        seen = {case.model.names[i]: truth[i] for i in others}
         mean = case.model.condition(seen).mean
         off = np.abs(mean - truth[lost]) / case.requirement.epsilon
         np.testing.assert_allclose(rows.set_index("sensor")["off"].loc[lost], off, atol=1e-9)

@@ -83,14 +83,14 @@ def test_what_is_missing_or_hidden_by_another_scheme_turns_a_claim(scheme, value
     ("proposed_s", "expected"),
     [(0.030, "deviates"), (0.0205, "holds"), ([0.020, 0.021, 0.022, 0.021], "undecided")],
 )
-def test_checkpoints_of_long_windows_are_judged_by_their_interval(proposed_s, expected):
+def test_the_interval_decides_on_checkpoints_of_long_windows(proposed_s, expected):
     assert verdict("F-7", proposed_s=proposed_s, adaptive_s=0.9) == expected
 
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"), [(0.91, 0.98, "holds"), (0.88, 0.98, "undecided")]
 )
-def test_estimates_tell_the_guarantee_from_twice_its_failures(low, high, expected):
+def test_estimates_distinguish_the_guarantee_from_twice_its_failures(low, high, expected):
     table = good_table()
     table["share_low"] = table["share_low"].where(table["share_low"].isna(), low)
     table["share_high"] = table["share_high"].where(table["share_high"].isna(), high)
@@ -106,16 +106,16 @@ def test_estimates_tell_the_guarantee_from_twice_its_failures(low, high, expecte
         (-0.2, -0.1, "undecided"),  # faster than without: the runs differ by something else
     ],
 )
-def test_the_cost_of_d1_is_judged_by_its_interval(low, high, expected):
+def test_the_interval_decides_on_the_cost_of_d1(low, high, expected):
     table = good_table()
     table.loc["D1 by guard", ["overhead_low", "overhead_high"]] = low, high
     assert verdict("F-6", table) == expected
 
 
-def test_what_a_checkpoint_takes_is_said_of_d2s_own_plan():
-    found = judging.judged(CLAIMS, done(good_table()))["F-7"]
-    assert found.measured == pytest.approx(0.5) and "A checkpoint adds 3.3 ms" in found.note
-    assert "a window takes 933 ms to read. The checkpoints would be 1.1% of it" in found.note
+def test_the_note_has_the_time_of_a_checkpoint_in_d2s_own_plan():
+    record = judging.judged(CLAIMS, done(good_table()))["F-7"]
+    assert record.measured == pytest.approx(0.5) and "A checkpoint adds 3.3 ms" in record.note
+    assert "a window takes 933 ms to read. The checkpoints would be 1.1% of it" in record.note
 
 
 def test_what_was_harmed_by_no_fault_bounds_the_rate_of_harm():
@@ -139,6 +139,6 @@ def test_the_turns_that_would_decide_an_overhead_are_those_of_its_own_spread(tur
 def test_what_lacks_its_schemes_is_not_run():
     table = good_table().drop(index=["at most once", "D3 shared state"])
     table = table[~table.index.str.startswith(("D1", "D2"))]
-    found = judging.judged(CLAIMS, done(table))
-    verdicts = {record.verdict for id, record in found.items() if id != "F-7"}
+    records = judging.judged(CLAIMS, done(table))
+    verdicts = {record.verdict for id, record in records.items() if id != "F-7"}
     assert verdicts == {"not run"}  # F-7 has runs of its own

@@ -28,7 +28,7 @@ def test_what_is_well_passes():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"sensors": 13}, "sensors must be a multiple of 3 and of workers = 4, got 13"),
         ({"sensors": 2}, "sensors must be at least 12, got 2"),
@@ -48,8 +48,8 @@ def test_what_is_well_passes():
         ({"schemes": ["no fault tolerance"]}, "schemes must begin with .* and hold 'exactly once'"),
     ],
 )
-def test_what_could_not_run_is_refused(changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_could_not_run_is_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
         check(**changed)
 
 

@@ -15,7 +15,7 @@ from aftlib.failure_drill.metrics import (
 
 
 def whole(small):
-    """Everything, right and once."""
+    """Return every due value, correct and once."""
     window, sensor = (places.ravel() for places in np.indices(small.truth.shape))
     value = small.truth.ravel().copy()
     return pd.DataFrame({"window": window, "sensor": sensor, "value": value, "estimated": False})
@@ -26,9 +26,9 @@ def score(small, emitted):
 
 
 def test_a_perfect_run_has_no_harm(small):
-    found = score(small, whole(small))
-    assert (found.due, found.lost, found.doubled, found.estimated) == (720, 0, 0, 0)
-    assert found.wrong == 0 and np.isnan(found.within) and found.largest_error == 0
+    tally = score(small, whole(small))
+    assert (tally.due, tally.lost, tally.doubled, tally.estimated) == (720, 0, 0, 0)
+    assert tally.wrong == 0 and np.isnan(tally.within) and tally.largest_error == 0
 
 
 def test_each_kind_of_harm_is_counted(small):
@@ -37,26 +37,26 @@ def test_each_kind_of_harm_is_counted(small):
     emitted.loc[[20, 40], "estimated"] = True
     emitted.loc[20, "value"] += 0.5 * epsilon
     emitted.loc[40, "value"] -= 2 * epsilon
-    found = score(small, pd.concat([emitted.drop(index=[5, 6, 7]), emitted.loc[[9, 9]]]))
-    assert (found.lost, found.doubled, found.estimated, found.wrong) == (3, 1, 2, 1)
-    assert found.within == 0.5 and (found.share_low, found.share_high) == (0.0, 1.0)
-    assert found.largest_error == pytest.approx(2)
+    tally = score(small, pd.concat([emitted.drop(index=[5, 6, 7]), emitted.loc[[9, 9]]]))
+    assert (tally.lost, tally.doubled, tally.estimated, tally.wrong) == (3, 1, 2, 1)
+    assert tally.within == 0.5 and (tally.share_low, tally.share_high) == (0.0, 1.0)
+    assert tally.largest_error == pytest.approx(2)
 
 
 def test_windows_whose_estimates_are_all_within_have_the_exact_interval(small):
     emitted = whole(small)
-    emitted.loc[[20, 40, 41], "estimated"] = True  # 12 sensors a window: two windows, hit thrice
-    found = score(small, emitted)
-    assert (found.estimated, found.estimated_windows, found.within) == (3, 2, 1.0)
-    assert (found.share_low, found.share_high) == (pytest.approx(0.025**0.5), 1.0)
+    emitted.loc[[20, 40, 41], "estimated"] = True  # 12 sensors per window: two windows
+    tally = score(small, emitted)
+    assert (tally.estimated, tally.estimated_windows, tally.within) == (3, 2, 1.0)
+    assert (tally.share_low, tally.share_high) == (pytest.approx(0.025**0.5), 1.0)
 
 
 def test_a_missing_value_is_wrong(small):
     emitted = whole(small)
     emitted.loc[3, "value"] = np.nan
     emitted.loc[20, ["value", "estimated"]] = np.nan, True
-    found = score(small, emitted)
-    assert (found.wrong, found.within) == (1, 0.0)
+    tally = score(small, emitted)
+    assert (tally.wrong, tally.within) == (1, 0.0)
 
 
 def test_bytes_of_files_and_folders(tmp_path, monkeypatch):
@@ -69,24 +69,24 @@ def test_bytes_of_files_and_folders(tmp_path, monkeypatch):
     assert folder_bytes([tmp_path / "a"]) == 5
 
 
-def queued(service, every):
-    """The slow, obvious twin: a server that looks at a clock."""
-    found, free = [], 0.0
+def follow_queue(service, every):
+    """Compute the latencies by following a server's clock, the slow and obvious way."""
+    delays, free = [], 0.0
     for i, needed in enumerate(service):
         complete = (i + 1) * every
         begin = max(free, complete)
         free = begin + needed
-        found.append(free - complete)
-    return found
+        delays.append(free - complete)
+    return delays
 
 
 def test_latency_is_a_queues():
     service = np.random.default_rng(2).exponential(1, 200)
-    np.testing.assert_allclose(latencies(service, 1.2), queued(service, 1.2))
+    np.testing.assert_allclose(latencies(service, 1.2), follow_queue(service, 1.2))
 
 
 def metrics(slow, events, batches=20, second=1.0):
-    """Of micro-batches of a second each, but for the slow ones, which take 4 s."""
+    """Compute the metrics of micro-batches of 1 s each, except the slow ones of 4 s."""
     service = np.full(batches, second)
     service[slow] = 4.0 * second
     progress = [(i * 10, float(at)) for i, at in enumerate([0, *np.cumsum(service)])]
@@ -94,15 +94,15 @@ def metrics(slow, events, batches=20, second=1.0):
 
 
 def test_a_failure_and_its_backlog():
-    found, every = metrics([8], [(8, 8)]), 1 / LOAD  # input comes every 1 / LOAD s
-    assert found["worst"] == pytest.approx(4)  # the normal latency is 1 s
+    columns, every = metrics([8], [(8, 8)]), 1 / LOAD  # input comes every 1 / LOAD s
+    assert columns["worst"] == pytest.approx(4)  # the normal latency is 1 s
     # backlog: latencies 4, 5 − T, 6 − 2T, … until it is within a tenth of 1
     late = [4 + k - k * every for k in range(20)]
     normal = next(k for k, latency in enumerate(late) if latency <= 1.1)
     done = normal * every + max(late[normal], 1)
-    assert found["latency_s"] == pytest.approx(done)
-    assert found["throughput_s"] == pytest.approx(every + late[1])
-    assert found["unsteady"] == 0
+    assert columns["latency_s"] == pytest.approx(done)
+    assert columns["throughput_s"] == pytest.approx(every + late[1])
+    assert columns["unsteady"] == 0
 
 
 def test_all_durations_grow_with_those_of_the_micro_batches():
@@ -114,10 +114,10 @@ def test_all_durations_grow_with_those_of_the_micro_batches():
 
 def test_latency_is_normal_again_after_the_last_of_an_event_only():
     """The first of the two failed micro-batches was quick; the second was not."""
-    found, alone, every = metrics([9], [(8, 9)]), metrics([9], [(9, 9)]), 1 / LOAD
-    assert found["latency_s"] == pytest.approx(every + alone["latency_s"])
-    assert found["throughput_s"] == pytest.approx(every + alone["throughput_s"])
-    assert found["worst"] == pytest.approx(4) and found["unsteady"] == 0
+    both, alone, every = metrics([9], [(8, 9)]), metrics([9], [(9, 9)]), 1 / LOAD
+    assert both["latency_s"] == pytest.approx(every + alone["latency_s"])
+    assert both["throughput_s"] == pytest.approx(every + alone["throughput_s"])
+    assert both["worst"] == pytest.approx(4) and both["unsteady"] == 0
 
 
 def test_a_later_slow_micro_batch_is_unsteady():
@@ -131,8 +131,8 @@ def test_an_event_too_early_is_refused():
 
 def test_overhead_is_the_mean_ratio_of_pairs():
     base = np.array([1.0, 2.0, 1.5, 3.0])
-    found = overhead(1.2 * base, base)  # turns may differ by anything
-    assert [*found.values()] == pytest.approx([0.2, 0.2, 0.2])
-    found = overhead(np.array([1.1, 2.6, 1.8, 3.3]), base)
-    assert found["overhead_low"] < found["overhead"] < found["overhead_high"]
-    assert found["overhead"] == pytest.approx((1.1 * 1.3 * 1.2 * 1.1) ** 0.25 - 1)
+    cost = overhead(1.2 * base, base)  # turns may differ by anything
+    assert [*cost.values()] == pytest.approx([0.2, 0.2, 0.2])
+    cost = overhead(np.array([1.1, 2.6, 1.8, 3.3]), base)
+    assert cost["overhead_low"] < cost["overhead"] < cost["overhead_high"]
+    assert cost["overhead"] == pytest.approx((1.1 * 1.3 * 1.2 * 1.1) ** 0.25 - 1)

@@ -47,7 +47,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture
 def row(small, tmp_path, monkeypatch):
-    """One scheme's row of the table as it comes of it here; without a mutation it is made once."""
+    """Run a scheme in this process and return its row of the table."""
     monkeypatch.chdir(tmp_path)
     all_here(monkeypatch)
 
@@ -59,20 +59,20 @@ def row(small, tmp_path, monkeypatch):
             run = partial_replay(small, place, PROPOSED, BUDGET)
         else:
             run = stream(None, scheme, small, place)
-        found = score_run(small, run, np.random.default_rng(1))
+        columns = score_run(small, run, np.random.default_rng(1))
         if scheme == MODEL:
             own = np.diff([at for _, at in run.progress])
-            found |= overhead(own, np.full(len(own), BATCH_S))
-        assert found["faults"] > 0
-        return found
+            columns |= overhead(own, np.full(len(own), BATCH_S))
+        assert columns["faults"] > 0
+        return columns
 
     return of
 
 
 @pytest.mark.parametrize("scheme", [SHARED, AT_LEAST, EXACTLY, MODEL, PROPOSED])
 def test_samples_that_are_read_again_are_counted(scheme, row):
-    found = row(scheme, "counted")
-    assert 0 < found["again"] < found["rows"]
+    columns = row(scheme, "counted")
+    assert 0 < columns["again"] < columns["rows"]
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def sound():
 
 
 def verdict(claim, scheme, row, small):
-    """Verdict of a claim when a scheme has this row, and the others are as they should be."""
+    """Return a claim's verdict if a scheme has this row and all others have good ones."""
     table = good_table().drop(index="D2 adaptive")
     known = {name: value for name, value in row.items() if name in table.columns}
     table.loc[scheme, [*known]] = known.values()
@@ -90,7 +90,7 @@ def verdict(claim, scheme, row, small):
 
 
 def begins_anew(patch):
-    """D3: a server tells nobody where its partitions stand, and takes what comes."""
+    """D3: a server reports no progress of its partitions and merges every message."""
     merge = MemoryTable.merge
     patch.setattr(Server, "join", lambda server, task, _: server.cycle.join(task) or {})
     patch.setattr(MemoryTable, "merge", lambda table, rows, progress, *how, **named: merge(
@@ -99,17 +99,17 @@ def begins_anew(patch):
 
 
 def goes_on_from_the_present(patch):
-    """At least once: a substitute goes on where it is, as with at most once."""
+    """At least once: a replacement continues at the present step, as with at most once."""
     patch.setattr(schemes_spark, "AT_MOST", AT_LEAST)
 
 
 def starts_over(patch):
-    """D1: who is given up goes on from the beginning of its split nevertheless."""
+    """D1: a worker whose window is given up reads its split from the beginning nevertheless."""
     partitions = schemes_spark.SensorSplits.partitions
 
     def over(splits, start, stop):
-        found = partitions(splits, start, stop)
-        return [replace(s, resume=start if s.resume is not None else None) for s in found]
+        parts = partitions(splits, start, stop)
+        return [replace(s, resume=start if s.resume is not None else None) for s in parts]
 
     patch.setattr(schemes_spark.SensorSplits, "partitions", over)
 
@@ -119,15 +119,15 @@ def replays_more(patch):
     load = Preparation.load
 
     def more(*given):
-        found = load(*given)
-        others = [k for k in range(12) if k not in found.sensors][:2]
-        return load_of([*found.sensors, *others])
+        replay = load(*given)
+        others = [k for k in range(12) if k not in replay.sensors][:2]
+        return load_of([*replay.sensors, *others])
 
     patch.setattr(Preparation, "load", more)
 
 
 def replays_one(patch):
-    """D2: of the replay set the first sensor alone is loaded, and the rest is trusted."""
+    """D2: only the first sensor of the replay set is loaded."""
     load = Preparation.load
     patch.setattr(Preparation, "load", lambda *given: load_of(load(*given).sensors[:1]))
 
@@ -138,7 +138,7 @@ def load_of(sensors):
 
 
 def estimates_the_mean(patch):
-    """D1: what the others sent is left out of the estimates."""
+    """D1: the other workers' results are left out of the estimates."""
     solve = Coordinator._solve
 
     def blind(*given):
@@ -180,7 +180,7 @@ def test_a_verdict_turns_with_the_code(
     ("commit_s", "sample_s", "expected"),
     [(1e-3, 1e-8, "deviates"), (0, 1e-8, "holds"), (1e-3, 1e-6, "holds")],
 )
-def test_f_7_turns_with_what_a_commit_takes(commit_s, sample_s, expected, tmp_path, monkeypatch):
+def test_f_7_turns_with_the_time_of_a_commit(commit_s, sample_s, expected, tmp_path, monkeypatch):
     """Without syncing a commit costs nothing; where reading is slow, a commit is little of it."""
     sums = operator.interval_sums
 

@@ -54,8 +54,8 @@ def test_shared_state_is_exact_though_tasks_servers_and_the_supervisor_fail(smal
     pause = replace(small.schedule[0], kind="pause", target="worker-3", lasts_s=0.1)
     drill = replace(small, schedule=(*small.schedule, pause))
     run = schemes.shared_state(drill, tmp_path, compared=False, supervisor=True)
-    found = score(small, run)
-    assert (found.lost, found.doubled, found.wrong, found.estimated) == (0, 0, 0, 0)
+    tally = score(small, run)
+    assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
     assert run.faults == len(small.schedule) + 2 and run.read_again > 0
     markers = {path.name for path in (tmp_path / "job" / "faults").iterdir()}
     assert {"fault-kill-supervisor-restarted-1.json", "fault-pause-task-1-1-read-25.json"} < markers
@@ -75,8 +75,8 @@ def test_the_error_of_a_job_that_fails_is_raised(monkeypatch, tmp_path):
 @pytest.mark.crash
 def test_partial_replay_reads_what_its_plan_says(small, tmp_path):
     run = schemes.partial_replay(small, tmp_path / "d2", "D2 proposed", 60)
-    found = score(small, run)
-    assert (found.lost, found.doubled, found.wrong) == (0, 0, 0) and found.estimated > 0
+    tally = score(small, run)
+    assert (tally.lost, tally.doubled, tally.wrong) == (0, 0, 0) and tally.estimated > 0
     assert run.faults == len({fault.step for fault in small.schedule})
     assert run.measures["read"] == pytest.approx(run.measures["planned"], abs=0.02)
     assert 0 < run.measures["read"] < 1 and (run.recoveries > 0).all(axis=None)
@@ -115,8 +115,8 @@ def test_the_faults_of_one_process_are_spread_over_its_work(small):
 
 
 def test_long_windows_have_d2s_own_checkpoints_or_none(tmp_path):
-    found = schemes.long_windows(tmp_path, seed=1, turns=2)
-    counts = found.groupby("plan")["checkpoints"].agg(["first", "size"])
+    times = schemes.long_windows(tmp_path, seed=1, turns=2)
+    counts = times.groupby("plan")["checkpoints"].agg(["first", "size"])
     assert set(counts.index) == {schemes.NO_CHECKPOINTS, *schemes.METHODS}
-    assert set(counts["size"]) == {2} and (found["seconds"] > 0).all()
+    assert set(counts["size"]) == {2} and (times["seconds"] > 0).all()
     assert counts["first"][[schemes.NO_CHECKPOINTS, "D2 proposed"]].tolist() == [0, 3]

@@ -13,7 +13,7 @@ from tests.failure_drill.conftest import SMALL
 from tests.failure_drill.in_process import all_here
 
 
-def drawn(directory, windows, faults):
+def drill_of(directory, windows, faults):
     changed = {"windows": windows, "calm": 0.0, "faults": faults, "pause_s": 0.2}
     return draw_drill(directory, **SMALL | changed)
 
@@ -21,19 +21,19 @@ def drawn(directory, windows, faults):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """Each pattern once, in as few micro-batches as hold them."""
-    return drawn(tmp_path_factory.mktemp("drill"), 45, 6)
+    return drill_of(tmp_path_factory.mktemp("drill"), 45, 6)
 
 
 @pytest.fixture(scope="module")
 def short(small):
-    """All but the repeated pattern: most of the time goes to processes that start again."""
+    """Leave out the repeated pattern, whose process restarts take most of the time."""
     events = [event for event in small.events if pattern_of(event) != "repeated"]
     return replace(small, schedule=tuple(fault for event in events for fault in event))
 
 
-def streamed(spark, scheme, small, directory):
-    found = schemes_spark.stream(spark, scheme, small, directory)
-    return found, score(small, found)
+def run_scheme(spark, scheme, small, directory):
+    run = schemes_spark.stream(spark, scheme, small, directory)
+    return run, score(small, run)
 
 
 def score(drill, run):
@@ -41,7 +41,7 @@ def score(drill, run):
 
 
 def between(small, away):
-    """Windows and sensors between each kill and its replacement, the slow way."""
+    """Collect windows and sensors between each kill and its replacement, step by step."""
     lost = set()
     for fault in small.kills:
         for step in range(fault.step, min(fault.step + away, small.log.steps)):
@@ -51,43 +51,43 @@ def between(small, away):
 
 
 def test_at_most_once_loses_what_lay_between_and_nothing_else(spark, small, tmp_path):
-    found, tally = streamed(spark, AT_MOST, small, tmp_path)
-    emitted = set(zip(found.emitted["window"], found.emitted["sensor"], strict=True))
+    run, tally = run_scheme(spark, AT_MOST, small, tmp_path)
+    emitted = set(zip(run.emitted["window"], run.emitted["sensor"], strict=True))
     everything = {tuple(place) for place in np.ndindex(small.truth.shape)}
     assert everything - emitted == between(small, small.away)
-    assert (tally.doubled, tally.wrong, found.read_again) == (0, 0, 0)
-    assert found.faults == len(small.schedule)
-    assert (found.recoveries > 0).all(axis=None)
+    assert (tally.doubled, tally.wrong, run.read_again) == (0, 0, 0)
+    assert run.faults == len(small.schedule)
+    assert (run.recoveries > 0).all(axis=None)
 
 
-def test_without_tolerance_the_dead_stay_silent(spark, short, tmp_path):
-    found, tally = streamed(spark, NONE, short, tmp_path)
+def test_without_tolerance_failed_workers_stay_silent(spark, short, tmp_path):
+    run, tally = run_scheme(spark, NONE, short, tmp_path)
     assert tally.lost == len(between(short, short.log.steps))
     assert (tally.doubled, tally.wrong) == (0, 0)
 
 
 def test_at_least_once_doubles_what_was_sent_before_the_kill(spark, short, tmp_path):
-    found, tally = streamed(spark, AT_LEAST, short, tmp_path)
+    run, tally = run_scheme(spark, AT_LEAST, short, tmp_path)
     keys, width = 3, short.windows.width
     sent = sum((s.step % short.every) // width * keys for s in short.kills)
     assert (tally.lost, tally.doubled, tally.wrong) == (0, sent, 0)
-    assert sent > 0 and found.read_again == short.wasted_samples.sum()
+    assert sent > 0 and run.read_again == short.wasted_samples.sum()
 
 
 def test_exactly_once_reads_again_and_harms_nothing(spark, small, tmp_path):
-    found, tally = streamed(spark, EXACTLY, small, tmp_path)
+    run, tally = run_scheme(spark, EXACTLY, small, tmp_path)
     assert (tally.lost, tally.doubled, tally.wrong, tally.estimated) == (0, 0, 0, 0)
-    assert found.read_again == small.wasted_samples.sum()
-    assert found.faults == len(small.schedule)
-    reached = [step for step, _ in found.progress]
+    assert run.read_again == small.wasted_samples.sum()
+    assert run.faults == len(small.schedule)
+    reached = [step for step, _ in run.progress]
     assert reached == [*range(0, small.log.steps + 1, small.every)]
 
 
 def test_d1_reads_again_what_its_plan_does_not_spare(spark, small, tmp_path):
-    found, tally = streamed(spark, MODEL, small, tmp_path)
+    run, tally = run_scheme(spark, MODEL, small, tmp_path)
     wasted, estimated = small.wasted_samples, small.estimated_kills
-    assert found.read_again == wasted[~estimated].sum() < wasted.sum()
-    assert found.measures["read"] == found.measures["planned"]
+    assert run.read_again == wasted[~estimated].sum() < wasted.sum()
+    assert run.measures["read"] == run.measures["planned"]
     assert (tally.lost, tally.doubled, tally.wrong) == (0, 0, 0) and tally.estimated > 0
 
 
@@ -95,7 +95,7 @@ def test_a_replacement_that_reads_again_is_no_longer_at_most_once(spark, tmp_pat
     """The mutant under which F-1 turns: splits that are worked on twice."""
     monkeypatch.setattr(schemes_spark, "OnwardSplits", schemes_spark.SensorSplits)
     monkeypatch.setattr(schemes_spark.Query, "approximate", [False] * 4)
-    _, tally = streamed(spark, AT_MOST, drawn(tmp_path, 10, 1), tmp_path / "stream")
+    _, tally = run_scheme(spark, AT_MOST, drill_of(tmp_path, 10, 1), tmp_path / "stream")
     assert tally.doubled > 0 == tally.lost
 
 

@@ -1,4 +1,4 @@
-"""What a soak says of memory, and what its judge sees."""
+"""A soak's growth of memory, and its scores of emitted results."""
 
 import json
 import signal
@@ -22,9 +22,9 @@ def test_growth_has_the_slope_in_its_interval(slope):
     rng, at = np.random.default_rng(1), np.arange(0, 600, 2.0)
     memory = 500 + slope * at / 3600 + rng.normal(0, 1, len(at))
     memory[: len(at) // 4] += 200  # before it has settled
-    found = soak.growth(at, memory, 600)
-    assert found["low"] <= slope <= found["high"]
-    assert found["high"] - found["low"] < 40
+    growth = soak.growth(at, memory, 600)
+    assert growth["low"] <= slope <= growth["high"]
+    assert growth["high"] - growth["low"] < 40
 
 
 @pytest.fixture(scope="module")
@@ -34,53 +34,53 @@ def log(tmp_path_factory):
     return SensorLog.write(tmp_path_factory.mktemp("soak") / "log", values, names)
 
 
-def test_the_judge_sees_what_is_lost_doubled_wrong_and_outside(log):
+def test_the_score_counts_what_is_lost_doubled_wrong_and_outside(log):
     truth = processes.WINDOWS.aggregate(log.read(None, 0, 80), 0, range(4))[0]
     rows = [(w, s, truth[w, s], False) for w, s in np.ndindex(truth.shape)]
     epsilon = processes.REQUIREMENT.epsilon
 
-    def judged(rows):
-        came = pd.DataFrame(rows, columns=["window", "sensor", "value", "estimated"])
-        return processes.score_windows(log, came, 80)
+    def score_of(rows):
+        results = pd.DataFrame(rows, columns=["window", "sensor", "value", "estimated"])
+        return processes.score_windows(log, results, 80)
 
-    assert judged(rows) == {
+    assert score_of(rows) == {
         "due": 48, "lost": 0, "doubled": 0, "wrong": 0, "estimated": 0, "outside": 0,
     }  # fmt: skip
     rows[7] = (*rows[7][:2], rows[7][2] + 0.01, False)
     rows[8] = (*rows[8][:2], rows[8][2] + 0.5 * epsilon, True)
     rows[9] = (*rows[9][:2], rows[9][2] + 2 * epsilon, True)
-    assert judged([*rows[3:], rows[20], (4, 0, 9.0, False), (4, 0, 9.0, False)]) == {
+    assert score_of([*rows[3:], rows[20], (4, 0, 9.0, False), (4, 0, 9.0, False)]) == {
         "due": 48, "lost": 3, "doubled": 2, "wrong": 1, "estimated": 2, "outside": 1,
     }  # fmt: skip
-    assert judged([])["lost"] == 48
+    assert score_of([])["lost"] == 48
 
 
-def test_the_judge_of_counts_sees_each_harm(tmp_path, monkeypatch):
-    """An answer that was only repeated does none."""
+def test_the_score_of_counts_has_each_harm(tmp_path, monkeypatch):
+    """A repeated answer does no harm."""
     log = SensorLog.write(tmp_path / "log", draw(block_model(12, 3), 2400, 1), [*"abcdefghijkl"])
     monkeypatch.setattr(soak_counting, "PAUSE_S", 0)
     soak_counting.count(log, tmp_path)
     answers = tmp_path / "answers.jsonl"
     lines = answers.read_text().splitlines()
 
-    def found(*lines):
+    def harms_of(*lines):
         answers.write_text("\n".join(lines) + "\n")
         harms = processes.score_counts(log, tmp_path)
         return [harms[name] for name in ("due", "lost", "doubled", "wrong", "outside")]
 
-    assert found(*lines) == found(*lines, lines[2]) == [6, 0, 0, 0, 0]
+    assert harms_of(*lines) == harms_of(*lines, lines[2]) == [6, 0, 0, 0, 0]
     at, estimate = json.loads(lines[2])
     near = json.dumps([at, estimate + 0.01])
-    assert found(*lines, near) == [6, 0, 1, 0, 0]
-    assert found(*lines[:2], *lines[3:]) == [6, 1, 0, 0, 0]
+    assert harms_of(*lines, near) == [6, 0, 1, 0, 0]
+    assert harms_of(*lines[:2], *lines[3:]) == [6, 1, 0, 0, 0]
     far = json.dumps([at, 2 * estimate])
-    assert found(*lines[:2], far, *lines[3:]) == [6, 0, 0, 1, 1]
+    assert harms_of(*lines[:2], far, *lines[3:]) == [6, 0, 0, 1, 1]
     (tmp_path / "state").write_bytes(processes.ExponentialHistogram(2000, 0.05).to_bytes())
-    assert found(*lines)[3] == 0, "an older state is that of an earlier moment"
+    assert harms_of(*lines)[3] == 0, "an older state is that of an earlier moment"
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "texts"),
     [
         ({}, []),
         ({"lost": 1}, ["D2: 1 lost"]),
@@ -91,18 +91,18 @@ def test_the_judge_of_counts_sees_each_harm(tmp_path, monkeypatch):
         ({"outside": 9000}, ["D2: 9000 estimates off by more than ε, at most 1574"]),
     ],
 )
-def test_a_broken_promise_ends_the_command_with_an_error(changed, said, tmp_path, monkeypatch):
+def test_a_broken_guarantee_ends_the_command_with_an_error(changed, texts, tmp_path, monkeypatch):
     own = {"lost": 0, "doubled": 0, "wrong": 0, "estimated": 20000, "outside": 0} | changed
     result = {"schemes": {"D2": {"score": own, "growth": None}}}
-    assert soak.broken(result) == said
+    assert soak.broken(result) == texts
     monkeypatch.setattr(soak, "soak", lambda *_: result)
     monkeypatch.setattr(soak, "data_dir", lambda: tmp_path)
-    with pytest.raises(SystemExit, match=said[0]) if said else nullcontext():
+    with pytest.raises(SystemExit, match=texts[0]) if texts else nullcontext():
         soak.main("1")
     assert json.loads((tmp_path / "soak.json").read_text()) == result
 
 
-def test_the_judge_of_a_guarded_stream_sees_each_harm():
+def test_the_score_of_a_guarded_stream_has_each_harm():
     """Three windows of 64 sensors, four of which join in the second one."""
     windows = np.arange(3)
     wide = pd.DataFrame(
@@ -114,17 +114,17 @@ def test_the_judge_of_a_guarded_stream_sees_each_harm():
     rows = wide.rename_axis("start").reset_index().melt("start", var_name="sensor")
     rows = rows.dropna().assign(state="exact").reset_index(drop=True)
 
-    def found(rows):
+    def harms_of(rows):
         harms = recoverable.score(rows)
         names = ("due", "lost", "doubled", "wrong", "estimated", "outside", "to_read_again")
         return [harms[name] for name in (*names, "joined")]
 
-    assert found(rows) == [188, 0, 0, 0, 0, 0, 0, 4]
+    assert harms_of(rows) == [188, 0, 0, 0, 0, 0, 0, 4]
     rows.loc[0, "value"] += 0.01
     rows.loc[[1, 2, 3], "state"] = ["estimated", "estimated", "lost"]
     rows.loc[[1, 2], "value"] += [0.5 * recoverable.EPSILON, 2 * recoverable.EPSILON]
-    assert found(rows) == [188, 0, 0, 1, 2, 1, 1, 4]
-    assert found(pd.concat([rows.drop(4), rows.loc[[5]]])) == [188, 1, 1, 1, 2, 1, 1, 4]
+    assert harms_of(rows) == [188, 0, 0, 1, 2, 1, 1, 4]
+    assert harms_of(pd.concat([rows.drop(4), rows.loc[[5]]])) == [188, 1, 1, 1, 2, 1, 1, 4]
 
 
 def test_the_guarded_stream_has_gaps_and_odd_rows():
@@ -138,23 +138,23 @@ def test_the_guarded_stream_has_gaps_and_odd_rows():
     assert len(rows) == 20 * (64 - len(lost)) + 5
 
 
-def test_a_life_that_ends_with_an_error_is_told_of(tmp_path, monkeypatch):
+def test_the_error_of_a_failed_process_is_raised(tmp_path, monkeypatch):
     monkeypatch.setattr(soak, "SCHEMES", {"nobody": None})
     with pytest.raises(RuntimeError, match="(?s)nobody ended with status 1: .*KeyError: 'nobody'"):
         soak.soak(1, tmp_path)
 
 
-def test_when_one_cannot_begin_the_others_are_ended(tmp_path, monkeypatch):
+def test_when_one_process_cannot_start_the_others_are_killed(tmp_path, monkeypatch):
     command = [sys.executable, "-S", "-c", "input()"]
-    life = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-    to_come = [life]
-    monkeypatch.setattr(soak, "start", lambda *_: to_come.pop())
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    waiting = [process]
+    monkeypatch.setattr(soak, "start", lambda *_: waiting.pop())
     with pytest.raises(IndexError):
         soak.soak(1, tmp_path)
-    assert life.poll() == -signal.SIGKILL
+    assert process.poll() == -signal.SIGKILL
 
 
-def test_a_life_without_end_is_ended(tmp_path, monkeypatch):
+def test_a_process_without_end_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(soak, "SCHEMES", {"D5 histogram": None})
     monkeypatch.setattr(soak, "GRACE_S", -5.0)
     with pytest.raises(RuntimeError, match="D5 histogram came to no end within -5 s"):

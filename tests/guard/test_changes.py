@@ -32,9 +32,9 @@ def test_without_a_sensor_the_guard_predicts_as_if_it_had_never_had_it(n):
     before = guard.to_bytes()
     changed = guard.continue_with(workers, 0.9, 0.05, rest)
     assert guard.to_bytes() == before
-    found, expected = (estimates(each, windows[263:, less]) for each in (changed, never))
+    actual, expected = (estimates(each, windows[263:, less]) for each in (changed, never))
     atol = 0 if n == 6 else 0.1  # the residuals of many are from predictions with those that left
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=atol)
+    np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=atol)
 
 
 @pytest.mark.parametrize("n", [6, 161])
@@ -46,8 +46,8 @@ def test_a_sensor_that_joins_is_as_one_that_never_sent_a_window(n):
     guard = learned(windows[:263, less], [names[i] for i in less])
     joined = guard.continue_with(workers, 0.9, 0.05, names)
     never = learned(absent[:263], names)
-    found, expected = (estimates(each, absent[263:]) for each in (joined, never))
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    actual, expected = (estimates(each, absent[263:]) for each in (joined, never))
+    np.testing.assert_allclose(actual, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize(("before", "after"), [(151, 150), (150, 151)])
@@ -82,9 +82,9 @@ def test_accounts_go_on_begin_and_end():
     assert (counts[1] > 5).all() and guard.recoverable[0].all()
     limits = [0.9, 1.2, 0.9, 0.9, 0.9]  # that of d
     changed = guard.continue_with([[0], [1], [2], [3], [4]], limits, 0.05, list("bdxac"))
-    kept, fresh, before = [0, 3, 4], [1, 2], [1, 0, 2]
-    np.testing.assert_array_equal(changed.outcomes[..., kept], counts[..., before])
-    np.testing.assert_array_equal(changed._state.accounts[:, kept], accounts[:, before])
+    stayed, fresh, before = [0, 3, 4], [1, 2], [1, 0, 2]
+    np.testing.assert_array_equal(changed.outcomes[..., stayed], counts[..., before])
+    np.testing.assert_array_equal(changed._state.accounts[:, stayed], accounts[:, before])
     assert changed.recoverable[0].tolist() == [True, False, False, True, True]
     assert not changed.outcomes[:2, :, fresh].any()
     np.testing.assert_array_equal(
@@ -114,7 +114,7 @@ def test_an_outage_goes_on_while_another_sensor_joins_or_leaves():
     assert not stricter.update(lost).declared.any()
 
 
-def books_of(guard, window, names, limits):
+def count_certified(guard, window, names, limits):
     """Certified windows with known outcome, and the errors among them, from estimates alone."""
     history = guard.replay(window)
     certified = (history.decisions[0] == 2) & np.isfinite(window)
@@ -154,7 +154,7 @@ def test_the_bounds_hold_over_joins_leaves_and_changed_limits(seed):
         noise = 3.0 if t > 200 and guard.recoverable[0].mean() > 0.3 and t % 5 < 3 else 0.02
         window = rng.normal() + noise * rng.normal(size=len(names))
         window[rng.random(len(names)) < 0.05] = np.nan
-        certified, wrong = books_of(guard, window, names, limits)
+        certified, wrong = count_certified(guard, window, names, limits)
         pool += (wrong - delta * certified).sum(axis=1)
         most = max(most, len(names))
         assert all(pool[h] <= pooled_slack(t + 1, delta, most, h + 1) + 1e-9 for h in range(3))
@@ -188,7 +188,7 @@ def test_sensors_without_names_go_by_their_numbers():
     guard.update(windows[:300])
     fewer = guard.continue_with(ALONE[:2], 0.9, 0.05, ["5", "0"])
     named = learned(windows[:300]).continue_with(ALONE[:2], 0.9, 0.05, ["f", "a"])
-    found, expected = (estimates(each, windows[300:, [5, 0]]) for each in (fewer, named))
-    np.testing.assert_array_equal(found, expected)
+    actual, expected = (estimates(each, windows[300:, [5, 0]]) for each in (fewer, named))
+    np.testing.assert_array_equal(actual, expected)
     same = guard.continue_with(ALONE, 0.9, 0.05)
     np.testing.assert_array_equal(estimates(same, windows[300:]), estimates(guard, windows[300:]))

@@ -114,7 +114,7 @@ def test_the_first_guarantee_comes_after_two_hundred_windows_at_any_number_of_se
     assert guard.recoverable[0].mean() > 0.9
 
 
-def test_unrelated_sensors_are_not_declared():
+def test_unrelated_sensors_are_not_certified():
     guard = Guard(WORKERS, 0.5, 0.05)
     history = guard.replay(np.random.default_rng(1).normal(size=(1500, 6)))
     assert not guard.recoverable.any()
@@ -130,13 +130,13 @@ def test_the_bound_holds_when_the_data_turn_against_it():
     for t in range(1500):
         noise = 3.0 if guard.recoverable.mean() > 0.5 and t % 7 == 0 else 0.02
         guard.update(rng.normal() + noise * rng.normal(size=6))
-    declared, wrong, allowed = guard.outcomes
+    number, wrong, allowed = guard.outcomes
     assert wrong.sum() > 50
-    assert (wrong <= 0.05 * declared + allowed).all()
+    assert (wrong <= 0.05 * number + allowed).all()
     assert allowed[0, 0] == slack(1800, 0.05)
 
 
-def test_nothing_is_declared_from_almost_no_windows():
+def test_nothing_is_certified_from_almost_no_windows():
     guard = Guard(WORKERS, 0.5, 0.05)
     recovered = guard.update(with_gaps(stream(3000, noise=0.1, memory=0.5), 0.97))
     assert not recovered.declared.any()
@@ -163,8 +163,8 @@ def test_random_gaps_leave_the_certified_share_and_its_validity(n):
         certified.append(recovered.declared[lost].mean())
         wrong = np.abs(recovered.estimate - whole) > 0.9
         assert wrong[lost & recovered.declared].mean() <= 0.05
-        declared, errors, allowed = guard.outcomes
-        assert (errors <= 0.05 * declared + allowed).all()
+        number, errors, allowed = guard.outcomes
+        assert (errors <= 0.05 * number + allowed).all()
     assert certified[0] > 0.99
     assert certified[1] >= 0.95 * certified[0]
 
@@ -196,9 +196,9 @@ def test_the_bound_holds_when_gaps_and_errors_come_together():
             window[rng.permutation(6)[: t % 4]] = np.nan
             window += (guard.recoverable.mean() > 0.5) * rng.choice([-3, 3], 6)
         guard.update(window)
-    declared, wrong, allowed = guard.outcomes
+    number, wrong, allowed = guard.outcomes
     assert wrong.sum() > 50
-    assert (wrong <= 0.05 * declared + allowed).all()
+    assert (wrong <= 0.05 * number + allowed).all()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2])
@@ -274,7 +274,7 @@ def test_a_gap_of_all_sensors_costs_no_more_than_its_first_windows(n, rounds):
     assert skipped.rounds == 2**62 - 1
 
 
-def test_after_a_long_gap_the_guard_still_knows_what_it_learned():
+def test_the_guard_still_has_its_model_after_a_long_gap():
     windows, guard = stream(1200), Guard(WORKERS, 0.9, 0.05)
     guard.update(windows[:800])
     guard.skip(10_000)
@@ -294,7 +294,7 @@ def test_a_missing_sensor_is_recoverable_as_long_as_it_was_from_its_last_window(
         assert guard.recoverable[0, 1:].all()
 
 
-def test_two_workers_lost_at_once_are_estimated_but_not_declared():
+def test_two_workers_lost_at_once_are_estimated_but_not_certified():
     guard = Guard(WORKERS, 0.9, 0.05)
     windows = stream(1000)
     guard.update(windows[:-1])
@@ -334,8 +334,8 @@ def test_a_real_outage_gets_the_shadow_predictions(n, seasons, share):
 @pytest.mark.parametrize("n", [6, 160])
 def test_units_do_not_matter(n):
     windows, workers = stream(250, n=n), np.arange(n).reshape(3 if n == 6 else 16, -1)
-    plain, scaled = (Guard(workers, 0.8 * unit, 0.05, horizons=2) for unit in (1, 2.0**-60))
-    recovered, small = plain.replay(windows), scaled.replay(windows * 2.0**-60)
+    usual, scaled = (Guard(workers, 0.8 * unit, 0.05, horizons=2) for unit in (1, 2.0**-60))
+    recovered, small = usual.replay(windows), scaled.replay(windows * 2.0**-60)
     assert (recovered.decisions == 2).any()
     np.testing.assert_array_equal(recovered.decisions, small.decisions)
     np.testing.assert_allclose(small.estimate * 2.0**60, recovered.estimate, rtol=1e-9)
@@ -348,8 +348,8 @@ def test_a_wild_value_costs_its_own_sensor_and_a_while(wild):
     windows[400, 2] = wild
     guard.update(windows)
     assert guard.recoverable[0, [0, 1, 3, 4, 5]].all()
-    declared, wrong, allowed = guard.outcomes
-    assert (wrong <= 0.05 * declared + allowed).all()
+    number, wrong, allowed = guard.outcomes
+    assert (wrong <= 0.05 * number + allowed).all()
 
 
 def of_any_size(seed, shape):
@@ -376,8 +376,8 @@ def test_values_of_any_size_beside_each_other_do_not_end_the_guard(n, seed, alon
     workers = [[i] for i in range(n)] if alone else [range(0, n, 2), range(1, n, 2)]
     guard = Guard(workers, 0.5, 0.05, horizons=2)
     assert np.isfinite(guard.replay(windows).estimate[2:]).all()
-    declared, wrong, allowed = guard.outcomes
-    assert (wrong <= 0.05 * declared + allowed).all()
+    number, wrong, allowed = guard.outcomes
+    assert (wrong <= 0.05 * number + allowed).all()
 
 
 LABELLED = pd.DataFrame(stream(120), columns=list("abcdef"))
@@ -422,7 +422,7 @@ def test_sensors_without_names_go_by_their_numbers_or_position():
 
 
 def test_labels_that_come_after_windows_without_any_are_refused():
-    """Nobody knows which sensor is which; the first window of a frame tells."""
+    """Their order is unknown, because only the labels of the first window define it."""
     guard = Guard(WORKERS, 0.8, 0.05)
     guard.update(LABELLED.to_numpy())
     with pytest.raises(

@@ -15,8 +15,8 @@ from tests.plans import write_plan
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
 MINUTE = 60_000_000
-ASKED = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min"}
-PROMISE = Promise(**ASKED, samples=5)
+TERMS = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min"}
+PROMISE = Promise(**TERMS, samples=5)
 
 
 def windows_of(rounds=400, seed=1):
@@ -73,26 +73,26 @@ def test_rows_are_those_of_one_guard():
     for window in values:
         expected.append(guard.update(window))
         lasting.append(guard.recoverable.cumprod(0).sum(0))
-    declared = np.concatenate([each.declared for each in expected])
+    certified = np.concatenate([each.declared for each in expected])
     estimate = np.concatenate([each.estimate for each in expected])
     half_width = np.concatenate([each.half_width for each in expected])
     listed = np.r_[0:365, 370:400]  # of a gap of ten windows the first five
     missing = np.isnan(values)
-    state = np.where(missing, np.where(declared, "estimated", "lost"), "exact")
-    assert (declared & missing).sum() >= 3 and (missing & ~declared).sum() > 20
+    state = np.where(missing, np.where(certified, "estimated", "lost"), "exact")
+    assert (certified & missing).sum() >= 3 and (missing & ~certified).sum() > 20
     assert rows["start"].tolist() == np.repeat(listed * 5 * MINUTE, 4).tolist()
     assert rows["sensor"].tolist() == NAMES * len(listed)
     assert rows["state"].tolist() == state[listed].ravel().tolist()
-    value = np.where(missing & declared, estimate, values)[listed]
+    value = np.where(missing & certified, estimate, values)[listed]
     np.testing.assert_array_equal(rows["value"], value.ravel())
-    shown = np.where(missing & declared, half_width, np.nan)[listed]
+    shown = np.where(missing & certified, half_width, np.nan)[listed]
     np.testing.assert_array_equal(rows["half_width"], shown.ravel())
     assert rows["recoverable"].tolist() == np.array(lasting)[listed].ravel().tolist()
     assert rows["samples"].tolist() == np.where(missing, 0, 5)[listed].ravel().tolist()
 
 
 def test_the_audit_sums_the_guards_outcomes_and_its_bound_holds():
-    keyed = KeyedGuard(Promise(**ASKED | {"epsilon": 0.25}, samples=5))
+    keyed = KeyedGuard(Promise(**TERMS | {"epsilon": 0.25}, samples=5))
     np.testing.assert_array_equal(keyed.audit, 0)
     keyed.process(long(windows_of()))
     number, wrong, slack = keyed.guard.outcomes
@@ -127,7 +127,7 @@ def test_a_partial_window_has_its_own_half_width():
     np.testing.assert_allclose(table["half_width"], [np.nan, *half_width, np.nan], rtol=1e-6)
     np.testing.assert_array_equal(table["value"], [1, 1, 1, np.nan])  # two of five are too few
     assert table["samples"].tolist() == [5, 4, 3, 2]
-    total, _ = processed(KeyedGuard(Promise(**ASKED, samples=5, query="sum", share=0.2)), rows)
+    total, _ = processed(KeyedGuard(Promise(**TERMS, samples=5, query="sum", share=0.2)), rows)
     np.testing.assert_allclose(total["value"], [1, 5 / 4, 5 / 3, 5 / 2])
     np.testing.assert_allclose(total["half_width"][1:3], 5 * half_width, rtol=1e-6)
 
@@ -160,7 +160,7 @@ def test_bytes_written_per_window_are_bounded(n, most):
 
 def test_a_long_gap_costs_no_more_than_a_short_one():
     """A millisecond's windows over half a century would be 1.6 · 10¹² rounds."""
-    guard = KeyedGuard(Promise(**ASKED | {"window": "1ms"}))
+    guard = KeyedGuard(Promise(**TERMS | {"window": "1ms"}))
     rows = pd.DataFrame({
         "start": [0, 50 * 365 * 86_400_000_000], "sensor": "a", "value": 1.0, "samples": 1,
         "variance": np.nan,
@@ -173,7 +173,7 @@ def test_a_long_gap_costs_no_more_than_a_short_one():
 
 def test_sensors_may_have_any_name_and_times_lie_before_1970():
     names = ["", " ", "nan", "None", "a\nb", "a\0", "a", "ä", "start"]
-    promise = Promise(**(ASKED | {"workers": [[name] for name in names]}))
+    promise = Promise(**(TERMS | {"workers": [[name] for name in names]}))
     rows = pd.DataFrame({
         "start": -5 * MINUTE, "sensor": names, "value": range(9), "samples": 5, "variance": 0.0
     })  # fmt: skip
@@ -212,7 +212,7 @@ def test_a_changed_promise_goes_on_from_the_stored_state():
     store.commit(change, guard.token)
     limits = {"a": 0.5, "b": 0.4, "c": 0.5, "e": 0.5}
     workers = [["c"], ["b", "a"], ["e"]]
-    promise = Promise(**ASKED | {"workers": workers, "epsilon": limits}, samples=5)
+    promise = Promise(**TERMS | {"workers": workers, "epsilon": limits}, samples=5)
     changed = store.load().continue_with(promise)
     rows = long(values[300:], 300).replace({"sensor": {"d": "e"}})
     table, change = processed(changed, rows)
@@ -251,12 +251,12 @@ def test_a_changed_promise_goes_on_from_the_stored_state():
 )
 def test_changes_that_a_guard_cannot_follow_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        KeyedGuard(PROMISE).continue_with(Promise(**ASKED | {"samples": 5} | change))
+        KeyedGuard(PROMISE).continue_with(Promise(**TERMS | {"samples": 5} | change))
 
 
 def test_a_promise_is_the_same_from_its_content():
     epsilon = pd.Series({"b": 0.2, "a": 0.1, "c": 0.3, "d": 0.4})
-    promise = Promise(**ASKED | {"epsilon": epsilon, "seasons": ("24h",)}, watermark="1min")
+    promise = Promise(**TERMS | {"epsilon": epsilon, "seasons": ("24h",)}, watermark="1min")
     again = Promise.from_content(promise.content)
     assert again.limits == promise.limits == [0.1, 0.2, 0.3, 0.4]
     assert again.digest == promise.digest != PROMISE.digest
@@ -271,20 +271,20 @@ def guards_of(number):
 
 
 def test_the_cache_gives_a_guard_once_and_keeps_those_that_come_again():
-    """Of five groups that come in turn there is room for two: these two are found each time."""
+    """Five groups take turns and the memory holds two guards: the cache returns these two."""
     guards = guards_of(5)
     cache = GuardCache(most_bytes=2 * guards[0].guard.nbytes)
     for turn in range(4):
-        found = []
+        hits = []
         for guard in guards:
-            found.append(cache.take(guard.token) is guard)
+            hits.append(cache.take(guard.token) is guard)
             cache.keep(guard)
-        assert found == [turn > 0] * 2 + [False] * 3
+        assert hits == [turn > 0] * 2 + [False] * 3
     assert cache.take(guards[0].token) is guards[0]
     assert cache.take(guards[0].token) is None
 
 
-def test_guards_that_are_used_no_more_make_room():
+def test_unused_guards_are_dropped():
     *old, new, newer = guards_of(4)
     cache = GuardCache(most_bytes=2 * old[0].guard.nbytes)
     for guard in old:
@@ -305,7 +305,7 @@ def test_guards_whose_groups_go_on_in_another_process_do_not_pile_up():
     assert len(cache) <= 10
 
 
-def test_a_cache_without_room_keeps_nothing():
+def test_a_cache_without_memory_stores_nothing():
     (new,) = guards_of(1)
     nothing = GuardCache(most_bytes=0)
     nothing.keep(new)
@@ -333,7 +333,7 @@ def test_a_cache_without_room_keeps_nothing():
 )
 def test_impossible_promises_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
-        Promise(**(ASKED | changed))
+        Promise(**(TERMS | changed))
 
 
 def test_a_promise_comes_from_a_plan(tmp_path):

@@ -61,12 +61,12 @@ def test_estimates_are_the_conditional_means_of_the_interval():
 def test_the_guarantee_holds_where_samples_depend_on_earlier_ones():
     windows, seen = samples(600), guard(epsilon=0.5)
     history = seen.update(windows)
-    declared = history.decisions[:, 0] == 2
+    certified = history.decisions[:, 0] == 2
     off = np.abs(windows[:, START:].mean(axis=1) - history.estimate[:, 0]) * (WIDTH - START) / WIDTH
-    assert declared[300:].mean() > 0.7
+    assert certified[300:].mean() > 0.7
     number, wrong, slack = seen.outcomes[:, 0]
-    np.testing.assert_array_equal(number, declared.sum(axis=0))
-    np.testing.assert_array_equal(wrong, (declared & (off > 0.5)).sum(axis=0))
+    np.testing.assert_array_equal(number, certified.sum(axis=0))
+    np.testing.assert_array_equal(wrong, (certified & (off > 0.5)).sum(axis=0))
     assert (wrong <= 0.05 * number + slack).all()
     assert wrong.sum() > 0
 
@@ -74,14 +74,14 @@ def test_the_guarantee_holds_where_samples_depend_on_earlier_ones():
 def test_a_sensor_whose_account_closes_joins_what_is_read_and_comes_back():
     windows, seen, read, blocked = samples(900), guard(), [], []
     shift = np.random.default_rng(3).choice([-3, 3], size=(30, 1))
-    windows[300:330, START:, 3] += shift  # for thirty windows it goes its own way
+    windows[300:330, START:, 3] += shift  # for thirty windows it deviates
     for window in windows:
         blocked.append(seen.update(window).decisions[0, 0, 3] == 1)
         read.append(3 in seen.replay[0])
         assert 1 not in seen.replay[0] or len(read) < 250
     assert not any(read[250:300])
     assert all(read[330:500])
-    assert any(blocked)  # on probation, once the model would have it estimated again
+    assert any(blocked)  # in quarantine, once the model would have it estimated again
     assert not any(read[650:])
 
 
@@ -106,7 +106,7 @@ def test_single_windows_many_and_a_restart_give_the_same():
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_targets_leave_room_for_what_fitting_adds():
+def test_targets_leave_a_margin_for_the_variance_of_fitting():
     """Of q windows for each that the model has seen (1 − q) / (1 + q) of the variance is left."""
     targets = []
     seen = guard(select=lambda covariance, target: targets.append(target) or first_open(0, target))
@@ -145,7 +145,7 @@ def test_what_is_lost_is_learned_as_the_model_expects_it():
     np.testing.assert_allclose(models[1], models[0], rtol=0.1)
 
 
-def test_a_mean_of_too_few_samples_tells_nothing():
+def test_a_mean_of_too_few_samples_counts_as_missing():
     windows, seen = samples(200), guard()
     seen.update(windows[:199])
     odd = windows[199].copy()
@@ -226,7 +226,7 @@ def test_windows_that_do_not_fit_are_refused_and_leave_the_state(windows, messag
     assert seen.rounds == 0
 
 
-def test_more_sensors_than_the_memory_has_windows_are_declared_too(monkeypatch):
+def test_more_sensors_than_the_memory_has_windows_are_certified_too(monkeypatch):
     """As 600 sensors and a memory of 600 windows are, at a tenth of the size."""
     monkeypatch.setattr("aftlib.guard.partial.FORGET", 1 / 20)
     seen = guard(n=24)

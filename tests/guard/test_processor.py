@@ -12,9 +12,9 @@ from aftlib.guard.groups import AUDIT, LONGEST, GuardCache, StoredGuards
 from aftlib.guard.keyed import LEAST_LOG, KeyedGuard
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise
-from tests.guard.test_keyed import ASKED, PROMISE, long, processed, windows_of
+from tests.guard.test_keyed import PROMISE, TERMS, long, processed, windows_of
 
-AFTER = Promise(**ASKED | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1}, samples=5)
+AFTER = Promise(**TERMS | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1}, samples=5)
 
 
 class MapState(dict):
@@ -178,26 +178,26 @@ def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
     values = {group: windows_of(280) + ord(group) for group in "gh"}
 
     def run(caches):
-        handle, found = Handle(), []
+        handle, results = Handle(), []
         for first, last in [(0, 190), *((start, start + 1) for start in range(190, 280))]:
             monkeypatch.setattr(groups, "_guards", caches[last % len(caches)])
             parts = [long(values[group][first:last], first).assign(key=group) for group in values]
-            found += process(handle, PROMISE, pd.concat(parts).dropna())
-            found.append(handle.heads())
-        return found
+            results += process(handle, PROMISE, pd.concat(parts).dropna())
+            results.append(handle.heads())
+        return results
 
     expected = run([GuardCache()])
     monkeypatch.setattr(
         StoredGuards, "_snapshot", lambda *given: read.append(given) or snapshot(*given)
     )
-    found = run([GuardCache() for _ in range(3)])
-    assert len(found) == len(expected) > 150
-    for one, other in zip(found, expected, strict=True):
+    results = run([GuardCache() for _ in range(3)])
+    assert len(results) == len(expected) > 150
+    for one, other in zip(results, expected, strict=True):
         if isinstance(one, dict):
             assert one == other
         else:
             pd.testing.assert_frame_equal(one, other)
-    assert sum(table["audited"].sum() for table in found if not isinstance(table, dict)) > 1000
+    assert sum(table["audited"].sum() for table in results if not isinstance(table, dict)) > 1000
     if often == 10_000:
         assert len(read) == 4  # two processes when they began; all others read the log
 

@@ -19,7 +19,7 @@ NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
 START = pd.Timestamp("2026-01-01", tz="UTC")
 NOW_IS = pd.Timestamp("2026-01-02", tz="UTC")
-ASKED = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min", "samples": 5}
+TERMS = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min", "samples": 5}
 SCHEMA = "time timestamp, sensor string, value double, site string"
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ def now():
 
 
 def minutes(rounds=200, seed=1):
-    """Samples a minute of four sensors that share a slow common part, in steps of 1/1024.
+    """Samples per minute of four sensors that share a slow common part, in steps of 1/1024.
 
     So their sums are exact in every order.
     """
@@ -56,7 +56,7 @@ def long(samples, site="s"):
 
 
 def put(directory, parts):
-    """Write the parts, a file each; Spark reads them in this order, one per micro-batch."""
+    """Write one file per part; Spark reads them in this order, one per micro-batch."""
     directory.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(parts):
         path = directory / f"{number}.parquet"
@@ -105,14 +105,14 @@ def in_order(rows, *columns):
     return rows.sort_values([*columns, "start", "sensor"]).reset_index(drop=True)
 
 
-def require_equal(found, expected):
-    """Bit for bit, but for the variance that Spark computes of the samples of partial windows."""
-    exact = found.drop(columns="half_width")
+def require_equal(actual, expected):
+    """Compare bit for bit, except half-widths from variances that Spark computes."""
+    exact = actual.drop(columns="half_width")
     pd.testing.assert_frame_equal(
         exact, expected[exact.columns], check_dtype=False, check_exact=True
     )
-    whole = (found["samples"] == 0) | (found["samples"] == 5)
-    width, expected_width = found["half_width"], expected["half_width"]
+    whole = (actual["samples"] == 0) | (actual["samples"] == 5)
+    width, expected_width = actual["half_width"], expected["half_width"]
     np.testing.assert_array_equal(width[whole], expected_width[whole])
     np.testing.assert_allclose(width, expected_width, rtol=1e-9)
 
@@ -120,7 +120,7 @@ def require_equal(found, expected):
 @pytest.mark.parametrize(("slide", "partitions"), [(None, "1"), (None, "3"), ("1min", "2")])
 def test_each_groups_rows_are_those_of_one_guard(rocksdb, tmp_path, slide, partitions):
     """In any number of partitions, and after a restart between two micro-batches."""
-    promise, sites = Promise(**ASKED, slide=slide), {}
+    promise, sites = Promise(**TERMS, slide=slide), {}
     for seed, site in enumerate(["north", "south"]):
         samples = minutes(seed=seed, rounds=120 if slide else 200)
         samples[-150:-138, 0] = np.nan  # a worker is away
@@ -136,17 +136,17 @@ def test_each_groups_rows_are_those_of_one_guard(rocksdb, tmp_path, slide, parti
         frame = recoverable(reader(rocksdb, tmp_path / "in"), promise, group="site", now=now())
         run(frame, tmp_path)
         put(tmp_path / "in", [rows.iloc[part] for part in parts])
-        found, _ = run(frame, tmp_path)
+        output, _ = run(frame, tmp_path)
     finally:
         rocksdb.conf.set("spark.sql.shuffle.partitions", before)
     expected = pd.concat(
         expected_rows(part, promise).assign(site=site) for site, part in sites.items()
     )
     assert {"exact", "estimated", "lost"} == set(expected["state"])
-    assert found.columns.tolist() == [
+    assert output.columns.tolist() == [
         "start", "site", "sensor", "state", "value", "half_width", "samples", "recoverable"
     ]  # fmt: skip
-    require_equal(in_order(found, "site"), in_order(expected[found.columns], "site"))
+    require_equal(in_order(output, "site"), in_order(expected[output.columns], "site"))
 
 
 def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(rocksdb, tmp_path):
@@ -161,23 +161,23 @@ def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(
     parts = [pd.concat([odd, rows[:400]]), pd.concat([rows[400:800], odd]), rows[800:]]
     put(tmp_path / "in", parts)
     stream = reader(rocksdb, tmp_path / "in")
-    found, progress = run(recoverable(stream, Promise(**ASKED), now=now()), tmp_path)
-    expected = expected_rows(rows, Promise(**ASKED))
-    require_equal(in_order(found), in_order(expected))
+    output, progress = run(recoverable(stream, Promise(**TERMS), now=now()), tmp_path)
+    expected = expected_rows(rows, Promise(**TERMS))
+    require_equal(in_order(output), in_order(expected))
     metrics = [p["observedMetrics"]["rejected"] for p in progress if p["numInputRows"]]
     counts = {reason: sum(each[reason] for each in metrics) for reason in REASONS}
     assert counts == {
         "no_time": 2, "no_group": 0, "no_sensor": 2, "no_value": 4, "unknown_sensor": 2,
         "too_late": 4, "too_early": 2,
     }  # fmt: skip
-    rejected, _ = run(rejected_rows(stream, Promise(**ASKED), now=now()), tmp_path / "rejected")
+    rejected, _ = run(rejected_rows(stream, Promise(**TERMS), now=now()), tmp_path / "rejected")
     assert rejected["reason"].value_counts().to_dict() == {k: v for k, v in counts.items() if v}
     assert rejected.columns.tolist() == ["time", "sensor", "value", "site", "reason"]
 
 
 def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_path):
     """Over two groups, and a restart."""
-    promise, sites = Promise(**ASKED), {}
+    promise, sites = Promise(**TERMS), {}
     for seed, site in enumerate(["north", "south"]):
         samples = minutes(seed=seed)
         samples[-150:-138, 0] = np.nan
@@ -191,8 +191,8 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
         for part in (parts[:2], parts):
             put(tmp_path / "in", [rows.iloc[one] for one in part])
             stream = reader(rocksdb, tmp_path / "in")
-            found, _ = run(recoverable(stream, promise, group="site", now=now()), tmp_path)
-        records = ended_records(tmp_path / "metrics", runs=2)
+            output, _ = run(recoverable(stream, promise, group="site", now=now()), tmp_path)
+        records = read_ended_records(tmp_path / "metrics", runs=2)
     finally:
         rocksdb.streams.removeListener(listener)
     last = records[-1]
@@ -202,34 +202,34 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
     audit = sum(guard.audit for guard in guards.values())
     assert audit[0] > 500 and last.delta == promise.delta
     np.testing.assert_allclose([last.totals[name] for name in AUDIT], audit, rtol=1e-12)
-    states = found["state"].value_counts().to_dict()
+    states = output["state"].value_counts().to_dict()
     assert {state: last.totals[state] for state in states} == states
-    assert last.totals["empty"] == (found["samples"] == 0).sum() > 0
-    assert last.totals["certified"] == (found["recoverable"] > 0).sum() > 0
+    assert last.totals["empty"] == (output["samples"] == 0).sum() > 0
+    assert last.totals["certified"] == (output["recoverable"] > 0).sum() > 0
     assert (last.totals["rows"], last.totals["rejected unknown_sensor"]) == (len(rows), 5)
     assert (last.totals["unrecorded"], last.totals["late"]) == (0, 0)
     assert last.state_bytes > 0 and last.state_rows > 0
     newest = [one for one in records if one.latency is not None and not one.ended][-1]
-    end = in_order(found)["start"].max() + pd.Timedelta("5min")
+    end = in_order(output)["start"].max() + pd.Timedelta("5min")
     assert newest.latency == pytest.approx((newest.at - end).total_seconds(), abs=0.01)
 
 
-def ended_records(directory, runs):
-    """The records of the only query, once Spark has told its listeners of so many ends."""
+def read_ended_records(directory, runs):
+    """Return the only query's records, once Spark has reported the ends of `runs` runs."""
     for _ in range(5000):
         records = [*read_metrics(directory).values()][0]
         if sum(record.ended is not None for record in records) == runs:
             return records
         time.sleep(0.1)
-    raise AssertionError("no listener was told of the end")
+    raise AssertionError("no listener got the end of the query")
 
 
 def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
     rows = long(minutes(rounds=4))
     put(tmp_path / "in", [pd.concat([rows, rows[:3].assign(site=None)])])
     stream = reader(rocksdb, tmp_path / "in")
-    found, progress = run(recoverable(stream, Promise(**ASKED), group="site", now=now()), tmp_path)
-    assert set(found["site"]) == {"s"} and len(found) == 3 * 4
+    output, progress = run(recoverable(stream, Promise(**TERMS), group="site", now=now()), tmp_path)
+    assert set(output["site"]) == {"s"} and len(output) == 3 * 4
     assert sum(p["observedMetrics"]["rejected"]["no_group"] for p in progress) == 3
 
 
@@ -238,32 +238,32 @@ def test_a_query_goes_on_with_a_changed_promise(rocksdb, tmp_path):
     rows = long(minutes(rounds=240))
     first, second = rows[:4478], rows[4478:].replace({"sensor": {"d": "e"}})
     second = second[~((second["sensor"] == "a") & second.index.isin(range(4600, 4660)))]
-    before = Promise(**ASKED)
+    before = Promise(**TERMS)
     changes = {"workers": [["a"], ["e"], ["b", "c"]], "epsilon": [0.5, 0.7, 0.6, 0.5]}
-    after = Promise(**ASKED | changes)
+    after = Promise(**TERMS | changes)
     put(tmp_path / "in", [first])
     stream = reader(rocksdb, tmp_path / "in")
     run(recoverable(stream, before, now=now()), tmp_path)
     put(tmp_path / "in", [first, second])
-    other = Promise(**ASKED | changes, horizons=3)
+    other = Promise(**TERMS | changes, horizons=3)
     with pytest.raises(Exception, match="promise must have horizons = 5 as the checkpoint has it"):
         run(recoverable(stream, other, now=now()), tmp_path)
-    found, _ = run(recoverable(stream, after, now=now()), tmp_path)
+    output, _ = run(recoverable(stream, after, now=now()), tmp_path)
 
     windows = complete_windows(pd.concat([first, second]), before)
-    ended = windows["start"] + pd.Timedelta("5min") <= first["time"].max()
+    complete = windows["start"] + pd.Timedelta("5min") <= first["time"].max()
     guard = KeyedGuard(before)
-    parts = [processed(guard, in_microseconds(windows[ended]))[0]]
-    rest = windows[~ended & windows["sensor"].isin(after.sensors)]
+    parts = [processed(guard, in_microseconds(windows[complete]))[0]]
+    rest = windows[~complete & windows["sensor"].isin(after.sensors)]
     parts.append(processed(guard.continue_with(after), in_microseconds(rest))[0])
     expected = pd.concat(parts)
     expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
     assert {"exact", "estimated", "lost"} == set(parts[1]["state"])
-    require_equal(in_order(found), in_order(expected))
+    require_equal(in_order(output), in_order(expected))
 
 
 def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
-    promise = Promise(**ASKED)
+    promise = Promise(**TERMS)
     stream = rocksdb.readStream.schema("time timestamp, sensor string, value string").json(
         str(tmp_path)
     )

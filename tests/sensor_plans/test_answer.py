@@ -41,24 +41,24 @@ def plan():
 
 def test_the_plan_is_as_documented_and_comes_back(plan, tmp_path):
     file = write_plan(plan, tmp_path / "plan.json")
-    found = read_plan(file).model_dump(by_alias=True)
-    assert found == json.loads(json.dumps(plan)) == json.loads(file.read_text())
-    test = found["backtest"]
+    stored = read_plan(file).model_dump(by_alias=True)
+    assert stored == json.loads(json.dumps(plan)) == json.loads(file.read_text())
+    test = stored["backtest"]
     assert test["declared_recoverable"] > 0.9
     assert test["within_epsilon"] >= 0.95
-    assert sum(found["assignment"], []) != [] and found["version"] == VERSION
-    assert sorted(sum(found["assignment"], [])) == [f"s{i}" for i in range(7)]
+    assert sum(stored["assignment"], []) != [] and stored["version"] == VERSION
+    assert sorted(sum(stored["assignment"], [])) == [f"s{i}" for i in range(7)]
 
 
-def test_progress_is_told_while_one_thread_computes_the_small_products():
-    told, seen = [], []
+def test_progress_is_reported_while_one_thread_computes_the_small_products():
+    progress, seen = [], []
 
-    def on_stretch(done, of):
-        told.append((done, of))
+    def on_segment(done, of):
+        progress.append((done, of))
         seen.extend(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas")
 
-    answer(sensors(1000), Question(epsilon_sd=0.3), "x", on_stretch)
-    assert told[-1] == (100, 100) and told == sorted(told)
+    answer(sensors(1000), Question(epsilon_sd=0.3), "x", on_segment)
+    assert progress[-1] == (100, 100) and progress == sorted(progress)
     assert seen and set(seen) == {1}
 
 
@@ -69,7 +69,7 @@ def test_any_number_of_workers_has_its_fair_share(workers):
     assert sum(sizes) == 12 and sizes[-1] - sizes[0] <= 1 and len(sizes) == workers
 
 
-def test_sensors_that_tell_of_each_other_are_kept_apart():
+def test_sensors_that_predict_each_other_get_different_workers():
     for workers in (4, 5):
         dealt = assign_sensors(block_model(12, 3), workers, Requirement(0.9, 0.05))
         for keys in dealt.workers:
@@ -93,11 +93,11 @@ def test_a_replay_set_is_scored_by_the_windows_within_epsilon_of_its_estimates()
     model = GaussianModel(np.zeros(3), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
     plan = SimpleNamespace(replay=[SimpleNamespace(sensors=(0,))])
     scaled = np.array([[0, 0.5, 0.2], [0, 1.5, 0.1], [2, 1.5, 0], [np.nan, 0, 9], [2, np.nan, 1]])
-    found = measure_replay(model, plan, scaled)
-    assert found == {"replay_within": 6 / 7, "replay_worst_sensor": 2 / 3}
+    scores = measure_replay(model, plan, scaled)
+    assert scores == {"replay_within": 6 / 7, "replay_worst_sensor": 2 / 3}
 
 
-def test_the_replay_sets_promise_is_tested_too():
+def test_the_replay_sets_guarantee_is_tested_too():
     plan = answer(sensors(), Question(epsilon_sd=0.15), "x")
     test = plan["backtest"]
     assert 1 <= len(plan["replay"][0]["sensors"]) < 7
@@ -110,7 +110,7 @@ def test_the_replay_sets_promise_is_tested_too():
     assert everything["backtest"]["replay_within"] is None
 
 
-def test_what_may_be_lost_now_is_what_the_guard_says_last(plan):
+def test_what_may_be_lost_now_is_the_guards_last_decision(plan):
     now = np.array([sensor["now"] for sensor in plan["sensors"]])
     assert now.shape == (7, 5) and now[:, 0].all()
     late = answer(
@@ -145,7 +145,7 @@ def dark(values):
     values[2000:2100] = np.nan
 
 
-def half_dead(values):
+def often_silent(values):
     values[3600:, 1] = np.nan
 
 
@@ -159,19 +159,19 @@ def lonely(values):
         (drifting, "Drift between the halves: level moved by more than a standard deviation in s2"),
         (stuck, "Stuck for up to 300 steps on one value: s3."),
         (dark, "Clock gaps: 100 of 6,000 steps have no sample of any sensor, the longest gap 100"),
-        (half_dead, "Long silences: s1 misses more than a tenth of its samples."),
+        (often_silent, "Long silences: s1 misses more than a tenth of its samples."),
         (lonely, "ε is too small for 1 of 7 sensors: they are hardly ever certified."),
         (lambda values: None, None),
     ],
 )
 def test_warnings(change, warning):
-    found = answer(sensors(change=change), Question(epsilon_sd=0.3), "x")["cautions"]
-    assert [line.startswith(warning) for line in found] == [True] if warning else found == []
+    cautions = answer(sensors(change=change), Question(epsilon_sd=0.3), "x")["cautions"]
+    assert [line.startswith(warning) for line in cautions] == [True] if warning else cautions == []
 
 
-def test_few_promises_are_said_to_be_few():
-    found = answer(sensors(2400, n=3), Question(epsilon_sd=0.3), "x")["cautions"]
-    assert any(line.startswith("Few guarantees: of N = ") for line in found)
+def test_few_guarantees_are_a_warning():
+    cautions = answer(sensors(2400, n=3), Question(epsilon_sd=0.3), "x")["cautions"]
+    assert any(line.startswith("Few guarantees: of N = ") for line in cautions)
 
 
 def test_the_warning_bounds_what_all_sensors_need():
@@ -182,17 +182,17 @@ def test_the_warning_bounds_what_all_sensors_need():
     assert most <= float(factor) < most + 0.011
 
 
-def test_the_smallest_epsilon_worth_asking_is_worth_asking():
+def test_the_smallest_useful_epsilon_is_useful():
     table = sensors(12_000, change=lonely)
-    asked = answer(table, Question(epsilon_sd=0.2), "x")["sensors"]
-    assert asked[4]["declared"][0] < 0.05
-    enough = {sensor["name"]: 1.15 * sensor["least_epsilon"] for sensor in asked}
+    rows = answer(table, Question(epsilon_sd=0.2), "x")["sensors"]
+    assert rows[4]["declared"][0] < 0.05
+    enough = {sensor["name"]: 1.15 * sensor["least_epsilon"] for sensor in rows}
     again = answer(table, Question(epsilon=enough), "x")["sensors"]
     assert again[4]["declared"][0] > 0.5
 
 
-def test_in_plain_words(plan):
-    said = report_text(plan)
+def test_the_text_of_a_plan(plan):
+    text = report_text(plan)
     for expected in (
         "Share of each sensor's variance that the other machines' sensors explain",
         "by how many windows the outage lasts (1 … 5)",
@@ -206,7 +206,7 @@ def test_in_plain_words(plan):
         "linear interpolation",
         "No warnings.",
     ):
-        assert expected in said
+        assert expected in text
     alone = answer(sensors(2000), Question(epsilon_sd=0.3), "x")
     assert "Machines: 7, one sensor each" in report_text(alone)
     tight = Question(epsilon_sd=0.05, t_sla_ms=20, recovery_time=RecoveryTime(0, 1), window=12)

@@ -147,12 +147,12 @@ REFUSED = {
 }
 
 
-test_these_are_refused_with_the_way_out = refused(
+test_these_are_refused_with_a_fix = refused(
     lambda text, tmp_path: read(tmp_path, text), *REFUSED.values()
 )
 
 
-def test_a_packed_files_name_tells(tmp_path):
+def test_a_packed_files_name_shows_its_format(tmp_path):
     with pytest.raises(ValueError, match=r"got '.*file.csv.zip'; unpack it"):
         read(tmp_path, gzip.compress(b"a,b"), "file.csv.zip")
     with pytest.raises(ValueError, match=r"path must end in .csv or .csv.gz or .*; save it as CSV"):
@@ -189,7 +189,7 @@ ONE = VALUES[:, 2]
     ],
     ids=["decimal", "dictionary", "float"],
 )
-def test_parquet_keeps_numbers_in_many_ways(column, tmp_path):
+def test_parquet_stores_numbers_in_many_types(column, tmp_path):
     path = with_column(tmp_path, column)
     np.testing.assert_allclose(read_sensors(path).values, VALUES, rtol=1e-7)
 

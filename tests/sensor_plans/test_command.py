@@ -38,7 +38,7 @@ def aft_plan(*arguments, report=False):
     return aft("plan", *arguments, *more)
 
 
-def test_what_was_taken_is_said_first_and_the_plan_is_written(there):
+def test_the_input_is_summarized_first_and_the_plan_is_written(there):
     frame().to_csv("f.csv")
     done = aft_plan("f.csv", "--epsilon-sd", 0.5, "--workers", 2, "--window", "6h", "--slide", 3)
     assert done.exit_code == 0, done.output
@@ -52,8 +52,8 @@ def test_what_was_taken_is_said_first_and_the_plan_is_written(there):
     plan = json.loads((there / "plan.json").read_text())
     assert read_plan("plan.json").data.source.path == str(there / "f.csv")
     assert (plan["data"]["first"], plan["data"]["last"]) == tuple(lines[2][8:].split(" to "))
-    asked = plan["question"]
-    assert (asked["window"], asked["slide"], asked["workers"]) == (6, 3, 2)
+    question = plan["question"]
+    assert (question["window"], question["slide"], question["workers"]) == (6, 3, 2)
 
 
 def test_data_that_grow_while_they_are_read_are_not_those_of_the_plan(there, monkeypatch):
@@ -143,8 +143,8 @@ def test_a_file_that_is_not_small_is_read_in_pieces_where_it_can_be(
     assert ("Reading the file in pieces" in done.output) == pieces
 
 
-def test_a_file_is_large_by_the_memory_that_it_takes(there, monkeypatch):
-    """Text from an eighth of the memory on, Parquet from a quarter at eight bytes a value."""
+def test_a_file_is_large_by_the_memory_that_it_needs(there, monkeypatch):
+    """Text from an eighth of the memory on, Parquet from a quarter at eight bytes per value."""
     frame(1000, 4).to_csv("f.csv")
     frame(1000, 4).to_parquet("f.parquet")
     text, values = 8 * (there / "f.csv").stat().st_size, 4 * 8 * 1000 * 5
@@ -193,7 +193,7 @@ def test_bad_input_has_a_clear_end(there, data, given, message):
 
 
 @pytest.mark.slow
-def test_the_report_lies_beside_and_takes_no_name_for_html(there):
+def test_the_report_lies_beside_and_escapes_names_in_html(there):
     frame().rename(columns={"a": HTML}).to_csv("f.csv")
     done = aft_plan("f.csv", "--epsilon-sd", 0.5, report=True)
     assert done.exit_code == 0, done.output

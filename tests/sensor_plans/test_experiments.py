@@ -1,4 +1,4 @@
-"""What the notebook runs: parameters that pass work to the end, troubles are what they say."""
+"""Parameters that pass can be run to the end; troubles disturb the streams as documented."""
 
 import numpy as np
 import pandas as pd
@@ -76,7 +76,7 @@ def test_generated_sets_are_the_same_for_a_seed():
     assert not np.array_equal(generated(500, 2)["rooms"].values, one["rooms"].values)
 
 
-def test_troubles_begin_half_way():
+def test_troubles_begin_in_the_middle():
     calm = {trouble: troubled(trouble, 1000, np.random.default_rng(1)) for trouble in TROUBLES}
     drift, stuck, noisy = (calm[trouble] for trouble in TROUBLES)
     np.testing.assert_array_equal(drift[:500], stuck[:500])
@@ -91,7 +91,7 @@ def test_troubles_begin_half_way():
         troubled("fire", 1000, np.random.default_rng(1))
 
 
-def test_the_guard_withdraws_where_the_plain_model_goes_on():
+def test_the_guard_withdraws_where_the_baseline_model_goes_on():
     walks = troubles(1200, 0.05, 1)
     table = sum_up_troubles(walks).set_index(["trouble", "method"])
     for trouble in TROUBLES:

@@ -31,10 +31,10 @@ def test_figures_escape_names(plan, name):
     assert BAD not in json.dumps(json.loads(drawn), ensure_ascii=False)
 
 
-@pytest.mark.parametrize("name", ["promise", "taken", "cautions", "backtests", "compared"])
+@pytest.mark.parametrize("name", ["guarantee", "taken", "cautions", "backtests", "compared"])
 def test_what_shows_several_sets_escapes_names(plan, name):
     shown = getattr(figures, name)({BAD: plan})
-    text = shown.to_json() if name == "promise" else shown.to_html()
+    text = shown.to_json() if name == "guarantee" else shown.to_html()
     assert "<img" not in text.replace("\\u003c", "<")
     assert "&lt;img" in text.replace("\\u003c", "<")
 
@@ -44,23 +44,23 @@ def test_tables_escape_names(plan):
         assert "<img" not in table.to_html() and "&lt;img" in table.to_html()
 
 
-def test_the_replay_set_is_shown_with_its_promise(plan):
+def test_the_replay_set_is_shown_with_its_guarantee(plan):
     shown = figures.replayed(plan).to_html()
     assert "0 and 10" in shown and "2000" in shown
     nothing = plan | {
         "backtest": plan["backtest"] | {"replay_within": 0.91, "replay_worst_sensor": None}
     }
-    kept = figures.replay_kept(nothing).to_html()
-    assert "0.910" in kept and "0.950" in kept and "–" in kept
+    success = figures.replay_success(nothing).to_html()
+    assert "0.910" in success and "0.950" in success and "–" in success
 
 
-def test_promises_are_shown_kept_or_broken(plan):
+def test_guarantees_are_shown_satisfied_or_not(plan):
     broken = plan | {"backtest": plan["backtest"] | {"interval": [0.9, 0.94]}}
     nothing = plan | {
         "backtest": plan["backtest"]
         | {"interval": None, "within_epsilon": None, "slack": None, "worst_sensor": None}
     }
-    shown = figures.backtests({"kept": plan, "broken": broken, "nothing": nothing}).to_html()
+    shown = figures.backtests({"satisfied": plan, "broken": broken, "nothing": nothing}).to_html()
     assert (shown.count("✔ yes"), shown.count("✘ no")) == (1, 1)
 
 

@@ -16,7 +16,7 @@ from tests.refusals import refused
 
 
 def frame(rows=600):
-    """With samples, rows and stretches of time missing, an infinite and a still sensor."""
+    """With samples, rows and segments of time missing, an infinite and a still sensor."""
     rng = np.random.default_rng(7)
     values = 20 + rng.normal(size=(rows, 1)) + 0.3 * rng.normal(size=(rows, 3))
     values[rng.random(values.shape) < 0.03] = np.nan
@@ -50,11 +50,11 @@ def in_memory(path, question, **reading):
     return survey_table(table, Inventory.of(table), question)
 
 
-def same(found, expected):
-    np.testing.assert_array_equal(found.values, expected.values)
-    assert found.seasons == expected.seasons
-    np.testing.assert_array_equal(found.recent, expected.recent)
-    seen, wanted = found.inventory, expected.inventory
+def same(survey, expected):
+    np.testing.assert_array_equal(survey.values, expected.values)
+    assert survey.seasons == expected.seasons
+    np.testing.assert_array_equal(survey.recent, expected.recent)
+    seen, wanted = survey.inventory, expected.inventory
     assert seen.summary_lines == wanted.summary_lines
     assert (seen.first, seen.last, seen.quality) == (wanted.first, wanted.last, wanted.quality)
     assert seen.fill_values == wanted.fill_values
@@ -102,25 +102,25 @@ def test_decimals_and_empty_row_groups_are_read(tmp_path, small_pieces):
     same(survey_large(tmp_path / "f.parquet", Question(1.0), time="at"), expected)
 
 
-def test_only_the_last_rows_of_the_first_half_are_kept(tmp_path, monkeypatch, small_pieces):
+def test_only_the_last_rows_of_the_first_half_are_stored(tmp_path, monkeypatch, small_pieces):
     monkeypatch.setattr("aftlib.sensor_plans.survey.MOST_ROWS", 60)
     path = tmp_path / "f.csv"
     frame().to_csv(path)
-    found = survey_large(path, Question(1.0))
-    same(found, in_memory(path, Question(1.0)))
-    assert found.recent.shape == (60, 3)
+    survey = survey_large(path, Question(1.0))
+    same(survey, in_memory(path, Question(1.0)))
+    assert survey.recent.shape == (60, 3)
 
 
-def test_fill_values_are_found_wherever_they_are_and_marked(tmp_path, monkeypatch, small_pieces):
+def test_fill_values_are_marked_wherever_they_are(tmp_path, monkeypatch, small_pieces):
     monkeypatch.setattr("aftlib.sensor_plans.survey.MOST_ROWS", 60)
     given = frame()
     given.iloc[500:504, 0] = -100.0
     given.to_csv(tmp_path / "f.csv")
     with pytest.raises(ValueError, match=r"'a' must hold measurements, got -100 .* missing=\[-100"):
         survey_large(tmp_path / "f.csv", Question(1.0))
-    found = survey_large(tmp_path / "f.csv", Question(1.0), missing=[-100])
-    same(found, in_memory(tmp_path / "f.csv", Question(1.0), missing=[-100]))
-    assert found.inventory.quality.marked == 4
+    survey = survey_large(tmp_path / "f.csv", Question(1.0), missing=[-100])
+    same(survey, in_memory(tmp_path / "f.csv", Question(1.0), missing=[-100]))
+    assert survey.inventory.quality.marked == 4
     survey_large(tmp_path / "f.csv", Question(1.0), missing=[])
 
 
@@ -135,8 +135,8 @@ def test_a_directory_is_one_table(tmp_path, small_pieces):
     (tmp_path / "many" / ".hidden").write_text("x")
     (tmp_path / "many" / "0_empty.csv").touch()
     frame()[:0].to_csv(tmp_path / "many" / "1_only_names.csv")
-    found = survey_large(tmp_path / "many", question, drop=["b"])
-    same(found, in_memory(whole, question, drop=["b"]))
+    survey = survey_large(tmp_path / "many", question, drop=["b"])
+    same(survey, in_memory(whole, question, drop=["b"]))
 
 
 def in_files(place, change, kind="csv"):

@@ -136,8 +136,8 @@ MEASURED = {
 
 @pytest.mark.parametrize("values", MEASURED.values(), ids=MEASURED)
 def test_measurements_are_no_fill_values(values):
-    found = find_fill_values(["a"], np.asarray(values(draw(3), 20_000), float)[:, None])
-    assert [one for one in found if one.certain or one.value not in (1.0, 3.2)] == []
+    candidates = find_fill_values(["a"], np.asarray(values(draw(3), 20_000), float)[:, None])
+    assert [one for one in candidates if one.certain or one.value not in (1.0, 3.2)] == []
 
 
 def test_values_that_occur_twice_are_no_fill_values_of_a_short_record():
@@ -274,10 +274,10 @@ NO_SECONDS = {
 }
 
 
-@pytest.mark.parametrize(("column", "said"), NO_SECONDS.values(), ids=NO_SECONDS)
-def test_digits_and_other_units_are_no_seconds_even_if_named(column, said, tmp_path):
+@pytest.mark.parametrize(("column", "message"), NO_SECONDS.values(), ids=NO_SECONDS)
+def test_digits_and_other_units_are_no_seconds_even_if_named(column, message, tmp_path):
     path = write(tmp_path, walks(column))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         read_sensors(path, time="t")
     with pytest.raises(ValueError, match="write (times|days) as 2024-01-31 14:00") as refused:
         read_sensors(path)
@@ -368,7 +368,7 @@ def test_a_column_that_counts_the_rows_becomes_their_number(first, tmp_path):
         assert "row numbers: sample, left out of the sensors" in Inventory.of(table).summary_lines
 
 
-def test_two_campaigns_are_told_of_the_gap_between_them(tmp_path):
+def test_the_error_for_two_campaigns_names_the_gap_between_them(tmp_path):
     times = TIMES + pd.to_timedelta(np.where(HOURS < ROWS // 2, 0, 400), unit="D")
     with pytest.raises(ValueError) as refused:
         read_sensors(write(tmp_path, frame(times=times).reset_index()))
@@ -378,7 +378,7 @@ def test_two_campaigns_are_told_of_the_gap_between_them(tmp_path):
 
 
 @pytest.mark.parametrize("offsets", [(0, 37, 74), (0, 30, 60), (3, 10, 200)])
-def test_sensors_at_offsets_are_told_the_step_that_works(offsets, tmp_path):
+def test_the_error_for_sensors_at_offsets_names_a_step_that_works(offsets, tmp_path):
     late = frame().reset_index().melt("time", var_name="id", value_name="v")
     late["time"] += pd.to_timedelta(late["id"].map(dict(zip("abc", offsets, strict=True))), "s")
     path = write(tmp_path, late.sort_values("time"))
@@ -431,7 +431,7 @@ def test_a_clock_of_few_rows_is_no_sensor(column, names, tmp_path):
     assert read_sensors(path, measured=["t"]).names == (*names,)
 
 
-def test_sensors_that_fall_or_are_said_to_be_measured_are_read(tmp_path):
+def test_sensors_that_fall_or_are_named_as_measured_are_read(tmp_path):
     battery = np.round(100 - np.cumsum(draw().random(ROWS)) / 30, 1)
     assert read(tmp_path, frame().assign(d=battery)).names == ("a", "b", "c", "d")
     level = frame().assign(d=np.cumsum(draw().random(ROWS)))
@@ -479,16 +479,16 @@ GROUPED = {
 }
 
 
-@pytest.mark.parametrize(("text", "sign", "counts", "said"), GROUPED.values(), ids=GROUPED)
-def test_grouped_thousands_are_asked_for_and_read(text, sign, counts, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("text", "sign", "counts", "message"), GROUPED.values(), ids=GROUPED)
+def test_grouped_thousands_need_an_option_and_are_read(text, sign, counts, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
         read(tmp_path, text)
     np.testing.assert_array_equal(read(tmp_path, text, decimal=sign).values, counts)
     as_decimals = read(tmp_path, text, decimal="," if sign == "." else ".").values
     assert np.where(counts < 1000, counts, counts / 1000) == pytest.approx(as_decimals)
 
 
-def test_the_command_asks_for_grouped_thousands(tmp_path):
+def test_the_command_names_the_option_for_grouped_thousands(tmp_path):
     (tmp_path / "f.csv").write_text(DOTS)
     done = aft("plan", tmp_path / "f.csv", "--epsilon-sd", 1)
     assert "give --decimal ',' where it groups, or else --decimal '.'" in done.output
@@ -496,7 +496,7 @@ def test_the_command_asks_for_grouped_thousands(tmp_path):
 
 @pytest.mark.parametrize("how", [(), ("--pieces",)])
 @pytest.mark.parametrize("separator", [";", ","])
-def test_grouped_thousands_that_come_late_are_asked_for(separator, how, tmp_path, monkeypatch):
+def test_late_grouped_thousands_need_an_option(separator, how, tmp_path, monkeypatch):
     """They were read as 1.160, if all before them were below 1000."""
     monkeypatch.setattr("aftlib.core.textfile.HEAD", 2**15)
     counts = np.vstack([np.tile(COUNTS % 900, (9, 1)), COUNTS])
@@ -532,7 +532,7 @@ NO_NUMBERS = {  # the fix named only to leave out the cells
 
 
 @pytest.mark.parametrize(("cell", "fix"), NO_NUMBERS.items())
-def test_cells_that_are_no_numbers_name_their_way_out(cell, fix, tmp_path):
+def test_cells_that_are_no_numbers_name_the_fix(cell, fix, tmp_path):
     with pytest.raises(ValueError, match=rf"'x' must be numeric, .*drop=\['x'\], or, {fix}|{fix}"):
         read(tmp_path, semicolons([[cell, i] for i in FIRST]))
 

@@ -18,7 +18,7 @@ from aftlib.sensor_plans.sensor_file import Inventory
 from aftlib.sensor_plans.survey import Question, survey_table
 from tests.refusals import refused
 
-ASKED = Question(epsilon_sd=0.6, workers=2, window=1)
+TERMS = Question(epsilon_sd=0.6, workers=2, window=1)
 
 
 def results(change, rounds=800):
@@ -30,22 +30,22 @@ def results(change, rounds=800):
         groups[rounds // 2 :] = [0, 1, 1, 0]
     values = np.take_along_axis(common, groups, axis=1) + own
     table = even_grid(pd.DataFrame(values, columns=[*"abcd"]))
-    return survey_table(table, Inventory.of(table), ASKED)
+    return survey_table(table, Inventory.of(table), TERMS)
 
 
-def by_way(frame):
-    return frame.set_index("way")
+def by_method(frame):
+    return frame.set_index("method")
 
 
 def test_nothing_moves_where_nothing_changes():
-    rows = by_way(refresh(results(change=False), ASKED, every=50, past=200))
+    rows = by_method(refresh(results(change=False), TERMS, every=50, past=200))
     assert (rows["certified"] == 1).all() and (rows["within"] > 0.99).all()
     assert rows.loc[NEVER, "moved"] == rows.loc[MODEL_ONLY, "moved"] == 0
     assert (rows["low"] <= rows["within"]).all() and (rows["within"] <= rows["high"]).all()
 
 
 def test_a_new_assignment_follows_sensors_that_change_groups():
-    rows = by_way(refresh(results(change=True), ASKED, every=50, past=50))
+    rows = by_method(refresh(results(change=True), TERMS, every=50, past=50))
     assert rows.loc[NEVER, "certified"] == 1 and rows.loc[NEVER, "within"] < 0.7
     assert rows.loc[REFRESHED, "certified"] > rows.loc[MODEL_ONLY, "certified"]
     assert rows.loc[REFRESHED, "within"] > 0.85 and rows.loc[REFRESHED, "moved"] > 0
@@ -53,14 +53,14 @@ def test_a_new_assignment_follows_sensors_that_change_groups():
 
 
 def test_missing_results_are_neither_estimated_nor_used():
-    found = results(change=False)
-    found.values[500:520, 1] = np.nan
-    rows = by_way(refresh(found, ASKED, every=50, past=200))
+    survey = results(change=False)
+    survey.values[500:520, 1] = np.nan
+    rows = by_method(refresh(survey, TERMS, every=50, past=200))
     assert rows.loc[NEVER, "certified"] == 1 and rows.loc[NEVER, "within"] > 0.95
 
 
 test_what_cannot_be_refreshed_is_refused = refused(
-    lambda change: refresh(results(change=False), ASKED, **({"every": 50, "past": 200} | change)),
+    lambda change: refresh(results(change=False), TERMS, **({"every": 50, "past": 200} | change)),
     ({"every": 0}, "every must be at least 1, got 0"),
     ({"past": 3}, "past must be from 4, the number of sensors, to 400, .* got 3"),
     ({"past": 401}, "past must be from 4, .* got 401"),

@@ -35,9 +35,9 @@ IN_LONG = {"long": LONG}
 def test_long_is_wide(wide, tmp_path, dropped):
     given = long_of(wide).sample(frac=1, random_state=1)
     expected = read(wide, tmp_path)
-    found = read(given.dropna() if dropped else given, tmp_path, long=LONG)
-    np.testing.assert_array_equal(found.values, expected.values)
-    assert (found.names, list(found.time)) == (expected.names, list(expected.time))
+    table = read(given.dropna() if dropped else given, tmp_path, long=LONG)
+    np.testing.assert_array_equal(table.values, expected.values)
+    assert (table.names, list(table.time)) == (expected.names, list(expected.time))
 
 
 def test_samples_of_a_long_file_that_repeat_are_counted(wide, tmp_path):
@@ -92,7 +92,7 @@ test_unfit_files_are_refused_by_column = refused(
 )
 
 
-def test_what_was_taken_is_told(wide, tmp_path):
+def test_the_summary_says_how_the_file_was_read(wide, tmp_path):
     given = wide.drop(wide.index[10:14])
     given.iloc[0, 0] = np.inf
     table = read(pd.concat([given[20:], given[:21]]), tmp_path)

@@ -1,4 +1,4 @@
-"""What may be asked and in which words; gaps leave windows out, rhythms are found."""
+"""Questions and their wording; gaps leave windows out; seasonal periods are detected."""
 
 import json
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ def test_in_pieces_is_at_once(monkeypatch):
     np.testing.assert_allclose(whole[3], values[12:18].mean(axis=0))
 
 
-def test_a_day_is_found_by_the_clock_and_any_rhythm_without_one():
+def test_days_are_seasonal_periods_and_any_period_without_a_clock():
     hours = np.arange(3000)
     values = 0.3 * noise(3000) + np.sin(2 * np.pi * hours / 24)[:, None]
     by_clock = results_of(values, Windows(5, 5), HOUR)
@@ -58,7 +58,7 @@ def test_a_day_is_found_by_the_clock_and_any_rhythm_without_one():
     assert alone.seasons[0] == pytest.approx(37 / 5, rel=0.02)
 
 
-def test_noise_has_no_rhythm():
+def test_noise_has_no_seasonal_period():
     values = noise(5000)
     assert results_of(values, Windows(5, 5), HOUR).seasons == ()
     assert results_of(values, Windows(5, 5), None).seasons == ()
@@ -75,7 +75,7 @@ def test_a_sensor_must_have_windows_in_both_halves_and_vary_in_the_first():
         results_of(values, Windows(5, 5), None)
 
 
-def test_what_repeats_less_than_six_times_is_no_rhythm():
+def test_what_repeats_less_than_six_times_is_no_seasonal_period():
     values = 0.3 * noise(3000) + np.sin(2 * np.pi * np.arange(3000) / 375)[:, None]
     seasons = results_of(values, Windows(5, 5), None).seasons
     assert all(season < 70 for season in seasons)
@@ -123,8 +123,8 @@ test_windows_that_do_not_fit_are_refused = refused(
 )
 
 
-test_what_cannot_be_kept_is_refused = refused(
-    lambda asked: Question(**asked),
+test_guarantees_that_cannot_hold_are_refused = refused(
+    lambda fields: Question(**fields),
     ({}, "epsilon or epsilon_sd must be given, and not both, got None and None"),
     ({"epsilon": 1, "epsilon_sd": 1}, "epsilon or epsilon_sd must be given, and not both"),
     ({"epsilon": 0}, "epsilon must be above 0, got 0"),

@@ -27,15 +27,15 @@ def plan(certified=0.75, t_sla_ms=20_000, step_s=1.0, workers=(2, 2, 2, 2)):
 
 
 def test_the_comparison_by_hand():
-    # 8 samples a second live; 2 sensors of 100 steps are lost at most, and 10 a second are spare
-    found = worth(plan(), 18.0, 3.0, COSTS)
-    exact, guard = found["schemes"]
+    # the stream has 8 samples per second; at most 2 sensors × 100 steps are lost; 10/s are spare
+    table = worth(plan(), 18.0, 3.0, COSTS)
+    exact, guard = table["schemes"]
     assert exact["longest_s"] == 1 + 200 / 10 and guard["longest_s"] == 1 + 50 / 10
     assert exact["outage_minutes"] == pytest.approx(3 * (1 + 100 / 10) / 60)
     assert guard["gb_read_again"] == pytest.approx(3 * 25 * 8 / 1e9)
     assert exact["estimated_results"] == 0
     assert guard["estimated_results"] == 3 * 2 * 0.75 * (1 + 1 / 100)
-    assert found["recommended"] == GUARD and "the guard takes 6 s, within T_SLA" in found["reason"]
+    assert table["recommended"] == GUARD and "the guard takes 6 s, within T_SLA" in table["reason"]
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_the_comparison_by_hand():
         ({"certified": 1.0}, 8.0, GUARD, "Exact recovery never ends, because the stream takes"),
     ],
 )
-def test_exact_recovery_is_recommended_wherever_it_keeps_the_limit(
+def test_exact_recovery_is_recommended_wherever_it_meets_the_limit(
     change, rate, recommended, reason
 ):
-    found = worth(plan(**change), rate, 1.0, COSTS)
-    assert found["recommended"] == recommended and reason in found["reason"]
+    table = worth(plan(**change), rate, 1.0, COSTS)
+    assert table["recommended"] == recommended and reason in table["reason"]
 
 
 @pytest.mark.parametrize(
@@ -63,46 +63,46 @@ def test_exact_recovery_is_recommended_wherever_it_keeps_the_limit(
         ({}, 10, EXACT, "takes up to 21 s, not within T_SLA = 2 s, and the guard does not save"),
     ],
 )
-def test_where_neither_keeps_the_limit_the_guard_must_save_outage(
+def test_where_neither_meets_the_limit_the_guard_must_save_outage(
     change, estimate_s, recommended, reason
 ):
     costs = replace(COSTS, estimate_s=estimate_s)
-    found = worth(plan(t_sla_ms=2_000, **change), 18.0, 3.0, costs)
-    assert found["recommended"] == recommended and reason in found["reason"]
+    table = worth(plan(t_sla_ms=2_000, **change), 18.0, 3.0, costs)
+    assert table["recommended"] == recommended and reason in table["reason"]
 
 
-def test_the_largest_worker_takes_longest():
-    # 12 samples a second live; at most 3 sensors of 100 steps are lost, and 11 a second are spare
-    found = worth(plan(t_sla_ms=25_000, workers=(3, 3, 2, 2, 2)), 23.0, 3.0, COSTS)
-    exact, guard = found["schemes"]
+def test_the_largest_worker_is_the_slowest():
+    # the stream has 12 samples per second; at most 3 sensors × 100 steps are lost; 11/s are spare
+    table = worth(plan(t_sla_ms=25_000, workers=(3, 3, 2, 2, 2)), 23.0, 3.0, COSTS)
+    exact, guard = table["schemes"]
     assert exact["longest_s"] == pytest.approx(1 + 300 / 11)
     assert guard["longest_s"] == pytest.approx(1 + 75 / 11)
     assert exact["samples_read_again"] == 300
     assert exact["outage_minutes"] == pytest.approx(3 * (1 + 240 / 11 / 2) / 60)
-    assert found["recommended"] == GUARD and "takes up to 28.3 s" in found["reason"]
+    assert table["recommended"] == GUARD and "takes up to 28.3 s" in table["reason"]
 
 
 @pytest.mark.parametrize("certified", [0.0, 0.75, 1.0])
 def test_no_recovery_keeps_up_with_a_stream_faster_than_its_source(certified):
-    found = worth(plan(certified), 7.0, 1.0, COSTS)
-    assert [row["longest_s"] for row in found["schemes"]] == [None, None]
-    assert found["recommended"] == NEITHER and "so no recovery keeps up" in found["reason"]
+    table = worth(plan(certified), 7.0, 1.0, COSTS)
+    assert [row["longest_s"] for row in table["schemes"]] == [None, None]
+    assert table["recommended"] == NEITHER and "so no recovery keeps up" in table["reason"]
 
 
 @pytest.mark.parametrize(("certified", "share"), [(0.0, "0.0%"), (0.999, "99.9%")])
-def test_where_the_stream_takes_the_whole_rate_the_guard_only_estimates(certified, share):
-    found = worth(plan(certified), 8.0, 1.0, COSTS)
-    assert found["recommended"] == NEITHER
-    assert f"Nor does the guard, which estimates only its certified {share}" in found["reason"]
-    guard = found["schemes"][1]
+def test_where_the_stream_needs_the_whole_rate_the_guard_only_estimates(certified, share):
+    table = worth(plan(certified), 8.0, 1.0, COSTS)
+    assert table["recommended"] == NEITHER
+    assert f"Nor does the guard, which estimates only its certified {share}" in table["reason"]
+    guard = table["schemes"][1]
     assert guard["outage_minutes"] is None and guard["samples_read_again"] == 0
     assert guard["estimated_results"] == pytest.approx(2 * certified * (1 + 1 / 100))
 
 
 @pytest.mark.parametrize("rate", [8.0, 18.0, 1e6])
 def test_without_failures_nothing_is_to_be_gained(rate):
-    found = worth(plan(), rate, 0.0, COSTS)
-    assert found["recommended"] == EXACT and "Without failures" in found["reason"]
+    table = worth(plan(), rate, 0.0, COSTS)
+    assert table["recommended"] == EXACT and "Without failures" in table["reason"]
 
 
 def test_data_without_times_have_no_rate():
@@ -110,18 +110,18 @@ def test_data_without_times_have_no_rate():
         worth(plan(step_s=None), 5.0, 1.0, COSTS)
 
 
-def test_the_command_compares_and_the_plan_keeps_it(there):
+def test_the_command_compares_and_the_plan_has_the_comparison(there):
     frame().to_csv("f.csv")
     given = ("f.csv", "--epsilon-sd", 0.5, "--workers", 2, "--read-rate", 0.01)
     done = aft_plan(*given, "--failures-per-month", 2)
     assert done.exit_code == 0, done.output
     assert "Does it pay? At 0.01 samples per second" in done.output
-    kept = read_plan("plan.json").worth
-    assert kept.read_rate == 0.01 and kept.failures_per_month == 2
-    assert f"Take {kept.recommended}. {kept.reason}" in done.output
-    assert figures.worth(kept.model_dump() | {"worth": kept.model_dump()}).data.shape == (2, 5)
+    stored = read_plan("plan.json").worth
+    assert stored.read_rate == 0.01 and stored.failures_per_month == 2
+    assert f"Take {stored.recommended}. {stored.reason}" in done.output
+    assert figures.worth(stored.model_dump() | {"worth": stored.model_dump()}).data.shape == (2, 5)
     assert figures.worth({}).data.empty
-    assert headline("plan.json").endswith(f"Take {kept.recommended}. {kept.reason}")
+    assert headline("plan.json").endswith(f"Take {stored.recommended}. {stored.reason}")
     assert headline("plan.json")._repr_markdown_().startswith("**f.csv: 0.0% of the losses were ")
 
 
