@@ -44,20 +44,20 @@ def run() -> dict[str, Any]:
     """Rows per second, micro-batches and state by number of groups, and what a guard costs."""
     counts = [int(text) for text in os.environ.get("AFT_GROUPS", "10,100,1000").split(",")]
     spark = session("benchmark", **{PROVIDER: ROCKSDB})
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "sensors": SENSORS,
         "samples_per_window": SAMPLES,
-        "groups": {groups: compared(spark, groups, SENSORS) for groups in counts},
-        "one_group_of_2000_sensors": compared(spark, 1, 2000),
+        "groups": {groups: compare_streams(spark, groups, SENSORS) for groups in counts},
+        "one_group_of_2000_sensors": compare_streams(spark, 1, 2000),
         "guard": {n: guard_costs(n) for n in (SENSORS, 200)},
     }
-    found["guards_in_cache"] = int(CACHE_BYTES * spark.sparkContext.defaultParallelism)
-    found["guards_in_cache"] //= found["guard"][SENSORS]["bytes"]
+    results["guards_in_cache"] = int(CACHE_BYTES * spark.sparkContext.defaultParallelism)
+    results["guards_in_cache"] //= results["guard"][SENSORS]["bytes"]
     spark.stop()
     # A JVM reads the cluster's secret when it starts, so the cluster needs another process.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        found["cluster"] = process.submit(on_cluster, counts).result()
-    return found
+        results["cluster"] = process.submit(on_cluster, counts).result()
+    return results
 
 
 def on_cluster(counts: list[int]) -> dict[int, Any]:
@@ -68,12 +68,12 @@ def on_cluster(counts: list[int]) -> dict[int, Any]:
     ):
         spark = session("benchmark", **{PROVIDER: ROCKSDB})
         most = [groups for groups in counts if groups <= ON_CLUSTER]
-        found = {groups: compared(spark, groups, SENSORS) for groups in most}
+        results = {groups: compare_streams(spark, groups, SENSORS) for groups in most}
         spark.stop()
-    return found
+    return results
 
 
-def compared(spark: SparkSession, groups: int, sensors: int) -> dict[str, Any]:
+def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str, Any]:
     """The guard's stream and Spark's aggregation over the same files."""
     rows = groups * sensors * SAMPLES
     with tempfile.TemporaryDirectory(prefix="aft-") as name:

@@ -1,4 +1,4 @@
-"""The guard on real sensors: what it declares, whether that held, and how many windows a second.
+"""The guard on real sensors: what it certifies, whether that held, and windows per second.
 
 Sets are the wide Parquet files in the folder that ``AFT_SENSORS`` names; without it only the speed
 and the effect of gaps are measured, on generated windows.
@@ -28,24 +28,24 @@ WEIGHTS = np.array([5, 4, 3, 2, 1]) / 15
 
 
 def run() -> dict:
-    """Sensor-windows a second by number of sensors; on each set, what was declared and held."""
-    found: dict = {"sensor_windows_per_s": {n: speed(n) for n in (15, 100, 1000)}}
-    found["estimated_by_share_of_gaps"] = {
+    """Measure sensor-windows per second by number of sensors; back-test the guard on each set."""
+    results: dict = {"sensor_windows_per_s": {n: speed(n) for n in (15, 100, 1000)}}
+    results["estimated_by_share_of_gaps"] = {
         n: {share: gaps(n, share) for share in (0.0, 0.01, 0.05, 0.2)} for n in (10, 50)
     }
     folder = os.environ.get("AFT_SENSORS")
     for name, season in SEASONS.items() if folder else ():
         frame = pd.read_parquet(Path(str(folder)) / f"{name}.parquet").astype(float)
         values = frame.interpolate().bfill().to_numpy()
-        found[name] = {
+        results[name] = {
             f"{epsilon} sd, slide {slide}": back_test(values, season, epsilon, slide)
             for epsilon, slide in ((0.5, 10), (0.75, 10), (0.75, 5))
         }
-    return found
+    return results
 
 
 def speed(n: int) -> int:
-    """Sensor-windows a second, all five horizons, one core."""
+    """Measure sensor-windows per second, for all five horizons on one core."""
     rng = np.random.default_rng(1)
     windows = rng.normal(size=(max(1000, 100_000 // n), 1)) + rng.normal(size=(1, n))
     windows = windows + 0.3 * rng.normal(size=(len(windows), n))
@@ -74,10 +74,10 @@ def gaps(n: int, share: float, epsilon: float = 0.9, rounds: int = 2000) -> dict
     began = time.perf_counter()
     recovered = guard.update(windows)
     took = time.perf_counter() - began
-    declared = recovered.declared & lost
-    wrong = np.abs(recovered.estimate - truth)[declared] > epsilon
+    certified = recovered.declared & lost
+    wrong = np.abs(recovered.estimate - truth)[certified] > epsilon
     return {
-        "estimated": round(float(declared.sum() / lost.sum()), 3),
+        "estimated": round(float(certified.sum() / lost.sum()), 3),
         "wrong": round(float(wrong.mean()), 4),
         "ms_per_window": round(1e3 * took / rounds, 2),
     }
@@ -93,14 +93,14 @@ def back_test(values: np.ndarray, season: float, epsilon: float, slide: int) -> 
     workers = [list(range(first, n, WORKERS)) for first in range(WORKERS)]
     guard = Guard(workers, limits, DELTA, seasons=[season / slide, season / slide / 2])
     guard.update(windows[:half])
-    told = guard.replay(windows[half:])
-    declared = told.decisions == 2
-    wrong = np.abs(windows[half:, None] - told.estimate) > limits
-    number, errors = declared.sum(axis=0), (declared & wrong).sum(axis=0)
+    history = guard.replay(windows[half:])
+    certified = history.decisions == 2
+    wrong = np.abs(windows[half:, None] - history.estimate) > limits
+    number, errors = certified.sum(axis=0), (certified & wrong).sum(axis=0)
     sensors, bad = WEIGHTS @ number, WEIGHTS @ errors
     many = number.sum(axis=0) >= 400
     return {
-        "declared": round(float(WEIGHTS @ declared.mean(axis=(0, 2))), 3),
+        "declared": round(float(WEIGHTS @ certified.mean(axis=(0, 2))), 3),
         "within": round(float(1 - bad.sum() / max(sensors.sum(), 1e-9)), 4),
         "worst_sensor": round(float(1 - (bad / np.maximum(sensors, 1e-9))[many].max(initial=0)), 3),
         "pairs": int(number.sum()),

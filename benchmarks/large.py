@@ -1,6 +1,6 @@
-"""Ten thousand sensors: assignments, a checkpoint plan, and what they need of memory.
+"""Ten thousand sensors: time and memory of assignments and of a checkpoint plan.
 
-Each is measured in a process of its own, whose peak of resident memory is what is told. The last
+Each is measured in a process of its own, whose peak of resident memory is reported. The last
 compares what the handler conditions by at n = 2,400: the block of the precision of what is not
 whole, or one solve over everything observed.
 """
@@ -33,28 +33,28 @@ KEYS, WORKERS, WINDOW = 10_000, 100, 1_000
 def run() -> dict[str, Any]:
     """All figures, one process after the other."""
     work = {
-        "assignment_100_groups": (assigned, "groups"),
-        "assignment_scattered": (assigned, "scattered"),
-        "plan_scattered": (planned,),
-        "master_n2400": (conditioned,),
+        "assignment_100_groups": (measure_assignments, "groups"),
+        "assignment_scattered": (measure_assignments, "scattered"),
+        "plan_scattered": (measure_plans,),
+        "master_n2400": (measure_conditioning,),
     }
     return {name: alone(*what) for name, what in work.items()}
 
 
 def alone(work: Callable[..., dict[str, Any]], *given: str) -> dict[str, Any]:
-    """What a fresh process measures, and the peak of its memory."""
+    """Return what a fresh process measures, and the peak of its memory."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(with_memory, (work, *given))
 
 
 def with_memory(work: Callable[..., dict[str, Any]], *given: str) -> dict[str, Any]:
     """The figures of some work and this process's peak of resident memory, gigabytes."""
-    found = work(*given)
+    figures = work(*given)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return found | {"peak_gigabytes": round(peak / 1e9, 2)}
+    return figures | {"peak_gigabytes": round(peak / 1e9, 2)}
 
 
-def assigned(kind: str) -> dict[str, Any]:
+def measure_assignments(kind: str) -> dict[str, Any]:
     """Seconds of `assign_greedy` and `assign_best`, each with the model's own share before."""
     make = partial(block_model, KEYS, 100) if kind == "groups" else partial(scattered, KEYS)
     begin_s, model = best_of(1, make)
@@ -75,21 +75,21 @@ def assigned(kind: str) -> dict[str, Any]:
     }
 
 
-def planned() -> dict[str, Any]:
+def measure_plans() -> dict[str, Any]:
     """Seconds of plans in which a window's beginning replays half of the sensors."""
     begin_s, model = best_of(1, lambda: scattered(KEYS))
     requirement = Requirement(1.959964 * np.sqrt(HALF / WINDOW), 0.05)
-    asked = model, WINDOW, requirement, DOCUMENT_RECOVERY_TIME, 200.0
-    found: dict[str, Any] = {"n": KEYS, "window": WINDOW, "model_s": begin_s}
+    common = model, WINDOW, requirement, DOCUMENT_RECOVERY_TIME, 200.0
+    figures: dict[str, Any] = {"n": KEYS, "window": WINDOW, "model_s": begin_s}
     for method in ("proposed", "adaptive"):
-        seconds, plan = best_of(1, lambda method=method: plan_checkpoints(*asked, method))
+        seconds, plan = best_of(1, lambda method=method: plan_checkpoints(*common, method))
         sizes = [len(replay.sensors) for replay in plan.replay]
-        found |= {f"{method}_s": seconds, f"{method}_checkpoints": len(plan.checkpoints)}
-        found[f"{method}_replayed_first_last"] = sizes[0], sizes[-1]
-    return found
+        figures |= {f"{method}_s": seconds, f"{method}_checkpoints": len(plan.checkpoints)}
+        figures[f"{method}_replayed_first_last"] = sizes[0], sizes[-1]
+    return figures
 
 
-def conditioned(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[str, Any]:
+def measure_conditioning(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[str, Any]:
     """Milliseconds of windows with a pattern of their own, and how they were once conditioned.
 
     "other": five workers of the hundred did not send. "gaps": 5 % of the sensors miss samples.
@@ -110,12 +110,12 @@ def conditioned(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[st
                 if worker not in absent:
                     handler.receive(window, worker, np.zeros(len(keys)), counts[keys])
             handler.expect(window)
-            fast, found = best_of(1, lambda window=window: handler.estimate(window))
+            fast, lost = best_of(1, lambda window=window: handler.estimate(window))
             there = ~np.isin(assignment.worker_of, list(absent))
-            asked = model, list(assignment.workers[0]), np.flatnonzero(there), counts[there], width
-            slow, (_, half) = best_of(1, lambda asked=asked: over_the_complement(*asked))
-            np.testing.assert_allclose(found[0].half_width, requirement.half_width(half), rtol=1e-6)
-            rows.append((name, fast * 1e3, slow * 1e3 * len(found)))
+            given = model, list(assignment.workers[0]), np.flatnonzero(there), counts[there], width
+            slow, (_, half) = best_of(1, lambda given=given: over_the_complement(*given))
+            np.testing.assert_allclose(lost[0].half_width, requirement.half_width(half), rtol=1e-6)
+            rows.append((name, fast * 1e3, slow * 1e3 * len(lost)))
     kinds = {
         name: np.median([row[1:] for row in rows if row[0] == name], axis=0) for name in _KINDS
     }

@@ -23,17 +23,17 @@ WINDOW, LOST, EPSILON = 30, 20, 0.5
 
 
 def run() -> dict:
-    """Windows a second by number of sensors; on each set, plain and guarded."""
-    found: dict = {"windows_per_s": {n: speed(n) for n in (15, 100)}}
+    """Measure windows per second by number of sensors; on each set, with and without the guard."""
+    results: dict = {"windows_per_s": {n: speed(n) for n in (15, 100)}}
     folder = os.environ.get("AFT_SENSORS")
     for name, season in SEASONS.items() if folder else ():
         frame = pd.read_parquet(Path(str(folder)) / f"{name}.parquet").astype(float)
-        found[name] = back_test(frame.interpolate().bfill().to_numpy(), season)
-    return found
+        results[name] = back_test(frame.interpolate().bfill().to_numpy(), season)
+    return results
 
 
 def speed(n: int) -> float:
-    """Windows a second of one interval, choosing O anew after each."""
+    """Measure windows per second of one interval, choosing O anew after each."""
     rng = np.random.default_rng(1)
     windows = rng.normal(size=(300, WINDOW, 1)) + 0.3 * rng.normal(size=(300, WINDOW, n))
     guard = replay_guard(WINDOW, [0], 0.1, DELTA, n)
@@ -47,8 +47,8 @@ def back_test(values: np.ndarray, season: float) -> dict:
     """Shares of (sensor, window) estimated, and of those within ε, after a checkpoint at τ = 10."""
     cost, seasons = RecoveryTime(0, 1), [season, season / 2]
     n = values.shape[1]
-    asked = WINDOW, (0, WINDOW - LOST), EPSILON, DELTA, cost, n * WINDOW
-    promises, _ = guarded_windows(values, *asked, seasons=seasons)
+    common = WINDOW, (0, WINDOW - LOST), EPSILON, DELTA, cost, n * WINDOW
+    promises, _ = guarded_windows(values, *common, seasons=seasons)
     table = promise_table(promises[promises["tau"] > 0], DELTA).set_index("way")
     columns = ["estimated", "within", "worst_sensor", "windows"]
     rounded = table[columns].round(4).astype(object)

@@ -80,8 +80,8 @@ def predicted_times(measured: Measurements) -> Finding:
 def break_even_is_predicted(measured: Measurements) -> Finding:
     """P-3: share of the break-even rates that are predicted within `FACTOR`.
 
-    Cases that give the constants are not judged. If the kills do not distinguish a rate, predicted
-    or measured, from "it pays at every rate", this rate is judged only if it refutes the
+    Cases that give the constants do not count. If the kills do not distinguish a rate, predicted
+    or measured, from "it pays at every rate", this rate counts only if it refutes the
     prediction. The interval of the share begins with the share of rates whose whole interval of
     measured over predicted is within `FACTOR`. It ends with the share of rates for which a part of
     it is.

@@ -24,7 +24,7 @@ from aftlib.sensor_plans.backtest import (
     METHODS,
     OnSegment,
     Walk,
-    compared,
+    compare,
     left_variance,
     or_none,
     shares,
@@ -101,7 +101,7 @@ def answer_survey(
         "replay": describe_replay(checkpoints, names, question),
         "backtest": summarize_backtest(walk, survey)
         | measure_replay(model, checkpoints, survey.values[survey.half :] / limits),
-        "compared": compared(walk, baseline, assignment.workers),
+        "compared": compare(walk, baseline, assignment.workers),
         "sensors": describe_sensors(walk, model, assignment, names, limits),
         "correlation": np.round(correlation, 4).tolist() if len(names) <= MOST_SHOWN else None,
         "stretches": describe_segments(walk, survey),

@@ -281,7 +281,7 @@ def left_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.
     return variance
 
 
-def compared(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
+def compare(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
     """Share guaranteed and share of these within ε, of every method, on the same windows."""
     lines = []
     for method in SHOWN:

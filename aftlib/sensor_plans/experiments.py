@@ -117,7 +117,7 @@ class NotebookParameters(ParameterModel):
                 f"{', '.join(given)} must be given with data, got {given} without: give data=FILE"
             )
         if self.data is None:
-            return {BEIJING: read_sensors(beijing_pm25())} | generated(self.rows, self.seed)
+            return {BEIJING: read_sensors(beijing_pm25())} | generate_sets(self.rows, self.seed)
         if not self.data:
             raise ValueError(f"data must name at least one file, got {self.data!r}")
         tables: dict[str, SensorTable] = {}
@@ -156,7 +156,7 @@ def plans(parameters: NotebookParameters) -> dict[str, dict]:
     return {name: answer(table, question, name) for name, table in parameters.tables().items()}
 
 
-def refreshed(parameters: NotebookParameters) -> pd.DataFrame:
+def refresh_sets(parameters: NotebookParameters) -> pd.DataFrame:
     """Results of `refresh` for each set, with `EVERY` and `PAST`; empty if a plan is given."""
     frames = {}
     for name, table in parameters.tables().items() if parameters.plan is None else ():
@@ -262,7 +262,7 @@ def sensors_moved(before: Sequence[Sequence[int]], after: Sequence[Sequence[int]
     return int(sum(map(len, before)) - stay)
 
 
-def generated(rows: int, seed: int) -> dict[str, SensorTable]:
+def generate_sets(rows: int, seed: int) -> dict[str, SensorTable]:
     """Three sets of generated hourly sensors, with irregularities of real sensors.
 
     "rooms": 12 thermometers with a daily period and slow weather; "air": 12 stations whose readings
@@ -307,7 +307,7 @@ def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
     return {trouble: walk_through(trouble, rounds, delta, seed) for trouble in TROUBLES}
 
 
-def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
+def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
     """Window results of eight sensors, undisturbed until the middle, shape (rounds, 8).
 
     They share a slow common part. "drift": two sensors drift away steadily; "stuck sensors": two
@@ -330,7 +330,7 @@ def troubled(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
 
 def walk_through(trouble: str, rounds: int, delta: float, seed: int) -> Walk:
     """Back-test a stream with trouble; everything is fitted before the trouble."""
-    values = troubled(trouble, rounds, np.random.default_rng([seed, TROUBLES.index(trouble)]))
+    values = draw_trouble(trouble, rounds, np.random.default_rng([seed, TROUBLES.index(trouble)]))
     first = values[: rounds // 2]
     baseline = fitted(first, [f"X{i}" for i in range(1, SENSORS + 1)])
     workers = [[i] for i in range(SENSORS)]

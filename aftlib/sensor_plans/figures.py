@@ -190,7 +190,7 @@ def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
     return named(figure, y="share")
 
 
-def taken(plans: Mapping[str, Mapping]) -> Styler:
+def inputs(plans: Mapping[str, Mapping]) -> Styler:
     """Time, step and sensors as they were read, one fact per line."""
     rows = [(name, fact) for name, plan in plans.items() for fact in plan["data"]["taken"]]
     return _table(pd.DataFrame(rows, columns=["set", "taken"]))
@@ -224,7 +224,7 @@ def backtests(plans: Mapping[str, Mapping]) -> Styler:
     return table(rows, [*columns, "worst sensor", "N", "slack/N"])
 
 
-def compared(plans: Mapping[str, Mapping]) -> Styler:
+def methods(plans: Mapping[str, Mapping]) -> Styler:
     """Every method on every set: share certified / share of these within ε."""
     lines = {
         name: {
@@ -237,7 +237,7 @@ def compared(plans: Mapping[str, Mapping]) -> Styler:
     return _table(pd.DataFrame(lines).rename_axis("method").reset_index())
 
 
-def replayed(plan: Mapping) -> Styler:
+def replays(plan: Mapping) -> Styler:
     """Sensors read again after a failure in each interval, and the duration of the recovery."""
     limit, n = plan["question"]["t_sla_ms"], len(plan["sensors"])
     rows = []

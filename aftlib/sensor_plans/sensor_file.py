@@ -66,16 +66,16 @@ class Tally:
     def add(self, values: np.ndarray) -> None:
         """Count the next samples, shape (at least 1, n), NaN where missing."""
         gone = np.isnan(values)
-        nobody = gone.all(axis=1)
+        empty = gone.all(axis=1)
         self.steps += len(values)
         self.missing += gone.sum(axis=0)
-        self.silent += int(nobody.sum())
+        self.silent += int(empty.sum())
         lowest = np.fmin(self.lowest, np.fmin.reduce(values))
         highest = np.fmax(self.highest, np.fmax.reduce(values))
         self.lows = self.lows * (self.lowest == lowest) + (values == lowest).sum(axis=0)
         self.highs = self.highs * (self.highest == highest) + (values == highest).sum(axis=0)
         self.lowest, self.highest = lowest, highest
-        self.silence.add(nobody[:, None])
+        self.silence.add(empty[:, None])
         self.still.add(values == np.vstack([self.last, values[:-1]]))
         self.last = values[-1].copy()
 

@@ -29,12 +29,12 @@ from aftlib.guard.pipeline import PROVIDER, ROCKSDB
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
 ROUNDS, CUTS = 320, (0.4, 0.75, 0.85, 0.95)
 """Windows, and the shares of the samples between which a file ends."""
-DIES_IN = 2
+KILL_IN = 2
 """The micro-batch, and so the file, in which a sensor is away."""
 
 
 def prepare(directory: Path) -> None:
-    """Samples a minute of three sensors, one of which is away for a while, in files."""
+    """Write a sample per minute of three sensors in files; one sensor is away for a while."""
     rng = np.random.default_rng(1)
     common = 0.1 * rng.normal(size=(ROUNDS * 5, 1)).cumsum(0)
     times = pd.date_range("2026-01-01", periods=len(common), freq="min", tz="UTC", name="time")
@@ -80,12 +80,12 @@ def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[
 def run(
     spark: SparkSession,
     directory: Path,
-    die_in: int | None = None,
+    kill_driver_in: int | None = None,
     kill_workers_in: int | None = None,
 ) -> pd.DataFrame:
     """Stream what is left of the files in `incoming` beside the directory; all windows so far.
 
-    The driver, or all Python workers, die in the micro-batch of that number.
+    The driver, or all Python workers, are killed in the micro-batch of that number.
     """
 
     def write(batch: DataFrame, number: int) -> None:
@@ -100,7 +100,7 @@ def run(
             marks = ", ".join("?" * len(rows.columns))
             values = rows.astype(object).itertuples(index=False)
             table.executemany(f"INSERT OR REPLACE INTO windows VALUES ({marks})", values)
-        if number == die_in:
+        if number == kill_driver_in:
             os.kill(os.getpid(), signal.SIGKILL)
 
     spark.conf.set(PROVIDER, ROCKSDB)

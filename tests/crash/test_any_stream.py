@@ -39,17 +39,17 @@ def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, mon
     expected = driver.run(rocksdb, whole)
     assert (expected["state"] == "estimated").sum() >= 3
 
-    command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), str(driver.DIES_IN)]
-    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), str(driver.KILL_IN)]
+    process = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
+    assert process.returncode == -signal.SIGKILL
     shutil.copytree(killed, broken)
     pd.testing.assert_frame_equal(driver.run(rocksdb, killed), expected)
 
-    found = driver.run(rocksdb, workers, kill_workers_in=driver.DIES_IN)
+    windows = driver.run(rocksdb, workers, kill_workers_in=driver.KILL_IN)
     assert (workers / "workers-killed").exists()
-    pd.testing.assert_frame_equal(found, expected)
+    pd.testing.assert_frame_equal(windows, expected)
 
-    # a control whose guard knows nothing after the crash: it has nothing to estimate with
+    # a control whose guard has no state after the crash, and so estimates nothing
     monkeypatch.setattr(pipeline, "GuardProcessor", driver.Forgetful)
     assert not driver.run(rocksdb, broken).equals(expected)
 
@@ -95,9 +95,9 @@ def interrupted(tmp_path_factory):
     driver.prepare(folder / "incoming")
     (folder / "killed").mkdir()
     command = [sys.executable, "-m", "tests.crash.guard_driver", str(folder / "killed")]
-    command.append(str(driver.DIES_IN))
-    ended = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    command.append(str(driver.KILL_IN))
+    process = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
+    assert process.returncode == -signal.SIGKILL
     return folder
 
 
@@ -125,7 +125,7 @@ def test_a_torn_checkpoint_changes_no_row_or_is_refused(torn, interrupted, expec
 @pytest.mark.long
 def test_the_pages_worker_is_killed_and_its_windows_are_estimated(spark):
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    for _ in range(3):  # on a busy machine others lose windows with it, and nothing is promised
+    for _ in range(3):  # on a busy machine others lose windows with it, and nothing is certified
         names = {}
         exec(code, names)
         table, killed = names["table"], names["killed"]

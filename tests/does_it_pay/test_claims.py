@@ -41,7 +41,7 @@ def test_what_the_guard_reads_again_is_not_planned():
     assert "P-1" not in turned(changed("again", 3, GUARD))
 
 
-def test_times_that_nobody_predicts_turn_p2_and_p3():
+def test_unpredicted_times_turn_p2_and_p3():
     measured = measurements()
     limited = np.isfinite(measured.recoveries["rate"])
     measured.recoveries.loc[limited, "seconds"] += 1.0
@@ -78,7 +78,7 @@ def test_only_cases_that_give_no_constants_count():
     assert verdicts(measured)["P-3"] == "holds"
 
 
-def test_break_even_rates_that_nobody_distinguishes_from_infinity_are_left_out():
+def test_break_even_rates_not_distinguished_from_infinity_are_left_out():
     wide = {"ratio_low": 0.1, "ratio_high": np.inf}
     for end in ("predicted_high", "measured_high"):
         assert p3(**wide, **{end: np.inf}).verdict == "undecided"

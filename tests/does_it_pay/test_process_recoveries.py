@@ -78,7 +78,7 @@ def test_a_process_that_is_killed_by_a_signal_is_recovered(tmp_path):
 
 
 @pytest.mark.crash
-def test_a_process_that_nobody_kills_is_an_error(monkeypatch, tmp_path):
+def test_a_process_that_is_not_killed_is_an_error(monkeypatch, tmp_path):
     monkeypatch.setattr(module.driver, "main", max)
     with pytest.raises(RuntimeError, match="driver must end by SIGKILL at .* got exit status 0"):
         module.killed_driver(tmp_path, Fault("kill", "driver", 0))

@@ -31,7 +31,7 @@ from aftlib.shared_state.task import read_on
 from aftlib.spark import streams
 
 BATCH_S = 1.0
-"""What Spark needs for a micro-batch, whoever recovers."""
+"""Seconds that Spark needs for a micro-batch by any scheme."""
 CLOCK = SimpleNamespace(now=time.time())
 
 
@@ -65,7 +65,7 @@ def all_here(patch):
 
 
 def taking(seconds, function):
-    """The same function, which takes so long by the clock of this module."""
+    """Wrap a function so that it takes some seconds by the clock of this module."""
 
     def timed(*given, **named):
         CLOCK.now += seconds

@@ -137,7 +137,7 @@ def changed_at_random(rng, names, limits, delta):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_bounds_hold_over_joins_leaves_and_changed_limits(seed):
-    """The stream errs whenever it is trusted. Each account has its bound, and so has the pool."""
+    """The stream errs whenever it is certified. Each account has its bound, and so has the pool."""
     rng, names, delta = np.random.default_rng(seed), NAMES, 0.05
     limits = dict.fromkeys("abcdefgh", 0.5)
     guard, books, pool, most = Guard(ALONE, 0.5, delta, 3, names=names), {}, np.zeros(3), 6

@@ -123,7 +123,7 @@ def test_unrelated_sensors_are_not_certified():
 
 
 def test_the_bound_holds_when_the_data_turn_against_it():
-    """A stream that becomes noise whenever the guard trusts it, and calm while it does not."""
+    """The stream becomes noise whenever the guard certifies it, and calm while it does not."""
     rng = np.random.default_rng(5)
     guard = Guard(WORKERS, 0.5, 0.05)
     guard.update(stream(300, noise=0.05))
@@ -187,7 +187,7 @@ def test_half_widths_hold_where_they_are_above_epsilon_and_where_they_are_below(
 
 
 def test_the_bound_holds_when_gaps_and_errors_come_together():
-    """Whenever the guard trusts, some sensors go missing and those that are left jump."""
+    """Whenever the guard certifies, some sensors go missing and the others jump."""
     rng, guard = np.random.default_rng(6), Guard([[i] for i in range(6)], 0.5, 0.05)
     guard.update(with_gaps(stream(400, noise=0.05), 0.1))
     for t in range(1500):

@@ -155,14 +155,14 @@ def test_a_mean_of_too_few_samples_counts_as_missing():
 
 
 def test_without_seasons_and_before_the_window_there_is_only_what_is_read():
-    nobody = lambda c, t: np.flatnonzero(t == 0)  # noqa: E731
-    seen = guard(intervals=[(0, WIDTH)], epsilon=100.0, select=nobody)
+    read_none = lambda c, t: np.flatnonzero(t == 0)  # noqa: E731
+    seen = guard(intervals=[(0, WIDTH)], epsilon=100.0, select=read_none)
     history = seen.update(samples(50))
     level = seen.intervals[0].level
     assert seen.replay[0].size == 0
     assert np.isfinite(history.estimate).all()
     lost = seen.update(np.full((WIDTH, 4), np.nan)).estimate[0, 0]
-    np.testing.assert_allclose(lost, level)  # nothing is known, so what they are on the whole
+    np.testing.assert_allclose(lost, level)  # without data the estimate is the level
 
 
 def test_a_sensor_that_stands_still_is_known():

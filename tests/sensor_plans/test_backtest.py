@@ -1,4 +1,4 @@
-"""The walk forward counts what it says, and the guard's shares are those that were hoped for."""
+"""The walk forward counts as documented, and the guard has the expected shares."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from aftlib.sensor_plans.backtest import (
     STEP_SIZE,
     Conformal,
     Walk,
-    compared,
+    compare,
     hindsight,
     interval,
     walk_forward,
@@ -213,7 +213,7 @@ def test_the_most_sensors_with_which_the_guarantee_holds(wrong, certified, withi
 
 
 def test_every_method_has_its_line():
-    lines = compared(walk_with_errors([0, 0, 0, 0]), MODEL, ALONE)
+    lines = compare(walk_with_errors([0, 0, 0, 0]), MODEL, ALONE)
     assert [line["method"] for line in lines][-1] == HINDSIGHT
     assert len({line["method"] for line in lines}) == 7
     assert lines[0] == {"method": "guard", "declared": 0.0, "within": None, "interval": None}
@@ -248,7 +248,7 @@ def test_it_is_its_definition_in_any_pieces():
     assert 0.2 < flags.mean() < 0.8
 
 
-def test_over_all_windows_it_covers_what_it_says():
+def test_over_all_windows_a_share_of_one_minus_delta_is_covered():
     errors = np.abs(np.random.default_rng(2).normal(size=(4000, 1, 1)))
     flags = Conformal(np.array([1.5]), 0.05, 1).replay(errors)
     assert flags[1000:].mean() < 0.01  # the 95 % quantile of |N(0, 1)| is 1.96

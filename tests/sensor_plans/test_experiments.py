@@ -9,11 +9,11 @@ from aftlib.sensor_plans.experiments import (
     BEIJING,
     TROUBLES,
     NotebookParameters,
-    generated,
+    draw_trouble,
+    generate_sets,
     over_time,
     plans,
     sum_up_troubles,
-    troubled,
     troubles,
 )
 from tests.refusals import refused
@@ -37,7 +37,7 @@ test_parameters_that_cannot_be_run_are_refused = refused(
 
 
 def test_files_by_name_and_a_plan_alone(tmp_path):
-    table = generated(2000, 1)["rooms"]
+    table = generate_sets(2000, 1)["rooms"]
     for name in ("one", "two"):
         frame = pd.DataFrame(table.values, table.time, table.names)
         frame.rename_axis("time").to_csv(tmp_path / f"{name}.csv")
@@ -58,7 +58,7 @@ def test_without_files_the_first_set_is_real():
 
 
 def test_two_files_of_one_name_are_refused(tmp_path):
-    table = generated(300, 1)["rooms"]
+    table = generate_sets(300, 1)["rooms"]
     files = [tmp_path / part / "same.csv" for part in ("a", "b")]
     for file in files:
         file.parent.mkdir()
@@ -68,16 +68,16 @@ def test_two_files_of_one_name_are_refused(tmp_path):
 
 
 def test_generated_sets_are_the_same_for_a_seed():
-    one, other = generated(500, 1), generated(500, 1)
+    one, other = generate_sets(500, 1), generate_sets(500, 1)
     assert list(one) == ["rooms", "air", "feeders"]
     for name in one:
         np.testing.assert_array_equal(one[name].values, other[name].values)
     assert 0.005 < np.isnan(one["air"].values).mean() < 0.04
-    assert not np.array_equal(generated(500, 2)["rooms"].values, one["rooms"].values)
+    assert not np.array_equal(generate_sets(500, 2)["rooms"].values, one["rooms"].values)
 
 
 def test_troubles_begin_in_the_middle():
-    calm = {trouble: troubled(trouble, 1000, np.random.default_rng(1)) for trouble in TROUBLES}
+    calm = {trouble: draw_trouble(trouble, 1000, np.random.default_rng(1)) for trouble in TROUBLES}
     drift, stuck, noisy = (calm[trouble] for trouble in TROUBLES)
     np.testing.assert_array_equal(drift[:500], stuck[:500])
     np.testing.assert_array_equal(drift[:500], noisy[:500])
@@ -88,7 +88,7 @@ def test_troubles_begin_in_the_middle():
     apart = noisy - noisy.mean(axis=1, keepdims=True)
     assert apart[500:].std() == pytest.approx(3 * apart[:500].std(), rel=0.1)
     with pytest.raises(ValueError, match="trouble must be one of drift, stuck sensors"):
-        troubled("fire", 1000, np.random.default_rng(1))
+        draw_trouble("fire", 1000, np.random.default_rng(1))
 
 
 def test_the_guard_withdraws_where_the_baseline_model_goes_on():

@@ -31,7 +31,7 @@ def test_figures_escape_names(plan, name):
     assert BAD not in json.dumps(json.loads(drawn), ensure_ascii=False)
 
 
-@pytest.mark.parametrize("name", ["guarantee", "taken", "cautions", "backtests", "compared"])
+@pytest.mark.parametrize("name", ["guarantee", "inputs", "cautions", "backtests", "methods"])
 def test_what_shows_several_sets_escapes_names(plan, name):
     shown = getattr(figures, name)({BAD: plan})
     text = shown.to_json() if name == "guarantee" else shown.to_html()
@@ -45,7 +45,7 @@ def test_tables_escape_names(plan):
 
 
 def test_the_replay_set_is_shown_with_its_guarantee(plan):
-    shown = figures.replayed(plan).to_html()
+    shown = figures.replays(plan).to_html()
     assert "0 and 10" in shown and "2000" in shown
     nothing = plan | {
         "backtest": plan["backtest"] | {"replay_within": 0.91, "replay_worst_sensor": None}

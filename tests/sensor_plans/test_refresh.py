@@ -11,7 +11,7 @@ from aftlib.sensor_plans.experiments import (
     REFRESHED,
     NotebookParameters,
     refresh,
-    refreshed,
+    refresh_sets,
     sensors_moved,
 )
 from aftlib.sensor_plans.sensor_file import Inventory
@@ -80,5 +80,5 @@ def test_moved_sensors_are_counted_whatever_the_groups_are_named(before, after, 
 
 
 def test_the_notebook_refreshes_each_set_but_no_plan():
-    frame = refreshed(NotebookParameters(rows=3000, rounds=600))
+    frame = refresh_sets(NotebookParameters(rows=3000, rounds=600))
     assert frame.groupby("set").size().tolist() == [3, 3, 3, 3]
