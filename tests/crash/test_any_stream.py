@@ -1,4 +1,4 @@
-"""Anyone's stream with the guard: its driver killed, and a worker as on the page about it."""
+"""A user's stream with the guard: its driver is killed, or a worker as in docs/any_stream.md."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 @pytest.fixture
 def rocksdb(spark):
-    """The session, whose state store is set back afterwards; workers get the driver's code."""
+    """The session; its state store is reset afterwards, and workers get the driver's code."""
     before = spark.conf.get(pipeline.PROVIDER)
     cloudpickle.register_pickle_by_value(driver)
     yield spark

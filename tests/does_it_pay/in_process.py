@@ -24,7 +24,7 @@ def small_case(**changed):
 
 
 def all_here(patch):
-    """Let Spark's part and D2's processes be done here."""
+    """Run Spark's part and D2's processes in this process."""
     patch.setattr(os, "kill", injected)
     patch.setattr(CheckpointStore, "end", lambda *_: None)  # a killed process ends nothing
     stream = lambda splits, _: SimpleNamespace(writeStream=splits)  # noqa: E731
@@ -34,7 +34,7 @@ def all_here(patch):
 
 
 def killed_here(directory, fault):
-    """D2's process, until it is killed."""
+    """Run D2's process until it is killed, and return its start."""
     import time
 
     start = time.time()
@@ -46,7 +46,7 @@ def killed_here(directory, fault):
 
 
 def exact_means(case):
-    """True means of the windows that are not learned from, the slow way."""
+    """True means of the windows after the learning phase, computed one by one."""
     width = case.windows.width
     parts = np.split(case.values, len(case.values) // width)
     return np.array([part.mean(axis=0) for part in parts[case.learned :]])

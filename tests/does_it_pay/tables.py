@@ -1,4 +1,4 @@
-"""Measurements as they should come out, made by the cost model and a little seeded noise."""
+"""Expected measurements, from the cost model and a little seeded noise."""
 
 from itertools import product
 
@@ -21,7 +21,7 @@ COSTS = {
     ADAPTIVE: RecoveryCosts(0.8, 0.0, 0.06, 0.004),
 }
 SHARES = {EXACT: 0.5, MODEL: 0.0, GUARD: 0.0, EXACT_PROCESS: 1.0, PROPOSED: 0.15, ADAPTIVE: 0.1}
-"""Of a window's samples, read again."""
+"""Share of a window's samples that is read again."""
 
 
 def measurements(noise=0.002, kills=9, calm=40, within=0.99, seed=3):

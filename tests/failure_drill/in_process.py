@@ -40,13 +40,13 @@ class Killed(BaseException):
 
 
 def injected(pid, number):
-    """Instead of `os.kill`; a paused process goes on at once."""
+    """Replace `os.kill`: a kill raises `Killed`, and a pause does nothing."""
     if number == signal.SIGKILL:
         raise Killed
 
 
 def all_here(patch):
-    """Let the functions of the package that start processes, or Spark, do their work here."""
+    """Replace the functions that start processes or Spark by ones that work in this process."""
     patch.setattr(os, "kill", injected)
     patch.setattr(schemes_spark.SensorSplits, "stream", lambda splits, _: SimpleNamespace(
         writeStream=splits
@@ -75,9 +75,9 @@ def taking(seconds, function):
 
 
 def batch_by_batch(splits, directory, handler):
-    """Spark's part of D1: splits, each tried until it is worked through, and then the handler.
+    """Do Spark's part of D1: retry each split until it succeeds, then call the handler.
 
-    Its checkpoint has the end of each micro-batch that the handler has come to the end of.
+    Its checkpoint has the end of each micro-batch that the handler has finished.
     """
     log, checkpoint = SensorLog.open(splits.log), directory / "checkpoint"
     ends = [*map(int, checkpoint.read_text().split())] if checkpoint.exists() else [0]
@@ -100,7 +100,7 @@ def batch_by_batch(splits, directory, handler):
 
 
 def run_process(command, expected=(0,), env=None):  # noqa: ARG001
-    """D2's driver, or D1's, in this process."""
+    """Run D2's driver, or D1's, in this process."""
     module, *given = command[2:]
     try:
         if module == driver.__name__:
@@ -115,7 +115,7 @@ def run_process(command, expected=(0,), env=None):  # noqa: ARG001
 
 
 def run_job(job):
-    """D3's servers one after the other, each with its tasks, in stores in memory."""
+    """Run D3's servers one after the other, each with its tasks and with stores in memory."""
     job.claim_folder()
     os.chdir(job.directory)
     shared = MemoryTable(SUM)

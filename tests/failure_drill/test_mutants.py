@@ -181,7 +181,7 @@ def test_a_verdict_turns_with_the_code(
     [(1e-3, 1e-8, "deviates"), (0, 1e-8, "holds"), (1e-3, 1e-6, "holds")],
 )
 def test_f_7_turns_with_the_time_of_a_commit(commit_s, sample_s, expected, tmp_path, monkeypatch):
-    """Without syncing a commit costs nothing; where reading is slow, a commit is little of it."""
+    """Without syncing, a commit costs nothing; where reading is slow, it is a small share."""
     sums = operator.interval_sums
 
     def reading(log, keys, start, stop, **more):

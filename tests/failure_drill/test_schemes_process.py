@@ -50,7 +50,7 @@ def test_a_process_is_restarted_after_its_own_faults_only(tmp_path):
 
 @pytest.mark.crash
 def test_shared_state_is_exact_though_tasks_servers_and_the_supervisor_fail(small, tmp_path):
-    """And though a task is paused for a while."""
+    """A task is also paused for a while."""
     pause = replace(small.schedule[0], kind="pause", target="worker-3", lasts_s=0.1)
     drill = replace(small, schedule=(*small.schedule, pause))
     run = schemes.shared_state(drill, tmp_path, compared=False, supervisor=True)

@@ -9,12 +9,12 @@ EVERYONE = np.ones(3, bool)
 
 
 def off(place, keys, estimate):
-    """The first sensor is always wrong, the second one right, the third one's truth is gone."""
+    """The first sensor is always wrong, the second one right, the third has no truth."""
     return np.array([2.0, 0.5, np.nan])[keys] + 0 * estimate
 
 
 def failing(estimates, rounds):
-    """The sensors estimated after a failure in each round, audited after the next one."""
+    """Return the sensors estimated after a failure in each round; audits come a round later."""
     allowed = []
     for window in rounds:
         allowed.append(estimates.declare((window, 7), EVERYONE, window / 2))

@@ -343,7 +343,7 @@ def test_units_do_not_matter(n):
 
 @pytest.mark.parametrize("wild", [1e20, -9.96921e36])
 def test_a_wild_value_costs_its_own_sensor_and_a_while(wild):
-    """As where a file writes such a number for what is missing."""
+    """Some files write such a number for a missing value."""
     windows, guard = stream(1500), Guard(WORKERS, 0.9, 0.05)
     windows[400, 2] = wild
     guard.update(windows)

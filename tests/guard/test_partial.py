@@ -39,7 +39,7 @@ def check_bound(seen):
 
 
 def test_estimates_are_the_conditional_means_of_the_interval():
-    """Sensors outside O from the prefix and O, those of O without themselves."""
+    """The prefix and O estimate all other sensors; those of O are estimated without themselves."""
     windows, seen = samples(80), guard(select=lambda c, t: [0, 2, *np.flatnonzero(t == 0)])
     seen.update(windows[:79])
     assert [list(o) for o in seen.replay] == [[0, 2]]
@@ -107,7 +107,7 @@ def test_single_windows_many_and_a_restart_give_the_same():
 
 
 def test_targets_leave_a_margin_for_the_variance_of_fitting():
-    """Of q windows for each that the model has seen (1 − q) / (1 + q) of the variance is left."""
+    """If variables are the share q of windows, (1 − q) / (1 + q) of the variance is left."""
     targets = []
     seen = guard(select=lambda covariance, target: targets.append(target) or first_open(0, target))
     seen.update(samples(40))
@@ -134,7 +134,7 @@ def test_losses_are_estimated_from_what_is_read_and_settle_nothing():
 
 
 def test_what_is_lost_is_learned_as_the_model_expects_it():
-    """A sensor that is lost in every third window goes with the others as it does in the rest."""
+    """A sensor that is lost in every third window has the same covariance as without losses."""
     windows, models = samples(600), []
     for lost in (False, True):
         seen, data = guard(), windows.copy()
@@ -227,7 +227,7 @@ def test_windows_that_do_not_fit_are_refused_and_leave_the_state(windows, messag
 
 
 def test_more_sensors_than_the_memory_has_windows_are_certified_too(monkeypatch):
-    """As 600 sensors and a memory of 600 windows are, at a tenth of the size."""
+    """The case of 600 sensors and a memory of 600 windows, at a tenth of the size."""
     monkeypatch.setattr("aftlib.guard.partial.FORGET", 1 / 20)
     seen = guard(n=24)
     decisions = seen.update(samples(200, n=24)).decisions

@@ -1,4 +1,4 @@
-"""Awkward files: a right answer, or an error that names the way out; nothing dropped in silence."""
+"""Awkward files: a right answer, or an error that names the fix; nothing is dropped silently."""
 
 import datetime as dt
 import decimal

@@ -1,4 +1,4 @@
-"""`aft plan`: what goes in, what comes out, and a clear end for whatever cannot be planned."""
+"""`aft plan`: its input, its output, and a clear error for input that cannot be planned."""
 
 import json
 

@@ -22,7 +22,7 @@ TERMS = Question(epsilon_sd=0.6, workers=2, window=1)
 
 
 def results(change, rounds=800):
-    """Two pairs of sensors; in the second half the pairs are others where they `change`."""
+    """Two pairs of sensors; with `change`, other sensors are pairs in the second half."""
     rng = np.random.default_rng(1)
     common, own = rng.normal(size=(rounds, 2)), 0.1 * rng.normal(size=(rounds, 4))
     groups = np.tile([0, 0, 1, 1], (rounds, 1))

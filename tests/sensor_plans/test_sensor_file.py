@@ -1,4 +1,4 @@
-"""Files of sensors: wide and long are the same, what is unfit is refused by name."""
+"""Wide and long files give the same table; unfit ones are refused by name."""
 
 import numpy as np
 import pandas as pd
