@@ -57,7 +57,7 @@ def main(chosen: list[str]) -> None:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{result['benchmark']}.json").write_text(text + "\n")
         print(text)
-        worse += remembered(result["benchmark"], dict(ratios(result)), RESULTS / "history.jsonl")
+        worse += add_ratios(result["benchmark"], dict(ratios(result)), RESULTS / "history.jsonl")
     if worse:
         sys.exit("\n".join(["ratios that fell:", *worse]))
 
@@ -74,7 +74,7 @@ def ratios(results: Any, path: str = "", counts: bool = False) -> Iterator[tuple
         yield path, float(results)
 
 
-def remembered(benchmark: str, now: dict[str, float], history: Path) -> list[str]:
+def add_ratios(benchmark: str, now: dict[str, float], history: Path) -> list[str]:
     """Add the ratios of a run to `history`; return a line for each worse by over `FELL`."""
     lines = history.read_text(encoding="utf-8").splitlines() if history.exists() else []
     cpu = machine()["processor"]

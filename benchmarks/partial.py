@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.experiments.guarded import guarded_windows, promise_table
+from aftlib.checkpoint_planning.experiments.guarded import guarantee_table, guarded_windows
 from aftlib.checkpoint_planning.guarded_replay import replay_guard
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from benchmarks.guard import DELTA, SEASONS
@@ -49,7 +49,7 @@ def back_test(values: np.ndarray, season: float) -> dict:
     n = values.shape[1]
     common = WINDOW, (0, WINDOW - LOST), EPSILON, DELTA, cost, n * WINDOW
     promises, _ = guarded_windows(values, *common, seasons=seasons)
-    table = promise_table(promises[promises["tau"] > 0], DELTA).set_index("way")
+    table = guarantee_table(promises[promises["tau"] > 0], DELTA).set_index("method")
     columns = ["estimated", "within", "worst_sensor", "windows"]
     rounded = table[columns].round(4).astype(object)
     return rounded.where(rounded.notna(), None).to_dict(orient="index")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from aftlib.reports.claims import ClaimRecord, Scorecard
 
 
-def judged(claims, frames, *ids) -> dict[str, ClaimRecord]:
+def judge(claims, frames, *ids) -> dict[str, ClaimRecord]:
     """Return the records of the claims called `ids`, or of all, by id."""
     chosen = [claim for claim in claims if not ids or claim.id in ids]
     return {record.id: record for record in Scorecard(chosen, frames).records}
 
 
 def verdict(claims, frames, id) -> str:
-    return judged(claims, frames, id)[id].verdict
+    return judge(claims, frames, id)[id].verdict
 
 
-def turned(claims, frames) -> set[str]:
+def list_changed(claims, frames) -> set[str]:
     """Return the claims whose verdict differs from the recorded one."""
-    return {id for id, record in judged(claims, frames).items() if not record.as_recorded}
+    return {id for id, record in judge(claims, frames).items() if not record.as_recorded}

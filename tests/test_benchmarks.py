@@ -1,4 +1,4 @@
-"""Ratios of benchmarks are remembered, and one that falls is an alarm."""
+"""Ratios of benchmarks are stored, and one that falls is an alarm."""
 
 import json
 
@@ -28,19 +28,19 @@ def test_what_is_a_ratio():
 def test_a_ratio_that_falls_raises_an_alarm(tmp_path, monkeypatch):
     history = tmp_path / "history.jsonl"
     for value in (4, 1, 4.4):  # one bad run does not move the median
-        benchmarks.remembered("engines", {"ratio": value, "spark.ratio": 1.0}, history)
-    assert benchmarks.remembered("engines", {"ratio": 2.7, "spark.ratio": 1.4}, history) == []
-    assert benchmarks.remembered("other", {"ratio": 0.1}, history) == []
-    drops = benchmarks.remembered("engines", {"ratio": 2.0, "spark.ratio": 1.9}, history)
+        benchmarks.add_ratios("engines", {"ratio": value, "spark.ratio": 1.0}, history)
+    assert benchmarks.add_ratios("engines", {"ratio": 2.7, "spark.ratio": 1.4}, history) == []
+    assert benchmarks.add_ratios("other", {"ratio": 0.1}, history) == []
+    drops = benchmarks.add_ratios("engines", {"ratio": 2.0, "spark.ratio": 1.9}, history)
     assert drops == ["engines: ratio is 2, was 3.35", "engines: spark.ratio is 1.9, was 1"]
     durations = "spark.rows.histogram / sum", "spark.stream.1 keys.histogram / sum"
-    benchmarks.remembered("engines", dict.fromkeys(durations, 4.0), history)
-    drops = benchmarks.remembered("engines", dict(zip(durations, (2.0, 7.0), strict=True)), history)
+    benchmarks.add_ratios("engines", dict.fromkeys(durations, 4.0), history)
+    drops = benchmarks.add_ratios("engines", dict(zip(durations, (2.0, 7.0), strict=True)), history)
     assert drops == ["engines: spark.stream.1 keys.histogram / sum is 7, was 4"]
     line = json.loads(history.read_text().splitlines()[0])
     assert set(line) == {"benchmark", "date", "cpu", "commit", "dirty", "ratios"}
     monkeypatch.setattr(benchmarks, "machine", lambda: {"processor": "another"})
-    assert benchmarks.remembered("engines", {"ratio": 0.1}, history) == []
+    assert benchmarks.add_ratios("engines", {"ratio": 0.1}, history) == []
 
 
 def test_an_alarm_ends_the_run_with_an_error(tmp_path, monkeypatch, capsys):

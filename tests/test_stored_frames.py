@@ -75,10 +75,10 @@ def test_ratios_are_multiples_of_the_guarantee():
 
 
 def test_running_shares_count_the_estimated_windows_so_far():
-    frame = FRAMES["d2_promises"].query("tau == 10")
-    figure = d2.promises(FRAMES["d2_promises"], 0.05, tau=10)
+    frame = FRAMES["d2_guarantees"].query("tau == 10")
+    figure = d2.guarantees(FRAMES["d2_guarantees"], 0.05, tau=10)
     for trace in figure.data:
-        if trace.name in set(frame["way"]):
+        if trace.name in set(frame["method"]):
             assert len(trace.x) and set(trace.x) <= set(frame["window"])
 
 

@@ -242,7 +242,7 @@ class GuardedCoordinator(Coordinator):
         trial = deepcopy(self.guard)  # the guard itself gets this window after lost keys are read
         history = trial.update(row)
         certified = lost & history.declared[0]
-        estimated = self.estimates.declare((window,), certified, history.estimate[0])
+        estimated = self.estimates.certify((window,), certified, history.estimate[0])
 
         results = []
         for worker in sorted(missing):

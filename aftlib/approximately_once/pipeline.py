@@ -40,8 +40,8 @@ from aftlib.spark.faults import Fault, Injector
 from aftlib.spark.streams import drain
 from aftlib.spark.sweep import require_shared
 
-Way = Literal["model", "guard", "exact"]
-RECOVER: tuple[Way, ...] = get_args(Way)
+RecoveryMethod = Literal["model", "guard", "exact"]
+RECOVER: tuple[RecoveryMethod, ...] = get_args(RecoveryMethod)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Query:
     requirement: Requirement
     every: int  # steps per micro-batch
     stop: int | None = None  # step at which the stream ends; by default the log's end
-    recover: Way = "model"
+    recover: RecoveryMethod = "model"
     seasons: tuple[float, ...] = ()  # seasonal periods in windows; the guard uses them
 
     def __post_init__(self) -> None:

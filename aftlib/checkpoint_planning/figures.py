@@ -103,7 +103,6 @@ HEADINGS = {
     "plan_ms": "planning afterwards, ms",
     "all_ms": "from start to commit, ms",
     "rate": "tuples per second",
-    "way": "method",
     "part": "data",
     "estimated": "share estimated",
     "worst_sensor": "worst sensor",
@@ -300,11 +299,11 @@ def restarts(frame: pd.DataFrame) -> go.Figure:
     return figure.update_layout(barmode="stack", height=300, hovermode="closest")
 
 
-def promises(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.Figure:
+def guarantees(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.Figure:
     """Share estimated after losses at τ, and share of these within ε, by method, over time."""
     figure = go.Figure()
     colors = {"guard": BLUE, "Σ/L": ORANGE}
-    for method, rows in frame[frame["tau"] == tau].groupby("way"):
+    for method, rows in frame[frame["tau"] == tau].groupby("method"):
         each = rows.assign(wrong=rows["wrong"] & rows["estimated"]).groupby("window")
         sums = each[["estimated", "wrong"]].sum().rolling(over, min_periods=1).sum()
         estimated = sums["estimated"] / each.size().rolling(over, min_periods=1).sum()

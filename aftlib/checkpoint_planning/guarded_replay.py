@@ -174,7 +174,7 @@ class GuardedReplay(PartialReplay):
         """Decide by the guard and the audit of earlier estimates which sensors stay unread."""
         others = np.ones(self.query.model.size, bool)
         others[self.guard.replay[segment]] = False
-        self.estimates.declare((window, segment), others, np.nan)
+        self.estimates.certify((window, segment), others, np.nan)
         self.trail.lost = segment
 
     def _unread(self, window: int) -> np.ndarray:
@@ -213,7 +213,7 @@ class GuardedReplay(PartialReplay):
     def _planned(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint at a window's beginning, with a plan that both accounts permit."""
         self._audit(checkpoint.window - self.query.window)
-        closed = np.flatnonzero(self.estimates.account.declare(np.ones(self.query.model.size)) != 2)
+        closed = np.flatnonzero(self.estimates.account.certify(np.ones(self.query.model.size)) != 2)
         limits = self.query.recovery_time, self.query.t_sla_ms
         plan = plan_guarded(self.guard, *limits, closed.tolist())
         times = tuple(checkpoint.window + tau for tau in plan.times)

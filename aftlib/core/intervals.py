@@ -30,7 +30,7 @@ def bootstrap_interval(
     return low, high
 
 
-def resampled_share(
+def bootstrap_share(
     hits: np.ndarray, totals: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Percentile interval of Σ hits / Σ totals, resampling whole units.

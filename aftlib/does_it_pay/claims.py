@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from aftlib.core.claims import UNDECIDED, Claim, Finding, Threshold, nothing
-from aftlib.core.intervals import ratio_interval, resampled_share, share_interval
+from aftlib.core.intervals import bootstrap_share, ratio_interval, share_interval
 from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import Measurements, accuracy
 from aftlib.does_it_pay.figures import most_sensors
@@ -204,7 +204,7 @@ def estimates_are_within(measured: Measurements) -> Finding:
         group = measured.estimates[measured.estimates["scheme"] == scheme].dropna(subset=["off"])
         good = group.assign(good=group["off"] <= 1)
         shares = good.groupby(["sensors", "window", "batch"])["good"].mean().to_numpy()
-        ends = resampled_share(shares, np.ones(len(shares)), np.random.default_rng(1))
+        ends = bootstrap_share(shares, np.ones(len(shares)), np.random.default_rng(1))
         if shares.min() == 1:
             ends = share_interval(len(shares), len(shares))
         findings[str(scheme)] = Finding(

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.approximately_once.operator import TimedWorker
-from aftlib.approximately_once.pipeline import BatchHandler, Query, Way, staff
+from aftlib.approximately_once.pipeline import BatchHandler, Query, RecoveryMethod, staff
 from aftlib.approximately_once.sink import Outage
 from aftlib.core.readlimit import ReadLimit
 from aftlib.core.sensorlog import SensorLog
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EXACT, MODEL, GUARD = "exact, on Spark", "D1 by model", "D1 by guard"
-ON_SPARK: dict[str, Way] = {EXACT: "exact", MODEL: "model", GUARD: "guard"}
+ON_SPARK: dict[str, RecoveryMethod] = {EXACT: "exact", MODEL: "model", GUARD: "guard"}
 """Schemes, and how D1's handler recovers in each."""
 
 

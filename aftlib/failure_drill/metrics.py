@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.core.intervals import resampled_share, share_interval, t_interval
+from aftlib.core.intervals import bootstrap_share, share_interval, t_interval
 from aftlib.failure_drill.schedule import Drill
 from aftlib.upstream_backup.routes import lindley
 
@@ -84,7 +84,7 @@ def score_emitted(drill: Drill, emitted: pd.DataFrame, rng: np.random.Generator)
     elif estimated.any():
         hits = np.bincount(number, good, len(windows))
         totals = np.bincount(number, minlength=len(windows))
-        low, high = resampled_share(hits, totals, rng)
+        low, high = bootstrap_share(hits, totals, rng)
     return Score(
         due=counts.size,
         lost=int((counts == 0).sum()),

@@ -16,7 +16,7 @@ import pandas as pd
 
 from aftlib.approximately_once.message_log import MessageLog
 from aftlib.approximately_once.operator import OnwardSplits, SensorSplits, TimedWorker
-from aftlib.approximately_once.pipeline import BatchHandler, Query, Way, staff
+from aftlib.approximately_once.pipeline import BatchHandler, Query, RecoveryMethod, staff
 from aftlib.approximately_once.sink import Outage
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NONE, AT_MOST, AT_LEAST = "no fault tolerance", "at most once", "at least once"
 EXACTLY, MODEL, GUARD = "exactly once", "D1 by model", "D1 by guard"
-ON_SPARK: dict[str, Way] = {
+ON_SPARK: dict[str, RecoveryMethod] = {
     NONE: "exact",
     AT_MOST: "exact",
     AT_LEAST: "exact",
@@ -185,7 +185,7 @@ def killed_driver(drill: Drill, directory: Path) -> Run:
     does not contain yet. So the next driver runs this micro-batch again. On a cluster the drivers
     use the cores of this process's session. Errors as `run_process`.
     """
-    from aftlib.spark.session import cores_lent
+    from aftlib.spark.session import released_cores
 
     steps, names = BATCHES * drill.every, drill.log.names
     log = SensorLog.write(directory / "log", drill.samples[:steps], names)
@@ -197,7 +197,7 @@ def killed_driver(drill: Drill, directory: Path) -> Run:
         "every": drill.every,
     }
     (directory / "task.json").write_text(json.dumps(task))
-    with cores_lent():
+    with released_cores():
         command = [sys.executable, "-m", __name__, str(directory)]
         run_to_end(command, driver_injector(directory), short_lived())
 

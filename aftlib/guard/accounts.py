@@ -101,7 +101,7 @@ def pool_bears(pool: Any, account: Any, unit: float) -> bool:
 
 
 @jit()
-def declare(proposed: Any, accounts: Any, pool: Any, delta: float, unit: float, out: Any) -> None:
+def certify(proposed: Any, accounts: Any, pool: Any, delta: float, unit: float, out: Any) -> None:
     """Fill `out` with 0 (not proposed), 1 (proposed but blocked) or 2 (certified) per sensor."""
     for i in range(proposed.size):
         allowed = is_open(accounts[i], delta) and pool_bears(pool, accounts[i], unit)
@@ -161,9 +161,9 @@ class Accounts:
     --------
     >>> accounts = Accounts(sensors=1, delta=0.05)
     >>> for _ in range(5):
-    ...     decisions = accounts.declare([True])
+    ...     decisions = accounts.certify([True])
     ...     accounts.update(decisions, [1.0])
-    >>> accounts.declare([True])  # five errors used up the first budget
+    >>> accounts.certify([True])  # five errors used up the first budget
     array([1])
     """
 
@@ -174,10 +174,10 @@ class Accounts:
         self.delta, self.horizon, self.unit = float(delta), int(horizon), pool_unit(sensors)
         (self.accounts,), (self.pool,) = new_accounts(sensors, 1)
 
-    def declare(self, proposed: Any) -> np.ndarray:
+    def certify(self, proposed: Any) -> np.ndarray:
         """Return 0 (not proposed), 1 (blocked) or 2 (certified) per sensor."""
         proposed, decisions = np.asarray(proposed, bool), np.zeros(len(self.accounts), np.int64)
-        declare(proposed, self.accounts, self.pool, self.delta, self.unit, decisions)
+        certify(proposed, self.accounts, self.pool, self.delta, self.unit, decisions)
         return decisions
 
     def update(self, decisions: Any, wrong: Any) -> None:
@@ -237,9 +237,9 @@ class Estimates:
         # audited estimates, wrong ones, failures, and the most estimates open at one time
         self.counts = np.zeros(4, np.int64)
 
-    def declare(self, place: tuple[int, ...], proposed: np.ndarray, estimate: Any) -> np.ndarray:
+    def certify(self, place: tuple[int, ...], proposed: np.ndarray, estimate: Any) -> np.ndarray:
         """Return which of a failure's proposed sensors may be estimated; bool, shape (n,)."""
-        decisions = self.account.declare(proposed)
+        decisions = self.account.certify(proposed)
         self.open.append((place, decisions, np.array(np.broadcast_to(estimate, decisions.shape))))
         at_once = sum(int((other == 2).sum()) for _, other, _ in self.open)
         self.counts[2:] = self.counts[2] + 1, max(self.counts[3], at_once)

@@ -270,7 +270,7 @@ class _Interval:
         )
         given = (given + given.T) / 2 * self.unit[first:] * self.unit[first:, None]
         target = (self.limit / self.z) ** 2 * (1 - share) / (1 + share)
-        is_open = self.accounts.declare(np.ones(target.size)) == 2
+        is_open = self.accounts.certify(np.ones(target.size)) == 2
         read = np.zeros(target.size, bool)
         read[list(select(given, np.where(is_open, target, 0)))] = True
         proposed = is_open & ~read
@@ -278,7 +278,7 @@ class _Interval:
         if not is_open.all():  # propose closed ones that the others of O would predict well enough
             _, variance = self.expected(self.level)
             proposed |= ~is_open & (variance <= target)
-        self.decisions = self.accounts.declare(proposed)
+        self.decisions = self.accounts.certify(proposed)
 
 
 def _means(samples: np.ndarray) -> np.ndarray:

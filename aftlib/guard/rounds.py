@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aftlib.core.compiling import jit
-from aftlib.guard.accounts import declare, learn, new_accounts, pool_unit
+from aftlib.guard.accounts import certify, learn, new_accounts, pool_unit
 from aftlib.guard.prediction import (
     FIRST_FIT,
     absorb,
@@ -208,7 +208,7 @@ def look_ahead(state: Any, model: Any, risk: Any, rules: Any, now: Any, waves: A
             limit = np.log(rules.epsilon[i] / scale + FLOOR)
             proposed[i] = propose(risk, slot, h, i, limit, rules.delta)
         decisions = state.decisions[slot, h]
-        declare(proposed, state.accounts[h], state.pools[h], rules.delta, pool_unit(n), decisions)
+        certify(proposed, state.accounts[h], state.pools[h], rules.delta, pool_unit(n), decisions)
         state.allowed[slot, h] = state.tolerance[h]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from aftlib.core.compiling import jit
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import LEVELS, resampled_share
+from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
 from aftlib.guard.accounts import pooled_slack, slack
@@ -151,7 +151,7 @@ def interval(counts: np.ndarray) -> tuple[float, float]:
     wrong, certified = used[:, WRONG], used[:, CERTIFIED]
     if not wrong.any():
         return float(LEVELS[0] ** (1 / len(used))), 1.0
-    return resampled_share(certified - wrong, certified, np.random.default_rng(1))
+    return bootstrap_share(certified - wrong, certified, np.random.default_rng(1))
 
 
 def walk_forward(

@@ -347,7 +347,7 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
     """
     accounts, counts = Accounts(SENSORS, delta), np.zeros((SENSORS, 2))
     for t in range(rounds):
-        certified = accounts.declare(np.ones(SENSORS))
+        certified = accounts.certify(np.ones(SENSORS))
         wrong = (certified == 2) & (np.arange(SENSORS) < attacked) & (t >= rounds // 2)
         accounts.update(certified, wrong)
         if t >= rounds // 2:

@@ -129,7 +129,7 @@ def master() -> str:
 
 
 @contextmanager
-def cores_lent() -> Iterator[None]:
+def released_cores() -> Iterator[None]:
     """Free this process's cores of a cluster for drivers that the block starts.
 
     The running session's executors end, and start again after the block. In the block the session

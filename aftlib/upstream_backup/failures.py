@@ -58,7 +58,7 @@ def downtimes(
     comes back would need the other's state.
     """
     outages: list[Downtime] = []
-    every, phase = parameters.rhythm("heartbeat")
+    every, phase = parameters.cycle("heartbeat")
     for failure in sorted(failures, key=lambda f: f.at_ms):
         if failure.at_ms < parameters.settling_ms:
             raise ValueError(

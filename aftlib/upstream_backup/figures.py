@@ -255,7 +255,7 @@ def _drawn(
                 numbers["x"].append(x)
                 numbers["y"].append(y)
                 numbers["text"].append(", ".join(map(str, one.tuples)))
-    queues = {name: kept(run, name, round(now_ms * MS)) for name in NODES}
+    queues = {name: queued_tuples(run, name, round(now_ms * MS)) for name in NODES}
     text = "   ".join(
         f"kept for the {name}: {', '.join(map(str, ids)) or '–'}" for name, ids in queues.items()
     )
@@ -284,7 +284,7 @@ def messages(run: Simulated) -> list[Message]:
     for route in run.routes:
         sent += _carried(run, route)
         sent += _acknowledgements(run, route) if run.scheme.trimmed_by == "ack" else ()
-    every, phase = run.parameters.rhythm("heartbeat")
+    every, phase = run.parameters.cycle("heartbeat")
     for beat in range(phase, run.until, every):
         for monitor, target in (NODES, NODES[::-1]):
             if _is_up(run, monitor, beat):
@@ -297,7 +297,7 @@ def messages(run: Simulated) -> list[Message]:
     return sorted(sent)
 
 
-def kept(run: Simulated, node: str, time: int) -> tuple[int, ...]:
+def queued_tuples(run: Simulated, node: str, time: int) -> tuple[int, ...]:
     """Tuples in the queue kept for a node's failure, at a time in nanoseconds.
 
     In active standby the secondary keeps results for the primary's failure.
@@ -347,7 +347,7 @@ def _carried(run: Simulated, route: Route) -> Iterator[Message]:
 def _acknowledgements(run: Simulated, route: Route) -> Iterator[Message]:
     """Level-0 ACKs for new results of a node, and the ACKs that a working node forwards."""
     feed, hop = route.feed, run.parameters.hop_ns
-    every, phase = run.parameters.rhythm("ack")
+    every, phase = run.parameters.cycle("ack")
     backs = (r.downtime.back for r in run.recoveries if r.downtime.request == feed.end)
     ticks = np.arange(every + phase, run.until + every, every)
     ticks = ticks[(ticks > feed.begin) & (ticks <= next(backs, NEVER))]

@@ -177,7 +177,7 @@ class Parameters:
         waits = self.ack_ms * (1 + self.phases.ack) + self.switching_ms
         return 4 * self.link.delay_ms + waits
 
-    def rhythm(self, name: str) -> tuple[int, int]:
+    def cycle(self, name: str) -> tuple[int, int]:
         """Interval and phase of "ack", "heartbeat", "checkpoint" or "switching", nanoseconds.
 
         The interval of switching is the cycle of two turns.

@@ -26,7 +26,7 @@ def written_ns(parameters: Parameters, until_ns: int) -> np.ndarray:
 
 def primary_turn(parameters: Parameters, time_ns: np.ndarray | int) -> np.ndarray | bool:
     """Whether a moment belongs to the primary's turn (the proposal)."""
-    cycle, phase = parameters.rhythm("switching")
+    cycle, phase = parameters.cycle("switching")
     return (time_ns - phase) % cycle < round(cycle * parameters.share)
 
 
@@ -159,7 +159,7 @@ def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
     The last level-0 ACK that counts reached the node before its crash, and its level-1 ACK arrived
     by `time`. It names all results that had arrived when it was sent.
     """
-    (every, phase), hop = parameters.rhythm("ack"), parameters.hop_ns
+    (every, phase), hop = parameters.cycle("ack"), parameters.hop_ns
     latest = min(route.feed.crash - 1 - hop, time - 2 * hop)
     tick = (latest - phase) // every * every + phase
     return int(np.searchsorted(route.delivered, tick, side="right")) if tick > phase else 0
@@ -171,7 +171,7 @@ def checkpointed(parameters: Parameters, route: Route, time: int) -> int:
     The secondary reports each checkpoint to the upstream node. The changes of the state since the
     last checkpoint travel in as many full segments as they need.
     """
-    every, phase = parameters.rhythm("checkpoint")
+    every, phase = parameters.cycle("checkpoint")
     ticks = np.arange(every + phase, min(route.feed.crash, time), every)
     counts = np.searchsorted(route.written, ticks, side="right")
     sent = np.diff(counts, prepend=0)

@@ -91,7 +91,7 @@ class Scenario:
         trials = []
         for time, one in zip(failures_ms, drawn, strict=True):
             system = replace(parameters, phases=one)
-            begins = [system.rhythm(f.name)[1] / MS for f in fields(Phases)]
+            begins = [system.cycle(f.name)[1] / MS for f in fields(Phases)]
             trials.append(":".join(f"{value:.6f}" for value in (time, *begins)))
         options = {option: getattr(parameters, name) for option, name in OPTIONS.items()} | {
             "scheme": re.sub(r"[ ()]+", "-", scheme.name).strip("-").lower(),

@@ -65,7 +65,7 @@ def verdicts(grid, bests):
         frames = {"grid": changed, "samples_grid": changed, "unscaled_grid": changed}
         settings = {"delta": 0.05, "dimensions": 120, "blocks": 10, "covariance": "block"}
         given = frames | settings | {"bests": bests} | other
-        records = judging.judged(CLAIMS, given, *OF_THE_GRID)
+        records = judging.judge(CLAIMS, given, *OF_THE_GRID)
         return {id: record.verdict for id, record in records.items()}
 
     return of
@@ -102,7 +102,7 @@ def test_another_assignment_for_greedy_is_noticed(grid, bests, verdicts, other, 
 
 def test_notes_give_the_number_of_points_and_the_largest_difference(grid, bests):
     frames = {"grid": grid, "bests": bests, "delta": 0.05}
-    records = judging.judged(CLAIMS, frames, "D1-1", "D1-4")
+    records = judging.judge(CLAIMS, frames, "D1-1", "D1-4")
     points = [rows.set_index("method") for _, rows in grid.groupby(["workers", "epsilon"])]
     below = sum(at.loc["greedy", "estimable"] < at.loc["h-best", "estimable"] for at in points)
     assert 0 < below < len(points)

@@ -25,7 +25,7 @@ from aftlib.core.generators import block_model
 from aftlib.core.planfile import Source
 from aftlib.core.requirement import Requirement
 from tests.approximately_once import processes
-from tests.judging import judged
+from tests.judging import judge
 from tests.plans import write_plan
 
 
@@ -418,5 +418,5 @@ def test_odd_parameters_work_to_the_end(spark, without_spark, tmp_path, odd):
     frames["aggregates"] = grids.other_aggregates(case, case.workers[-1], 3, seed=1)
     cost = streams.recoveries(spark, case, tmp_path / "cost", 12, "model", crashes=2)
     frames["cost"] = cost
-    assert len(judged(CLAIMS, frames | parameters.model_dump())) == len(CLAIMS)
+    assert len(judge(CLAIMS, frames | parameters.model_dump())) == len(CLAIMS)
     assert (cost["largest_other_difference"].fillna(0) == 0).all()

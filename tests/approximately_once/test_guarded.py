@@ -65,7 +65,7 @@ def twin(query, outages):
         if crashed:
             within = np.minimum(missing, guard.horizons - 1)
             proposed = certified[within, range(6)] & (missing < guard.horizons)
-            decisions = account.declare(lost & proposed)
+            decisions = account.certify(lost & proposed)
             estimated = decisions == 2
         history = guard.update(np.where(estimated, np.nan, row))
         if crashed:

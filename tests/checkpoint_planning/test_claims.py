@@ -98,12 +98,12 @@ def frames(case, times=None, **changed):
     return results | TIMED | ({} if times is None else {"times": times}) | changed
 
 
-def turned(case, times=None):
+def list_changed(case, times=None):
     """Claims that do not come out as recorded.
 
     Without D2-5: ten data sets decide it on these few plans, but not on the notebook's many.
     """
-    return judging.turned(CLAIMS, frames(case, times)) - {"D2-5"}
+    return judging.list_changed(CLAIMS, frames(case, times)) - {"D2-5"}
 
 
 def verdict_of(claim, case=None, **changed):
@@ -112,7 +112,7 @@ def verdict_of(claim, case=None, **changed):
 
 
 def test_all_claims_come_out_as_recorded(document):
-    assert turned(document) == set()
+    assert list_changed(document) == set()
 
 
 def mutated(monkeypatch, change):
@@ -139,7 +139,7 @@ def mutated(monkeypatch, change):
 )
 def test_other_plans_turn_the_claims_on_counts(document, monkeypatch, change, claims):
     mutated(monkeypatch, change)
-    assert turned(document) >= claims
+    assert list_changed(document) >= claims
 
 
 def saving(exact, proposed):
@@ -190,7 +190,7 @@ def test_errors_of_another_size_turn_the_guarantee(
     log = SensorLog.write(tmp_path / "log", samples(model, 4000, 1), model.names)
     results = frames(replace(document, log=log))
     assert judging.verdict(CLAIMS, results, "D2-5") == verdict
-    assert judging.turned(CLAIMS, results) == {"D2-5"}
+    assert judging.list_changed(CLAIMS, results) == {"D2-5"}
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_plan_that_spends_too_much_turns_the_guarantee(document, monkeypatch):
     ],
 )
 def test_wrong_times_turn_their_claim(document, times, claim):
-    assert claim in turned(document, times)
+    assert claim in list_changed(document, times)
 
 
 class Clock:
@@ -280,7 +280,7 @@ def test_a_reader_that_spends_its_time_otherwise_turns_its_claim(
     document, monkeypatch, tmp_path, seconds, claim
 ):
     times = timed_with(monkeypatch, tmp_path, seconds)
-    assert (claim in turned(document, times)) if claim else not turned(document, times)
+    assert (claim in list_changed(document, times)) if claim else not list_changed(document, times)
 
 
 def test_a_reader_that_leaves_out_a_part_leaves_d2_6_open(monkeypatch, tmp_path):
@@ -400,7 +400,7 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
         cost = RecoveryTime(t_sla_ms - 10, 1)  # T_SLA ends intervals
         query = ReplayQuery(model, 24, Requirement(0.5, 0.05), cost, t_sla_ms)
         killed = kills.restarts(query, log, tmp_path / name, 2, 1).assign(start_ms=0.0)
-        records = judging.judged(CLAIMS, {"killed": killed}, "D2-8", "D2-9")
+        records = judging.judge(CLAIMS, {"killed": killed}, "D2-8", "D2-9")
         return [record.verdict for record in records.values()]
 
     assert verdicts("as it is", 40, 0.01) == ["undecided", "deviates"]

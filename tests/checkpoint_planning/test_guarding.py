@@ -24,7 +24,7 @@ def frames(values):
 
 
 def test_the_guard_keeps_the_guarantee_that_the_model_breaks(frames):
-    table = guarded.promise_table(frames[0], 0.05).set_index(["way", "tau"])
+    table = guarded.guarantee_table(frames[0], 0.05).set_index(["method", "tau"])
     baseline, guard = table.loc["Σ/L"], table.loc["guard"]
     assert (baseline.loc[[10, 20], "within"] < 0.9).all()
     assert (baseline["worst_sensor"] < 0.9).all()
@@ -38,7 +38,7 @@ def test_d2s_own_plan_is_that_of_the_model(frames, values):
     """One window and τ by hand."""
     x = values.reshape(500, WINDOW, SENSORS)
     model = GaussianModel.fit(values[: 250 * WINDOW])
-    rows = frames[0].query("way == 'Σ/L' and tau == 10 and window == 300")
+    rows = frames[0].query("method == 'Σ/L' and tau == 10 and window == 300")
     limit = 0.5 * x[:250].mean(axis=1).std(axis=0)
     part = x[300, 10:].mean(axis=0)
     read = np.flatnonzero(~rows["estimated"])
@@ -47,7 +47,7 @@ def test_d2s_own_plan_is_that_of_the_model(frames, values):
         i = model.names.index(name)
         assert rows["wrong"].iloc[i] == (abs(mean - part[i]) * 20 / WINDOW > limit[i])
 
-    rows = frames[0].query("way == 'Σ/L' and tau == 0 and window == 300")
+    rows = frames[0].query("method == 'Σ/L' and tau == 0 and window == 300")
     read = np.flatnonzero(~rows["estimated"]).tolist()
     allowed = (limit * WINDOW / 1.959964) ** 2  # of the window's sum
     assert (WINDOW * model.posterior_variance(read) <= allowed).all()
@@ -62,27 +62,27 @@ def test_every_plan_keeps_t_sla(frames):
     assert len(set(plans["sensors"])) > 1  # new plans as accounts close
     shown = figures.guarded_plans(plans)
     assert list(shown.data[0].y) == plans["checkpoints"].tolist()
-    curves = {trace.name: trace for trace in figures.promises(guarantees, 0.05, 10, over=1).data}
-    one = guarantees.query("way == 'guard' and tau == 10").groupby("window")["estimated"].mean()
+    curves = {trace.name: trace for trace in figures.guarantees(guarantees, 0.05, 10, over=1).data}
+    one = guarantees.query("method == 'guard' and tau == 10").groupby("window")["estimated"].mean()
     np.testing.assert_allclose(curves["guard: estimated"].y, one)
 
 
 def test_both_streams_fail_in_the_same_windows_and_what_is_read_is_exact(tmp_path):
     stream = guarded.generated_stream(guarded.wandering(110, 0.9, 1), 0.5, 0.05, COST, 120)
     pairs, audited = guarded.failing_streams(stream, tmp_path, seed=1)
-    failed = [set(pairs.loc[pairs["way"] == method, "window"]) for method in ("Σ/L", "guard")]
+    failed = [set(pairs.loc[pairs["method"] == method, "window"]) for method in ("Σ/L", "guard")]
     assert failed[0] == failed[1] and 15 < len(failed[0]) < 40 and min(failed[0]) >= 55
     assert len(pairs) == 2 * len(failed[0]) * SENSORS
     assert (pairs.loc[~pairs["estimated"], "off"] < 1e-9).all()
     guessed = pairs[pairs["estimated"]]
-    assert set(guessed["way"]) == {"Σ/L", "guard"} and (guessed["off"] > 0).all()
-    ours = guessed[guessed["way"] == "guard"]
+    assert set(guessed["method"]) == {"Σ/L", "guard"} and (guessed["off"] > 0).all()
+    ours = guessed[guessed["method"] == "guard"]
     assert (audited.estimates, audited.wrong) == (len(ours), (ours["off"] > 1).sum())
     assert set(pairs["part"]) == {"all correlated", "one independent"}
     assert (pairs["window"] < 82).equals(pairs["part"] == "all correlated")
-    table = guarded.stream_table(pairs, seed=1).set_index(["way", "part"])
+    table = guarded.stream_table(pairs, seed=1).set_index(["method", "part"])
     assert (table["exact"].dropna() == 1).all()
-    drifted = guessed.query("way == 'Σ/L' and sensor == 11 and window >= 82")["off"] <= 1
+    drifted = guessed.query("method == 'Σ/L' and sensor == 11 and window >= 82")["off"] <= 1
     assert table.loc[("Σ/L", "one independent"), "worst_sensor"] == drifted.mean() < 0.7
 
 
@@ -98,7 +98,9 @@ def test_real_sensors_stream_in_units_of_epsilon(tmp_path):
 
 def test_the_stream_table_by_hand():
     cells = {"window": [7, 7, 8, 8], "sensor": [0, 1, 0, 1], "off": [0.5, 2.0, 0.1, 0.0]}
-    pairs = pd.DataFrame(cells).assign(way="guard", part="all", estimated=[True, True, True, False])
+    pairs = pd.DataFrame(cells).assign(
+        method="guard", part="all", estimated=[True, True, True, False]
+    )
     (row,) = guarded.stream_table(pairs, seed=1).to_dict("records")
     assert (row["failures"], row["estimated"], row["within"]) == (2, 0.75, pytest.approx(2 / 3))
     assert (row["low"], row["high"]) == (0.5, 1.0)  # of one window again and again
@@ -109,9 +111,9 @@ def test_the_stream_table_by_hand():
 
 def test_the_table_by_hand():
     rows = pd.DataFrame({"window": [5, 5, 6, 6], "sensor": [0, 1, 0, 1]})
-    rows = rows.assign(way="guard", tau=3, estimated=[True, True, True, False])
+    rows = rows.assign(method="guard", tau=3, estimated=[True, True, True, False])
     frame = rows.assign(wrong=[False, True, False, True])
-    (row,) = guarded.promise_table(frame, 0.05).to_dict("records")
+    (row,) = guarded.guarantee_table(frame, 0.05).to_dict("records")
     assert (row["estimated"], row["within"]) == (0.75, pytest.approx(2 / 3))
     assert row["windows"] == 1.5
     assert row["slack"] == pytest.approx(5 / 1.5)

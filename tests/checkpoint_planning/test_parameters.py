@@ -14,7 +14,7 @@ from aftlib.checkpoint_planning.experiments import recoveries as runs
 from aftlib.checkpoint_planning.experiments.parameters import NotebookParameters
 from aftlib.checkpoint_planning.operator import bare_read
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
-from tests.judging import judged
+from tests.judging import judge
 
 DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
 AWKWARD = (0, -1, 2, 0.5, 7.0, math.nan, math.inf, 1e300)
@@ -104,7 +104,7 @@ def test_odd_requirements_come_through_to_the_figures_and_verdicts(spark, tmp_pa
     frames |= {"delta": p.delta, "t_sla": p.t_sla}
     frames["rates"] = costs.stream_rates(plans, case.log, tmp_path / "rates", repeats=2)
     frames["solved"] = costs.solving_times(ns=[10, 20], repeats=1)
-    assert len(judged(CLAIMS, frames)) == len(CLAIMS)
+    assert len(judge(CLAIMS, frames)) == len(CLAIMS)
 
 
 @pytest.mark.parametrize("odd", [{"budgets": [10**9, 6]}, {"window": 1, "slide": 1}], ids=str)
@@ -134,6 +134,6 @@ def test_odd_guarantees_come_through_to_the_figures(odd):
     values, cost = guarded.wandering(100, odd.get("memory", 0.9), 1), RecoveryTime(1, 1)
     settings = guarded.WINDOW, guarded.GRID, odd.get("epsilon", guarded.EPSILON), 0.05
     guarantees, plans = guarded.guarded_windows(values, *settings, cost, cost(guarded.BUDGET))
-    assert len(guarded.promise_table(guarantees, 0.05)) == 2 * len(guarded.GRID)
-    assert len(figures.promises(guarantees, 0.05, 10).data) == 4
+    assert len(guarded.guarantee_table(guarantees, 0.05)) == 2 * len(guarded.GRID)
+    assert len(figures.guarantees(guarantees, 0.05, 10).data) == 4
     assert len(figures.guarded_plans(plans).data) == 2

@@ -89,7 +89,7 @@ def test_a_plans_data_stream_with_a_guard(plan, tmp_path):
     assert set(pairs["part"]) == {"all"} and pairs["window"].min() >= 60
     assert (pairs.loc[~pairs["estimated"], "off"] < 1e-9).all()
     assert (pairs.loc[pairs["estimated"], "off"] <= 1).mean() > 0.8
-    assert audited.estimates == (pairs["estimated"] & (pairs["way"] == "guard")).sum()
+    assert audited.estimates == (pairs["estimated"] & (pairs["method"] == "guard")).sum()
     assert guarded.planned_stream(plan(t_sla_ms=4)).query.grid == tuple(range(10))
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from aftlib.core.intervals import (
     bootstrap_interval,
+    bootstrap_share,
     ratio_interval,
-    resampled_share,
     share_interval,
     t_interval,
 )
@@ -37,11 +37,11 @@ def test_a_share_is_resampled_by_whole_units():
     rng = np.random.default_rng(0)
     hits = rng.binomial(1, 0.3, 100).astype(float)
     low, high = bootstrap_interval(hits, 1, np.random.default_rng(1))
-    interval = resampled_share(hits, np.ones(100), np.random.default_rng(1))
+    interval = bootstrap_share(hits, np.ones(100), np.random.default_rng(1))
     assert interval == pytest.approx((low, high))
-    heavy = resampled_share(7 * hits, np.full(100, 7), np.random.default_rng(1))
+    heavy = bootstrap_share(7 * hits, np.full(100, 7), np.random.default_rng(1))
     assert heavy == pytest.approx(interval)  # samples of one unit err together
-    assert resampled_share(np.array([0, 9]), np.array([1, 9]), rng) == (0, 1)
+    assert bootstrap_share(np.array([0, 9]), np.array([1, 9]), rng) == (0, 1)
 
 
 def test_intervals_that_hold_together_are_wider():

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.pipeline import Query, Way, recover_stream
+from aftlib.approximately_once.pipeline import Query, RecoveryMethod, recover_stream
 from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -32,7 +32,7 @@ EVERY = STEPS // 6
 class Scenario:
     """The faults of a stream before its driver is killed."""
 
-    recover: Way
+    recover: RecoveryMethod
     outages: tuple[Outage, ...]
     batch: int | None  # whose write is the last, or none
 
@@ -50,7 +50,7 @@ def write_log(directory: Path) -> SensorLog:
     return SensorLog.write(directory / "log", draw(MODEL, STEPS, 4), MODEL.names)
 
 
-def query(log: SensorLog, recover: Way = "model", stop: int | None = None) -> Query:
+def query(log: SensorLog, recover: RecoveryMethod = "model", stop: int | None = None) -> Query:
     """Return a query with three workers, each of which can be estimated from the others."""
     model, requirement = MODEL.aggregate(WINDOWS.width), Requirement(1.0, 0.05)
     assignment = assign_spread(model, 3, requirement)

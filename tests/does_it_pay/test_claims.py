@@ -13,11 +13,11 @@ from tests.does_it_pay.tables import RATES, WINDOWS, measurements
 
 
 def verdicts(measured):
-    records = judging.judged(CLAIMS, {"measured": measured})
+    records = judging.judge(CLAIMS, {"measured": measured})
     return {id: record.verdict for id, record in records.items()}
 
 
-def turned(measured):
+def list_changed(measured):
     return {id for id, verdict in verdicts(measured).items() if verdict != "holds"}
 
 
@@ -29,7 +29,7 @@ def changed(column, value, scheme, frame="recoveries"):
 
 
 def test_all_claims_hold_of_what_the_cost_model_makes():
-    assert turned(measurements()) == set()
+    assert list_changed(measurements()) == set()
 
 
 @pytest.mark.parametrize("again", [9, 576])
@@ -38,7 +38,7 @@ def test_samples_that_no_plan_reads_again_turn_p1(again):
 
 
 def test_what_the_guard_reads_again_is_not_planned():
-    assert "P-1" not in turned(changed("again", 3, GUARD))
+    assert "P-1" not in list_changed(changed("again", 3, GUARD))
 
 
 def test_unpredicted_times_turn_p2_and_p3():
@@ -59,14 +59,14 @@ def p3(**columns):
     for name, values in columns.items():
         case = ~measured.break_even["constants"]
         measured.break_even.loc[case, name] = values
-    return judging.judged(CLAIMS, {"measured": measured}, "P-3")["P-3"]
+    return judging.judge(CLAIMS, {"measured": measured}, "P-3")["P-3"]
 
 
 def test_the_windows_that_give_the_constants_are_no_points_of_p2():
     measured = measurements()
     rows = measured.recoveries
     rows.loc[rows["window"] == WINDOWS[0], "seconds"] += 5.0  # starts, which predict the others
-    assert judging.judged(CLAIMS, {"measured": measured}, "P-2")["P-2"].n == 6 * 3
+    assert judging.judge(CLAIMS, {"measured": measured}, "P-2")["P-2"].n == 6 * 3
     one = replace(measurements(), recoveries=rows[rows["window"] == WINDOWS[0]])
     assert verdicts(one)["P-2"] == "undecided" and verdicts(one)["P-3"] == "undecided"
 
@@ -106,7 +106,7 @@ def test_a_d1_that_waits_for_its_input_turns_p4_and_p5():
     measured = measurements()
     slowest = (measured.recoveries["rate"] == RATES[0]) & (measured.recoveries["scheme"] == MODEL)
     measured.recoveries.loc[slowest, "seconds"] += 2.0
-    assert {"P-4", "P-5"} <= turned(measured)
+    assert {"P-4", "P-5"} <= list_changed(measured)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
@@ -116,14 +116,14 @@ def test_kills_that_differ_more_than_the_rates_decide_nothing(order):
     d1 = (rows["scheme"] == MODEL) & (rows["window"] == WINDOWS[-1])
     rows.loc[d1 & (rows["rate"] == RATES[0]), "seconds"] = np.array([0.31, 0.08, 0.08])[order]
     rows.loc[d1 & np.isinf(rows["rate"]), "seconds"] = [0.36, 0.09, 0.33]
-    record = judging.judged(CLAIMS, {"measured": measured}, "P-4")["P-4"]
+    record = judging.judge(CLAIMS, {"measured": measured}, "P-4")["P-4"]
     assert record.verdict == "undecided" and record.interval[0] < 0 and record.interval[1] > 2
     assert "at 100 samples/s: 0.16 s; D1 by model without a limit: 0.26 s" in record.note
 
 
 def test_an_exact_recovery_that_is_as_fast_turns_p5():
     measured = changed("seconds", 0.6, EXACT)
-    assert "P-5" in turned(measured) and "P-6" not in turned(measured)
+    assert "P-5" in list_changed(measured) and "P-6" not in list_changed(measured)
 
 
 def test_a_d2_that_is_as_slow_turns_p6():
@@ -136,11 +136,11 @@ def test_a_d2_that_is_as_slow_turns_p6():
 
 def test_an_overhead_turns_p7():
     slow = changed("seconds", 0.22, GUARD, "calm")
-    assert turned(slow) == {"P-7"} and verdicts(slow)["P-7"] == "deviates"
+    assert list_changed(slow) == {"P-7"} and verdicts(slow)["P-7"] == "deviates"
 
 
 def test_wrong_estimates_turn_p8():
-    assert turned(measurements(within=0.8)) == {"P-8"}
+    assert list_changed(measurements(within=0.8)) == {"P-8"}
     assert verdicts(measurements(within=0.8))["P-8"] == "deviates"
 
 
@@ -150,7 +150,7 @@ def test_no_scheme_hides_its_wrong_estimates_behind_one_with_fewer_windows():
     table.loc[table["scheme"] == GUARD, "off"] = 0.5
     table.loc[(table["scheme"] == PROPOSED) & (table["batch"] % 8 == 0), "off"] = 1.2
     few = table[(table["scheme"] != GUARD) | (table["batch"] < 3)]
-    record = judging.judged(CLAIMS, {"measured": replace(measured, estimates=few)}, "P-8")["P-8"]
+    record = judging.judge(CLAIMS, {"measured": replace(measured, estimates=few)}, "P-8")["P-8"]
     assert record.verdict == "deviates" and record.note.startswith("D1 by guard has the lowest end")
     assert record.n == 6 and "deviates" in record.parts[PROPOSED]
 

@@ -104,7 +104,7 @@ def records_with(monkeypatch):
             ),
             "rates": costs.rates(20_000, 0.05, [1, 1000], 0, seed=1),
         }
-        return judging.judged(CLAIMS, frames)
+        return judging.judge(CLAIMS, frames)
 
     return settle
 

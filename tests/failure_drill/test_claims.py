@@ -19,8 +19,8 @@ def done(table, **long):
     return {"done": drilled, "long": long_windows(**long)}
 
 
-def turned(table):
-    return judging.turned(CLAIMS, done(table))
+def list_changed(table):
+    return judging.list_changed(CLAIMS, done(table))
 
 
 def verdict(claim, table=None, **changed):
@@ -28,7 +28,7 @@ def verdict(claim, table=None, **changed):
 
 
 def test_all_claims_come_out_as_recorded():
-    assert turned(good_table()) == set()
+    assert list_changed(good_table()) == set()
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_all_claims_come_out_as_recorded():
 def test_a_claim_turns(scheme, column, value, claims):
     table = good_table()
     table.loc[scheme, column] = value
-    assert turned(table) == claims
+    assert list_changed(table) == claims
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_claim_turns(scheme, column, value, claims):
 def test_what_is_missing_or_hidden_by_another_scheme_turns_a_claim(scheme, values, claims):
     table = good_table()
     table.loc[scheme, [*values]] = values.values()
-    assert turned(table) == claims
+    assert list_changed(table) == claims
 
 
 @pytest.mark.parametrize(
@@ -113,18 +113,18 @@ def test_the_interval_decides_on_the_cost_of_d1(low, high, expected):
 
 
 def test_the_note_has_the_time_of_a_checkpoint_in_d2s_own_plan():
-    record = judging.judged(CLAIMS, done(good_table()))["F-7"]
+    record = judging.judge(CLAIMS, done(good_table()))["F-7"]
     assert record.measured == pytest.approx(0.5) and "A checkpoint adds 3.3 ms" in record.note
     assert "a window takes 933 ms to read. The checkpoints would be 1.1% of it" in record.note
 
 
 def test_what_was_harmed_by_no_fault_bounds_the_rate_of_harm():
-    note = judging.judged(CLAIMS, done(good_table()))["F-2"].note
+    note = judging.judge(CLAIMS, done(good_table()))["F-2"].note
     assert "D1, its driver killed: 6; D3, its supervisor killed: 6" in note
     assert "exclude only harm at a rate above 12% (exact" in note
     harmed = good_table()
     harmed.loc["exactly once", "lost"] = 1
-    assert "exclude" not in judging.judged(CLAIMS, done(harmed))["F-2"].note
+    assert "exclude" not in judging.judge(CLAIMS, done(harmed))["F-2"].note
 
 
 @pytest.mark.parametrize(("turns", "needed"), [(2, "6"), (20, "1,056")])
@@ -133,12 +133,12 @@ def test_the_turns_that_would_decide_an_overhead_are_those_of_its_own_spread(tur
     table.loc["D1 by guard", ["overhead", "overhead_low", "overhead_high"]] = 0.134, -0.343, 0.959
     frames = done(table)
     frames["done"].turns = turns
-    assert f"Some {needed} turns would decide it" in judging.judged(CLAIMS, frames)["F-6"].note
+    assert f"Some {needed} turns would decide it" in judging.judge(CLAIMS, frames)["F-6"].note
 
 
 def test_what_lacks_its_schemes_is_not_run():
     table = good_table().drop(index=["at most once", "D3 shared state"])
     table = table[~table.index.str.startswith(("D1", "D2"))]
-    records = judging.judged(CLAIMS, done(table))
+    records = judging.judge(CLAIMS, done(table))
     verdicts = {record.verdict for id, record in records.items() if id != "F-7"}
     assert verdicts == {"not run"}  # F-7 has runs of its own

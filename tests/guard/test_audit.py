@@ -17,7 +17,7 @@ def failing(estimates, rounds):
     """Return the sensors estimated after a failure in each round; audits come a round later."""
     allowed = []
     for window in rounds:
-        allowed.append(estimates.declare((window, 7), EVERYONE, window / 2))
+        allowed.append(estimates.certify((window, 7), EVERYONE, window / 2))
         estimates.audit(off, LIMIT, window - 1)
     return np.array(allowed)
 

@@ -8,7 +8,7 @@ from aftlib.guard.accounts import (
     CAP,
     CREDITS,
     Accounts,
-    declare,
+    certify,
     learn,
     most_credits,
     pool_unit,
@@ -27,7 +27,7 @@ def play(accounts, propose, outcome, rounds):
         back = t - accounts.horizon
         if back >= 0:
             accounts.update(decisions[back], wrong[back])
-        decisions[t] = accounts.declare(propose(t, accounts))
+        decisions[t] = accounts.certify(propose(t, accounts))
         wrong[t] = outcome(t, decisions[t], accounts)
     return decisions == 2, wrong
 
@@ -175,4 +175,4 @@ def test_bounds_hold_while_sensors_join_and_leave(seed, horizons, delta, calm, o
         state.clock[0] = t + 1
         for h in range(horizons):
             out = state.decisions[t % ring, h]
-            declare(np.ones(len(names), bool), state.accounts[h], state.pools[h], delta, unit, out)
+            certify(np.ones(len(names), bool), state.accounts[h], state.pools[h], delta, unit, out)

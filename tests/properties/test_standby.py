@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from aftlib.upstream_backup.failures import Failure
-from aftlib.upstream_backup.figures import kept, messages
+from aftlib.upstream_backup.figures import messages, queued_tuples
 from aftlib.upstream_backup.parameters import NODES, Link, Parameters, Phases, Tcp
 from aftlib.upstream_backup.recursion import simulate
 from aftlib.upstream_backup.schemes import SCHEMES
@@ -80,7 +80,7 @@ def test_twins_agree(data, parameters, scheme):
     # the content of a sequence diagram: every message, and the queues after each change
     assert messages(fast) == sent
     for time, held in {time: held for time, *held in queues}.items():
-        assert [kept(fast, node, time) for node in NODES] == held
+        assert [queued_tuples(fast, node, time) for node in NODES] == held
 
 
 @settings(max_examples=30)

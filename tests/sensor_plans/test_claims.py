@@ -24,9 +24,9 @@ def backtests():
     return run_backtests()
 
 
-def turned(plans, walks):
+def list_changed(plans, walks):
     """Return the verdicts that differ from the recorded ones, by claim."""
-    records = judging.judged(CLAIMS, {"plans": plans, "walks": walks})
+    records = judging.judge(CLAIMS, {"plans": plans, "walks": walks})
     return {id: record.verdict for id, record in records.items() if not record.as_recorded}
 
 
@@ -43,17 +43,17 @@ def guard_that_decides(decision):
 
 
 def test_all_claims_come_out_as_recorded(backtests):
-    assert turned(*backtests) == {}
+    assert list_changed(*backtests) == {}
 
 
 def test_a_guard_that_certifies_everything_is_noticed(monkeypatch):
     monkeypatch.setattr(backtest, "Guard", guard_that_decides(2))
-    assert turned(*run_backtests()) == {"G-1": "deviates", "G-2": "deviates", "G-3": "holds"}
+    assert list_changed(*run_backtests()) == {"G-1": "deviates", "G-2": "deviates", "G-3": "holds"}
 
 
 def test_a_guard_that_certifies_nothing_is_noticed(monkeypatch):
     monkeypatch.setattr(backtest, "Guard", guard_that_decides(0))
-    assert turned(*run_backtests()) == {"G-1": "not run"}
+    assert list_changed(*run_backtests()) == {"G-1": "not run"}
 
 
 def certifies_its_neighbour(history):
@@ -89,7 +89,7 @@ def test_a_guard_that_is_a_little_wrong_is_noticed(change, claims, monkeypatch):
             return history
 
     monkeypatch.setattr(backtest, "Guard", Mutant)
-    assert turned(*run_backtests()) == claims
+    assert list_changed(*run_backtests()) == claims
 
 
 @pytest.mark.parametrize(
@@ -101,24 +101,24 @@ def test_a_guard_that_is_a_little_wrong_is_noticed(change, claims, monkeypatch):
     ],
 )
 def test_accounts_that_bear_too_much_are_noticed(backtests, monkeypatch, name, broken):
-    for one in ("declare", "learn"):
+    for one in ("certify", "learn"):
         monkeypatch.setattr(accounts, one, getattr(accounts, one).py_func)
-    assert turned(*backtests) == {}
+    assert list_changed(*backtests) == {}
     monkeypatch.setattr(accounts, name, broken)
-    assert turned(*backtests) == {"G-2": "deviates"}
+    assert list_changed(*backtests) == {"G-2": "deviates"}
 
 
 def test_shares_that_too_few_windows_settle_are_undecided(backtests):
-    assert turned(*run_backtests(rows=8000)) == {"G-1": "undecided"}
+    assert list_changed(*run_backtests(rows=8000)) == {"G-1": "undecided"}
     plans, walks = deepcopy(backtests)
     for part, plan in enumerate(plans.values()):
         plan["stretches"] = [{"declared": 0.5 + 0.1 * (i % 2)} for i in range(50)]
         for line in plan["compared"]:
             line["declared"] = 0.551 if line["method"] == GUARD else 0.55 - part / 100
-    assert turned(plans, walks) == {"G-3": "undecided"}
+    assert list_changed(plans, walks) == {"G-3": "undecided"}
 
 
 def test_troubles_alone_can_exceed_the_bound(backtests, monkeypatch):
     plans, _ = backtests
     monkeypatch.setattr(backtest, "Guard", guard_that_decides(2))
-    assert turned(plans, troubles(1200, 0.05, 1)) == {"G-2": "deviates"}
+    assert list_changed(plans, troubles(1200, 0.05, 1)) == {"G-2": "deviates"}

@@ -116,7 +116,7 @@ def merges_of(speeds):
 
 
 def judge(world, *claims):
-    return judging.judged(CLAIMS, world, *claims)
+    return judging.judge(CLAIMS, world, *claims)
 
 
 def verdicts(world, *claims):

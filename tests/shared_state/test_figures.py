@@ -10,14 +10,14 @@ from aftlib.shared_state import figures
 from aftlib.shared_state.claims import CLAIMS
 from aftlib.shared_state.experiments import servers
 from aftlib.shared_state.strategies import STRATEGIES
-from tests.judging import judged
+from tests.judging import judge
 
 FRAMES = {p.stem: pd.read_csv(p) for p in Path(__file__).with_name("frames").glob("*.csv")}
 
 
 def test_the_stored_run_settles_every_claim_as_recorded():
     frames = {name: FRAMES[name] for name in FRAMES} | {"engines": servers.other_engines()}
-    records = judged(CLAIMS, frames | {"large": None})
+    records = judge(CLAIMS, frames | {"large": None})
     pairs = {id: {record.verdict, record.recorded} for id, record in records.items()}
     differ = {id: pair for id, pair in pairs.items() if len(pair) > 1}
     assert all("undecided" in pair for pair in differ.values())  # so few turns

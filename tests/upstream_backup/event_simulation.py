@@ -241,7 +241,7 @@ class _System:
         self.env.process(process())
 
     def _every(self, name: str, action: Callable[[], None]) -> Events:
-        every, phase = self.parameters.rhythm(name)
+        every, phase = self.parameters.cycle(name)
         yield self.env.timeout(phase)
         while self.env.ns < self.until:
             yield self.env.timeout(every)
@@ -349,7 +349,7 @@ class _System:
 
     def _watch(self, monitor: str, target: str) -> Events:
         """Heartbeats from one node to the other, which has failed if the last is unanswered."""
-        (every, phase), hop = self.parameters.rhythm("heartbeat"), self.parameters.hop_ns
+        (every, phase), hop = self.parameters.cycle("heartbeat"), self.parameters.hop_ns
         answered = True
         yield self.env.timeout(phase)
         while self.env.ns < self.until:

@@ -47,7 +47,7 @@ def frames():
 
 @pytest.fixture(scope="module")
 def usual(frames):
-    return judging.judged(CLAIMS, frames)
+    return judging.judge(CLAIMS, frames)
 
 
 def test_all_claims_come_out_as_recorded(usual):
@@ -202,7 +202,7 @@ def test_d4_4_is_undecided_where_the_rate_and_the_reading_decide(usual):
 
 
 def test_readings_and_parts_of_the_other_verdicts(usual):
-    more = judging.judged(CLAIMS, {"outcomes": sweep(200, 1000, 2000, 15_000)}, "D4-2")["D4-2"]
+    more = judging.judge(CLAIMS, {"outcomes": sweep(200, 1000, 2000, 15_000)}, "D4-2")["D4-2"]
     assert more.readings["fig. 5's axis ends at 2,000 tuples/s"].endswith("deviates")
     assert "of its count" in more.readings["relative to upstream backup, 200 tuples/s"]
 

@@ -8,7 +8,7 @@ import pytest
 from aftlib.upstream_backup.claims import CLAIMS
 from aftlib.upstream_backup.experiments import beyond, recoveries
 from aftlib.upstream_backup.experiments.parameters import NotebookParameters
-from tests.judging import judged
+from tests.judging import judge
 from tests.refusals import refused
 from tests.upstream_backup.trials import in_this_process
 
@@ -83,4 +83,4 @@ def test_odd_values_work_to_the_end(changed, stored, monkeypatch):
     frames = stored | {"outcomes": outcomes, "costs": costs, "either": beyond.either_node(small)}
     frames["restored"] = beyond.settings_of_hwang(small, rate, [10])
     frames["real"] = pd.DataFrame(columns=["scheme", "resent", "recovery_ms"])
-    assert len(judged(CLAIMS, frames)) == len(CLAIMS)
+    assert len(judge(CLAIMS, frames)) == len(CLAIMS)

@@ -57,6 +57,6 @@ def test_the_highest_rates_are_accepted():
 
 @pytest.mark.parametrize("name", ["ack", "heartbeat", "switching", "checkpoint"])
 def test_phases_are_fractions_of_their_interval(name):
-    every, phase = Parameters(phases=Phases(**{name: 0.25})).rhythm(name)
+    every, phase = Parameters(phases=Phases(**{name: 0.25})).cycle(name)
     own = round(getattr(Parameters(), f"{name}_ms") * 1_000_000)
     assert (every, phase) == ((2 if name == "switching" else 1) * own, every // 4)

@@ -22,7 +22,7 @@ from aftlib.core.windows import Windows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from aftlib.approximately_once.pipeline import Way
+    from aftlib.approximately_once.pipeline import RecoveryMethod
 
 FIGURE_8 = pd.DataFrame(
     {
@@ -145,7 +145,7 @@ def recovery_cost(
         if method == "none":
             run = recover_stream(spark, query, place)
         else:
-            recovered = replace(query, recover=cast("Way", method))
+            recovered = replace(query, recover=cast("RecoveryMethod", method))
             run = recover_stream(spark, recovered, place, outages)
         splits = run.splits.merge(failures, on="worker")
         crashed = (splits["start"] <= splits["failure"]) & (splits["failure"] < splits["stop"])

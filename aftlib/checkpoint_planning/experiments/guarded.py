@@ -25,7 +25,7 @@ from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import resampled_share
+from aftlib.core.intervals import bootstrap_share
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -72,7 +72,7 @@ def guarded_windows(
     D2's own plan assumes independent steps with the distribution of the first half; the guard
     learns from every window. ε is given in standard deviations of the first half's window means.
 
-    Returns two frames. Columns of the guarantees: way (the method, "Σ/L" or "guard"), tau, window,
+    Returns two frames. Columns of the guarantees: method ("Σ/L" or "guard"), tau, window,
     sensor, estimated, and wrong: whether the window's mean errs by more than ε if only O is read
     from τ on. For the guard, a sensor in O is estimated from the other sensors of O. Columns of the
     plans: window, checkpoints, the most sensors and tuples that a failure replays, and total_ms.
@@ -109,11 +109,11 @@ def guarded_windows(
             wrong = np.abs(guess - part) * steps / window > limit
             about = pd.MultiIndex.from_product(index, names=["window", "sensor"]).to_frame(False)
             about = about.assign(estimated=estimated.ravel(), wrong=wrong.ravel())
-            frames.append(about.assign(way=method, tau=tau))
+            frames.append(about.assign(method=method, tau=tau))
     return pd.concat(frames, ignore_index=True), pd.DataFrame(plans)
 
 
-def promise_table(guarantees: pd.DataFrame, delta: float) -> pd.DataFrame:
+def guarantee_table(guarantees: pd.DataFrame, delta: float) -> pd.DataFrame:
     """Return the share estimated, and the share of these within ε, by method and τ.
 
     `worst_sensor` is the share within ε of the worst sensor. `windows` is the median number of
@@ -121,9 +121,9 @@ def promise_table(guarantees: pd.DataFrame, delta: float) -> pd.DataFrame:
     The theorem does not cover "Σ/L".
     """
     rows = []
-    methods, taus = guarantees["way"].unique(), guarantees["tau"].unique()
+    methods, taus = guarantees["method"].unique(), guarantees["tau"].unique()
     for method, tau in product(methods, taus):
-        chosen = guarantees[(guarantees["way"] == method) & (guarantees["tau"] == tau)]
+        chosen = guarantees[(guarantees["method"] == method) & (guarantees["tau"] == tau)]
         each = chosen[chosen["estimated"]].groupby("sensor")["wrong"].agg(["mean", "size"])
         number = each["size"].median() if len(each) else 0
         allowed = slack(int(chosen["window"].max()) + 1, delta) / number if number else np.nan
@@ -131,7 +131,7 @@ def promise_table(guarantees: pd.DataFrame, delta: float) -> pd.DataFrame:
         worst = 1 - each.loc[each["size"] >= LEAST_ESTIMATED, "mean"].max()
         shares = {"estimated": chosen["estimated"].mean(), "within": within, "worst_sensor": worst}
         counts = {"windows": number, "slack": allowed if method == "guard" else np.nan}
-        rows.append({"way": method, "tau": tau, **shares, **counts})
+        rows.append({"method": method, "tau": tau, **shares, **counts})
     return pd.DataFrame(rows)
 
 
@@ -213,7 +213,7 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
 
     Each of these windows fails with probability one half, at a random step, under both methods.
 
-    Returns a frame and the guard's audit of its estimates. Columns: way: the method, part, window,
+    Returns a frame and the guard's audit of its estimates. Columns: method, part, window,
     sensor, estimated, off: the error in units of ε. It has only windows with a failure and sensors
     with samples.
     """
@@ -237,7 +237,7 @@ def failing_streams(stream: GuardedStream, scratch: Path, seed: int) -> tuple[pd
         scores = score_results(operator.store.results(), values[first:], query)
         window = scores["window"] + first // w
         of = np.searchsorted(list(stream.parts.values()), window, side="right") - 1
-        scores = scores.assign(way=method, part=np.array(list(stream.parts))[of], window=window)
+        scores = scores.assign(method=method, part=np.array(list(stream.parts))[of], window=window)
         frames.append(scores[window.isin(failing)].dropna())
     audited = cast("Audit", replay_in_process(variant, log, scratch / "guard").audited)
     return pd.concat(frames, ignore_index=True), audited
@@ -251,11 +251,11 @@ def stream_table(pairs: pd.DataFrame, seed: int) -> pd.DataFrame:
     `exact` is the share of the other results that equal the truth up to rounding.
     """
     rows, rng = [], np.random.default_rng(seed)
-    for (method, part), group in pairs.groupby(["way", "part"], sort=False):
+    for (method, part), group in pairs.groupby(["method", "part"], sort=False):
         guessed = group[group["estimated"]].assign(good=lambda t: t["off"] <= 1)
         each = guessed.groupby("window")["good"].agg(["sum", "size"]).to_numpy()
-        low, high = resampled_share(each[:, 0], each[:, 1], rng) if len(each) else (np.nan, np.nan)
-        about = {"way": method, "part": part, "failures": group["window"].nunique()}
+        low, high = bootstrap_share(each[:, 0], each[:, 1], rng) if len(each) else (np.nan, np.nan)
+        about = {"method": method, "part": part, "failures": group["window"].nunique()}
         shares = {"estimated": group["estimated"].mean(), "within": guessed["good"].mean()}
         worst = guessed.groupby("sensor")["good"].mean().min()
         exact = (group.loc[~group["estimated"], "off"] < 1e-6).mean()

@@ -26,7 +26,7 @@ from aftlib.core.planfile import SensorPlan, open_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.faults import Fault
-from aftlib.spark.session import cores_lent
+from aftlib.spark.session import released_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -272,7 +272,7 @@ def planned_recoveries(
     batches, rng = len(plan.replay) * (log.steps // w), np.random.default_rng(seed)
     failing = sorted(rng.choice(batches, min(kills, batches), replace=False).tolist())
     write_task(scratch / "stream", query, log)
-    with cores_lent():
+    with released_cores():
         for batch in failing:
             killed_driver(scratch / "stream", "spark", Fault("kill", "driver", batch, "replayed"))
     done = replay_stream(spark, query, log, scratch / "stream")
