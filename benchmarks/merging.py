@@ -151,8 +151,8 @@ def _polars_core(sources: list[Input]) -> pd.DataFrame:
 
 def _row(system: str, each: Input, seconds: float, totals: Sequence[int]) -> dict[str, Any]:
     speed = each.stream.tuples / seconds
-    labels = {"system": system, "skew": each.stream.skew, "throughput": speed}
-    return labels | dict(zip(TOTALS, map(int, totals), strict=True))
+    row = {"system": system, "skew": each.stream.skew, "throughput": speed}
+    return row | dict(zip(TOTALS, map(int, totals), strict=True))
 
 
 def _of_spark(strategies: pd.DataFrame) -> pd.DataFrame:

@@ -48,8 +48,8 @@ def back_test(values: np.ndarray, season: float) -> dict:
     cost, seasons = RecoveryTime(0, 1), [season, season / 2]
     n = values.shape[1]
     common = WINDOW, (0, WINDOW - LOST), EPSILON, DELTA, cost, n * WINDOW
-    promises, _ = guarded_windows(values, *common, seasons=seasons)
-    table = guarantee_table(promises[promises["tau"] > 0], DELTA).set_index("method")
+    guarantees, _ = guarded_windows(values, *common, seasons=seasons)
+    table = guarantee_table(guarantees[guarantees["tau"] > 0], DELTA).set_index("method")
     columns = ["estimated", "within", "worst_sensor", "windows"]
     rounded = table[columns].round(4).astype(object)
     return rounded.where(rounded.notna(), None).to_dict(orient="index")

@@ -126,8 +126,9 @@ def assign_best(
         bound = int(np.flatnonzero(held >= np.cumsum([0, *sorted(sizes)])).max())
     candidates = [assess(model, _deal(parts, lone, sizes, m), requirement)]
     if max(sizes) - min(sizes) <= 1:
-        problem, order = (model, m, requirement), np.concatenate(groups)  # as `assign_spread`
+        problem, order = (model, m, requirement), np.concatenate(groups)
         candidates.append(assign_greedy(*problem, uneven=True))
+        # as `assign_spread`
         candidates.append(assess(model, [order[i::m].tolist() for i in range(m)], requirement))
         draws = np.random.default_rng(0).spawn(DRAWS)
         candidates += [assign_random(*problem, rng, uneven=True) for rng in draws]

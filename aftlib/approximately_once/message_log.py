@@ -25,7 +25,7 @@ class SentMessages:
 
     pid: int
     reached: int  # step up to which it has taken in its input
-    stopped: bool  # whether it finished or raised an error, instead of crashing
+    finished: bool  # or raised an error: it did not crash
     windows: dict[int, tuple[np.ndarray, np.ndarray]]  # aggregates and samples, shape (keys,)
 
 
@@ -104,7 +104,7 @@ class MessageLog:
                     time.sleep(0.01)
                     continue
             sent = self.read(worker, start, attempt, keys)
-            return None if sent is None or sent.stopped else sent
+            return None if sent is None or sent.finished else sent
         return None
 
     def claim(self, worker: int, start: int) -> bool:

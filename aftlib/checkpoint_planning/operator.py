@@ -348,14 +348,14 @@ def prepare(
     directory.mkdir(parents=True, exist_ok=True)
     store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
     own = json.dumps(log.identity, sort_keys=True).encode()
-    known = store.memory("log")  # empty if the stream is new, or an earlier release began it
-    if not known:
+    stored = store.memory("log")  # empty if the stream is new, or an earlier release began it
+    if not stored:
         store.remember({"log": own})
-    elif known != own:
+    elif stored != own:
         raise ValueError(
             f"log must be the one that the stream in {str(directory)!r} began with, "
-            f"{known.decode()}, got {own.decode()}: go on with that one, or start again in another "
-            "directory"
+            f"{stored.decode()}, got {own.decode()}: go on with that one, or start again in "
+            "another directory"
         )
     if query.recover == "guard":  # imported here, because other queries do not need it
         from aftlib.checkpoint_planning.guarded_replay import GuardedReplay

@@ -239,8 +239,8 @@ class Claim:
         itself. An unlimited bound is None. Without an interval, the measured value decides.
         """
         rows = []
-        for reading, main in {"": finding, **finding.readings}.items():
-            for part, each in {"": main, **main.parts}.items():
+        for reading, whole in {"": finding, **finding.readings}.items():
+            for part, each in {"": whole, **whole.parts}.items():
                 at = each.threshold or self.threshold or Threshold("conditions alone")
                 row = {
                     "reading": reading,

@@ -11,8 +11,8 @@ constants of this module. Then
 
 *Proof.* Let W be the budget after the outcomes of all certified rounds, in order. An outcome is
 known h rounds after its decision. So the budget U at a decision is W without the pending rounds,
-of which there are at most h − 1. To certify with j credits needs U ≥ 1 − δ − j. Each pending round
-and this one cost at most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that were not
+of which there are at most h − 1. A certification with j credits needs U ≥ 1 − δ − j. Each pending
+round and this one cost at most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) at all times. Rounds that were not
 certified leave W unchanged. A certified one raises it by at most δ − x, where x is 1 for an
 error, else 0. So the sum of x − δ over an interval is at most W at its beginning less W at its end.
 W is c₀ in the beginning and at most C later; the end adds at most J + (h − 1)(1 − δ). Credit j + 1

@@ -27,7 +27,7 @@ CACHE_BYTES = max(2**29, memory_bytes() // (4 * (os.cpu_count() or 1)))
 Spark has a process per core; together they take a quarter of the machine's memory.
 """
 STALE = 8
-"""A guard unused while the cache stores this many times its number of guards is dropped."""
+"""A guard is dropped if it is unused for this number × (guards in the cache) calls of `keep`."""
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
 LONGEST = 4

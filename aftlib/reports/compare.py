@@ -17,7 +17,7 @@ from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.cli import clear_errors
 from aftlib.reports.data_out import PLOTLY, shown_in
 from aftlib.reports.documents import all_claims
-from aftlib.reports.figure_data import in_state, states
+from aftlib.reports.figure_data import at_label, states
 from aftlib.reports.html import plotly_box, share_plotly
 from aftlib.reports.pages import SYMBOLS, render, shown, shown_interval, start_time
 from aftlib.reports.runs import Run, file_stem, find_run, runs_dir
@@ -236,7 +236,7 @@ def overlay(figures: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict
     """
     if any(trace.get("type", "scatter") not in _OVERLAID for f in figures for trace in f["data"]):
         return None
-    starts = [in_state(figure) for figure in figures]
+    starts = [at_label(figure) for figure in figures]
     name, _, begin = starts[0][1].rpartition(" = ")
     every = [{"".join(at.values()): traces for at, traces in states(f)} for f in figures]
     shared = [at for at in every[0] if all(at in by_position for by_position in every)]

@@ -30,7 +30,7 @@ from aftlib.reports.data_out import (
     table_csv,
     table_latex,
 )
-from aftlib.reports.figure_data import figure_csv, in_state, plain_text, with_names
+from aftlib.reports.figure_data import at_label, figure_csv, plain_text, with_names
 from aftlib.reports.html import in_script, share_plotly, title_of_figure
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.pages import asset, values_of
@@ -199,7 +199,7 @@ def draw(
     kind = kind or Path(target).suffix[1:]
     require_choice("format of a drawing", kind, DRAWN)
     size = pixels(width), pixels(height) if height else None
-    figure, place = in_state(figure if isinstance(figure, Mapping) else figure.to_plotly_json(), at)
+    figure, place = at_label(figure if isinstance(figure, Mapping) else figure.to_plotly_json(), at)
     figure["data"] = [dict(trace) for _, trace in with_names(figure["data"], series)]
     figure["layout"] = legend_of(figure, place, named=bool(series))
     browser = find_browser()
@@ -392,7 +392,7 @@ def command(
         size = {"width": width, "height": height}
         try:
             click.echo(export(shown, Path(output or name), kind, series, **size, at=at))
-            if kind in DRAWN and (where := in_state(shown.data[PLOTLY], at)[1]):
+            if kind in DRAWN and (where := at_label(shown.data[PLOTLY], at)[1]):
                 click.echo(f"It is drawn at {where}; --at chooses another value.", err=True)
         except RuntimeError as error:
             raise ValueError(str(error)) from error

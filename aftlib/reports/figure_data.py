@@ -99,7 +99,7 @@ def states(figure: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], list[dic
         yield {name: label}, [trace for trace in traces if trace.get("visible", True)]
 
 
-def in_state(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
+def at_label(figure: Mapping[str, Any], at: str | None = None) -> tuple[dict[str, Any], str]:
     """Return a Plotly figure with its slider or menu at the label `at`, and that position in words.
 
     The words are such as ``ε = 0.12``, or empty without slider and menu. Without `at` the position

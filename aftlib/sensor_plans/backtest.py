@@ -189,7 +189,7 @@ def walk_forward(
     for begin, end in _spans(first, edges):
         truth, history = values[begin:end, None], guard.replay(values[begin:end])
         own, certified = np.abs(truth - history.estimate), history.decisions == 2
-        outcomes += np.stack(_outcomes(own, certified, limits), axis=-1).sum(axis=0)
+        outcomes += np.stack(_settle(own, certified, limits), axis=-1).sum(axis=0)
         adaptive = conformal.replay(own)
         if begin < start:
             continue
@@ -197,7 +197,7 @@ def walk_forward(
         before, line = _from_itself(values, begin, end, horizons)
         baseline_errors = np.abs(truth - estimates[begin:end, None]).repeat(horizons, axis=1)
         always = np.ones(own.shape, bool)
-        results = {
+        by_method = {
             GUARD: (own, certified),
             ALWAYS: (own, always),
             BASELINE: (baseline_errors, np.broadcast_to(estimable, own.shape)),
@@ -209,7 +209,7 @@ def walk_forward(
         segment = counts[:, int(np.searchsorted(edges, begin, side="right")) - 1]
         segment[..., PAIRS] += np.isfinite(truth).sum(axis=0)
         for place, method in enumerate(METHODS):
-            segment[place, ..., 1:] += np.stack(_outcomes(*results[method], limits), -1).sum(axis=0)
+            segment[place, ..., 1:] += np.stack(_settle(*by_method[method], limits), -1).sum(axis=0)
         samples.append(own[:: max(1, len(own) * segments // SAMPLED), 0])
         on_segment(end - first, len(values) - first)
     errors = np.concatenate(samples)
@@ -226,7 +226,7 @@ def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, i
     ]
 
 
-def _outcomes(
+def _settle(
     errors: np.ndarray, certified: np.ndarray, limits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Whether each guarantee has a known outcome, and whether it was wrong."""

@@ -43,7 +43,7 @@ EVERY, PAST = 50, 300
 """Windows between two refreshes, and windows to which a refreshed model is fitted."""
 NEVER, MODEL_ONLY, REFRESHED = "never", "model only", "model and assignment"
 REFRESH_METHODS = (NEVER, MODEL_ONLY, REFRESHED)
-"""Parts of a plan that are made again; replay sets are made again with the model."""
+"""The parts of a plan that each method computes again; replay sets follow the model."""
 PARTS = 20
 """Segments of time, each of which is resampled as a whole."""
 

@@ -1,8 +1,9 @@
 """D3's claims, each judged by the results of its experiments.
 
-A parameter is the result of the experiment of the same name. Exceptions: `failures` of
-`one_task_crashes`, `sharing` of `servers_and_tasks_crash`, `engines` of `other_engines`, and
-`large` of `measured` with more tuples. `large` is None or empty if those did not run.
+A claim's function has parameters that are results of the experiments of the same names.
+Exceptions: `failures` is of `one_task_crashes`, `sharing` of `servers_and_tasks_crash`, `engines`
+of `other_engines`, and `large` of `measured` with more tuples. `large` is None or empty if those
+did not run.
 """
 
 from __future__ import annotations

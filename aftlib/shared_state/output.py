@@ -57,9 +57,9 @@ class Output:
             parts = slices[(slices >= start) & (slices < start + windows.width)].tolist()
             if parts and start >= 0 and start not in self.emitted:
                 output = start, self._write(start, parts)
-            finals = slices[last == start].tolist()
-            if output or finals:
-                self.table.forget(*finals, output=output)
+            expired = slices[last == start].tolist()
+            if output or expired:
+                self.table.forget(*expired, output=output)
                 self.emitted.update([output] if output else [])
                 self.at("forgotten")
         return mark == END

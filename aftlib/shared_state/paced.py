@@ -1,4 +1,4 @@
-"""D3's designs on emulated cores: processes as slow as slower cores (D3 figs 5, 6).
+"""D3's designs on emulated cores: processes that run at the speed of slower cores (D3 figs 5, 6).
 
 More tasks run than this machine has cores. An emulated core is `slowdown` times as slow as a real
 one. A task sums only a sample of its emulated tuples, and then sleeps until its emulated core would

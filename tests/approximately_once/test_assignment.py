@@ -132,7 +132,7 @@ def test_any_number_of_workers_whose_sizes_differ_by_one(n):
 
 
 def test_uneven_greedy_puts_a_key_where_it_costs_least():
-    pairs = np.kron(np.eye(3), [[1, 0.95], [0.95, 1]])  # a seventh key is known to nobody
+    pairs = np.kron(np.eye(3), [[1, 0.95], [0.95, 1]])  # the model has no seventh key
     covariance = np.block([[pairs, np.zeros((6, 1))], [np.zeros((1, 6)), np.eye(1)]])
     assignment = assign_greedy(
         GaussianModel(np.zeros(7), covariance), 3, Requirement(1.0, 0.05), uneven=True

@@ -309,7 +309,7 @@ def test_parameters_are_checked_against_a_users_file(tmp_path):
         NotebookParameters(data=str(file), width=21, slide=21)
 
 
-def test_a_file_of_one_or_more_sensors_has_one_to_all_workers_by_default(tmp_path):
+def test_a_file_has_two_to_all_workers_by_default_and_one_for_one_sensor(tmp_path):
     for names, workers in ((["a"], (1,)), (["a", "b"], (2,)), (["a", "b", "c", "d"], (2, 3, 4))):
         real_table()[names].to_csv(file := tmp_path / f"{len(names)}.csv", index=False)
         assert NotebookParameters(data=str(file)).case(None, tmp_path).workers == workers
@@ -360,7 +360,7 @@ def test_a_plan_streams_with_its_guard_and_a_killed_worker(spark, plan, tmp_path
     assert row["largest_other_difference"] == 0
 
 
-def test_a_plans_sensors_have_every_equal_number_of_workers(plan, tmp_path):
+def test_a_plans_workers_are_the_divisors_of_its_sensors_above_one(plan, tmp_path):
     assert NotebookParameters(plan=str(plan)).case(None, tmp_path).workers == (2, 4)
 
 

@@ -61,7 +61,7 @@ def test_messages_of_a_crashed_worker_arrive_bit_for_bit(message_log):
     process = in_a_process(message_log, lambda: os.kill(os.getpid(), signal.SIGKILL))
     process.join()
     messages = message_log.crash(1, 40, 0, keys=2)
-    assert (messages.pid, messages.reached, messages.stopped) == (process.pid, 55, False)
+    assert (messages.pid, messages.reached, messages.finished) == (process.pid, 55, False)
     assert sorted(messages.windows) == [7, 8]
     np.testing.assert_array_equal([messages.windows[i][0] for i in (7, 8)], VALUES)
     np.testing.assert_array_equal([messages.windows[i][1] for i in (7, 8)], SAMPLES)
@@ -89,10 +89,10 @@ def test_a_message_is_readable_while_its_writer_runs(message_log):
 
 
 @pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0])
-def test_an_attempt_that_stopped_has_not_crashed(message_log, end, capfd):
+def test_an_attempt_that_finished_or_failed_has_not_crashed(message_log, end, capfd):
     in_a_process(message_log, end).join()
     assert message_log.crash(1, 40, 0, keys=2) is None
-    assert message_log.read(1, 40, 0, keys=2).stopped
+    assert message_log.read(1, 40, 0, keys=2).finished
 
 
 def test_an_attempt_that_has_not_started_has_not_crashed(message_log):

@@ -70,7 +70,7 @@ def test_a_root_without_a_project_is_an_error(tmp_path, monkeypatch):
         project_root()
 
 
-def test_a_folder_is_created_writable_or_named_with_the_remedy(tmp_path):
+def test_a_folder_is_created_writable_or_named_with_the_fix(tmp_path):
     assert require_writable(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     assert list((tmp_path / "a" / "b").iterdir()) == []
     (tmp_path / "file").write_text("in the way")

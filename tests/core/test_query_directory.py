@@ -84,7 +84,7 @@ def test_sparks_checkpoint_reports_its_progress(tmp_path):
         ("commits/3", "v1\n{}", "micro-batch 3 is committed, and 2 is the last that began"),
     ],
 )
-def test_a_torn_checkpoint_is_refused_with_the_remedy(tmp_path, file, text, reason):
+def test_a_torn_checkpoint_is_refused_with_the_fix(tmp_path, file, text, reason):
     directory = QueryDirectory(tmp_path, "remove the folder")
     write_checkpoint(directory, started=2, committed=1)
     (directory.checkpoint / file).write_text(text)

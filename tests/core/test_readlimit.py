@@ -47,7 +47,7 @@ def limited(log, clock, monkeypatch):
     return log
 
 
-def record_grants(clock, blocks):
+def list_grants(clock, blocks):
     """Return the samples and the time of each block."""
     return [(block.size, clock.now) for block in blocks]
 
@@ -65,7 +65,7 @@ def test_no_span_of_time_gets_more_than_the_rate_the_credit_and_a_slice(
         clock.sleep(float(rng.choice([0, 0.5, 0.9, 1.1]) * max(burst_s, SLICE_S)))
         steps = int(rng.integers(1, 30))
         block = np.zeros((steps, len(columns)))
-        grants += record_grants(clock, meter.deliver(iter([block]), columns, 0, 1))
+        grants += list_grants(clock, meter.deliver(iter([block]), columns, 0, 1))
     samples, at = np.array(grants).T
     slice_ = max(rate * SLICE_S, len(columns))
     for first in range(len(grants)):
@@ -75,7 +75,7 @@ def test_no_span_of_time_gets_more_than_the_rate_the_credit_and_a_slice(
 
 
 def test_one_reader_gets_the_rate(limited, clock):
-    grants = record_grants(clock, limited.blocks([0, 2], 0, STEPS))
+    grants = list_grants(clock, limited.blocks([0, 2], 0, STEPS))
     reached = np.cumsum([samples for samples, _ in grants])
     at = np.array([when for _, when in grants]) - 50
     np.testing.assert_allclose(at, reached / RATE, atol=1e-9)

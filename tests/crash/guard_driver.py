@@ -53,7 +53,7 @@ def prepare(directory: Path) -> None:
 
 
 class Forgetting(StoredGuards):
-    """Guards that begin anew with every micro-batch."""
+    """Guards that start again with every micro-batch."""
 
     def stored(self, place: int) -> KeyedGuard:
         return KeyedGuard(self.promise)

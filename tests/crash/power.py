@@ -106,7 +106,7 @@ class Disk:
             target = place / name[len(self.root) :].lstrip("/")
             if file is None:
                 target.mkdir(parents=True, exist_ok=True)
-            elif target.parent.is_dir() and not name.endswith("-shm"):  # shared memory, made anew
+            elif target.parent.is_dir() and not name.endswith("-shm"):  # shared memory, made again
                 target.write_bytes(file.surviving(chance))
 
     def _openat(self, args: list, result: int) -> None:

@@ -132,7 +132,7 @@ def stalls_once(directory, settings):
         (stalls_once, 1, ""),
     ],
 )
-def test_the_judge(work, stops, wrong, tmp_path, monkeypatch):
+def test_wrong_outcomes_are_named(work, stops, wrong, tmp_path, monkeypatch):
     monkeypatch.setattr(nemesis, "GONE_S", 0.5)
     monkeypatch.setattr(Toy, "work", staticmethod(work))
     monkeypatch.setattr(Toy, "hung_s", 0.5 if work is hangs else 500.0)

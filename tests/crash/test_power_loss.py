@@ -68,7 +68,7 @@ def of_folder(folder):
 
 
 def of_output(folder):
-    """The emitted windows, and those that the table still holds, are all confirmed ones."""
+    """Every confirmed window is emitted or still in the table."""
     output, table = output_of(folder)
     out = {int(p.stem[7:]) // 10: p.read_text() for p in output.job.output.glob("*.csv")}
     assert all(text == f"{10 * k},0,{k}\n" for k, text in out.items())

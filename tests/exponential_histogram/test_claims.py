@@ -14,7 +14,7 @@ from tests import judging
 
 
 class Clock:
-    """Stands for the clock of `costs`: each histogram advances it by a fixed time."""
+    """Clock of `costs`, which histograms advance by a set time per call and per event."""
 
     now = 0.0
 

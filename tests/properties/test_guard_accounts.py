@@ -132,7 +132,7 @@ def test_a_credit_that_is_not_needed_is_repaid():
 
 
 def change_sensors(rng, state, names, all_begin):
-    """Return the state after sensors left, joined or changed ε, and the sensors that start anew."""
+    """Return the changed state, its sensors, and which of their accounts start again."""
     chosen = [name for name in range(9) if rng.random() < (0.8 if name in names else 0.4)]
     chosen = chosen or [names[0]]
     origin = np.array([names.index(name) if name in names else -1 for name in chosen])

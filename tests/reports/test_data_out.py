@@ -92,15 +92,15 @@ def test_a_figures_csv_has_the_lines_that_were_named():
 def test_a_drawing_stands_where_its_slider_begins_or_where_it_is_put():
     steps = {"0.1": [{"y": [1, 2]}], "0.2": [{"y": [3, 4], "error_y.array": [9, 9]}]}
     plot = with_slider(figure(), "ε", steps, active=0).to_plotly_json()
-    assert figure_data.in_state(plot)[1] == "ε = 0.1"
-    put, where = figure_data.in_state(plot, "0.2")
+    assert figure_data.at_label(plot)[1] == "ε = 0.1"
+    put, where = figure_data.at_label(plot, "0.2")
     (trace,) = put["data"]
     assert where == "ε = 0.2" and trace["y"] == [3, 4]
     assert trace["error_y"]["array"] == [9, 9] and "error_y.array" not in trace
     assert list(trace["error_y"]["arrayminus"]) == [0.5, 0.25]
     with pytest.raises(ValueError, match=r"ε must be one of 0\.1, 0\.2, got '5'"):
-        figure_data.in_state(plot, "5")
-    assert figure_data.in_state(figure().to_plotly_json())[1] == ""
+        figure_data.at_label(plot, "5")
+    assert figure_data.at_label(figure().to_plotly_json())[1] == ""
 
 
 def test_packed_arrays_and_heat_maps_are_unfolded():

@@ -26,7 +26,7 @@ pytestmark = [chromium.needs_browser, pytest.mark.slow]
 
 
 def figures() -> list[go.Figure]:
-    """Figures whose parts overlap where there is little space."""
+    """Figures whose parts would overlap in little space without the layout rules."""
     names = ["upstream backup", "active standby (WAN)", "proposed, as it was measured", "1 − δ"]
     lines = [{"y": [i + 1, i + 2, 9], "name": name} for i, name in enumerate(names)]
     lines[0] |= {"line": {"color": "#333"}}

@@ -123,7 +123,7 @@ test_windows_that_do_not_fit_are_refused = refused(
 )
 
 
-test_guarantees_that_cannot_hold_are_refused = refused(
+test_invalid_questions_are_refused = refused(
     lambda fields: Question(**fields),
     ({}, "epsilon or epsilon_sd must be given, and not both, got None and None"),
     ({"epsilon": 1, "epsilon_sd": 1}, "epsilon or epsilon_sd must be given, and not both"),

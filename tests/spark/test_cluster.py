@@ -75,7 +75,7 @@ def test_a_cluster_that_cannot_start_says_why(monkeypatch, tmp_path):
         LocalCluster()
 
 
-def test_without_java_the_command_prints_the_remedy(monkeypatch):
+def test_without_java_the_command_prints_the_fix(monkeypatch):
     def none():
         raise FileNotFoundError("no Java 17 or newer was found: set JAVA_HOME")
 

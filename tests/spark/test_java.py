@@ -70,7 +70,7 @@ def test_no_java_at_all():
         find_java()
 
 
-def test_no_usable_java_names_each_one_and_the_remedy(tmp_path, monkeypatch):
+def test_no_usable_java_names_each_one_and_the_fix(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "1.8")))
     monkeypatch.setenv("PATH", str(fake_java(tmp_path / "broken", "", BROKEN) / "bin"))
     with pytest.raises(

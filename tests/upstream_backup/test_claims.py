@@ -117,7 +117,7 @@ DATA = [
     ("D4-5", "holds", "costs", lambda costs: overheads(costs, 1.0, 0.3, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 0.5, 0.3, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 2.0, 0.3, 0.01)),
-    # passive standby's share is called large; no claim checks it
+    # passive standby's share has no limit of its own; it must only exceed upstream backup's
     ("D4-5", "holds", "costs", lambda costs: overheads(costs, 1.0, 1.3, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 1.0, 0.005, 0.01)),
     ("D4-5", "deviates", "costs", lambda costs: overheads(costs, 1.0, 0.3, 0.2)),

@@ -276,7 +276,7 @@ def test_sockets_are_this_users_alone(monkeypatch):
 
 @pytest.fixture
 def actors(monkeypatch):
-    """Let `deliver` start idle nodes; at its end the secondary sends a late request."""
+    """Let `deliver` start idle nodes; the secondary sends a late request when it is killed."""
     started = []
 
     class Actor:

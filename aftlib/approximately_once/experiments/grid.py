@@ -43,7 +43,9 @@ ASSIGN: dict[str, Callable[..., Assignment]] = {
     "greedy": lambda *problem, rng: assign_greedy(*problem, uneven=True),
     "h-best": lambda *problem, rng: assign_spread(*problem, uneven=True),
     "h-worst": lambda *problem, rng: assign_packed(*problem, uneven=True),
-    "random": lambda model, m, limits, rng: assign_random(model, m, limits, rng, uneven=True),
+    "random": lambda model, m, requirement, rng: assign_random(
+        model, m, requirement, rng, uneven=True
+    ),
     NO_DROP: lambda *problem, rng: assign_greedy(*problem, uneven=True, empty_drop="zero"),
     NO_RESERVE: lambda *problem, rng: assign_greedy(*problem, uneven=True, reserve=False),
     NEITHER: lambda *problem, rng: assign_greedy(

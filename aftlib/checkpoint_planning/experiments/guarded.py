@@ -130,8 +130,8 @@ def guarantee_table(guarantees: pd.DataFrame, delta: float) -> pd.DataFrame:
         within = 1 - chosen.loc[chosen["estimated"], "wrong"].mean()
         worst = 1 - each.loc[each["size"] >= LEAST_ESTIMATED, "mean"].max()
         shares = {"estimated": chosen["estimated"].mean(), "within": within, "worst_sensor": worst}
-        counts = {"windows": number, "slack": allowed if method == "guard" else np.nan}
-        rows.append({"method": method, "tau": tau, **shares, **counts})
+        bound = {"windows": number, "slack": allowed if method == "guard" else np.nan}
+        rows.append({"method": method, "tau": tau, **shares, **bound})
     return pd.DataFrame(rows)
 
 

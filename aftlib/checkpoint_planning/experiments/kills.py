@@ -126,7 +126,7 @@ def phase_timings(
 def killed_driver(directory: Path, kind: str, fault: Fault) -> float:
     """Run a driver that a fault kills; return the driver's start time in s since the epoch.
 
-    On a cluster it waits for cores: a session of this process must first use `released_cores`.
+    On a cluster it waits for cores: call it inside `released_cores` if a session runs here.
     """
     start = time.time()
     command = driver_command(directory, kind, [fault])

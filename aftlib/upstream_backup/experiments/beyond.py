@@ -59,8 +59,8 @@ def unequal_nodes(
 def one_share(point: SharePoint) -> dict[str, object]:
     """One row of `unequal_nodes`."""
     share, node, drawn = point
-    trials = [simulate(one, PROPOSED, [Failure(at, node)]).recoveries[0] for one, at in drawn]
-    resent, recovery_ms = np.mean([(len(one.resent), one.recovery_ms) for one in trials], axis=0)
+    runs = [simulate(one, PROPOSED, [Failure(at, node)]).recoveries[0] for one, at in drawn]
+    resent, recovery_ms = np.mean([(len(one.resent), one.recovery_ms) for one in runs], axis=0)
     system, parts = drawn[0][0], zip(NODES, (share, 1 - share), strict=True)
     loads = {f"{n}_load": system.rate * part * system.cost_ns(n) / 1e9 for n, part in parts}
     row = {"share": share, "failed": node, "resent": resent, "recovery_ms": recovery_ms}

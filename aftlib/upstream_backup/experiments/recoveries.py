@@ -62,10 +62,10 @@ def example(scheme: str) -> Simulated:
 
 def example_table() -> pd.DataFrame:
     """The content of figs 3 and 4: scheme, tuples sent again, their number, recovery time."""
-    examples = {s.name: example(s.name).recoveries[0] for s in (UPSTREAM, PROPOSED)}
+    by_scheme = {s.name: example(s.name).recoveries[0] for s in (UPSTREAM, PROPOSED)}
     rows = [
         (name, ", ".join(map(str, one.resent)), len(one.resent), one.recovery_ms)
-        for name, one in examples.items()
+        for name, one in by_scheme.items()
     ]
     return pd.DataFrame(rows, columns=["scheme", "sent again", "tuples", "recovery_ms"])
 
@@ -182,9 +182,9 @@ def overheads(case: Sweep) -> pd.DataFrame:
     """
     rows = []
     for rate, scheme in product(case.rates, SCHEMES.values()):
-        bandwidth = traffic(case.at(rate), scheme)
+        costs = traffic(case.at(rate), scheme)
         row = {"scheme": scheme.name, "rate": rate}
-        rows.append(row | {name: getattr(bandwidth, name) for name in SHARES})
+        rows.append(row | {name: getattr(costs, name) for name in SHARES})
     return pd.DataFrame(rows)
 
 
