@@ -44,11 +44,11 @@ def read_claim(path: Path, what: str) -> dict:
 class QueryDirectory:
     """The directory of one streaming query: its state, its output and Spark's own checkpoint.
 
-    `remedy` is the instruction at the end of errors about Spark's checkpoint.
+    `fix` is the instruction at the end of errors about Spark's checkpoint.
     """
 
-    def __init__(self, path: Path | str, remedy: str = "start again in another directory") -> None:
-        self.path, self.remedy = Path(path), remedy
+    def __init__(self, path: Path | str, fix: str = "start again in another directory") -> None:
+        self.path, self.fix = Path(path), fix
 
     @property
     def checkpoint(self) -> Path:
@@ -119,7 +119,7 @@ class QueryDirectory:
         if needed > stored:
             raise ValueError(
                 f"{missing}, got {stored} in {str(place)!r}: restore both from the same copy, or "
-                f"{self.remedy}"
+                f"{self.fix}"
             )
 
     def _read_log(self, name: str, version_lines: int) -> list[Any]:
@@ -136,7 +136,7 @@ class QueryDirectory:
     def _torn(self, reason: str) -> ValueError:
         return ValueError(
             f"Spark's checkpoint must be whole, got {str(self.checkpoint)!r} where {reason}, as a "
-            f"power failure may leave it: {self.remedy}"
+            f"power failure may leave it: {self.fix}"
         )
 
 

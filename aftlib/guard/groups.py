@@ -27,7 +27,7 @@ CACHE_BYTES = max(2**29, memory_bytes() // (4 * (os.cpu_count() or 1)))
 Spark has a process per core; together they take a quarter of the machine's memory.
 """
 STALE = 8
-"""A guard is dropped if it is unused for this number × (guards in the cache) calls of `keep`."""
+"""Calls of `keep` after which an unused guard is dropped, as a multiple of the cache's guards."""
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
 LONGEST = 4
