@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aftlib.reports.claims import ClaimRecord, Scorecard
+from aftlib.workbench.scorecard import ClaimRecord, Scorecard
 
 
 def judge(claims, frames, *ids) -> dict[str, ClaimRecord]:

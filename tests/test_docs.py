@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.reports.documents import DOCUMENTS, PROFILES, all_claims, with_all_claims
+from aftlib.reports.documents import DOCUMENTS, all_claims, with_all_claims
 from aftlib.reports.notebook import find_notebook, profile_parameters
+from aftlib.workbench.parameters import PROFILES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -11,19 +11,26 @@ from aftlib.reports.documents import DOCUMENTS
 
 LIBRARY = Path(aftlib.__file__).parent
 PACKAGES = [document.package for id, document in DOCUMENTS.items() if id.startswith("D")]
-MAY_IMPORT = {"core": set(), "spark": {"core"}, "guard": {"core"}, "reports": {"core", "spark"}} | {
-    package: {"core", "spark", "guard", "reports"} for package in PACKAGES
-}
+BELOW = {"core", "workbench", "spark", "guard"}
+MAY_IMPORT = {
+    "core": set(),
+    "workbench": {"core"},
+    "spark": {"core"},
+    "guard": {"core"},
+    "reports": {"core", "workbench", "spark"},
+} | {package: BELOW for package in PACKAGES}
 # It uses the documents' packages, but only their algorithms.
 MAY_IMPORT["sensor_plans"] = {
-    *("core", "spark", "reports", "guard"),
+    *BELOW,
+    "reports",
     *("approximately_once", "checkpoint_planning"),
 }
 # It runs one drill on the documents' packages, their processes and pipelines included.
-MAY_IMPORT["failure_drill"] = {"core", "spark", "reports", "guard", *PACKAGES}
+MAY_IMPORT["failure_drill"] = {*BELOW, "reports", *PACKAGES}
 # It measures pipelines of two documents.
 MAY_IMPORT["does_it_pay"] = {
-    *("core", "spark", "reports", "guard"),
+    *BELOW,
+    "reports",
     *("approximately_once", "checkpoint_planning"),
 }
 ALGORITHMS = {

@@ -14,10 +14,10 @@ import pytest
 from aftlib import Requirement, assign_greedy
 from aftlib.core.generators import block_model
 from aftlib.reports.data_out import is_caption
-from aftlib.reports.documents import DOCUMENTS, PROFILES
+from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.notebook import all_notebooks, profile_parameters
 from aftlib.reports.parameter_cell import Parameter
-from aftlib.reports.parameter_model import kind_of
+from aftlib.workbench.parameters import PROFILES, kind_of
 
 NOTEBOOKS = {notebook.name: notebook for notebook in all_notebooks()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aftlib.reports.parameter_model import ParameterModel, parameter
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 
 class NotebookParameters(ParameterModel):

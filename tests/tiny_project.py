@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from aftlib.core.claims import Finding
 from aftlib.reports import cli
-from aftlib.reports.claims import ClaimRecord
 from aftlib.reports.documents import all_claims
 from aftlib.reports.runs import Executed
+from aftlib.workbench.claims import Finding
+from aftlib.workbench.scorecard import ClaimRecord
 
 PARAMETERS = """\
 m = 4  # number of workers
@@ -28,8 +28,8 @@ import plotly.graph_objects as go
 go.Figure(go.Scatter(x=[1, 2, m], y=[1, 4, 9]), layout={"title": "</script> <!-- squares"})"""
 
 CLAIMS = """\
-from aftlib.core.claims import Claim, Finding
-from aftlib.reports.claims import Scorecard
+from aftlib.workbench.claims import Claim, Finding
+from aftlib.workbench.scorecard import Scorecard
 SAYS = ["Greedy assignment works.", "The number of workers rises.", *"abc"]
 CLAIMS = [Claim(f"D1-{i}", said, lambda m: Finding(m), expected="a < b", unit="of h-best's lead")
           for i, said in enumerate(SAYS, 1)]

@@ -15,7 +15,9 @@ from aftlib.approximately_once.experiments.grid import (
     NO_DROP,
     NO_RESERVE,
 )
-from aftlib.core.claims import (
+from aftlib.core.intervals import t_interval
+from aftlib.core.requirement import Requirement
+from aftlib.workbench.claims import (
     DERIVED,
     DEVIATES,
     SIMULATED,
@@ -25,8 +27,6 @@ from aftlib.core.claims import (
     Threshold,
     nothing,
 )
-from aftlib.core.intervals import t_interval
-from aftlib.core.requirement import Requirement
 
 POINT = ["workers", "epsilon"]
 GREEDY = {"an empty worker's drop of reliability taken as 0": NO_DROP, "ties by chance": CHANCE}

@@ -21,7 +21,7 @@ from aftlib.approximately_once.experiments.grid import (
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
-from aftlib.reports.style import (
+from aftlib.workbench.style import (
     BLUE,
     GREEN,
     GREY,

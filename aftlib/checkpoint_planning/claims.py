@@ -23,7 +23,7 @@ from aftlib.checkpoint_planning.time_judges import (
     solving_is_no_faster,
     starts_and_recovers_in_time,
 )
-from aftlib.core.claims import (
+from aftlib.workbench.claims import (
     DERIVED,
     MODELLED,
     SIMULATED,

@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan
-from aftlib.reports.style import (
+from aftlib.workbench.style import (
     BLUE,
     GREEN,
     GREY,

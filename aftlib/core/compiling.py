@@ -9,6 +9,7 @@ import the kernels.
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -37,9 +38,9 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
     """Return a decorator that compiles for numba's `signature`; if that is None, at the first call.
 
     Compiled kernels are stored on disk if possible. They contain functions and constants of other
-    kernels, so a change of any kernel module makes them compile again. Without numba the decorator
-    returns the function itself; as in compiled code, integers wrap around and a division by zero is
-    infinite, without a warning.
+    kernels of their package, so a change of any kernel module there makes them compile again.
+    Without numba the decorator returns the function itself; as in compiled code, integers wrap
+    around and a division by zero is infinite, without a warning.
     """
 
     def compile_kernel(function: Any) -> Any:
@@ -49,7 +50,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
         with suppress(RuntimeError):  # numba has no folder to store it in
             kernel.enable_caching()
             stored = kernel._cache._cache_file
-            stored._source_stamp = (stored._source_stamp, kernel_sources())
+            stored._source_stamp = kernel_sources(Path(inspect.getfile(function)).parent)
         if signature is not None:
             with register_dispatcher(kernel):
                 kernel.compile(signature)
@@ -60,10 +61,10 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
 
 
 @cache
-def kernel_sources() -> str:
-    """Return a hash of all modules that mention this module: among them are all with kernels."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+def kernel_sources(package: Path) -> str:
+    """Return a hash of this module and all modules in the folder `package` that mention it."""
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for path in sorted(package.rglob("*.py")):
         if b"compiling" in (source := path.read_bytes()):
             digest.update(source)
     return digest.hexdigest()

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from aftlib.core.claims import UNDECIDED, Claim, Finding, Threshold, nothing
 from aftlib.core.intervals import bootstrap_share, ratio_interval, share_interval
 from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import Measurements, accuracy
 from aftlib.does_it_pay.figures import most_sensors
 from aftlib.does_it_pay.process_recoveries import ADAPTIVE, EXACT_PROCESS, PROPOSED
 from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
+from aftlib.workbench.claims import UNDECIDED, Claim, Finding, Threshold, nothing
 
 NEAR = 0.02
 """Largest difference between samples read again and planned, as a share of exact recovery's."""

@@ -26,7 +26,7 @@ from aftlib.does_it_pay.break_even import (
 from aftlib.does_it_pay.cases import BLOCKS, GENERATED, Case, make_case
 from aftlib.does_it_pay.process_recoveries import IN_PROCESS, calm_windows, process_recoveries
 from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK, spark_recoveries
-from aftlib.reports.parameter_model import ParameterModel, parameter
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ from aftlib.does_it_pay.experiments import (
     calm_table,
     own_numbers,
 )
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
+from aftlib.workbench.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
 
 COLORS = dict(zip(SCHEMES, (GREY, BLUE, GREEN, "#333333", ORANGE, PURPLE), strict=True))
 BELOW = {"y": -0.2, "yanchor": "top", "x": 0, "xanchor": "left"}

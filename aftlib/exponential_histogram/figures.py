@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 
 from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.reports.style import (
+from aftlib.workbench.style import (
     BLUE,
     GREEN,
     GREY,

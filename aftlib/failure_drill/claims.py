@@ -12,11 +12,19 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
-from aftlib.core.claims import DEVIATES, MEASURED, UNDECIDED, Claim, Finding, Threshold, nothing
 from aftlib.core.intervals import CONFIDENCE, share_interval
 from aftlib.failure_drill.experiments import DRIVER, SUPERVISOR, DrillResult
 from aftlib.failure_drill.metrics import overhead
 from aftlib.failure_drill.schemes_process import D2_WINDOW, METHODS, NO_CHECKPOINTS, SHARED
+from aftlib.workbench.claims import (
+    DEVIATES,
+    MEASURED,
+    UNDECIDED,
+    Claim,
+    Finding,
+    Threshold,
+    nothing,
+)
 
 DELIVERY = ["at most once", "at least once"]
 EXACT = ["exactly once", SHARED]

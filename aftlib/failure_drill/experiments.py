@@ -39,7 +39,7 @@ from aftlib.failure_drill.schemes_process import (
     simulated_standby,
     standby,
 )
-from aftlib.reports.parameter_model import ParameterModel, parameter
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.failure_drill.experiments import COLUMNS, DRIVER, SUPERVISOR, DrillResult
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
+from aftlib.workbench.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
 
 COLORS = (RED, ORANGE, PURPLE, GREY, BLUE, GREEN, "#56B4E9", "#004D40")
 GOOD, FAIR, BAD = 1.0, 0.5, 0.0

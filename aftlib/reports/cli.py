@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aftlib.reports.documents import DOCUMENTS, PROFILES, bibtex
+from aftlib.reports.documents import DOCUMENTS, bibtex
+from aftlib.workbench.parameters import PROFILES
 
 if TYPE_CHECKING:
     from aftlib.reports.execute import OnCell
@@ -125,8 +126,8 @@ def reproduce(
     index is written after each notebook.
     """
     from aftlib.core.paths import reports_dir, require_writable
-    from aftlib.reports.pages import not_default
     from aftlib.reports.reproduce import conclude, perform, plan
+    from aftlib.workbench.pages import not_default
 
     with clear_errors():
         if more and not only:
@@ -203,9 +204,9 @@ def runs(
 ) -> None:
     """List the stored runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
     from aftlib.reports.notebook import find_notebook
-    from aftlib.reports.pages import count_text, duration, start_time, tally, values_of
     from aftlib.reports.parameter_cell import literal
     from aftlib.reports.runs import all_runs, run_folders
+    from aftlib.workbench.pages import count_text, duration, start_time, tally, values_of
 
     with clear_errors():
         name = find_notebook(notebook).name if notebook else None
@@ -356,7 +357,7 @@ def _say_progress(
     """Do one work and print a bar on terminals, elsewhere a line at its start; then its result."""
     from tqdm import tqdm
 
-    from aftlib.reports.pages import count_text, duration, tally
+    from aftlib.workbench.pages import count_text, duration, tally
 
     ran = False
     with tqdm(

@@ -19,8 +19,8 @@ from aftlib.reports.data_out import PLOTLY, shown_in
 from aftlib.reports.documents import all_claims
 from aftlib.reports.figure_data import at_label, states
 from aftlib.reports.html import plotly_box, share_plotly
-from aftlib.reports.pages import SYMBOLS, render, shown, shown_interval, start_time
 from aftlib.reports.runs import Run, file_stem, find_run, runs_dir
+from aftlib.workbench.pages import SYMBOLS, render, shown, shown_interval, start_time
 
 if TYPE_CHECKING:
     import pandas as pd

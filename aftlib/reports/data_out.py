@@ -22,7 +22,7 @@ import nbformat
 from IPython.core.formatters import BaseFormatter
 
 from aftlib.core.paths import write_whole
-from aftlib.reports.claims import MIME
+from aftlib.workbench.scorecard import MIME
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,7 @@ def load_ipython_extension(shell: Any) -> None:
     The words are the shared ones and `HEADINGS` of the module that the notebook calls `figures`, or
     else `experiments`.
     """
-    from aftlib.reports.style import SHARED_HEADINGS
+    from aftlib.workbench.style import SHARED_HEADINGS
 
     def words() -> Mapping[str, str]:
         modules = [shell.user_ns.get(name) for name in ("figures", "experiments")]

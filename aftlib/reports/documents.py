@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aftlib
-from aftlib.core.claims import Claim
 from aftlib.core.paths import project_root
+from aftlib.workbench.claims import Claim
 
 if TYPE_CHECKING:
-    from aftlib.reports.claims import ClaimRecord
+    from aftlib.workbench.scorecard import ClaimRecord
 
 YEAR = 2026
 """When this version was written."""
-
-PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from aftlib.reports.data_out import (
 from aftlib.reports.figure_data import at_label, figure_csv, plain_text, with_names
 from aftlib.reports.html import in_script, share_plotly, title_of_figure
 from aftlib.reports.notebook import find_notebook
-from aftlib.reports.pages import asset, values_of
 from aftlib.reports.runs import Executed, find_run
+from aftlib.workbench.pages import asset, values_of
 
 DRAWN = ("svg", "png", "pdf")
 FORMATS = {"figure": ("csv", "json", *DRAWN), "table": ("csv", "tex")}

@@ -24,7 +24,6 @@ from nbformat import NotebookNode
 from plotly.utils import PlotlyJSONEncoder
 
 from aftlib.core.paths import atomic_file, notebooks_dir, reports_dir, write_whole
-from aftlib.reports.claims import MIME, ClaimRecord, claims_table
 from aftlib.reports.data_out import (
     PICTURES,
     PLOTLY,
@@ -38,9 +37,10 @@ from aftlib.reports.data_out import (
 )
 from aftlib.reports.documents import DOCUMENTS, Document, all_claims, cited, linked, with_all_claims
 from aftlib.reports.figure_data import figure_csv, plain_text
-from aftlib.reports.pages import render, slug, tally
 from aftlib.reports.parameter_cell import read_parameters
 from aftlib.reports.runs import Executed
+from aftlib.workbench.pages import render, slug, tally
+from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table
 
 PLOTLY_SCRIPT = "plotly.min.js"
 _HIGHLIGHT = Highlight2HTML(pygments_lexer="python")

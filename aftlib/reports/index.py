@@ -10,14 +10,14 @@ from typing import Any
 from markupsafe import Markup
 
 from aftlib.core.paths import require_writable, write_whole
-from aftlib.reports.claims import ClaimRecord, claims_table, unexpected
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS, cited
 from aftlib.reports.export import draw_plotly, find_browser
 from aftlib.reports.html import to_inline_html
 from aftlib.reports.notebook import Notebook, summary_of, title_of
-from aftlib.reports.pages import duration, not_default, render, tally
 from aftlib.reports.runs import Executed, Run, runs_dir
+from aftlib.workbench.pages import duration, not_default, render, tally
+from aftlib.workbench.scorecard import ClaimRecord, claims_table, unexpected
 
 PICTURE = "picture"  # tag of the cell whose output is drawn
 PICTURES = "pictures"

@@ -30,9 +30,9 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from aftlib.core.checks import require_choice
 from aftlib.core.paths import notebooks_dir, project_root
-from aftlib.reports.documents import DOCUMENTS, PROFILES
+from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.parameter_cell import TAG, Parameter, check_parameters, listing, read_parameters
-from aftlib.reports.parameter_model import ParameterModel
+from aftlib.workbench.parameters import PROFILES, ParameterModel
 
 PACKAGE = Path(__file__).resolve().parents[1]
 LOCK = "requirements.lock"

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from aftlib.core.paths import reports_dir, require_writable
-from aftlib.reports.claims import ClaimRecord, unexpected
 from aftlib.reports.execute import OnCell, run_and_store, run_once
 from aftlib.reports.html import write_documents, write_report
 from aftlib.reports.index import draw_pictures, write_index, write_readme
 from aftlib.reports.notebook import Notebook, all_notebooks, find_notebook, profile_parameters
 from aftlib.reports.parameter_cell import listing
 from aftlib.reports.runs import Executed, all_runs, gather, read_reports, stored_run, write_claims
+from aftlib.workbench.scorecard import ClaimRecord, unexpected
 
 _FRONT_PAGES = threading.Lock()  # held to write the files that all jobs share
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import nbformat
 
-from aftlib.core.claims import nothing
 from aftlib.core.paths import atomic_file, reports_dir, write_whole
-from aftlib.reports.claims import MIME, ClaimRecord
 from aftlib.reports.data_out import TABLE, read_csv, shown_in, table_csv
 from aftlib.reports.documents import DOCUMENTS, all_claims
 from aftlib.reports.notebook import Notebook, find_notebook, read_notebook, summary_of, title_of
+from aftlib.workbench.claims import nothing
+from aftlib.workbench.scorecard import MIME, ClaimRecord
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,15 +25,16 @@ import yaml
 from aftlib.core.paths import reports_dir, write_whole
 from aftlib.reports.cli import attend, clear_errors, overrides, parameters_option, section_option
 from aftlib.reports.data_out import frame_csv
-from aftlib.reports.documents import PROFILES, all_claims
+from aftlib.reports.documents import all_claims
 from aftlib.reports.execute import OnCell, run_once
 from aftlib.reports.html import plotly_box, share_plotly
 from aftlib.reports.index import SEED, stability
 from aftlib.reports.notebook import Notebook, find_notebook, profile_parameters
-from aftlib.reports.pages import duration, render
 from aftlib.reports.reproduce import conclude
 from aftlib.reports.runs import Executed, Run, all_runs, file_stem, runs_dir, stored_run
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
+from aftlib.workbench.pages import duration, render
+from aftlib.workbench.parameters import PROFILES
+from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
 
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
 _HEIGHT = 250  # pixels of a small multiple

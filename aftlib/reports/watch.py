@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from aftlib.core.paths import write_whole
 from aftlib.reports.cli import clear_errors
-from aftlib.reports.pages import duration, render
 from aftlib.spark.metrics_log import Record, read_metrics
+from aftlib.workbench.pages import duration, render
 
 RECENT = timedelta(hours=1)
 COLUMNS = ["total or latest", "last hour"]

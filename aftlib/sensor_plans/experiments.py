@@ -21,7 +21,6 @@ from aftlib.core.planfile import fitted, read_plan
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensortable import SensorTable
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
-from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.sensor_plans.answer import answer, assign_sensors, plan_window, replay_errors
 from aftlib.sensor_plans.backtest import (
     BASELINE,
@@ -34,6 +33,7 @@ from aftlib.sensor_plans.backtest import (
 )
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors, step_of
 from aftlib.sensor_plans.survey import Question, Survey, survey_table
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.reports.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
 from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, CONFORMAL, GUARD, HINDSIGHT, LAST, LINEAR
+from aftlib.workbench.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
 
 LOOK = {
     GUARD: (BLUE, "circle"),

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pandas as pd
 
-from aftlib.core.claims import MODELLED, SIMULATED, UNDECIDED, Claim, Finding, Threshold
 from aftlib.core.intervals import share_interval
 from aftlib.shared_state.scaling import (
     BROKEN,
@@ -36,6 +35,7 @@ from aftlib.shared_state.scaling import (
     skew_stops_the_shuffle,
 )
 from aftlib.shared_state.tuplelog import UNIFORM
+from aftlib.workbench.claims import MODELLED, SIMULATED, UNDECIDED, Claim, Finding, Threshold
 
 IN_SPARK = ("late local", "late global")
 LATE = (*IN_SPARK, SERVED)

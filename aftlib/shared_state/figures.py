@@ -8,9 +8,19 @@ from itertools import cycle
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.reports.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, named, styled, with_slider
 from aftlib.shared_state.scaling import SERVED, seconds_by_part
 from aftlib.shared_state.tuplelog import UNIFORM
+from aftlib.workbench.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    named,
+    styled,
+    with_slider,
+)
 
 LOOK: Mapping[str, dict] = {
     "upfront": {"color": RED, "symbol": "square"},

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from aftlib.core.claims import Finding
 from aftlib.core.intervals import t_interval
 from aftlib.shared_state.paced import DESIGNS, hash_keys
 from aftlib.shared_state.tuplelog import UNIFORM, TupleStream
+from aftlib.workbench.claims import Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

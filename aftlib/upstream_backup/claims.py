@@ -12,7 +12,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from aftlib.core.claims import (
+from aftlib.core.intervals import ratio_interval, t_interval
+from aftlib.upstream_backup.experiments.recoveries import BYTES_LIMIT, SHARES, TIME_LIMIT, explained
+from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
+from aftlib.workbench.claims import (
     DERIVED,
     DEVIATES,
     SIMULATED,
@@ -22,9 +25,6 @@ from aftlib.core.claims import (
     Threshold,
     nothing,
 )
-from aftlib.core.intervals import ratio_interval, t_interval
-from aftlib.upstream_backup.experiments.recoveries import BYTES_LIMIT, SHARES, TIME_LIMIT, explained
-from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
 
 LOW_RATE = 1000
 """Tuples per second up to which the document finds little difference in counts (D4-2, D4-4)."""

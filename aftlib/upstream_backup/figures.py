@@ -11,7 +11,10 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from aftlib.reports.style import (
+from aftlib.upstream_backup.parameters import MS, NODES
+from aftlib.upstream_backup.recursion import Simulated
+from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpointed, stored_results
+from aftlib.workbench.style import (
     BLUE,
     GREEN,
     GREY,
@@ -24,9 +27,6 @@ from aftlib.reports.style import (
     styled,
     with_slider,
 )
-from aftlib.upstream_backup.parameters import MS, NODES
-from aftlib.upstream_backup.recursion import Simulated
-from aftlib.upstream_backup.routes import NEVER, Route, acknowledged, checkpointed, stored_results
 
 LOOK = {
     "passive standby": line_look(ORANGE, "triangle-up", "dash"),

@@ -10,8 +10,8 @@ import pytest
 
 from aftlib.reports import execute as execution
 from aftlib.reports import export, notebook, reproduce
-from aftlib.reports.claims import MIME
 from aftlib.reports.runs import Executed
+from aftlib.workbench.scorecard import MIME
 from tests.tiny_project import (
     SEEDED,
     executed,

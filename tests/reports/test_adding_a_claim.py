@@ -43,7 +43,7 @@ CLAIMS[:] = [each for each in CLAIMS if [*inspect.signature(each.judge).paramete
 FRAMES = """
 import pandas as pd
 from aftlib.exponential_histogram.claims import CLAIMS
-from aftlib.reports.claims import Scorecard
+from aftlib.workbench.scorecard import Scorecard
 
 sizes = pd.read_csv("{FOLDER}/d5_sizes.csv")
 """

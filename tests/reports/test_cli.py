@@ -13,8 +13,8 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from aftlib.reports import cli, doctor, execute
-from aftlib.reports.claims import MIME
 from aftlib.reports.doctor import Check
+from aftlib.workbench.scorecard import MIME
 from tests.reports.conftest import execute_by_hand
 from tests.tiny_project import (
     FAILING,

@@ -18,7 +18,6 @@ from nbformat.v4 import new_code_cell, new_output
 from plotly.subplots import make_subplots
 
 from aftlib.reports import data_out, export, figure_data, html
-from aftlib.reports.claims import MIME
 from aftlib.reports.data_out import (
     PLOTLY,
     TABLE,
@@ -31,7 +30,8 @@ from aftlib.reports.data_out import (
     table_latex,
 )
 from aftlib.reports.figure_data import figure_csv
-from aftlib.reports.style import named, styled, with_slider
+from aftlib.workbench.scorecard import MIME
+from aftlib.workbench.style import named, styled, with_slider
 from tests.reports.chromium import needs_browser
 from tests.tiny_project import aft, executed, shows
 

@@ -12,11 +12,11 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from aftlib.reports import html
-from aftlib.reports.claims import MIME
 from aftlib.reports.data_out import PLOTLY
 from aftlib.reports.documents import DOCUMENTS, all_claims, cited, linked
 from aftlib.reports.html import write_documents
-from aftlib.reports.pages import why_and_rest
+from aftlib.workbench.pages import why_and_rest
+from aftlib.workbench.scorecard import MIME
 from tests.tiny_project import executed, settled, shows
 
 LIBRARY = Path(html.__file__).parents[1]

@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 
 from aftlib.reports import export
 from aftlib.reports.export import pixels, readable
-from aftlib.reports.style import styled
+from aftlib.workbench.style import styled
 from tests.reports.chromium import CHROMIUM, needs_browser
 from tests.reports.test_layout import figures
 

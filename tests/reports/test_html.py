@@ -10,9 +10,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from aftlib.reports import execute, export, html, notebook, reproduce, runs
-from aftlib.reports.claims import MIME
 from aftlib.reports.index import write_index
 from aftlib.reports.notebook import Notebook
+from aftlib.workbench.scorecard import MIME
 from tests.reports.chromium import CHROMIUM, needs_browser
 from tests.reports.conftest import execute_by_hand
 from tests.tiny_project import FIRST, broken_links, executed, settled, shows, write_notebook

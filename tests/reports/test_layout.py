@@ -10,11 +10,11 @@ import pytest
 from plotly.subplots import make_subplots
 
 from aftlib.reports import data_out, html, index
-from aftlib.reports.claims import MIME, claims_table
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.html import write_documents
 from aftlib.reports.notebook import Notebook
-from aftlib.reports.style import GREEN, ORANGE, styled, with_slider
+from aftlib.workbench.scorecard import MIME, claims_table
+from aftlib.workbench.style import GREEN, ORANGE, styled, with_slider
 from tests.reports import chromium
 from tests.tiny_project import FIRST, executed, settled, shows, write_notebook
 

@@ -14,10 +14,10 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from aftlib.reports import cli, data_out, execute, notebook, reproduce, runs
-from aftlib.reports.claims import MIME
 from aftlib.reports.documents import all_claims
 from aftlib.reports.notebook import find_notebook
 from aftlib.reports.runs import Executed, gather, read_reports
+from aftlib.workbench.scorecard import MIME
 from tests.tiny_project import CLAIMS as SETTLE_CLAIMS
 from tests.tiny_project import FIRST, aft, broken_links, executed, settled, shows, write_notebook
 

@@ -25,8 +25,8 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.sensortable import SensorTable
 from aftlib.core.windows import Windows
-from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.spark.sweep import write_samples
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,8 +21,8 @@ from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
-from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.spark.sweep import write_samples
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from aftlib.reports.parameter_model import ParameterModel, parameter
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 MOST_SWEPT = 5 * 10**7
 """Most events of a stream of the sweep, because one task holds it in memory."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import model_validator
 
 from aftlib.core.windows import Windows
-from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.shared_state.paced import SLICES
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.scaling import GROWTH, SKEWED
@@ -21,6 +20,7 @@ from aftlib.shared_state.tuplelog import (
     TupleStream,
     write_tuples,
 )
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,9 +6,9 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from aftlib.reports.parameter_model import ParameterModel, parameter
 from aftlib.upstream_backup.parameters import NODES, Parameters, Tcp
 from aftlib.upstream_backup.schemes import scheme_named
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 INTERVAL: Any = {"least": 0.1, "most": 10_000}
 

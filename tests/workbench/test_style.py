@@ -15,7 +15,7 @@ from aftlib.checkpoint_planning import figures as second
 from aftlib.core.generators import block_model
 from aftlib.exponential_histogram import figures as fifth
 from aftlib.exponential_histogram.bits import BitStream
-from aftlib.reports.style import explorable, line_figure, line_look
+from aftlib.workbench.style import explorable, line_figure, line_look
 
 
 @pytest.fixture

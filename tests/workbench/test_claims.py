@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from aftlib.core.claims import Claim, Finding, Threshold, nothing
+from aftlib.workbench.claims import Claim, Finding, Threshold, nothing
 from tests.refusals import refused
 
 OURS = partial(Threshold, "ours: a test")

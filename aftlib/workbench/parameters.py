@@ -19,8 +19,8 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from aftlib.core.checks import require_number, require_numbers
-from aftlib.reports.documents import PROFILES
 
+PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
 HEAD = "# Parameters"
 """How a cell of parameters begins, the author's as well as the one that papermill adds."""
 BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "below"}

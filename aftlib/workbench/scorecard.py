@@ -12,7 +12,7 @@ from typing import Any, Literal
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
 
-from aftlib.core.claims import (
+from aftlib.workbench.claims import (
     BASES,
     DEVIATES,
     HOLDS,
@@ -24,7 +24,7 @@ from aftlib.core.claims import (
     Threshold,
     Value,
 )
-from aftlib.reports.pages import SYMBOLS, not_default, render
+from aftlib.workbench.pages import SYMBOLS, not_default, render
 
 MIME = "application/vnd.aft.claims+json"
 

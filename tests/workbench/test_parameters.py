@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from aftlib.reports.parameter_model import ParameterModel, kind_of, parameter
+from aftlib.workbench.parameters import ParameterModel, kind_of, parameter
 
 
 class Tiny(ParameterModel):

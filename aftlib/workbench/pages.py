@@ -14,9 +14,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from aftlib.core.claims import VERDICTS, Value
+from aftlib.workbench.claims import VERDICTS, Value
 
-TEMPLATES = Path(__file__).parent / "templates"
+_PACKAGES = ("workbench", "reports")
+TEMPLATES = [Path(__file__).parents[1] / package / "templates" for package in _PACKAGES]
 SYMBOLS = {"holds": "✔", "deviates": "✘", "undecided": "≈", "not run": "○"}
 MOST_WORDS = 25  # of a note's first part; the rest is folded
 
@@ -38,7 +39,7 @@ def render(template: str, **values: Any) -> str:
 
 def asset(name: str) -> Markup:
     """Return a style sheet or script of the templates folder, unescaped."""
-    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+    return Markup((TEMPLATES[1] / name).read_text(encoding="utf-8"))
 
 
 def slug(text: str) -> str:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from aftlib.core.claims import Claim, Finding, Threshold
-from aftlib.reports.claims import MIME, ClaimRecord, Scorecard, claims_table, unexpected
 from aftlib.reports.documents import DOCUMENTS, all_claims
+from aftlib.workbench.claims import Claim, Finding, Threshold
+from aftlib.workbench.scorecard import MIME, ClaimRecord, Scorecard, claims_table, unexpected
 from tests.tiny_project import only_tiny_claims, settled
 
 CLAIM = Claim(
