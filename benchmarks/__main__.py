@@ -25,7 +25,6 @@ NAMES = (
     "checkpoints",
     "large",
     "merging",
-    "stores",
     "standby",
     "histogram",
     "guard",

@@ -48,7 +48,6 @@ LONGEST = [
     "exponential_histogram/test_operator",
     "failure_drill/test_schemes_spark",
     "crash/test_approximately_once",
-    "crash/test_nemesis",
     "crash/test_histogram",
     "spark/test_session",
     "crash/test_partial_replay",

@@ -175,7 +175,7 @@ def chosen_faults(chance, own):
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize(("own", "shared"), SAMPLE)
 def test_processes_killed(trial, expected, own, shared, seed, once):
-    """Seven chosen points, and one supervisor from outside; a nemesis kills at any moment."""
+    """Seven chosen points, and one supervisor from outside."""
     chance = random.Random(f"{own} {shared} {seed}")
     directory, settings = trial(shared, own=own, faults=chosen_faults(chance, own))
     process = start(directory, settings)
