@@ -42,7 +42,7 @@ ON_SPARK = {"pipeline", "operator", "parallel", "source", "strategies", "pipelin
 AT_THE_EDGE = {"spark", "reports/execute.py", "reports/doctor.py"}
 # Every package may have these; any other file name occurs in one package only.
 REPEATED = {
-    *("__init__", "__main__", "experiments", "claims", "figures"),
+    *("__init__", "__main__", "experiments", "claims", "figures", "parameters"),
     *("pipeline", "operator", "source", "parallel"),
 }
 TOP = {"__init__.py", "__main__.py"}
