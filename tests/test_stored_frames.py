@@ -30,7 +30,6 @@ CASES: list[tuple[str, Callable[[pd.DataFrame], go.Figure], str]] = [
     ("d2_counts", lambda f: d2.counts(f, "epsilon", "", PLANS, 50), "checkpoints " * 4),
     ("d2_success", lambda f: d2.success_by_time(f, 0.05, 50, start=0.12), "worst single restored"),
     ("d2_times", lambda f: d2.recovery_times(fastest(f), "", 1000), "res_ms rep_ms est_ms"),
-    ("d2_held", d2.t_sla, "total_ms t_sla_ms"),
     ("d2_killed", d2.restarts, "python_ms open_ms recovery_ms commit_ms plan_ms"),
     ("d4_means", lambda f: d4.by_rate(f, "recovery_ms", "", "ms"), "recovery_ms " * 5),
     ("d4_parts", lambda f: d4.tcp_parts(f, ""), "ns3_ms " * 4),
@@ -72,14 +71,6 @@ def test_ratios_are_multiples_of_the_guarantee():
     expected = (rows.set_index("share")["sound"] / 0.1).to_dict()
     heights = dict(zip(figure.data[1].x, figure.data[1].y, strict=True))
     assert heights == pytest.approx({share: expected[share] for share in heights})
-
-
-def test_running_shares_count_the_estimated_windows_so_far():
-    frame = FRAMES["d2_guarantees"].query("tau == 10")
-    figure = d2.guarantees(FRAMES["d2_guarantees"], 0.05, tau=10)
-    assert {trace.name.partition(":")[0] for trace in figure.data} == set(frame["method"])
-    for trace in figure.data:
-        assert len(trace.x) and set(trace.x) <= set(frame["window"])
 
 
 def test_the_queries_answers_are_drawn_beside_what_is_so():

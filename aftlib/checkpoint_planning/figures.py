@@ -251,41 +251,6 @@ def recovery_times(times: pd.DataFrame, title: str, start: int | None = None) ->
     ).update_yaxes(rangemode="tozero")
 
 
-def fitted(points: pd.DataFrame, reserve: float, title: str) -> go.Figure:
-    """Measured recoveries, the line through them, and the reserve above it."""
-    line = points.sort_values("tuples")
-    figure = go.Figure()
-    figure.add_scatter(
-        x=points["tuples"], y=points["total_ms"], mode="markers", name="measured recovery",
-        marker={"color": BLUE, "size": 7, "opacity": 0.6},
-    )  # fmt: skip
-    for name, times, dash in (("fitted", 1, "solid"), ("with reserve", reserve, "dash")):
-        figure.add_scatter(
-            x=line["tuples"], y=times * line["fitted_ms"], mode="lines", name=name,
-            line={"color": ORANGE, "dash": dash},
-        )  # fmt: skip
-    styled(figure, title, "tuples replayed |o|", "T_rec (ms)").update_yaxes(rangemode="tozero")
-    return figure.update_layout(hovermode="closest")
-
-
-def t_sla(recoveries: pd.DataFrame) -> go.Figure:
-    """T_rec of every recovery, and the T_SLA for which the recovery was planned."""
-    figure = go.Figure()
-    for t_sla_ms, rows in recoveries.groupby("t_sla_ms"):
-        figure.add_box(
-            y=rows["total_ms"], name=f"{t_sla_ms:.0f} ms", boxpoints="all", jitter=0.6,
-            pointpos=0, marker={"color": BLUE, "size": 4, "opacity": 0.6}, showlegend=False,
-        )  # fmt: skip
-    stops = sorted(recoveries["t_sla_ms"].unique())
-    figure.add_scatter(
-        x=[f"{s:.0f} ms" for s in stops], y=stops, mode="markers", name="T_SLA",
-        marker={"symbol": "line-ew-open", "size": 70, "color": RED, "line": {"width": 3}},
-    )  # fmt: skip
-    title = "Recoveries, one by one, against the T_SLA they were planned for"
-    styled(figure, title, "T_SLA", "T_rec (ms)").update_yaxes(rangemode="tozero")
-    return figure.update_layout(hovermode="closest")
-
-
 def restarts(frame: pd.DataFrame) -> go.Figure:
     """Median milliseconds of each phase from the new process's start to its next plan."""
     median = frame.groupby("kind")[list(_PHASES)].median()
@@ -297,41 +262,6 @@ def restarts(frame: pd.DataFrame) -> go.Figure:
     styled(figure, "From a new process to the recovered interval", "milliseconds", "")
     named(figure, y="process")
     return figure.update_layout(barmode="stack", height=300, hovermode="closest")
-
-
-def guarantees(frame: pd.DataFrame, delta: float, tau: int, over: int = 40) -> go.Figure:
-    """Share estimated after losses at τ, and share of these within ε, by method, over time."""
-    figure = go.Figure()
-    colors = {"guard": BLUE, "Σ/L": ORANGE}
-    for method, rows in frame[frame["tau"] == tau].groupby("method"):
-        each = rows.assign(wrong=rows["wrong"] & rows["estimated"]).groupby("window")
-        sums = each[["estimated", "wrong"]].sum().rolling(over, min_periods=1).sum()
-        estimated = sums["estimated"] / each.size().rolling(over, min_periods=1).sum()
-        within = 1 - sums["wrong"] / sums["estimated"].where(sums["estimated"] > 0)
-        for name, y, dash in (("within ε", within, "solid"), ("estimated", estimated, "dot")):
-            figure.add_scatter(
-                x=y.index,
-                y=y,
-                name=f"{method}: {name}",
-                line={"color": colors[str(method)], "dash": dash},
-            )
-    threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}", "bottom right")
-    title = f"Windows lost from a checkpoint at τ = {tau} on: shares estimated and within ε"
-    return styled(figure, title, "window", f"share, last {over} windows")
-
-
-def guarded_plans(plans: pd.DataFrame) -> go.Figure:
-    """Checkpoints of each window's plan, and the most sensors that are replayed after a failure."""
-    figure = go.Figure()
-    for column, color in (("checkpoints", BLUE), ("sensors", ORANGE)):
-        figure.add_scatter(
-            x=plans["window"], y=plans[column], name=column,
-            line={"color": color, "shape": "hv"},
-        )  # fmt: skip
-    title = "The guard's plans: checkpoints, and sensors replayed at most"
-    most = int(plans[["checkpoints", "sensors"]].to_numpy().max())
-    figure = styled(figure, title, "window", "number", 360)
-    return figure.update_yaxes(rangemode="tozero", dtick=max(1, most // 6))
 
 
 def _along(frame: pd.DataFrame, x: str, *curves: Any, fixed: Any, **options: Any) -> go.Figure:

@@ -23,30 +23,24 @@ from aftlib.checkpoint_planning.state import (
     Preparation,
     WindowResult,
 )
-from aftlib.checkpoint_planning.steps import (
-    estimate_extremes,
-    estimate_with_gaps,
-    interval_sums,
-)
+from aftlib.checkpoint_planning.steps import estimate_with_gaps, interval_sums
 from aftlib.core.checks import require_choice
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.core.windows import AGGREGATES, Aggregate
 
-RECOVER = ("model", "guard")
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
-"""Sums, or extremes, and numbers of the samples of some sensors over the steps [start, stop)."""
+"""Sums and numbers of the samples of some sensors over the steps [start, stop)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayQuery:
-    """A mean, sum, minimum or maximum over tumbling windows, and the requirements on a recovery.
+    """A mean or sum over tumbling windows, and the requirements on a recovery.
 
     The fields up to `query` are the arguments of `plan_checkpoints`. `planned`, if given, has the
     times and replay sets of a plan, which a window follows until a failure; the operator plans the
-    rest of a window after a failure. If `recover` is "guard", the replayed sensors depend on the
-    data, and checkpoints are taken at times of the `grid`; see `guarded_replay`.
+    rest of a window after a failure.
     """
 
     model: GaussianModel
@@ -57,25 +51,10 @@ class ReplayQuery:
     method: str = "proposed"
     query: str = "mean"
     planned: tuple[Sequence[int], Sequence[Sequence[int]]] | None = None
-    recover: str = "model"
-    grid: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         """Refuse settings with which no operator could recover."""
-        require_choice("recover", self.recover, RECOVER)
         require_choice("query", self.query, QUERIES)
-        if not self.aggregate.gaussian and self.recover == "guard":
-            raise ValueError(
-                f"query must be 'mean' or 'sum' with recover='guard', got {self.query!r}: the "
-                "guard estimates means only; for minima and maxima use recover='model'"
-            )
-        marks = list(self.grid)
-        fits = marks == sorted(set(marks)) and marks[:1] == [0] and marks[-1] < self.window
-        if (self.recover == "guard") != bool(marks) or (marks and not fits):
-            raise ValueError(
-                "grid must hold rising steps from 0 to below the window with recover='guard', and "
-                f"be empty with recover='model', got {self.grid!r} and {self.recover!r}"
-            )
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan the part of a window that begins `start` steps after the window's beginning."""
@@ -125,8 +104,6 @@ class ReplayQuery:
             del settings["recovery_time"]["estimate_ms"]
         if self.planned is not None:
             settings["planned"] = [list(self.planned[0]), [list(o) for o in self.planned[1]]]
-        if self.recover != "model":
-            settings |= {"recover": self.recover, "grid": [int(tau) for tau in self.grid]}
         return settings
 
 
@@ -184,7 +161,7 @@ class PartialReplay:
         """
         batch = self.store.unfinished(self.checkpoint.position)
         if batch is not None:
-            self.process(batch, bare_read(self.log, self.query.query))
+            self.process(batch, bare_read(self.log))
         return batch is not None
 
     @property
@@ -207,12 +184,7 @@ class PartialReplay:
         keys = prepared.sensors if prepared else list(range(n))
         phases.end("restored")
 
-        if not q.aggregate.gaussian and len(keys) == n:
-            # all sensors are read, in key order instead of the order of choice
-            prepared, keys = None, list(range(n))
-        each_step = prepared is not None and not q.aggregate.gaussian
-        values = self.log.read(keys, start, stop) if each_step else None
-        sums, counts = (np.zeros(n), np.zeros(n)) if each_step else read(keys, start, stop)
+        sums, counts = read(keys, start, stop)
         phases.end("replayed")
 
         steps, variance = stop - start, np.zeros(n)
@@ -220,21 +192,21 @@ class PartialReplay:
             sums = prepared.complete(q.model.mean, sums, steps)
             variance = steps * prepared.variance
         elif prepared:
-            keys, sums, variance = self._estimate(checkpoint, prepared.sensors, values)
+            keys, sums, variance = self._estimate(checkpoint, prepared.sensors)
         counts = np.full(n, steps) if prepared else counts
         phases.end("estimated")
         record = IntervalRecord(batch, start, stop, failed, len(keys), *phases.times_ms)
         aggregated = replace(
             checkpoint,
             position=stop,
-            sums=q.aggregate.merge(checkpoint.sums, sums),
+            sums=checkpoint.sums + sums,
             counts=checkpoint.counts + counts,
             variance=checkpoint.variance + variance,
         )
         self._commit(aggregated, record)
 
     def _estimate(
-        self, checkpoint: Checkpoint, sensors: list[int], values: np.ndarray | None
+        self, checkpoint: Checkpoint, sensors: list[int]
     ) -> tuple[list[int], np.ndarray, np.ndarray]:
         """Estimate gaps and extremes step by step, from `values` of `sensors` if these suffice.
 
@@ -248,15 +220,8 @@ class PartialReplay:
         limit = left * (1 if q.method == ADAPTIVE else share)
         more = 1
         while True:
-            if values is None or values.shape[1] < len(sensors):
-                values = self.log.read(sensors, start, stop)
-            if not q.aggregate.gaussian:
-                limit = np.full(q.model.size, q.allowed)
-                sums, variance = estimate_extremes(
-                    q.model, sensors, values, q.requirement, q.query, checkpoint.sums
-                )
-            else:
-                sums, variance = estimate_with_gaps(q.model, sensors, values)
+            values = self.log.read(sensors, start, stop)
+            sums, variance = estimate_with_gaps(q.model, sensors, values)
             lacking = np.setdiff1d(np.arange(q.model.size), sensors)
             if np.all(variance <= limit * (1 + COMPARED_TO)) or not lacking.size:
                 return sensors, sums, variance
@@ -285,8 +250,6 @@ class PartialReplay:
         variance = checkpoint.variance / q.aggregate.divisor(max(done, 1)) ** 2
         if checkpoint.variance.max() > q.allowed * (1 + COMPARED_TO):
             q = replace(q, method="exactly-once")  # it adds no error
-        elif not q.aggregate.gaussian and variance.any():
-            q, variance = replace(q, method="exactly-once"), np.zeros(variance.size)
         plan = q.plan(done, variance) if done else q.first_plan
         name = self.preparation.keep(self.query.fingerprint, plan)
         return replace(checkpoint, times=tuple(window + t for t in plan.times), plan=name)
@@ -295,8 +258,7 @@ class PartialReplay:
 def fresh(query: ReplayQuery, window: int) -> Checkpoint:
     """The exact, empty checkpoint c⁰ at the beginning of a window, not planned yet."""
     zeros = np.zeros(query.model.size)
-    nothing = zeros + query.aggregate.initial
-    return Checkpoint(window, window, nothing, zeros.astype(np.int64), zeros, (window,), "")
+    return Checkpoint(window, window, zeros, zeros.astype(np.int64), zeros, (window,), "")
 
 
 def window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowResult]:
@@ -321,9 +283,9 @@ def results_of(
     return [WindowResult(checkpoint.window, checkpoint.position, *row) for row in rows]
 
 
-def bare_read(log: SensorLog, query: str = "mean") -> Read:
+def bare_read(log: SensorLog) -> Read:
     """Return a reader of a log in this process, which reads consecutive intervals in advance."""
-    return partial(interval_sums, LogReader(log, ahead=True, shared=True), query=query)
+    return partial(interval_sums, LogReader(log, ahead=True, shared=True))
 
 
 def prepare(
@@ -346,7 +308,7 @@ def prepare(
         )
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    store, kind = CheckpointStore(directory / "state.sqlite", query.fingerprint), PartialReplay
+    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
     own = json.dumps(log.identity, sort_keys=True).encode()
     stored = store.memory("log")  # empty if the stream is new, or an earlier release began it
     if not stored:
@@ -357,8 +319,6 @@ def prepare(
             f"{stored.decode()}, got {own.decode()}: go on with that one, or start again in "
             "another directory"
         )
-    if query.recover == "guard":  # imported here, because other queries do not need it
-        from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
-
-        kind = GuardedReplay
-    return kind(query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes)
+    return PartialReplay(
+        query, log, store, Preparation(directory / "prepared"), uuid.uuid4().hex, passes
+    )

@@ -7,10 +7,9 @@ Spark then runs the batch again, and the operator skips it, because it is commit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +29,7 @@ from aftlib.checkpoint_planning.steps import interval_sums
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.streams import PlannedInput, drain
-from aftlib.spark.sweep import by_number, require_shared
-
-if TYPE_CHECKING:
-    from aftlib.checkpoint_planning.guarded_replay import GuardedReplay
-    from aftlib.guard.accounts import Audit
+from aftlib.spark.sweep import require_shared
 
 _LONG = pa.int64()
 _LISTS = {"keys": pa.int32(), "sums": pa.float64(), "counts": _LONG}
@@ -60,9 +55,6 @@ class PlannedLog(PlannedInput):
     fingerprint: str  # of the stream
     stop: int  # step at which the stream ends, the end of the last whole window
     tasks: int  # slices of the sensors that are read in parallel
-    window: int = 0
-    grid: tuple[int, ...] = ()  # steps of a window at which new sums begin
-    query: str = "mean"
 
     schema: ClassVar[StructType] = SUM_SCHEMA
     unit: ClassVar[str] = "step"
@@ -91,13 +83,9 @@ class PlannedLog(PlannedInput):
         return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the sums of the slice, in one row or in one row per segment of the grid."""
+        """Yield the sums of the slice, in one row."""
         piece = cast("SensorSlice", partition)
-        log = LogReader(SensorLog.open(self.log))
-        first = piece.start - piece.start % max(1, self.window)
-        inside = [first + tau for tau in self.grid if piece.start < first + tau < piece.stop]
-        for start, stop in pairwise([piece.start, *inside, piece.stop]):
-            yield sum_slice(log, piece.keys, start, stop, self.query)
+        yield sum_slice(SensorLog.open(self.log), piece.keys, piece.start, piece.stop)
 
 
 def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
@@ -107,10 +95,10 @@ def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
 
 
 def sum_slice(
-    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int, query: str = "mean"
+    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
 ) -> pa.RecordBatch:
-    """A row of `SUM`; for minima and maxima it has extremes instead of sums."""
-    sums, counts = interval_sums(log, keys, start, stop, query)
+    """A row of `SUM`."""
+    sums, counts = interval_sums(log, keys, start, stop)
     row = {"start": start, "stop": stop, "keys": keys, "sums": sums, "counts": counts}
     return pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()}, schema=SUM)
 
@@ -139,28 +127,12 @@ def collected(frame: DataFrame) -> Read:
     return read
 
 
-def spark_read(spark: SparkSession, log: SensorLog, tasks: int) -> Read:
-    """Return a reader of a log that runs one Spark job per read."""
-    log = replace(log, path=log.path.absolute())
-
-    def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        parts = sliced(keys, tasks)
-
-        def sums(index: int) -> Iterator[pa.RecordBatch]:
-            yield sum_slice(log, parts[index], start, stop)
-
-        return collected(by_number(spark, len(parts), sums, SUM_SCHEMA))(keys, start, stop)
-
-    return read
-
-
 @dataclass(frozen=True)
 class ReplayedStream:
     """Result of a stream: finished windows, and a record of each batch."""
 
     results: list[WindowResult]
     records: list[IntervalRecord]
-    audited: Audit | None = None  # of a guard's estimates
 
 
 def replay_stream(
@@ -192,9 +164,6 @@ def replay_stream(
             fingerprint=query.fingerprint,
             stop=log.steps - log.steps % query.window,
             tasks=tasks,
-            window=query.window,
-            grid=tuple(query.grid),
-            query=query.query,
         )
 
         def step(batch: DataFrame, number: int) -> None:
@@ -233,7 +202,7 @@ def replay_in_process(
     stop = log.steps - log.steps % query.window
     with QueryDirectory(directory).locked():
         operator = prepare(query, log, directory, passes)
-        read = bare_read(log, query.query)
+        read = bare_read(log)
         operator.recover()
         batch = len(operator.store.records())
         try:
@@ -246,6 +215,4 @@ def replay_in_process(
 
 
 def _replayed(operator: PartialReplay) -> ReplayedStream:
-    guarded = operator.query.recover == "guard"
-    audited = cast("GuardedReplay", operator).close() if guarded else None
-    return ReplayedStream(operator.store.results(), operator.store.records(), audited)
+    return ReplayedStream(operator.store.results(), operator.store.records())

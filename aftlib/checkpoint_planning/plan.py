@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
 from aftlib.core.checks import require_choice, require_instance, require_number
-from aftlib.core.extremes import EXTREMES, extreme_max_variance, extreme_reliability
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import ArrayRecord
 from aftlib.core.requirement import Requirement
@@ -30,8 +29,8 @@ METHODS = ("proposed", "no-relaxation", "exactly-once")
 ADAPTIVE = "adaptive"
 """Ours: plan each interval as the only one that fails, and plan again after a failure."""
 
-QUERIES = tuple(name for name, each in AGGREGATES.items() if each.gaussian or name in EXTREMES)
-"""Aggregates that can be planned: linear ones, and extremes, whose errors have a bound."""
+QUERIES = ("mean", "sum")
+"""Aggregates that can be planned."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +52,7 @@ class CheckpointPlan(ArrayRecord):
         K sets; set k is replayed over (τ_k, τ_{k+1}] when that interval fails.
     requirement : Requirement
         ε and δ that the plan keeps.
-    query : {"mean", "sum", "min", "max"}
+    query : {"mean", "sum"}
         The window's query, over the steps of each sensor.
     checkpoint_variance : ndarray, shape (n,)
         Variance of each sensor's aggregate restored at τ_0; 0 where that is exact.
@@ -102,15 +101,7 @@ class CheckpointPlan(ArrayRecord):
 
     @property
     def worst_case_reliability(self) -> np.ndarray:
-        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); the row minima are (12).
-
-        For minima and maxima it is the lower bound `extreme_reliability`.
-        """
-        if not AGGREGATES[self.query].gaussian:
-            lost = [self.times[-1] - begin for begin in self.times[:-1]]
-            both = zip(lost, self.replay, strict=True)
-            rows = [extreme_reliability(self.requirement, set_.variance, m) for m, set_ in both]
-            return np.array(rows)
+        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); the row minima are (12)."""
         return self.requirement.reliability(self.worst_case_variance)
 
     def to_frame(self, step: Any = None, start: Any = None) -> pd.DataFrame:
@@ -144,7 +135,7 @@ class CheckpointPlan(ArrayRecord):
         Raises
         ------
         ValueError
-            When the plan has no such interval, or the result is a minimum or maximum.
+            When the plan has no such interval.
         """
         if not 0 <= interval < len(self.replay):
             raise ValueError(
@@ -152,7 +143,6 @@ class CheckpointPlan(ArrayRecord):
                 "interval k ends at times[k + 1]"
             )
         begin, end = self.times[interval : interval + 2]
-        self._require_variances()
         spent = self._debt + (end - begin) * self.replay[interval].variance
         return np.asarray(spent / _weight(self.query, end))
 
@@ -160,15 +150,7 @@ class CheckpointPlan(ArrayRecord):
     def _debt(self) -> np.ndarray:
         return np.asarray(_weight(self.query, self.times[0]) * self.checkpoint_variance)
 
-    def _require_variances(self) -> None:
-        if not AGGREGATES[self.query].gaussian:
-            raise ValueError(
-                f"query must be 'mean' or 'sum' for a variance of the result, got {self.query!r}; "
-                "use worst_case_reliability, or most_likely_within for an estimate"
-            )
-
     def _result_variance(self, steps: list[int]) -> np.ndarray:
-        self._require_variances()
         estimated = [m * replay.variance for m, replay in zip(steps, self.replay, strict=True)]
         return np.asarray((self._debt + estimated) / _weight(self.query, self.times[-1]))
 
@@ -203,7 +185,7 @@ def plan_checkpoints(
         "proposed" chooses the sensors again at each checkpoint by eq. (20); "no-relaxation"
         keeps the choice of the window's beginning; "exactly-once" replays every sensor; "adaptive"
         lets one failed interval spend all of ε, and must be planned again after each failure.
-    query : {"mean", "sum", "min", "max"}
+    query : {"mean", "sum"}
         The window's query, over the steps of each sensor.
     start : int
         τ at which the plan begins, in steps since the window began.
@@ -219,16 +201,10 @@ def plan_checkpoints(
     ------
     ValueError
         When an argument is out of range, T_SLA is too short for one step (the message names the
-        shortest that works), the restored part already exceeds ε, or a minimum or maximum is to be
-        planned by "adaptive" or after an approximate restoration.
+        shortest that works), or the restored part already exceeds ε.
 
     Notes
     -----
-    A window's maximum errs by at most the largest error of a step. So the target variance of a step
-    is `extreme_max_variance` of the w − τ steps that may be lost. It grows with τ, by the same
-    factor for all sensors. Plans use this bound instead of the maximum's own distribution, because
-    the bound holds for all replayed data. The estimate by `most_likely_within` is no worse.
-
     Target (20) for the variance of one step of a mean is (w² σ* − τ² σ_c) / (w − τ); for a sum, w²
     and τ² are 1. All targets grow with τ by the same factor, so the sensors are put in order once
     and each later set is a prefix of that order.
@@ -260,9 +236,7 @@ def plan_checkpoints(
     require_instance("model", model, GaussianModel)
     require_instance("requirement", requirement, Requirement)
     require_instance("recovery_time", recovery_time, RecoveryTime)
-    linear = query not in QUERIES or AGGREGATES[query].gaussian
-    methods = (*METHODS, ADAPTIVE) if linear else METHODS
-    require_choice("method", method, methods)
+    require_choice("method", method, (*METHODS, ADAPTIVE))
     require_choice("query", query, QUERIES)
     require_number("window", window, least=1, whole=True)
     require_number("start", start, least=0, below=window, whole=True)
@@ -293,11 +267,6 @@ def plan_checkpoints(
         if times[-1] == window:
             return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
         relaxed = (window - start) / (window - times[-1])
-        if not linear:
-            lost = window - times[-1], window - start
-            unit = Requirement(1, requirement.delta)  # ε cancels out
-            later, first = (extreme_max_variance(unit, m) for m in lost)
-            relaxed = later / first
         chosen = chosen.loosened(relaxed if method == "proposed" else 1.0)
 
 
@@ -343,17 +312,8 @@ def _first_replay(
 ) -> ReplaySet:
     """Set for the plan's first interval; the later ones of every method are no larger."""
     steps = window - start
-    if not AGGREGATES[query].gaussian and variance.any():
-        raise ValueError(
-            f"checkpoint_variance must be 0 for a {query}, got up to {float(variance.max())}; "
-            "after an approximate restoration use method='exactly-once' without "
-            "checkpoint_variance"
-        )
     if method == "exactly-once":
         return ReplaySet.everything(model)
-    if not AGGREGATES[query].gaussian:
-        lost = window if method == "no-relaxation" else steps
-        return select_replay(model, extreme_max_variance(requirement, lost))
     allowed = _weight(query, window) * requirement.max_variance
     debt = _weight(query, start) * variance
     left = allowed - debt

@@ -7,32 +7,29 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from aftlib.core.extremes import most_likely_within
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
-from aftlib.core.windows import AGGREGATES
 
 
 def interval_sums(
-    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int, query: str = "mean"
+    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sum (or extreme) and number of each sensor's finite samples in the steps [start, stop).
+    """Sum and number of each sensor's finite samples in the steps [start, stop).
 
     Samples are added up by row groups, so that the bits do not depend on earlier reads.
     """
-    aggregate = AGGREGATES[query]
-    sums, counts = np.full(len(keys), aggregate.initial), np.zeros(len(keys), dtype=np.int64)
+    sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
     at = start
     for block in log.blocks(keys, start, stop) if len(keys) else ():
         for values in np.split(block, range(-at % ROW_GROUP, len(block), ROW_GROUP)):
-            part = aggregate.merge.reduce(values, initial=aggregate.initial)
-            if aggregate.gaussian and np.isfinite(part).all():  # then all samples are finite
+            part = np.add.reduce(values, initial=0.0)
+            if np.isfinite(part).all():  # then all samples are finite
                 counts += len(values)
             else:
-                part, samples = aggregate.add(values)
-                counts += samples
-            sums = aggregate.merge(sums, part)
+                present = np.isfinite(values)
+                part = np.where(present, values, 0.0).sum(axis=0)
+                counts += present.sum(axis=0)
+            sums = sums + part
         at += len(block)
     return sums, counts
 
@@ -60,37 +57,6 @@ def estimate_with_gaps(
         sums += estimate
         variance += len(at) * np.maximum(prior - explained, 0)
     return sums, variance
-
-
-def estimate_extremes(
-    model: GaussianModel,
-    sensors: Sequence[int],
-    values: np.ndarray,
-    requirement: Requirement,
-    query: str,
-    known: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate all n sensors' extremes over some steps and earlier ones; return them and variances.
-
-    `known` has the extremes of the earlier steps; `values` is as in `estimate_with_gaps`. A
-    variance is (h / z)² with the half-width h of a sensor's extreme, and 0 if no sample of the
-    sensor is missing. Exact samples that are added later do not increase the error:
-    |max(Y, x) − max(y, x)| ≤ |Y − y|.
-    """
-    means, variance = np.zeros((2, len(values), model.size))
-    for at, seen, samples in _by_presence(sensors, values):
-        others = np.setdiff1d(np.arange(model.size), seen)
-        gain, given = model.conditional(seen, others)
-        means[np.ix_(at, seen)] = samples
-        means[np.ix_(at, others)] = model.mean[others] + (samples - model.mean[seen]) @ gain.T
-        variance[np.ix_(at, others)] = np.maximum(np.diag(given), 0)
-
-    fold, rest = AGGREGATES[query].merge, variance.any(axis=0)
-    extremes, half = fold(known, fold.reduce(means)), np.zeros(model.size)
-    if rest.any():
-        args = requirement, known[rest], query
-        extremes[rest], _, half[rest] = most_likely_within(means[:, rest], variance[:, rest], *args)
-    return extremes, (half / requirement.z) ** 2
 
 
 def _by_presence(

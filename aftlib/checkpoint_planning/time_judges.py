@@ -1,8 +1,7 @@
 """Judges of D2's claims on recovery times and throughput; `claims` lists the claims.
 
-The parameters are results of experiments: `times` and, with a Spark job, `through` are from
-`recovery_times`, `solved` from `solving_times`, `rates` from `stream_rates`, `running` from
-`recoveries`, and `killed` from `restarts`.
+The parameters are results of experiments: `times` from `recovery_times`, `rates` from
+`stream_rates`, and `killed` from `restarts`.
 """
 
 from __future__ import annotations
@@ -14,15 +13,12 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from aftlib.checkpoint_planning.experiments.cases import PlanningCase
-from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N, fastest
+from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N
 from aftlib.core.intervals import CONFIDENCE, share_interval, t_interval
 from aftlib.workbench.claims import Finding, Threshold, nothing
 
 RESTORED_MS = 2.0
 """Longest T_res in section 6.1."""
-SERIES = 1e5
-"""Tuples that the document replays (section 6.1)."""
 DECIDING = 72
 """If this many recoveries are all within T_SLA, Clopper and Pearson's interval is above 95 %."""
 LEAST_REPLAY = 0.5
@@ -42,9 +38,9 @@ def largest(means: pd.Series, half: pd.Series, parts: int) -> tuple[float, tuple
     return float(means.max()), (float(low), float(high))
 
 
-def beats_full_replay(times: pd.DataFrame, through: pd.DataFrame) -> Finding:
+def beats_full_replay(times: pd.DataFrame) -> Finding:
     """D2-6: recovering takes less time than a full replay, for every |O| < n."""
-    readings = {"through a Spark job": _slowest_recovery(through)}
+    readings = {}
     if (many := times[times["n"] >= SMALLEST_N])["n"].min() <= LARGEST_N:
         readings[f"n ≥ {SMALLEST_N}"] = _slowest_recovery(many)
     return replace(_slowest_recovery(times), readings=readings)
@@ -84,9 +80,9 @@ def _slowest_recovery(times: pd.DataFrame) -> Finding:
     )
 
 
-def replays_in_proportion(times: pd.DataFrame, through: pd.DataFrame) -> Finding:
+def replays_in_proportion(times: pd.DataFrame) -> Finding:
     """D2-7: replay time is a line through 0 in |O|, and restoring takes at most 2 ms."""
-    readings = {"through a Spark job": _proportion(through)}
+    readings = {}
     if len(many := times[times["n"] >= LARGEST_N]):
         name = f"n ≥ {LARGEST_N:,}, T_res without our gain matrix"
         readings[name] = _proportion(many, gain=False)
@@ -142,44 +138,6 @@ def _turns(groups: Any) -> tuple[pd.Series, pd.Series]:
     return groups.mean(), groups.std() * scale
 
 
-def solving_is_no_faster(case: PlanningCase, solved: pd.DataFrame, times: pd.DataFrame) -> Finding:
-    """D2-12: with n = 10,000 sensors and one thread, recovering takes no less than a full replay.
-
-    T_est is measured; 10⁵ tuples are replayed, at the document's cost per tuple or at ours.
-    """
-    rows = solved[solved["n"] == solved["n"].max()]
-    largest = fastest(times).iloc[-1]  # a full replay of the most sensors
-    ours = float(largest["rep_ms"] / largest["tuples"])
-    document, size = case.recovery_time.per_tuple_ms, int(rows["n"].iloc[0])
-    costs = {
-        "10⁵ tuples in all, the document's time per tuple": document * SERIES,
-        "10⁵ tuples in all, our time per tuple": ours * SERIES,
-        "10⁵ tuples of each sensor, the document's time per tuple": document * SERIES * size,
-    }
-    findings = {
-        f"|O| = {row.sensors:,}, {name}": Finding(
-            float(row.sensors / row.n + row.solve_ms / full),
-            n=int(row.repeats),
-            counted="turns, the fastest",
-        )
-        for name, full in costs.items()
-        for row in rows.itertuples()
-    }
-    first, *others = findings
-    shown = "; ".join(
-        f"n = {r.n:,}, |O| = {r.sensors:,}: {r.solve_ms:.3g} ms, our stored "
-        f"matrix {r.product_ms:.2g} ms"
-        for r in solved.itertuples()
-    )
-    return replace(
-        findings[first],
-        readings={name: findings[name] for name in others},
-        note=f"The value is T_rep + T_est divided by a full replay's T_rep, at {first}, n = "
-        f"{size:,}. T_est solves (6) at recovery, in one thread: {shown}. Readings with the "
-        "document's time per tuple compare our T_est with T_rep of its processor of 2010.",
-    )
-
-
 def fewer_checkpoints_raise_throughput(
     rates: pd.DataFrame, epsilon: float, delta: float, t_sla: float
 ) -> Finding:
@@ -215,27 +173,6 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
         "fitted to pilot kills. There were at least as many pilot kills as judged kills"
     )
     return _share_in_time(killed, "kills", killed["total_ms"], killed["t_sla_ms"], what)
-
-
-def starts_and_recovers_in_time(killed: pd.DataFrame) -> Finding:
-    """D2-9: a new process commits within T_SLA plus the start time of earlier trials."""
-    limit = killed["t_sla_ms"] + killed["start_ms"]
-    start = f"the 99th percentile of starts in pilot kills, {killed['start_ms'].max():.0f} ms"
-    what = f"T_SLA is D2-8's plus {start}"
-    return _share_in_time(killed, "kills", killed["all_ms"], limit, what)
-
-
-def running_stream_keeps_t_sla(running: pd.DataFrame) -> Finding:
-    """D2-10: T_rec of recoveries through Spark in the running stream is within T_SLA."""
-    by_limit = "; ".join(
-        f"{int((rows['total_ms'] <= limit).sum())} of {len(rows)} within {limit:.0f} ms"
-        for limit, rows in _estimating(running).groupby("t_sla_ms")
-    )
-    what = (
-        "Each T_SLA is the fitted recovery time for one entry of `budgets`, in tuples. "
-        f"Recoveries within T_SLA: {by_limit}"
-    )
-    return _share_in_time(running, "recoveries", running["total_ms"], running["t_sla_ms"], what)
 
 
 def _estimating(recovered: pd.DataFrame) -> pd.DataFrame:

@@ -113,7 +113,7 @@ def calm_windows(case: Case, scheme: str, directory: Path, windows: int) -> pd.D
         passed[point, batch] = time.perf_counter()
 
     operator, each = prepare(query, log, directory / "state", passes), query.first_plan.replay
-    read = bare_read(log, query.query)
+    read = bare_read(log)
     for batch in range((windows + 1) * len(each)):
         operator.process(batch, read)
     rows = []

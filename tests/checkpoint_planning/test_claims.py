@@ -50,9 +50,6 @@ def timing(rep=lambda m: 1 + m, res=0.0):
     return pd.concat([frame.assign(repeat=repeat) for repeat in range(3)], ignore_index=True)
 
 
-FLAT = timing(lambda m: 100 - 0.1 * m)  # a job's start, and a partial replay takes longer
-
-
 def recovered(late=0, count=20, sensors=10, from_start=400.0, stop=600):
     """Recoveries of which some are later than a T_SLA of 100 ms; processes start within 300."""
     took = [101.0] * late + [9.0] * (count - late)
@@ -68,19 +65,10 @@ def rates(exact, proposed):
     return pd.DataFrame(rows, columns=columns).assign(checkpoints=3, seconds=0.02)
 
 
-def solving(solve_ms):
-    """T_est of n = 10,000 solved at recovery."""
-    row = {"n": 10_000, "sensors": 1000, "repeats": 3, "solve_ms": solve_ms, "product_ms": 4.0}
-    return pd.DataFrame([row])
-
-
 TIMED = {
     "times": timing(),
-    "through": FLAT,
     "killed": recovered(),
-    "running": recovered(),
     "rates": rates([1, 1.1, 1], [0.5, 1, 2]),
-    "solved": solving(2000.0),
     "epsilon": 0.12,
     "delta": 0.05,
     "t_sla": 50.0,
@@ -289,7 +277,7 @@ def test_a_reader_that_leaves_out_a_part_leaves_d2_6_open(monkeypatch, tmp_path)
         monkeypatch, tmp_path, lambda samples, of: samples * (1e-6 if samples == of else 1e-9)
     )
     for quick in (times, timing(lambda m: m**3)):
-        assert verdict_of("D2-6", times=quick, through=timing()) == "undecided"
+        assert verdict_of("D2-6", times=quick) == "undecided"
 
 
 def uneven(column, value, at=slice(None)):
@@ -299,34 +287,18 @@ def uneven(column, value, at=slice(None)):
     return times
 
 
-def few(rep):
-    """Times of n = 10."""
-    return timing(rep).assign(n=10, sensors=lambda t: t["sensors"] // 10)
-
-
-def restoring(full_ms):
-    """Times of n = 1,000 whose T_res is long, and of a full replay `full_ms`."""
-    times = timing().assign(n=1000, sensors=lambda t: 10 * t["sensors"], res_ms=3.0)
-    return times.assign(res_ms=times["res_ms"].where(times["sensors"] < 1000, full_ms))
-
-
 @pytest.mark.parametrize(
-    ("claim", "times", "through", "verdict"),
+    ("claim", "times", "verdict"),
     [
-        ("D2-6", timing(), timing(), "holds"),
-        ("D2-7", timing(), timing(), "holds"),
-        ("D2-6", pd.concat([timing(), few(lambda m: 5 - 0.01 * m)]), timing(), "undecided"),
-        ("D2-6", uneven("total_ms", 100), None, "undecided"),
-        ("D2-7", uneven("rep_ms", 75, slice(1, 2)), None, "undecided"),
-        ("D2-7", uneven("res_ms", 3), None, "undecided"),
-        # our gain matrix is not the document's; a checkpoint that is slow to restore is no reading
-        ("D2-7", restoring(1.0), FLAT, "undecided"),
-        ("D2-7", restoring(3.0), FLAT, "deviates"),
+        ("D2-6", timing(), "holds"),
+        ("D2-7", timing(), "holds"),
+        ("D2-6", uneven("total_ms", 100), "undecided"),
+        ("D2-7", uneven("rep_ms", 75, slice(1, 2)), "undecided"),
+        ("D2-7", uneven("res_ms", 3), "undecided"),
     ],
 )
-def test_claims_on_times_depend_on_turn_size_and_reader(claim, times, through, verdict):
-    through = times if through is None else through
-    assert verdict_of(claim, times=times, through=through) == verdict
+def test_claims_on_times_depend_on_each_turn(claim, times, verdict):
+    assert verdict_of(claim, times=times) == verdict
 
 
 @pytest.mark.parametrize(
@@ -336,20 +308,12 @@ def test_claims_on_times_depend_on_turn_size_and_reader(claim, times, through, v
 def test_a_share_of_recoveries_is_compared_by_its_interval(late, count, verdict):
     recoveries = recovered(late, count)
     assert verdict_of("D2-8", killed=recoveries) == verdict
-    assert verdict_of("D2-10", running=recoveries) == verdict
-
-
-def test_the_start_of_a_process_counts_in_d2_9():
-    assert verdict_of("D2-9", killed=recovered(count=100)) == "holds"
-    assert verdict_of("D2-9", killed=recovered(count=100, from_start=401.0)) == "deviates"
-    assert verdict_of("D2-9", killed=recovered(count=10)) == "undecided"
 
 
 @pytest.mark.parametrize("odd", [{"sensors": 0}, {"sensors": 100}, {"stop": 2000}], ids=str)
 def test_recoveries_of_all_of_nothing_or_to_the_windows_end_settle_nothing(odd):
     rows = recovered(**odd)
-    assert verdict_of("D2-8", killed=rows) == verdict_of("D2-9", killed=rows) == "not run"
-    assert verdict_of("D2-10", running=rows) == "not run"
+    assert verdict_of("D2-8", killed=rows) == "not run"
 
 
 @pytest.mark.parametrize(
@@ -358,13 +322,6 @@ def test_recoveries_of_all_of_nothing_or_to_the_windows_end_settle_nothing(odd):
 )
 def test_throughput_is_compared_turn_by_turn(proposed, verdict):
     assert verdict_of("D2-11", rates=rates([1, 1, 1.1], proposed)) == verdict
-
-
-@pytest.mark.parametrize(
-    ("solve_ms", "verdict"), [(0.0, "deviates"), (2000.0, "undecided"), (1e9, "holds")]
-)
-def test_solving_at_recovery_is_compared_over_the_readings(document, solve_ms, verdict):
-    assert verdict_of("D2-12", document, solved=solving(solve_ms)) == verdict
 
 
 CLOCKED = """
@@ -382,11 +339,7 @@ driver.main(*sys.argv[1:])
 
 
 def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatch):
-    """A slow recovery turns D2-8; D2-9 deviates where T_SLA leaves no time to start.
-
-    Reading takes the seconds that are given here. No process has loaded numpy within 40 ms, and
-    each has within an hour.
-    """
+    """A slow recovery turns D2-8. Reading takes the seconds that are given here."""
     model = block_model(6, 2, 4, 3)
     log = SensorLog.write(tmp_path / "log", draw(model, 48, 1), model.names)
 
@@ -400,9 +353,7 @@ def test_drivers_that_are_really_killed_settle_their_claims(tmp_path, monkeypatc
         cost = RecoveryTime(t_sla_ms - 10, 1)  # T_SLA ends intervals
         query = ReplayQuery(model, 24, Requirement(0.5, 0.05), cost, t_sla_ms)
         killed = kills.restarts(query, log, tmp_path / name, 2, 1).assign(start_ms=0.0)
-        records = judging.judge(CLAIMS, {"killed": killed}, "D2-8", "D2-9")
-        return [record.verdict for record in records.values()]
+        return judging.verdict(CLAIMS, {"killed": killed}, "D2-8")
 
-    assert verdicts("as it is", 40, 0.01) == ["undecided", "deviates"]
-    assert verdicts("long", 3_600_000, 0.01) == ["undecided", "undecided"]
-    assert verdicts("slow", 40, 0.05) == ["deviates", "deviates"]
+    assert verdicts("as it is", 40, 0.01) == "undecided"
+    assert verdicts("slow", 40, 0.05) == "deviates"

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import beta
 
 from aftlib.checkpoint_planning import figures
 from aftlib.checkpoint_planning.experiments import cases, costs, kills
@@ -14,8 +13,6 @@ from aftlib.checkpoint_planning.experiments import recoveries as runs
 from aftlib.checkpoint_planning.experiments.costs import equally_correlated, wide_log
 from aftlib.checkpoint_planning.experiments.parameters import NotebookParameters
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
-from aftlib.checkpoint_planning.pipeline import spark_read
-from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
@@ -67,8 +64,8 @@ def times(directory, tmp_path_factory):
     return costs.recovery_times(bare_read, directory, scratch, [4, 40], 3, (0.1, 0.5), tuples=2000)
 
 
-def test_figure_1_replays_x1_and_estimates_the_others(spark, tmp_path):
-    three = runs.three_sensors(spark, tmp_path, failure=5)
+def test_figure_1_replays_x1_and_estimates_the_others(tmp_path):
+    three = runs.three_sensors(tmp_path, failure=5)
     assert three.plan.times == (0, 3, 7)
     assert [replay.sensors for replay in three.plan.replay] == [(0, 2), (0,)]
     states = three.cells.pivot_table(index="sensor", columns="step", values="state", aggfunc="max")
@@ -89,9 +86,9 @@ def test_figure_1_replays_x1_and_estimates_the_others(spark, tmp_path):
 
 
 @pytest.mark.parametrize("failure", [0, 8])
-def test_a_failure_outside_the_window_is_refused(spark, tmp_path, failure):
+def test_a_failure_outside_the_window_is_refused(tmp_path, failure):
     with pytest.raises(ValueError, match=f"failure must be .* at most 7, got {failure}"):
-        runs.three_sensors(spark, tmp_path, failure)
+        runs.three_sensors(tmp_path, failure)
 
 
 def test_counts_are_those_of_the_plans(counts, document):
@@ -211,12 +208,6 @@ def test_recovery_times_cover_every_size(times):
     assert least.query("n == 40 and sensors == 20")["rep_ms"].item() == one.min()
 
 
-def test_solving_is_timed_for_every_size():
-    table = costs.solving_times(ns=(20, 40), shares=(0.1, 0.25), repeats=1)
-    assert table[["n", "sensors"]].to_numpy().tolist() == [[20, 2], [20, 5], [40, 4], [40, 10]]
-    assert (table[["solve_ms", "product_ms"]] > 0).all(axis=None)
-
-
 def test_rates_are_of_whole_windows_with_the_plans_checkpoints(case, tmp_path):
     charged = replace(case, recovery_time=RecoveryTime(4, 1), estimate_ms=3)
     plans = runs.rate_queries(charged, 0.45, 0.05, 20)
@@ -255,50 +246,11 @@ def test_recoveries_that_replay_nothing_are_refused():
         costs.fit_recovery_time(nothing)
 
 
-@pytest.mark.parametrize("reader", ["bare", "spark"])
-def test_recoveries_follow_the_plan(spark, case, tmp_path, reader):
-    read = bare_read(case.log) if reader == "bare" else spark_read(spark, case.log, 2)
-    queries = runs.queries(case, 0.45, 0.05, [20, 40], RecoveryTime(0, 1))
-    count = 6 if reader == "spark" else 80
-    table = runs.recoveries(queries, case.log, read, tmp_path / "new", count, seed=1)
-    assert table.groupby("t_sla_ms").size().to_dict() == {20: count, 40: count}
-    assert (table["tuples"] <= table["t_sla_ms"]).all()
-    assert (table["sensors"] < 6).any()
-    np.testing.assert_allclose(table["total_ms"], table[["res_ms", "rep_ms", "est_ms"]].sum(axis=1))
-    first = table[table["start"] % 24 == 0]
-    for row in first.itertuples():
-        plan = plan_checkpoints(
-            case.model, 24, Requirement(0.45, 0.05), RecoveryTime(0, 1), row.t_sla_ms
-        )
-        assert row.sensors == len(plan.replay[0].sensors)
-        assert row.stop - row.start == plan.times[1]
-
-
 def test_queries_have_the_t_sla_of_their_budget(case):
     (query,) = runs.queries(case, 0.45, 0.05, [30], RecoveryTime(7, 2))
     assert query.t_sla_ms == 67
     assert runs.queries(case, 0.45, 0.05, [30])[0].t_sla_ms == DOCUMENT_RECOVERY_TIME(30)
     assert query.window == 24
-
-
-def test_recoveries_are_refused_where_nothing_can_be_recovered(case, tmp_path):
-    queries = runs.queries(case, 0.45, 0.05, [20], RecoveryTime(0, 1))
-    short = SensorLog.write(tmp_path / "short", np.zeros((5, 6)), list(case.model.names))
-    with pytest.raises(ValueError, match="log must hold a window of 24 steps, got 5"):
-        runs.recoveries(queries, short, bare_read(short), tmp_path, 1, 1)
-
-
-def test_the_share_within_t_sla_by_hand():
-    frame = pd.DataFrame({"t_sla_ms": [10.0] * 4 + [20.0], "total_ms": [9, 10, 11, 5, 30]})
-    both = pd.concat([frame.assign(process="warm"), frame[:1].assign(process="cold")])
-    table = runs.share_within_t_sla(both)
-    assert table["process"].tolist() == ["warm", "warm", "cold"]
-    assert table["recoveries"].tolist() == [4, 1, 1]
-    table = table[table["process"] == "warm"].set_index("t_sla_ms")
-    assert table.loc[10, ["recoveries", "in_time", "share"]].tolist() == [4, 3, 0.75]
-    assert table.loc[10, "low"] == pytest.approx(beta.ppf(0.025, 3, 2))
-    assert table.loc[10, "high"] == pytest.approx(beta.ppf(0.975, 4, 1))
-    assert table.loc[20, ["in_time", "low", "median_ms", "longest_ms"]].tolist() == [0, 0, 30, 30]
 
 
 def test_one_chain_of_drivers_is_killed_in_window_after_window(case, tmp_path):

@@ -1,18 +1,14 @@
 """Partial replay through Spark: planned micro-batches, a second run reads the replay set only."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.pipeline import (
     PlannedLog,
     replay_in_process,
     replay_stream,
     require_in_step,
-    spark_read,
 )
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.generators import block_model, draw
@@ -68,24 +64,6 @@ def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, tmp_path):
     done = replay_stream(spark, QUERY, log, tmp_path)
     assert not any(r.recovered for r in done.records)
     assert {r.half_width for r in done.results} == {0.0}
-
-
-def test_a_maximum_streams_and_recovers(spark, log, tmp_path):
-    query = replace(QUERY, query="max", requirement=Requirement(6, 0.05))
-    prepare(query, log, tmp_path).store.begin(0, 0, "a killed process")
-    done = replay_stream(spark, query, log, tmp_path)
-    assert [r.recovered for r in done.records].count(True) == 1
-    true = log.read(None, 0, 120).reshape(2, 60, 8).max(axis=1)
-    exact = [r for r in done.results if not r.half_width]
-    assert len(done.results) == 16 and 8 < len(exact) < 16
-    assert all(r.value == true[r.start // 60, log.names.index(r.key)] for r in exact)
-
-
-def test_readers_agree(spark, log):
-    for keys in ([0, 1, 2, 3, 4, 5, 6, 7], [6, 1], []):
-        one, other = bare_read(log)(keys, 10, 55), spark_read(spark, log, 2)(keys, 10, 55)
-        np.testing.assert_array_equal(one[0], other[0])
-        np.testing.assert_array_equal(one[1], other[1])
 
 
 def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):

@@ -31,10 +31,8 @@ METHODS = (*plan.METHODS[::-1], plan.ADAPTIVE)
 CHARGINGS = (
     "every recovery pays T_est",
     "all but exactly-once pay T_est",
-    "T_est where |O| < n, full replays where they reach further",
 )
-"""The recoveries whose time includes T_est, by reading; the document does not say. In the last one,
-a plan also replays all sensors where that reaches further, which fig. 4 does not do."""
+"""The recoveries whose time includes T_est, by interpretation; the document does not say."""
 MEASURES = ("worst", "single", "restored", "every")
 _EQUAL = 1e-9
 
@@ -60,11 +58,10 @@ class PlanningCase:
         delta: float,
         t_sla_ms: float,
         method: str = "proposed",
-        query: str = "",
         charging: str = CHARGINGS[0],
     ) -> CheckpointPlan:
         """Plan of a window at one point of the grid."""
-        apart = charging == CHARGINGS[2] or (charging, method) == (CHARGINGS[1], "exactly-once")
+        apart = (charging, method) == (CHARGINGS[1], "exactly-once")
         return plan_checkpoints(
             self.model,
             self.windows.width,
@@ -72,7 +69,7 @@ class PlanningCase:
             self.estimate_apart if apart else self.recovery_time,
             t_sla_ms,
             method=method,
-            query=query or self.windows.query,
+            query=self.windows.query,
         )
 
     @property
@@ -119,28 +116,6 @@ def counts_table(counts: pd.DataFrame, delta: float) -> pd.DataFrame:
     wide = chosen.pivot_table(index=["t_sla_ms", "epsilon"], columns="method", values="checkpoints")
     cells = wide[list(METHODS)].astype(int).astype(str).agg(" / ".join, axis=1)
     return cells.unstack("epsilon")
-
-
-def maximum_counts(
-    case: PlanningCase,
-    delta: float,
-    t_sla_ms: float,
-    shares: Sequence[float] = (1, 2, 3, 3.5, 4, 5),
-) -> pd.DataFrame:
-    """Checkpoints of plans for the windows' maxima, by the document's methods.
-
-    Columns: deviations: ε in standard deviations of the sensor that varies most; epsilon; one per
-    method; sensors first, sensors last: |O| of "proposed" at the window's beginning and end.
-    """
-    scale, rows = float(np.sqrt(case.model.covariance.diagonal().max())), []
-    for share in shares:
-        epsilon = share * scale
-        plans = {m: case.plan(epsilon, delta, t_sla_ms, m, "max") for m in plan.METHODS[::-1]}
-        sizes = [len(replay.sensors) for replay in plans["proposed"].replay]
-        row = {"deviations": share, "epsilon": epsilon}
-        row |= {method: len(schedule.checkpoints) for method, schedule in plans.items()}
-        rows.append(row | {"sensors first": sizes[0], "sensors last": sizes[-1]})
-    return pd.DataFrame(rows)
 
 
 def success_rates(spark: SparkSession, case: PlanningCase) -> pd.DataFrame:

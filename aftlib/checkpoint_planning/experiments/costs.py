@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import cho_factor, cho_solve
-from threadpoolctl import threadpool_limits
 
 from aftlib.checkpoint_planning.operator import Read, ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.plan import CheckpointPlan
@@ -99,7 +97,7 @@ def recovery_times(
     prepared with the plan. T_rep: read and add up O over a whole `wide_log`. T_est: estimate the
     others. The gain is that of `equally_correlated` sensors.
 
-    `reader` is `bare_read`, or a Spark job's `spark_read`. Logs of `tuples` tuples are stored under
+    `reader` makes a log's reader, such as `bare_read`. Logs of `tuples` tuples are stored under
     `directory`; `scratch` is a new folder for state and gains. `shares` are |O| / n in (0, 1]; the
     share 1, a full replay without estimates, is always added. `repeats` recoveries are measured for
     each (n, |O|), after one as a warm-up.
@@ -138,35 +136,6 @@ def recovery_times(
             parts = zip(PARTS, (np.diff(timings) * 1e3).tolist(), strict=True)
             rows += [about | {"repeat": repeat} | dict(parts)] if repeat >= 0 else []
     return pd.DataFrame(rows).assign(total_ms=lambda t: t[list(PARTS)].sum(axis=1))
-
-
-@threadpool_limits.wrap(limits=1, user_api="blas")
-def solving_times(
-    ns: Sequence[int] = (100, 1000, 10_000), shares: Sequence[float] = (0.1, 0.25), repeats: int = 3
-) -> pd.DataFrame:
-    """T_est of `equally_correlated` sensors, solved at recovery, and with a gain made beforehand.
-
-    The document solves (6) at recovery: Σ_YO Σ_OO⁻¹ (o − μ_O), with Σ in memory. Here a recovery
-    only multiplies the gain matrix by o − μ_O. One row per (n, |O|): n, sensors, repeats; solve_ms
-    and product_ms, the shortest times of the `repeats` after a warm-up, in one thread.
-    """
-    rows = []
-    for n, share in product(ns, shares):
-        size = round(share * n)
-        within = np.full((size, size), CORRELATION)
-        np.fill_diagonal(within, 1)
-        across, seen = np.full((n - size, size), CORRELATION), np.ones(size)
-        gain, times = across * 0.5, []
-        for _ in range(repeats + 1):
-            start = time.perf_counter()
-            across @ cho_solve(cho_factor(within), seen)
-            solved = time.perf_counter()
-            gain @ seen
-            times.append((solved - start, time.perf_counter() - solved))
-        solve, multiply = np.min(times[1:], axis=0) * 1e3
-        about = {"n": n, "sensors": size, "repeats": repeats}
-        rows.append(about | {"solve_ms": solve, "product_ms": multiply})
-    return pd.DataFrame(rows)
 
 
 def stream_rates(
@@ -241,13 +210,3 @@ def fit_recovery_time(times: pd.DataFrame, quantile: float = 0.99) -> Fit:
     points = pd.DataFrame({"tuples": x, "total_ms": y, "fitted_ms": fitted})
     above = (points["total_ms"] / points["fitted_ms"])[points["fitted_ms"] > 0]
     return Fit(line, max(1.0, float(above.quantile(quantile))), points)
-
-
-def compare_models(models: dict[str, RecoveryTime], tuples: Sequence[int]) -> pd.DataFrame:
-    """Compare recovery-time models: fixed time, time per tuple, and T_rec for each of `tuples`."""
-    rows = {
-        name: {"fixed_ms": m.fixed_ms, "per_tuple_ms": m.per_tuple_ms}
-        | {f"T_rec of {count:,}": m(count) for count in tuples}
-        for name, m in models.items()
-    }
-    return pd.DataFrame(rows).T

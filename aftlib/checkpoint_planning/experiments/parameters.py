@@ -10,12 +10,9 @@ from pydantic import model_validator
 
 from aftlib.checkpoint_planning.experiments.cases import PlanningCase
 from aftlib.checkpoint_planning.experiments.costs import require_claim_sizes
-from aftlib.checkpoint_planning.experiments.guarded import BUDGET
-from aftlib.checkpoint_planning.experiments.recoveries import require_planned
 from aftlib.checkpoint_planning.recovery_time import (
     DOCUMENT_ESTIMATE_MS,
     DOCUMENT_RECOVERY_TIME,
-    RecoveryTime,
 )
 from aftlib.core.checks import require_number, require_numbers, with_value
 from aftlib.core.generators import block_model
@@ -73,20 +70,7 @@ class NotebookParameters(ParameterModel):
         9, "recoveries for each n and share", smoke=5, quick=5, full=15, least=2
     )
     budgets: list[int] = parameter([10_000, 30_000, 100_000], "tuples replayed while measuring")
-    recoveries: int = parameter(
-        30,
-        "recoveries per T_SLA for the fit, and the same number for the test",
-        smoke=12,
-        quick=12,
-        full=150,
-        least=1,
-    )
     restarts: int = parameter(20, "killed drivers", smoke=2, full=100, least=1)
-    memory: float = parameter(
-        0.9, "the guard's example: correlation of a step with the last one", least=0, below=1
-    )
-    guard_windows: int = parameter(800, "windows of the guard's example", smoke=400, least=100)
-    plan: str | None = parameter(None, "a plan.json of `aft plan`, streamed as well")
 
     @model_validator(mode="after")
     def check_together(self) -> Self:
@@ -101,8 +85,6 @@ class NotebookParameters(ParameterModel):
             raise ValueError(f"rows must hold a window of {self.window} steps, got {self.rows!r}")
         require_numbers("budgets", self.budgets, least=self.sensors, whole=True)
         require_claim_sizes(self.ns)
-        if self.plan is not None:
-            require_planned(self.plan)
         return self
 
     def _check_model(self) -> None:
@@ -149,8 +131,3 @@ class NotebookParameters(ParameterModel):
         """
         enough = Requirement(1, self.delta).z * np.sqrt(self.variance / self.window)
         return float(4 / 5 * enough)
-
-    @property
-    def guard_cost(self) -> RecoveryTime:
-        """The recovery time with which `BUDGET` tuples can be replayed within T_SLA."""
-        return RecoveryTime(0, self.t_sla / (BUDGET + 0.5))
