@@ -1,9 +1,9 @@
-"""D1 by guard, D2, D3 and D5 at once on one stream, with faults every few seconds.
+"""A soak of `recoverable`: a stream of files with gaps, odd rows and new sensors, under kills.
 
-python -m benchmarks.soak [SECONDS [recoverable]]
+python -m benchmarks.soak [SECONDS]
 
-By default for AFT_SOAK_SECONDS, or half an hour. The result goes to ``data/soak.json``. With a
-name, that scheme alone.
+By default for AFT_SOAK_SECONDS, or half an hour. This process writes the files and kills; a driver
+of its own runs the query. The result goes to ``data/soak.json``.
 """
 
 from __future__ import annotations
@@ -15,177 +15,284 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import linregress, t
+import pandas as pd
 
-from aftlib.core.generators import block_model, draw
-from aftlib.core.intervals import CONFIDENCE
+from aftlib import Promise, recoverable
 from aftlib.core.paths import atomic_file, data_dir
-from aftlib.core.sensorlog import SensorLog
-from aftlib.failure_drill.metrics import folder_bytes
-from aftlib.failure_drill.schedule import DIGITS
-from aftlib.reports.notebook import library_hash
-from benchmarks.soak_processes import MODEL_SIZE, REQUIREMENT, ROOT, SCHEMES
 
-SECONDS, SAMPLE_S, GRACE_S = 1800.0, 2.0, 240.0
-SETTLED = 1 / 3
-"""Share of the time before memory is judged, because caches fill and pools grow."""
-HEAP, CODE = "512m", "96m"
-"""Of a JVM: its heap, the least that Spark takes, and most compiled code. All of the heap is taken
-at the start, or it would grow to that for as long as a soak lasts; the live part is `heap_mb`."""
-STEPS_A_SECOND = 1500
-"""More steps than any scheme comes through."""
-SLACK = 40
-"""Wrong estimates that the guard's accounts may begin with, all sensors and horizons together."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEFORE, AFTER, WORKERS = 60, 64, 6
+"""Sensors at first, and from the second start on."""
+SAMPLES, EPSILON, DELTA = 20, 0.25, 0.05
+"""Samples of a window, one per second; the noise of a window's mean is 0.067."""
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN = pd.Timestamp("2026-01-01", tz="UTC")
+FILE_S, KILL_EVERY_S, RUNS_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
+"""Seconds between two files of one window, and between two kills of Python workers; how long each
+driver runs. The last one runs until the end, so that its memory can be watched."""
+GAP = 1 / 25
+"""Chance that a worker is away from a window on, for one to three windows."""
+GROWTH_EVERY = 20
+MOST_FAILED = 5
+"""Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers crash
+again and again. Such a driver is started again like a killed one."""
 
 
-def soak(seconds: float, directory: Path, names: Sequence[str] = (), seed: int = 1) -> dict:
-    """Run schemes side by side for some seconds; return results, memory and files of each.
+def names(sensors: int) -> list[str]:
+    """Return the names of the sensors."""
+    return [f"s{i}" for i in range(sensors)]
 
-    The `directory` is a new one. The schemes are those of `benchmarks.soak_processes.SCHEMES`, if
-    no `names` are given. The result has `seconds` and, for each scheme, `score` (its own account:
-    rounds, failures, due, lost, doubled, wrong, estimated, outside: of these, those off by more
-    than ε), `memory_mb` and `stored_mb` over `at_s`, and `growth`: the slope of its memory after a
-    third of the time with its interval, MB an hour. RuntimeError when one ends with an error, or
-    comes to no end.
-    """
-    model, steps = block_model(MODEL_SIZE, 3), int(max(seconds, 20) * STEPS_A_SECOND)
-    samples = np.round(draw(model, steps, seed) * DIGITS) / DIGITS
-    log = SensorLog.write(directory / "log", samples, model.names)
-    del samples
-    processes = dict[str, subprocess.Popen[bytes]]()
-    try:
-        for name in names or SCHEMES:
-            processes[name] = start(name, log, directory, seconds)
-        samples_of = watch(processes, directory, seconds)
-    finally:
-        for process in processes.values():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    result: dict = {"seconds": seconds, "library": library_hash(), "schemes": {}}
-    for name, process in processes.items():
-        if process.returncode:
-            output = (directory / f"{name}.log").read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"{name} ended with status {process.returncode}: {output}")
-        at, memory_mb, stored_mb = np.array(samples_of[name]).reshape(-1, 3).T
-        score = json.loads((directory / name / "score.json").read_text())
-        result["schemes"][name] = {
-            "score": score,
-            "at_s": at.round(1).tolist(),
-            "memory_mb": memory_mb.round(1).tolist(),
-            "stored_mb": stored_mb.round(3).tolist(),
-            "growth": growth(at, memory_mb, seconds),
+
+def promise(sensors: int) -> Promise:
+    """Return the promise for so many sensors; new ones join the workers in turn."""
+    workers = [names(sensors)[i::WORKERS] for i in range(WORKERS)]
+    width = f"{SAMPLES}s"
+    return Promise(workers, EPSILON, DELTA, width, samples=SAMPLES, watermark="60s")
+
+
+def samples_of(window: int) -> np.ndarray:
+    """Return all samples of a window, shape (SAMPLES, AFTER): a common part, noise and offsets."""
+    rng = np.random.default_rng([7, window])
+    common = 3 * np.sin((window + np.arange(SAMPLES)[:, None] / SAMPLES) / 9) + rng.normal()
+    return np.round(common + 0.3 * rng.normal(size=(SAMPLES, AFTER)) + 0.1 * np.arange(AFTER), 9)
+
+
+def away(window: int) -> list[int]:
+    """Return the workers that are away in a window."""
+    workers = []
+    for begin in range(max(0, window - 2), window + 1):
+        rng = np.random.default_rng([8, begin])
+        if rng.random() < GAP and begin + rng.integers(1, 4) > window:
+            workers.append(int(rng.integers(WORKERS)))
+    return workers
+
+
+def rows_of(window: int) -> pd.DataFrame:
+    """Return a window's rows: those of the workers that are there, and five odd ones."""
+    times = BEGIN + pd.to_timedelta(window * SAMPLES + np.arange(SAMPLES), unit="s")
+    wide = pd.DataFrame(samples_of(window), pd.Index(times, name="time"), names(AFTER))
+    lost = [name for worker in away(window) for name in names(AFTER)[worker::WORKERS]]
+    rows = wide.drop(columns=lost).reset_index().melt("time", var_name="sensor")
+    odd = pd.DataFrame(
+        {
+            "time": [times[0], times[0], times[0], pd.Timestamp(0, tz="UTC"), None],
+            "sensor": ["ghost", None, "s0", "s0", "s0"],
+            "value": [1.0, 1.0, np.nan, 1.0, 1.0],
         }
-    return result
+    )
+    odd.loc[4, "time"] = pd.Timestamp.now("UTC") + pd.Timedelta(days=3650)
+    return pd.concat([rows, odd.astype(rows.dtypes.to_dict())], ignore_index=True)
 
 
-def start(name: str, log: SensorLog, directory: Path, seconds: float) -> subprocess.Popen[bytes]:
-    """Start a scheme as a process, and a session, of its own."""
-    (directory / name).mkdir()
-    jvm = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xms{HEAP} -XX:+AlwaysPreTouch"
-    jvm += f" -XX:ReservedCodeCacheSize={CODE}"
-    arguments = (name, str(log.path), str(directory / name), str(seconds))
-    with (directory / f"{name}.log").open("wb") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.soak_processes", *arguments],
-            stderr=output, stdout=output, start_new_session=True, cwd=ROOT,
-            # glibc would otherwise keep freed memory of RocksDB in an arena per thread
-            env=os.environ
-            | {"AFT_DRIVER_MEMORY": HEAP, "SPARK_SUBMIT_OPTS": jvm, "MALLOC_ARENA_MAX": "2"},
-        )  # fmt: skip
+def feed(place: Path, window: int) -> None:
+    """Write the file of a window; a reader sees it as a whole."""
+    hidden = place / "incoming" / f".{window:07}.parquet"
+    rows_of(window).to_parquet(hidden, coerce_timestamps="us", allow_truncated_timestamps=True)
+    hidden.rename(hidden.with_name(hidden.name[1:]))
 
 
-def watch(
-    processes: Mapping[str, subprocess.Popen[bytes]], directory: Path, seconds: float
-) -> dict[str, list[tuple[float, float, float]]]:
-    """Wait until all have ended; return time, memory and stored MB of each, every `SAMPLE_S`."""
-    samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in processes}
-    began = time.monotonic()
-    while running := [name for name, each in processes.items() if each.poll() is None]:
-        now, memory = time.monotonic() - began, session_memory_mb()
-        if now > seconds + GRACE_S:
-            raise RuntimeError(f"{', '.join(running)} came to no end within {GRACE_S:g} s")
-        for name in running:
-            if now < seconds:
-                stored = folder_bytes([directory / name / "stored"]) / 1e6
-                samples[name].append((now, memory.get(processes[name].pid, 0.0), stored))
-        time.sleep(SAMPLE_S)
-    return samples
+def soak(seconds: float, place: Path) -> dict[str, float]:
+    """Feed the stream while its workers and drivers are killed; the score of all rows.
 
-
-def session_memory_mb() -> dict[int, float]:
-    """Memory by process session, MB: what each has for itself, and its share of the rest."""
-    memory: dict[int, float] = {}
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            group = os.getsid(int(place.name))
-            lines = (place / "smaps_rollup").read_text().splitlines()
-        except OSError:  # it has just ended, or is another user's
-            continue
-        pss = next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-        memory[group] = memory.get(group, 0.0) + pss / 1024
-    return memory
-
-
-def growth(at_s: np.ndarray, memory_mb: np.ndarray, seconds: float) -> dict[str, float] | None:
-    """Slope of memory once it has settled, MB an hour, and its interval; None of few samples.
-
-    Samples hang together, so the interval counts only as many as the autocorrelation of the
-    residuals at one sample leaves: n (1 − r) / (1 + r).
+    RuntimeError when drivers end by themselves again and again.
     """
-    late = at_s >= SETTLED * seconds
-    hours, memory = at_s[late] / 3600, memory_mb[late]
-    if len(hours) < 8:
-        return None
-    line = linregress(hours, memory)
-    rest = memory - line.intercept - line.slope * hours
-    r = float(np.clip(np.corrcoef(rest[1:], rest[:-1])[0, 1], 0, 0.99)) if rest.any() else 0.0
-    counted = max(4.0, len(hours) * (1 - r) / (1 + r))
-    widened = np.sqrt((len(hours) - 2) / max(counted - 2, 1))
-    half = float(t.ppf((1 + CONFIDENCE) / 2, counted - 2) * line.stderr * widened)
-    bounds = {"slope": line.slope, "low": line.slope - half, "high": line.slope + half}
-    return {name: float(bound) for name, bound in bounds.items()}
+    (place / "incoming").mkdir()
+    end = time.monotonic() + seconds
+    driver, drivers, failed, kills, window = None, 0, 0, 0, 0
+    rng = np.random.default_rng(9)
+    try:
+        while time.monotonic() < end or drivers < 2:
+            if driver is None:
+                driver = start(place, AFTER if drivers else BEFORE)
+                lifetime = RUNS_S[drivers - failed] if drivers - failed < len(RUNS_S) else np.inf
+                drivers, until = drivers + 1, time.monotonic() + lifetime
+                next_kill = time.monotonic() + KILL_EVERY_S
+            if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
+                driver, failed = None, failed + 1
+                if failed > MOST_FAILED:
+                    raise RuntimeError(
+                        f"{failed} drivers ended by themselves, at most {MOST_FAILED} may"
+                    )
+                continue
+            feed(place, window)
+            window += 1
+            if time.monotonic() > next_kill:
+                kills += kill_worker(rng)
+                next_kill += KILL_EVERY_S
+            # sensors join only if the first driver, which lacks them, has emitted windows
+            emitted = drivers > 1 or any((place / "windows").glob("*.parquet"))
+            if time.monotonic() > until and emitted:
+                stop(driver)
+                driver = None
+            time.sleep(FILE_S)
+    finally:
+        if driver is not None:
+            stop(driver)
+    subprocess.run(command(place, AFTER, "drain"), check=True, cwd=ROOT)
+    table = pd.read_parquet(place / "drained.parquet")
+    heap = [json.loads(line) for line in (place / "growth.jsonl").read_text().splitlines()]
+    return {
+        "rounds": drivers + 1, "failures": drivers + kills, "ended_by_themselves": failed,
+        **score(table), **metrics(place),
+        "heap_mb_after_a_third": heap[len(heap) // 3][0], "heap_mb": heap[-1][0],
+        "files_after_a_third": heap[len(heap) // 3][1], "files": heap[-1][1],
+    }  # fmt: skip
 
 
-def broken(result: Mapping) -> list[str]:
-    """Return a sentence for each guarantee that a scheme of the soak broke.
+def command(place: Path, sensors: int, *drain: str) -> list[str]:
+    """Return the command of a driver."""
+    return [sys.executable, "-m", "benchmarks.soak", "drive", str(place), str(sensors), *drain]
 
-    Nothing may be lost, doubled or wrong. Of the estimates a share δ may be off by more than ε,
-    beside the slack of the guard's theorem and five standard deviations of one independent estimate
-    per window, because the sensors of a window go together.
+
+def start(place: Path, sensors: int) -> subprocess.Popen[bytes]:
+    """Start a driver."""
+    return subprocess.Popen(command(place, sensors), cwd=ROOT)
+
+
+def stop(driver: subprocess.Popen[bytes]) -> None:
+    """Kill a driver with its JVM and Python workers."""
+    for process in [*descendants(driver.pid), driver.pid]:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    driver.wait()
+
+
+def descendants(process: int) -> Iterator[int]:
+    """Yield the children of a process, their children and so on."""
+    with suppress(OSError):  # it has just ended
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
+def kill_worker(rng: np.random.Generator) -> bool:
+    """Kill one of Spark's Python workers at random; whether there was one."""
+    workers = sorted(filter(is_worker, map(int, filter(str.isdigit, os.listdir("/proc")))))
+    with suppress(ProcessLookupError):  # Spark has ended it
+        if workers:
+            os.kill(int(rng.choice(workers)), signal.SIGKILL)
+            return True
+    return False
+
+
+def is_worker(process: int) -> bool:
+    """Whether a process runs tasks of Spark for this soak: a fork of the daemon, also an orphan."""
+    place = Path(f"/proc/{process}")
+    try:
+        words = (place / "cmdline").read_bytes().split(b"\0")
+        parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        forked = b"java" not in Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")[0]
+        own = os.getsid(process) == os.getsid(0)
+    except OSError:  # it has just ended
+        return False
+    return own and forked and words[-3:-1] == [b"aftlib.spark.workers", b"pyspark.worker"]
+
+
+def score(table: pd.DataFrame) -> dict[str, float]:
+    """Compare the rows with the samples, of which those of missing windows were not in the stream.
+
+    A sensor's windows are due from its first row to the last window. `to_read_again` counts rows
+    whose state is ``lost``, and `lost` those that are missing.
     """
-    harm = []
-    for name, one in result["schemes"].items():
-        own = one["score"]
-        kinds = [what for what in ("lost", "doubled", "wrong") if own[what]]
-        harm += [f"{name}: {own[what]} {what}" for what in kinds]
-        share, count = REQUIREMENT.delta, own["estimated"]
-        spread = np.sqrt(MODEL_SIZE * count * share * (1 - share))
-        if own["outside"] > (most := share * count + 5 * spread + SLACK):
-            estimates = f"{own['outside']} estimates off by more than ε"
-            harm.append(f"{name}: {estimates}, at most {most:.0f}")
-        if own.get("wrong_promises", 0) > own.get("bound", 0):
-            harm.append(f"{name}: {own['wrong_promises']} wrong guarantees, at most {own['bound']}")
+    number = ((table["start"] - BEGIN) / pd.Timedelta(seconds=SAMPLES)).to_numpy().round()
+    sensor = table["sensor"].str[1:].astype(int).to_numpy()
+    window = number.astype(int)
+    truth = np.array([samples_of(each).mean(0) for each in range(window.max() + 1)])
+    off = np.abs(table["value"].to_numpy() - truth[window, sensor])
+    first = table.assign(window=window).groupby("sensor")["window"].min()
+    due = int((window.max() + 1 - first).sum())
+    exact, estimated = (table["state"] == state for state in ("exact", "estimated"))
+    distinct = len(table.drop_duplicates(["start", "sensor"]))
+    return {
+        "due": due,
+        "lost": due - distinct,
+        "doubled": len(table) - distinct,
+        "wrong": int((~(off[exact] <= 1e-6)).sum()),
+        "estimated": int(estimated.sum()),
+        "outside": int((~(off[estimated] <= EPSILON)).sum()),
+        "to_read_again": int((table["state"] == "lost").sum()),
+        "joined": int((first > 0).sum()),
+    }
+
+
+def metrics(place: Path) -> dict[str, float]:
+    """Return what the log of metrics has: rejected rows, and the guarantee's audit."""
+    (path,) = (place / "metrics").glob("guard-*.jsonl")
+    totals = json.loads(path.read_text().splitlines()[-1])["totals"]
+    rejected = sum(number for name, number in totals.items() if name.startswith("rejected"))
+    return {
+        "rejected": rejected, "unrecorded_batches": totals["unrecorded"],
+        "audited": totals["audited"], "wrong_promises": totals["wrong"], "bound": totals["allowed"],
+    }  # fmt: skip
+
+
+def drive(directory: str, sensors: str, drain: str = "") -> None:
+    """Run the query until it is killed, or until all files are read."""
+    from aftlib.guard.pipeline import PROVIDER, ROCKSDB
+    from aftlib.spark.metrics_log import record_metrics
+    from aftlib.spark.session import session
+
+    place = Path(directory)
+    spark = session("soak")
+    spark.conf.set(PROVIDER, ROCKSDB)
+    record_metrics(spark, place / "metrics")
+    reader = spark.readStream.schema("time timestamp, sensor string, value double")
+    reader = reader.option("maxFilesPerTrigger", 100).option("cleanSource", "delete")
+    windows = recoverable(reader.parquet(str(place / "incoming")), promise(int(sensors)))
+    writer = windows.writeStream.option("checkpointLocation", str(place / "stored" / "checkpoint"))
+    writer = writer.trigger(availableNow=True) if drain else writer
+    query = writer.start(str(place / "windows"))
+    if drain:
+        query.awaitTermination()
+        table = spark.read.parquet(str(place / "windows")).toPandas()
+        table["start"] = table["start"].dt.tz_localize("UTC")
+        table.to_parquet(place / "drained.parquet")
+    while not drain and not query.awaitTermination(GROWTH_EVERY):
+        files = sum(path.is_file() for path in (place / "stored").rglob("*"))
+        with (place / "growth.jsonl").open("a") as growth:
+            growth.write(json.dumps([live_heap_mb(spark), files]) + "\n")
+    spark.stop()
+
+
+def live_heap_mb(spark: SparkSession) -> float:
+    """Return what the JVM still holds when it has collected garbage, MB."""
+    java = spark._jvm.java.lang  # type: ignore[union-attr]
+    java.System.gc()
+    return java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1e6
+
+
+def broken(score: Mapping[str, float]) -> list[str]:
+    """Return a sentence for each guarantee that was broken: nothing may be lost or doubled."""
+    harm = [f"{score[what]} {what}" for what in ("lost", "doubled", "wrong") if score[what]]
+    if score["wrong_promises"] > score["bound"]:
+        harm.append(f"{score['wrong_promises']} wrong guarantees, at most {score['bound']}")
     return harm
 
 
-def main(seconds: str = "", *names: str) -> None:
-    """Soak, store the result in ``data/soak.json``, and print a summary."""
-    lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or SECONDS)
+def main(seconds: str = "") -> None:
+    """Soak, store the score in ``data/soak.json``, and print it."""
+    lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or 1800)
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
-        result = soak(lasts, Path(scratch), names)
+        result = soak(lasts, Path(scratch))
     data_dir().mkdir(exist_ok=True)
     with atomic_file(data_dir() / "soak.json") as file:
         file.write_text(json.dumps(result))
-    for name, one in result["schemes"].items():
-        sys.stdout.write(f"{name}: {one['score']}, memory {one['growth']} MB an hour\n")
+    sys.stdout.write(f"{result}\n")
     if harm := broken(result):
         sys.exit("\n".join(harm))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:2] == ["drive"]:
+        drive(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])
