@@ -30,7 +30,6 @@ NAMES = (
     "groups",
     "read_limit",
     "recovery",
-    "cluster",
 )
 RESULTS = Path(__file__).parent / "results"
 FELL = 1.5

@@ -1,7 +1,7 @@
 """`recoverable` for many groups against Spark's own windowed mean of the same rows.
 
 A group has 20 sensors with 100 samples per window. Each micro-batch has a window of all groups.
-Then one group of 2,000 sensors, and up to 1,000 groups on two executors of Spark's own cluster.
+Then one group of 2,000 sensors.
 AFT_GROUPS gives other numbers of groups, such as 10,10000.
 """
 
@@ -11,8 +11,6 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,13 +26,12 @@ from aftlib.failure_drill.metrics import folder_bytes
 from aftlib.guard.groups import CACHE_BYTES
 from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.pipeline import BUCKETS, PROVIDER, ROCKSDB
-from aftlib.spark.cluster import LocalCluster
-from aftlib.spark.session import environment, session
+from aftlib.spark.session import session
 
 SENSORS, SAMPLES, WIDTH = 20, 100, 100
 WINDOWS, WARM = 12, 5
 """Windows per stream, and those that are not timed: kernels are loaded and guards are made."""
-FILES, ON_CLUSTER = 2, 1000
+FILES = 2
 BEGIN = 1_704_067_200
 """2024-01-01, seconds since 1970."""
 SCHEMA = "time timestamp, site string, sensor string, value double"
@@ -54,22 +51,6 @@ def run() -> dict[str, Any]:
     results["guards_in_cache"] = int(CACHE_BYTES * spark.sparkContext.defaultParallelism)
     results["guards_in_cache"] //= results["guard"][SENSORS]["bytes"]
     spark.stop()
-    # A JVM reads the cluster's secret when it starts, so the cluster needs another process.
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        results["cluster"] = process.submit(on_cluster, counts).result()
-    return results
-
-
-def on_cluster(counts: list[int]) -> dict[int, Any]:
-    """The comparison on two executors of one core each."""
-    with (
-        LocalCluster(workers=2, cores=1, memory="3g") as cluster,
-        environment(**cluster.environment),
-    ):
-        spark = session("benchmark", **{PROVIDER: ROCKSDB})
-        most = [groups for groups in counts if groups <= ON_CLUSTER]
-        results = {groups: compare_streams(spark, groups, SENSORS) for groups in most}
-        spark.stop()
     return results
 
 

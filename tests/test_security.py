@@ -7,7 +7,6 @@ import gzip
 import os
 import re
 import sqlite3
-import stat
 from contextlib import closing
 from pathlib import Path
 
@@ -28,8 +27,6 @@ from aftlib.shared_state.job import Job
 from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores import redact
 from aftlib.shared_state.tuplelog import TupleLog
-from aftlib.spark.session import pack_library, session
-from tests.spark.cluster_jobs import LOOPBACKS, family, listening
 
 LIBRARY, ROOT = Path(aftlib.__file__).parent, Path(__file__).parents[1]
 HOSTILE = ("'); DROP TABLE windows; --", "../../evil", "/etc/evil", "a\x00b", "%s", '"; x')
@@ -52,14 +49,6 @@ def calls(file):
     for node in ast.walk(ast.parse((LIBRARY / file).read_text())):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
-
-
-@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the system has no /proc")
-def test_a_session_listens_on_the_loopback_only(spark):
-    spark.range(1).count()
-    addresses = set(listening([os.getpid(), *(pid for pid, _ in family(os.getpid()))]))
-    assert addresses, "a driver listens for its executors"
-    assert addresses <= LOOPBACKS
 
 
 def test_only_these_files_take_connections_and_only_there():
@@ -166,45 +155,6 @@ def test_an_address_whose_password_moved_into_another_field_is_refused(address):
 )
 def test_an_address_is_shown_without_password_and_odd_names(address, shown):
     assert redact(address).startswith(shown)
-
-
-def test_the_cluster_s_secret_is_no_property(monkeypatch):
-    """Properties are shown by Spark's pages and by anybody who prints them."""
-    from aftlib.spark import session as module
-
-    class Builder:
-        settings: dict = {}
-
-        def appName(self, name):  # noqa: N802
-            return self
-
-        def config(self, name, value):
-            self.settings[name] = value
-            return self
-
-        def getOrCreate(self):  # noqa: N802
-            self.settings["environment"] = os.environ["_SPARK_AUTH_SECRET"]
-            raise KeyError("here")
-
-    monkeypatch.setattr(module, "SparkSession", type("Spark", (), {"builder": Builder()}))
-    monkeypatch.setenv("AFT_MASTER", "spark://head:7077")
-    monkeypatch.setenv("AFT_CLUSTER_SECRET", "hush-hush")
-    with pytest.raises(KeyError, match="here"):
-        session()
-    assert Builder.settings.pop("environment") == "hush-hush"
-    assert Builder.settings["spark.authenticate"] == "true"
-    assert Builder.settings["spark.network.crypto.enabled"] == "true"
-    assert "hush-hush" not in str(Builder.settings)
-    assert "_SPARK_AUTH_SECRET" not in os.environ
-
-
-def test_the_library_that_is_shipped_is_the_user_s_own_file(monkeypatch, tmp_path):
-    """No other user can put a file of the same name there first."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    packed = pack_library()
-    assert packed.parent == tmp_path / "aftlib"
-    assert not stat.S_IMODE(packed.stat().st_mode) & 0o022
-    assert pack_library() == packed
 
 
 def test_the_notebook_server_keeps_its_token_and_its_loopback():

@@ -38,7 +38,6 @@ from aftlib.core.windows import Windows
 from aftlib.guard.accounts import Audit
 from aftlib.spark.faults import Fault, Injector
 from aftlib.spark.streams import drain
-from aftlib.spark.sweep import require_shared
 
 RecoveryMethod = Literal["model", "guard", "exact"]
 RECOVER: tuple[RecoveryMethod, ...] = get_args(RecoveryMethod)
@@ -237,7 +236,6 @@ def recover_stream(
             'start the session with session(..., **{"spark.speculation": "false"})'
         )
     directory = Path(directory)
-    require_shared(spark, directory, query.log.path)
     shutil.rmtree(directory / "messages", ignore_errors=True)
     splits, coordinator = staff(query, directory, outages)
     require_in_step(query, coordinator.sink, directory)

@@ -29,7 +29,6 @@ from aftlib.checkpoint_planning.steps import interval_sums
 from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.streams import PlannedInput, drain
-from aftlib.spark.sweep import require_shared
 
 _LONG = pa.int64()
 _LISTS = {"keys": pa.int32(), "sums": pa.float64(), "counts": _LONG}
@@ -149,11 +148,10 @@ def replay_stream(
     called with each point that a batch passes, where faults are injected. Each batch is read by
     `tasks` parallel tasks.
 
-    ValueError when the log's keys are not the model's in the same order; when a cluster's machines
-    do not share the log's folder; when the directory is another stream's; or when Spark's
-    checkpoint is torn or ahead of the state. TimeoutError when another driver uses the directory.
+    ValueError when the log's keys are not the model's in the same order; when the directory is
+    another stream's; or when Spark's checkpoint is torn or ahead of the state. TimeoutError when
+    another driver uses the directory.
     """
-    require_shared(spark, log.path)
     with QueryDirectory(directory).locked():
         operator = prepare(query, log, directory, passes)
         require_in_step(operator, Path(directory))

@@ -22,7 +22,6 @@ from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
 from aftlib.exponential_histogram.sketch import MAX_UNITS
 from aftlib.exponential_histogram.source import Reader, rows
 from aftlib.spark.streams import drain
-from aftlib.spark.sweep import require_shared
 
 _SETTINGS = {
     # state outside the JVM's memory, which a million keys would fill
@@ -129,11 +128,9 @@ def run(
     ------
     ValueError
         As `estimates`, or if the directory holds the stream of another query or of columns of other
-        types, was moved, or was damaged by a power failure, or not all machines of a cluster share
-        it.
+        types, was moved, or was damaged by a power failure.
     """
     place = Path(directory).absolute()
-    require_shared(spark, place)
     answers = estimates(events, query)
     types = {f"{name} type": events.schema[name].dataType.simpleString() for name in _COLUMNS}
     identity = query.identity | types

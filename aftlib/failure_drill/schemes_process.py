@@ -30,7 +30,7 @@ from aftlib.spark.faults import Fault, Injector
 from aftlib.upstream_backup.closed_form import traffic
 from aftlib.upstream_backup.failures import Failure, drawn_phases
 from aftlib.upstream_backup.parameters import MS, NODES, Parameters
-from aftlib.upstream_backup.processes import NodeInjector, deliver
+from aftlib.upstream_backup.processes import deliver
 from aftlib.upstream_backup.recursion import Recovery, simulate
 from aftlib.upstream_backup.schemes import ACTIVE, PASSIVE, PROPOSED, UPSTREAM, Scheme
 
@@ -250,12 +250,8 @@ def emitted_sums(drill: Drill, output: Path) -> pd.DataFrame:
 
 
 def standby(drill: Drill, scheme: Scheme) -> Run:
-    """Send one tuple per step through D4's real processes; faults of worker w hit node w mod 2.
-
-    Faults that only a node itself could inject are left out; the run's `faults` counts the others.
-    """
-    aimed = drill.aimed(lambda worker: NODES[worker % 2])
-    schedule = [fault for fault in aimed if fault.kind not in NodeInjector.own]
+    """Send one tuple per step through D4's real processes; faults of worker w hit node w mod 2."""
+    schedule = drill.aimed(lambda worker: NODES[worker % 2])
     delivery = deliver(scheme, drill.log.steps, schedule)
     counts = np.bincount(delivery.released, minlength=drill.log.steps)
     width = drill.windows.width

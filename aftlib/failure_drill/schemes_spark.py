@@ -185,8 +185,6 @@ def killed_driver(drill: Drill, directory: Path) -> Run:
     does not contain yet. So the next driver runs this micro-batch again. On a cluster the drivers
     use the cores of this process's session. Errors as `run_process`.
     """
-    from aftlib.spark.session import released_cores
-
     steps, names = BATCHES * drill.every, drill.log.names
     log = SensorLog.write(directory / "log", drill.samples[:steps], names)
     part = replace(drill, log=log, schedule=())
@@ -197,9 +195,8 @@ def killed_driver(drill: Drill, directory: Path) -> Run:
         "every": drill.every,
     }
     (directory / "task.json").write_text(json.dumps(task))
-    with released_cores():
-        command = [sys.executable, "-m", __name__, str(directory)]
-        run_to_end(command, driver_injector(directory), short_lived())
+    command = [sys.executable, "-m", __name__, str(directory)]
+    run_to_end(command, driver_injector(directory), short_lived())
 
     place = directory / "d1"
     _, handler = staff_drill(part, MODEL, steps, place, [])

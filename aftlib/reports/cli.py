@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 _BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
 
 OF_PACKAGES = {
-    "cluster": (
-        "aftlib.spark.cluster:command",
-        "Start Spark's own cluster on this machine, until Ctrl-C.",
-    ),
     "compare": (
         "aftlib.reports.compare:command",
         "Put stored runs side by side: parameters, versions, claims, tables and figures.",

@@ -63,8 +63,8 @@ def _machine() -> Iterator[Check]:
         "memory",
         f"{memory:.1f} GiB",
         memory >= ENOUGH_MEMORY,
-        f"with less than {ENOUGH_MEMORY:.0f} GiB set AFT_DRIVER_MEMORY=1g and run one notebook "
-        "at a time (`aft reproduce --jobs 1`)",
+        f"with less than {ENOUGH_MEMORY:.0f} GiB run one notebook at a time "
+        "(`aft reproduce --jobs 1`)",
     )
     affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     yield Check("cores", str(len(affinity(0)) if affinity else os.cpu_count() or 1))

@@ -28,7 +28,7 @@ from aftlib.shared_state.sums import SUMS, SliceSums, merge_sums, window_sums
 from aftlib.shared_state.task import Intake, pack_message, read_markers, unpack_message
 from aftlib.shared_state.tuplelog import TupleLog
 from aftlib.spark.faults import Fault, Injector
-from aftlib.spark.sweep import by_number, other_machines, require_shared
+from aftlib.spark.sweep import by_number
 
 OUTPUTS = ("task-*.json", "part-*.json", "try-*.json", "checkpoint-*", "result-*", "message-*")
 
@@ -182,7 +182,6 @@ def merge_log(
     with tempfile.TemporaryDirectory(prefix="aft-") as scratch:
         place = Path(directory or scratch)
         place.mkdir(parents=True, exist_ok=True)
-        require_shared(spark, place, log.path)
         require_fresh(place)
         job = LogMerge(log, rules, tasks, place, fault)
 
@@ -285,13 +284,6 @@ def late_global(
                 "table must store each merge durably, because each task opens it for itself, got a "
                 f"{type(shared).__name__} (durable = {shared.durable}, flush = {shared.flush!r}): "
                 "open a file or server with flush='merge'"
-            )
-        if shared.one_machine and (others := other_machines(spark)):
-            raise ValueError(
-                f"table must be one that all machines reach, got a {type(shared).__name__}, which "
-                f"is for one, where tasks run on {', '.join(sorted(others))}: use PostgreSQL, as "
-                "stores.postgres.PostgresTable('postgresql://user@host/database', SUMS); the "
-                "notebook does where AFT_POSTGRES_URL names one"
             )
         rules = {"delay": job.rules.delay, "pane": job.rules.windows.pane}
         about = json.dumps(job.log.identity | rules, sort_keys=True, default=str)

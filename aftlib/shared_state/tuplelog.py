@@ -216,9 +216,8 @@ def write_tuples(
                 f"for {about} in {partitions}; give another path or delete the folder"
             )
         return log
-    from aftlib.spark.sweep import by_number, require_shared
+    from aftlib.spark.sweep import by_number
 
-    require_shared(spark, Path(path).parent)
     with atomic_directory(Path(path)) as scratch:
 
         def write(partition: int) -> Iterator[pa.RecordBatch]:

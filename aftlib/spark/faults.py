@@ -1,4 +1,4 @@
-"""Fault injection: processes are killed, paused, disconnected or slowed at a point of their work.
+"""Fault injection: processes are killed or paused at a point of their work.
 
 A schedule is a tuple of `Fault`; an `Injector` injects them, in the target itself or from outside.
 """
@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 TICK_S = 0.002
 
@@ -24,7 +22,7 @@ TICK_S = 0.002
 class Fault:
     """One fault: its kind, its target process, and the step of this process at which it hits.
 
-    `kind` is a method of the injector, such as "kill", "pause", "disconnect" or "slow". `target`
+    `kind` is a method of the injector, such as "kill" or "pause". `target`
     names a process by its role, and its number where there are several, such as ``worker-3``,
     ``server-0``, ``driver``, ``primary``. `step` counts the target's progress: steps, tuples,
     results or micro-batches; `point` names the place in its work, if there are several.
@@ -34,7 +32,7 @@ class Fault:
     target: str = "driver"
     step: int = 0
     point: str = ""
-    lasts_s: float = 0.0  # of a pause or a slow step; a pause of 0 lasts until somebody ends it
+    lasts_s: float = 0.0  # of a pause; a pause of 0 lasts until somebody ends it
     event: int = 0  # faults of one event have the same number
 
 
@@ -45,9 +43,6 @@ class Injector:
     A marker file in `directory` is written before the fault is injected; because of this file,
     later processes at the same point are not hit. A kind without a method is a ValueError.
     """
-
-    own: ClassVar[frozenset[str]] = frozenset({"slow", "disconnect"})
-    """Kinds that hit the calling process only; the others hit any."""
 
     directory: Path
     schedule: tuple[Fault, ...] = ()
@@ -88,15 +83,7 @@ class Injector:
                 self.inject(fault, os.getpid(), step)
 
     def inject(self, fault: Fault, pid: int, reached: int = 0) -> None:
-        """Write the marker file, then inject a fault into a process.
-
-        ValueError when the fault can hit the calling process only, and this is another one.
-        """
-        if fault.kind in self.own and pid != os.getpid():
-            raise ValueError(
-                f"kind {fault.kind!r} can hit the calling process only, got process {pid}: let the "
-                "target call Injector.reach"
-            )
+        """Write the marker file, then inject a fault into a process."""
         self.directory.mkdir(parents=True, exist_ok=True)
         draft = self.directory / f".{os.getpid()}-{threading.get_ident()}"
         draft.write_text(json.dumps({"pid": pid, "reached": reached}))
@@ -110,20 +97,6 @@ class Injector:
     def pause(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
         """Stop the whole process, heartbeats included; `resuming` lets it go on."""
         os.kill(pid, signal.SIGSTOP)
-
-    def slow(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
-        """Delay the thread that came to the point; other threads go on."""
-        time.sleep(fault.lasts_s)
-
-    def disconnect(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
-        """Shut down every connection of the process; its listening sockets stay open."""
-        for number in map(int, os.listdir("/dev/fd")):
-            with (
-                suppress(OSError),
-                socket.fromfd(number, socket.AF_UNIX, socket.SOCK_STREAM) as connection,
-            ):
-                if connection.getpeername() or connection.getsockname():  # else a socket pair
-                    connection.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
     def resuming(self) -> Iterator[None]:

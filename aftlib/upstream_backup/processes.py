@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from aftlib.core.checks import require_number
 from aftlib.spark.faults import Fault, Injector
@@ -114,8 +113,7 @@ def deliver(
         require_number(name, value, above=0)
     NodeInjector(Path(), tuple(faults))  # refuses unknown kinds
     for fault in faults:
-        inside = fault.kind in NodeInjector.own
-        if inside or fault.target not in NODES or not 0 < fault.step < tuples:
+        if fault.target not in NODES or not 0 < fault.step < tuples:
             raise ValueError(
                 f"faults must be injected from outside, at a node, after 1 … {tuples - 1} results, "
                 f"got {fault!r}"
@@ -328,8 +326,6 @@ class Upstream:
 @dataclass(frozen=True)
 class NodeInjector(Injector):
     """Injects faults into the nodes' processes from outside; a paused node counts as failed."""
-
-    own: ClassVar[frozenset[str]] = Injector.own - {"disconnect"}
 
     upstream: Upstream | None = None
 

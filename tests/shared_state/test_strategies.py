@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from aftlib.core.windows import Windows
-from aftlib.shared_state import strategies as pipeline
 from aftlib.shared_state.aggregates import AGGREGATES
 from aftlib.shared_state.experiments.strategies import require_same, stage_seconds
 from aftlib.shared_state.parsing import Rules
@@ -146,15 +145,6 @@ def test_another_runs_folder_is_refused(spark, log, tmp_path):
             with pytest.raises(ValueError, match=f"without another run's files, .* {name}"):
                 start()
         (tmp_path / name).unlink()
-
-
-def test_a_table_of_one_machine_is_refused_where_tasks_run_on_others(
-    spark, log, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(pipeline, "other_machines", lambda spark: {"m2", "m1"})
-    match = "table must be one that all machines reach, got a SqliteTable.* on m1, m2: use Postgre"
-    with pytest.raises(ValueError, match=match):
-        merge_log(spark, log, RULES, "late global", 1, table=partial(shared, tmp_path))
 
 
 def test_a_table_of_another_log_is_refused(spark, log, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import socket
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,34 +65,6 @@ def test_a_schedule_is_handed_over_as_text():
 def test_an_unknown_kind_is_refused(kind, tmp_path):
     with pytest.raises(ValueError, match=f"kind must name a method of Injector .*'{kind}'"):
         Injector(tmp_path, (Fault(kind),))
-
-
-def test_a_slow_thread_waits_and_others_go_on(tmp_path, monkeypatch):
-    waits = []
-    monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=waits.append))
-    Injector(tmp_path, (Fault("slow", "driver", lasts_s=0.2),)).reach("driver")
-    assert waits == [0.2]
-    for kind in ("slow", "disconnect"):
-        with pytest.raises(ValueError, match=f"kind '{kind}' can hit the calling process only"):
-            Injector(tmp_path).inject(Fault(kind), os.getpid() + 1)
-
-
-def test_a_disconnected_process_keeps_its_listeners(tmp_path, monkeypatch):
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(str(tmp_path / "s"))
-    server.listen()
-    client, pair = socket.socket(socket.AF_UNIX), socket.socketpair()
-    client.connect(str(tmp_path / "s"))
-    own = [str(s.fileno()) for s in (server, client, *pair)]  # and none of the test runner's
-    monkeypatch.setattr(os, "listdir", lambda _: own)
-    Injector(tmp_path, (Fault("disconnect"),)).reach("driver")
-    assert client.recv(1) == b""
-    second = socket.socket(socket.AF_UNIX)
-    second.connect(str(tmp_path / "s"))
-    pair[0].send(b"x")
-    assert pair[1].recv(1) == b"x"
-    for each in (server, client, second, *pair):
-        each.close()
 
 
 def test_a_process_paused_just_before_the_end_is_resumed(tmp_path, monkeypatch, signals):

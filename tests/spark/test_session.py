@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from aftlib.spark.java import UNOPTIMIZED
-from aftlib.spark.session import FILE_MANAGER, PROPERTIES, environment, is_loopback, master, session
+from aftlib.spark.session import FILE_MANAGER, PROPERTIES, environment, master, session
 
 # Spark's start script calls these. `java` usually lives in the same directory as these.
 TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
@@ -62,31 +62,6 @@ def test_environment_is_as_it_was(monkeypatch):
         raise KeyError
     assert os.environ["AFT_KNOWN"] == "before"
     assert "AFT_NEW" not in os.environ
-
-
-@pytest.mark.parametrize(
-    ("url", "within"),
-    [
-        ("local[*,4]", True),
-        ("local-cluster[2,1,1024]", True),
-        ("spark://127.0.0.1:7077", True),
-        ("spark://localhost:7077,127.0.0.1:7078", True),
-        ("spark://[::1]:7077", True),
-        ("spark://head:7077", False),
-        ("spark://127.0.0.1:7077,head:7077", False),
-        ("spark://127.0.0.1.example:7077", False),
-        ("yarn", False),
-    ],
-)
-def test_what_is_reached_from_this_machine_only(url, within):
-    assert is_loopback(url) == within
-
-
-@pytest.mark.parametrize("memory", ["2", "2 GB", "0g", "much", "1.5g"])
-def test_driver_memory_that_is_no_size(monkeypatch, memory):
-    monkeypatch.setenv("AFT_DRIVER_MEMORY", memory)
-    with pytest.raises(ValueError, match="AFT_DRIVER_MEMORY must be .* such as 2g.*got '"):
-        session()
 
 
 @pytest.mark.spark

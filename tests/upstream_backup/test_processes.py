@@ -331,7 +331,6 @@ test_what_is_refused = refused(
     (UPSTREAM, 3000, Fault("kill", "primary", 3000), WHERE),
     (UPSTREAM, 3000, Fault("kill", "primary", 0), WHERE),
     (UPSTREAM, 3000, Fault("kill", "upstream", 30), WHERE),
-    (UPSTREAM, 3000, Fault("slow", "primary", 30), WHERE),
     (UPSTREAM, 3000, Fault("melt", "primary", 30), "kind must name .* of NodeInjector .*'melt'"),
     *(
         (UPSTREAM, tuples, None, "tuples must be a whole number at least 0, got")

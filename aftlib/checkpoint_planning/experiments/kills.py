@@ -18,7 +18,6 @@ from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.faults import Fault
 from aftlib.spark.java import short_lived
-from aftlib.spark.session import released_cores
 
 PHASES = ("python_ms", "open_ms", "recovery_ms", "commit_ms", "plan_ms")
 """From the start of the new process: Python and its imports; opening the state; T_rec itself;
@@ -27,7 +26,6 @@ LEAST_PILOTS = 3
 """Fewest pilot kills for a fit, under each of two queries."""
 
 
-@released_cores()
 def restarts(
     query: ReplayQuery,
     log: SensorLog,
@@ -124,10 +122,7 @@ def phase_timings(
 
 
 def killed_driver(directory: Path, kind: str, fault: Fault) -> float:
-    """Run a driver that a fault kills; return the driver's start time in s since the epoch.
-
-    On a cluster it waits for cores: call it inside `released_cores` if a session runs here.
-    """
+    """Run a driver that a fault kills; return the driver's start time in s since the epoch."""
     start = time.time()
     command = driver_command(directory, kind, [fault])
     run_process(command, (-signal.SIGKILL,), short_lived())
