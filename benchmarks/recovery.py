@@ -31,7 +31,6 @@ import pandas as pd
 
 from aftlib.core.datasets import read_table
 from aftlib.core.paths import beijing_pm25, data_dir
-from aftlib.reports.execute import machine
 from benchmarks import flink
 
 WORKERS, WIDTH, WINDOWS, FAILS = 2, 24, 8, 3

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import aftlib
-from aftlib.reports.documents import DOCUMENTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,20 +59,9 @@ def test_the_readmes_code_prints_what_it_says():
         assert printed.getvalue() == output
 
 
-@pytest.mark.parametrize("id", DOCUMENTS)
-def test_the_readmes_table_leads_from_document_to_page_claims_notebook_and_package(id):
-    (row,) = re.findall(rf"^\| \[{id}\].*$", README, re.MULTILINE)
-    links = re.findall(r"\]\((.*?)\)", row)
-    package = f"aftlib/{DOCUMENTS[id].package}"
-    notebook = f"notebooks/{DOCUMENTS[id].notebook}.ipynb"
-    page = f"docs/documents/{DOCUMENTS[id].page}.md"
-    assert links == [page, f"{package}/claims.py", notebook, f"{package}/__init__.py"]
-    assert all((ROOT / link).is_file() for link in links)
-
-
 def test_the_readmes_links_lead_somewhere():
     links = [link for link in re.findall(r"\]\((.*?)\)", README) if "://" not in link]
-    assert len(links) > 20
+    assert len(links) > 10
     headings = re.findall(r"^#+ (.+)$", README, re.MULTILINE)
     here = {f"#{heading.lower().replace(' ', '-')}" for heading in headings}
     assert [link for link in links if link not in here and not (ROOT / link).exists()] == []

@@ -17,7 +17,7 @@ from aftlib.approximately_once.experiments.grid import (
 )
 from aftlib.core.intervals import t_interval
 from aftlib.core.requirement import Requirement
-from aftlib.workbench.claims import (
+from aftlib.workbench.old_claims import (
     DERIVED,
     DEVIATES,
     SIMULATED,

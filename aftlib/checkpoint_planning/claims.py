@@ -20,7 +20,7 @@ from aftlib.checkpoint_planning.time_judges import (
     recovers_in_time,
     replays_in_proportion,
 )
-from aftlib.workbench.claims import (
+from aftlib.workbench.old_claims import (
     DERIVED,
     MODELLED,
     SIMULATED,

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from aftlib.checkpoint_planning.experiments.costs import LARGEST_N, SMALLEST_N
 from aftlib.core.intervals import CONFIDENCE, share_interval, t_interval
-from aftlib.workbench.claims import Finding, Threshold, nothing
+from aftlib.workbench.old_claims import Finding, Threshold, nothing
 
 RESTORED_MS = 2.0
 """Longest T_res in section 6.1."""

@@ -12,7 +12,7 @@ from aftlib.does_it_pay.experiments import Measurements, accuracy
 from aftlib.does_it_pay.figures import most_sensors
 from aftlib.does_it_pay.process_recoveries import ADAPTIVE, EXACT_PROCESS, PROPOSED
 from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL
-from aftlib.workbench.claims import UNDECIDED, Claim, Finding, Threshold, nothing
+from aftlib.workbench.old_claims import UNDECIDED, Claim, Finding, Threshold, nothing
 
 NEAR = 0.02
 """Largest difference between samples read again and planned, as a share of exact recovery's."""

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.exponential_histogram.experiments.costs import DOCUMENT_RATE
-from aftlib.workbench.claims import DERIVED, DEVIATES, Claim, Finding, Threshold, Value
+from aftlib.workbench.old_claims import DERIVED, DEVIATES, Claim, Finding, Threshold, Value
 
 DOCUMENT_WINDOW, DOCUMENT_EPSILON = 10**6, 0.01
 """N and ε of figure 5."""

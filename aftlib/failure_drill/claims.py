@@ -16,7 +16,7 @@ from aftlib.core.intervals import CONFIDENCE, share_interval
 from aftlib.failure_drill.experiments import DRIVER, SUPERVISOR, DrillResult
 from aftlib.failure_drill.metrics import overhead
 from aftlib.failure_drill.schemes_process import D2_WINDOW, METHODS, NO_CHECKPOINTS, SHARED
-from aftlib.workbench.claims import (
+from aftlib.workbench.old_claims import (
     DEVIATES,
     MEASURED,
     UNDECIDED,

@@ -1,394 +1,155 @@
-"""The command line, `aft`: the only part of the library that prints.
-
-A command imports its modules when it runs, so that `aft --help` is fast.
-"""
+"""The command `aft`."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+import webbrowser
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import click
 
-from aftlib.reports.documents import DOCUMENTS, bibtex
+import aftlib
+from aftlib.core.paths import reports_dir
+from aftlib.reports.batch import (
+    Executed,
+    Job,
+    collect_claims,
+    find_notebook,
+    plan_jobs,
+    read_reports,
+    run_job,
+    run_jobs,
+)
+from aftlib.reports.documents import DOCUMENTS
+from aftlib.reports.pages import write_front_pages, write_report
+from aftlib.sensor_plans.command import command as plan_command
+from aftlib.workbench.pages import count_text, duration, tally
 from aftlib.workbench.parameters import PROFILES
+from aftlib.workbench.scorecard import unexpected
 
-if TYPE_CHECKING:
-    from aftlib.reports.execute import OnCell
-    from aftlib.reports.runs import Executed
-
-# The bar shows no remaining time, because the times of cells differ too much to estimate it.
-_BAR = "{desc} |{bar:20}| cell {n_fmt}/{total_fmt} {elapsed}{postfix}"
-
-OF_PACKAGES = {
-    "compare": (
-        "aftlib.reports.compare:command",
-        "Put stored runs side by side: parameters, versions, claims, tables and figures.",
-    ),
-    "export": (
-        "aftlib.reports.export:command",
-        "Write a figure or table of a RUN, or of a notebook's report, as a file.",
-    ),
-    "plan": (
-        "aftlib.sensor_plans.command:command",
-        "Plan which sensors in FILE may be lost, and test the plan on the file's second half.",
-    ),
-    "sweep": (
-        "aftlib.reports.sweeps:command",
-        "Run one NOTEBOOK over values, such as -p epsilon=0.1,0.12 -p t_sla=50,100.",
-    ),
-    "watch": (
-        "aftlib.reports.watch:command",
-        "Show the metrics of the guarded streams in DIRECTORY, again and again until Ctrl-C.",
-    ),
-}
-"""Commands of other modules, by name: where each is, imported when it runs, and its first line."""
-
-parameters_option = click.option(
-    "-p",
-    "parameters",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="A notebook's parameter. Write lists as [1, 2] and None as null. May be repeated.",
-)
-
-section_option = click.option(
-    "--section",
-    default="",
-    metavar="TEXT",
-    help="Only the cells below this heading, or those for this table, and the cells they need.",
+VALUES = click.option(
+    *("-p", "--parameter", "values"), multiple=True, metavar="NAME=VALUE", help="A parameter."
 )
 
 
-class _Commands(click.Group):
-    """Commands of this module, and of other modules, which are imported when their command runs.
-
-    So a package can add a command, and neither `aft --help` nor `aft doctor` imports the package.
-    """
-
-    def resolve_command(
-        self, context: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(context, args)
-        if name in OF_PACKAGES:
-            command = resolve_name(OF_PACKAGES[name][0])
-        return name, command, rest
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turn errors about arguments and files into one line and exit status 1."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="aftlib")
-def main() -> None:
-    """Approximate fault tolerance in stream processing: run the experiments, read the verdicts."""
+def read_values(texts: tuple[str, ...]) -> dict[str, str]:
+    """Return the values of ``-p NAME=VALUE`` by name."""
+    pairs = [text.partition("=") for text in texts]
+    if bad := next((name for name, equals, _ in pairs if not (name and equals)), None):
+        raise ValueError(f"parameter must be NAME=VALUE, got {bad!r}")
+    return {name: value for name, _, value in pairs}
 
 
-for _name, (_, _help) in OF_PACKAGES.items():
-    main.add_command(click.Command(_name, short_help=_help))
+@click.group()
+@click.version_option(aftlib.__version__, package_name="aftlib")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Approximate fault tolerance: reproduce experiments, or plan for your own sensors."""
+    context.obj = write_plan_page
 
 
 @main.command()
 @click.option("--profile", type=click.Choice(PROFILES), default="quick", show_default=True)
-@click.option("--only", multiple=True, metavar="NAME", help="A document (D1), number or notebook.")
-@parameters_option
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Notebooks run in parallel.")
-@click.option(
-    "--fresh", is_flag=True, help="Also run notebooks that have not changed since their last run."
-)
-@click.option(
-    "--strict", is_flag=True, help="Also fail if timed or undecided claims differ from the record."
-)
-@click.option("--readme", is_flag=True, help="Write reports/README.md, as a full run does.")
-@click.argument("more", nargs=-1, metavar="")
+@click.option("--only", multiple=True, metavar="D1", help="Document or notebook; may be repeated.")
+@VALUES
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Notebooks at a time.")
+@click.option("--fresh", is_flag=True, help="Run notebooks again whose result is there already.")
+@click.option("--strict", is_flag=True, help="Verdicts on times count, too.")
 def reproduce(
     profile: str,
     only: tuple[str, ...],
-    parameters: tuple[str, ...],
+    values: tuple[str, ...],
     jobs: int,
     fresh: bool,
     strict: bool,
-    readme: bool,
-    more: tuple[str, ...],
 ) -> None:
-    """Run the notebooks and print the verdict on each claim.
+    """Run the notebooks and write reports/index.html.
 
-    The exit status is 0 if every notebook ran and no verdict contradicts its record. If the verdict
-    on an undecided or timed claim differs, that is a warning; `--strict` makes it an error. The
-    index is written after each notebook.
+    The exit status is 1 if a notebook failed or a verdict contradicts its record.
     """
-    from aftlib.core.paths import reports_dir, require_writable
-    from aftlib.reports.reproduce import conclude, perform, plan
-    from aftlib.workbench.pages import not_default
-
+    folder = reports_dir()
     with clear_errors():
-        if more and not only:
-            raise ValueError(f"unexpected {' '.join(more)!r}: name notebooks after --only")
-        require_writable(reports_dir())
-        planned = plan(profile, [*only, *more], overrides(parameters), fresh)
-        try:
-            attend({job.notebook.name: partial(perform, job) for job in planned}, jobs)
-            outcome = conclude(planned, readme or (profile == "full" and not only))
-        except KeyboardInterrupt:
-            click.echo(f"Reports so far: {conclude(planned).index}")
-            raise
-
-    for claim in outcome.surprises:
-        values = "".join(f" ({text})" for text in not_default(claim.changed))
-        line = f"{claim.id} {claim.verdict}{values}, recorded: {claim.recorded}."
-        if strict or claim.contradicts:
-            click.echo(f"! {line} {claim.note}")
-        else:
-            undecided = "undecided" in (claim.verdict, claim.recorded)
-            why = "More samples may decide it" if undecided else "It depends on a measured time"
-            click.secho(f"⚠ {line} {why}: a warning, no error.", fg="yellow")
-    for problem in outcome.problems:
-        click.echo(f"! {problem}")
-    expected = len(outcome.chosen) - len(outcome.surprises)
-    others = sorted({text for claim in outcome.chosen for text in not_default(claim.changed)})
-    but = f", with other values: {'; '.join(others)}" if others else ""
-    click.echo(f"{expected} of {len(outcome.chosen)} claims came out as recorded{but}.")
-    click.echo(f"Reports: {outcome.index}")
-    sys.exit(0 if outcome.success(strict) else 1)
+        chosen = plan_jobs(folder, profile, only, read_values(values))
+        folder.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for executed in run_jobs(chosen, jobs, fresh, click.echo):
+        document = next(d for d in DOCUMENTS if d.notebook == executed.record["name"])
+        page = write_report(executed, executed.path.with_suffix(".html"), document)
+        reports = read_reports(folder)
+        index = write_front_pages(folder, reports, collect_claims(reports))
+        click.echo(describe(executed, page))
+        failed += [executed] * bool(executed.error)
+    names = {job.name for job in chosen}
+    claims = [claim for claim in collect_claims(read_reports(folder)) if claim.notebook in names]
+    surprises = unexpected(claims)
+    for claim in surprises:
+        kind = "differs from" if claim.contradicts else "is not sure of"
+        click.echo(f"{claim.id} {kind} its record: {claim.word}, recorded {claim.recorded}")
+    click.echo(f"Index: {index}")
+    wrong = surprises if strict else [claim for claim in surprises if claim.contradicts]
+    if failed or wrong:
+        sys.exit(1)
 
 
 @main.command()
 @click.argument("notebook")
-@parameters_option
-@section_option
+@VALUES
 @click.option("--profile", type=click.Choice(PROFILES), help="Sets the values that are not given.")
-@click.option("--help-parameters", is_flag=True, help="Only list NOTEBOOK's parameters.")
-def run(
-    notebook: str,
-    parameters: tuple[str, ...],
-    section: str,
-    profile: str | None,
-    help_parameters: bool,
-) -> None:
-    """Run one NOTEBOOK: a name, a number, a document (D1) or a path.
-
-    The run is stored in reports/runs, under a hash of its inputs; its claims do not enter
-    claims.json.
-    """
-    from aftlib.reports.notebook import find_notebook
-    from aftlib.reports.reproduce import run_alone
-
+@click.option("--open", "show", is_flag=True, help="Open the report in a browser.")
+def run(notebook: str, values: tuple[str, ...], profile: str | None, show: bool) -> None:
+    """Run one NOTEBOOK (01, D1, or a file) with parameters of your own, into reports/own."""
     with clear_errors():
-        nb = find_notebook(notebook, section)
-        if help_parameters:
-            click.echo(nb.help)
-            return
-        job = partial(run_alone, nb, overrides(parameters), profile=profile or "")
-        (executed,) = attend({nb.name: job}, 1, "remove its folder to run it again")
-    click.echo(f"Report: {executed.path.with_suffix('.html')}")
-    sys.exit(1 if executed.error else 0)
-
-
-@main.command()
-@click.argument("notebook", required=False)
-@parameters_option
-@click.option(
-    "--claim", "claims", multiple=True, metavar="ID=VERDICT", help="A verdict, such as D2-5=holds."
-)
-@click.option("--failed", is_flag=True, help="Only runs that failed.")
-def runs(
-    notebook: str | None, parameters: tuple[str, ...], claims: tuple[str, ...], failed: bool
-) -> None:
-    """List the stored runs, the newest first: all, or those of one NOTEBOOK, value or verdict."""
-    from aftlib.reports.notebook import find_notebook
-    from aftlib.reports.parameter_cell import literal
-    from aftlib.reports.runs import all_runs, run_folders
-    from aftlib.workbench.pages import count_text, duration, start_time, tally, values_of
-
-    with clear_errors():
-        name = find_notebook(notebook).name if notebook else None
-        wanted = overrides(parameters)
-        verdicts = overrides(claims, "--claim", "ID=VERDICT")
-        stored = all_runs()
-    meant = {key: (text, literal(text)) for key, text in wanted.items()}  # either will do
-    matches = [
-        run
-        for run in stored
-        if (name is None or run.notebook == name)
-        and (not failed or run.record["error"])
-        and meant.keys() <= run.record["parameters"].keys()
-        and all(run.record["parameters"][key] in values for key, values in meant.items())
-        and all(run.verdicts.get(id) == verdict for id, verdict in verdicts.items())
-    ]
-    width = max((len(run.name) for run in matches), default=0)
-    for run in matches:
-        record = run.record
-        result = ", ".join(count_text(v, n) for v, n in tally(run.verdicts.values()).items() if n)
-        if record["error"]:
-            result = f"✘ failed: {record['error'].splitlines()[0]}"
-        took = duration(record["seconds"])
-        about = f"{start_time(record)}  {took:>12}  {result or '–'}  {values_of(record)}"
-        click.echo(f"{run.name:<{width}}  {about}")
-    counts = f"{len(matches)} of {len(stored)} runs; `aft open KEY` opens one."
-    click.echo(counts if stored else "No run is stored yet: `aft run 02`, say, stores one.")
-    for folder in sorted({*run_folders()} - {run.folder for run in stored}):
-        click.echo(f"! {folder} has no run.json that can be read: remove the folder.")
-
-
-@main.command("open")
-@click.argument("run", default="last", metavar="[RUN]")
-def open_run(run: str) -> None:
-    """Open the report of a stored RUN (its key, NOTEBOOK/KEY or a notebook; default the last).
-
-    The path is printed, too; without a screen nothing is opened.
-    """
-    from aftlib.reports.runs import find_run
-
-    with clear_errors():
-        page = find_run(run).page
-    click.echo(page)
-    if sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
-        click.launch(str(page))
-
-
-@main.command()
-def doctor() -> None:
-    """List installed and missing parts, with the fix."""
-    from aftlib.reports.doctor import diagnose
-
-    checks = diagnose()
-    width = max(len(check.name) for check in checks)
-    for check in checks:
-        click.echo(f"{'✔' if check.ok else '✘'} {check.name:<{width}}  {check.value}")
-        if not check.ok:
-            click.echo(f"  {' ' * width}  → {check.fix}")
-    sys.exit(0 if all(check.ok for check in checks) else 1)
-
-
-@main.command()
-def cite() -> None:
-    """Print how to cite this version and the documents, as BibTeX."""
-    click.echo(bibtex())
-    unknown = [id for id, one in DOCUMENTS.items() if id.startswith("D") and not one.authors]
-    click.echo(f"Authors of {' and '.join(unknown)} are not known.", err=True)
-
-
-def overrides(
-    given: Iterable[str], option: str = "-p", shape: str = "NAME=VALUE"
-) -> dict[str, str]:
-    """Return the values of a repeated option by name, still as texts."""
-    split = [text.partition("=") for text in given]
-    for name, equals, _ in split:
-        if not equals or not name.strip():
-            raise ValueError(f"{option} wants {shape}, got {name!r}")
-    return {name.strip(): value for name, _, value in split}
-
-
-@contextmanager
-def clear_errors(
-    status: int = 1, reword: Callable[[str], str] = lambda message: message
-) -> Iterator[None]:
-    """Turn errors of a user, and an interrupt (SIGTERM too), into one line.
-
-    The exit status is then `status`, 1 for an interrupt; `reword` may change the line.
-    """
-    interrupted = False
-
-    def interrupt(number: int, frame: Any) -> None:
-        nonlocal interrupted
-        if not interrupted:  # once is enough: the kernels are being stopped
-            interrupted = True
-            raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for number in before:
-            signal.signal(number, interrupt)
-        yield
-    except (ValueError, OSError) as error:
-        refusal = type("Refusal", (click.ClickException,), {"exit_code": status})
-        raise refusal(reword(str(error))) from error
-    except KeyboardInterrupt:
-        raise click.ClickException(
-            "interrupted; earlier reports are as they were, and the same command runs the rest"
-        ) from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def attend(
-    works: Mapping[str, Callable[[OnCell], Executed]],
-    jobs: int,
-    hint: str = "--fresh runs it again",
-) -> list[Executed]:
-    """Run the `works`, `jobs` at a time, with a line on the progress of each; stop all on an error.
-
-    `hint` is printed for work that was done before and is skipped.
-    """
-    from aftlib.reports.execute import stop_all
-
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            futures = [
-                pool.submit(_say_progress, name, work, position, hint)
-                for position, (name, work) in enumerate(works.items())
-            ]
-            pending = set(futures)
-            while pending:  # short waits, because a signal to another thread does not end a wait
-                done, pending = wait(futures, timeout=0.2)
-                results = [future.result() for future in done]
-            return results
-        except BaseException:
-            # Start no further work and stop all kernels; then the pool waits for its threads.
-            try:
-                pool.shutdown(wait=False, cancel_futures=True)
-            finally:
-                stop_all()
-            raise
-
-
-def _say_progress(
-    name: str, work: Callable[[OnCell], Executed], position: int, hint: str
-) -> Executed:
-    """Do one work and print a bar on terminals, elsewhere a line at its start; then its result."""
-    from tqdm import tqdm
-
-    from aftlib.workbench.pages import count_text, duration, tally
-
-    ran = False
-    with tqdm(
-        desc=name, total=1, position=position, leave=False, disable=None, bar_format=_BAR
-    ) as bar:
-
-        def on_cell(done: int, total: int, heading: str) -> None:
-            nonlocal ran
-            if not ran and not (sys.stdout.isatty() and sys.stderr.isatty()):
-                say(f"▶ {name} runs, {total} cells")
-            ran, bar.total, bar.n = True, total, done
-            bar.set_postfix_str(heading[:40])
-
-        executed = work(on_cell)
-
-    took = duration(executed.record["seconds"])
-    verdicts = tally(settled.verdict for settled in executed.settled)
-    counts = ", ".join(count_text(verdict, count) for verdict, count in verdicts.items() if count)
+        path, document = find_notebook(notebook)
+        given = read_values(values)
+        model = document.parameters if document else None
+        parameters = model.parse(given) if model else dict(given)
+        if model:
+            parameters = (model.profile(profile) if profile else {}) | parameters
+            model(**parameters)
+        name = "-".join([path.stem, *(f"{key}={value}" for key, value in given.items())])
+        safe = "".join(c if c.isalnum() or c in "-_=.,[]" else "_" for c in name)[:100]
+        target = reports_dir() / "own" / f"{safe}.ipynb"
+        executed = run_job(Job(path, parameters, target, profile or "", model), progress=True)
+        page = write_report(executed, target.with_suffix(".html"), document)
+    click.echo(describe(executed, page))
+    if show:
+        webbrowser.open(page.as_uri())
     if executed.error:
-        say(f"✘ {name} failed: {executed.error}")
-    elif not ran:
-        say(f"✔ {name} unchanged since its last run ({took}); {hint}")
-    else:
-        page = executed.path.with_suffix(".html")
-        say(f"✔ {name} in {took}{': ' if counts else ''}{counts}; {page}")
-    return executed
+        sys.exit(1)
 
 
-def say(line: str) -> None:
-    """Print a line at once, also into a file or pipe, and between bars rather than over them."""
-    from tqdm import tqdm
+def describe(executed: Executed, page: Path) -> str:
+    """Return one line about a run: name, duration, verdicts or error, page."""
+    record = executed.record
+    counts = tally(claim.verdict for claim in executed.claims)
+    verdicts = ", ".join(count_text(verdict, n) for verdict, n in counts.items() if n)
+    result = f"✘ failed: {executed.error}" if executed.error else verdicts
+    return f"{record['name']} in {duration(record['seconds'])}: {result}; {page}"
 
-    with tqdm.external_write_mode(file=sys.stdout):
-        click.echo(line)
+
+def write_plan_page(plan: Path) -> Path:
+    """Write the page of a plan by notebook 06, as HTML next to the plan; return its path.
+
+    ValueError, with the notebook's error, when the notebook fails.
+    """
+    path, _ = find_notebook("06_your_sensors")
+    parameters = {"plan": str(plan.resolve())}
+    executed = run_job(Job(path, parameters, plan.with_suffix(".ipynb")))
+    page = write_report(executed, plan.with_suffix(".html"))
+    if executed.error:
+        raise ValueError(f"the page of {str(plan)!r} is not complete: {executed.error}")
+    return page
 
 
-if __name__ == "__main__":
-    main()
+main.add_command(plan_command)

@@ -1,186 +1,136 @@
-"""The documents that the project reproduces, their claims, and links to their equations.
-
-A claim is added in the ``claims.py`` of its package, a document by a line in `DOCUMENTS`.
-"""
+"""The documents that the project reproduces, with their claims, summaries and parameters."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
-import aftlib
-from aftlib.core.paths import project_root
-from aftlib.workbench.claims import Claim
-
-if TYPE_CHECKING:
-    from aftlib.workbench.scorecard import ClaimRecord
-
-YEAR = 2026
-"""When this version was written."""
+from aftlib.approximately_once import claims as approximately_once
+from aftlib.approximately_once.experiments.cases import NotebookParameters as ApproximatelyOnce
+from aftlib.checkpoint_planning import claims as checkpoint_planning
+from aftlib.checkpoint_planning.experiments.parameters import (
+    NotebookParameters as CheckpointPlanning,
+)
+from aftlib.does_it_pay import claims as does_it_pay
+from aftlib.does_it_pay.experiments import NotebookParameters as DoesItPay
+from aftlib.exponential_histogram import claims as exponential_histogram
+from aftlib.exponential_histogram.experiments.parameters import (
+    NotebookParameters as ExponentialHistogram,
+)
+from aftlib.failure_drill import claims as failure_drill
+from aftlib.failure_drill.experiments import NotebookParameters as FailureDrill
+from aftlib.sensor_plans import claims as sensor_plans
+from aftlib.sensor_plans.experiments import NotebookParameters as SensorPlans
+from aftlib.shared_state import claims as shared_state
+from aftlib.shared_state.experiments.parameters import NotebookParameters as SharedState
+from aftlib.upstream_backup import claims as upstream_backup
+from aftlib.upstream_backup.experiments.parameters import NotebookParameters as UpstreamBackup
+from aftlib.workbench.claims import Summary
+from aftlib.workbench.parameters import ParameterModel
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document, and the notebook that reproduces it (its name without ``.ipynb``)."""
+    """A document, the notebook that judges it (without ``.ipynb``), and its package's modules."""
 
     id: str
     title: str
+    authors: str
     notebook: str
-    package: str = ""  # within `aftlib`; by default the notebook's name without its number
-    authors: tuple[str, ...] = ()  # with the next two, for a citation; empty where unknown
-    published_as: str = ""
-    where: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.package:
-            object.__setattr__(self, "package", self.notebook.partition("_")[2])
+    module: ModuleType
+    parameters: type[ParameterModel]
 
     @property
-    def page(self) -> str:
-        """The name of the document's page next to the reports."""
-        return "guard" if self.id == "G" else self.id.lower()
+    def claims(self) -> Sequence[Any]:
+        """The claims that the notebook judges, in order; some may be of another document."""
+        return self.module.CLAIMS
 
     @property
-    def source(self) -> Path:
-        """The Markdown file of the document's page; it does not exist in a project without docs."""
-        return project_root() / "docs" / "documents" / f"{self.page}.md"
+    def summary(self) -> Summary | None:
+        """The four sentences on top of the report."""
+        return getattr(self.module, "SUMMARY", None)
 
 
-DOCUMENTS: dict[str, Document] = {
-    document.id: document
-    for document in [
-        Document("D1", "Approximately-once recovery", "01_approximately_once"),
-        Document(
-            "D2",
-            "Checkpoints and partial replay",
-            "02_checkpoint_planning",
-            authors=("Takao, Hiroki", "Sugiura, Kento", "Ishikawa, Yoshiharu"),
-            published_as="チェックポインティングを考慮した近似的耐障害性保証",
-            where="DEIM 2020, in Japanese",
-        ),
-        Document("D3", "State shared through a database", "03_shared_state"),
-        Document(
-            "D4",
-            "Upstream backup with a working secondary",
-            "04_upstream_backup",
-            authors=(
-                *("Nagano, Kyoko", "Itokawa, Tsuyoshi"),
-                *("Kitasuka, Teruaki", "Aritsugi, Masayoshi"),
-            ),
-            published_as="An Approach to Reducing Recovery Cost for High-Availability Stream "
-            "Processing Systems",
-            where="in Japanese",
-        ),
-        Document(
-            "D5",
-            "Exponential histogram",
-            "05_exponential_histogram",
-            authors=("Meijer, Michael",),
-            published_as="イベント ストリームを使いこなす: 高速概算集計",
-            where="in Japanese",
-        ),
-        Document("G", "A guarantee for any data", "06_your_sensors", "sensor_plans"),
-        Document("F", "One failure drill for every scheme", "07_failure_drill"),
-        Document("P", "Does approximate recovery pay?", "08_does_it_pay"),
-    ]
-}
+DOCUMENTS = [
+    Document(
+        "D1",
+        "Approximately-once recovery",
+        "Japanese, authors unknown",
+        "01_approximately_once",
+        approximately_once,
+        ApproximatelyOnce,
+    ),
+    Document(
+        "D2",
+        "Checkpoints and partial replay",
+        "Takao, Sugiura, Ishikawa: チェックポインティングを考慮した近似的耐障害性保証, DEIM 2020",
+        "02_checkpoint_planning",
+        checkpoint_planning,
+        CheckpointPlanning,
+    ),
+    Document(
+        "D3",
+        "State shared through a database",
+        "Japanese, authors unknown",
+        "03_shared_state",
+        shared_state,
+        SharedState,
+    ),
+    Document(
+        "D4",
+        "Upstream backup with a working secondary",
+        "Nagano, Itokawa, Kitasuka, Aritsugi: An Approach to Reducing Recovery Cost for "
+        "High-Availability Stream Processing Systems, in Japanese",
+        "04_upstream_backup",
+        upstream_backup,
+        UpstreamBackup,
+    ),
+    Document(
+        "D5",
+        "Exponential histogram",
+        "Meijer: イベント ストリームを使いこなす: 高速概算集計",
+        "05_exponential_histogram",
+        exponential_histogram,
+        ExponentialHistogram,
+    ),
+    Document(
+        "G",
+        "A guarantee for any data",
+        "this project",
+        "06_your_sensors",
+        sensor_plans,
+        SensorPlans,
+    ),
+    Document(
+        "F",
+        "One failure drill for every scheme",
+        "this project",
+        "07_failure_drill",
+        failure_drill,
+        FailureDrill,
+    ),
+    Document(
+        "P",
+        "Does approximate recovery pay?",
+        "this project",
+        "08_does_it_pay",
+        does_it_pay,
+        DoesItPay,
+    ),
+]
 
 
-def bibtex() -> str:
-    """Return how to cite this version, and the documents whose authors are known, as BibTeX."""
-    entries = {
-        "@software{aftlib": {
-            "title": "{aftlib: approximate fault tolerance for data streams}",
-            "author": "{The aftlib authors}",
-            "year": str(YEAR),
-            "version": aftlib.__version__,
-            "license": "Apache-2.0",
-        }
-    }
-    for document in DOCUMENTS.values():
-        if document.authors:
-            year = re.search(r"\d{4}", document.where)
-            fields = {"title": f"{{{document.published_as}}}", "year": year[0] if year else ""}
-            fields |= {"author": " and ".join(document.authors), "note": document.where}
-            entries[f"@misc{{{document.id}"] = fields
-    return "\n".join(
-        ",\n  ".join([head, *(f"{name} = {{{text}}}" for name, text in fields.items() if text)])
-        + ",\n}"
-        for head, fields in entries.items()
-    )
+def all_claims() -> dict[str, tuple[Document, Any]]:
+    """Return every claim by id, with the document whose notebook judges it.
 
-
-@cache
-def all_claims() -> dict[str, Claim]:
-    """Return all claims by id, in order; ValueError for an id that belongs to another document."""
-    claims: dict[str, Claim] = {}
-    for document in DOCUMENTS.values():
-        for claim in import_module(f"aftlib.{document.package}.claims").CLAIMS:
-            if claim.document != document.id or claim.id in claims:
-                raise ValueError(
-                    f"claim {claim.id!r} of aftlib.{document.package} is of another document or "
-                    f"listed twice: give it the next free number of {document.id}"
-                )
-            claims[claim.id] = claim
-    return claims
-
-
-def equations(document: Document) -> set[str]:
-    """Return the numbers of the equations that the page of `document` shows; none without page."""
-    if not document.source.exists():
-        return set()
-    return set(re.findall(r'id="eq-(\d+)"', document.source.read_text(encoding="utf-8")))
-
-
-def with_all_claims(text: str, document: Document) -> str:
-    """Return the Markdown `text` of the document's page with a row for each claim.
-
-    A claim that the page's table of verdicts lacks gets a row with its recorded verdict and its
-    statement.
+    ValueError for an id that occurs twice.
     """
-
-    def complete(table: re.Match[str]) -> str:
-        rows = [table[0]]
-        for claim in all_claims().values():
-            if claim.document == document.id and not re.search(rf"\n\| {claim.id}\b", table[0]):
-                statement = claim.statement.replace("|", "\\|")
-                rows.append(f"| {claim.id} | {claim.recorded} | {statement} |\n")
-        return "".join(rows)
-
-    return re.sub(r"^\| claim \| verdict \|.*\n(?:\|.*\n)+", complete, text, flags=re.MULTILINE)
-
-
-def cited(claims: Iterable[ClaimRecord], root: str = "") -> dict[str, str]:
-    """Return, by claim, links to the claim's equations on its document's page, or to the page.
-
-    A claim's equations are those of the page whose numbers stand in its formula or note. Without a
-    page there are no links. `root` is the path to the folder of the index.
-    """
-    links = {}
-    for claim in claims:
-        document = DOCUMENTS.get(claim.document)
-        if document is None or not document.source.exists():
-            continue
-        named = claim.formula + claim.note
-        numbers = re.findall(r"\\tag\{(\d+)\}|(?<!\w)\((\d+)\)", named)
-        known = dict.fromkeys(a or b for a, b in numbers if (a or b) in equations(document))
-        targets = {f"equation ({n})": f"#eq-{n}" for n in known} or {f"what {document.id} says": ""}
-        href = f"{root}documents/{document.page}.html"
-        links[claim.id] = " · ".join(f'<a href="{href}{at}">{n}</a>' for n, at in targets.items())
-    return links
-
-
-def linked(prose: str, document: Document, root: str = "") -> str:
-    """Return Markdown whose numbers of equations, as in "by (9)", lead to the document's page."""
-    known = equations(document)
-
-    def link(match: re.Match[str]) -> str:
-        at = f"{root}documents/{document.page}.html#eq-{match[1]}"
-        return f"[({match[1]})]({at})" if match[1] in known else match[0]
-
-    return re.sub(r"(?<=[a-z] )\((\d+)\)", link, prose)
+    judged: dict[str, tuple[Document, Any]] = {}
+    for document in DOCUMENTS:
+        for claim in document.claims:
+            if claim.id in judged:
+                raise ValueError(f"claim {claim.id} is listed twice: give it the next free number")
+            judged[claim.id] = (document, claim)
+    return judged

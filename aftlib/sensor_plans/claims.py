@@ -10,7 +10,7 @@ import numpy as np
 from aftlib.core.intervals import bootstrap_interval
 from aftlib.sensor_plans.backtest import GUARD, HINDSIGHT, MANY, Walk
 from aftlib.sensor_plans.experiments import SENSORS, against_adversary
-from aftlib.workbench.claims import DEVIATES, SIMULATED, Claim, Finding, Threshold, nothing
+from aftlib.workbench.old_claims import DEVIATES, SIMULATED, Claim, Finding, Threshold, nothing
 
 
 def meets_guarantee(plans: Mapping[str, Mapping]) -> Finding:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from glob import glob
 from pathlib import Path
@@ -21,11 +22,6 @@ from aftlib.core.paths import require_writable
 from aftlib.core.planfile import Source, write_plan
 from aftlib.core.recovery_costs import MONTH_S, RecoveryCosts
 from aftlib.core.textfile import memory_bytes
-from aftlib.reports.cli import attend, clear_errors
-from aftlib.reports.execute import OnCell, execute
-from aftlib.reports.html import write_report
-from aftlib.reports.notebook import find_notebook
-from aftlib.reports.runs import Executed
 from aftlib.sensor_plans.answer import answer_survey
 from aftlib.sensor_plans.large_file import survey_large
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
@@ -102,7 +98,9 @@ LISTED = 12
 )
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
+@click.pass_obj
 def command(
+    write_page: Callable[[Path], Path],
     data: Path,
     epsilon: str | None,
     long: str | None,
@@ -163,10 +161,7 @@ def command(
         click.echo(f"Plan: {output}")
     if report:
         with clear_errors(1):
-            (executed,) = attend({"report": partial(write_page, output)}, 1)
-        click.echo(f"Report: {output.with_suffix('.html')}")
-        if executed.error:
-            raise click.exceptions.Exit(1)
+            click.echo(f"Report: {write_page(output)}")
 
 
 def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
@@ -281,13 +276,15 @@ def move(bar: tqdm, done: int, total: int) -> None:
     bar.update(done - bar.n)
 
 
-def write_page(plan: Path, on_cell: OnCell | None = None) -> Executed:
-    """Write the report of a plan, by notebook 06, as HTML next to the plan."""
-    notebook = find_notebook("06")
-    parameters = notebook.check({"plan": str(plan.resolve())})
-    executed = execute(notebook, parameters, plan.with_suffix(".ipynb"), on_cell=on_cell)
-    write_report(executed, plan.with_suffix(".html"))
-    return executed
+@contextmanager
+def clear_errors(status: int, reword: Callable[[str], str] = str) -> Iterator[None]:
+    """Turn errors about arguments and files into one line and an exit status."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        failure = click.ClickException(reword(str(error)))
+        vars(failure)["exit_code"] = status
+        raise failure from error
 
 
 def as_options(data: Path, message: str) -> str:

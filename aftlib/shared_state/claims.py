@@ -35,7 +35,7 @@ from aftlib.shared_state.scaling import (
     skew_stops_the_shuffle,
 )
 from aftlib.shared_state.tuplelog import UNIFORM
-from aftlib.workbench.claims import MODELLED, SIMULATED, UNDECIDED, Claim, Finding, Threshold
+from aftlib.workbench.old_claims import MODELLED, SIMULATED, UNDECIDED, Claim, Finding, Threshold
 
 IN_SPARK = ("late local", "late global")
 LATE = (*IN_SPARK, SERVED)

@@ -12,7 +12,7 @@ import pandas as pd
 from aftlib.core.intervals import t_interval
 from aftlib.shared_state.paced import DESIGNS, hash_keys
 from aftlib.shared_state.tuplelog import UNIFORM, TupleStream
-from aftlib.workbench.claims import Finding
+from aftlib.workbench.old_claims import Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ import pandas as pd
 from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.upstream_backup.experiments.recoveries import BYTES_LIMIT, SHARES, TIME_LIMIT, explained
 from aftlib.upstream_backup.schemes import PROPOSED, UPSTREAM
-from aftlib.workbench.claims import (
+from aftlib.workbench.old_claims import (
     DERIVED,
     DEVIATES,
     SIMULATED,

@@ -8,11 +8,10 @@ notebook cannot run.
 
 from __future__ import annotations
 
-import ast
-import logging
-import sys
+import json
 import typing
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Self
 
@@ -21,9 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from aftlib.core.checks import require_number, require_numbers
 
 PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
-HEAD = "# Parameters"
-"""How a cell of parameters begins, the author's as well as the one that papermill adds."""
-BOUNDS = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
+BOUNDS = ("least", "above", "most", "below")
 
 
 def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) -> Any:
@@ -62,52 +59,29 @@ class ParameterModel(BaseModel):
 
     @classmethod
     def of(cls, namespace: Mapping[str, Any]) -> Self:
-        """Return the model of a notebook's ``globals()``.
+        """Return the model of a notebook's ``globals()``."""
+        return cls(**{name: namespace[name] for name in cls.model_fields if name in namespace})
 
-        In Jupyter, a name in the parameters' cell that the model lacks is refused, and an interrupt
-        of a later cell prints one line.
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return values written as JSON, such as ``[1, 2]``, ``1e3`` or ``null``, by name.
+
+        A text that is no JSON, or that stands for a text parameter, stays a text.
         """
-        if "get_ipython" in namespace:
-            shorten_interrupts(namespace["get_ipython"]())
-        cells = [cell for cell in namespace.get("In", []) if cell.startswith(HEAD)]
-        nodes = ast.walk(ast.parse(cells[-1])) if cells else ()
-        stored = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-        names = [*cls.model_fields, *(node.id for node in stored)]
-        return cls(**{name: namespace[name] for name in names if name in namespace})
+        values: dict[str, Any] = {}
+        for name, text in texts.items():
+            values[name] = text
+            field = cls.model_fields.get(name)
+            kept = field is not None and field.annotation in (str, str | None) and text != "null"
+            with suppress(json.JSONDecodeError):
+                values[name] = text if kept else json.loads(text)
+        return values
 
     @classmethod
     def profile(cls, profile: str) -> dict[str, Any]:
         """Return the values of a profile that are not the defaults."""
         profiles = {name: _read_extra(cls, name, "profiles") for name in cls.model_fields}
         return {name: values[profile] for name, values in profiles.items() if profile in values}
-
-    @classmethod
-    def help(cls) -> str:
-        """Return a text about each parameter: type, bounds, meaning, default and profiles."""
-        parts = []
-        for name, info in cls.model_fields.items():
-            bounds = [f"{BOUNDS[k]} {v:g}" for k, v in _read_extra(cls, name, "bounds").items()]
-            wanted = " ".join([kind_of(info.annotation), " and ".join(bounds)]).strip()
-            values = {"default": info.default} | _read_extra(cls, name, "profiles")
-            shown = "; ".join(f"{profile} {value!r}" for profile, value in values.items())
-            parts.append(
-                "\n    ".join(filter(None, [f"{name}: {wanted}", info.description, shown]))
-            )
-        return "\n".join(parts)
-
-
-def shorten_interrupts(shell: Any) -> None:
-    """Let IPython print one line for an interrupted cell, and py4j nothing."""
-
-    def show(*about: Any, **options: Any) -> None:
-        print("Interrupted. The cell can be run again.", file=sys.stderr)
-
-    shell.set_custom_exc((KeyboardInterrupt,), show)
-    logging.getLogger().addFilter(_is_no_interrupt)
-
-
-def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return not str(record.msg).startswith("KeyboardInterrupt")
 
 
 def kind_of(annotation: Any) -> str:

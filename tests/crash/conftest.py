@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from aftlib.core.paths import data_dir
-from aftlib.reports.notebook import library_hash
+from aftlib.reports.batch import library_hash
 
 FULL = os.environ.get("AFT_TRIALS") == "full"
 

@@ -1,107 +1,76 @@
-"""Fixtures of the report tests: a fresh tiny project, and one whose notebooks have been run."""
+"""A project of one or two tiny notebooks in a folder of its own."""
 
 from __future__ import annotations
 
-import fcntl
 import os
+from pathlib import Path
 
 import nbformat
 import pytest
+from click.testing import CliRunner, Result
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from aftlib.reports import execute as execution
-from aftlib.reports import export, notebook, reproduce
-from aftlib.reports.runs import Executed
-from aftlib.workbench.scorecard import MIME
-from tests.tiny_project import (
-    SEEDED,
-    executed,
-    make_project,
-    only_tiny_claims,
-    settled,
-    shows,
-    write_notebook,
-)
+from aftlib.reports import batch, cli
+from aftlib.reports.documents import DOCUMENTS, Document
+from tests import tiny_package
 
-
-@pytest.fixture(autouse=True)
-def tiny_claims(monkeypatch):
-    """Keep the tests apart from what the project's own claims come out as."""
-    only_tiny_claims(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def same_library(monkeypatch):
-    """Let keys stay the same when somebody edits the library while the tests run."""
-    monkeypatch.setattr(notebook, "library_hash", lambda: "the library")
+ROOT = Path(__file__).parents[2]
+PARAMETERS = """\
+m = 4  # number of workers
+epsilons = [0.65, 0.7]  # tolerances
+path: str | None = None  # a file of your own"""
+CHECK = """\
+from tests.tiny_package import CLAIMS, NotebookParameters
+from aftlib.workbench.scorecard import Scorecard
+p = NotebookParameters.of(globals())"""
+FIGURE = """\
+import plotly.graph_objects as go
+go.Figure(go.Scatter(x=[1, 2, m], y=[1, 4, 9]), layout={"title": "</script> squares"})"""
+GOOD = [
+    new_markdown_cell("# A tiny run of $\\varepsilon$\n\nThe *first* paragraph, $x<1$."),
+    new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+    new_code_cell(CHECK),
+    new_code_cell(FIGURE),
+    new_markdown_cell("Squares.", metadata={"tags": ["caption"]}),
+    new_markdown_cell("$$\\frac{1}{2} \\tag{7}$$"),
+    new_code_cell("import sys\nprint('a warning', file=sys.stderr)"),
+    new_code_cell("Scorecard(CLAIMS, globals())"),
+]
+BAD = [
+    new_markdown_cell("# A failure"),
+    new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+    new_code_cell("print('before')"),
+    new_code_cell("m / 0"),
+    new_code_cell("print('after')"),
+]
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """Make a fresh project of two notebooks, one of which fails."""
-    root = make_project(tmp_path / "home {x}")  # papermill would read braces as a pattern
+    """Make a project of one notebook, whose document is the only one."""
+    root = tmp_path / "home {x}"  # papermill would read braces as a pattern
+    (root / "notebooks").mkdir(parents=True)
+    (root / "pyproject.toml").touch()
     monkeypatch.setenv("AFT_HOME", str(root))
-    return root
-
-
-def execute_by_hand(
-    notebook, parameters, target, profile="", on_cell=None, tables=None, *, cells, failing=9
-):
-    """Stand in for `execute`: the run shows what `cells` makes of the values, m = 9 fails."""
-    values = notebook.values(parameters)
-    run = executed(
-        cells(values),
-        name=notebook.name,
-        profile=profile,
-        section=notebook.section,
-        parameters=values,
-        given=dict(parameters),
-        changed=notebook.changed(parameters, profile),
-        key=notebook.key(parameters),
-        error="ValueError: nine" if values.get("m") == failing else None,
-        seconds=60.0,
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setattr(batch, "library_hash", lambda: "the library")
+    tiny = Document(
+        *("D1", "Tiny", "nobody", "01_tiny"), tiny_package, tiny_package.NotebookParameters
     )
-    if on_cell:
-        on_cell(0, 1, "")
-    nbformat.write(run.content, target)
-    return Executed.read(target)
+    monkeypatch.setitem(vars(tiny_package), "CLAIMS", list(tiny_package.CLAIMS))
+    known = list(DOCUMENTS)
+    DOCUMENTS[:] = [tiny]
+    write_notebook(root, GOOD)
+    yield root
+    DOCUMENTS[:] = known
 
 
-@pytest.fixture
-def quick(home, monkeypatch):
-    """A notebook with a seed, executed by hand: m = 9 fails, D1-1 holds where m is odd."""
-    write_notebook(home / "notebooks" / "01_approximately_once.ipynb", SEEDED)
-    ran = []
-
-    def cells(values):
-        m = values["m"]
-        record = settled("D1-1", m / 10, m % 2 == 1, (0, m))
-        return [*SEEDED, shows({MIME: [record.model_dump(mode="json")]})]
-
-    def execute(notebook, parameters, target, *options):
-        ran.append(dict(parameters))
-        return execute_by_hand(notebook, parameters, target, *options, cells=cells)
-
-    monkeypatch.setattr(execution, "execute", execute)
-    return ran
+def write_notebook(root: Path, cells: list[nbformat.NotebookNode]) -> Path:
+    path = root / "notebooks" / "01_tiny.ipynb"
+    nbformat.write(new_notebook(cells=cells), path)
+    return path
 
 
-@pytest.fixture(scope="session")
-def done(tmp_path_factory):
-    """Both notebooks executed under the smoke profile, once for all processes of pytest."""
-    folder = tmp_path_factory.getbasetemp()
-    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    root = folder / "done"
-    with (folder / "done.lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        first = not root.exists()
-        root = make_project(root) if first else root
-        patch.setenv("AFT_HOME", str(root))
-        patch.setattr(notebook, "library_hash", lambda: "the library")
-        only_tiny_claims(patch)
-        jobs = reproduce.plan("smoke", [], {})
-        for job in jobs if first else ():
-            reproduce.perform(job)
-        patch.setattr(export.shutil, "which", lambda name: None)
-        patch.delenv("AFT_BROWSER", raising=False)
-        outcome = reproduce.conclude(jobs, readme=True)
-    return root / "reports", outcome
+def aft(*arguments: object) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(cli.main, [*map(str, arguments)])

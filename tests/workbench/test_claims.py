@@ -1,123 +1,102 @@
-"""A claim's verdict from value, interval and threshold, and findings that do not fit."""
+"""A claim's verdict follows from its main reading alone."""
 
 from __future__ import annotations
-
-import json
-from dataclasses import FrozenInstanceError, replace
-from functools import partial
 
 import numpy as np
 import pytest
 
-from aftlib.workbench.claims import Claim, Finding, Threshold, nothing
-from tests.refusals import refused
+from aftlib.workbench.claims import Claim, Finding, Threshold, not_run
 
-OURS = partial(Threshold, "ours: a test")
-CLAIM = Claim("D1-1", "It is so.", lambda grid, delta, more=1: Finding(grid + delta + more))
+ABOVE = Threshold("ours", low=3)
+
+
+def claim(**about) -> Claim:
+    usual = {"id": "D1-1", "quote": "It is so.", "section": "6", "main": "m is at least 3"}
+    usual |= {"judge": lambda m: Finding(m), "threshold": ABOVE}
+    return Claim(**usual | about)
 
 
 @pytest.mark.parametrize(
-    ("threshold", "finding", "verdict"),
+    ("interval", "verdict"),
+    [((3, 5), "holds"), ((1, 2.9), "does not hold"), ((2, 4), "open"), ((1, 3), "open")],
+)
+def test_the_interval_decides(interval, verdict):
+    assert claim().decide(Finding(4.0, interval, n=20)) == verdict
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(3, "holds"), (2.99, "does not hold")])
+def test_without_an_interval_the_value_decides(value, verdict):
+    assert claim().decide(Finding(value)) == verdict
+
+
+def test_a_strict_bound_is_outside():
+    strict = claim(threshold=Threshold("the document's sentence", low=3, strict=True))
+    assert strict.decide(Finding(3)) == "does not hold"
+    assert strict.decide(Finding(3.01)) == "holds"
+
+
+def test_a_condition_makes_holds_if_and_nothing_else():
+    conditional = claim(condition="there are 10⁵ keys", recorded="holds if")
+    assert conditional.decide(Finding(4)) == "holds if"
+    assert conditional.decide(Finding(2)) == "does not hold"
+    assert conditional.decide(Finding(4, (2, 6), n=9)) == "open"
+
+
+def test_an_experiment_that_could_not_show_the_contrary_leaves_open():
+    assert claim().decide(Finding(4, control=False)) == "open"
+    assert claim().decide(Finding(2, control=False)) == "does not hold"
+
+
+def test_a_fact_decides_where_there_is_no_threshold():
+    fact = claim(threshold=None)
+    assert fact.decide(Finding("lost 0", holds=True)) == "holds"
+    assert fact.decide(Finding("lost 3", holds=False)) == "does not hold"
+    with pytest.raises(ValueError, match="D1-1 needs a threshold, or a finding with `holds`"):
+        fact.decide(Finding(4))
+
+
+def test_a_text_cannot_be_compared():
+    with pytest.raises(ValueError, match="D1-1 compares a number with bounds, got 'many'"):
+        claim().decide(Finding("many"))
+
+
+def test_what_could_not_be_judged_is_not_run():
+    assert claim().decide(not_run("no Spark")) == "not run"
+
+
+def test_fewer_than_five_observations_have_no_interval():
+    with pytest.raises(ValueError, match="at least 5 observations, got n = 4: leave it None"):
+        Finding(1.0, (0.5, 1.5), n=4)
+    assert Finding(1.0, (0.5, 1.5), n=5).interval == (0.5, 1.5)
+
+
+def test_an_interval_runs_upwards():
+    with pytest.raises(ValueError, match="interval must run from low to high"):
+        Finding(1.0, (2.0, 1.0))
+
+
+def test_numpy_values_become_plain():
+    finding = Finding(np.float64(0.5), n=np.int64(7))
+    assert (type(finding.value), type(finding.n)) == (float, int)
+
+
+def test_the_judge_gets_the_variables_that_it_names():
+    judged = claim(judge=lambda frame, other=1: Finding(frame + other))
+    assert judged.find({"frame": 4, "more": 0}).value == 5
+    with pytest.raises(ValueError, match="D1-1 is judged by frame, but there is no 'frame'"):
+        judged.find({})
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
     [
-        (OURS(high=1), Finding(1.0), "holds"),
-        (OURS(high=1), Finding(1.1), "deviates"),
-        (OURS(high=1, strict=True), Finding(1.0), "deviates"),
-        (OURS(low=1), Finding(1), "holds"),
-        (OURS(low=1, strict=True), Finding(1), "deviates"),
-        (OURS(16, 36), Finding(24), "holds"),
-        (OURS(high=1), Finding(0.8, (0.7, 1.0)), "holds"),
-        (OURS(high=1), Finding(0.9, (0.8, 1.1)), "undecided"),
-        (OURS(high=1), Finding(1.2, (1.1, 1.3)), "deviates"),
-        (OURS(high=1), Finding(1.2, (1.0, 1.3)), "undecided"),
-        (OURS(high=1, strict=True), Finding(1.2, (1.0, 1.3)), "deviates"),
-        (OURS(high=1, strict=True), Finding(0.8, (0.7, 1.0)), "undecided"),
-        (OURS(low=1), Finding(0.8, (0.7, 1.1)), "undecided"),
-        (OURS(low=1), Finding(0.8, (0.7, 0.9)), "deviates"),
-        (OURS(high=1, margin=0.25), Finding(1, (0.75, 1.25)), "holds"),
-        (OURS(high=1, margin=0.125), Finding(1, (0.75, 1.25)), "undecided"),
-        (OURS(high=1, margin=0.125), Finding(1.2, (1.1, 1.3)), "deviates"),
-        (OURS(low=1, margin=0.25), Finding(1, (0.75, 1.25)), "holds"),
-        (OURS(high=1), Finding(0.5, control=False), "undecided"),
-        (OURS(high=1), Finding(1.5, control=False), "deviates"),
-        (OURS(high=1), Finding(0.5, readings={"other": Finding(1.6)}), "undecided"),
-        (OURS(high=1), Finding(1.5, readings={"other": Finding(1.6)}), "deviates"),
-        (OURS(high=1), Finding(0.5, readings={"other": nothing("No rows.")}), "holds"),
-        (OURS(high=1), Finding(0.5, parts={"air": Finding(0.6)}), "holds"),
-        (OURS(high=1), Finding(0.5, parts={"air": Finding(1.6)}), "deviates"),
-        (OURS(high=1), Finding(0.5, parts={"air": Finding(0.9, (0.8, 1.1))}), "undecided"),
-        (OURS(high=1), Finding(0.9, (0.8, 1.1), parts={"air": Finding(0.6)}), "undecided"),
-        (OURS(high=1), Finding(0.9, (0.8, 1.1), parts={"air": Finding(1.6)}), "deviates"),
-        (OURS(high=1), Finding(0.5, conditions=False, control=False), "deviates"),
-        (OURS(high=1), Finding("infinite"), "deviates"),
-        (OURS(high=1), Finding(2, threshold=OURS(high=3)), "holds"),
-        (OURS(high=1), nothing("No rows."), "not run"),
-        (None, Finding("some / 0"), "holds"),
-        (None, Finding("some / 0", conditions=np.bool_(False)), "deviates"),
+        ({"id": "one"}, "id must be a document, a hyphen and a number"),
+        ({"basis": "guessed"}, "basis of D1-1"),
+        ({"recorded": "undecided"}, "recorded of D1-1"),
+        ({"condition": "it rains"}, "condition of D1-1 must be given exactly if"),
+        ({"recorded": "holds if"}, "condition of D1-1 must be given exactly if"),
     ],
 )
-def test_the_verdict_follows_from_value_interval_and_threshold(threshold, finding, verdict):
-    assert replace(CLAIM, threshold=threshold).decide(finding) == verdict
-
-
-def test_a_reading_has_its_own_unit_and_shows_its_interval():
-    claim = replace(CLAIM, threshold=OURS(high=1), unit="of the axis")
-    other = Finding(0.5, (0.25, 1.25), unit="of its own count")
-    assert claim.reading(other) == "0.5 of its own count [0.25, 1.25], undecided"
-    assert claim.reading(Finding(2)) == "2 of the axis, deviates"
-    assert claim.unit_of(Finding("none")) == ""
-
-
-def test_a_judge_gets_the_frames_that_it_names():
-    frames = {"grid": 1, "delta": 2, "more": 100, "other": 3}
-    assert CLAIM.find(frames).value == 4  # a parameter with a default gets no frame
-    with pytest.raises(ValueError, match="claim D1-1 is judged by grid, delta, but there is no 'd"):
-        CLAIM.find({"grid": 1})
-
-
-test_a_claim_must_fit = refused(
-    lambda change: replace(CLAIM, **change),
-    ({"id": "D1"}, "id must be a document, a hyphen and a number such as D4-5, got 'D1'"),
-    ({"recorded": "maybe"}, "recorded of D1-1 must be one of .* got 'maybe'"),
-    ({"recorded": "not run"}, "recorded of D1-1 must be"),
-    ({"basis": "guessed"}, "basis of D1-1 must be one of .* got 'guessed'"),
-)
-
-
-test_a_finding_must_fit = refused(
-    lambda fields: Finding(**fields),
-    ({"value": np.inf}, "value must be a finite number, a text or None, got inf"),
-    ({"value": True}, "value must be a finite number, a text or None, got True"),
-    ({"value": [1, 2]}, "value must be a finite number"),
-    ({"value": 1, "expected": float("nan")}, "expected must be a finite number"),
-    ({"value": 1, "interval": (0.2, 0.1)}, "interval must run from low to high"),
-    ({"value": 1, "interval": (0.1,)}, r"interval must be \(low, high\) or None"),
-    ({"value": 1, "interval": (None, 0.1)}, r"interval must be \(low, high\) or None"),
-    ({"value": 1, "interval": (0.1, float("nan"))}, "interval must be a finite number"),
-    ({"value": 1, "conditions": 1}, "conditions must be True or False, got 1"),
-    ({"value": 1, "conditions": None}, "conditions must be True or False"),
-    ({"value": 1, "control": 0}, "control must be True or False, got 0"),
-)
-
-
-def test_values_of_numpy_become_python_values():
-    finding = Finding(np.float32(0.5), np.array([0.25, 0.75]), expected=np.int64(3))
-    values = [finding.value, finding.interval, finding.expected]
-    assert json.loads(json.dumps(values)) == [0.5, [0.25, 0.75], 3]
-    with pytest.raises(FrozenInstanceError):
-        finding.value = 1
-
-
-test_a_threshold_must_have_a_source_and_bounds_in_order = refused(
-    Threshold,
-    ("", 0, 1, "source must say where the threshold comes from, got ''"),
-    ("ours", 2, 1, "low must be at most high and margin at least 0, got Th"),
-    ("ours", 0, 1, False, -0.1, "margin at least 0"),
-)
-
-
-def test_the_detectable_deviation_is_excluded_by_four_intervals_of_five():
-    rng, half = np.random.default_rng(0), 1.96
-    detectable = Finding(0, (-half, half)).detectable
-    centres = rng.normal(1 + detectable, 1, size=100_000)  # the threshold is 1
-    assert np.mean(centres - half > 1) == pytest.approx(0.8, abs=0.005)
-    assert Finding(0).detectable is None
+def test_refusals(about, message):
+    with pytest.raises(ValueError, match=message):
+        claim(**about)

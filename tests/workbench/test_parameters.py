@@ -1,14 +1,13 @@
-"""A model of parameters: what it refuses and how it says so, its profiles, its help."""
+"""A model of parameters: what it refuses and how it says so, its profiles, its texts."""
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Literal
 
 import pytest
 
-from aftlib.workbench.parameters import ParameterModel, kind_of, parameter
+from aftlib.workbench.parameters import ParameterModel, parameter
 
 
 class Tiny(ParameterModel):
@@ -42,14 +41,22 @@ def test_what_does_not_fit_is_refused_in_one_line(given, message):
     assert "\n" not in str(refused.value)
 
 
-def test_a_notebooks_names_are_checked_against_the_model():
-    """A misspelt name is in the cell's source, but none of the model's."""
+def test_a_notebooks_names_that_the_model_lacks_do_not_matter():
     known = {"m": 3, "epsilons": [1], "path": None, "query": "sum", "warm": True, "other": 5}
     assert Tiny.of(known).m == 3
-    cells = ["# Parameters. Others.\nwidht = 1", "other = 5", "# Parameters. Mine.\nqeury = 'sum'"]
-    with pytest.raises(ValueError, match="qeury is no parameter .*: write 'query'"):
-        Tiny.of(known | {"In": cells, "qeury": "sum"})
-    assert Tiny.of(known | {"In": [*cells, "# Parameters\nm = 3"]}).query == "sum"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("5", 5), ("1e3", 1000.0), ("[1, 2.5]", [1, 2.5]), ("null", None), ("true", True), ("a b", "a b")],
+)
+def test_values_are_written_as_json(text, value):
+    assert Tiny.parse({"m": text}) == {"m": value}
+
+
+def test_a_text_parameter_stays_a_text():
+    assert Tiny.parse({"path": "0042"}) == {"path": "0042"}
+    assert Tiny.parse({"path": "null"}) == {"path": None}
 
 
 def test_profiles_give_what_is_not_the_default():
@@ -58,30 +65,6 @@ def test_profiles_give_what_is_not_the_default():
     ]  # fmt: skip
 
 
-def test_help_says_type_bounds_default_and_profiles():
-    assert Tiny.help().startswith(
-        "m: int at least 1 and at most 9\n    number of workers\n    default 4; smoke 3\n"
-        "epsilons: list[float] above 0\n    tolerances, °C\n"
-    )
-    assert kind_of(Tiny.model_fields["path"].annotation) == "str | None"
-
-
 def test_what_is_neither_a_profile_nor_a_bound_is_refused():
     with pytest.raises(TypeError, match="options must be profiles or bounds, got tiny"):
         parameter(1, tiny=2)
-
-
-def test_an_interrupt_prints_one_line(capsys, caplog):
-    from IPython.core.interactiveshell import InteractiveShell
-
-    shell = InteractiveShell()
-    shell.user_ns["Tiny"] = Tiny
-    shell.run_cell("p = Tiny.of(globals())")
-    shell.run_cell("p = Tiny.of(globals())")  # again
-    capsys.readouterr()
-    ran = shell.run_cell("def wait():\n    raise KeyboardInterrupt\nwait()")
-    assert isinstance(ran.error_in_exec, KeyboardInterrupt)
-    assert "".join(capsys.readouterr()).splitlines() == ["Interrupted. The cell can be run again."]
-    logging.exception("KeyboardInterrupt while sending command.")  # as py4j does
-    logging.error("something else")
-    assert [record.message for record in caplog.records] == ["something else"]

@@ -1,0 +1,246 @@
+"""Notebooks in batch: run by papermill, each once per library, notebook and parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+from nbclient.exceptions import DeadKernelError
+
+from aftlib.core.paths import atomic_file, notebooks_dir
+from aftlib.reports.documents import DOCUMENTS, Document, all_claims
+from aftlib.workbench.claims import not_run
+from aftlib.workbench.old_claims import Claim as OldClaim
+from aftlib.workbench.old_claims import nothing
+from aftlib.workbench.parameters import ParameterModel
+from aftlib.workbench.scorecard import MIME, ClaimRecord
+
+PACKAGE = Path(__file__).resolve().parents[1]
+VERSIONS = ("numpy", "pandas", "scipy", "numba", "pyarrow", "pyspark", "plotly")
+START_S = 600
+"""Longest wait for a kernel to answer; a busy machine can need more than papermill's minute."""
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One notebook to run: checked parameters by name, and the file of its executed copy."""
+
+    notebook: Path
+    parameters: dict[str, Any]
+    target: Path
+    profile: str = ""
+    model: type[ParameterModel] | None = None
+
+    @property
+    def name(self) -> str:
+        """The notebook's name without ``.ipynb``."""
+        return self.notebook.stem
+
+    @property
+    def key(self) -> str:
+        """Hash of what the results depend on: library, notebook, parameters, Spark's master."""
+        parts = [library_hash(), self.notebook.read_text(encoding="utf-8")]
+        parts += [json.dumps(self.parameters, sort_keys=True), os.environ.get("AFT_MASTER", "")]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Executed:
+    """An executed notebook with the record of its run."""
+
+    path: Path
+    content: nbformat.NotebookNode
+
+    @classmethod
+    def read(cls, path: Path) -> Executed | None:
+        """Return the executed notebook at `path`; None where there is none."""
+        if not path.is_file():
+            return None
+        content = nbformat.read(path, as_version=4)
+        return cls(path, content) if "aft" in content.metadata else None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Name, profile, parameters, key, start, seconds, versions and error of the run."""
+        return self.content.metadata["aft"]
+
+    @property
+    def error(self) -> str | None:
+        """The error that ended the run; None when there was none."""
+        return self.record["error"]
+
+    @property
+    def claims(self) -> list[ClaimRecord]:
+        """The verdicts of the run's scorecards, the last one of each claim; none on failure."""
+        if self.error:
+            return []
+        outputs = (output for cell in self.content.cells for output in cell.get("outputs", []))
+        lines = (line for output in outputs for line in output.get("data", {}).get(MIME, []))
+        about = (self.record["name"], self.record["profile"], self.record["changed"])
+        return list({line["id"]: ClaimRecord(**line).with_run(*about) for line in lines}.values())
+
+
+@cache
+def library_hash() -> str:
+    """Return the hash of the library's modules and data tables."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".py", ".csv", ".json", ".properties"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def find_notebook(wanted: str) -> tuple[Path, Document | None]:
+    """Return the notebook called `wanted`: a number, a name, a document's id, or a file's path.
+
+    ValueError when there is none.
+    """
+    text = wanted.removesuffix(".ipynb").lower()
+    for document in DOCUMENTS:
+        number = document.notebook.partition("_")[0]
+        if text in (document.notebook, number, number.lstrip("0"), document.id.lower()):
+            return notebooks_dir() / f"{document.notebook}.ipynb", document
+    if Path(wanted).is_file():
+        return Path(wanted).resolve(), None
+    names = ", ".join(f"{document.notebook} ({document.id})" for document in DOCUMENTS)
+    raise ValueError(f"notebook must be a file or one of {names}, got {wanted!r}: name one of them")
+
+
+def plan_jobs(
+    folder: Path, profile: str, only: Sequence[str], given: Mapping[str, str]
+) -> list[Job]:
+    """Return the jobs of a reproduction into `folder`; all parameters are checked before any run.
+
+    `only` names notebooks, all by default. ValueError for a parameter that none of them has.
+    """
+    wanted = [find_notebook(name)[1] for name in only]
+    chosen = [document for document in DOCUMENTS if not only or document in wanted]
+    known = {name for document in chosen for name in document.parameters.model_fields}
+    if unknown := sorted(given.keys() - known):
+        raise ValueError(
+            f"no chosen notebook has a parameter {unknown[0]!r}: name one of "
+            f"{', '.join(sorted(known))}"
+        )
+    jobs = []
+    for document in chosen:
+        model, name = document.parameters, f"{document.notebook}.ipynb"
+        mine = {name: text for name, text in given.items() if name in model.model_fields}
+        parameters = model.profile(profile) | model.parse(mine)
+        model(**parameters)
+        jobs.append(Job(notebooks_dir() / name, parameters, folder / name, profile, model))
+    return jobs
+
+
+def run_jobs(
+    jobs: Sequence[Job], processes: int, fresh: bool, announce: Announce
+) -> Iterator[Executed]:
+    """Run the notebooks, `processes` at a time, and yield each when it is done.
+
+    A notebook whose result is there already is not run again, unless `fresh`.
+    """
+
+    def perform(job: Job) -> Executed:
+        done = None if fresh else Executed.read(job.target)
+        if done and not done.error and done.record["key"] == job.key:
+            announce(f"{job.name}: done already")
+            return done
+        announce(f"{job.name}: running")
+        return run_job(job, progress=processes == 1)
+
+    with ThreadPoolExecutor(processes) as pool:
+        for done in as_completed([pool.submit(perform, job) for job in jobs]):
+            yield done.result()
+
+
+def run_job(job: Job, progress: bool = False) -> Executed:
+    """Run a notebook in a kernel of this interpreter and save it, with its record, as the target.
+
+    A notebook that fails is saved too, up to and with its error.
+    """
+    job.target.parent.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"PLOTLY_RENDERER": "plotly_mimetype", "JPY_SESSION_NAME": ""}
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+    defaults = job.model.profile(job.profile) if job.model and job.profile else {}
+    record: dict[str, Any] = {
+        "name": job.name,
+        "profile": job.profile,
+        "parameters": job.parameters,
+        "changed": {k: v for k, v in job.parameters.items() if defaults.get(k, object()) != v},
+        "key": job.key,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": read_versions(),
+        "error": None,
+    }
+    started = time.monotonic()
+    with atomic_file(job.target) as scratch:
+        try:
+            papermill.execute_notebook(
+                _literal_path(job.notebook),
+                _literal_path(scratch),
+                parameters=job.parameters,
+                kernel_name="python3",
+                progress_bar=progress,
+                start_timeout=START_S,
+            )
+        except papermill.PapermillExecutionError as error:
+            record["error"] = f"{error.ename}: {error.evalue}"
+        except DeadKernelError as error:  # killed, or out of memory
+            record["error"] = f"the kernel died: {error}"
+        content = nbformat.read(scratch, as_version=4)
+        marks = {"papermill-error-cell-tag"}  # a cell that names paths of this machine
+        content.cells = [c for c in content.cells if not marks & {*c.metadata.get("tags", [])}]
+        content.metadata.pop("papermill", None)
+        record["seconds"] = round(time.monotonic() - started, 1)
+        content.metadata["aft"] = record
+        nbformat.write(content, scratch)
+    return Executed(job.target, content)
+
+
+def _literal_path(path: Path) -> str:
+    """Return a path that papermill, which formats paths, leaves as it is."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def read_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results may depend on."""
+    versions = {"Python": sys.version.split()[0]}
+    for name in VERSIONS:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
+def collect_claims(reports: Mapping[str, Executed]) -> list[ClaimRecord]:
+    """Return a record for each claim of the project, from the reports by notebook's name."""
+    records = []
+    for id, (document, claim) in all_claims().items():
+        report = reports.get(document.notebook)
+        judged = {record.id: record for record in report.claims} if report else {}
+        if id not in judged:
+            missing = nothing if isinstance(claim, OldClaim) else not_run
+            record = ClaimRecord.of(claim, missing("its notebook has not run"))
+            judged[id] = record.with_run(document.notebook)
+        records.append(judged[id])
+    return records
+
+
+def read_reports(folder: Path) -> dict[str, Executed]:
+    """Return the executed notebooks in `folder` by the notebook's name, in order."""
+    read = {d.notebook: Executed.read(folder / f"{d.notebook}.ipynb") for d in DOCUMENTS}
+    return {name: executed for name, executed in read.items() if executed}

@@ -1,0 +1,223 @@
+"""Pages that open without network: a report per executed notebook, the index and the scorecard."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import plotly
+from jinja2 import pass_context
+from markupsafe import Markup
+from math_core import LatexError, LatexToMathML
+from nbconvert import HTMLExporter
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+from nbconvert.preprocessors import Preprocessor
+from nbformat import NotebookNode
+from plotly.io import to_html
+
+from aftlib.core.paths import write_whole
+from aftlib.reports.batch import Executed
+from aftlib.reports.documents import DOCUMENTS, Document
+from aftlib.workbench.claims import NOT_RUN, Summary
+from aftlib.workbench.pages import render, shown, tally
+from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table
+
+PLOTLY = "application/vnd.plotly.v1+json"
+PLOTLY_SCRIPT = "plotly.min.js"
+STORED = "full.json"
+"""Verdicts of the stored run of the profile "full", beside the index."""
+_LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
+
+
+class Markdown(IPythonRenderer):
+    """Markdown with formulas as MathML, which browsers set without a script."""
+
+    def inline_math(self, body: str) -> str:
+        """Return a formula inside a line."""
+        return mathml(body)
+
+    def block_math(self, body: str) -> str:
+        """Return a displayed formula."""
+        return f'<div class="formula">{mathml(body, block=True)}</div>'
+
+
+def mathml(latex: str, block: bool = False) -> str:
+    r"""Return `latex` as MathML; a formula that cannot be set stays source.
+
+    A ``\tag`` in a displayed formula works as it does in Jupyter.
+    """
+    source = latex.strip()
+    if block and r"\tag" in source and not source.startswith(r"\begin{"):
+        source = rf"\begin{{equation}}{source}\end{{equation}}"
+    try:
+        return _LATEX.convert_with_local_state(source, displaystyle=block)
+    except LatexError as error:
+        return f'<code title="{escape(str(error))}">{escape(latex)}</code>'
+
+
+class Figures(Preprocessor):
+    """Adds to each Plotly output the HTML that draws it, which nbconvert lacks.
+
+    A notebook's own table of claims gives way to the one of its records.
+    """
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: Any, index: int
+    ) -> tuple[NotebookNode, Any]:
+        """Return the cell with HTML for its figures and claims."""
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if PLOTLY in data:
+                settings = {"responsive": True, "displaylogo": False}
+                data["text/html"] = to_html(
+                    data[PLOTLY],
+                    config=settings,
+                    include_plotlyjs=False,
+                    full_html=False,
+                    validate=False,
+                    div_id=f"figure-{index}",
+                )
+            if MIME in data:
+                records = [ClaimRecord(**line) for line in data[MIME]]
+                data["text/html"] = f'<div class="wide">{claims_table(records)}</div>'
+        return cell, resources
+
+
+class Report(HTMLExporter):
+    """nbconvert's cells without its page: code, outputs and prose."""
+
+    template_name = "basic"
+    preprocessors = [Figures]
+
+    @pass_context
+    def markdown2html(self, context: Any, source: str) -> str:
+        """Return Markdown of a notebook's author, so raw HTML in it is passed through."""
+        renderer = Markdown(escape=False, anchor_link_text="")
+        return MarkdownWithMath(renderer=renderer).render(source)
+
+
+def write_report(executed: Executed, target: Path, document: Document | None = None) -> Path:
+    """Write the report of `executed` as `target`, with Plotly's script beside it."""
+    share_plotly(target.parent)
+    body, _ = Report().from_notebook_node(executed.content)
+    claims = executed.claims
+    page = render(
+        "page.html.j2",
+        title=_title(executed.content) or executed.path.stem,
+        css=_css(),
+        document=document,
+        record=executed.record,
+        values=list_parameters(executed, document),
+        box=fill_summary(document.summary, claims) if document else None,
+        counts=tally(claim.verdict for claim in claims),
+        body=Markup(body),
+        notebook=executed.path.name,
+        home=document is not None,
+    )
+    return write_whole(target, page)
+
+
+def list_parameters(executed: Executed, document: Document | None) -> list[tuple[str, str, str]]:
+    """Return name, value and meaning of each parameter of the run."""
+    given = executed.record["parameters"]
+    if document is None:
+        return [(name, _literal(value), "") for name, value in given.items()]
+    return [
+        (name, _literal(given.get(name, field.default)), field.description or "")
+        for name, field in document.parameters.model_fields.items()
+    ]
+
+
+def fill_summary(
+    summary: Summary | None, claims: Sequence[ClaimRecord]
+) -> list[tuple[str, str]] | None:
+    """Return the sentences of the box with their headings; None if a value has not been measured.
+
+    Sentences name values as ``{D1-3.measured:.1%}``.
+    """
+    if summary is None:
+        return None
+    values = {claim.id: claim for claim in claims if claim.verdict != NOT_RUN}
+    headings = {
+        "Claimed": summary.claimed,
+        "Found": summary.found,
+        "How sure": summary.sure,
+        "Where it stops": summary.limits,
+    }
+    try:
+        return [(name, text.format_map(values)) for name, text in headings.items()]
+    except KeyError:
+        return None
+
+
+def share_plotly(folder: Path) -> None:
+    """Copy Plotly's script, which all pages in `folder` share, unless it is there."""
+    source = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
+    target = folder / PLOTLY_SCRIPT
+    if not target.exists() or target.stat().st_size != source.stat().st_size:
+        shutil.copyfile(source, target)
+
+
+def write_front_pages(
+    folder: Path, reports: Mapping[str, Executed], claims: Sequence[ClaimRecord]
+) -> Path:
+    """Write ``claims.json``, ``index.html`` and ``README.md``; return the index."""
+    lines = [claim.model_dump(mode="json") for claim in claims]
+    write_whole(folder / "claims.json", json.dumps(lines, ensure_ascii=False, indent=1) + "\n")
+    sections = []
+    for document in DOCUMENTS:
+        mine = [claim for claim in claims if claim.notebook == document.notebook]
+        executed = reports.get(document.notebook)
+        sections.append(
+            {
+                "document": document,
+                "box": fill_summary(document.summary, mine),
+                "claims": mine,
+                "table": Markup(claims_table(mine, link=True)),
+                "counts": tally(claim.verdict for claim in mine),
+                "report": executed is not None,
+                "error": executed.error if executed else None,
+            }
+        )
+    values = {
+        "sections": sections,
+        "counts": tally(claim.verdict for claim in claims if not claim.project),
+        "own": tally(claim.verdict for claim in claims if claim.project),
+        "profiles": sorted({claim.profile for claim in claims if claim.profile}),
+        "stored": read_stored(folder, claims),
+    }
+    write_whole(folder / "README.md", render("readme.md.j2", **values))
+    return write_whole(folder / "index.html", render("index.html.j2", css=_css(), **values))
+
+
+def read_stored(folder: Path, claims: Sequence[ClaimRecord]) -> dict[str, str]:
+    """Return, by claim, the verdict of the stored full run where this run's verdict differs."""
+    path = folder / STORED
+    if not path.is_file():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    verdicts = {claim.id: claim.verdict for claim in claims}
+    return {
+        line["id"]: f"{line['verdict']} ({shown(line['measured'])}), full run of {stored['date']}"
+        for line in stored["claims"]
+        if verdicts.get(line["id"], line["verdict"]) != line["verdict"]
+    }
+
+
+def _title(content: NotebookNode) -> str:
+    prose = (cell.source for cell in content.cells if cell.cell_type == "markdown")
+    heading = next((text for text in prose if text.lstrip().startswith("# ")), "")
+    return heading.lstrip().partition("\n")[0].removeprefix("# ")
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _css() -> Markup:
+    path = Path(__file__).with_name("templates") / "page.css"
+    return Markup(path.read_text(encoding="utf-8"))
