@@ -12,9 +12,7 @@ from benchmarks.timing import machine
 
 FOLDER = Path(__file__).parent
 NAMES = sorted(
-    path.stem
-    for path in FOLDER.glob("*.py")
-    if "\ndef run(" in path.read_text(encoding="utf-8")
+    path.stem for path in FOLDER.glob("*.py") if "\ndef run(" in path.read_text(encoding="utf-8")
 )
 
 

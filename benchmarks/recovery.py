@@ -32,6 +32,7 @@ import pandas as pd
 from aftlib.core.datasets import read_table
 from aftlib.core.paths import beijing_pm25, data_dir
 from benchmarks import flink
+from benchmarks.timing import machine
 
 WORKERS, WIDTH, WINDOWS, FAILS = 2, 24, 8, 3
 """Processes, steps of a window, windows, and the one in which a process is killed."""

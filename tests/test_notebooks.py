@@ -64,7 +64,8 @@ def read_parameters(source):
         target = statement.target if annotated else statement.targets[0]
         kind = ast.unparse(statement.annotation) if annotated else None
         default = ast.literal_eval(statement.value)
-        yield target.id, kind, default, comments.get(statement.end_lineno, "")
+        above = comments.get(statement.lineno - 1, "")  # a comment that does not fit beside
+        yield target.id, kind, default, comments.get(statement.end_lineno, above)
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

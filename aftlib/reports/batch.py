@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,6 +20,7 @@ from typing import Any
 
 import nbformat
 import papermill
+from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 
 from aftlib.core.paths import atomic_file, notebooks_dir
@@ -168,6 +170,15 @@ def run_jobs(
             yield done.result()
 
 
+class LocalKernel(AsyncKernelManager):
+    """A kernel that listens on sockets in a short-named folder instead of ports."""
+
+    def __init__(self, **options: Any) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="aft-")
+        file = str(Path(self._folder.name, "kernel.json"))
+        super().__init__(**options | {"transport": "ipc", "connection_file": file})
+
+
 def run_job(job: Job, progress: bool = False) -> Executed:
     """Run a notebook in a kernel of this interpreter and save it, with its record, as the target.
 
@@ -195,8 +206,10 @@ def run_job(job: Job, progress: bool = False) -> Executed:
                 _literal_path(scratch),
                 parameters=job.parameters,
                 kernel_name="python3",
+                language="python",
                 progress_bar=progress,
                 start_timeout=START_S,
+                kernel_manager_class=LocalKernel,
             )
         except papermill.PapermillExecutionError as error:
             record["error"] = f"{error.ename}: {error.evalue}"

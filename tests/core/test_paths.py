@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tiny_project import make_project
 
 from aftlib.core import paths
 from aftlib.core.paths import (
@@ -16,7 +17,6 @@ from aftlib.core.paths import (
     require_writable,
     write_whole,
 )
-from tests.tiny_project import make_project
 
 PACKAGE_HOME = Path(paths.__file__).resolve().parents[2]
 WRITER = """

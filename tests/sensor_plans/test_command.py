@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from tests.tiny_project import aft
 
 from aftlib.core.planfile import digest_of, read_plan
 from aftlib.sensor_plans import command
 from aftlib.sensor_plans.sensor_file import read_sensors
-from tests.tiny_project import aft
 
 HTML = "<script>alert(1)</script><b>x</b>"
 

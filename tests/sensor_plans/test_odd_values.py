@@ -6,10 +6,10 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 import pytest
+from tests.tiny_project import aft
 
 from aftlib.core.fillvalues import find_fill_values, mark_missing, shown
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
-from tests.tiny_project import aft
 
 ROWS = 2000
 TIMES = pd.date_range("2024-01-01", periods=ROWS, freq="10min", name="time")

@@ -48,7 +48,14 @@ def test_a_notebooks_names_that_the_model_lacks_do_not_matter():
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("5", 5), ("1e3", 1000.0), ("[1, 2.5]", [1, 2.5]), ("null", None), ("true", True), ("a b", "a b")],
+    [
+        ("5", 5),
+        ("1e3", 1000.0),
+        ("[1, 2.5]", [1, 2.5]),
+        ("null", None),
+        ("true", True),
+        ("a b", "a b"),
+    ],
 )
 def test_values_are_written_as_json(text, value):
     assert Tiny.parse({"m": text}) == {"m": value}
