@@ -54,17 +54,17 @@ def test_a_caption_says_in_two_sentences_what_to_see(name):
 
 def read_parameters(source):
     """Name, annotation, default and comment of each line of a cell of parameters."""
-    comments = {
-        token.start[0]: token.string.lstrip("# ")
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
+    comments, own_lines = {}, {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            lines = own_lines if token.line.lstrip().startswith("#") else comments
+            lines[token.start[0]] = token.string.lstrip("# ")
     for statement in ast.parse(source).body:
         annotated = isinstance(statement, ast.AnnAssign)
         target = statement.target if annotated else statement.targets[0]
         kind = ast.unparse(statement.annotation) if annotated else None
         default = ast.literal_eval(statement.value)
-        above = comments.get(statement.lineno - 1, "")  # a comment that does not fit beside
+        above = own_lines.get(statement.lineno - 1, "")  # a comment that does not fit beside
         yield target.id, kind, default, comments.get(statement.end_lineno, above)
 
 
