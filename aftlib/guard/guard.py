@@ -84,20 +84,22 @@ def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = No
     return np.array(np.broadcast_to(limits, (sensors,)))
 
 
-def _lists_of(workers: Any) -> list[list[int]]:
-    """Return the sensors of each worker; ValueError unless they are 0 … n − 1, each once."""
+def worker_of_each(workers: Any) -> np.ndarray:
+    """Return each sensor's worker, (n,); ValueError unless each sensor occurs once."""
     try:
         lists = [[operator.index(sensor) for sensor in worker] for worker in workers]
         whole = not any(isinstance(sensor, bool) for worker in workers for sensor in worker)
     except TypeError:
         lists, whole = [], False
-    placed = sorted(sensor for worker in lists for sensor in worker)
-    if not whole or not placed or placed != list(range(len(placed))):
+    placed = [sensor for worker in lists for sensor in worker]
+    if not whole or not placed or sorted(placed) != list(range(len(placed))):
         raise ValueError(
             "workers must hold each sensor 0 … n − 1 once, as a list per worker such as [[0, 1], "
             f"[2]], got {workers!r:.300}"
         )
-    return lists
+    worker = np.zeros(len(placed), np.int64)
+    worker[placed] = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
+    return worker
 
 
 def require_measured(windows: np.ndarray) -> None:
@@ -167,17 +169,13 @@ class Guard:
         require_number("horizons", horizons, least=1, most=_MOST_HORIZONS, whole=True)
         if seasons := items_in_order("seasons", seasons, "[24]"):
             require_numbers("seasons", seasons, above=0)
-        workers, horizons = _lists_of(workers), int(horizons)
-        placed = sorted(sensor for worker in workers for sensor in worker)
-        n, numbers = len(placed), np.arange(len(workers))
+        worker, horizons = worker_of_each(workers), int(horizons)
+        n = worker.size
         self._names = None if names is None else names_in_order(names)
         if self._names is not None and not len(self._names) == len(set(self._names)) == n:
             raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")
-        sizes = [len(worker) for worker in workers]
-        of = np.zeros(n, np.int64)
-        of[[sensor for worker in workers for sensor in worker]] = np.repeat(numbers, sizes)
         limits, every = limits_of(epsilon, n, self._names), max(horizons, n // 3)
-        self._rules = Rules(limits, float(delta), of, np.array(seasons, float), FORGET, every)
+        self._rules = Rules(limits, float(delta), worker, np.array(seasons, float), FORGET, every)
         self._state = new_state(n, horizons)
         self._model = new_model(n, horizons, len(seasons), every)
         self._risk = new_risk(n, horizons)

@@ -16,7 +16,7 @@ import numpy as np
 
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.guard import VERSION, Guard
+from aftlib.guard.guard import VERSION
 from aftlib.guard.promise import Promise
 from aftlib.guard.rounds import LARGEST
 
@@ -138,7 +138,7 @@ class KeyedGuard:
             self.token = snapshot[:TOKEN]
             self.next = int.from_bytes(snapshot[TOKEN : TOKEN + 8], "big", signed=True)
             try:
-                self.guard = Guard.from_bytes(snapshot[TOKEN + 8 :])
+                self.guard = self.promise.guard(snapshot[TOKEN + 8 :])
             except ValueError as error:
                 raise ValueError(
                     f"the snapshot of a group cannot be read ({error}): {DAMAGED}"
@@ -159,7 +159,7 @@ class KeyedGuard:
         """
         promise.require_continuation(self.promise)
         changed = KeyedGuard(promise)
-        changed.guard, changed.next = promise.guard(self.guard), self.next
+        changed.guard, changed.next = promise.changed(self.guard), self.next
         changed.token = _hash(self.token + identity_of(promise).encode())
         return changed
 

@@ -14,12 +14,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import listed, require_number
+from aftlib.core.gaussian import GaussianModel
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.guard import Guard, limits_of
+from aftlib.guard.known import KnownModel
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,6 +61,10 @@ class Promise:
         H, the largest number of windows of an outage that a guarantee covers.
     seasons : sequence of str
         Known seasonal periods, such as "24h", the most important first.
+    model : GaussianModel, optional
+        Known model of the windows' results, such as ``model.aggregate(samples, query)``, with the
+        sensors as names. Then estimates are those of D1, and the guarantee holds if the model does
+        (`guard.known`). By default a guard learns from the stream.
     ahead : str
         Rows later than the time of the micro-batch by more than this are rejected, because one of
         them would move the watermark past all others.
@@ -88,6 +95,7 @@ class Promise:
     share: float = 0.5
     horizons: int = 5
     seasons: Sequence[str] = ()
+    model: GaussianModel | None = None
     ahead: str = "1h"
     behind: str = "1971-01-01"
 
@@ -183,7 +191,10 @@ class Promise:
     @classmethod
     def from_content(cls, content: str) -> Self:
         """Return the promise that `content` describes."""
-        return cls(**json.loads(content))
+        fields = json.loads(content)
+        if fields["model"] is not None:
+            fields["model"] = GaussianModel(**fields["model"])
+        return cls(**fields)
 
     @property
     def digest(self) -> str:
@@ -201,11 +212,8 @@ class Promise:
                 "back, or choose another checkpointLocation"
             )
 
-    def guard(self, before: Guard | None = None) -> Guard:
-        """Return a new guard, or one that continues `before`, the guard of another promise.
-
-        The promises must have the same horizons and seasons.
-        """
+    def guard(self, state: bytes | None = None) -> Guard | KnownModel:
+        """Return a new guard, or the one whose `to_bytes` returned `state`."""
         alone = [worker for worker in self.workers if isinstance(worker, str)]
         if alone:
             raise ValueError(
@@ -215,11 +223,44 @@ class Promise:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"workers must hold each sensor once, got {', '.join(twice)} twice")
-        groups = [[names.index(name) for name in worker] for worker in self.workers]
-        if before is not None:
-            return before.continue_with(groups, self.epsilon, self.delta, names)
+        if self.model is not None:
+            known = KnownModel(
+                self._model_of(names), self._places, self.limits, self.delta, self.horizons
+            )
+            return known if state is None else known.restored(state)
+        if state is not None:
+            return Guard.from_bytes(state)
         periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
-        return Guard(groups, self.epsilon, self.delta, self.horizons, periods, names)
+        return Guard(self._places, self.epsilon, self.delta, self.horizons, periods, names)
+
+    def changed(self, before: Guard | KnownModel) -> Guard | KnownModel:
+        """Return a guard that continues `before`, the guard of another promise.
+
+        The promises must have the same horizons and seasons.
+        """
+        if isinstance(before, Guard):
+            return before.continue_with(self._places, self.epsilon, self.delta, self.sensors)
+        return self.guard()  # nothing was learned
+
+    @property
+    def _places(self) -> list[list[int]]:
+        """The sensors of each worker by their places in `sensors`."""
+        place = {name: i for i, name in enumerate(self.sensors)}
+        return [[place[name] for name in worker] for worker in self.workers]
+
+    def _model_of(self, names: list[str]) -> GaussianModel:
+        """Return the known model with the sensors in order."""
+        model = self.model
+        if not isinstance(model, GaussianModel):
+            raise ValueError(f"model must be a GaussianModel, got {model!r}: fit one to windows")
+        if sorted(model.names) != sorted(names):
+            odd = sorted({*model.names} ^ {*names})
+            raise ValueError(
+                f"model must have the sensors of the workers, got others in {listed(odd)}: give it "
+                "their names"
+            )
+        at = [model.names.index(name) for name in names]
+        return GaussianModel(model.mean[at], model.covariance[np.ix_(at, at)], names)
 
 
 def microseconds(name: str, duration: str) -> int:

@@ -1,0 +1,99 @@
+"""The known model behind the guard's interface: D1's equations, alone and by group of a stream."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib import GaussianModel, Promise, Requirement
+from aftlib.guard.keyed import KeyedGuard
+from aftlib.guard.known import KnownModel
+from tests.guard.test_keyed import MINUTE, long, processed
+
+NAMES = ["a", "b", "c", "d"]
+WORKERS = [[0], [1], [2, 3]]
+
+
+def model(weak=False):
+    """Four sensors that share a common part; d has much noise if `weak`."""
+    noise = np.diag([0.05, 0.05, 0.05, 1.0 if weak else 0.05])
+    return GaussianModel([1.0, 2, 3, 4], np.ones((4, 4)) + noise, NAMES)
+
+
+def windows(rounds=50, lost=()):
+    values = np.random.default_rng(1).multivariate_normal(model().mean, model().covariance, rounds)
+    for row, sensors in lost:
+        values[row, sensors] = np.nan
+    return values
+
+
+def test_estimates_are_the_posterior_of_the_documents_equations():
+    rows = windows(lost=[(3, [2, 3]), (4, [0]), (5, [3]), (6, [0, 2])])
+    recovered = KnownModel(model(), WORKERS, 0.6, 0.05).update(rows)
+    for row in (3, 4, 5, 6):
+        there = ~np.isnan(rows[row])
+        observed = {name: rows[row, i] for i, name in enumerate(NAMES) if there[i]}
+        posterior = model().condition(observed)
+        np.testing.assert_allclose(recovered.estimate[row, ~there], posterior.mean, rtol=1e-9)
+        half_width = Requirement(0.6, 0.05).half_width(posterior.variance)
+        np.testing.assert_allclose(recovered.half_width[row, ~there], half_width, rtol=1e-9)
+    assert recovered.declared[[3, 4, 5]].sum(axis=1).tolist() == [2, 1, 1]
+    assert not recovered.declared[6].any()  # two workers are away
+    assert np.isnan(recovered.estimate[~np.isnan(rows)]).all()
+
+
+def test_a_worker_whose_least_reliability_is_too_low_is_not_certified():
+    """Sensor d can hardly be estimated, so neither it nor c of the same worker is certified."""
+    known = KnownModel(model(weak=True), WORKERS, 0.6, 0.05)
+    assert known.recoverable[0].tolist() == [True, True, False, False]
+    assert not known.update(windows(1, [(0, [2, 3])])).declared.any()
+    assert known.recoverable.sum() == 0  # another worker is away already
+    assert KnownModel(model(weak=True), WORKERS, [0.6, 0.6, 0.6, 2.5], 0.05).recoverable.all()
+
+
+def test_the_outcomes_are_those_of_the_shadow_estimates():
+    known, rows = KnownModel(model(), WORKERS, 0.3, 0.3), windows(400, [(7, [1])])
+    known.update(rows)
+    number, wrong, slack = known.outcomes[:, 0]
+    assert number.tolist() == [399] * 4 and slack.tolist() == [0] * 4
+    variance = np.concatenate([model().block_variance(worker) for worker in WORKERS])
+    rate = 1 - Requirement(0.3, 0.3).reliability(variance)
+    np.testing.assert_allclose(wrong / 399, rate, atol=0.06)
+
+
+def test_a_group_has_its_rows_by_the_known_model_and_goes_on_after_a_restart():
+    by_name = GaussianModel(model().mean[::-1], model().covariance, NAMES[::-1])
+    terms = {"epsilon": 0.6, "delta": 0.05, "window": "5min", "samples": 5}
+    promise = Promise([["a"], ["b"], ["c", "d"]], **terms, model=by_name)
+    promise = Promise.from_content(promise.content)
+    rows = windows(40, [(r, [2, 3]) for r in range(10, 30)])
+    rows[33] = np.nan
+    whole, _ = processed(KeyedGuard(promise), long(rows))
+    first, second = KeyedGuard(promise), KeyedGuard(promise)
+    one, _ = processed(first, long(rows[:20]))
+    second.restore(first.snapshot(), [], first.token)
+    other, _ = processed(second, long(rows[20:], 20))
+    pd.testing.assert_frame_equal(pd.concat([one, other], ignore_index=True), whole)
+    outage = whole[(whole["start"] // (5 * MINUTE)).isin(range(10, 30))]
+    assert outage.groupby("sensor")["state"].unique().str[0].to_dict() == {
+        "a": "exact", "b": "exact", "c": "estimated", "d": "estimated"
+    }  # fmt: skip
+    expected = by_name.condition({"a": rows[12, 0], "b": rows[12, 1]})
+    place = whole[(whole["start"] == 12 * 5 * MINUTE) & (whole["state"] == "estimated")]
+    wanted = dict(zip(expected.names, expected.mean, strict=True))
+    np.testing.assert_allclose(place["value"], [wanted["c"], wanted["d"]], rtol=1e-9)
+    assert (whole.loc[whole["start"] == 33 * 5 * MINUTE, "state"] == "lost").all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            GaussianModel([0, 0], np.eye(2)),
+            "model must have the sensors of the workers",
+        ),
+        (np.eye(4), "model must be a GaussianModel, got array"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        Promise([["a"], ["b"]], 0.5, 0.05, "5min", model=given)
