@@ -6,7 +6,7 @@ While nothing fails, every window is predicted as if its worker had failed 1 …
 while few earlier ones were wrong; their theorem assumes nothing about the data. They also audit the
 estimates of real failures. `rounds` applies these steps to one window after another. `changes`
 moves a guard's statistics into a guard of other sensors, ε or δ. `guard` has the class `Guard`,
-which users call. `partial` has accounts of its own for windows of which only a part is lost.
+which users call.
 Five modules put one guard per group behind any Spark stream of samples (docs/any_stream.md):
 `promise` has the parameters, `keyed` the guard of one group, `groups` all guards in Spark's state,
 `operator` is Spark's view of them, and `pipeline` joins them to a stream.
