@@ -8,15 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed, require_choice, require_instance, require_number
+from aftlib.core.checks import listed, require_instance, require_number
 from aftlib.core.covariance import correlated_groups
-from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import ArrayRecord, frame_of_keys
 from aftlib.core.requirement import Requirement
-
-EMPTY_DROPS = ("reliability", "zero")
-"""Readings of R(∅) − R({x}) in fig. 9, line 15."""
 
 _DIGITS = 12
 
@@ -85,8 +81,6 @@ def assign_greedy(
     requirement: Requirement,
     *,
     uneven: bool = False,
-    empty_drop: str = "reliability",
-    reserve: bool = True,
     rng: np.random.Generator | None = None,
 ) -> Assignment:
     """Fill workers so that as many as possible stay estimable (D1 fig. 9).
@@ -102,13 +96,6 @@ def assign_greedy(
     uneven : bool
         Whether n mod m workers may have one key more than the others, so that m may be any number
         in 1 … n. By default m must divide n, as in the document.
-    empty_drop : str
-        Drop of the reliability of an empty worker with its first key, which fig. 9 does not define.
-        "reliability" takes R(∅) = 1, so that keys are packed. "zero" takes a drop of 0, so that
-        every open worker gets a key first.
-    reserve : bool
-        Whether one worker is reserved for keys that fit nowhere (fig. 9, line 10). Otherwise all
-        workers are filled, and the least reliable one takes such keys.
     rng : numpy.random.Generator, optional
         Generator of a random order of equally reliable keys, whose order fig. 9 does not define. By
         default the lowest index comes first, so that correlated keys with neighbouring indices are
@@ -122,12 +109,12 @@ def assign_greedy(
     Raises
     ------
     ValueError
-        When m does not divide n, or, if `uneven`, does not lie in 1 … n; when `empty_drop` is
-        neither of the two.
+        When m does not divide n, or, if `uneven`, does not lie in 1 … n.
 
     Notes
     -----
-    R(A) = min over A of erf(ε / √(2 v)), v the diagonal of (Λ_AA)⁻¹ with Λ = Σ⁻¹ (eq. (7)).
+    R(A) = min over A of erf(ε / √(2 v)), v the diagonal of (Λ_AA)⁻¹ with Λ = Σ⁻¹ (eq. (7)); an
+    empty worker has R(∅) = 1.
     One key is tried on all open workers at once by a bordered update of (Λ_AA)⁻¹, O(m (n/m)²),
     so the whole costs O(n³/m) instead of one solve against the complement per candidate.
 
@@ -140,26 +127,23 @@ def assign_greedy(
     >>> assign_greedy(GaussianModel(np.zeros(4), pairs), 2, requirement).workers
     ((0, 2), (1, 3))
     """
-    require_choice("empty_drop", empty_drop, EMPTY_DROPS)
     sizes = worker_sizes(model, workers, requirement, uneven)
     single = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(single)
     closed, crashed = _fill(np.flatnonzero(~alive).tolist(), sizes)
 
-    small, opened = sizes[-1], max(0, len(sizes) - len(closed) - bool(reserve or crashed))
+    small, opened = sizes[-1], max(0, len(sizes) - len(closed) - 1)  # one is the reserve
     wide = sum(size > small for size in sizes[len(closed) :])  # workers that may have one key more
 
     def full(keys: list[int]) -> bool:
         return len(keys) > small or (len(keys) == small and not wide)
 
-    bench = _OpenWorkers(model.precision, opened, sizes[0], empty_drop)
+    bench = _OpenWorkers(model.precision, opened, sizes[0])
     ties = np.arange(model.size) if rng is None else rng.permutation(model.size)
     order = np.lexsort((ties, -np.round(single, _DIGITS)))
     for key in order[alive[order]].tolist():
         chosen = bench.place(key, requirement)
         if chosen is None:
-            if not (reserve or crashed or not bench.open.any()):
-                crashed = bench.close(bench.least_reliable(requirement))
             crashed.append(key)
         wide -= len(crashed if chosen is None else bench.members[chosen]) > small
         closed += [bench.close(i) for i in bench.still_open if full(bench.members[i])]
@@ -245,9 +229,8 @@ class _OpenWorkers:
     Invariant: covariance[i, :k, :k] is Cov(X_A | X∖A) of worker i's k members, the rest is 0.
     """
 
-    def __init__(self, precision: np.ndarray, workers: int, capacity: int, empty_drop: str) -> None:
+    def __init__(self, precision: np.ndarray, workers: int, capacity: int) -> None:
         self.precision = precision
-        self.empty_drop = empty_drop
         self.members: list[list[int]] = [[] for _ in range(workers)]
         self.open = np.ones(workers, dtype=bool)
         self.covariance = np.zeros((workers, capacity, capacity))
@@ -269,8 +252,6 @@ class _OpenWorkers:
         if not fits.any():
             return None
         drop = np.round(self.reliability(requirement) - reliability, _DIGITS)
-        if self.empty_drop == "zero":
-            drop[[not keys for keys in self.members]] = 0
         chosen = int(np.argmin(np.where(fits, drop, np.inf)))
 
         k = len(self.members[chosen])
@@ -340,8 +321,7 @@ def assess(
     Parameters
     ----------
     model : GaussianModel
-        Model of the n keys' aggregates. For minima and maxima it is a `DrawnWindows`, and
-        reliabilities are counted on drawn windows.
+        Model of the n keys' aggregates.
     workers : sequence of sequences of int or str
         Key indices or names of each worker; each of the n keys once.
     requirement : Requirement
@@ -372,12 +352,6 @@ def assess(
             f"{listed(model.names, counts != 1)} missing or more than once: give each key to one "
             "worker"
         )
-    if isinstance(model, DrawnWindows):
-        others = [np.setdiff1d(np.arange(model.size), keys) for keys in key_sets]
-        pairs = zip(key_sets, others, strict=True)
-        reliability = np.array([model.reliability(*a, requirement.epsilon).min() for a in pairs])
-    else:
-        worst = [model.block_variance(keys).max() for keys in key_sets]
-        reliability = requirement.reliability(worst)
+    reliability = requirement.reliability([model.block_variance(keys).max() for keys in key_sets])
     met = requirement.is_met_by(reliability)
     return Assignment(key_sets, reliability, met, names=model.names)

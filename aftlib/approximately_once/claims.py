@@ -11,9 +11,6 @@ import pandas as pd
 from aftlib.approximately_once.experiments.grid import (
     CHANCE,
     DOCUMENT,
-    NEITHER,
-    NO_DROP,
-    NO_RESERVE,
 )
 from aftlib.core.intervals import t_interval
 from aftlib.core.requirement import Requirement
@@ -29,7 +26,7 @@ from aftlib.workbench.old_claims import (
 )
 
 POINT = ["workers", "epsilon"]
-GREEDY = {"an empty worker's drop of reliability taken as 0": NO_DROP, "ties by chance": CHANCE}
+GREEDY = {"ties by chance": CHANCE}
 """Other readings of fig. 9, and the methods of the grid that follow them."""
 MARGIN = 0.05
 """Share of δ by which a rate's interval may exceed δ, because the rate may be exactly δ."""
@@ -74,9 +71,8 @@ def _for_each_greedy(judge: Callable[[pd.DataFrame], Finding], grid: pd.DataFram
     return replace(finding, readings=readings)
 
 
-def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
+def assigns_well(grid: pd.DataFrame) -> Finding:
     """D1-1: greedy is below h-best, but nearer to it than to h-worst; also compared with chance."""
-    lacking = _counts(bests)
 
     def judge(grid: pd.DataFrame) -> Finding:
         counts = _counts(grid)
@@ -90,7 +86,6 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
         mean, low, high = t_interval(ahead)
         random, points = draws.mean(axis=1), len(counts)
         between = bool((greedy <= best).all() and (greedy < best).any() and (greedy >= worst).all())
-        left = {method: int((best - lacking[method]).sum()) for method in lacking}
         return Finding(
             float((greedy - worst).sum() / lead),
             conditions=between,
@@ -118,9 +113,7 @@ def assigns_well(grid: pd.DataFrame, bests: pd.DataFrame) -> Finding:
             f"{int((greedy < random).sum())} and the same number at "
             f"{int((greedy == random).sum())}. Gap in the document: fig. 9 does not define the "
             "order of equally reliable keys, and this order decides. Summed over all points, "
-            f"greedy has {left['greedy']} fewer estimable workers than h-best. The number is "
-            f"{left[NO_DROP]} if an empty worker's drop of reliability is taken as 0, "
-            f"{left[NO_RESERVE]} without a reserve worker and {left[NEITHER]} with both changes.",
+            f"greedy has {int((best - greedy).sum())} fewer estimable workers than h-best.",
         )
 
     return _for_each_greedy(judge, grid)
@@ -174,7 +167,7 @@ def keeps_guarantee(
     """D1-3: no method's error rate is above δ in any setting, under three readings of the rows."""
 
     def judge(grid: pd.DataFrame, predicted: bool = True) -> Finding:
-        counted = grid[grid["method"].isin([*DOCUMENT, NO_DROP])].dropna(subset="pooled")
+        counted = grid[grid["method"].isin(DOCUMENT)].dropna(subset="pooled")
         if counted.empty:
             return nothing("no worker is estimable at any ε and m")
         rates = pd.DataFrame(np.stack(counted["by_part"].to_list()))
@@ -282,58 +275,6 @@ def better_than_random(grid: pd.DataFrame) -> Finding:
     return _for_each_greedy(judge, grid)
 
 
-def recovers_faster(cost: pd.DataFrame) -> Finding:
-    """D1-6: a micro-batch with a crash ends sooner when lost windows are estimated."""
-    exact = cost[cost["recovery"] == "exact"]
-    approximate = cost[~cost["recovery"].isin(["none", "exact"])]
-    if exact.empty or approximate.empty:
-        return nothing("no approximate recovery to compare with the exact one")
-    slow, fast = (np.array(rows["seconds"].to_list()).mean(axis=0) for rows in (exact, approximate))
-    if len(slow) < 2:
-        return nothing("fewer than two crashes, too few for an interval")
-    saved, low, high = t_interval(slow - fast)
-    again = [int(rows["samples_read_again"].mean()) for rows in (exact, approximate)]
-    quiet = cost[cost["recovery"] == "none"]["seconds"].map(np.mean).mean()
-    return Finding(
-        float(saved),
-        (float(low), float(high)),
-        n=len(slow),
-        counted="killed workers, paired",
-        note=f"A micro-batch with a killed worker takes {fast.mean():.3f} s with estimates and "
-        f"{slow.mean():.3f} s with exact recovery, an undisturbed one {quiet:.3f} s. Samples read "
-        f"again from a local log: {again[1]:,} against {again[0]:,}. P-5 judges input that is slow "
-        "to read.",
-    )
-
-
-def estimates_other_aggregates(aggregates: pd.DataFrame, delta: float) -> Finding:
-    """D1-7: estimates of lost sums are off by at most their half-width with probability 1 − δ."""
-    rows = aggregates.set_index("query")
-    findings = {
-        query: Finding(
-            float(row["within"]),
-            (float(row["low"]), float(row["high"])),
-            n=int(row["windows"]),
-            counted="windows",
-            threshold=Threshold(
-                "eqs (3), (7): at least 1 − δ; our margin is δ/20: no number of windows shows "
-                "that a share of exactly 1 − δ is at least 1 − δ",
-                low=1 - delta,
-                margin=MARGIN * delta,
-            ),
-        )
-        for query, row in rows.iterrows()
-    }
-    gain = ", ".join(f"{q} {r['half_width'] / r['prior']:.2f}" for q, r in rows.iterrows())
-    return replace(
-        findings["sum"],
-        parts={"minima": findings["min"], "maxima": findings["max"], "means": findings["mean"]},
-        note=f"The assignment is h-best at m = {aggregates['workers'].max()}. Half-width of an "
-        "estimate, divided by the half-width without the other workers' results: "
-        f"{gain}. The half-widths of minima and maxima come from windows drawn from the model.",
-    )
-
-
 FAR = 0.5
 ESTIMABLE = r"R(A_i) = \min_{Y \in A_i} R(Y \mid X \setminus A_i) \ge 1 - \delta \tag{7}"
 ERRORS = r"\mathrm{err} = \sum_i \mathrm{err}_i \,/\, (|W|\,|X|) \tag{9}"
@@ -382,17 +323,5 @@ CLAIMS = [
         threshold=Threshold("ours: “far below” means less than half", high=FAR),
         unit="× random's rate", basis=SIMULATED, project=True, figure=ERRORS_FIGURE, formula=ERRORS,
         recorded=DEVIATES,
-    ),
-    Claim(
-        "D1-6", "Recovery from the other workers' results is faster than exact recovery.",
-        recovers_faster, source="abstract and section 1", expected="above 0",
-        threshold=Threshold("abstract: less overhead of recovery", low=0, strict=True),
-        unit="s saved per recovery", timed=True, recorded=UNDECIDED,
-    ),
-    Claim(
-        "D1-7",
-        "Of lost sums, minima and maxima, a share of 1 − δ lies within the estimate's half-width.",
-        estimates_other_aggregates, source="section 3.1", expected="≥ 1 − δ",
-        unit="of the estimates", basis=SIMULATED, project=True,
     ),
 ]  # fmt: skip

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import InitVar, dataclass, field, replace
-from typing import cast
 
 import numpy as np
 
 from aftlib.approximately_once.assignment import Assignment
-from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
@@ -56,9 +54,6 @@ class Coordinator:
     counts the steps at which both have samples. The noise is not correlated with the aggregates.
     The gain is optimal for o = min(c_i, c_j), which is the case if samples go missing together. The
     half-width holds for every o.
-
-    For minima, maxima and other results that are not Gaussian, the model is a `DrawnWindows`. Then
-    a window that misses samples is not used, and half-widths are counted on drawn windows.
     """
 
     model: GaussianModel  # of the n keys' window aggregates
@@ -69,15 +64,6 @@ class Coordinator:
     _samples: dict[int, np.ndarray] = field(default_factory=dict)
     _missing: dict[int, set[int]] = field(default_factory=dict)
     _solved: dict[tuple[int, bytes], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Refuse a model that does not fit the query."""
-        if self.windows.aggregation.gaussian == self._extremes:
-            raise ValueError(
-                "model must be a DrawnWindows for queries whose results are not Gaussian, and a "
-                f"GaussianModel for others, got {type(self.model).__name__} for "
-                f"{self.windows.query!r}: make it by `Aggregate.model`"
-            )
 
     def receive(
         self, window: int, worker: int, values: np.ndarray, samples: np.ndarray | None = None
@@ -118,8 +104,7 @@ class Coordinator:
         for worker in sorted(missing):
             keys, pattern = self.assignment.workers[worker], (worker, samples.tobytes())
             if pattern not in self._solved:  # most windows lack the same samples
-                solve = self._solve_extremes if self._extremes else self._solve
-                self._solved[pattern] = solve(keys, observed, samples[observed])
+                self._solved[pattern] = self._solve(keys, observed, samples[observed])
             gain, half_width = self._solved[pattern]
             value = self.model.mean[list(keys)] + gain @ (row - self.model.mean)[observed]
             good = np.full(len(keys), (half_width <= self.requirement.epsilon).all())
@@ -187,19 +172,6 @@ class Coordinator:
         noise = [terms.sum() for terms in worse]
         variance = np.maximum(np.diag(known) - explained + noise, 0)
         return gain, self.requirement.half_width(variance)
-
-    @property
-    def _extremes(self) -> bool:
-        return isinstance(self.model, DrawnWindows)
-
-    def _solve_extremes(
-        self, keys: Sequence[int], observed: np.ndarray, samples: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """As `_solve`, for minima or maxima; windows that miss samples are not used."""
-        model, full = cast("DrawnWindows", self.model), samples == self.windows.width
-        gain = np.zeros((len(keys), len(observed)))
-        gain[:, full] = model.conditional(observed[full], keys)[0]
-        return gain, model.half_width(keys, observed[full], self.requirement.delta)
 
 
 @dataclass

@@ -37,15 +37,6 @@ def test_smallest_epsilon_at_which_all_workers_are_estimable(assign, smallest, m
     assert not assign(MODEL, m, Requirement(below, 0.05)).estimable.all()
 
 
-def test_an_empty_worker_whose_drop_counts_as_nothing_gets_the_first_keys():
-    requirement = Requirement(0.66, 0.05)
-    spread = assign_greedy(MODEL, 60, requirement, empty_drop="zero")
-    assert spread.workers[0] == (0, 12)  # keys of two blocks
-    assert assign_greedy(MODEL, 60, requirement, empty_drop="reliability").workers[0] == (0, 1)
-    with pytest.raises(ValueError, match="empty_drop must be one of reliability, zero, got 'none'"):
-        assign_greedy(MODEL, 60, requirement, empty_drop="none")
-
-
 def test_chance_decides_between_equally_reliable_keys_alone():
     def assigned(model, m, seed=None):
         rng = None if seed is None else np.random.default_rng(seed)
@@ -56,19 +47,6 @@ def test_chance_decides_between_equally_reliable_keys_alone():
     assert by_chance.estimable.sum() > by_index.estimable.sum()  # blocks are no longer in a row
     different = random_model(24, 1)
     assert assigned(different, 4).workers == assigned(different, 4, 1).workers
-
-
-@pytest.mark.parametrize("m", WORKERS)
-def test_greedy_without_a_reserved_worker_deals_every_key_once(m):
-    reached = []
-    for epsilon in (0.5, 0.65, 0.66, 0.7, 1.0, 2.0):
-        for reserve in (True, False):
-            problem = MODEL, m, Requirement(epsilon, 0.05)
-            assignment = assign_greedy(*problem, empty_drop="zero", reserve=reserve)
-            assert [len(w) for w in assignment.workers] == [120 // m] * m
-            assert sorted(sum(assignment.workers, ())) == list(range(120))
-            reached.append(int(assignment.estimable.sum()))
-    assert sum(reached[1::2]) >= sum(reached[::2])  # fig. 9, line 10 costs workers
 
 
 def test_one_group_is_ordered_by_clustering_before_it_is_dealt():

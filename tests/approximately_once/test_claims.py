@@ -6,14 +6,10 @@ import pytest
 
 from aftlib.approximately_once.claims import CLAIMS
 from aftlib.approximately_once.experiments import grid as grid_module
-from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.approximately_once.experiments.grid import (
     CHANCE,
     DRAWN,
     METHODS,
-    NEITHER,
-    NO_DROP,
-    NO_RESERVE,
     GridPoints,
 )
 from aftlib.core.generators import block_model, draw
@@ -25,8 +21,7 @@ ROWS, PARTS = 1000, 11
 MODEL = block_model()
 WORKERS, EPSILONS = (2, 3, 4, 5, 6, 8, 10, 12, 24, 60), (0.65, 0.7, 0.8, 1.0, 1.96)
 FEW = (2, 6, 12)
-GREEDY = ("greedy", NO_DROP, CHANCE)
-COUNTED = (*GREEDY, NO_RESERVE, NEITHER, "h-best")
+GREEDY = ("greedy", CHANCE)
 OF_THE_GRID = ["D1-1", "D1-2", "D1-3", "D1-4", "D1-5"]
 
 
@@ -52,19 +47,14 @@ def grid(folder):
     return measured(folder)
 
 
-@pytest.fixture(scope="module")
-def bests(folder):
-    return measured(folder, methods=COUNTED)
-
-
 @pytest.fixture
-def verdicts(grid, bests):
+def verdicts(grid):
     """The verdict on each claim of a grid, which all readings of the rows share by default."""
 
     def of(changed=grid, **other):
         frames = {"grid": changed, "samples_grid": changed, "unscaled_grid": changed}
         settings = {"delta": 0.05, "dimensions": 120, "blocks": 10, "covariance": "block"}
-        given = frames | settings | {"bests": bests} | other
+        given = frames | settings | other
         records = judging.judge(CLAIMS, given, *OF_THE_GRID)
         return {id: record.verdict for id, record in records.items()}
 
@@ -88,20 +78,19 @@ def shown_as(grid, other, names=GREEDY):
 @pytest.mark.parametrize(
     ("other", "turns"),
     [
-        (NEITHER, {"D1-1": "holds"}),
         (CHANCE, {"D1-1": "holds", "D1-4": "holds"}),  # which of alike keys is first decides
         ("random", {"D1-1": "undecided"}),
         ("h-best", {"D1-1": "deviates", "D1-4": "deviates"}),
         ("h-worst", {"D1-1": "deviates"}),
     ],
 )
-def test_another_assignment_for_greedy_is_noticed(grid, bests, verdicts, other, turns):
-    changed = verdicts(shown_as(pd.concat([grid, bests[bests["method"] == NEITHER]]), other))
+def test_another_assignment_for_greedy_is_noticed(grid, verdicts, other, turns):
+    changed = verdicts(shown_as(grid, other))
     assert {id: changed[id] for id in turns} == turns
 
 
-def test_notes_give_the_number_of_points_and_the_largest_difference(grid, bests):
-    frames = {"grid": grid, "bests": bests, "delta": 0.05}
+def test_notes_give_the_number_of_points_and_the_largest_difference(grid):
+    frames = {"grid": grid, "delta": 0.05}
     records = judging.judge(CLAIMS, frames, "D1-1", "D1-4")
     points = [rows.set_index("method") for _, rows in grid.groupby(["workers", "epsilon"])]
     below = sum(at.loc["greedy", "estimable"] < at.loc["h-best", "estimable"] for at in points)
@@ -178,50 +167,3 @@ def test_where_nothing_is_estimable_nothing_is_settled(grid, verdicts):
     nothing = shifted(grid, lambda rates: rates * np.nan).assign(estimable=0, **rates)
     assert set(verdicts(nothing).values()) == {"not run"}
     assert verdicts(grid[grid["workers"] == 6])["D1-2"] == "not run"
-
-
-def recovered(model, exact, none=0.4):
-    """Seconds of the micro-batches of a run as `streams.recoveries` gives them."""
-    rows = [
-        ("none", [none] * 5, 0),
-        ("model", model, 0),
-        ("exact", exact, 900),
-        ("model", model, 0),
-    ]
-    return pd.DataFrame(rows, columns=["recovery", "seconds", "samples_read_again"])
-
-
-def test_recoveries_are_compared_kill_by_kill():
-    slow = np.array([0.9, 1.1, 0.8, 1.0, 2.0])
-    noise = np.array([0.01, -0.02, 0.03, -0.01, 0.0])
-    frames = {
-        "holds": slow - 0.2 + noise,
-        "undecided": slow + noise,
-        "deviates": slow + 0.2 - noise,
-    }
-    for verdict, fast in frames.items():
-        cost = recovered(fast.tolist(), slow.tolist())
-        assert judging.verdict(CLAIMS, {"cost": cost}, "D1-6") == verdict
-    alone = recovered([1.0], [1.0])
-    assert judging.verdict(CLAIMS, {"cost": alone}, "D1-6") == "not run"
-    exact = alone[alone["recovery"] != "model"]
-    assert judging.verdict(CLAIMS, {"cost": exact}, "D1-6") == "not run"
-
-
-def aggregates_of(folder, rows, of):
-    """How often half-widths of a model of strong correlations hold on data of another one."""
-    SensorLog.write(folder, draw(of, rows, 1), of.names)
-    shape = {"workers": (12,), "epsilons": (1.0,), "replications": 1, "about": {}}
-    log, assumed = SensorLog.open(folder), block_model(24, 2)
-    case = SensorCase(log, assumed, Windows(3, 1), 0.05, **shape)
-    return grid_module.other_aggregates(case, 12, 3, seed=1)
-
-
-@pytest.mark.parametrize(
-    ("rows", "covariance", "verdict"),
-    [(30_000, 0.9, "holds"), (600, 0.9, "undecided"), (3000, 0.8, "deviates")],
-)
-def test_other_aggregates_hold_on_the_models_data_alone(tmp_path, rows, covariance, verdict):
-    aggregates = aggregates_of(tmp_path / "log", rows, block_model(24, 2, covariance=covariance))
-    frames = {"aggregates": aggregates, "delta": 0.05}
-    assert judging.verdict(CLAIMS, frames, "D1-7") == verdict

@@ -5,7 +5,6 @@ import pytest
 
 from aftlib.approximately_once.assignment import assign_spread
 from aftlib.approximately_once.coordinator import Coordinator
-from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
@@ -125,37 +124,3 @@ def test_gain_and_variance_are_those_of_one_solve_over_the_complement(missing, g
     gain, variance = by_complement(model, windows, keys, observed, samples)
     np.testing.assert_allclose(estimate.value, gain @ values[observed], atol=1e-9)
     np.testing.assert_allclose(estimate.half_width, REQUIREMENT.half_width(variance), atol=1e-9)
-
-
-@pytest.mark.parametrize("query", ["min", "max"])
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
-def test_lost_extremes_are_within_their_half_widths(query, gaps):
-    rng, windows, step = np.random.default_rng(3), Windows(12, 12, query), block_model(6, 2)
-    extremes = DrawnWindows(step, 12, query, np.random.default_rng(1))
-    requirement = Requirement(0.8, 0.05)
-    assignment = assign_spread(extremes, 3, requirement)
-    coordinator, within, widths = Coordinator(extremes, assignment, requirement, windows), [], []
-    lost = list(assignment.workers[0])
-    for window in range(800):
-        samples = rng.standard_normal((12, 6)) @ step.cholesky.T
-        truth = windows.aggregate(samples, 0, range(1))[0][0]
-        samples[1:, rng.random(6) < gaps] = np.nan
-        values, counts = (rows[0] for rows in windows.aggregate(samples, 0, range(1)))
-        for worker in (1, 2):
-            keys = list(assignment.workers[worker])
-            coordinator.receive(window, worker, values[keys], counts[keys])
-        (estimate,) = coordinator.estimate(window)
-        within += (np.abs(estimate.value - truth[lost]) <= estimate.half_width).tolist()
-        widths.append(estimate.half_width.max())
-        assert estimate.estimated.all() == (estimate.half_width <= 0.8).all()
-    assert np.mean(within) == pytest.approx(0.95, abs=0.02)
-    assert len(set(widths)) == 1 if gaps == 0 else len(set(widths)) > 1
-
-
-@pytest.mark.parametrize("query", ["mean", "max"])
-def test_the_model_of_a_maximum_is_one_of_maxima(query):
-    extremes = DrawnWindows(MODEL, 5, "max", np.random.default_rng(1), draws=20)
-    model = extremes if query == "mean" else MODEL
-    assignment = assign_spread(MODEL, 3, REQUIREMENT)
-    with pytest.raises(ValueError, match="model must be a DrawnWindows for queries whose"):
-        Coordinator(model, assignment, REQUIREMENT, Windows(5, 5, query))

@@ -8,10 +8,8 @@ import pyspark.sql.functions as f
 import pytest
 
 from aftlib.approximately_once.assignment import assign_packed, assign_spread
-from aftlib.approximately_once.best import assign_best
 from aftlib.approximately_once.pipeline import Query, recover_stream
 from aftlib.approximately_once.sink import Outage
-from aftlib.core.extremes import DrawnWindows
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -99,28 +97,6 @@ def test_killed_estimable_worker_is_estimated_where_it_lost_input(spark, log, tm
         i = posterior.names.index(row.key)
         assert row.value == pytest.approx(posterior.mean[i], abs=1e-12)
         assert row.half_width == pytest.approx(REQUIREMENT.half_width(posterior.variance[i]))
-
-
-def test_a_maximum_is_estimated_too(spark, log, tmp_path):
-    windows = Windows(10, 10, "max")
-    extremes = DrawnWindows(MODEL, 10, "max", np.random.default_rng(1), draws=500)
-    requirement = Requirement(3.0, 0.05)
-    assignment = assign_best(extremes, 2, requirement)
-    assert assignment.estimable.all()
-    stream_query = Query(log, windows, extremes, assignment, requirement, every=40)
-    done = recover_stream(spark, stream_query, tmp_path, [Outage(1, 52, 61)])
-    true = batch(log, windows)
-    assert_equal_where_computed(done.windows, true)
-    lost = done.windows[done.windows["estimated"]]
-    mine, others = (list(keys) for keys in assignment.workers[::-1])
-    assert sorted(lost["start"].unique()) == [50, 60] and len(lost) == 2 * len(mine)
-    half = dict(zip(mine, extremes.half_width(mine, others, 0.05), strict=True))
-    for row in lost.itertuples():
-        seen = {log.names[k]: true[row.start, log.names[k]][0] for k in others}
-        posterior = extremes.condition(seen)
-        assert row.value == pytest.approx(posterior.mean[posterior.names.index(row.key)])
-        assert row.half_width == pytest.approx(half[log.names.index(row.key)])
-    assert done.outages[0].crashed_pid not in (None, done.outages[0].replacement_pid)
 
 
 TIGHT = {"assign": assign_packed, "requirement": Requirement(0.3, 0.05)}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,10 @@ from aftlib.approximately_once.assignment import (
     assign_random,
     assign_spread,
 )
-from aftlib.approximately_once.best import assign_best, crash_together
 from aftlib.approximately_once.experiments.cases import SensorCase
 from aftlib.core.checks import require_number
-from aftlib.core.extremes import DrawnWindows
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.intervals import bootstrap_interval, t_interval
+from aftlib.core.intervals import t_interval
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 
 DOCUMENT = ("greedy", "h-best", "h-worst")
 """The methods that the document compares."""
-NO_DROP, NO_RESERVE, NEITHER = "greedy, no drop", "greedy, no reserve", "greedy, neither"
-"""Greedy with a drop of 0 for empty workers, without a reserved worker, and with both changes."""
-VARIANTS = (NO_DROP, NO_RESERVE, NEITHER)
 CHANCE = "greedy, ties by chance"
 """Greedy with a random order of equally reliable keys."""
 # any number of workers: where m does not divide n, their sizes differ by one
@@ -46,22 +41,15 @@ ASSIGN: dict[str, Callable[..., Assignment]] = {
     "random": lambda model, m, requirement, rng: assign_random(
         model, m, requirement, rng, uneven=True
     ),
-    NO_DROP: lambda *problem, rng: assign_greedy(*problem, uneven=True, empty_drop="zero"),
-    NO_RESERVE: lambda *problem, rng: assign_greedy(*problem, uneven=True, reserve=False),
-    NEITHER: lambda *problem, rng: assign_greedy(
-        *problem, uneven=True, empty_drop="zero", reserve=False
-    ),
     CHANCE: lambda *problem, rng: assign_greedy(*problem, uneven=True, rng=rng),
 }
 """The assignments by method, called with model, m, requirement and `rng`.
 
-A method that is added, also in a notebook, appears in `grid` and `bests`, and so in figs 10–13.
+A method that is added, also in a notebook, appears in `grid`, and so in figs 10–13.
 """
 DRAWN = ("random", CHANCE)
 """Random methods, which are drawn several times per point."""
-METHODS = (*DOCUMENT, "random", NO_DROP, CHANCE)
-STEPS = 30_000
-"""Most steps of the log on which `other_aggregates` checks half-widths."""
+METHODS = (*DOCUMENT, "random", CHANCE)
 
 
 def grid(
@@ -108,7 +96,7 @@ def grid(
 
 def added_to(methods: Sequence[str]) -> list[str]:
     """Return `methods` and the methods that a user has added to `ASSIGN`."""
-    return [*methods, *(name for name in ASSIGN if name not in {*METHODS, *VARIANTS})]
+    return [*methods, *(name for name in ASSIGN if name not in METHODS)]
 
 
 @dataclass(frozen=True)
@@ -206,55 +194,6 @@ def coverage(grids: Mapping[str, pd.DataFrame], method: str, workers: int) -> pd
     return chosen.assign(**shares)[columns].dropna().reset_index(drop=True)
 
 
-def bests(spark: SparkSession, case: SensorCase) -> pd.DataFrame:
-    """Estimable workers of each method and the best assignment, and a bound for all assignments.
-
-    Columns: method ("greedy" and its variants, "h-best", those added to `ASSIGN`, "best" or
-    "bound"), workers, epsilon, estimable.
-    """
-    model, epsilons, delta = case.samples, case.epsilons, case.delta
-    counted = {name: ASSIGN[name] for name in added_to(["greedy", *VARIANTS, "h-best"])}
-
-    def count(m: int) -> Iterator[tuple[str, int, float, int]]:
-        for epsilon in epsilons:
-            problem = model, m, Requirement(epsilon, delta)
-            best = assign_best(*problem, uneven=True)
-            for method, assign in counted.items():
-                assignment = assign(*problem, rng=np.random.default_rng(m))
-                yield method, m, epsilon, int(assignment.estimable.sum())
-            yield "best", m, epsilon, int(best.estimable.sum())
-            yield "bound", m, epsilon, best.bound
-
-    return _counted(spark, case, count)
-
-
-def crashes_survived(spark: SparkSession, case: SensorCase, most: int = 3) -> pd.DataFrame:
-    """Workers of h-best that the survivors estimate, whichever f workers crash; f = 1 … `most`.
-
-    Columns: method ("1 crash", "2 crashes" …), workers, epsilon, estimable: the proven number of
-    such workers.
-    """
-    model, delta, epsilons = case.samples, case.delta, case.epsilons
-
-    def count(m: int) -> Iterator[tuple[str, int, float, int]]:
-        requirements = [Requirement(epsilon, delta) for epsilon in epsilons]
-        assignment = assign_spread(model, m, requirements[0], uneven=True)
-        for f in range(1, min(m, most) + 1):
-            variances = crash_together(model, assignment, f)
-            for requirement in requirements:
-                estimable = int(requirement.is_met_by(requirement.reliability(variances)).sum())
-                yield f"{f} crash{'es' if f > 1 else ''}", m, requirement.epsilon, estimable
-
-    return _counted(spark, case, count)
-
-
-def _counted(
-    spark: SparkSession, case: SensorCase, count: Callable[[int], Iterator[Any]]
-) -> pd.DataFrame:
-    rows = sweep(spark, lambda m: list(count(m)), case.workers)
-    return pd.DataFrame(sum(rows, []), columns=["method", "workers", "epsilon", "estimable"])
-
-
 def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float) -> pd.DataFrame:
     """Smallest ε, sensor units, at which all m workers are estimable by h-best and h-worst."""
     one = Requirement(1.0, delta)
@@ -264,46 +203,3 @@ def smallest_epsilons(model: GaussianModel, workers: Sequence[int], delta: float
         worst = [max(model.block_variance(w).max() for w in ws) for ws in assigned]
         columns[name] = one.half_width(worst)
     return pd.DataFrame(columns, index=pd.Index(workers, name="m"))
-
-
-def other_aggregates(case: SensorCase, workers: int, width: int, seed: int) -> pd.DataFrame:
-    """Half-widths of estimates of lost means, sums, minima and maxima, checked on the log.
-
-    Rows are samples, and windows are tumbling with `width` steps. Each worker of h-best is lost
-    once in every whole window of the log. `seed` seeds the draws of extremes.
-
-    Columns: query; half_width: the median over the keys of the half-width at probability 1 − δ;
-    prior: the same without other workers' results; within: the share of estimates that err by at
-    most their half-width, with low and high of its interval over whole windows; windows; workers.
-    """
-    samples, requirement = (
-        case.log.read(None, 0, min(case.log.steps, STEPS)),
-        Requirement(1, case.delta),
-    )
-    groups = assign_spread(case.samples, workers, requirement, uneven=True).workers
-    everyone, rows = np.arange(case.samples.size), []
-
-    def half_width(model: GaussianModel, keys: np.ndarray, observed: np.ndarray) -> np.ndarray:
-        if isinstance(model, DrawnWindows):
-            return model.half_width(keys, observed, case.delta)
-        return requirement.half_width(model.conditional(observed, keys)[1].diagonal())
-
-    for query in ("mean", "sum", "min", "max"):
-        windows = Windows(width, width, query)
-        truth, counts = windows.aggregate(samples, 0, windows.ending_in(0, len(samples)))
-        truth = truth[(counts == width).all(axis=1)]
-        model = windows.aggregation.model(case.samples, width, np.random.default_rng(seed))
-        off = truth - model.mean
-        half, prior, held = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
-        for keys in map(np.array, groups):
-            others = np.setdiff1d(everyone, keys)
-            half.append(half_width(model, keys, others))
-            prior.append(half_width(model, keys, others[:0]))
-            gain, _ = model.conditional(others, keys)
-            held.append(np.abs(off[:, keys] - off[:, others] @ gain.T) <= half[-1])
-        medians = [float(np.median(np.concatenate(widths))) for widths in (half, prior)]
-        share = np.concatenate(held, axis=1).mean(axis=1)
-        low, high = bootstrap_interval(share[None], case.block or 1, np.random.default_rng(seed))
-        rows.append((query, *medians, share.mean(), low[0], high[0], len(truth)))
-    columns = ["query", "half_width", "prior", "within", "low", "high", "windows"]
-    return pd.DataFrame(rows, columns=columns).assign(workers=workers)
