@@ -9,8 +9,8 @@ from dataclasses import InitVar, dataclass, field, replace
 import numpy as np
 
 from aftlib.approximately_once.assignment import Assignment
+from aftlib.core.arrays import pack_arrays, unpack_arrays
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.guard import Guard

@@ -31,11 +31,11 @@ from aftlib.approximately_once.operator import SensorSplits, Worker
 from aftlib.approximately_once.sink import Outage, WindowSink
 from aftlib.core.checks import require_choice, require_number
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 from aftlib.guard.accounts import Audit
+from aftlib.spark.checkpoint import QueryDirectory
 from aftlib.spark.faults import Fault, Injector
 from aftlib.spark.streams import drain
 

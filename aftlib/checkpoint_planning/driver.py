@@ -23,9 +23,9 @@ from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.checkpoint import QueryDirectory
 from aftlib.spark.faults import Fault, Injector, schedule_from_json, schedule_to_json
 
 KINDS = ("bare", "spark")

@@ -26,8 +26,8 @@ from aftlib.checkpoint_planning.state import (
     WindowResult,
 )
 from aftlib.checkpoint_planning.steps import interval_sums
-from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.sensorlog import LogReader, SensorLog
+from aftlib.spark.checkpoint import QueryDirectory
 from aftlib.spark.streams import PlannedInput, drain
 
 _LONG = pa.int64()

@@ -13,7 +13,6 @@ minima and maxima.
 `recovery_costs` computes the duration of a recovery and the monthly cost of failures.
 `planfile` writes and reads plan.json, which `aft plan` makes and from which pipelines run.
 
-`claims` turns a finding into a verdict. `query_directory` holds the identity, lock and state of a
-streaming query. `paths` writes files whole or not at all, `checks` validates arguments, and
-`compiling` wraps numba for the kernels.
+`paths` writes files whole or not at all, `arrays` packs arrays into one value, `checks` validates
+arguments, and `compiling` wraps numba for the kernels.
 """

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from aftlib.core.query_directory import QueryDirectory, last_number
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import LAST_TIME, HistogramQuery
 from aftlib.exponential_histogram.sketch import MAX_UNITS
 from aftlib.exponential_histogram.source import Reader, rows
+from aftlib.spark.checkpoint import QueryDirectory, last_number
 from aftlib.spark.streams import drain
 
 _SETTINGS = {

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from aftlib.core.arrays import pack_arrays, unpack_arrays
 from aftlib.core.checks import (
     items_in_order,
     listed,
@@ -20,7 +21,6 @@ from aftlib.core.checks import (
     require_numbers,
 )
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
-from aftlib.core.query_directory import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import slack
 from aftlib.guard.changes import carry_over
 from aftlib.guard.prediction import Model, new_model

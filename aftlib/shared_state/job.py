@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from aftlib.core.checks import require_choice, require_number
 from aftlib.core.paths import write_whole
-from aftlib.core.query_directory import read_claim
 from aftlib.core.windows import Windows
 from aftlib.shared_state.aggregates import AGGREGATES, Aggregate
 from aftlib.shared_state.liveness import LONGEST_S, patiently
@@ -23,6 +22,7 @@ from aftlib.shared_state.parsing import Rules
 from aftlib.shared_state.stores import FILES, SHARED, claim, open_table, redact
 from aftlib.shared_state.stores.tables import StateTable
 from aftlib.shared_state.tuplelog import TupleLog
+from aftlib.spark.checkpoint import read_claim
 from aftlib.spark.faults import Fault, Injector
 
 JOURNAL = "journal.jsonl"

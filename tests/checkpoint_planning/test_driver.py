@@ -12,9 +12,9 @@ from aftlib.checkpoint_planning.driver import read_task, write_task
 from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.query_directory import QueryDirectory
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.checkpoint import QueryDirectory
 
 MODEL = GaussianModel([1 / 3, -2], [[0.1, 0.05], [0.05, 0.7]], names=["süd", "nord"])
 QUERY = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(1 / 7, 0.1), 2 / 3)
