@@ -1,0 +1,27 @@
+"""Compile all kernels once, at set-up: numba stores them beside their modules.
+
+python -m aftlib.reports.kernels
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.guard.guard import Guard
+from aftlib.sensor_plans.backtest import Conformal
+from aftlib.shared_state.task import load_kernels
+
+
+def compile_kernels() -> None:
+    """Use each kernel once."""
+    load_kernels()
+    histogram = ExponentialHistogram(100, 0.1)
+    histogram.update(np.ones(500, bool))
+    histogram.estimates(np.ones(5, bool))
+    Guard([[0], [1], [2]], 0.5, 0.05).update(np.random.default_rng(1).normal(size=(130, 3)))
+    Conformal(np.ones(3), 0.05, 5).replay(np.ones((5, 5, 3)))
+
+
+if __name__ == "__main__":
+    compile_kernels()
