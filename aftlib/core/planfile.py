@@ -194,7 +194,6 @@ class Plan(Part):
     backtest: Backtest
     compared: list[Method]
     sensors: list[Sensor]
-    correlation: list[list[float | None]] | None = None
     stretches: list[dict[str, Any]]
     cautions: list[str]  # reasons to trust the plan less
     worth: Worth | None = None  # only with a read rate

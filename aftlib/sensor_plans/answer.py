@@ -34,8 +34,6 @@ from aftlib.sensor_plans.backtest import (
 from aftlib.sensor_plans.sensor_file import Inventory
 from aftlib.sensor_plans.survey import Question, Survey, survey_table
 
-MOST_SHOWN = 80
-"""Most sensors of a plan that contains their correlations."""
 LEAST_GUARANTEES = 100
 """Fewest guarantees of a segment of time that may be reported as the worst."""
 LEARNING = 250
@@ -91,7 +89,6 @@ def answer_survey(
         seasons=survey.seasons,
         on_segment=on_segment,
     )
-    correlation = correlations(model)
     return {
         "version": VERSION,
         "data": describe_data(survey, name) | {"source": source},
@@ -103,7 +100,6 @@ def answer_survey(
         | measure_replay(model, checkpoints, survey.values[survey.half :] / limits),
         "compared": compare(walk, baseline, assignment.workers),
         "sensors": describe_sensors(walk, model, assignment, names, limits),
-        "correlation": np.round(correlation, 4).tolist() if len(names) <= MOST_SHOWN else None,
         "stretches": describe_segments(walk, survey),
         "cautions": [*guarantee_cautions(survey, limits, walk), *data_cautions(survey)],
         "worth": None,

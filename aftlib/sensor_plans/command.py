@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from glob import glob
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 import jinja2
-import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
@@ -21,18 +20,14 @@ from aftlib.core.datasets import Reading
 from aftlib.core.paths import require_writable
 from aftlib.core.planfile import Source, write_plan
 from aftlib.core.recovery_costs import MONTH_S, RecoveryCosts
-from aftlib.core.textfile import memory_bytes
 from aftlib.sensor_plans.answer import answer_survey
-from aftlib.sensor_plans.large_file import survey_large
 from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
-from aftlib.sensor_plans.survey import QUERIES, Question, Survey, epsilon_of, survey_table
-from aftlib.sensor_plans.worth import measure_costs, worth
+from aftlib.sensor_plans.survey import QUERIES, Question, epsilon_of, survey_table
+from aftlib.sensor_plans.worth import worth
 
 BAD_INPUT = 2
 PASSED_ON = ("time", "resample", "where", "tz", "decimal", "encoding", "comment", "na")
 """Options that are fields of `datasets.Reading`."""
-LARGE = 2**28
-"""Bytes of a wide text, or of a Parquet file's numbers, that are still read as a whole."""
 LISTED = 12
 """Most sensors or machines that the text names."""
 
@@ -74,7 +69,6 @@ LISTED = 12
     show_default=True,
     help="Failures of one machine per month.",
 )
-@click.option("--measure", is_flag=True, help="Time recoveries on this machine and file.")
 @click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
 @click.option("--time", metavar="COL", help="Column of times; default found by its values.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
@@ -91,11 +85,6 @@ LISTED = 12
 @click.option("--encoding", help="Encoding of a CSV file, such as cp1252; default UTF-8.")
 @click.option("--comment", metavar="C", help="Character that begins a comment, such as #.")
 @click.option("--na", multiple=True, metavar="TEXT", help="A missing value, such as 'No Data'.")
-@click.option(
-    *("--pieces/--no-pieces", "--spark/--no-spark"),
-    default=None,
-    help="Read the file in pieces; by default only a large one.",
-)
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
 @click.pass_obj
@@ -107,10 +96,8 @@ def command(
     drop: tuple[str, ...],
     measured: tuple[str, ...],
     missing: str | None,
-    pieces: bool | None,
     read_rate: float | None,
     failures_per_month: float,
-    measure: bool,
     output: Path,
     report: bool,
     **options: Any,
@@ -139,22 +126,18 @@ def command(
         if output.is_dir():
             raise ValueError(f"output must be a file, got the directory {str(output)!r}")
         require_writable(output.parent)
-        whole = bool(long or reading["resample"])
-        if measure and (read_rate is None or pieces or is_large(data, whole=True)):
-            raise ValueError(
-                "measure must be given with read_rate and data that fit into memory, got read_rate "
-                f"= {read_rate!r} and {str(data)!r}: give --read-rate, or a part of the data"
-            )
         # the hash is taken first, so that data which change while they are read do not match it
         known = data.exists() or any(glob(str(data)))
         source = Source.of(data, Reading(**reading)) if known else None
-        if pieces is None:
-            pieces = is_large(data, whole) and not (long and not data.is_file())
-        survey = survey_file(data, question, pieces, reading)
+        table = read_sensors(data, **reading)
+        inventory = Inventory.of(table)
+        show_inventory(inventory)
+        survey = survey_table(table, inventory, question)
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
             plan = answer_survey(survey, question, data.name, partial(move, bar), source)
         if read_rate is not None:
-            costs = cost_constants(plan, data, reading, measure, output.parent)
+            fixed_ms, per_tuple_ms = options["fixed_ms"], options["per_tuple_ms"]
+            costs = RecoveryCosts(fixed_ms / 1e3, per_tuple_ms / 1e3, 0.0, 0.0)
             plan["worth"] = worth(plan, read_rate, failures_per_month, costs)
         write_plan(plan, output)
         click.echo(report_text(plan))
@@ -162,32 +145,6 @@ def command(
     if report:
         with clear_errors(1):
             click.echo(f"Report: {write_page(output)}")
-
-
-def survey_file(data: Path, question: Question, pieces: bool, reading: dict[str, Any]) -> Survey:
-    """Read a file, whole or in pieces, and print a summary of its contents."""
-    if pieces:
-        click.echo("Reading the file in pieces, in the order of its rows (--no-pieces: whole).")
-        survey = survey_large(data, question, **reading)
-        show_inventory(survey.inventory)
-        return survey
-    table = read_sensors(data, **reading)
-    inventory = Inventory.of(table)
-    show_inventory(inventory)
-    return survey_table(table, inventory, question)
-
-
-def cost_constants(
-    plan: dict, data: Path, reading: dict[str, Any], measure: bool, folder: Path
-) -> RecoveryCosts:
-    """Constants of a recovery: measured here, or given by --fixed-ms and --per-tuple-ms."""
-    if not measure:
-        question = plan["question"]
-        return RecoveryCosts(question["fixed_ms"] / 1e3, question["per_tuple_ms"] / 1e3, 0.0, 0.0)
-    table = read_sensors(data, **reading)
-    number = {name: i for i, name in enumerate(table.names)}
-    workers = [[number[name] for name in names] for names in plan["assignment"]]
-    return measure_costs(table, partial(read_sensors, data, **reading), workers, folder)
 
 
 def names_of(texts: tuple[str, ...]) -> list[str]:
@@ -252,22 +209,6 @@ def show_inventory(inventory: Inventory) -> None:
     click.echo("The input as it was read:")
     for line in inventory.summary_lines:
         click.echo(f"  {printable(line)}")
-
-
-def is_large(data: Path, whole: bool) -> bool:
-    """Whether there are several files, or one that takes too much memory.
-
-    A text file takes seven times its size in memory. So it is read in pieces from `LARGE` bytes on,
-    if that is possible. A file that must be read as a `whole` may fill most of the memory.
-    """
-    if not data.is_file():
-        return data.is_dir() or any(glob(str(data)))
-    size, most = data.stat().st_size, memory_bytes() // 8
-    if data.suffix == ".parquet":
-        most = memory_bytes() // 4
-        with suppress(ValueError, OSError), pq.ParquetFile(data) as file:
-            size = 8 * file.metadata.num_rows * file.metadata.num_columns
-    return size > (most if whole else min(most, LARGE))
 
 
 def move(bar: tqdm, done: int, total: int) -> None:

@@ -26,13 +26,6 @@ LOOK = {
 GUARANTEE = {"color": RED, "dash": "dash"}
 MOST, LISTED = 60, 200
 """Most sensors in a figure, and in a table."""
-HEADINGS = {
-    "declared": "share certified",
-    "replayed": "share of sensors read again",
-    "replay_within": "share of the others within ε",
-    "moved": "sensors moved per new plan",
-}
-"""Headings of columns in the tables of notebook 06."""
 
 
 def _heatmap(
@@ -44,22 +37,6 @@ def _heatmap(
     figure = go.Figure(go.Heatmap(z=z, x=x, y=y, hovertemplate=hover, **look))
     styled(figure, *titles, "", height=210 + 15 * len(sensors))
     return figure.update_yaxes(autorange="reversed", dtick=1).update_layout(hovermode="closest")
-
-
-def correlations(plan: Mapping) -> go.Figure:
-    """Correlations of the sensors' results; for many sensors, only the shares explained."""
-    sensors = plan["sensors"]
-    if plan["correlation"] is None or len(sensors) > MOST:
-        shares = [sensor["explained"] for sensor in sensors]
-        figure = go.Figure(go.Histogram(x=shares, marker={"color": BLUE}, nbinsx=40))
-        title = "Share of each sensor that the other workers explain"
-        return styled(figure, title, "share of the variance explained", "sensors")
-    names = [escape(sensor["name"]) for sensor in sensors]
-    titles = ("Correlation of the window results, first half", "")
-    look = {"zmin": -1, "zmax": 1, "colorscale": "RdBu_r"}
-    figure = _heatmap(sensors, plan["correlation"], names, "%{z:.2f}", titles, **look)
-    named(figure, x="other sensor", y="sensor", z="correlation")
-    return figure.update_xaxes(dtick=1)
 
 
 def recoverable(plan: Mapping) -> go.Figure:
@@ -125,28 +102,6 @@ def over_time(plan: Mapping) -> go.Figure:
     figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
     styled(figure, "The back-test over time (dashed: guaranteed)", "start of the segment", "share")
     return figure.update_yaxes(tickformat=".0%")
-
-
-def sensors(plan: Mapping) -> go.Figure:
-    """Share within ε of each sensor's guarantees one window ahead, the worst first."""
-    scored = [s for s in plan["sensors"] if s["within"][0] is not None]
-    scored = sorted(scored, key=lambda sensor: sensor["within"][0])[:MOST]
-    figure = go.Figure(
-        go.Scatter(
-            mode="markers",
-            x=[escape(sensor["name"]) for sensor in scored],
-            y=[sensor["within"][0] for sensor in scored],
-            customdata=[sensor["N"][0] for sensor in scored],
-            marker={"color": BLUE, "size": 11},
-            hovertemplate="%{x}: %{y:.2%} of N = %{customdata:,}<extra></extra>",
-        )
-    )
-    figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
-    styled(figure, "Guarantees that held, by sensor (dashed: guaranteed)", "", "share within ε")
-    named(figure, x="sensor")
-    low = max(0, min([0.9, *(sensor["within"][0] for sensor in scored)]) - 0.03)
-    figure.update_yaxes(tickformat=".0%", range=[low, 1 + 0.04 * (1 - low)])
-    return figure.update_layout(hovermode="closest")
 
 
 def recovery(plan: Mapping) -> go.Figure:
@@ -246,16 +201,6 @@ def replays(plan: Mapping) -> Styler:
         rows.append([span, count, part["tuples"], part["ms"], limit])
     columns = ["fails between steps", "sensors read again", "samples"]
     return table(rows, [*columns, "takes, ms", "permitted, ms"])
-
-
-def replay_success(plan: Mapping) -> Styler:
-    """Guaranteed and measured success of the replay set."""
-    guaranteed, test = 1 - plan["question"]["delta"], plan["backtest"]
-    rows = [
-        ["all that is estimated", guaranteed, test["replay_within"]],
-        ["the worst sensor", guaranteed, test["replay_worst_sensor"]],
-    ]
-    return table(rows, ["within ε", "guaranteed", "measured"])
 
 
 def details(plan: Mapping) -> Styler:

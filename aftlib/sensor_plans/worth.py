@@ -7,22 +7,13 @@ estimates the rest. `aft plan --read-rate` prints the comparison.
 
 from __future__ import annotations
 
-import sqlite3
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aftlib.core.checks import require_number
 from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
-from aftlib.core.sensortable import SensorTable
-from aftlib.guard import Guard
 
 EXACT, GUARD, NEITHER = "exact recovery", "guard", "neither"
 NEVER = "Exact recovery never ends, because the stream takes the whole read rate"
@@ -31,10 +22,6 @@ LEAST_SAVING = 0.05
 
 Ours: for less, an operator does not accept estimates.
 """
-REPEATS = 5
-"""Repeats of each measurement, of which the median is used."""
-_ROWS = 400
-"""Windows that the measured guard learns from."""
 
 
 def worth(
@@ -147,46 +134,3 @@ def _seconds(value: float) -> str:
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value == np.inf else value for name, value in row.items()}
-
-
-def measure_costs(
-    table: SensorTable, read: Callable[[], object], workers: list[list[int]], folder: Path
-) -> RecoveryCosts:
-    """Measure the constants on this machine: medians, in seconds.
-
-    `start_s`: a new Python process imports the guard. `sample_s`: `read` reads the user's data; the
-    time is divided by the number of samples. `estimate_s`: the guard estimates one window.
-    `checkpoint_s`: the guard's state is committed to SQLite in `folder`, synced, and read back.
-    """
-    code = [sys.executable, "-c", "import aftlib.guard"]
-    start_s = _median_s(lambda: subprocess.run(code, check=True))
-    sample_s = _median_s(read) / table.values.size
-    values = np.where(np.isfinite(table.values), table.values, np.nanmean(table.values, axis=0))
-    guard = Guard(workers, np.maximum(values.std(axis=0), 1e-9), 0.05)
-    guard.update(values[:_ROWS])
-    lost = np.where(np.isin(np.arange(values.shape[1]), workers[0]), np.nan, values[0])
-    estimate_s = _median_s(lambda: guard.update(lost))
-    state = guard.to_bytes()
-    with (
-        tempfile.TemporaryDirectory(dir=folder) as place,
-        closing(sqlite3.connect(Path(place) / "state.sqlite")) as store,
-    ):
-        store.execute("PRAGMA synchronous = FULL")
-        store.execute("CREATE TABLE state (id INTEGER PRIMARY KEY, value BLOB)")
-
-        def checkpoint() -> None:
-            with store:
-                store.execute("REPLACE INTO state VALUES (1, ?)", (state,))
-            store.execute("SELECT value FROM state").fetchone()
-
-        checkpoint_s = _median_s(checkpoint)
-    return RecoveryCosts(start_s, sample_s, estimate_s, checkpoint_s)
-
-
-def _median_s(work: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return float(np.median(seconds))

@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from tests.tiny_project import aft
+from click.testing import CliRunner
 
 from aftlib.core.planfile import digest_of, read_plan
+from aftlib.reports import cli
 from aftlib.sensor_plans import command
 from aftlib.sensor_plans.sensor_file import read_sensors
 
@@ -35,7 +36,7 @@ TEXT = "hello world\nthis is a text\nof no table\n"
 
 def aft_plan(*arguments, report=False):
     more = () if report else ("--no-report",)
-    return aft("plan", *arguments, *more)
+    return CliRunner().invoke(cli.main, ["plan", *map(str, arguments), *more])
 
 
 def test_the_input_is_summarized_first_and_the_plan_is_written(there):
@@ -104,54 +105,6 @@ def test_exports_are_read_as_one_long_file(there):
     assert "other columns, not read: unit" in done.output
     for part in ("assignment", "checkpoints", "replay", "backtest"):
         assert plans[0][part] == plans[1][part]
-
-
-def test_a_directory_is_read_in_pieces_to_the_same_plan(there):
-    frame().to_csv("f.csv")
-    (there / "d").mkdir()
-    frame()[:700].to_csv(there / "d" / "1.csv")
-    frame()[700:].to_csv(there / "d" / "2.csv")
-    plans = []
-    for data in ("f.csv", "d"):
-        done = aft_plan(data, "--epsilon-sd", 0.5, "--output", f"{data}.json")
-        assert done.exit_code == 0, done.output
-        plans.append(json.loads((there / f"{data}.json").read_text()))
-    assert done.output.startswith("Reading the file in pieces, in the order of its rows (--no-p")
-    for plan, name in zip(plans, ("f.csv", "d"), strict=True):
-        assert plan["data"].pop("name") == name
-        assert plan["data"].pop("source")["path"] == str(there / name)
-    assert plans[0] == plans[1]
-
-
-@pytest.mark.parametrize(
-    ("options", "pieces"),
-    [
-        ((), True),
-        (("--no-pieces",), False),
-        (("--resample", "1h"), False),
-        (("--long", "time,id,value"), False),
-    ],
-)
-def test_a_file_that_is_not_small_is_read_in_pieces_where_it_can_be(
-    there, monkeypatch, options, pieces
-):
-    monkeypatch.setattr(command, "LARGE", 1000)
-    wide = frame().reset_index(names="time")
-    (wide.melt("time", var_name="id") if "--long" in options else wide).to_csv("f.csv", index=False)
-    done = aft_plan("f.csv", "--epsilon-sd", 0.5, *options)
-    assert done.exit_code == 0, done.output
-    assert ("Reading the file in pieces" in done.output) == pieces
-
-
-def test_a_file_is_large_by_the_memory_that_it_needs(there, monkeypatch):
-    """Text from an eighth of the memory on, Parquet from a quarter at eight bytes per value."""
-    frame(1000, 4).to_csv("f.csv")
-    frame(1000, 4).to_parquet("f.parquet")
-    text, values = 8 * (there / "f.csv").stat().st_size, 4 * 8 * 1000 * 5
-    for name, least in (("f.csv", text), ("f.parquet", values)):
-        for memory, large in ((least + 8, False), (least - 8, True)):
-            monkeypatch.setattr(command, "memory_bytes", lambda memory=memory: memory)
-            assert command.is_large(there / name, whole=True) == large
 
 
 @pytest.mark.parametrize(

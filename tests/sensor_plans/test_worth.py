@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from aftlib.core.datasets import even_grid
 from aftlib.core.planfile import headline, read_plan
 from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.sensor_plans import figures
-from aftlib.sensor_plans.worth import EXACT, GUARD, NEITHER, measure_costs, worth
+from aftlib.sensor_plans.worth import EXACT, GUARD, NEITHER, worth
 from tests.sensor_plans.test_command import aft_plan, frame, there
 
 __all__ = ["there"]
@@ -139,27 +137,3 @@ def test_a_plan_without_a_read_rate_says_how_to_compare(there):
     frame().to_csv("f.csv")
     assert aft_plan("f.csv", "--epsilon-sd", 0.5).exit_code == 0
     assert headline("plan.json").endswith("Whether that pays, aft plan --read-rate compares.")
-
-
-def test_constants_are_measured_on_the_users_file(there):
-    frame().to_csv("f.csv")
-    given = ("f.csv", "--epsilon-sd", 0.5, "--read-rate", 0.01, "--measure")
-    assert aft_plan(*given).exit_code == 0
-    measured = read_plan("plan.json").worth.constants
-    assert all(value > 0 for value in measured.values())
-    assert sorted(path.name for path in there.iterdir()) == ["f.csv", "plan.json"]
-
-
-@pytest.mark.parametrize("more", [(), ("--read-rate", 1.0, "--pieces")])
-def test_measuring_what_cannot_be_measured_is_refused(there, more):
-    frame().to_csv("f.csv")
-    done = aft_plan("f.csv", "--epsilon-sd", 0.5, "--measure", *more)
-    assert done.exit_code == 2 and "--measure must be given with read_rate" in done.output
-
-
-def test_reading_is_timed_per_sample(tmp_path):
-    table = even_grid(frame(rows=500))
-    reads = list[int]()
-    costs = measure_costs(table, lambda: reads.append(1), [[0, 1], [2, 3]], tmp_path)
-    assert reads and np.isfinite(list(vars(costs).values())).all()
-    assert not list(tmp_path.iterdir())
