@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib import Promise, recoverable
-from aftlib.failure_drill.metrics import folder_bytes
 from aftlib.guard.groups import CACHE_BYTES
 from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.pipeline import BUCKETS, PROVIDER, ROCKSDB
@@ -70,7 +69,7 @@ def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str,
         plain = batches(mean_of(stream), place / "plain")
         empty = batches(through_an_empty_processor(stream), place / "empty")
         ours = batches(recoverable(stream, promise, group="site"), place / "ours")
-        state = folder_bytes([place / "ours" / "state"])
+        state = sum(f.stat().st_size for f in (place / "ours" / "state").rglob("*") if f.is_file())
     return {
         "rows_per_window": rows,
         "seconds_per_micro_batch": {

@@ -46,7 +46,6 @@ LONGEST = [
     "crash/test_shared_state",
     "reports/test_cli",
     "exponential_histogram/test_operator",
-    "failure_drill/test_schemes_spark",
     "crash/test_approximately_once",
     "crash/test_histogram",
     "spark/test_session",

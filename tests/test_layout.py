@@ -13,7 +13,7 @@ DOCUMENTS = [
     *("approximately_once", "checkpoint_planning", "shared_state", "upstream_backup"),
     "exponential_histogram",
 ]
-ORDER += [*DOCUMENTS, "sensor_plans", "failure_drill", "does_it_pay", "reports"]
+ORDER += [*DOCUMENTS, "sensor_plans", "does_it_pay", "reports"]
 TOP = {"__init__.py", "__main__.py"}
 FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
 

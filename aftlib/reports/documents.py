@@ -19,8 +19,6 @@ from aftlib.exponential_histogram import claims as exponential_histogram
 from aftlib.exponential_histogram.experiments.parameters import (
     NotebookParameters as ExponentialHistogram,
 )
-from aftlib.failure_drill import claims as failure_drill
-from aftlib.failure_drill.experiments import NotebookParameters as FailureDrill
 from aftlib.sensor_plans import claims as sensor_plans
 from aftlib.sensor_plans.experiments import NotebookParameters as SensorPlans
 from aftlib.shared_state import claims as shared_state
@@ -104,18 +102,10 @@ DOCUMENTS = [
         SensorPlans,
     ),
     Document(
-        "F",
-        "One failure drill for every scheme",
-        "this project",
-        "07_failure_drill",
-        failure_drill,
-        FailureDrill,
-    ),
-    Document(
         "P",
         "Does approximate recovery pay?",
         "this project",
-        "08_does_it_pay",
+        "07_does_it_pay",
         does_it_pay,
         DoesItPay,
     ),
