@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -198,6 +199,7 @@ def run_job(job: Job, progress: bool = False) -> Executed:
         "versions": read_versions(),
         "error": None,
     }
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # it warns of annotated parameters
     started = time.monotonic()
     with atomic_file(job.target) as scratch:
         try:
