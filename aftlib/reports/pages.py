@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -103,11 +104,12 @@ class Report(HTMLExporter):
 def write_report(executed: Executed, target: Path, document: Document | None = None) -> Path:
     """Write the report of `executed` as `target`, with Plotly's script beside it."""
     share_plotly(target.parent)
-    body, _ = Report().from_notebook_node(executed.content)
+    title, content = split_title(executed.content)
+    body, _ = Report().from_notebook_node(content)
     claims = executed.claims
     page = render(
         "page.html.j2",
-        title=_title(executed.content) or executed.path.stem,
+        title=title or executed.path.stem,
         css=_css(),
         document=document,
         record=executed.record,
@@ -119,6 +121,17 @@ def write_report(executed: Executed, target: Path, document: Document | None = N
         home=document is not None,
     )
     return write_whole(target, page)
+
+
+def split_title(content: NotebookNode) -> tuple[Markup, NotebookNode]:
+    """Return the heading of the first cell as HTML, and a copy of the notebook without it."""
+    content = copy.deepcopy(content)
+    first = content.cells[0] if content.cells else None
+    if first is None or first.cell_type != "markdown" or not first.source.startswith("# "):
+        return Markup(), content
+    title, _, first.source = first.source.removeprefix("# ").partition("\n")
+    html = MarkdownWithMath(renderer=Markdown(escape=False)).render(title)
+    return Markup(html.strip().removeprefix("<p>").removesuffix("</p>")), content
 
 
 def list_parameters(executed: Executed, document: Document | None) -> list[tuple[str, str, str]]:
@@ -206,12 +219,6 @@ def read_stored(folder: Path, claims: Sequence[ClaimRecord]) -> dict[str, str]:
         for line in stored["claims"]
         if verdicts.get(line["id"], line["verdict"]) != line["verdict"]
     }
-
-
-def _title(content: NotebookNode) -> str:
-    prose = (cell.source for cell in content.cells if cell.cell_type == "markdown")
-    heading = next((text for text in prose if text.lstrip().startswith("# ")), "")
-    return heading.lstrip().partition("\n")[0].removeprefix("# ")
 
 
 def _literal(value: Any) -> str:
