@@ -50,7 +50,6 @@ from typing import Any
 import numpy as np
 
 from aftlib.core.checks import require_number
-from aftlib.core.compiling import jit
 
 START, CAP = 5.0, 20.0
 """c₀ and C: the first and the largest budget of a sensor's account."""
@@ -59,95 +58,100 @@ POOL_START, POOL_CAP = 2.0, 32.0
 QUARANTINE = 30
 """m: blocked rounds for the first credit; each further credit takes twice as many."""
 MOST_CREDITS = 8
-BUDGET, CREDITS, RUN, BAD = range(4)
-"""Columns of an account: U, j, and the rounds and errors of the current quarantine."""
+ACCOUNT = np.dtype([(name, float) for name in ("budget", "credits", "run", "bad")])
+"""U, j, and the rounds and errors of the current quarantine."""
+NOT_PROPOSED, BLOCKED, CERTIFIED = range(3)
+"""Decisions."""
 
 
-@jit()
-def settle(account: Any, bad: float, number: float, delta: float, cap: float, unit: float) -> None:
-    """Book `number` guarantees, of which `bad` were wrong; repay unneeded credits."""
-    account[BUDGET] = min(cap, account[BUDGET] + delta * number - bad)
-    while account[CREDITS] > 0 and account[BUDGET] >= unit * (2 - account[CREDITS]):
-        account[CREDITS] -= 1
-        account[RUN] = account[BAD] = 0
+def settle(
+    accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, delta: float, cap: float, unit: float
+) -> None:
+    """Book `number` guarantees each, of which `bad` were wrong; repay unneeded credits."""
+    booked, budget, credits = number > 0, accounts["budget"], accounts["credits"]
+    raised = np.minimum(cap, budget + delta * number - bad)
+    budget[booked] = raised[booked]
+    while credits.any():
+        repaid = booked & (credits > 0) & (budget >= unit * (2 - credits))
+        if not repaid.any():
+            break
+        credits[repaid] -= 1
+        accounts["run"][repaid] = accounts["bad"][repaid] = 0
 
 
-@jit()
-def prove(account: Any, bad: float, number: float, delta: float, size: int) -> None:
-    """Count `number` blocked proposals; a run of them with few enough errors earns a credit."""
-    if account[CREDITS] >= MOST_CREDITS:
-        return
-    wanted = QUARANTINE * 2.0 ** account[CREDITS] * size
-    account[RUN] += number
-    account[BAD] += bad
-    if account[BAD] > math.floor(delta / 2 * wanted):
-        account[RUN] = account[BAD] = 0
-    elif account[RUN] >= wanted:
-        account[CREDITS] += 1
-        account[RUN] = account[BAD] = 0
+def prove(
+    accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, delta: float, size: int
+) -> None:
+    """Count `number` blocked proposals each; a run with few enough errors earns a credit."""
+    counted = (number > 0) & (accounts["credits"] < MOST_CREDITS)
+    accounts["run"] += np.where(counted, number, 0)
+    accounts["bad"] += np.where(counted, bad, 0)
+    wanted = QUARANTINE * 2.0 ** accounts["credits"] * size
+    failed = counted & (accounts["bad"] > np.floor(delta / 2 * wanted))
+    earned = counted & ~failed & (accounts["run"] >= wanted)
+    accounts["credits"][earned] += 1
+    accounts["run"][failed | earned] = accounts["bad"][failed | earned] = 0
 
 
-@jit()
-def is_open(account: Any, delta: float) -> bool:
-    """Whether a sensor's account has the budget for one more error."""
-    return account[BUDGET] + account[CREDITS] >= 1 - delta
+def is_open(accounts: np.ndarray, delta: float) -> np.ndarray:
+    """Whether each account has the budget for one more error."""
+    return np.asarray(accounts["budget"] + accounts["credits"] >= 1 - delta)
 
 
-@jit()
-def pool_bears(pool: Any, account: Any, unit: float) -> bool:
-    """Whether the pool permits a sensor; if the pool is low, only sensors with large accounts."""
-    free = pool[BUDGET] + unit * pool[CREDITS]
-    return free >= 0 and (free >= unit or account[BUDGET] >= 0.6 * START)
+def pool_bears(pools: np.ndarray, accounts: np.ndarray) -> np.ndarray:
+    """Whether the pools permit each sensor; a low pool permits only sensors with large accounts."""
+    unit = pool_unit(accounts.shape[1])
+    free = (pools["budget"] + unit * pools["credits"])[:, np.newaxis]
+    return np.asarray((free >= 0) & ((free >= unit) | (accounts["budget"] >= 0.6 * START)))
 
 
-@jit()
-def certify(proposed: Any, accounts: Any, pool: Any, delta: float, unit: float, out: Any) -> None:
-    """Fill `out` with 0 (not proposed), 1 (proposed but blocked) or 2 (certified) per sensor."""
-    for i in range(proposed.size):
-        allowed = is_open(accounts[i], delta) and pool_bears(pool, accounts[i], unit)
-        out[i] = 0 if not proposed[i] else 2 if allowed else 1
+def certify(
+    proposed: np.ndarray, accounts: np.ndarray, pools: np.ndarray, delta: float
+) -> np.ndarray:
+    """Return the decision on each (horizon, sensor), shape (H, n)."""
+    allowed = is_open(accounts, delta) & pool_bears(pools, accounts)
+    return np.where(proposed, np.where(allowed, CERTIFIED, BLOCKED), NOT_PROPOSED)
 
 
-@jit()
-def learn(wrong: Any, decisions: Any, accounts: Any, pool: Any, delta: float, unit: float) -> None:
-    """Book the outcomes of one earlier round: 1 wrong, 0 right, NaN never known."""
-    numbers, errors = np.zeros(3), np.zeros(3)  # by decision
-    for i in np.flatnonzero(~np.isnan(wrong) & (decisions > 0)):
-        numbers[decisions[i]] += 1
-        errors[decisions[i]] += wrong[i]
-        if decisions[i] == 2:
-            settle(accounts[i], wrong[i], 1, delta, CAP, 1.0)
-        else:
-            prove(accounts[i], wrong[i], 1, delta, 1)
-    if numbers[2]:
-        settle(pool, errors[2], numbers[2], delta, POOL_CAP * unit, unit)
-    elif numbers[1]:
-        prove(pool, errors[1], numbers[1], delta, wrong.size)
+def learn(
+    wrong: np.ndarray, decisions: np.ndarray, accounts: np.ndarray, pools: np.ndarray, delta: float
+) -> None:
+    """Book the outcomes of an earlier round per horizon: 1 wrong, 0 right, NaN never known."""
+    known, n = ~np.isnan(wrong), wrong.shape[1]
+    certified, blocked = known & (decisions == CERTIFIED), known & (decisions == BLOCKED)
+    number = certified.sum(1)
+    if number.any():
+        unit, errors = pool_unit(n), np.where(certified, wrong, 0)
+        settle(accounts, certified, errors, delta, CAP, 1.0)
+        settle(pools, number, errors.sum(1), delta, POOL_CAP * unit, unit)
+    if blocked.any():
+        errors, alone = np.where(blocked, wrong, 0), number == 0
+        prove(accounts, blocked, errors, delta, 1)
+        prove(pools, alone * blocked.sum(1), alone * errors.sum(1), delta, n)
 
 
-@jit()
 def pool_unit(sensors: int) -> float:
     """Unit u of the pooled account."""
     return max(2.0, 0.3 * sensors)
 
 
 def new_accounts(sensors: int, horizons: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the accounts (H, n, 4) and pooled accounts (H, 4) as before the first round."""
-    accounts, pools = np.zeros((horizons, sensors, 4)), np.zeros((horizons, 4))
-    accounts[..., BUDGET], pools[:, BUDGET] = START, POOL_START * pool_unit(sensors)
+    """Return the accounts (H, n) and pooled accounts (H,) as before the first round."""
+    accounts, pools = np.zeros((horizons, sensors), ACCOUNT), np.zeros(horizons, ACCOUNT)
+    accounts["budget"], pools["budget"] = START, POOL_START * pool_unit(sensors)
     return accounts, pools
 
 
 def continue_pools(pools: np.ndarray, before: int, after: int) -> np.ndarray:
-    """Return pooled accounts (…, 4) that go on for another number of sensors.
+    """Return pooled accounts (H,) that go on for another number of sensors.
 
     **Changes** in the module's docstring has the reasons.
     """
     unit, moved = pool_unit(after), pools.copy()
     if before != after:
-        budget = pools[..., BUDGET] + POOL_START * (unit - pool_unit(before))
-        moved[..., BUDGET] = np.minimum(budget, POOL_CAP * unit)
-        moved[..., RUN:] = 0  # rounds with another number of sensors earn no common credit
+        budget = pools["budget"] + POOL_START * (unit - pool_unit(before))
+        moved["budget"] = np.minimum(budget, POOL_CAP * unit)
+        moved["run"] = moved["bad"] = 0  # rounds of other sensors earn no common credit
     return moved
 
 
@@ -171,22 +175,21 @@ class Accounts:
         require_number("sensors", sensors, least=1, whole=True)
         require_number("horizon", horizon, least=1, whole=True)
         require_number("delta", delta, above=0, below=1)
-        self.delta, self.horizon, self.unit = float(delta), int(horizon), pool_unit(sensors)
-        (self.accounts,), (self.pool,) = new_accounts(sensors, 1)
+        self.delta, self.horizon = float(delta), int(horizon)
+        self.accounts, self.pool = new_accounts(sensors, 1)
 
     def certify(self, proposed: Any) -> np.ndarray:
         """Return 0 (not proposed), 1 (blocked) or 2 (certified) per sensor."""
-        proposed, decisions = np.asarray(proposed, bool), np.zeros(len(self.accounts), np.int64)
-        certify(proposed, self.accounts, self.pool, self.delta, self.unit, decisions)
-        return decisions
+        proposed = np.atleast_2d(np.asarray(proposed, bool))
+        return certify(proposed, self.accounts, self.pool, self.delta)[0]
 
     def update(self, decisions: Any, wrong: Any) -> None:
         """Book the outcomes of a round: its `decisions`, and `wrong` 1, 0 or NaN per sensor.
 
         Rounds must come in the order of their decisions.
         """
-        decisions, wrong = np.asarray(decisions, np.int64), np.asarray(wrong, np.float64)
-        learn(wrong, decisions, self.accounts, self.pool, self.delta, self.unit)
+        wrong = np.atleast_2d(np.asarray(wrong, float))
+        learn(wrong, np.atleast_2d(decisions), self.accounts, self.pool, self.delta)
 
 
 def slack(rounds: int, delta: float, horizon: int = 1) -> float:
@@ -262,13 +265,13 @@ class Estimates:
     def audited(self) -> Audit:
         """Outcomes of the audits so far."""
         estimates, wrong, failures, most = self.counts.tolist()
-        delta, n = self.account.delta, len(self.account.accounts)
+        delta, n = self.account.delta, self.account.accounts.size
         slack = pooled_slack(failures, delta, n, 0) + most * (1 - delta)
         return Audit(estimates, wrong, delta * estimates + slack)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the state to store."""
-        shape = len(self.open), len(self.account.accounts)
+        shape = len(self.open), self.account.accounts.size
         places = np.array([place for place, *_ in self.open], np.int64)
         return {
             "accounts": self.account.accounts,

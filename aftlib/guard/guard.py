@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import operator
 import zipfile
@@ -23,13 +24,11 @@ from aftlib.core.checks import (
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.guard.accounts import slack
 from aftlib.guard.changes import carry_over
-from aftlib.guard.prediction import Model, new_model
-from aftlib.guard.proposal import Risk, new_risk
-from aftlib.guard.rounds import LARGEST, Rules, State, advance, new_state
+from aftlib.guard.prediction import Model
+from aftlib.guard.proposal import Risk
+from aftlib.guard.rounds import LARGEST, Rounds, Rules, State
 
-FORGET = 1 / 600
-"""Share of its memory that the model forgets per window: it remembers about 600."""
-VERSION = 7
+VERSION = 8
 _MOST_HORIZONS, _MOST_ROUNDS = 1000, 2**62 - 1  # for the memory, and for sums of int64
 
 
@@ -175,20 +174,18 @@ class Guard:
         if self._names is not None and not len(self._names) == len(set(self._names)) == n:
             raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")
         limits, every = limits_of(epsilon, n, self._names), max(horizons, n // 3)
-        self._rules = Rules(limits, float(delta), worker, np.array(seasons, float), FORGET, every)
-        self._state = new_state(n, horizons)
-        self._model = new_model(n, horizons, len(seasons), every)
-        self._risk = new_risk(n, horizons)
+        rules = Rules(limits, float(delta), worker, np.array(seasons, float), every)
+        self._all = Rounds.begin(rules, horizons)
 
     @property
     def rounds(self) -> int:
         """Number of windows so far."""
-        return int(self._state.clock[0])
+        return self._all.state.rounds
 
     @property
     def horizons(self) -> int:
         """Largest number H of windows of an outage that a guarantee covers."""
-        return len(self._state.accounts)
+        return self._all.horizons
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -197,7 +194,7 @@ class Guard:
         For a sensor that has been missing for r windows, it is the window h + r after its last one.
         The guarantee covers the usual gaps of other sensors, not rarer ones.
         """
-        state, ring = self._state, self.horizons + 1
+        state, ring = self._all.state, self.horizons + 1
         ahead = np.arange(self.horizons)[:, None] + state.missing
         last = (self.rounds - 1 - state.missing) % ring
         decisions = state.decisions[
@@ -211,11 +208,10 @@ class Guard:
 
         E is at most δN + slack, whatever the data. Each account counts from its own beginning.
         """
-        delta = self._rules.delta
-        rounds, account = np.unique(self.rounds - self._state.begun, return_inverse=True)
+        state, delta = self._all.state, self._all.rules.delta
+        rounds, account = np.unique(self.rounds - state.begun, return_inverse=True)
         bound = [[slack(each, delta, h + 1) for each in rounds] for h in range(self.horizons)]
-        number, wrong = np.moveaxis(self._state.counts, -1, 0)
-        return np.stack([number, wrong, np.array(bound)[:, account]])
+        return np.stack([state.number, state.errors, np.array(bound)[:, account]])
 
     def update(self, windows: Any) -> Recovered:
         """Process one window, shape (n,), or many, shape (rounds, n).
@@ -245,9 +241,9 @@ class Guard:
         require_number("rounds", rounds, least=0, most=_MOST_ROUNDS - self.rounds, whole=True)
         rounds = int(rounds)
         first = min(rounds, self.horizons + 1)  # they fill the rings
-        self.update(np.full((first, self._rules.workers.size), np.nan))
-        self._state.clock[0] += rounds - first
-        self._state.missing[:] += rounds - first
+        self.update(np.full((first, self._all.rules.workers.size), np.nan))
+        self._all.state.rounds += rounds - first
+        self._all.state.missing += rounds - first
 
     def replay(self, windows: Any) -> History:
         """Process many windows; return decisions and predictions as if each had been lost."""
@@ -289,7 +285,8 @@ class Guard:
         >>> guard.rounds, joined.rounds
         (1, 2)
         """
-        known = self._names or [str(i) for i in range(self._rules.workers.size)]
+        rules = self._all.rules
+        known = self._names or [str(i) for i in range(rules.workers.size)]
         names = known if names is None else names_in_order(names)
         place = {name: i for i, name in enumerate(known)}
         origin = np.array([place.get(name, -1) for name in names], np.int64)
@@ -298,18 +295,14 @@ class Guard:
                 f"names must hold a sensor of this guard, got {listed(names)} instead of "
                 f"{listed(known)}: begin with a new guard"
             )
-        guard = Guard(workers, epsilon, delta, self.horizons, self._rules.seasons.tolist(), names)
+        guard = Guard(workers, epsilon, delta, self.horizons, rules.seasons.tolist(), names)
         if self._names is None and names is known:
             guard._names = None
-        carry_over(self._parts, guard._parts, origin)
+        carry_over(self._all, guard._all, origin)
         return guard
 
-    @property
-    def _parts(self) -> tuple[Rules, State, Model, Risk]:
-        return self._rules, self._state, self._model, self._risk
-
     def _advance(self, windows: Any, trace: bool) -> tuple[Recovered, History]:
-        n, names = self._rules.workers.size, self._names
+        n, names = self._all.rules.workers.size, self._names
         if (labels := labels_of(windows, self._names or ())) is not None:
             names = self._names_of(labels)
             windows = values_by_name("windows", windows, names)
@@ -320,16 +313,24 @@ class Guard:
             )
         require_measured(rows)
         self._names = names
-        recovered, shape = np.empty((len(rows), n, 3)), (len(rows) * trace, self.horizons, n)
-        history = np.zeros(shape, np.int64), np.full(shape, np.nan)
-        rows = np.require(rows, requirements=["C", "W"])  # numba recompiles for read-only arrays
-        advance(self._state, self._model, self._risk, self._rules, rows, recovered, history)
-        estimate, half_width, certified = np.moveaxis(recovered, -1, 0)
-        return Recovered(estimate, half_width, certified == 1), History(*history)
+        estimate, half_width = np.full((2, *rows.shape), np.nan)
+        certified = np.zeros(rows.shape, bool)
+        shape = len(rows) if trace else 0, self.horizons, n
+        decisions, shadow = np.zeros(shape, np.int64), np.full(shape, np.nan)
+        h = np.arange(self.horizons)
+        with np.errstate(all="ignore"):
+            for r, row in enumerate(rows):
+                slots = (self.rounds - 1 - h) % (self.horizons + 1)
+                recovered, predicted = self._all.advance(row)
+                estimate[r], half_width[r] = recovered.value, recovered.half_width
+                certified[r] = recovered.certified
+                if trace:
+                    decisions[r], shadow[r] = self._all.state.decisions[slots, h], predicted
+        return Recovered(estimate, half_width, certified), History(decisions, shadow)
 
     def _names_of(self, labels: list[str]) -> list[str]:
         """Return the names of the sensors in order."""
-        numbers = [str(i) for i in range(self._rules.workers.size)]
+        numbers = [str(i) for i in range(self._all.rules.workers.size)]
         if self._names is not None or set(labels) == set(numbers):
             return self._names or numbers
         if self.rounds or len(labels) != len(numbers):
@@ -343,17 +344,21 @@ class Guard:
     @property
     def nbytes(self) -> int:
         """Bytes of the state in memory."""
-        return sum(array.nbytes for part in self._parts[1:] for array in part)
+        return sum(getattr(value, "nbytes", 0) for value in self._fields().values())
+
+    def _fields(self) -> dict[str, Any]:
+        """Return the state by name."""
+        parts = self._all.rules, self._all.state, self._all.model, self._all.risk
+        return {
+            f"{type(part).__name__}.{name}": value
+            for part in parts
+            for name, value in vars(part).items()
+        }
 
     def to_bytes(self) -> bytes:
         """Return the whole state; the same bytes for the same state."""
         names = np.frombuffer(json.dumps(self._names).encode(), np.uint8)
-        parts = {
-            f"{type(part).__name__}.{name}": value
-            for part in self._parts
-            for name, value in part._asdict().items()
-        }
-        return pack_arrays(version=VERSION, names=names, **parts)
+        return pack_arrays(version=VERSION, names=names, **self._fields())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -376,10 +381,13 @@ class Guard:
             )
 
         def restored(kind: Any) -> Any:
-            return kind(*(fields[f"{kind.__name__}.{name}"][()] for name in kind._fields))
+            values = {}
+            for part in dataclasses.fields(kind):
+                value = fields[f"{kind.__name__}.{part.name}"]
+                values[part.name] = value if value.ndim else value.item()
+            return kind(**values)
 
         guard = cls.__new__(cls)
         guard._names = json.loads(fields["names"].tobytes())
-        guard._rules, guard._state = restored(Rules), restored(State)
-        guard._model, guard._risk = restored(Model), restored(Risk)
+        guard._all = Rounds(restored(Rules), restored(State), restored(Model), restored(Risk))
         return guard

@@ -17,11 +17,9 @@ rows: the maximum likelihood of monotone missing data (Anderson, JASA 52, 1957).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-
-from aftlib.core.compiling import jit
 
 JOINT = 150
 """Largest number of sensors with which the windows h rounds ago enter a prediction."""
@@ -37,12 +35,15 @@ else learned again. From the third on, a share of all weight, the sensor is trea
 """
 MOST_INFLATION = 1e6
 """Largest factor by which gaps may raise an error; an unknown factor is set to it."""
+IN_USE, NEXT = 0, 1
+"""Fits; the one in use is the last but one, so that it has no round after a failure."""
 
 
-class Model(NamedTuple):
+@dataclass
+class Model:
     """State of the prediction; d = 2n + 2k columns (n + 2k beyond `JOINT`), k seasons.
 
-    The fit in use is the last but one, so that it contains no round after the failure.
+    There is one model per horizon, or beyond `JOINT` sensors one for all.
     """
 
     moments: np.ndarray  # (models, d, d), forgetting sums of z zᵀ
@@ -51,12 +52,13 @@ class Model(NamedTuple):
     recent: np.ndarray  # (models, d, d) as the moments, since the last first window of a sensor
     recent_weight: np.ndarray  # (models,)
     late: np.ndarray  # (d,) columns of sensors whose first window came late
-    precision: np.ndarray  # (2, models, d, d): in use, and the next one
+    precision: np.ndarray  # (2, models, d, d) of both fits
     gain: np.ndarray  # (2, models, n, d)
     variance: np.ndarray  # (2, models, n) of each sensor, given all outside its worker
     scale: np.ndarray  # (2, n) standard deviations; 0 before the first fit
     residual: np.ndarray  # (H + 1, n) of the last rounds
-    products: np.ndarray  # (3, H + 1, n) forgetting sums of r_t r_{t−h}; in use, next, now
+    echo: np.ndarray  # (2, H + 1, n) products of both fits
+    products: np.ndarray  # (H + 1, n) forgetting sums of r_t r_{t−h}
 
 
 def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
@@ -70,87 +72,89 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
         weight=np.zeros(models),
         recent=np.zeros((models, d, d)),
         recent_weight=np.zeros(models),
-        late=np.zeros(d, np.bool_),
+        late=np.zeros(d, bool),
         precision=np.zeros((2, models, d, d)),
         gain=np.zeros((2, models, sensors, d)),
         variance=np.zeros((2, models, sensors)),
         scale=np.zeros((2, sensors)),
         residual=np.full(ring, np.nan),
-        products=np.zeros((3, *ring)),
+        echo=np.zeros((2, *ring)),
+        products=np.zeros(ring),
     )
 
 
-@jit()
-def units_of(matrix: Any) -> Any:
-    """Powers of two near the square roots of a diagonal; dividing by them loses no digit."""
-    return 2.0 ** np.round(0.5 * np.log2(np.diag(matrix)))
+def units_of(matrices: np.ndarray) -> np.ndarray:
+    """Powers of two near the square roots of diagonals; dividing by them loses no digit."""
+    return np.asarray(2.0 ** np.round(0.5 * np.log2(np.diagonal(matrices, axis1=-2, axis2=-1))))
 
 
-@jit()
-def solve_in_units(matrix: Any, right: Any) -> Any:
-    """Solve with a covariance or precision whose variables may differ by many powers of ten.
+def inverse(matrices: np.ndarray) -> np.ndarray:
+    """Invert covariances or precisions whose variables may differ by many powers of ten.
 
     LU chooses its pivots by size, so variables of size 1e5 would get none next to variables of size
     1e90.
     """
-    units = units_of(matrix)
-    scaled = (right.T / units).T
-    return (np.linalg.solve(matrix / units / units.reshape(-1, 1), scaled).T / units).T
+    if matrices.shape[-1] <= 1:
+        return 1 / matrices
+    units = units_of(matrices)
+    both = units[..., np.newaxis, :] * units[..., np.newaxis]
+    return np.asarray(np.linalg.inv(matrices / both) / both)
 
 
-@jit()
-def learn_moments(model: Any, index: int, place: int, z: Any, forget: float) -> None:
-    """Store one row z of a model; `absorb` adds the rows to the moments, many at once."""
-    model.rows[index, place] = z
-    model.weight[index] = (1 - forget) * model.weight[index] + 1
-    model.recent_weight[index] = (1 - forget) * model.recent_weight[index] + 1
+def blocks_of(workers: np.ndarray, sensors: np.ndarray) -> list[np.ndarray]:
+    """Return `sensors` by worker: for each number s of sensors, those of its workers, (…, s)."""
+    ordered = sensors[np.argsort(workers[sensors], kind="stable")]
+    size = np.bincount(workers[ordered])[workers[ordered]]
+    return [ordered[size == s].reshape(-1, s) for s in np.unique(size)]
 
 
-@jit()
-def absorb(model: Any, forget: float, count: int) -> None:
+def learn_rows(model: Model, place: int, z: np.ndarray, seen: np.ndarray, forget: float) -> None:
+    """Store a row z (models, d) of each model; `absorb` adds the rows to the moments, many at once.
+
+    A model that has not `seen` its row only forgets.
+    """
+    model.rows[seen, place] = z[seen]
+    model.weight = (1 - forget) * model.weight + seen
+    model.recent_weight = (1 - forget) * model.recent_weight + seen
+
+
+def absorb(model: Model, forget: float, count: int) -> None:
     """Add the `count` stored rows to the moments; older rows weigh less."""
     if not count:
         return
-    for m in range(model.weight.size):
-        rows = model.rows[m, :count]
-        faded = rows.copy()
-        for k in range(count):
-            faded[k] *= (1 - forget) ** (count - 1 - k)
-        products = np.dot(faded.T, rows)
-        model.moments[m] *= (1 - forget) ** count
-        model.moments[m] += products
-        model.recent[m] *= (1 - forget) ** count
-        model.recent[m] += products
-        model.rows[m] = 0.0
+    rows = model.rows[:, :count]
+    faded = rows * ((1 - forget) ** np.arange(count - 1, -1, -1))[:, np.newaxis]
+    products = faded.swapaxes(1, 2) @ rows
+    for moments in (model.moments, model.recent):
+        moments *= (1 - forget) ** count
+        moments += products
+    model.rows[:] = 0.0
 
 
-@jit()
-def begin_late(model: Any, sensors: Any) -> None:
-    """Count the following rows separately, because some sensors have their first windows there.
+def begin_late(model: Model, first: np.ndarray) -> None:
+    """Count the following rows separately, because sensors have their `first` windows there.
 
     Sensors that were late before stay late if they have too few rows; if not, they count like the
     others.
     """
     if model.recent_weight[0] >= LATE_STORED:
         end_late(model)
-    for i in np.flatnonzero(sensors):
-        model.late[i] = True
-        if len(model.late) >= 2 * sensors.size:  # its windows of earlier rounds, too
-            model.late[sensors.size + i] = True
+    n = first.size
+    model.late[:n] |= first
+    if model.late.size >= 2 * n:  # their windows of earlier rounds, too
+        model.late[n : 2 * n] |= first
     model.recent[:] = 0.0
     model.recent_weight[:] = 0.0
 
 
-@jit()
-def end_late(model: Any) -> None:
+def end_late(model: Model) -> None:
     """Replace the moments of late sensors' own rows by the moments from the regression."""
-    for m in range(model.weight.size):
-        model.moments[m] = complete_moments(model, m) * model.weight[m]
+    for m, weight in enumerate(model.weight):
+        model.moments[m] = complete_moments(model, m) * weight
     model.late[:] = False
 
 
-@jit()
-def complete_moments(model: Any, index: int) -> Any:
+def complete_moments(model: Model, index: int) -> np.ndarray:
     """Return the moments divided by the weight of their rows.
 
     Those of sensors that came late are regressed on the others, or 0 while they have too few rows.
@@ -164,149 +168,128 @@ def complete_moments(model: Any, index: int) -> Any:
         moments[:, late] = 0.0
         return moments
     recent = model.recent[index] / model.recent_weight[index]
-    across = np.ascontiguousarray(recent[others][:, late])
-    own = recent[others][:, others]
-    load(own)
-    slope = solve_in_units(own, across)
-    moved = np.dot(np.ascontiguousarray(moments[others][:, others]), slope)
-    rest = recent[late][:, late] - np.dot(slope.T, across)
-    explained = np.dot(slope.T, moved)
-    for b in range(late.size):
-        for a in range(others.size):
-            moments[others[a], late[b]] = moments[late[b], others[a]] = moved[a, b]
-        for a in range(late.size):
-            left = max(rest[a, b], 0.0) if a == b else (rest[a, b] + rest[b, a]) / 2
-            moments[late[a], late[b]] = left + (explained[a, b] + explained[b, a]) / 2
+    across = recent[np.ix_(others, late)]
+    slope = inverse(load(recent[np.ix_(others, others)])) @ across
+    moved = moments[np.ix_(others, others)] @ slope
+    rest = recent[np.ix_(late, late)] - slope.T @ across
+    explained = slope.T @ moved
+    own = (rest + rest.T + explained + explained.T) / 2
+    np.fill_diagonal(own, np.maximum(np.diag(rest), 0.0) + np.diag(explained))
+    moments[np.ix_(others, late)], moments[np.ix_(late, others)] = moved, moved.T
+    moments[np.ix_(late, late)] = own
     return moments
 
 
-@jit()
-def load(moments: Any) -> None:
-    """Add `LOADING` to the diagonal; a column without variance is independent of the others."""
-    for a in range(len(moments)):
-        # tell a constant from a variable in small units
-        varies = moments[a, a] > LEAST_VARIANCE
-        moments[a, a] = (1 + LOADING) * moments[a, a] if varies else 1.0
+def load(moments: np.ndarray) -> np.ndarray:
+    """Return moments with a larger diagonal; constant columns become independent of the others."""
+    loaded, diagonal = moments.copy(), np.diagonal(moments, axis1=-2, axis2=-1)
+    # tell a constant from a variable in small units
+    larger = np.where(diagonal > LEAST_VARIANCE, (1 + LOADING) * diagonal, 1.0)
+    at = np.arange(diagonal.shape[-1])
+    loaded[..., at, at] = larger
+    return loaded
 
 
-@jit()
-def refit(model: Any, workers: Any) -> None:
+def refit(model: Model, workers: np.ndarray) -> None:
     """Use the next fit, and compute the fit after that; `workers` has each sensor's worker."""
-    model.precision[0], model.gain[0] = model.precision[1], model.gain[1]
-    model.variance[0] = model.variance[1]
-    model.scale[0], model.products[0] = model.scale[1], model.products[1]
-    model.products[1] = model.products[2]
+    for fits in (model.precision, model.gain, model.variance, model.scale, model.echo):
+        fits[IN_USE] = fits[NEXT]
+    model.echo[NEXT] = model.products
     if model.late.any() and model.recent_weight[0] > LATE_EQUAL * model.weight[0]:
         end_late(model)
-    for m in range(model.weight.size):
-        moments = complete_moments(model, m)
-        for i in range(workers.size if m == 0 else 0):
-            model.scale[1, i] = np.sqrt(moments[i, i])
-        load(moments)
-        units = units_of(moments)
-        precision = np.linalg.inv(moments / units / units.reshape(-1, 1))
-        model.precision[1, m] = precision / units / units.reshape(-1, 1)
-        fit_gain(model, 1, m, workers)
+    moments = np.array([complete_moments(model, m) for m in range(len(model.weight))])
+    n = workers.size
+    model.scale[NEXT] = np.sqrt(np.diagonal(moments[0])[:n])
+    model.precision[NEXT] = inverse(load(moments))
+    fit_gain(model, NEXT, workers)
 
 
-@jit()
-def fit_gain(model: Any, fit: int, index: int, workers: Any) -> None:
+def fit_gain(model: Model, fit: int, workers: np.ndarray) -> None:
     """Compute gain and variance of a fit from its precision."""
-    n, precision = workers.size, model.precision[fit, index]
-    model.gain[fit, index] = 0.0
-    for worker in range(workers.max() + 1):
-        rest = np.ones(len(precision), np.bool_)
-        rest[:n] = workers != worker
-        own, others = np.flatnonzero(~rest), np.flatnonzero(rest)
-        rows = precision[own]
-        covariance = np.ascontiguousarray(solve_in_units(rows[:, own], np.eye(own.size)))
-        solved = np.dot(covariance, np.ascontiguousarray(rows[:, others]))
-        for a in range(own.size):
-            model.gain[fit, index, own[a]][others] = -solved[a]
-            model.variance[fit, index, own[a]] = covariance[a, a]
+    precision = model.precision[fit]
+    for block in blocks_of(workers, np.arange(workers.size)):
+        across, along = block[:, :, np.newaxis], block[:, np.newaxis]
+        covariance = inverse(precision[:, across, along])
+        gain = -covariance @ precision[:, block]
+        model.gain[fit][:, block] = gain
+        model.gain[fit][:, across, along] = 0.0
+        model.variance[fit][:, block] = np.diagonal(covariance, axis1=-2, axis2=-1)
 
 
-@jit()
-def conditional(precision: Any, z: Any, unknown: Any) -> Any:
+def conditional(precision: np.ndarray, z: np.ndarray, unknown: np.ndarray) -> np.ndarray:
     """Return z with the unknown entries replaced by their mean given the others."""
-    u, k = np.flatnonzero(unknown), np.flatnonzero(~unknown)
-    right = np.empty(u.size)
-    for a in range(u.size):
-        right[a] = -np.dot(precision[u[a]][k], z[k])
-    filled = z.copy()
-    filled[u] = solve_in_units(precision[u][:, u], right)
+    filled, rows = z.copy(), precision[unknown]
+    filled[unknown] = -inverse(rows[:, unknown]) @ (rows[:, ~unknown] @ z[~unknown])
     return filled
 
 
-@jit()
-def predict(model: Any, index: int, z: Any, workers: Any, out: Any, inflation: Any) -> None:
-    """Fill `out` with each sensor's value, predicted from other workers' sensors; 0 before a fit.
+def predict(model: Model, z: np.ndarray, workers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Predict each sensor's value from other workers' sensors; 0 before a fit.
 
-    `inflation` (n,) receives the factor by which gaps raise each error's standard deviation.
+    `z` is (horizons, d). Returns the values (horizons, n), and the factors by which gaps raise each
+    error's standard deviation.
     """
+    horizons, n = len(z), workers.size
     missing = np.isnan(z)
-    inflation[:] = 1.0
-    if model.scale[0].max() == 0:
-        out[:] = 0.0
-    elif not missing.any():
-        out[:] = np.dot(model.gain[0, index], z)
-    else:
-        variance = np.empty(out.size)
-        predict_among_gaps(model.precision[0, index], z, missing, workers, out, variance)
-        for i in range(out.size):
-            ratio = variance[i] / model.variance[0, index, i]
-            # rounding may make the ratio less than 1; it is NaN if nothing is known
-            inflation[i] = np.sqrt(max(ratio, 1.0)) if ratio < MOST_INFLATION**2 else MOST_INFLATION
-        failed = only_worker(missing, workers)
-        if failed >= 0:  # equal bit for bit to the shadow prediction, without the worker's values
-            alone = np.dot(model.gain[0, index], np.where(missing, 0.0, z))
-            own = workers == failed
-            out[own], inflation[own] = alone[own], 1.0
+    inflation = np.ones((horizons, n))
+    if model.scale[IN_USE].max() == 0:
+        return np.zeros((horizons, n)), inflation
+    gain = model.gain[IN_USE, :horizons]
+    if not missing.any():
+        return (gain @ z[..., np.newaxis])[..., 0], inflation
+    out, variance = predict_among_gaps(model.precision[IN_USE, :horizons], z, missing, workers)
+    ratio = variance / model.variance[IN_USE, :horizons]
+    # rounding may make the ratio less than 1; it is NaN if nothing is known
+    bounded = np.sqrt(np.maximum(ratio, 1.0))
+    inflation = np.where(ratio < MOST_INFLATION**2, bounded, MOST_INFLATION)
+    # equal bit for bit to the shadow prediction, without the failed worker's values
+    alone = (gain @ np.where(missing, 0.0, z)[..., np.newaxis])[..., 0]
+    failed = np.unique(workers[missing[0, :n]])
+    usual = ~missing[:, n:].any(1)[:, np.newaxis] & (failed.size <= 1)
+    usual = usual & (np.isin(workers, failed) | (failed.size == 0))
+    return np.where(usual, alone, out), np.where(usual, 1.0, inflation)
 
 
-@jit()
-def only_worker(missing: Any, workers: Any) -> int:
-    """Return the worker that has all gaps; −1 if several have, or earlier windows are missing."""
-    gaps = np.flatnonzero(missing)
-    if gaps[-1] >= workers.size or (workers[gaps] != workers[gaps[0]]).any():
-        return -1
-    return workers[gaps[0]]
-
-
-@jit()
 def predict_among_gaps(
-    precision: Any, z: Any, missing: Any, workers: Any, out: Any, variance: Any
-) -> None:
-    """Fill mean and variance of each sensor given the values of z outside its worker."""
-    n, gaps = workers.size, np.flatnonzero(missing)
-    place = np.full(n, -1)  # index of a missing sensor among the gaps
-    for a in range(gaps.size):
-        if gaps[a] < n:
-            place[gaps[a]] = a
-    known, rows = np.where(missing, 0.0, z), np.ascontiguousarray(precision[gaps])
-    across = np.ascontiguousarray(rows[:, :n].T)  # (n, m)
-    inverse = np.ascontiguousarray(solve_in_units(rows[:, gaps], np.eye(gaps.size)))
-    passed = np.dot(across, inverse)  # Λ_·M Λ_MM⁻¹
-    of_gaps = np.dot(inverse, np.dot(rows, known))
-    weighted = np.dot(precision[:n], known) - np.dot(across, of_gaps)  # Λ' z
-    for worker in range(workers.max() + 1):
-        own = np.flatnonzero(workers == worker)
-        here, gone = own[place[own] < 0], own[place[own] >= 0]
-        covariance = np.empty((here.size, here.size))
-        for a in range(here.size):
-            for b in range(here.size):  # Λ'
-                across_a, passed_b = across[here[a]], passed[here[b]]
-                covariance[a, b] = precision[here[a], here[b]] - np.dot(across_a, passed_b)
-        if here.size == 1:
-            covariance[0, 0] = 1 / covariance[0, 0]
-        elif here.size > 1:
-            covariance[:] = solve_in_units(covariance, np.eye(here.size))
-        shift = np.dot(covariance, weighted[here])
-        for a in range(here.size):
-            out[here[a]] = z[here[a]] - shift[a]
-            variance[here[a]] = covariance[a, a]
-        for i in gone:
-            a = place[i]
-            part = passed[here, a]
-            out[i] = np.dot(part, shift) - of_gaps[a]
-            variance[i] = inverse[a, a] + np.dot(part, np.dot(covariance, part))
+    precision: np.ndarray, z: np.ndarray, missing: np.ndarray, workers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and variance of each sensor given the values of z outside its worker.
+
+    The sensors without a window now are the same for all horizons; earlier gaps differ.
+    """
+    horizons, n = len(z), workers.size
+    every = np.arange(horizons)[:, np.newaxis]
+    number = missing.sum(1)
+    at = np.argsort(~missing, axis=1, kind="stable")[:, : number.max()]  # the gaps come first
+    padding = np.arange(at.shape[1]) >= number[:, np.newaxis]
+    precision = np.broadcast_to(precision, (horizons, *precision.shape[1:]))
+    rows = np.where(padding[..., np.newaxis], 0.0, precision[every, at])  # Λ_M·
+    among = np.take_along_axis(rows, at[:, np.newaxis], 2)
+    among = np.where(padding[:, np.newaxis] | padding[..., np.newaxis], 0.0, among)
+    diagonal = np.arange(at.shape[1])
+    among[:, diagonal, diagonal] += padding
+    solved = inverse(among)
+    known, across = np.where(missing, 0.0, z), rows[..., :n].swapaxes(1, 2)
+    passed = across @ solved  # Λ_·M Λ_MM⁻¹
+    of_gaps = (solved @ (rows @ known[..., np.newaxis]))[..., 0]
+    weighted = precision[:, :n] @ known[..., np.newaxis] - across @ of_gaps[..., np.newaxis]  # Λ' z
+
+    gone, there = np.flatnonzero(missing[0, :n]), np.flatnonzero(~missing[0, :n])
+    out, variance = np.empty((2, horizons, n))
+    out[:, gone] = -of_gaps[:, : gone.size]
+    variance[:, gone] = np.diagonal(solved, axis1=1, axis2=2)[:, : gone.size]
+    for block in blocks_of(workers, there):
+        of_block = across[:, block] @ passed[:, block].swapaxes(-1, -2)
+        own = precision[:, block[:, :, np.newaxis], block[:, np.newaxis]] - of_block  # Λ'
+        covariance = inverse(own)
+        shift = covariance @ weighted[:, block]
+        out[:, block] = z[:, block] - shift[..., 0]
+        variance[:, block] = np.diagonal(covariance, axis1=-2, axis2=-1)
+        # sensors that are gone from these workers: also without the rest of the worker
+        place, worker = np.nonzero(workers[gone][:, np.newaxis] == workers[block[:, 0]])
+        if place.size:
+            part = passed[:, block[worker], place[:, np.newaxis]]
+            out[:, gone[place]] += (part * shift[..., 0][:, worker]).sum(-1)
+            spread = (covariance[:, worker] @ part[..., np.newaxis])[..., 0]
+            variance[:, gone[place]] += (part * spread).sum(-1)
+    return out, variance

@@ -9,16 +9,16 @@ applies to this mean, not to each risk.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
-from aftlib.core.compiling import jit
-
 FLOOR = 0.03
-SEASONAL = 4
-"""Features from the seasons: the harmonics of the two most important ones."""
-FEATURES = 7 + SEASONAL
+USABLE, FAST, SLOW, MEAN, CHANGE, LEVEL, SIZE, SEASONS = range(8)
+"""Columns of the features: 1 where a window came, else all are ignored; fast and slow average of y;
+mean of the fast ones over all sensors; last change; deviation from the level, and its size; from
+`SEASONS` on the harmonics of the two most important seasons."""
+FEATURES = SEASONS + 4
 RESIDUALS, OUTCOMES, BINS = 400, 500, 128
 LEAST_RESIDUALS, LEAST_OUTCOMES = 50, 60
 FORGET = 0.002
@@ -27,7 +27,8 @@ PRIOR = 30.0
 SAFETY = 0.9
 
 
-class Risk(NamedTuple):
+@dataclass
+class Risk:
     """State of the proposals, one entry per (horizon, sensor); rings hold the last H + 1 rounds."""
 
     fast: np.ndarray  # (H, n) averages of y
@@ -35,121 +36,133 @@ class Risk(NamedTuple):
     normal: np.ndarray  # (H, n, F, F) forgetting sums of f fᵀ
     moment: np.ndarray  # (H, n, F) of f·y
     weights: np.ndarray  # (H, n, F)
-    residuals: np.ndarray  # (H, n, RESIDUALS)
-    seen: np.ndarray  # (H, n, 2) residuals and outcomes so far
+    residuals: np.ndarray  # (H, n, RESIDUALS) ring, −∞ where there is none yet
+    residual_count: np.ndarray  # (H, n)
     risks: np.ndarray  # (H, n, OUTCOMES) of the last outcomes
     wrongs: np.ndarray  # (H, n, OUTCOMES)
-    bins: np.ndarray  # (H, n, BINS, 3) by risk: number of outcomes, errors, and sum of risks
+    outcome_count: np.ndarray  # (H, n)
+    number: np.ndarray  # (H, n, BINS) of these outcomes by risk
+    harm: np.ndarray  # (H, n, BINS) sum of ½ (wrong + risk) over them
     features: np.ndarray  # (H + 1, H, n, F)
     risk: np.ndarray  # (H + 1, H, n) p̂ at the decision, −1 where unknown
 
 
 def new_risk(sensors: int, horizons: int) -> Risk:
     """Return the state before the first round."""
-    f, table = FEATURES, (BINS, 3)
-    sizes = (), (), (f, f), (f,), (f,), (RESIDUALS,), (2,), (OUTCOMES,), (OUTCOMES,), table
-    arrays = [np.zeros((horizons, sensors, *size)) for size in sizes]
-    arrays[6] = arrays[6].astype(np.int64)
-    ring = horizons + 1, horizons, sensors
-    risk = Risk._make([*arrays, np.zeros((*ring, f)), np.full(ring, -1.0)])
-    risk.weights[..., 2] = 1  # the slow average, until more is known
-    return risk
+    here = horizons, sensors
+    weights = np.zeros((*here, FEATURES))
+    weights[..., SLOW] = 1  # the slow average, until more is known
+    return Risk(
+        fast=np.zeros(here),
+        slow=np.zeros(here),
+        normal=np.zeros((*here, FEATURES, FEATURES)),
+        moment=np.zeros((*here, FEATURES)),
+        weights=weights,
+        residuals=np.full((*here, RESIDUALS), -np.inf),
+        residual_count=np.zeros(here, np.int64),
+        risks=np.zeros((*here, OUTCOMES)),
+        wrongs=np.zeros((*here, OUTCOMES)),
+        outcome_count=np.zeros(here, np.int64),
+        number=np.zeros((*here, BINS)),
+        harm=np.zeros((*here, BINS)),
+        features=np.zeros((horizons + 1, *here, FEATURES)),
+        risk=np.full((horizons + 1, *here), -1.0),
+    )
 
 
-@jit()
-def bin_of(risk: float) -> int:
-    """Return the bin of a risk; bins of small risks are narrower."""
-    return min(int(BINS * np.sqrt(risk)), BINS - 1)
+def bin_of(risk: np.ndarray) -> np.ndarray:
+    """Return the bins of risks; bins of small risks are narrower."""
+    return np.minimum((BINS * np.sqrt(risk)).astype(np.int64), BINS - 1)
 
 
-@jit()
-def learn_outcome(risk: Any, slot: int, h: int, i: int, y: float, wrong: float) -> None:
-    """Learn the outcome of the prediction that used the features at place `slot` of the ring."""
-    features = risk.features[slot, h, i]
-    if features[0] == 1.0:
-        count = risk.seen[h, i]
-        residual = y - np.dot(features, risk.weights[h, i])
-        risk.residuals[h, i, count[0] % RESIDUALS] = residual
-        count[0] += 1
-        predicted = risk.risk[slot, h, i]
-        if predicted >= 0:
-            place = count[1] % OUTCOMES
-            if count[1] >= OUTCOMES:
-                count_outcome(
-                    risk.bins[h, i], risk.risks[h, i, place], risk.wrongs[h, i, place], -1
-                )
-            count_outcome(risk.bins[h, i], predicted, wrong, 1)
-            risk.risks[h, i, place], risk.wrongs[h, i, place] = predicted, wrong
-            count[1] += 1
-        normal, moment = risk.normal[h, i], risk.moment[h, i]
-        for a in range(FEATURES):
-            moment[a] = (1 - FORGET) * moment[a] + features[a] * y
-            for b in range(FEATURES):
-                normal[a, b] = (1 - FORGET) * normal[a, b] + features[a] * features[b]
-    risk.fast[h, i] += 0.3 * (y - risk.fast[h, i])
-    risk.slow[h, i] += 0.03 * (y - risk.slow[h, i])
+def learn_outcomes(
+    risk: Risk, slots: np.ndarray, scored: np.ndarray, y: np.ndarray, wrong: np.ndarray
+) -> None:
+    """Learn the outcomes of earlier predictions, one per horizon 1 … k and sensor, where `scored`.
+
+    The prediction for horizon h used the features at place `slots[h - 1]` of the ring.
+    """
+    k = len(slots)
+    places = slots, np.arange(k)
+    features, y = risk.features[places], np.where(scored, y, 0.0)
+    used = scored & (features[..., USABLE] == 1)
+    residual = y - np.einsum("hnf,hnf->hn", features, risk.weights[:k])
+    h, i = np.nonzero(used)
+    risk.residuals[h, i, risk.residual_count[h, i] % RESIDUALS] = residual[h, i]
+    risk.residual_count[:k] += used
+    count_outcomes(risk, used, risk.risk[places], wrong)
+    faded = np.where(used, 1 - FORGET, 1.0)[..., np.newaxis]
+    new = np.where(used[..., np.newaxis], features, 0.0)
+    risk.moment[:k] = faded * risk.moment[:k] + new * y[..., np.newaxis]
+    normal = risk.normal[:k]
+    normal *= faded[..., np.newaxis]
+    normal += new[..., np.newaxis] * new[..., np.newaxis, :]
+    risk.fast[:k] += np.where(scored, 0.3 * (y - risk.fast[:k]), 0.0)
+    risk.slow[:k] += np.where(scored, 0.03 * (y - risk.slow[:k]), 0.0)
 
 
-@jit()
-def count_outcome(bins: Any, predicted: float, wrong: float, sign: int) -> None:
-    """Add an outcome to the bin of its predicted risk if `sign` is 1; remove it if `sign` is −1."""
-    place = bins[bin_of(predicted)]
-    place[0] += sign
-    place[1] += sign * wrong
-    place[2] += sign * predicted
+def count_outcomes(risk: Risk, used: np.ndarray, predicted: np.ndarray, wrong: np.ndarray) -> None:
+    """Put the outcomes whose risk was predicted into rings and bins, in place of the oldest."""
+    h, i = np.nonzero(used & (predicted >= 0))
+    predicted, wrong, count = predicted[h, i], wrong[h, i], risk.outcome_count[h, i]
+    place, full = count % OUTCOMES, count >= OUTCOMES
+    oldest = h[full], i[full], place[full]
+    past = h[full], i[full], bin_of(risk.risks[oldest])
+    risk.number[past] -= 1
+    risk.harm[past] -= 0.5 * (risk.wrongs[oldest] + risk.risks[oldest])
+    now = h, i, bin_of(predicted)
+    risk.number[now] += 1
+    risk.harm[now] += 0.5 * (wrong + predicted)
+    risk.risks[h, i, place], risk.wrongs[h, i, place] = predicted, wrong
+    risk.outcome_count[h, i] += 1
 
 
-@jit()
-def refit_weights(risk: Any) -> None:
+def refit_weights(risk: Risk) -> None:
     """Solve every regression; each is drawn towards the regression of all sensors together."""
-    horizons, n = risk.fast.shape
-    for h in range(horizons):
-        total = 0.001 * np.eye(FEATURES)
-        moment = np.zeros(FEATURES)
-        moment[2] = 0.001
-        for i in range(n):
-            total += risk.normal[h, i]
-            moment += risk.moment[h, i]
-        shared = np.linalg.solve(total + 5 * np.eye(FEATURES), moment + 5 * np.eye(FEATURES)[2])
-        prior = total * (PRIOR / max(total[0, 0], 1.0))
-        for i in range(n):
-            left = risk.normal[h, i] + prior + 0.001 * np.eye(FEATURES)
-            risk.weights[h, i] = np.linalg.solve(left, risk.moment[h, i] + np.dot(prior, shared))
+    unit = np.eye(FEATURES)
+    total = risk.normal.sum(1) + 0.001 * unit
+    moment = risk.moment.sum(1) + 0.001 * unit[SLOW]
+    right = (moment + 5 * unit[SLOW])[..., np.newaxis]
+    shared = np.linalg.solve(total + 5 * unit, right)
+    prior = total * (PRIOR / np.maximum(total[:, :1, :1], 1.0))
+    left = risk.normal + (prior + 0.001 * unit)[:, np.newaxis]
+    right = risk.moment[..., np.newaxis] + (prior @ shared)[:, np.newaxis]
+    risk.weights = np.linalg.solve(left, right)[..., 0]
 
 
-@jit()
-def propose(risk: Any, slot: int, h: int, i: int, limit: float, delta: float) -> bool:
-    """Decide on a proposal by the features at place `slot` of the ring; `limit`: log(ε/σ + .03)."""
-    count = min(risk.seen[h, i, 0], RESIDUALS)
-    risk.risk[slot, h, i] = -1.0
-    if count < LEAST_RESIDUALS:
-        return False
-    bound = limit - np.dot(risk.features[slot, h, i], risk.weights[h, i])
-    above = 0
-    for a in range(count):
-        above += risk.residuals[h, i, a] > bound
+def propose(risk: Risk, slot: int, limit: np.ndarray, delta: float) -> np.ndarray:
+    """Return the proposed sensors, (H, n), by the features at place `slot` of the ring.
+
+    `limit` is log(ε/σ + 0.03), shape (n,).
+    """
+    features = risk.features[slot]
+    bound = limit - np.einsum("hnf,hnf->hn", features, risk.weights)
+    above = np.count_nonzero(risk.residuals > bound[..., np.newaxis], axis=-1)
+    count = np.minimum(risk.residual_count, RESIDUALS)
     predicted = (above + 0.5) / (count + 1)
-    risk.risk[slot, h, i] = predicted
-    if risk.seen[h, i, 1] < LEAST_OUTCOMES:
-        return False
-    number = wrong = expected = 0.0
-    largest, bins = -1, risk.bins[h, i]
-    for b in range(BINS):
-        number += bins[b, 0]
-        wrong += bins[b, 1]
-        expected += bins[b, 2]
-        if 0.5 * (wrong + expected + 1) / (number + 0.5) <= SAFETY * delta:
-            largest = b
-    return bin_of(predicted) <= largest
+    known = (features[..., USABLE] == 1) & (count >= LEAST_RESIDUALS)
+    risk.risk[slot] = np.where(known, predicted, -1.0)
+    # ½ (errors + risks + 1) ≤ SAFETY·δ (number + ½), over the bins up to each
+    excess = (risk.harm - SAFETY * delta * risk.number).cumsum(-1)
+    fits = excess <= 0.5 * (SAFETY * delta - 1)
+    largest = np.where(fits.any(-1), BINS - 1 - fits[..., ::-1].argmax(-1), -1)
+    enough = known & (risk.outcome_count >= LEAST_OUTCOMES)
+    return np.asarray(enough & (bin_of(predicted) <= largest))
 
 
-@jit()
-def half_width(risk: Any, slot: int, h: int, i: int, delta: float) -> float:
-    """Return the half-width in σ that covers 1 − δ of the last residuals; NaN if too few."""
-    count = min(risk.seen[h, i, 0], RESIDUALS)
-    if count < LEAST_RESIDUALS:
-        return np.nan
-    ordered = np.sort(risk.residuals[h, i, :count])
-    rank = min(int(np.ceil((1 - delta) * (count + 1))), count) - 1
-    expected = np.dot(risk.features[slot, h, i], risk.weights[h, i])
-    return max(np.exp(expected + ordered[rank]) - FLOOR, 0.0)
+def half_widths(
+    risk: Risk, slot: np.ndarray, h: np.ndarray, i: np.ndarray, delta: float
+) -> np.ndarray:
+    """Return half-widths in σ that cover 1 − δ of the last residuals; NaN where too few are known.
+
+    The arguments are places of the ring, horizons from 0, and sensors, one of each per estimate.
+    """
+    count = np.minimum(risk.residual_count[h, i], RESIDUALS)
+    features = risk.features[slot, h, i]
+    rank = np.minimum(np.ceil((1 - delta) * (count + 1)).astype(np.int64), count) - 1
+    ordered = np.sort(risk.residuals[h, i], axis=-1)  # those that are there come last
+    residual = ordered[np.arange(len(rank)), RESIDUALS - count + rank]
+    expected = np.einsum("rf,rf->r", features, risk.weights[h, i])
+    width = np.maximum(np.exp(expected + residual) - FLOOR, 0.0)
+    known = (features[:, USABLE] == 1) & (count >= LEAST_RESIDUALS)
+    return np.where(known, width, np.nan)

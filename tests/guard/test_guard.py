@@ -9,10 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from aftlib.core.compiling import COMPILED
-from aftlib.guard.accounts import BUDGET, CAP, START, slack
+from aftlib.guard.accounts import CAP, START, slack
 from aftlib.guard.guard import Guard
-from aftlib.guard.rounds import advance
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
 
@@ -45,15 +43,6 @@ def test_single_windows_many_and_a_restart_give_the_same(share):
     for name in ("estimate", "half_width", "declared"):
         one = np.concatenate([getattr(row, name) for row in rows])
         np.testing.assert_array_equal(one, getattr(recovered, name))
-
-
-@pytest.mark.skipif(not COMPILED, reason="numba is not installed")
-def test_read_only_windows_are_not_compiled_for_anew():
-    windows = stream(10)
-    windows.flags.writeable = False  # as of a log in bytes, or of a DataFrame
-    Guard(WORKERS, 0.8, 0.05).update(windows)
-    rows = [signature[4] for signature in advance.signatures]
-    assert rows and all(each.mutable for each in rows)
 
 
 @pytest.mark.parametrize("gap", [None, 1])
@@ -214,7 +203,7 @@ def test_each_certified_round_is_counted_with_its_true_outcome(share):
     for certified, error in zip(known, wrong, strict=True):
         budgets = np.where(certified, np.minimum(CAP, budgets + 0.05 - error), budgets)
     np.testing.assert_array_equal(guard.outcomes[:2], [known.sum(0), wrong.sum(0)])
-    np.testing.assert_allclose(guard._state.accounts[..., BUDGET], budgets, rtol=1e-9)
+    np.testing.assert_allclose(guard._all.state.accounts["budget"], budgets, rtol=1e-9)
     assert known.sum() > 5_000 and wrong.sum() > 100
 
 
@@ -222,11 +211,11 @@ def test_nothing_is_learned_of_windows_from_before_a_gap_that_was_too_long():
     windows, guard = stream(1000), Guard(WORKERS, 0.9, 0.05)
     guard.update(windows)
     guard.skip(10)
-    learned = guard._risk.seen.copy()
+    learned = guard._all.risk.residual_count.copy()
     guard.update(windows[-1])
-    np.testing.assert_array_equal(guard._risk.seen, learned)
+    np.testing.assert_array_equal(guard._all.risk.residual_count, learned)
     guard.update(windows[-1])
-    assert (guard._risk.seen > learned).any()
+    assert (guard._all.risk.residual_count > learned).any()
 
 
 @pytest.mark.parametrize("usual", [False, True])
@@ -506,7 +495,7 @@ def test_rows_of_databases_and_tables_of_arrow_go_by_their_labels():
     assert case.to_bytes() == numbered.to_bytes()
     gaps = Guard([[0], [1]], 0.8, 0.05)
     gaps.update(pa.table({"a": [1, None], "b": [None, 2.0]}))
-    assert gaps._state.missing.tolist() == [1, 0]
+    assert gaps._all.state.missing.tolist() == [1, 0]
 
 
 NO_GUARD = io.BytesIO()

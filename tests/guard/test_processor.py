@@ -143,7 +143,7 @@ def test_the_state_of_another_format_is_refused(handle):
     process(handle, PROMISE, long(windows_of(20)))
     number, ((key, _, *rest),) = handle.variables["bucket"].value
     handle.variables["bucket"].update((number, [(key, f"6 {PROMISE.digest}", *rest)]))
-    with pytest.raises(ValueError, match="must be of format 7, got 6: go on with the version of"):
+    with pytest.raises(ValueError, match="must be of format 8, got 6: go on with the version of"):
         process(handle, PROMISE, long(np.ones((1, 4)), 20))
 
 

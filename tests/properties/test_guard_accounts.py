@@ -6,12 +6,10 @@ from hypothesis import strategies as st
 
 from aftlib.guard.accounts import (
     CAP,
-    CREDITS,
     Accounts,
     certify,
     learn,
     most_credits,
-    pool_unit,
     pooled_slack,
     slack,
 )
@@ -21,7 +19,7 @@ from aftlib.guard.rounds import new_state
 
 def play(accounts, propose, outcome, rounds):
     """Certify, and learn `horizon` rounds later; return certified and wrong, one row per round."""
-    n = len(accounts.accounts)
+    n = accounts.accounts.size
     decisions, wrong = np.zeros((rounds, n), int), np.zeros((rounds, n))
     for t in range(rounds):
         back = t - accounts.horizon
@@ -114,21 +112,21 @@ def test_credits_come_as_soon_as_the_theorem_counts_on_and_not_sooner():
     accounts = Accounts(1, 0.05)
     for rounds in range(1, 16_000):
         accounts.update([1], [0.0])
-        assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == most_credits(rounds)
+        assert accounts.accounts["credits"] == accounts.pool["credits"] == most_credits(rounds)
 
 
 def test_whoever_errs_in_more_than_half_of_delta_earns_no_credit():
     accounts = Accounts(1, 0.05)
     for rounds in range(2000):
         accounts.update([1], [float(rounds % 20 == 0)])
-    assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0
+    assert accounts.accounts["credits"] == accounts.pool["credits"] == 0
 
 
 def test_a_credit_that_is_not_needed_is_repaid():
     accounts = Accounts(1, 0.05)
     for decision in [1] * 90 + [2]:
         accounts.update([decision], [0.0])
-    assert accounts.accounts[0, CREDITS] == accounts.pool[CREDITS] == 0
+    assert accounts.accounts["credits"] == accounts.pool["credits"] == 0
 
 
 def change_sensors(rng, state, names, all_begin):
@@ -159,20 +157,20 @@ def test_bounds_hold_while_sensors_join_and_leave(seed, horizons, delta, calm, o
             state, names, begin = change_sensors(rng, state, names, rng.random() < 0.05)
             books = {n: book for n, book in books.items() if n in names and n not in begin}
             pool, most = (pool, most) if len(begin) < len(names) else (0 * pool, 0)
-        most, unit = max(most, len(names)), pool_unit(len(names))
+        most = max(most, len(names))
         wrong = np.full(len(names), float(t % (calm + 300) >= calm))
-        for h in range(min(t, horizons)):
-            decisions = state.decisions[(t - h - 1) % ring, h]
-            came = np.where((decisions == 2) | (wrong == 0), wrong, 0.0)
-            learn(came, decisions, state.accounts[h], state.pools[h], delta, unit)
-            counted = (came - delta) * (decisions == 2)
-            pool[h] += counted.sum()
-            assert pool[h] <= pooled_slack(t + 1, delta, most, h + 1) + 1e-9
-            for name, errors in zip(names, counted, strict=True):
+        slots, h = (t - 1 - np.arange(min(t, horizons))) % ring, np.arange(min(t, horizons))
+        decisions = state.decisions[slots, h]
+        came = np.where((decisions == 2) | (wrong == 0), wrong, 0.0)
+        learn(came, decisions, state.accounts[: h.size], state.pools[: h.size], delta)
+        counted = (came - delta) * (decisions == 2)
+        pool[h] += counted.sum(axis=1)
+        for each, errors in enumerate(counted):
+            assert pool[each] <= pooled_slack(t + 1, delta, most, each + 1) + 1e-9
+            for name, error in zip(names, errors, strict=True):
                 first, sums = books.setdefault(name, (t, np.zeros(horizons)))
-                sums[h] += errors
-                assert sums[h] <= slack(t + 1 - first, delta, h + 1) + 1e-9
-        state.clock[0] = t + 1
-        for h in range(horizons):
-            out = state.decisions[t % ring, h]
-            certify(np.ones(len(names), bool), state.accounts[h], state.pools[h], delta, unit, out)
+                sums[each] += error
+                assert sums[each] <= slack(t + 1 - first, delta, each + 1) + 1e-9
+        state.rounds = t + 1
+        proposed = np.ones((horizons, len(names)), bool)
+        state.decisions[t % ring] = certify(proposed, state.accounts, state.pools, delta)

@@ -12,7 +12,7 @@ from aftlib.sensor_plans.claims import CLAIMS
 from aftlib.sensor_plans.experiments import NotebookParameters, plans, troubles
 from tests import judging
 
-SETTLE = accounts.settle.py_func
+SETTLE = accounts.settle
 
 
 def run_backtests(rows=20_000):
@@ -96,13 +96,11 @@ def test_a_guard_that_is_a_little_wrong_is_noticed(change, claims, monkeypatch):
     ("name", "broken"),
     [
         ("is_open", lambda account, delta: True),
-        ("pool_bears", lambda pool, account, unit: True),
-        ("settle", lambda account, bad, *more: SETTLE(account, bad / 2, *more)),
+        ("pool_bears", lambda pools, accounts: True),
+        ("settle", lambda accounts, number, bad, *more: SETTLE(accounts, number, bad / 2, *more)),
     ],
 )
 def test_accounts_that_bear_too_much_are_noticed(backtests, monkeypatch, name, broken):
-    for one in ("certify", "learn"):
-        monkeypatch.setattr(accounts, one, getattr(accounts, one).py_func)
     assert list_changed(*backtests) == {}
     monkeypatch.setattr(accounts, name, broken)
     assert list_changed(*backtests) == {"G-2": "deviates"}
