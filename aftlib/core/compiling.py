@@ -46,7 +46,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
     def compile_kernel(function: Any) -> Any:
         if not COMPILED:
             return np.errstate(all="ignore")(function)
-        kernel = numba.njit(function, error_model="numpy")
+        kernel = numba.njit(function, error_model="numpy", nogil=True)
         with suppress(RuntimeError):  # numba has no folder to store it in
             kernel.enable_caching()
             stored = kernel._cache._cache_file
