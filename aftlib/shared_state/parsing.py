@@ -1,4 +1,4 @@
-"""Parse lines of text into tuples; malformed lines are stored, late tuples counted and left out.
+"""Parse lines of text into tuples; count and leave out late ones; refuse a bad line.
 
 A line is ``timestamp,key,value``, three whole numbers of 64 bits. A buffer ends with a line end, so
 that no loop over a line reads beyond the buffer. Importing this module imports numba.
@@ -7,35 +7,32 @@ that no loop over a line reads beyond the buffer. Importing this module imports 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import byte_mask, eight_bytes, jit, zeros_below
+from aftlib.core.checks import require_number
+from aftlib.core.compiling import OCTETS, byte_mask, eight_bytes, jit, zeros_below
 from aftlib.core.windows import Windows
-from aftlib.shared_state.stores.tables import Progress
-from aftlib.shared_state.tuplelog import CHUNK, whole_lines
+from aftlib.shared_state.tuples import TupleLog
 
 FIELDS = ("timestamp", "key", "value")
 BLOCK = 32_768
 """Tuples of a block: few enough that its columns fit the cache, many enough to make calls cheap."""
-NO_END = "the file ends before the line does"
-
-_MOST = 2**63 - 1
-_NUMBER = re.compile(rb"-?[0-9]+")
-
-
-#: Indices of `at`, the int64 array in which `parse_lines` keeps its state between calls.
-POSITION, TUPLES, LATE, WATERMARK, USED, BAD = range(6)
-REGISTERS = 6
+CHUNK = 16 * 2**20
+"""Bytes read at once: at most this much of a partition is in memory."""
+NEVER, END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+"""Watermark of a partition of which nothing was read, and of one that was read to its end."""
 DIGITS = 19
 """Most digits of a number."""
 NO_DELAY = -1
 
+_MOST = 2**63 - 1
+_LAST = _MOST - 1  # the largest watermark of a partition that has not ended
+_NUMBER = re.compile(rb"-?[0-9]+")
 _ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
 _LINE = 64  # bytes compared at once: the longest line for fast parsing
 _HALF = np.uint64(32)
@@ -46,9 +43,6 @@ _HUNDRED, _MYRIAD = np.uint64(100), np.uint64(10_000)
 _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _EIGHT = np.uint64(0xFFFFFFFF)
 _TEN, _LARGEST = np.uint64(10), np.uint64(_MOST)
-_LAST = _MOST - 1
-"""The largest watermark of a partition that has not ended."""
-
 
 #: Mask of the 64 bytes from an index on, lowest bit first: 1 for a byte below a limit.
 bytes_below = byte_mask("<")
@@ -98,18 +92,17 @@ def short_fields(ends: Any) -> tuple[int, int, int]:
     return (first, second, last) if 0 <= sizes < 8 else (_LINE, _LINE, _LINE)
 
 
-@jit()
+@jit(f"UniTuple(int64, 5)({OCTETS}, int64, int64, int64, int64, int64, int64[:, ::1])")
 def parse_lines(
-    lines: Any, stop: int, pane: int, delay: int, at: Any, columns: Any, bad: Any
-) -> None:
-    """Parse the lines into columns slice, key, value, up to `stop` or as far as there is space.
+    lines: Any, i: int, stop: int, pane: int, delay: int, watermark: int, columns: Any
+) -> tuple[int, int, int, int, int]:
+    """Parse lines from `i` on into columns slice, key, value, up to `stop` or the columns' end.
 
-    `at[POSITION]` is the offset to continue at. `columns`, shape (3, rows), has `at[USED]` rows.
-    `bad` gets begin and end of malformed lines. The watermark is `delay` behind the largest
-    timestamp so far (`NO_DELAY`: it stays). A tuple is late if its slice ends at or before it.
+    The watermark is `delay` behind the largest timestamp so far (`NO_DELAY`: it stays). A tuple is
+    late if its slice ends at or before it. Return the index after the last line, the number of its
+    tuples, those of them that are late, the watermark, and 1 before a bad line, else 0.
     """
-    i, tuples, late, watermark, used = at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED]
-    capacity, begin, part = columns.shape[1], -pane, -1
+    used, late, capacity, begin, part = 0, 0, columns.shape[1], -pane, -1
     stamp, stamp_size, stamped = np.uint64(0), 0, 0
     while i < stop and used < capacity:
         after = time = key = value = 0
@@ -132,15 +125,8 @@ def parse_lines(
             time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
             key, after = number(lines, after, _COMMA) if after else (0, 0)
             value, after = number(lines, after, _END) if after else (0, 0)
-        if after == 0:
-            if at[BAD] == len(bad):
-                break
-            bad[at[BAD], 0] = i
-            while lines[i] != _END:
-                i += 1
-            bad[at[BAD], 1] = i + 1
-            at[BAD], i = at[BAD] + 1, i + 1
-            continue
+            if after == 0:
+                return i, used + late, late, watermark, 1
         if not 0 <= time - begin < pane:
             part, begin = time // pane, time // pane * pane
         if watermark > begin and watermark - begin >= pane:
@@ -150,133 +136,141 @@ def parse_lines(
                 watermark = max(watermark, min(time - delay, _LAST))
             columns[0, used], columns[1, used], columns[2, used] = part, key, value
             used += 1
-        tuples += 1
         i = after
-    at[POSITION], at[TUPLES], at[LATE], at[WATERMARK], at[USED] = i, tuples, late, watermark, used
+    return i, used + late, late, watermark, 0
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Rules by which a partition's lines become tuples.
+class Progress:
+    """Progress of one partition, as read or as merged into a table; no field ever decreases."""
+
+    offset: int = 0  # bytes: where the next batch begins
+    watermark: int = NEVER  # no earlier tuple is expected; `END` at the partition's end
+    tuples: int = 0  # all since the partition's beginning
+    late: int = 0  # tuples that came after their slice was complete, and were left out
+
+
+@dataclass(frozen=True)
+class TupleSource:
+    """A log, and how its tuples are read: windows, and how late tuples may be.
 
     Tuples are summed by the common slices of the windows (`windows.pane` ticks). The watermark is
     `delay` ticks behind the partition's newest tuple. A tuple whose slice ends at or before the
-    watermark is late; with None no tuple is late. More than `most_rejected` malformed lines in a
-    partition stop the run.
+    watermark is late; with None no tuple is late.
     """
 
+    log: TupleLog
     windows: Windows
     delay: int | None = None
-    most_rejected: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("delay", "most_rejected"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be at least 0, got {value!r}")
-        if self.delay is not None and self.delay > _MOST:
-            raise ValueError(
-                f"delay must be at most 2⁶³ − 1, got {self.delay!r}; with None no tuple is late"
-            )
+        if self.delay is not None:
+            require_number("delay", self.delay, least=0, most=_MOST)
 
+    def partitions(self, task: int, tasks: int) -> range:
+        """Partitions that one of `tasks` tasks reads: task, task + tasks, …."""
+        return range(task, self.log.partitions, tasks)
 
-@dataclass(frozen=True)
-class Rejected:
-    """A malformed line: its first byte's offset in the file, the reason, and the text.
-
-    `line` has no line end, and its bytes that are not ASCII are escaped.
-    """
-
-    offset: int
-    reason: str
-    line: str
+    def readers(
+        self, task: int, tasks: int, begin: Mapping[int, Progress] | None = None
+    ) -> dict[int, PartitionReader]:
+        """Return a reader of each partition of a task that is not yet at its end."""
+        stands = {p: (begin or {}).get(p, Progress()) for p in self.partitions(task, tasks)}
+        return {
+            partition: PartitionReader(self.log.part(partition), self.windows.pane, self.delay, now)
+            for partition, now in stands.items()
+            if now.watermark != END
+        }
 
 
 @dataclass
 class PartitionReader:
-    """Reads the tuples of one partition block by block, from the offset in `progress`.
-
-    Each block updates `progress`. `rejects` has the malformed lines since the last `take_rejects`;
-    `read_s` and `parse_s` are the seconds spent on reading and parsing.
-    """
+    """Reads the tuples of one partition block by block, from the offset in `progress` on."""
 
     path: Path
-    rules: Rules
+    pane: int
+    delay: int | None = None
     progress: Progress = field(default_factory=Progress)
     chunk: int = CHUNK
-    rejects: list[Rejected] = field(default_factory=list)
-    read_s: float = 0.0
-    parse_s: float = 0.0
 
     def blocks(self, rows: int = BLOCK) -> Iterator[np.ndarray]:
         """Yield slice number, key and value of tuples that are not late, shape (3, at most `rows`).
 
-        A block is valid until the next one is read. ValueError if too many lines are malformed,
-        OverflowError if a value does not fit into 64 bits.
+        Each block updates `progress`. A block is valid until the next one is read. ValueError for a
+        bad line, with its text and offset.
         """
-        columns, before = np.empty((3, rows), np.int64), time.perf_counter()
+        columns, delay = np.empty((3, rows), np.int64), self.delay
         for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):
-            self.read_s += time.perf_counter() - before
-            if lines[stop - 1] == ord("\n"):
-                yield from self._parsed(lines, stop, offset, columns)
-            else:
-                self._reject(offset, bytes(lines[:stop]), NO_END)
-                self.progress = replace(self.progress, offset=offset + stop)
-            before = time.perf_counter()
-
-    def _parsed(
-        self, lines: np.ndarray, stop: int, offset: int, columns: np.ndarray
-    ) -> Iterator[np.ndarray]:
-        """Yield the blocks of a chunk of whole lines."""
-        pane = self.rules.windows.pane
-        delay = NO_DELAY if self.rules.delay is None else self.rules.delay
-        at, bad = np.zeros(REGISTERS, np.int64), np.empty((64, 2), np.int64)
-        while at[POSITION] < stop:
-            before, now = time.perf_counter(), self.progress
-            at[1:] = now.tuples, now.late, now.watermark, 0, 0
-            parse_lines(lines, stop, pane, delay, at, columns, bad)
-            position, tuples, late, watermark, used, malformed = at.tolist()
-            for first, end in bad[:malformed].tolist():
-                self._reject(offset + first, bytes(lines[first:end]))
-            rejected = now.rejected + malformed
-            self.progress = Progress(offset + position, watermark, late, tuples, rejected)
-            self.parse_s += time.perf_counter() - before
-            if used:
-                yield columns[:, :used]
-
-    def take_rejects(self) -> list[Rejected]:
-        """Return the rejects since the last call."""
-        rejects, self.rejects = self.rejects, []
-        return rejects
-
-    def _reject(self, offset: int, line: bytes, reason: str = "") -> None:
-        text = line.rstrip(b"\n")
-        reason = reason or reason_against(text)
-        self.rejects.append(Rejected(offset, reason, text.decode("ascii", "backslashreplace")))
-        rejected = self.progress.rejected + 1
-        self.progress = replace(self.progress, rejected=rejected)
-        if rejected > self.rules.most_rejected:
-            raise ValueError(
-                f"{self.path.name} has more than most_rejected = {self.rules.most_rejected} "
-                f"malformed lines, the last at byte {offset} ({reason}): mend the input, "
-                "or allow more"
-            )
-        if reason.startswith("value does not fit"):
-            raise OverflowError(
-                f"value at byte {offset} of {self.path.name} does not fit into 64 bits, "
-                f"{text[:80]!r}: sums are of 64 bits; scale the values down or remove the line"
-            )
+            at = 0
+            while at < stop:
+                now = self.progress
+                at, tuples, late, watermark, bad = parse_lines(
+                    lines, at, stop, self.pane, NO_DELAY if delay is None else delay,
+                    now.watermark, columns,
+                )  # fmt: skip
+                if bad:
+                    raise ValueError(explain_line(self.path, offset + at, bytes(lines[at:stop])))
+                self.progress = Progress(
+                    offset + at, watermark, now.tuples + tuples, now.late + late
+                )
+                if tuples > late:
+                    yield columns[:, : tuples - late]
+        self.progress = replace(self.progress, watermark=END)
 
 
-def reason_against(line: bytes) -> str:
-    """Return why a line, given without line end, is malformed; empty if the line is a tuple."""
-    fields = line.split(b",")
+def explain_line(path: Path, offset: int, text: bytes) -> str:
+    """Return the message about a bad line, the first one of `text`."""
+    line = text.partition(b"\n")[0]
+    fields, reason = line.split(b","), ""
     if len(fields) != len(FIELDS):
-        return f"{len(fields)} fields instead of {len(FIELDS)}"
-    for name, text in zip(FIELDS, fields, strict=True):
-        if not _NUMBER.fullmatch(text) or (name == "timestamp" and text.startswith(b"-")):
-            return f"{name} is no whole number" + (" from 0 on" if name == "timestamp" else "")
-        long = len(text.lstrip(b"-")) > DIGITS
-        if long or not -_MOST - 1 <= int(text) <= _MOST:
-            return f"{name} does not fit into 64 bits"
-    return ""
+        reason = f"{len(fields)} fields instead of {len(FIELDS)}"
+    for name, number_text in zip(FIELDS, fields, strict=False):
+        if reason:
+            break
+        if not _NUMBER.fullmatch(number_text) or (name, number_text[:1]) == ("timestamp", b"-"):
+            reason = f"{name} is no whole number" + (" from 0 on" if name == "timestamp" else "")
+        elif not -_MOST - 1 <= int(number_text) <= _MOST or len(number_text) > DIGITS + 1:
+            reason = f"{name} does not fit into 64 bits"
+    return (
+        f"line at byte {offset} of {path.name} must be timestamp,key,value, got "
+        f"{line[:80].decode('ascii', 'backslashreplace')!r}: {reason}; correct or remove the line"
+    )
+
+
+def whole_lines(
+    path: Path, offset: int = 0, size: int = CHUNK
+) -> Iterator[tuple[np.ndarray, int, int]]:
+    """Yield the bytes of a file from `offset` on, cut after line ends.
+
+    Each item is an array of bytes, the number of its bytes to use, and their offset in the file. An
+    array is valid until the next one is read. ValueError for a line longer than `size`, for a last
+    line without end, and for a file shorter than `offset`.
+    """
+    buffer = bytearray(size)
+    view, lines, fill = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
+    with path.open("rb", buffering=0) as file:
+        length = file.seek(0, 2)
+        if offset > length:
+            raise ValueError(
+                f"offset must be at most {length}, the bytes of {path.name}, got {offset}: "
+                "this offset is of another log; use a new table"
+            )
+        file.seek(offset)
+        while read := file.readinto(view[fill:]):
+            fill += read
+            stop = buffer.rfind(b"\n", 0, fill) + 1
+            if stop:
+                yield lines, stop, offset
+                buffer[: fill - stop] = buffer[stop:fill]
+                offset, fill = offset + stop, fill - stop
+            elif fill == size:
+                raise ValueError(
+                    f"line at byte {offset} of {path.name} must be shorter than {size} bytes: "
+                    "this is no log of tuples; give another folder"
+                )
+    if fill:
+        text = bytes(buffer[: min(fill, 80)])
+        raise ValueError(
+            f"line at byte {offset} of {path.name} must end with a line end, got {text!r} at the "
+            "end of the file: the file was cut off; write it again"
+        )

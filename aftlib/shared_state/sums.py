@@ -1,24 +1,26 @@
-"""Sums by slice and key: how tasks reduce their tuples, and how these sums are merged (D3).
+"""Partial aggregates by slice and key: how tasks reduce tuples, and how partial results merge.
 
-Importing this module imports numba.
+Aggregates are associative and commutative functions of whole numbers (D3 eqs. (4)-(6)), exact or an
+OverflowError. Importing this module imports numba.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import jit, prefetch
+from aftlib.core.compiling import LONGS, jit, prefetch
 from aftlib.core.windows import Windows
-from aftlib.shared_state.aggregates import AGGREGATES, Aggregate, Partials
+from aftlib.shared_state.parsing import TupleSource
 
 #: Columns of a table of sums; a row is 32 bytes, half a cache line.
 SLICE, KEY, VALUE, COUNT = range(4)
 #: Count that marks a row whose sum has moved to a cell.
 GONE = -1
-#: How a table's values merge.
+#: How values merge.
 ADD, MIN, MAX = range(3)
 #: Why `merge_rows` stopped.
 DONE, FULL, OVERFLOW = range(3)
@@ -27,6 +29,63 @@ _MIX_KEY = np.uint64(0x9E3779B97F4A7C15)
 _MIX_SLICE = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(32)
 _AHEAD = 24  # how many tuples ahead cells are prefetched
+_DENSE = "Tuple((int64, int64, int64[:, ::1]))"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An aggregate: how the values of a key merge, and its result.
+
+    Every row has a value and a count. "count" merges its values by MAX, so that they never overflow.
+    """
+
+    name: str
+    how: int
+
+    def result(self, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return the results of merged values and counts, shape (n,)."""
+        if self.name == "mean":
+            return values / counts
+        return counts if self.name == "count" else values
+
+
+AGGREGATES = {
+    name: Aggregate(name, how)
+    for name, how in {"sum": ADD, "count": MAX, "min": MIN, "max": MAX, "mean": ADD}.items()
+}
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Partial aggregates by window or slice start and key (D3 table 1); int64, shape (n,) each."""
+
+    windows: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> Partials:
+        """Return the partials with the columns of `rows`, shape (n, 4)."""
+        return cls(*np.ascontiguousarray(rows.T))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, rows: np.ndarray) -> Partials:
+        return Partials(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The columns side by side, shape (n, 4)."""
+        return np.column_stack([self.windows, self.keys, self.values, self.counts])
+
+    def sorted(self) -> Partials:
+        """Return the rows in the order of windows and keys."""
+        window, key = self.windows[:-1], self.keys[:-1]  # compared: a difference may overflow
+        after, key_after = self.windows[1:], self.keys[1:]
+        in_order = np.all((after > window) | ((after == window) & (key_after > key)))
+        return self if in_order else self[np.lexsort((self.keys, self.windows))]
 
 
 @jit()
@@ -39,7 +98,7 @@ def slot_of(table: Any, mask: int, part: int, key: int) -> Any:
     return slot
 
 
-@jit()
+@jit("void(int64[:, ::1], int64[:, ::1])")
 def move_rows(table: Any, larger: Any) -> None:
     """Enter every row of a table into a larger empty one."""
     mask = len(larger) - 1
@@ -58,7 +117,7 @@ def merge_values(one: Any, other: Any, how: int) -> tuple[Any, bool]:
     return (other if (other < one) == (how == MIN) else one), False
 
 
-@jit()
+@jit(f"void(int64[:, ::1], {_DENSE})")
 def move_to_cells(table: Any, dense: Any) -> None:
     """Move the sums of the cells' slice from the table to the cells of their keys."""
     here, low, cells = dense
@@ -94,7 +153,7 @@ def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> in
     return row
 
 
-@jit()
+@jit(f"UniTuple(int64, 3)({', '.join([LONGS] * 4)}, int64, int64, int64[:, ::1], int64, {_DENSE})")
 def merge_rows(
     parts: Any,
     keys: Any,
@@ -155,9 +214,6 @@ def merge_rows(
     return status, row, used
 
 
-SUMS = AGGREGATES["mean"]
-"""The components of a slice's key: the sum of its values and their number."""
-
 _FIRST_ROWS = 2**12
 _MOST_CELLS = 2**20
 _FIRST_LOOK = 1_000
@@ -165,18 +221,10 @@ _CELLS = 4
 """Most cells per tuple, or per used key, at which cells still cost less than look-ups."""
 _NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
 _NO_COUNTS = np.empty(0, np.int64)
-_LAYOUTS = {
-    "sum": (ADD, [VALUE]),
-    "count": (MAX, [COUNT]),  # values are not used, so they must not overflow
-    "min": (MIN, [VALUE]),
-    "max": (MAX, [VALUE]),
-    "mean": (ADD, [VALUE, COUNT]),
-}
-"""How an aggregate's values merge, and which columns of the table are its components."""
 
 
 class SliceSums:
-    """Aggregates by (slice, key): memory grows with the number of keys, not of tuples.
+    """Partial aggregates by (slice, key): memory grows with the number of keys, not of tuples.
 
     A slice is `pane` ticks long. Each tuple costs one look-up in a hash table, which is at most
     half full and has 32 bytes per row. If a slice's keys lie in a range that is small compared with
@@ -184,11 +232,9 @@ class SliceSums:
     OverflowError for a sum that does not fit into 64 bits.
     """
 
-    def __init__(self, pane: int, aggregate: Aggregate = SUMS) -> None:
-        self.pane = pane
-        self._how, self._columns = _LAYOUTS[aggregate.name]
-        self._table = np.zeros((_FIRST_ROWS, 4), np.int64)
-        self._used = 0
+    def __init__(self, pane: int, aggregate: Aggregate = AGGREGATES["sum"]) -> None:
+        self.pane, self._how = pane, aggregate.how
+        self._table, self._used = np.zeros((_FIRST_ROWS, 4), np.int64), 0
         self._dense = _NO_CELLS  # slice, first key, cells (values and counts)
         self._run = -1, 0, 0  # slice of the last tuples, their number, number of the next check
 
@@ -199,9 +245,8 @@ class SliceSums:
         self._enter(*block, _NO_COUNTS)
 
     def merge(self, other: Partials) -> None:
-        """Merge sums and counts by slice and key; `other.windows` must hold starts of slices."""
-        sums, counts = np.ascontiguousarray(other.values.T)
-        self._enter(other.windows // self.pane, other.keys, sums, counts)
+        """Merge partials by slice and key; `other.windows` must hold starts of slices."""
+        self._enter(other.windows // self.pane, other.keys, other.values, other.counts)
 
     def _enter(self, *columns: np.ndarray) -> None:
         """Enter rows, and enlarge the table whenever it is too full."""
@@ -251,20 +296,20 @@ class SliceSums:
         return np.column_stack([np.full(len(used), part), used + low, cells[used]])
 
     def take(self) -> Partials:
-        """Sums so far by slice start and key, sorted; empties the table."""
+        """Partials so far by slice start and key, sorted; empties the table."""
         rows = self._table[self._table[:, COUNT] > 0]
         rows = np.concatenate([rows, self._cells()])
+        rows[:, SLICE] *= self.pane
         self._table, self._used = np.zeros_like(self._table), 0
         part, low, cells = self._dense
         worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # the slice may go on
         self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
-        sums = Partials(rows[:, SLICE] * self.pane, rows[:, KEY], rows[:, self._columns])
-        return sums if sums.in_order else sums[np.lexsort((sums.keys, sums.windows))]
+        return Partials.of(rows).sorted()
 
 
-def merge_sums(partials: Iterable[Partials]) -> Partials:
-    """Merge tasks' sums and counts, each slice and key once, sorted: the late local merge."""
-    sums = SliceSums(1)
+def merge_sums(partials: Iterable[Partials], aggregate: Aggregate = AGGREGATES["sum"]) -> Partials:
+    """Merge tasks' partials, each slice and key once, sorted: the late local merge."""
+    sums = SliceSums(1, aggregate)
     for each in partials:
         sums.merge(each)
     return sums.take()
@@ -281,5 +326,15 @@ def window_sums(slices: Partials, windows: Windows) -> Partials:
     for back in range(0, windows.width, windows.pane):
         starts = slices.windows - back
         inside = (starts >= 0) & (starts % windows.slide == 0)
-        parts.append(Partials(starts[inside], slices.keys[inside], slices.values[inside]))
+        chosen = slices[inside]
+        parts.append(Partials(starts[inside], chosen.keys, chosen.values, chosen.counts))
     return merge_sums(parts)
+
+
+def sum_partitions(source: TupleSource, task: int = 0, tasks: int = 1) -> Partials:
+    """Return the sums by slice and key of the partitions of one of `tasks` tasks."""
+    sums = SliceSums(source.windows.pane)
+    for reader in source.readers(task, tasks).values():
+        for block in reader.blocks():
+            sums.add(block)
+    return sums.take()

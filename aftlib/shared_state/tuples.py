@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,9 @@ ROWS_PER_RANGE = 65_536
 UNIFORM = 0.0
 """The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here."""
 LARGEST_VALUE = 100
+MANIFEST = "manifest.json"
 
+_LEAST = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
 _CSV_OPTIONS = pc.WriteOptions(include_header=False, quoting_style="none")
 
 
@@ -47,9 +49,8 @@ class TupleStream:
     disorder: int = 0  # largest delay of a tuple in ticks; delays are uniform
 
     def __post_init__(self) -> None:
-        least = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
-        for name, low in least.items():
-            require_number(name, getattr(self, name), least=low)
+        for name, least in _LEAST.items():
+            require_number(name, getattr(self, name), least=least)
 
     @property
     def name(self) -> str:
@@ -107,53 +108,39 @@ class TupleStream:
         return sink.getvalue()
 
 
-MANIFEST = "manifest.json"
-CHUNK = 16 * 2**20
-"""Bytes read at once: at most this much of a partition is in memory."""
-
-
 @dataclass(frozen=True)
 class TupleLog:
     """Lines ``timestamp,key,value`` in one file per partition, each in the order of its queue.
 
     `path` is the folder of the files `part-00000.csv` … and of the manifest, which is written last.
-    `tuples` is the number of lines, `about` the parameters of a drawn stream.
+    `about` has the parameters of a drawn stream.
     """
 
     path: Path
     partitions: int
-    tuples: int
     about: dict
 
     @classmethod
     def open(cls, path: Path | str) -> TupleLog:
         """Open a complete log; ValueError if `path` holds none."""
-        path = Path(path)
         try:
-            manifest = json.loads((path / MANIFEST).read_text())
-            log = cls(path, *(manifest[name] for name in ("partitions", "tuples", "about")))
-            written, sizes = manifest["sizes"], [log.size(p) for p in range(log.partitions)]
+            manifest = json.loads((Path(path) / MANIFEST).read_text())
+            return cls(Path(path), manifest["partitions"], manifest["about"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"path holds no complete tuple log, got {str(path)!r} ({error}); "
                 "write one with TupleLog.write, or delete the folder and make it again"
             ) from error
-        if sizes != written:
-            raise ValueError(
-                f"path must hold files of the sizes in its manifest, {written} bytes, got {sizes} "
-                f"in {str(path)!r}; delete the folder and make it again"
-            )
-        return log
 
     @classmethod
     def write(cls, path: Path | str, texts: Iterable[bytes]) -> TupleLog:
         """Write each partition's bytes as they are; FileExistsError if `path` exists."""
         with atomic_directory(Path(path)) as scratch:
-            partitions = lines = 0
+            partitions = 0
             for text in texts:
                 part_path(scratch, partitions).write_bytes(text)
-                partitions, lines = partitions + 1, lines + text.count(b"\n")
-            write_manifest(scratch, partitions, lines, {})
+                partitions += 1
+            write_manifest(scratch, partitions, {})
         return cls.open(path)
 
     @classmethod
@@ -162,22 +149,12 @@ class TupleLog:
         with atomic_directory(Path(path)) as scratch:
             for partition in range(partitions):
                 draw_part(scratch, stream, partition, partitions)
-            write_manifest(scratch, partitions, stream.tuples, asdict(stream))
+            write_manifest(scratch, partitions, asdict(stream))
         return cls.open(path)
 
     def part(self, partition: int) -> Path:
         """File of a partition."""
         return part_path(self.path, partition)
-
-    def size(self, partition: int) -> int:
-        """Bytes of a partition: the offset at which it ends."""
-        return self.part(partition).stat().st_size
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Identity of the log for which offsets are valid: path, bytes of each file, stream."""
-        sizes, path = [*map(self.size, range(self.partitions))], str(Path(self.path).resolve())
-        return {"path": path, "bytes": sizes, "tuples": self.tuples, "about": self.about}
 
 
 def part_path(directory: Path, partition: int) -> Path:
@@ -191,11 +168,9 @@ def draw_part(directory: Path, stream: TupleStream, partition: int, partitions: 
         file.writelines(map(stream.text, range(partition, stream.ranges, partitions)))
 
 
-def write_manifest(directory: Path, partitions: int, tuples: int, about: dict) -> None:
+def write_manifest(directory: Path, partitions: int, about: dict) -> None:
     """Write the manifest, which makes a folder of parts a log."""
-    sizes = [part_path(directory, partition).stat().st_size for partition in range(partitions)]
-    manifest = {"partitions": partitions, "tuples": tuples, "sizes": sizes, "about": about}
-    (directory / MANIFEST).write_text(json.dumps(manifest, indent=1))
+    (directory / MANIFEST).write_text(json.dumps({"partitions": partitions, "about": about}))
 
 
 def write_tuples(
@@ -203,13 +178,11 @@ def write_tuples(
 ) -> TupleLog:
     """Draw a stream in Spark tasks and store it as a log; reuse a log that exists.
 
-    At most `partitions` tasks can read it. ValueError if `path` holds a log of another stream, or
-    not all machines of a cluster share it.
+    At most `partitions` tasks can read it. ValueError if `path` holds a log of another stream.
     """
     require_number("partitions", partitions, least=1, whole=True)
     if Path(path).exists():
-        log = TupleLog.open(path)
-        about = asdict(stream)
+        log, about = TupleLog.open(path), asdict(stream)
         if (log.about, log.partitions) != (about, partitions):
             raise ValueError(
                 f"path holds a log of {log.about} in {log.partitions} partitions, got a request "
@@ -225,40 +198,5 @@ def write_tuples(
             yield pa.RecordBatch.from_pydict({"id": [partition]})
 
         by_number(spark, partitions, write, "id long").count()
-        write_manifest(scratch, partitions, stream.tuples, asdict(stream))
+        write_manifest(scratch, partitions, asdict(stream))
     return TupleLog.open(path)
-
-
-def whole_lines(
-    path: Path, offset: int = 0, size: int = CHUNK
-) -> Iterator[tuple[np.ndarray, int, int]]:
-    """Yield the bytes of a file from `offset` on, cut after line ends.
-
-    Each item is an array of bytes, the number of its bytes to use, and their offset in the file.
-    These bytes end with a line end, except perhaps at the end of the file. An array is valid until
-    the next one is read. ValueError for a line longer than `size`, or a file shorter than `offset`.
-    """
-    buffer = bytearray(size)
-    view, lines, fill = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
-    with path.open("rb", buffering=0) as file:
-        length = file.seek(0, 2)
-        if offset > length:
-            raise ValueError(
-                f"offset must lie in {path.name}, which has {length} bytes, got {offset}: "
-                "the offset is of another log"
-            )
-        file.seek(offset)
-        while read := file.readinto(view[fill:]):
-            fill += read
-            stop = buffer.rfind(b"\n", 0, fill) + 1
-            if stop:
-                yield lines, stop, offset
-                buffer[: fill - stop] = buffer[stop:fill]
-                offset, fill = offset + stop, fill - stop
-            elif fill == size:
-                raise ValueError(
-                    f"line at byte {offset} of {path.name} is longer than {size} bytes: "
-                    "this is no log of tuples"
-                )
-    if fill:
-        yield lines, fill, offset
