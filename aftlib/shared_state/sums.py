@@ -14,7 +14,7 @@ import numpy as np
 
 from aftlib.core.compiling import LONGS, jit, prefetch
 from aftlib.core.windows import Windows
-from aftlib.shared_state.parsing import TupleSource
+from aftlib.shared_state.parsing import PartitionReader
 
 #: Columns of a table of sums; a row is 32 bytes, half a cache line.
 SLICE, KEY, VALUE, COUNT = range(4)
@@ -36,7 +36,7 @@ _DENSE = "Tuple((int64, int64, int64[:, ::1]))"
 class Aggregate:
     """An aggregate: how the values of a key merge, and its result.
 
-    Every row has a value and a count. "count" merges its values by MAX, so that they never overflow.
+    Every row has a value and a count. "count" merges its values by MAX, so that none overflows.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Partials:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __getitem__(self, rows: np.ndarray) -> Partials:
+    def __getitem__(self, rows: np.ndarray | slice) -> Partials:
         return Partials(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     @property
@@ -331,10 +331,11 @@ def window_sums(slices: Partials, windows: Windows) -> Partials:
     return merge_sums(parts)
 
 
-def sum_partitions(source: TupleSource, task: int = 0, tasks: int = 1) -> Partials:
-    """Return the sums by slice and key of the partitions of one of `tasks` tasks."""
-    sums = SliceSums(source.windows.pane)
-    for reader in source.readers(task, tasks).values():
+def sum_tuples(readers: Iterable[PartitionReader]) -> Partials:
+    """Return the sums by slice and key of the tuples of some partitions."""
+    readers = list(readers)
+    sums = SliceSums(readers[0].pane if readers else 1)
+    for reader in readers:
         for block in reader.blocks():
             sums.add(block)
     return sums.take()
