@@ -1,0 +1,20 @@
+"""D3: state shared through a database instead of a shuffle.
+
+Data pass through these modules in this order. `tuples` draws tuples and stores them as lines
+``timestamp,key,value``, one file per partition. `parsing` turns lines into tuples and leaves out
+late ones; a bad line is an error. `sums` adds tuples up by slice and key; its merge functions are
+exact. All three are used by each of D3's three strategies.
+
+`strategies` has these as Spark jobs. Upfront shuffles the tuples first. In late local the driver
+merges the tasks' sums. In late global the tasks merge their sums into one `table`. It also runs the
+document's own design (D3 fig. 3): a `server` is a Spark task and its tasks are threads, which share
+tables in memory by epoch. At a checkpoint barrier a server flushes the complete table to a file of
+its own, and commits it with its offsets to the global `table`. The driver emits complete windows
+from there, each once. Spark's retry is the replacement of a failed server.
+
+`model` has throughput on many tasks by formula. `experiments` runs and times all of this and kills
+tasks and servers, `figures` draws, and `claims` judges.
+
+Not implemented: servers with keys of their own, for which the global table is only a backup;
+multiplication as an aggregate; merges that contend, because a server has one lock.
+"""

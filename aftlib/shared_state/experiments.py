@@ -142,6 +142,12 @@ def measure(
     return pd.DataFrame(rows)
 
 
+def receivers_share(measured: pd.DataFrame) -> float:
+    """Return the share b of a tuple's cost that receivers bear behind the shuffle: uniform keys."""
+    runs = measured[(measured["strategy"] == UPFRONT) & (measured["skew"] == UNIFORM)]
+    return float((runs["receiver_s"] / (runs["sender_s"] + runs["receiver_s"])).median())
+
+
 @contextmanager
 def shared_table() -> Iterator[Callable[[], GlobalTable]]:
     """Yield a function that opens a new global table: a SQLite file in a temporary folder."""
@@ -324,6 +330,13 @@ def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:
 def _batch(keys: np.ndarray) -> Partials:
     keys, one = np.sort(keys), np.ones(len(keys), np.int64)
     return Partials(0 * one, keys, one, one)
+
+
+def stored_kills() -> pd.DataFrame:
+    """Return the stored results of `kills`, which ``python -m benchmarks kills`` makes."""
+    path = project_root() / "benchmarks" / "results" / "kills.json"
+    rows = json.loads(path.read_text())["kills"] if path.exists() else []
+    return pd.DataFrame(rows, columns=["killed", "point", "turn", "wrong", "again", "disturbed"])
 
 
 def stored_engines() -> pd.DataFrame:

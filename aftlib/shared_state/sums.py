@@ -239,7 +239,7 @@ class SliceSums:
         self._run = -1, 0, 0  # slice of the last tuples, their number, number of the next check
 
     def add(self, block: np.ndarray) -> None:
-        """Add tuples: slice number, key and value, shape (3, n)."""
+        """Add tuples: slice number, key and value, shape (3, n), each row contiguous."""
         if block.shape[1]:
             self._spread_out(*block[:2])
         self._enter(*block, _NO_COUNTS)

@@ -1,0 +1,82 @@
+"""Figures of D3 from the frames of its experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from aftlib.shared_state.experiments import BROKEN, LATE_GLOBAL, LATE_LOCAL, UPFRONT
+from aftlib.shared_state.model import busiest_shares, shared_throughput, shuffle_throughput
+from aftlib.shared_state.tuples import UNIFORM, TupleStream
+from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, RED, styled
+
+LOOK: Mapping[str, dict] = {
+    UPFRONT: {"color": RED, "symbol": "square"},
+    LATE_LOCAL: {"color": BLUE, "symbol": "circle"},
+    LATE_GLOBAL: {"color": GREEN, "symbol": "diamond"},
+}
+_COLORS = (GREY, ORANGE, RED)
+_TASKS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)
+DOCUMENTS_TUPLES = 100_000_000
+
+
+def by_skew(measured: pd.DataFrame, title: str) -> go.Figure:
+    """Throughput against skew, one curve per strategy; bars from the slowest to the fastest run."""
+    figure = go.Figure()
+    for strategy, look in LOOK.items():
+        runs = measured[measured["strategy"] == strategy].groupby("skew")["throughput"]
+        middle, low, high = runs.median() / 1e6, runs.min() / 1e6, runs.max() / 1e6
+        figure.add_scatter(
+            x=middle.index.tolist(), y=middle.tolist(), name=strategy, mode="lines+markers",
+            error_y={"array": (high - middle).tolist(), "arrayminus": (middle - low).tolist()},
+            line={"color": look["color"]}, marker={"symbol": look["symbol"], "size": 10},
+        )  # fmt: skip
+    styled(figure, title, "skew of the keys (0 is uniform)", "million tuples/s, logarithmic")
+    return figure.update_yaxes(type="log", dtick="D1")
+
+
+def modelled_growth(
+    keys: int, receivers: float, tuple_ns: float, merge_ns: float, title: str
+) -> go.Figure:
+    """Computed throughput against tasks: a shuffle (median hash function), and a shared table."""
+    figure = go.Figure()
+    for color, skew in zip(_COLORS, (UNIFORM, 1.4, 2.0), strict=True):
+        stream = TupleStream(DOCUMENTS_TUPLES, keys, skew)
+        shuffled, shared = list[float](), list[float]()
+        for tasks in _TASKS:
+            shares = busiest_shares(keys, skew, tasks, hashes=21)
+            shuffled.append(float(pd.Series(shuffle_throughput(shares, tasks, receivers)).median()))
+            shared.append(shared_throughput(stream, tasks, merge_ns, tuple_ns))
+        label = "uniform" if skew == UNIFORM else f"skew {skew:g}"
+        for name, values, dash, symbol in (
+            ("shuffle", shuffled, "dot", "square-open"),
+            ("shared table", shared, "solid", "diamond-open"),
+        ):
+            figure.add_scatter(
+                x=_TASKS, y=[value / values[0] for value in values], name=f"{name}, {label}",
+                mode="lines+markers", line={"color": color, "dash": dash},
+                marker={"symbol": symbol, "size": 9},
+            )  # fmt: skip
+    styled(figure, title, "tasks, logarithmic", "throughput × one task's, logarithmic")
+    figure.update_xaxes(type="log", tickvals=_TASKS)
+    figure.update_layout(legend={"orientation": "v", "x": 1.02, "y": 1, "xanchor": "left"})
+    return figure.update_yaxes(type="log", tickvals=_TASKS)
+
+
+def failures(killed: pd.DataFrame, title: str) -> go.Figure:
+    """Tuples read again after a kill, and those that a shuffle would send to healthy tasks."""
+    rows = killed[killed["killed"] != BROKEN]
+    names = (rows["killed"] + " killed, " + rows["point"]).tolist()
+    figure = go.Figure()
+    bars = {
+        "again": ("read again by the failed tasks", BLUE),
+        "behind_a_shuffle": ("doubled at healthy tasks behind a shuffle, computed", ORANGE),
+    }
+    for column, (name, color) in bars.items():
+        middle = rows.assign(name=names).groupby("name", sort=False)[column].mean()
+        figure.add_bar(x=middle.tolist(), y=middle.index.tolist(), orientation="h", name=name,
+                       marker={"color": color})  # fmt: skip
+    styled(figure, title, "tuples, mean of the kills", "").update_yaxes(autorange="reversed")
+    return figure.update_layout(hovermode="closest")

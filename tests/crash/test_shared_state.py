@@ -1,0 +1,77 @@
+"""D3's tasks, servers and driver are killed for real: every tuple counts once, none is lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from aftlib.shared_state.experiments import (
+    BROKEN,
+    KILL_DISORDER,
+    KILL_WINDOWS,
+    POINTS,
+    kills,
+    run_killed,
+    true_sums,
+)
+from aftlib.shared_state.parsing import TupleSource
+from aftlib.shared_state.server import Job
+from aftlib.shared_state.table import PostgresTable
+from aftlib.shared_state.tuples import TupleLog, TupleStream
+from aftlib.spark.faults import Fault
+from tests.crash.sharing_driver import STREAM, job_in
+
+pytestmark = pytest.mark.crash
+
+
+def test_a_killed_task_or_server_loses_and_doubles_nothing_and_the_broken_control_is_caught(
+    spark, tmp_path
+):
+    killed = kills(spark, tmp_path, 400_000, seed=7, turns=2)
+    broken = killed["killed"] == BROKEN
+    assert killed.loc[~broken, ["wrong", "disturbed"]].to_numpy().tolist() == [[0, 0]] * 10
+    assert killed.loc[killed["killed"] == "task", "again"].to_list() == [4_000, 4_000]
+    assert (killed.loc[broken, "wrong"] > 0).all()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_server_on_postgres_loses_and_doubles_nothing(spark, schema, tmp_path, point):
+    stream = TupleStream(200_000, 300, 1.2, seed=2, disorder=KILL_DISORDER)
+    source = TupleSource(TupleLog.draw(tmp_path / "log", stream, 4), KILL_WINDOWS, KILL_DISORDER)
+    job = Job(
+        source, tmp_path / "job", partial(PostgresTable, schema.url, schema.name), servers=2,
+        batch=2_000, checkpoint_s=0.01, faults=(Fault("kill", "server-0", 2, point),), journal=True,
+    )  # fmt: skip
+    result = run_killed(spark, job, true_sums(stream))
+    assert (result["wrong"], result["disturbed"]) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_killed_driver_is_started_again_and_goes_on(tmp_path, seed):
+    TupleLog.draw(tmp_path / "log", STREAM, 4)
+    command = [sys.executable, "-m", "tests.crash.sharing_driver", str(tmp_path)]
+    job = job_in(tmp_path)
+    first = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    wait_for_commits(first, tmp_path / "shared.sqlite", job)
+    time.sleep(np.random.default_rng(seed).uniform(0, 0.3))
+    os.kill(first.pid, signal.SIGKILL)  # its servers may live on for a moment
+    first.wait()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with job.table() as table:
+        rows = table.results().itertuples(index=False, name=None)
+        assert {(window, key): value for window, key, value in rows} == true_sums(STREAM)
+
+
+def wait_for_commits(process, path, job):
+    while process.poll() is None:
+        if path.exists():
+            with job.table() as table:
+                if table.prepare(4).last_epoch("server-0") > 0:
+                    return
+        time.sleep(0.01)

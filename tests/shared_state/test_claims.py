@@ -1,0 +1,111 @@
+"""D3's verdicts in a world where its claims hold, and how each turns."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.shared_state.claims import CLAIMS
+from aftlib.shared_state.experiments import NotebookParameters
+from tests.judging import judge, list_changed, verdict
+
+TURNS = range(5)
+NOISE = 1 + np.array([0.01, -0.01, 0.02, -0.02, 0.0])
+
+
+def measured(shuffled=1.0, shared=2.0, skewed=1.5, receivers=0.4):
+    """Throughput of upfront and late global; skew multiplies that of late global by `skewed`."""
+    rows = []
+    for skew in (0.0, 1.4, 2.0):
+        for turn in TURNS:
+            speeds = {"upfront": shuffled, "late global": shared * (skewed if skew else 1)}
+            for strategy, speed in speeds.items():
+                times = {"sender_s": 1 - receivers, "receiver_s": receivers}
+                row = {"skew": skew, "strategy": strategy, "turn": turn} | times
+                rows.append(row | {"throughput": speed * NOISE[turn]})
+    return pd.DataFrame(rows)
+
+
+def grown(factor=1.7):
+    cases = [(tasks, turn) for tasks in (1, 2) for turn in TURNS]
+    speeds = [(factor if tasks == 2 else 1) * NOISE[turn - tasks] for tasks, turn in cases]
+    return pd.DataFrame(cases, columns=["tasks", "turn"]).assign(throughput=speeds)
+
+
+def killed(wrong=0, disturbed=0, broken=7, behind=3000):
+    rows = [("task", "read"), ("server", "flushed"), ("server, offsets apart", "between")]
+    frame = pd.DataFrame(rows, columns=["killed", "point"]).assign(turn=0, again=4000)
+    return frame.assign(
+        wrong=[0, wrong, broken], disturbed=[disturbed, 0, 0], behind_a_shuffle=behind
+    )
+
+
+def flushes(factor=1.8):
+    cases = [(flush, turn) for flush in ("at every merge", "at barriers") for turn in TURNS]
+    speeds = [(factor if f == "at barriers" else 1) * NOISE[turn] for f, turn in cases]
+    return pd.DataFrame(cases, columns=["flush", "turn"]).assign(per_s=speeds)
+
+
+def engines(names=("flink keyed", "flink shared")):
+    return pd.DataFrame(
+        [
+            {"engine": name, "tasks": tasks, "skew": skew, "tuples": 10, "throughput": 1 + skew}
+            for name in names
+            for tasks in (1, 2)
+            for skew in (0.0, 1.4, 2.0)
+        ],
+        columns=["engine", "tasks", "skew", "tuples", "throughput"],
+    )
+
+
+def world(**changed):
+    return {
+        "p": NotebookParameters(),
+        "measured": measured(),
+        "grown": grown(),
+        "killed": killed(),
+        "stored_kills": killed(),
+        "flushes": flushes(),
+        "engines": engines(),
+    } | changed
+
+
+def test_all_is_as_recorded_also_without_stored_runs():
+    assert list_changed(CLAIMS, world()) == set()
+    assert list_changed(CLAIMS, world(engines=engines(()), stored_kills=killed()[:0])) == set()
+
+
+@pytest.mark.parametrize(
+    ("id", "changed", "turned"),
+    [
+        ("D3-1", {"grown": grown(0.9)}, "does not hold"),
+        ("D3-1", {"grown": grown(1.0)}, "open"),
+        ("D3-2", {"measured": measured(receivers=0.05)}, "does not hold"),
+        ("D3-4", {"measured": measured(skewed=0.8)}, "does not hold"),
+        ("D3-4", {"p": NotebookParameters(keys=10_000)}, "open"),
+        ("D3-5", {"killed": killed(disturbed=1)}, "does not hold"),
+        ("D3-5", {"killed": killed(behind=0)}, "open"),
+        ("D3-7", {"measured": measured(receivers=0.2)}, "does not hold"),
+        ("D3-8", {"killed": killed(wrong=1)}, "does not hold"),
+        ("D3-8", {"killed": killed(broken=0)}, "open"),
+        ("D3-9", {"measured": measured(shuffled=4.0)}, "does not hold"),
+        ("D3-10", {"flushes": flushes(0.9)}, "does not hold"),
+    ],
+)
+def test_a_verdict_turns_with_its_evidence(id, changed, turned):
+    assert verdict(CLAIMS, world(**changed), id) == turned
+
+
+def test_a_single_turn_has_no_interval():
+    one = {name: frame[frame["turn"] == 0] for name, frame in world().items()
+           if name in ("measured", "grown", "flushes")}  # fmt: skip
+    records = judge(CLAIMS, world(**one))
+    assert [records[id].interval for id in ("D3-1", "D3-4", "D3-9", "D3-10")] == [None] * 4
+
+
+def test_the_computed_claims_hold_from_the_shares_that_they_name():
+    """D3-2 from .16, D3-7 from .24 of a tuple's cost."""
+    verdicts = [
+        [verdict(CLAIMS, world(measured=measured(receivers=b)), id) for b in shares]
+        for id, shares in (("D3-2", (0.14, 0.17)), ("D3-7", (0.23, 0.24)))
+    ]
+    assert verdicts == [["does not hold", "holds"], ["does not hold", "holds if"]]
