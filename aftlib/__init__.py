@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from aftlib.core.requirement import Requirement
     from aftlib.exponential_histogram import ExponentialHistogram
     from aftlib.guard.guard import Guard
-    from aftlib.guard.promise import Promise, recoverable
+    from aftlib.guard.promise import Promise
+    from aftlib.guard.stream import recoverable
 
 __version__ = "0.1.0"
 
@@ -64,9 +65,13 @@ _HOMES = {
     "assign_random": "aftlib.approximately_once.assignment",
     "assign_spread": "aftlib.approximately_once.assignment",
     "plan_checkpoints": "aftlib.checkpoint_planning.plan",
-    "recoverable": "aftlib.guard.promise",
+    "recoverable": "aftlib.guard.stream",
     "select_replay": "aftlib.checkpoint_planning.replay",
 }
+
+
+_SPARK = ("google", "pyspark", "pyarrow")
+"""Packages of the extra `spark`."""
 
 
 def __getattr__(name: str) -> Any:
@@ -75,7 +80,24 @@ def __getattr__(name: str) -> Any:
 
     if name not in _HOMES:
         raise AttributeError(f"module 'aftlib' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        if name != "recoverable" or (error.name or "").partition(".")[0] not in _SPARK:
+            raise
+        return _unavailable(error)
+
+
+def _unavailable(error: ModuleNotFoundError) -> Any:
+    """Return `recoverable` without Spark: a call of it names the extra."""
+
+    def recoverable(*_: Any, **__: Any) -> None:
+        raise ModuleNotFoundError(
+            f"recoverable needs {error.name}, which is not installed: pip install 'aftlib[spark]'",
+            name=error.name,
+        ) from error
+
+    return recoverable
 
 
 def __dir__() -> list[str]:

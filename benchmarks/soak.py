@@ -237,8 +237,8 @@ def metrics(place: Path) -> dict[str, float]:
 
 def drive(directory: str, sensors: str, drain: str = "") -> None:
     """Run the query until it is killed, or until all files are read."""
-    from aftlib.guard.pipeline import PROVIDER, ROCKSDB
-    from aftlib.spark.metrics_log import record_metrics
+    from aftlib.guard.metrics import record_metrics
+    from aftlib.guard.stream import PROVIDER, ROCKSDB
     from aftlib.spark.session import session
 
     place = Path(directory)

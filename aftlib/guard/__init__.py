@@ -1,15 +1,15 @@
 """A guarantee for any data: decide before a failure which sensors' windows may be lost.
 
 While nothing fails, every window is predicted as if its worker had failed 1 … H windows ago.
-`prediction` computes that window from the other workers' windows and from all earlier ones.
-`proposal` learns from the errors which guarantees to propose. `accounts` allow a guarantee only
-while few earlier ones were wrong; their theorem assumes nothing about the data. They also audit the
-estimates of real failures. `rounds` applies these steps to one window after another. `changes`
-moves a guard's statistics into a guard of other sensors, ε or δ. `guard` has the class `Guard`,
-which users call.
-Five modules put one guard per group behind any Spark stream of samples (docs/any_stream.md):
-`promise` has the parameters, `keyed` the guard of one group, `groups` all guards in Spark's state,
-`operator` is Spark's view of them, and `pipeline` joins them to a stream.
+`accounts` allow a guarantee only while few earlier ones were wrong; their theorem assumes nothing
+about the data. `prediction` computes a window from the other workers' windows and from all earlier
+ones. `proposal` learns from the errors which guarantees to propose. `rounds` applies these steps to
+one window after another. `guard` has the class `Guard`, which users call. `known` is D1's estimator
+with the same interface: a known Gaussian model, from which nothing is learned.
+
+For a Spark stream of samples (docs/any_stream.md), `promise` has the parameters and `keyed` the
+guards of its groups. `operator` is Spark's view of them, `stream` has the function `recoverable`,
+and `metrics` the table of what a stream did.
 """
 
 from typing import TYPE_CHECKING, Any

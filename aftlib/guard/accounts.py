@@ -27,17 +27,6 @@ the certified rounds have an unknown outcome, at most the bound plus k of all ce
 wrong. Without assumptions there is no better bound, because all unknown rounds may be wrong. If
 windows go missing independently of their errors, given the information at the decision, the
 unknown ones are wrong as often as the others in expectation.
-
-**Changes.** Between two rounds sensors may join and leave, and ε and δ may change. An account goes
-on while its sensor stays with its ε and δ: its budget is untouched, so that 1 and 2 hold for all of
-its rounds, T counted from its beginning. Otherwise it ends, its pending guarantees are withdrawn
-(see above), and a new account begins with c₀. The pooled account goes on while one sensor's does. A
-change from n to n' sensors adds 2(u' − u) to its budget, which then is cut to its new cap. So
-before a decision at time t all changes together added at most 2(u_t − u₀), and the sum of x − δ
-so far is at most 2u_t − W. Here W ≥ −u_t J − hn(1 − δ), with the largest n so far, because of
-pending rounds. Hence 3 holds, with the largest n and u, for all rounds since the pooled account
-began, including those of sensors that left. A sensor that leaves and joins again has a new account,
-but brings no new pooled budget.
 """
 
 from __future__ import annotations
@@ -140,19 +129,6 @@ def new_accounts(sensors: int, horizons: int) -> tuple[np.ndarray, np.ndarray]:
     accounts, pools = np.zeros((horizons, sensors), ACCOUNT), np.zeros(horizons, ACCOUNT)
     accounts["budget"], pools["budget"] = START, POOL_START * pool_unit(sensors)
     return accounts, pools
-
-
-def continue_pools(pools: np.ndarray, before: int, after: int) -> np.ndarray:
-    """Return pooled accounts (H,) that go on for another number of sensors.
-
-    **Changes** in the module's docstring has the reasons.
-    """
-    unit, moved = pool_unit(after), pools.copy()
-    if before != after:
-        budget = pools["budget"] + POOL_START * (unit - pool_unit(before))
-        moved["budget"] = np.minimum(budget, POOL_CAP * unit)
-        moved["run"] = moved["bad"] = 0  # rounds of other sensors earn no common credit
-    return moved
 
 
 class Accounts:

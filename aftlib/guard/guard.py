@@ -23,7 +23,6 @@ from aftlib.core.checks import (
 )
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.guard.accounts import slack
-from aftlib.guard.changes import carry_over
 from aftlib.guard.prediction import Model
 from aftlib.guard.proposal import Risk
 from aftlib.guard.rounds import LARGEST, Rounds, Rules, State
@@ -206,12 +205,12 @@ class Guard:
     def outcomes(self) -> np.ndarray:
         """Guarantees N with known outcome, the wrong ones E, and the slack, shape (3, H, n).
 
-        E is at most δN + slack, whatever the data. Each account counts from its own beginning.
+        E is at most δN + slack, whatever the data.
         """
         state, delta = self._all.state, self._all.rules.delta
-        rounds, account = np.unique(self.rounds - state.begun, return_inverse=True)
-        bound = [[slack(each, delta, h + 1) for each in rounds] for h in range(self.horizons)]
-        return np.stack([state.number, state.errors, np.array(bound)[:, account]])
+        bound = [slack(self.rounds, delta, h + 1) for h in range(self.horizons)]
+        bounds = np.broadcast_to(np.array(bound)[:, np.newaxis], state.number.shape)
+        return np.stack([state.number, state.errors, bounds])
 
     def update(self, windows: Any) -> Recovered:
         """Process one window, shape (n,), or many, shape (rounds, n).
@@ -249,57 +248,6 @@ class Guard:
         """Process many windows; return decisions and predictions as if each had been lost."""
         _, history = self._advance(windows, trace=True)
         return history
-
-    def continue_with(
-        self,
-        workers: Sequence[Sequence[int]],
-        epsilon: ArrayLike,
-        delta: float,
-        names: Sequence[str] | None = None,
-    ) -> Guard:
-        """Return a guard of other sensors, workers, ε or δ that keeps this one's statistics.
-
-        Sensors stay by their names, or without names by their numbers "0" … "n − 1". The account of
-        a sensor that stays goes on unless its ε or δ changed; all other accounts begin anew.
-        The theorem still holds (`guard.accounts`, **Changes**). Horizons and seasons stay.
-
-        Parameters
-        ----------
-        workers, epsilon, delta
-            As for a new guard.
-        names : sequence of str, optional
-            Names of the sensors in `workers`; by default the sensors are the same.
-
-        Raises
-        ------
-        ValueError
-            When no sensor stays, or as for a new guard.
-
-        Examples
-        --------
-        >>> guard = Guard([[0], [1]], epsilon=0.5, delta=0.05, names=["a", "b"])
-        >>> _ = guard.update({"a": 1.0, "b": 1.1})
-        >>> joined = guard.continue_with([[0], [1], [2]], 0.5, 0.05, names=["a", "b", "c"])
-        >>> joined.update({"a": 1.0, "b": 1.1, "c": 5.0}).declared.any()
-        np.False_
-        >>> guard.rounds, joined.rounds
-        (1, 2)
-        """
-        rules = self._all.rules
-        known = self._names or [str(i) for i in range(rules.workers.size)]
-        names = known if names is None else names_in_order(names)
-        place = {name: i for i, name in enumerate(known)}
-        origin = np.array([place.get(name, -1) for name in names], np.int64)
-        if (origin < 0).all():
-            raise ValueError(
-                f"names must hold a sensor of this guard, got {listed(names)} instead of "
-                f"{listed(known)}: begin with a new guard"
-            )
-        guard = Guard(workers, epsilon, delta, self.horizons, rules.seasons.tolist(), names)
-        if self._names is None and names is known:
-            guard._names = None
-        carry_over(self._all, guard._all, origin)
-        return guard
 
     def _advance(self, windows: Any, trace: bool) -> tuple[Recovered, History]:
         n, names = self._all.rules.workers.size, self._names

@@ -1,20 +1,25 @@
-"""The guard of one group: it turns windows into rows, and its state is written in two parts.
+"""The guards of the groups of a stream: windows become rows, and guards become stored state.
 
-A guard is a function of the windows that it received. So its stored state is a snapshot, which is
-written rarely, and the log of the windows since then. A restart loads the snapshot and processes
-the log again, which gives the same bits.
+A guard is a function of the windows that it received. So the stored state of a group is a snapshot
+of its guard, which is written rarely, and the log of the windows since then. A restart loads the
+snapshot and processes the log again, which gives the same bits. Spark calls a processor once per
+key, and such a call takes longer than a guard. So a key has a bucket of groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+import os
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
 
-from aftlib.core.requirement import Requirement
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.guard import VERSION
 from aftlib.guard.promise import Promise
@@ -26,10 +31,29 @@ LEAST_LOG = 128
 """Least windows between two snapshots of up to 384 sensors; else a third of their number."""
 SPREAD = 16
 """From then on, a snapshot is written after each window with the chance 1 / 16."""
-DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
-_STATES = np.array(["exact", "estimated", "lost"], object)
+LONGEST = 4
+"""Most micro-batches in a bucket's log, as a multiple of the least windows between snapshots."""
+NEAR = 8
+"""Most parts of a log that are read one by one."""
+CHUNK = 2**20
+"""Bytes of a part of a snapshot in the state store."""
+_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+CACHE_BYTES = max(2**29, _MEMORY // (4 * (os.cpu_count() or 1)))
+"""Most memory of the guards that a process keeps from one micro-batch to the next.
+
+Spark has a process per core; together they take a quarter of the machine's memory.
+"""
+STALE = 8
+"""Calls of `keep` after which an unused guard is dropped, as a multiple of the cache's guards."""
 TOKEN = 16
 """Bytes of a token."""
+DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
+AUDIT = ("audited", "wrong", "allowed")
+"""Columns for a micro-batch's additions to a group's `KeyedGuard.audit`: each sensor's first row
+has its additions, the other rows have zeros."""
+_STATES = np.array(["exact", "estimated", "lost"], object)
+_ENTRY = struct.Struct(f"<i{TOKEN}sqi")
+"""Before a window's values in the log: place of the group, token, start, length of the values."""
 
 
 class Entry(NamedTuple):
@@ -38,14 +62,6 @@ class Entry(NamedTuple):
     token: bytes  # of the guard before it
     start: int  # µs
     values: bytes
-
-
-@dataclass
-class Change:
-    """Changes of a group's stored state by one micro-batch."""
-
-    snapshot: bytes | None = None  # replaces the one before, and empties the log
-    entries: list[Entry] = field(default_factory=list)  # appended to the log
 
 
 class _Round(NamedTuple):
@@ -61,16 +77,6 @@ class _Round(NamedTuple):
     lasting: np.ndarray  # the longest loss, in windows, that may begin now
 
 
-def identity_of(promise: Promise) -> str:
-    """Return the identity of a group's state: its format and its promise."""
-    return f"{VERSION} {promise.digest}"
-
-
-def least_log(promise: Promise) -> int:
-    """Return the smallest number of windows between two snapshots of a group."""
-    return max(LEAST_LOG, len(promise.sensors) // 3)
-
-
 class KeyedGuard:
     """The guard of one group, which follows the starts of its windows.
 
@@ -80,53 +86,55 @@ class KeyedGuard:
     def __init__(self, promise: Promise) -> None:
         self.promise, self.guard = promise, promise.guard()
         self.next = NONE  # start of the next window
-        self.token = _hash(identity_of(promise).encode())
+        self.token = _hash(f"{VERSION} {promise.content}".encode())
         self.logged = 0  # windows since the snapshot
         self.reported: np.ndarray | None = None  # the audit that the last rows reported
-        self._most = least_log(promise)
         self._limits = np.array(promise.limits)
-        self._requirement = Requirement(1.0, promise.delta)
         self._names = np.array(promise.sensors, object)
         self._place = {name: place for place, name in enumerate(promise.sensors)}
         self._step = promise.step
 
-    def process(self, windows: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], Change]:
-        """Process windows in the order of their starts; return their rows and the state's change.
+    def process(self, windows: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], list[Entry]]:
+        """Process windows in the order of their starts; return their rows and entries for the log.
 
         `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
-        a window), one row per window and sensor. Rows of sensors that the promise does not have are
-        left out. Of a gap without any window, only the first H windows get rows. The rows are
-        returned as columns, because a DataFrame of a group's few rows takes longer than the guard.
+        a window), one row per window and sensor. Of a gap without any window, only the first H
+        windows get rows. The rows are returned as columns, because a DataFrame of a group's few
+        rows takes longer than the guard.
         """
-        rounds, change = [], Change()
+        rounds, entries = [], []
         for start, value, samples, variance in self._arranged(windows):
-            for empty in range(self.next, start, self._step)[: self._listed]:
+            listed = 0 if self.next == NONE else self.guard.horizons  # windows of a gap with rows
+            for empty in range(self.next, start, self._step)[:listed]:
                 nothing = np.full(value.size, np.nan)
                 rounds.append(self._round(empty, nothing, nothing, nothing))
                 self.next = empty + self._step
             self._skip_to(start)
             rounds.append(self._round(start, self._used(value, samples), samples, variance))
-            change.entries.append(Entry(self.token, start, rounds[-1].window.tobytes()))
-            self._record(change.entries[-1])
-            # groups that began together would otherwise write their snapshots together
-            due = self.token[0] % SPREAD == 0 or self.logged >= 2 * self._most
-            if self.logged >= self._most and due:
-                change = Change(self.snapshot())
-                self.logged = 0
-        return self._rows(rounds), change
+            entries.append(Entry(self.token, start, rounds[-1].window.tobytes()))
+            self._record(entries[-1])
+        return self._rows(rounds), entries
 
     @property
     def audit(self) -> np.ndarray:
-        """Guarantees with known outcome, the wrong ones, and the bound on these, shape (3,).
+        """Guarantees with known outcome, the wrong ones, and the bound on these, shape (3, n).
 
-        All three are summed over the accounts. An account without an outcome has no slack yet.
+        All three are summed over the horizons. An account without an outcome has no slack yet.
         """
         number, wrong, slack = self.guard.outcomes
         allowed = self.promise.delta * number + slack * (number > 0)
-        return np.stack([number, wrong, allowed]).sum((1, 2))
+        return np.stack([number, wrong, allowed]).sum(1)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to write a snapshot; groups that began together do not write them together."""
+        least = least_log(self.promise)
+        by_chance = self.token[0] % SPREAD == 0
+        return self.logged >= least and (by_chance or self.logged >= 2 * least)
 
     def snapshot(self) -> bytes:
-        """Return the whole state."""
+        """Return the whole state, and begin a new log."""
+        self.logged = 0
         return self.token + self.next.to_bytes(8, "big", signed=True) + self.guard.to_bytes()
 
     def restore(self, snapshot: bytes | None, entries: Iterable[Entry], token: bytes) -> None:
@@ -152,22 +160,6 @@ class KeyedGuard:
                 f"the guard's state must be {token.hex()}, got {self.token.hex()}: {DAMAGED}"
             )
 
-    def continue_with(self, promise: Promise) -> KeyedGuard:
-        """Return the group's guard for a changed promise; the caller must store its whole state.
-
-        ValueError when a parameter differs that must not change.
-        """
-        promise.require_continuation(self.promise)
-        changed = KeyedGuard(promise)
-        changed.guard, changed.next = promise.changed(self.guard), self.next
-        changed.token = _hash(self.token + identity_of(promise).encode())
-        return changed
-
-    @property
-    def _listed(self) -> int:
-        """Windows of a gap that get rows: none before the first window."""
-        return 0 if self.next == NONE else self.guard.horizons
-
     def _skip_to(self, start: int) -> None:
         """Let the guard process the empty windows before `start`."""
         if self.next not in (NONE, start):
@@ -185,12 +177,11 @@ class KeyedGuard:
         self, windows: Mapping[str, Any]
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         """Yield start, values, samples and variances of each window, by sensor; NaN if missing."""
-        column = np.array([self._place.get(name, -1) for name in windows["sensor"]], int)
-        known = column >= 0
-        starts, row = np.unique(np.asarray(windows["start"])[known], return_inverse=True)
+        column = np.array([self._place[name] for name in windows["sensor"]], int)
+        starts, row = np.unique(np.asarray(windows["start"]), return_inverse=True)
         wide = np.full((3, starts.size, len(self._names)), np.nan)
         for place, name in enumerate(("value", "samples", "variance")):
-            wide[place, row, column[known]] = np.asarray(windows[name], float)[known]
+            wide[place, row, column] = np.asarray(windows[name], float)
         yield from zip(starts.tolist(), *wide, strict=True)
 
     def _used(self, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
@@ -236,11 +227,268 @@ class KeyedGuard:
         }
 
     def _half_width(self, samples: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Return the half-width z·s·√(1/m − 1/w) for m samples drawn from the w of a window."""
+        """Return t·s·√(1/m − 1/w) for m samples drawn from the w of a window; NaN for m = 1.
+
+        t is Student's quantile with m − 1 degrees of freedom, because s comes from m samples.
+        """
         whole = self.promise.samples
-        left = 1 / np.maximum(samples, 1) - 1 / whole
-        half_width = self._requirement.half_width(variance * np.maximum(left, 0))
-        return AGGREGATES[self.promise.query].of_mean(half_width, whole)
+        quantile = stdtrit(np.maximum(samples - 1, 1), 1 - self.promise.delta / 2)
+        left = np.maximum(1 / np.maximum(samples, 1) - 1 / whole, 0)
+        half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
+        return np.asarray(AGGREGATES[self.promise.query].of_mean(half_width, whole))
+
+
+def least_log(promise: Promise) -> int:
+    """Return the smallest number of windows between two snapshots of a group."""
+    return max(LEAST_LOG, len(promise.sensors) // 3)
+
+
+class GuardCache:
+    """Guards that a process keeps between micro-batches, by token.
+
+    When the store restores an earlier state, as after a failed task, its token differs from that of
+    the guard that had continued. So the cache only returns the guard of the stored state. Groups
+    come in turn, so a full cache that dropped the least recently used guard would never have the
+    next group's. It keeps its guards until they are stale, as when another process went on.
+    """
+
+    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
+        self._most, self._bytes, self._clock = most_bytes, 0, 0
+        self._guards: dict[bytes, tuple[int, KeyedGuard]] = {}
+
+    def __len__(self) -> int:
+        return len(self._guards)
+
+    def take(self, token: bytes) -> KeyedGuard | None:
+        """Remove and return the guard with a token, if it is here."""
+        _, keyed = self._guards.pop(token, (0, None))
+        if keyed is not None:
+            self._bytes -= keyed.guard.nbytes
+        return keyed
+
+    def keep(self, keyed: KeyedGuard) -> None:
+        """Store a guard if it fits; the caller must not change the guard any more."""
+        self.take(keyed.token)
+        self._clock += 1
+        while self._guards:
+            token, (stored_at, _) = next(iter(self._guards.items()))
+            if self._clock - stored_at <= STALE * len(self._guards):
+                break
+            self.take(token)
+        if self._bytes + keyed.guard.nbytes <= self._most:
+            self._guards[keyed.token] = self._clock, keyed
+            self._bytes += keyed.guard.nbytes
+
+
+_guards = GuardCache()
+promise_of = cache(Promise.from_content)
+"""Return the promise that a `content` describes; a process has few."""
+
+
+class Head(NamedTuple):
+    """Fields of a group in its bucket's state, besides its snapshot and its windows in the log."""
+
+    key: Any
+    token: bytes
+    chunks: int  # of the snapshot
+    since: int  # the first part of the log that the snapshot does not contain
+
+
+class StoredGuards:
+    """The guards of the groups of a bucket, whose state is in three variables of Spark's state.
+
+    A call of Spark takes as long as a guard. So a micro-batch makes some calls per bucket and none
+    per group. `bucket` has the format, a hash of the promise, the number of the log's next part,
+    and a head per group. `log` gains a part per micro-batch: the windows of all groups. The
+    snapshot of a group, in `chunks`, replaces its windows in the log from time to time. `written`
+    is the promise; if it has changed, all groups begin anew.
+    """
+
+    def __init__(self, content: str, bucket: Any, log: Any, chunks: Any, written: Any) -> None:
+        self.content, self.promise = content, promise_of(content)
+        self.bucket, self.log, self.chunks, self.written = bucket, log, chunks, written
+        self.digest = _hash(content.encode())
+        version, digest, number, heads = bucket.get() or (VERSION, b"", 0, [])
+        if version != VERSION:
+            raise ValueError(
+                f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
+                "version of aftlib that wrote it, or choose another checkpointLocation"
+            )
+        self.number: int = number  # of the log's next part
+        self.heads = [Head(*head) for head in heads]
+        self.begins = bytes(digest) != self.digest
+        if self.begins and self.heads:
+            self._begin_anew()
+        self.places = {head.key: place for place, head in enumerate(self.heads)}
+        self.news: list[bytes] = []  # windows for the log
+        self.parts: dict[int, dict[int, list[Entry]]] = {}  # of the log
+        self.oldest = self._since()
+
+    def _begin_anew(self) -> None:
+        """Remove the state of a promise that has changed; refuse a change of its windows."""
+        (before,) = self.written.get() or ("",)
+        if not before:
+            raise ValueError(f"the checkpoint must contain its promise, got none: {DAMAGED}")
+        self.promise.require_continuation(promise_of(before))
+        for head in self.heads:
+            for part in range(head.chunks):
+                self.chunks.removeKey((head.key, part))
+        for number in range(self._since(), self.number):
+            self.log.removeKey((number,))
+        self.heads = []
+
+    def process(self, parts: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Process a bucket's windows of a micro-batch; yield their rows, if there are any."""
+        windows = parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+        # windows of a sensor that left the promise may still have been open
+        windows = windows[windows["sensor"].isin(self.promise.sensors)]
+        if windows.empty:
+            return
+        codes, groups = pd.factorize(windows["key"])
+        order = np.argsort(codes, kind="stable")
+        columns = {
+            "sensor": windows["sensor"].to_numpy(object)[order],
+            "start": windows["start"].to_numpy(np.int64)[order],
+        }
+        for name in ("value", "samples", "variance"):
+            columns[name] = windows[name].to_numpy(float, na_value=np.nan)[order]
+        cuts = np.searchsorted(codes[order], np.arange(len(groups) + 1)).tolist()
+        self._shorten()
+        rows = [
+            self.process_group(group, {name: cells[begin:end] for name, cells in columns.items()})
+            for group, begin, end in zip(groups.tolist(), cuts[:-1], cuts[1:], strict=True)
+        ]
+        self.write()
+        yield frame_of({name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
+
+    def process_group(self, group: Any, windows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Process a group's windows, and return the rows with key and audit."""
+        place = self.places.setdefault(group, len(self.heads))
+        if place == len(self.heads):
+            keyed = KeyedGuard(self.promise)
+            self.heads.append(Head(group, keyed.token, 0, self.number))
+        else:
+            keyed = self.stored(place)
+        before = keyed.audit if keyed.reported is None else keyed.reported
+        columns, entries = keyed.process(windows)
+        self.store(place, keyed, entries)
+        keyed.reported = keyed.audit
+        _guards.keep(keyed)
+        audit = np.zeros((len(AUDIT), len(columns["start"])))
+        audit[:, : before.shape[1]] = keyed.reported - before
+        keys = np.full(audit.shape[1], group, object)
+        both = {"start": columns.pop("start"), "key": keys, **columns}
+        return both | dict(zip(AUDIT, audit, strict=True))
+
+    def stored(self, place: int) -> KeyedGuard:
+        """Return the stored guard of a group.
+
+        Spark gives a task to any process of an executor. A process that did not have the group for
+        some micro-batches reads what it missed from the log; only a new one needs the snapshot.
+        """
+        head, missed = self.heads[place], list[Entry]()
+        keyed, entries = _guards.take(head.token), self._latest_entries(place)
+        while keyed is None and (entry := next(entries, None)):
+            missed.append(entry)
+            keyed = _guards.take(entry.token)
+        snapshot = None
+        if keyed is None:
+            keyed, snapshot = KeyedGuard(self.promise), self._snapshot(head)
+        if keyed.token != head.token:
+            keyed.restore(snapshot, reversed(missed), head.token)
+            keyed.reported = None  # another process reported since
+        return keyed
+
+    def _latest_entries(self, place: int) -> Iterator[Entry]:
+        """Yield a group's windows since its snapshot from the last one to the first."""
+        for number in range(self.number - 1, self.heads[place].since - 1, -1):
+            yield from reversed(self._part(number).get(place, ()))
+
+    def _part(self, number: int) -> dict[int, list[Entry]]:
+        """Return a part of the log by group, empty if it is missing.
+
+        The last ones are read one by one. If they are not enough, the whole log is read at once.
+        """
+        if number not in self.parts:
+            if len(self.parts) < NEAR:
+                (content,) = self.log.getValue((number,)) or (b"",)
+                self.parts[number] = unpack_log(bytes(content))
+            else:
+                parts = {key: unpack_log(bytes(part)) for (key,), (part,) in self.log.iterator()}
+                self.parts = defaultdict(dict, parts)
+        return self.parts[number]
+
+    def _snapshot(self, head: Head) -> bytes | None:
+        """Return the snapshot of a group, or None before the first one."""
+        parts = [self.chunks.getValue((head.key, part)) or (b"",) for part in range(head.chunks)]
+        return b"".join(bytes(content) for (content,) in parts) or None
+
+    def store(self, place: int, keyed: KeyedGuard, entries: Sequence[Entry]) -> None:
+        """Record a group's new state: its windows in the log, or a snapshot if it is due."""
+        head = self.heads[place]._replace(token=keyed.token)
+        if entries and not keyed.is_due:
+            self.news += [pack_entry(place, entry) for entry in entries]
+        else:
+            snapshot = keyed.snapshot()
+            cuts = range(0, len(snapshot), CHUNK)
+            for part, cut in enumerate(cuts):
+                self.chunks.updateValue((head.key, part), (snapshot[cut : cut + CHUNK],))
+            for part in range(len(cuts), head.chunks):
+                self.chunks.removeKey((head.key, part))
+            # this micro-batch's part of the log has nothing of the group
+            head = head._replace(chunks=len(cuts), since=self.number)
+        self.heads[place] = head
+
+    def write(self) -> None:
+        """Write what the micro-batch changed: the log's new part, and the heads."""
+        if self.begins:
+            self.written.update((self.content,))
+        self.log.updateValue((self.number,), (b"".join(self.news),))
+        self.number += 1
+        for number in range(self.oldest, self._since()):
+            self.log.removeKey((number,))
+        heads = [tuple(head) for head in self.heads]
+        self.bucket.update((VERSION, self.digest, self.number, heads))
+
+    def _since(self) -> int:
+        """Return the first part of the log that a group needs."""
+        return min((head.since for head in self.heads), default=self.number)
+
+    def _shorten(self) -> None:
+        """Write a snapshot of the group that needs the oldest part, if the log is too long.
+
+        So a group whose sensors are silent does not make the log grow.
+        """
+        since = self._since()
+        if self.number - since > LONGEST * least_log(self.promise):
+            place = next(place for place, head in enumerate(self.heads) if head.since == since)
+            keyed = self.stored(place)
+            self.store(place, keyed, [])
+            _guards.keep(keyed)
+
+
+def pack_entry(place: int, entry: Entry) -> bytes:
+    """Return a window in the format of the log, with the place of its group."""
+    return _ENTRY.pack(place, entry.token, entry.start, len(entry.values)) + entry.values
+
+
+def unpack_log(content: bytes) -> dict[int, list[Entry]]:
+    """Return the windows of a part of the log by the place of their group."""
+    begin, entries = 0, dict[int, list[Entry]]()
+    while begin < len(content):
+        place, token, start, length = _ENTRY.unpack_from(content, begin)
+        begin += _ENTRY.size + length
+        entries.setdefault(place, []).append(Entry(token, start, content[begin - length : begin]))
+    return entries
+
+
+def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Return columns as a DataFrame; texts stay objects, because Spark refuses chunked texts."""
+    objects = {
+        name: pd.Series(column, dtype=object) if column.dtype == object else column
+        for name, column in columns.items()
+    }
+    return pd.DataFrame(objects, copy=False)
 
 
 def _hash(content: bytes) -> bytes:

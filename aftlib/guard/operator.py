@@ -1,7 +1,7 @@
 """The stateful processor by which Spark runs the guards; this module loads fast.
 
 In every micro-batch Spark starts a process that only asks the processor for its variables. So the
-guard, and with it numba and pandas, is imported where rows are processed.
+guard, and with it pandas and scipy, is imported where rows are processed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 if TYPE_CHECKING:
     import pandas as pd
 
-    from aftlib.guard.groups import StoredGuards
+    from aftlib.guard.keyed import StoredGuards
 
 
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups, with their state in four variables (`groups.StoredGuards`).
+    """The guards of a bucket of groups, with their state in four variables (`keyed.StoredGuards`).
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     `Promise.content`, and `key` the type of a group's key in Spark's SQL.
@@ -29,11 +29,12 @@ class GuardProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        head = f"struct<key: {self.key}, identity: string, token: binary, chunks: int, since: int>"
-        self.bucket = handle.getValueState("bucket", f"next int, heads array<{head}>")
+        head = f"struct<key: {self.key}, token: binary, chunks: int, since: int>"
+        bucket = f"format int, promise binary, next int, heads array<{head}>"
+        self.bucket = handle.getValueState("bucket", bucket)
         self.log = handle.getMapState("log", "number int", "windows binary")
         self.chunks = handle.getMapState("chunks", f"key {self.key}, part int", "content binary")
-        self.promises = handle.getMapState("promises", "identity string", "content string")
+        self.promise = handle.getValueState("promise", "content string")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's windows of a micro-batch."""
@@ -41,9 +42,9 @@ class GuardProcessor(StatefulProcessor):
 
     def stored(self) -> StoredGuards:
         """Return the guards that Spark's state variables hold for the current bucket of groups."""
-        from aftlib.guard.groups import StoredGuards
+        from aftlib.guard.keyed import StoredGuards
 
-        return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.promises)
+        return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.promise)
 
     def close(self) -> None:
         """Do nothing, because nothing is open."""

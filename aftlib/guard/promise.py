@@ -1,18 +1,12 @@
-"""The guarantee for a stream, and the function that applies it; importing them needs no Spark.
-
-`Promise` holds the parameters of the guarantee. `recoverable` is the entry for users. It imports
-`pipeline`, which needs the extra `spark`, when it is called.
-"""
+"""The guarantee for a stream: its sensors, its windows, and the errors of estimates."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -24,13 +18,10 @@ from aftlib.core.windows import AGGREGATES
 from aftlib.guard.guard import Guard, limits_of
 from aftlib.guard.known import KnownModel
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
-_OF_ACCOUNTS = ("workers", "epsilon", "delta")
-"""Parameters that may change as well, because the guard continues with the changed ones."""
+_OF_GUARDS = ("workers", "epsilon", "delta", "model")
+"""Parameters that may change as well; then each group's guard begins anew."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +32,9 @@ class Promise:
     ----------
     workers : sequence of sequences of str
         The sensors of each worker, which are lost together. Each sensor once.
-    epsilon : float, sequence of float, Series or dict
-        Largest error ε of an estimated window, in sensor units; one for all, or one per sensor in
-        the order of `workers`, or by its name.
+    epsilon : float or dict of str to float
+        Largest error ε of an estimated window, in sensor units; one for all, or each sensor's by
+        its name (also a Series, or a list in the order of `workers`).
     delta : float
         Share δ of the estimated windows whose error may be larger than ε.
     window, slide : str
@@ -120,8 +111,10 @@ class Promise:
     def from_plan(cls, path: Path | str, **changes: Any) -> Self:
         """Return the promise of a plan that ``aft plan`` wrote.
 
-        `changes` replace parameters, such as ``watermark="30s"``. ValueError when the file is no
-        plan, or its samples have no time step. Reading plans needs the extra `notebooks`.
+        `changes` replace parameters, such as ``watermark="30s"`` or ``workers=[["a"], ["b"]]``; all
+        others are the plan's, its seasons too. ``epsilon={"b": 0.3}`` replaces the plan's ε of the
+        sensors that it names. ValueError when the file is no plan, its samples have no time step,
+        or a sensor has no ε.
         """
         from aftlib.core.planfile import read_plan
 
@@ -134,10 +127,20 @@ class Promise:
             )
         durations = [f"{round(n * step * 1e6)}us" for n in (terms.window, terms.slide)]
         seasons = [f"{round(n * terms.slide * step * 1e6)}us" for n in plan.data.seasons_in_windows]
-        sensors = [name for worker in plan.assignment for name in worker]
+        workers = changes.get("workers", plan.assignment)
+        given = changes.pop("epsilon", {})
+        if isinstance(given, Mapping):
+            limits = dict(terms.epsilon) | dict(given)
+            sensors = [name for worker in workers for name in worker]
+            if missing := [name for name in sensors if name not in limits]:
+                raise ValueError(
+                    f"epsilon must have each sensor, got none for {listed(missing)}, which the "
+                    f"plan lacks: give epsilon={{{missing[0]!r}: …}}"
+                )
+            given = {name: limits[name] for name in sensors}
         parameters: dict[str, Any] = {
-            "workers": plan.assignment,
-            "epsilon": [terms.epsilon[name] for name in sensors],
+            "workers": workers,
+            "epsilon": given,
             "delta": terms.delta,
             "window": durations[0],
             "slide": durations[1],
@@ -185,7 +188,7 @@ class Promise:
     def content(self) -> str:
         """The parameters that the state of a guard depends on, as JSON."""
         fixed = {name: value for name, value in asdict(self).items() if name not in _OF_INPUT}
-        fixed["epsilon"] = self.limits
+        fixed["epsilon"] = dict(zip(self.sensors, self.limits, strict=True))
         return json.dumps(fixed, default=lambda value: value.tolist(), sort_keys=True)
 
     @classmethod
@@ -196,19 +199,14 @@ class Promise:
             fields["model"] = GaussianModel(**fields["model"])
         return cls(**fields)
 
-    @property
-    def digest(self) -> str:
-        """Hash of the parameters that the state of a guard depends on."""
-        return sha256(self.content.encode()).hexdigest()[:16]
-
     def require_continuation(self, before: Promise) -> None:
-        """Raise ValueError when a guard of the promise `before` cannot go on with this promise."""
+        """Raise ValueError when a query of the promise `before` cannot go on with this promise."""
         old, new = json.loads(before.content), json.loads(self.content)
         differing = [name for name in new if new[name] != old[name]]
-        for name in sorted(set(differing) - {*_OF_ACCOUNTS}):
+        for name in sorted(set(differing) - {*_OF_GUARDS}):
             raise ValueError(
                 f"promise must have {name} = {old[name]!r} as the checkpoint has it, got "
-                f"{new[name]!r}: only {', '.join(_OF_ACCOUNTS + _OF_INPUT)} may change; set it "
+                f"{new[name]!r}: only {', '.join(_OF_GUARDS + _OF_INPUT)} may change; set it "
                 "back, or choose another checkpointLocation"
             )
 
@@ -232,15 +230,6 @@ class Promise:
             return Guard.from_bytes(state)
         periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
         return Guard(self._places, self.epsilon, self.delta, self.horizons, periods, names)
-
-    def changed(self, before: Guard | KnownModel) -> Guard | KnownModel:
-        """Return a guard that continues `before`, the guard of another promise.
-
-        The promises must have the same horizons and seasons.
-        """
-        if isinstance(before, Guard):
-            return before.continue_with(self._places, self.epsilon, self.delta, self.sensors)
-        return self.guard()  # nothing was learned
 
     @property
     def _places(self) -> list[list[int]]:
@@ -272,95 +261,3 @@ def microseconds(name: str, duration: str) -> int:
     if length is pd.NaT or length < pd.Timedelta(0):
         raise ValueError(f"{name} must not be negative, got {duration!r}")
     return length // pd.Timedelta(microseconds=1)
-
-
-def recoverable(
-    stream: DataFrame,
-    promise: Promise,
-    *,
-    group: str | None = None,
-    time: str = "time",
-    sensor: str = "sensor",
-    value: str = "value",
-    now: Column | None = None,
-) -> DataFrame:
-    """Aggregate a stream in windows, and estimate the missing windows that were guaranteed.
-
-    Parameters
-    ----------
-    stream : DataFrame
-        Streaming, one row per sample.
-    promise : Promise
-        The guarantee, which holds for each group separately.
-    group : str, optional
-        Column of the groups, such as sites. Each group has the sensors of `promise`, and a guard of
-        its own.
-    time, sensor, value : str
-        The stream's columns.
-    now : Column, optional
-        The present time, to which the promise's `ahead` is added to reject rows; by default the
-        time of the micro-batch, which stays the same when the batch runs again.
-
-    Returns
-    -------
-    DataFrame
-        Streaming, in append mode; write it to any sink with a `checkpointLocation`, which holds the
-        guards' state. One row per window and sensor, in the order of time in each group:
-
-        - `start`, the group's column if there is one, `sensor`;
-        - `state`: "exact", all samples came; "estimated", an error of at most ε was guaranteed
-          before the loss began, or the half-width of a partial window is at most ε; "lost"
-          otherwise: read those again from their source;
-        - `value`: the window's result, or its estimate; NaN where a lost window has none;
-        - `half_width`: of this one estimate: a share 1 − δ of comparable errors were within it. A
-          partial window has the half-width of its sample. It may be above ε, which is a limit for
-          all estimated rows together. NaN where exact or lost without a value;
-        - `samples`: how many samples came;
-        - `recoverable`: how many windows long a loss of the sensor may be if it begins now.
-
-        When no sensor of the group sends anything for a while, the first H windows of that gap have
-        rows; the later ones are lost, too. These rows come with the next window in which a sensor
-        sent a sample.
-
-    Raises
-    ------
-    ValueError
-        When the stream is no streaming DataFrame or lacks a column, or the session's state store is
-        not RocksDB; while it runs, when the checkpoint's promise differs in a fixed parameter.
-    ModuleNotFoundError
-        Without the extra `spark`.
-
-    Notes
-    -----
-    Some rows are left out before the watermark: those without time, group, sensor or a value below
-    1e100, those of sensors that the promise does not name, and those with implausible times. They
-    are counted by reason in the query's progress (`observedMetrics`, "rejected"), and
-    `pipeline.rejected_rows` returns them. Spark counts the rows that came too late
-    (`numRowsDroppedByWatermark`).
-
-    Between two runs of a query `workers`, `epsilon` and `delta` of its promise may change, as well
-    as `watermark`, `ahead` and `behind`. Each guard goes on with its next window: it keeps its
-    statistics of the sensors that stay. Sensors that left have no further rows.
-
-    Examples
-    --------
-    >>> promise = Promise([["a"], ["b"], ["c"]], epsilon=0.5, delta=0.05, window="10min")
-    >>> samples = spark.readStream.schema(SCHEMA).json("incoming")  # doctest: +SKIP
-    >>> windows = recoverable(samples, promise)  # doctest: +SKIP
-    >>> writer = windows.writeStream.option("checkpointLocation", "state")  # doctest: +SKIP
-    >>> writer.start("windows")  # doctest: +SKIP
-    """
-    try:
-        import_module("google.protobuf")  # Spark's keyed state needs it in each worker
-        from aftlib.guard import pipeline
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("google", "pyspark", "pyarrow"):
-            raise
-        raise ModuleNotFoundError(
-            f"recoverable needs {error.name}, which is not installed: pip install 'aftlib[spark]'",
-            name=error.name,
-        ) from error
-    columns = {"time": time, "sensor": sensor, "value": value}
-    if group is not None:
-        columns["group"] = group
-    return pipeline.guarded_windows(stream, promise, columns, now)

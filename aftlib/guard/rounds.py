@@ -84,7 +84,6 @@ class State:
     pools: np.ndarray  # (H,)
     number: np.ndarray  # (H, n) certified rounds with known outcome
     errors: np.ndarray  # (H, n) of these, the wrong ones
-    begun: np.ndarray  # (n,) round in which each sensor's accounts began
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,6 @@ def new_state(sensors: int, horizons: int) -> State:
         pools=pools,
         number=np.zeros(here),
         errors=np.zeros(here),
-        begun=np.zeros(sensors, np.int64),
     )
 
 

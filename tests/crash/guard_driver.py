@@ -21,10 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.groups import StoredGuards
-from aftlib.guard.keyed import KeyedGuard
+from aftlib.guard.keyed import KeyedGuard, StoredGuards
 from aftlib.guard.operator import GuardProcessor
-from aftlib.guard.pipeline import PROVIDER, ROCKSDB
+from aftlib.guard.stream import PROVIDER, ROCKSDB
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
 ROUNDS, CUTS = 320, (0.4, 0.75, 0.85, 0.95)
@@ -63,7 +62,7 @@ class Forgetful(GuardProcessor):
     """The broken control."""
 
     def stored(self) -> StoredGuards:
-        return Forgetting(self.content, self.bucket, self.log, self.chunks, self.promises)
+        return Forgetting(self.content, self.bucket, self.log, self.chunks, self.promise)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:
@@ -92,7 +91,7 @@ def run(
         if number == kill_workers_in:
             kill = partial(kill_workers_once, marker=directory / "workers-killed")
             batch = batch.mapInPandas(kill, batch.schema)
-        rows = batch.toPandas()
+        rows = batch.drop("window_time").toPandas()
         rows["start"] = rows["start"].astype(str)
         with sqlite3.connect(directory / "windows.sqlite") as table:
             columns = ", ".join(rows.columns)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from pyspark import cloudpickle
 
-from aftlib.guard import pipeline
+from aftlib.guard import stream
 from tests.crash import guard_driver as driver
 
 PAGE = Path(__file__).parents[2] / "docs" / "any_stream.md"
@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 @pytest.fixture
 def rocksdb(spark):
     """The session; its state store is reset afterwards, and workers get the driver's code."""
-    before = spark.conf.get(pipeline.PROVIDER)
+    before = spark.conf.get(stream.PROVIDER)
     cloudpickle.register_pickle_by_value(driver)
     yield spark
     cloudpickle.unregister_pickle_by_value(driver)
-    spark.conf.set(pipeline.PROVIDER, before)
+    spark.conf.set(stream.PROVIDER, before)
 
 
 def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, monkeypatch):
@@ -50,76 +50,8 @@ def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, mon
     pd.testing.assert_frame_equal(windows, expected)
 
     # a control whose guard has no state after the crash, and so estimates nothing
-    monkeypatch.setattr(pipeline, "GuardProcessor", driver.Forgetful)
+    monkeypatch.setattr(stream, "GuardProcessor", driver.Forgetful)
     assert not driver.run(rocksdb, broken).equals(expected)
-
-
-def newest(checkpoint, pattern):
-    """The file of the latest version among those that match."""
-    return max(checkpoint.glob(pattern), key=lambda path: (int(path.name.split(".")[0]), str(path)))
-
-
-def cut(path, share=0.5):
-    """Leave a part of a file, as a power failure may; its check sum is lost."""
-    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
-
-
-TORN = {
-    "metadata lost": (lambda at: (at / "metadata").unlink(), "metadata file is missing"),
-    "metadata empty": (lambda at: cut(at / "metadata", 0), "No content to map"),
-    "files read lost": (lambda at: newest(at, "sources/0/[0-9]*").unlink(), "doesn't exist"),
-    "files read cut": (lambda at: cut(newest(at, "sources/0/[0-9]*")), "Unexpected end-of-input"),
-    "offsets lost": (lambda at: newest(at, "offsets/[0-9]*").unlink(), None),
-    "offsets empty": (lambda at: cut(newest(at, "offsets/[0-9]*"), 0), "Incomplete log file"),
-    "offsets cut": (lambda at: cut(newest(at, "offsets/[0-9]*")), "Unexpected end-of-input"),
-    "commit lost": (lambda at: newest(at, "commits/[0-9]*").unlink(), None),
-    "commit cut": (lambda at: cut(newest(at, "commits/[0-9]*")), "Unexpected end-of-input"),
-    "state cut": (lambda at: [cut(path) for path in state_of(at)], "CANNOT_LOAD_STATE_STORE"),
-    "state lost": (lambda at: [path.unlink() for path in state_of(at)], "CANNOT_LOAD_STATE_STORE"),
-    "no state": (lambda at: shutil.rmtree(at / "state"), "MISSING_STATE_DIRECTORY"),
-}
-"""A loss of files of Spark's checkpoint, none of which Spark syncs, and Spark's error; None where
-the query goes on."""
-
-
-def state_of(checkpoint):
-    """The stored state of all micro-batches, of both stateful operators."""
-    return [path for kind in ("zip", "changelog") for path in checkpoint.glob(f"state/**/*.{kind}")]
-
-
-@pytest.fixture(scope="module")
-def interrupted(tmp_path_factory):
-    """The folder of a stream whose driver was killed."""
-    folder = tmp_path_factory.mktemp("torn")
-    driver.prepare(folder / "incoming")
-    (folder / "killed").mkdir()
-    command = [sys.executable, "-m", "tests.crash.guard_driver", str(folder / "killed")]
-    command.append(str(driver.KILL_IN))
-    process = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
-    assert process.returncode == -signal.SIGKILL
-    return folder
-
-
-@pytest.fixture(scope="module")
-def expected(interrupted, spark):
-    before = spark.conf.get(pipeline.PROVIDER)
-    (interrupted / "whole").mkdir()
-    yield driver.run(spark, interrupted / "whole")
-    spark.conf.set(pipeline.PROVIDER, before)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("torn", TORN)
-def test_a_torn_checkpoint_changes_no_row_or_is_refused(torn, interrupted, expected, rocksdb):
-    place, (tear, error) = interrupted / torn.replace(" ", "-"), TORN[torn]
-    shutil.copytree(interrupted / "killed", place)
-    tear(place / "checkpoint")
-    if error is None:
-        pd.testing.assert_frame_equal(driver.run(rocksdb, place), expected)
-    else:
-        with pytest.raises(Exception, match=error):
-            driver.run(rocksdb, place)
 
 
 @pytest.mark.long

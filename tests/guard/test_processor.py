@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.guard import groups, keyed
-from aftlib.guard.groups import AUDIT, LONGEST, GuardCache, StoredGuards
-from aftlib.guard.keyed import LEAST_LOG, KeyedGuard
+from aftlib.guard import keyed
+from aftlib.guard.keyed import AUDIT, LEAST_LOG, LONGEST, GuardCache, KeyedGuard, StoredGuards
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise
 from tests.guard.test_keyed import PROMISE, TERMS, long, processed, windows_of
@@ -52,7 +51,7 @@ class Handle:
         self.variables = {}
 
     def heads(self):
-        return {head[0]: head for head in self.variables["bucket"].value[1]}
+        return {head[0]: head for head in self.variables["bucket"].value[3]}
 
     def getValueState(self, name, schema):  # noqa: N802
         return self.variables.setdefault(name, ValueState())
@@ -72,33 +71,28 @@ def process(handle, promise, rows):
 def handle(request, monkeypatch):
     """Guards stay in memory between two micro-batches, or are read from the state each time."""
     size = {"cached": 2**30, "restored": 0}[request.param]
-    monkeypatch.setattr(groups, "_guards", GuardCache(size))
+    monkeypatch.setattr(keyed, "_guards", GuardCache(size))
     return Handle()
 
 
 @pytest.mark.parametrize("first", [100, 300])
-def test_a_changed_promise_reads_the_state_of_the_one_before(handle, first):
-    """Before the first snapshot and after it, and back again."""
+def test_a_changed_promise_begins_anew(handle, first):
+    """Before the first snapshot and after it; its windows go on, its guards have forgotten."""
     values = windows_of()
     other = long(values, 0).replace({"sensor": {"d": "e"}})
     process(handle, PROMISE, long(values[:first]))
-    (changed,) = process(handle, AFTER, other[other["start"] >= first * 300_000_000])
-    expected = KeyedGuard(PROMISE)
-    expected.process(long(values[:first]))
-    expected = expected.continue_with(AFTER)
-    before = expected.audit
-    table, _ = processed(expected, other[other["start"] >= first * 300_000_000])
+    rest = other[other["start"] >= first * 300_000_000]
+    (changed,) = process(handle, AFTER, rest)
+    expected = KeyedGuard(AFTER)
+    table, _ = processed(expected, rest)
     pd.testing.assert_frame_equal(changed[table.columns], table)
     audit = changed[list(AUDIT)]
-    np.testing.assert_array_equal(audit.iloc[0], expected.audit - before)
-    assert (audit[1:] == 0).all(axis=None)
-    process(handle, PROMISE, long(values[:10], 400))
-    _, identity, token, *_ = handle.heads()["g"]
-    assert identity.endswith(PROMISE.digest)
-    assert set(handle.variables["promises"].values()) == {(PROMISE.content,), (AFTER.content,)}
-    back = expected.continue_with(PROMISE)
-    back.process(long(values[:10], 400))
-    assert token == back.token
+    np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit)
+    assert (audit[4:] == 0).all(axis=None)
+    assert handle.variables["promise"].value == (AFTER.content,)
+    assert handle.heads()["g"][1] == expected.token
+    with pytest.raises(ValueError, match="promise must have samples = 5 as the checkpoint has it"):
+        process(handle, Promise(**TERMS, samples=4), long(values[:10], 400))
 
 
 def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
@@ -118,7 +112,7 @@ def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
             group = part["key"].iloc[0]
             expected.append(processed(alone[group], part)[0].assign(key=group))
     tokens = {group: guard.token for group, guard in alone.items()}
-    assert {group: head[2] for group, head in handle.heads().items()} == tokens
+    assert {group: head[1] for group, head in handle.heads().items()} == tokens
     both = [pd.concat(each).sort_values(["key", "start", "sensor"]) for each in (tables, expected)]
     columns = both[1].columns
     pd.testing.assert_frame_equal(
@@ -129,7 +123,7 @@ def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
 
 
 def test_windows_of_sensors_that_left_change_nothing(handle):
-    process(handle, PROMISE, long(windows_of(20)))
+    process(handle, AFTER, long(windows_of(20)).replace({"sensor": {"d": "e"}}))
     before = handle.variables["bucket"].value
     rows = long(np.ones((1, 4)), 20)
     assert process(handle, AFTER, rows[rows["sensor"] == "d"]) == []
@@ -141,8 +135,8 @@ def test_windows_of_sensors_that_left_change_nothing(handle):
 
 def test_the_state_of_another_format_is_refused(handle):
     process(handle, PROMISE, long(windows_of(20)))
-    number, ((key, _, *rest),) = handle.variables["bucket"].value
-    handle.variables["bucket"].update((number, [(key, f"6 {PROMISE.digest}", *rest)]))
+    _, *rest = handle.variables["bucket"].value
+    handle.variables["bucket"].update((6, *rest))
     with pytest.raises(ValueError, match="must be of format 8, got 6: go on with the version of"):
         process(handle, PROMISE, long(np.ones((1, 4)), 20))
 
@@ -159,7 +153,7 @@ def test_the_log_of_a_bucket_stays_short_although_a_group_is_silent(handle):
             lengths.append(len(handle.variables["log"]))
     assert max(lengths) == LONGEST * LEAST_LOG + 1 and lengths[-1] <= 2 * LEAST_LOG + 40
     after = handle.heads()["silent"]
-    assert after[2] == silent[2] and after[3:] != silent[3:]
+    assert after[1] == silent[1] and after[2:] != silent[2:]
     rows = pd.concat([long(values[:1], 999).assign(key=key) for key in ("g", "silent")])
     (table,) = process(handle, PROMISE, rows)
     alone = KeyedGuard(PROMISE)
@@ -173,14 +167,14 @@ def test_the_log_of_a_bucket_stays_short_although_a_group_is_silent(handle):
 def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
     """Three processes have the groups in turn; state and results are those of one process."""
     monkeypatch.setattr(keyed, "LEAST_LOG", often)
-    monkeypatch.setattr(groups, "NEAR", 3)
+    monkeypatch.setattr(keyed, "NEAR", 3)
     read, snapshot = [], StoredGuards._snapshot
     values = {group: windows_of(280) + ord(group) for group in "gh"}
 
     def run(caches):
         handle, results = Handle(), []
         for first, last in [(0, 190), *((start, start + 1) for start in range(190, 280))]:
-            monkeypatch.setattr(groups, "_guards", caches[last % len(caches)])
+            monkeypatch.setattr(keyed, "_guards", caches[last % len(caches)])
             parts = [long(values[group][first:last], first).assign(key=group) for group in values]
             results += process(handle, PROMISE, pd.concat(parts).dropna())
             results.append(handle.heads())
@@ -202,10 +196,10 @@ def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
         assert len(read) == 4  # two processes when they began; all others read the log
 
 
-@pytest.mark.parametrize("part", ["log", "chunks", "promises"])
+@pytest.mark.parametrize("part", ["log", "chunks"])
 def test_a_damaged_checkpoint_is_refused(monkeypatch, part):
     """A part of the state is missing when the process starts again."""
-    monkeypatch.setattr(groups, "_guards", GuardCache(0))
+    monkeypatch.setattr(keyed, "_guards", GuardCache(0))
     handle, values = Handle(), windows_of(300)
     process(handle, PROMISE, long(values[:290]))
     process(handle, PROMISE, long(values[290:299], 290))

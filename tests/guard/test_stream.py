@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,10 +10,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.groups import AUDIT
-from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.pipeline import PROVIDER, REASONS, ROCKSDB, rejected_rows
-from aftlib.spark.metrics_log import read_metrics, record_metrics
+from aftlib.guard.keyed import AUDIT, KeyedGuard
+from aftlib.guard.metrics import record_metrics
+from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB, rejected_rows
 from tests.guard.test_keyed import processed
 
 NAMES = ["a", "b", "c", "d"]
@@ -107,7 +107,9 @@ def in_order(rows, *columns):
 
 def require_equal(actual, expected):
     """Compare bit for bit, except half-widths from variances that Spark computes."""
-    exact = actual.drop(columns="half_width")
+    last = actual["window_time"].dt.tz_localize("UTC") + pd.Timedelta("1us")
+    assert (last == actual["start"] + pd.Timedelta("5min")).all()
+    exact = actual.drop(columns=["half_width", "window_time"])
     pd.testing.assert_frame_equal(
         exact, expected[exact.columns], check_dtype=False, check_exact=True
     )
@@ -144,9 +146,10 @@ def test_each_groups_rows_are_those_of_one_guard(rocksdb, tmp_path, slide, parti
     )
     assert {"exact", "estimated", "lost"} == set(expected["state"])
     assert output.columns.tolist() == [
-        "start", "site", "sensor", "state", "value", "half_width", "samples", "recoverable"
+        "start", "site", "sensor", "state", "value", "half_width", "samples", "recoverable",
+        "window_time",
     ]  # fmt: skip
-    require_equal(in_order(output, "site"), in_order(expected[output.columns], "site"))
+    require_equal(in_order(output, "site"), in_order(expected, "site"))
 
 
 def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(rocksdb, tmp_path):
@@ -176,7 +179,7 @@ def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(
 
 
 def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_path):
-    """Over two groups, and a restart."""
+    """Over two groups, and a restart; also by sensor."""
     promise, sites = Promise(**TERMS), {}
     for seed, site in enumerate(["north", "south"]):
         samples = minutes(seed=seed)
@@ -192,36 +195,74 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
             put(tmp_path / "in", [rows.iloc[one] for one in part])
             stream = reader(rocksdb, tmp_path / "in")
             output, _ = run(recoverable(stream, promise, group="site", now=now()), tmp_path)
-        records = read_ended_records(tmp_path / "metrics", runs=2)
+        table = table_of(tmp_path / "metrics", len(output))
     finally:
         rocksdb.streams.removeListener(listener)
-    last = records[-1]
     guards = {site: KeyedGuard(promise) for site in sites}
     for site, guard in guards.items():
         guard.process(in_microseconds(complete_windows(sites[site], promise)))
     audit = sum(guard.audit for guard in guards.values())
-    assert audit[0] > 500 and last.delta == promise.delta
-    np.testing.assert_allclose([last.totals[name] for name in AUDIT], audit, rtol=1e-12)
+    assert audit[0].sum() > 500
+    np.testing.assert_allclose(table[list(AUDIT)].astype(float), audit.sum(1), rtol=1e-12)
     states = output["state"].value_counts().to_dict()
-    assert {state: last.totals[state] for state in states} == states
-    assert last.totals["empty"] == (output["samples"] == 0).sum() > 0
-    assert last.totals["certified"] == (output["recoverable"] > 0).sum() > 0
-    assert (last.totals["rows"], last.totals["rejected unknown_sensor"]) == (len(rows), 5)
-    assert (last.totals["unrecorded"], last.totals["late"]) == (0, 0)
-    assert last.state_bytes > 0 and last.state_rows > 0
-    newest = [one for one in records if one.latency is not None and not one.ended][-1]
-    end = in_order(output)["start"].max() + pd.Timedelta("5min")
-    assert newest.latency == pytest.approx((newest.at - end).total_seconds(), abs=0.01)
+    assert table[[*states]].to_dict() == states
+    assert table["empty"] == (output["samples"] == 0).sum() > 0
+    assert table["certified"] == (output["recoverable"] > 0).sum() > 0
+    assert (table["rows"], table["rejected.unknown_sensor"], table["late"]) == (len(rows), 5, 0)
+    by_sensor = sensor_table(tmp_path / "metrics")
+    np.testing.assert_array_equal(by_sensor[["audited", "wrong"]].T, audit[:2])
+    assert by_sensor["windows"].to_dict() == output["sensor"].value_counts().to_dict()
+    of_a = (output["sensor"] == "a") & (output["state"] == "estimated")
+    assert by_sensor.loc["a", "estimated"] == of_a.sum() > 0
 
 
-def read_ended_records(directory, runs):
-    """Return the only query's records, once Spark has reported the ends of `runs` runs."""
-    for _ in range(5000):
-        records = [*read_metrics(directory).values()][0]
-        if sum(record.ended is not None for record in records) == runs:
-            return records
+def table_of(directory, rows):
+    """Return the metrics of the only query, once Spark has reported all of them."""
+    for _ in range(600):
+        if any(directory.glob("*.jsonl")):
+            (name,) = (table := metrics_table(directory)).columns
+            if table.loc[["exact", "estimated", "lost"], name].sum() == rows:
+                return table[name]
         time.sleep(0.1)
-    raise AssertionError("no listener got the end of the query")
+    raise AssertionError("no listener got the progress of the query")
+
+
+def test_deduplication_before_and_a_roll_up_after_are_one_query(rocksdb, tmp_path):
+    """With columns whose names have dots, blanks and backticks; samples come twice."""
+    rows = long(minutes(rounds=60))
+    twice = pd.concat([rows[:700], rows[650:700], rows[700:], rows[1100:]])
+    put(tmp_path / "in", [twice[:500], twice[500:900], twice[900:]])
+    names = {"time": "read.at", "sensor": "device id", "value": "a`b.c", "site": "`site"}
+    stream = reader(rocksdb, tmp_path / "in").withColumnsRenamed(names)
+    stream = stream.withWatermark("`read.at`", "0 seconds")
+    stream = stream.dropDuplicatesWithinWatermark(["read.at", "device id"])
+    roles = {"time": "read.at", "sensor": "`device id`", "value": "a`b.c", "group": "`site"}
+    windows = recoverable(stream, Promise(**TERMS), **roles, now=now())
+    output, _ = run(windows, tmp_path / "windows")
+    expected = expected_rows(rows, Promise(**TERMS)).assign(**{"`site": "s"})
+    require_equal(in_order(output), in_order(expected))
+    hour = F.window("window_time", "1 hour").alias("hour")
+    hourly = windows.groupBy(hour, "sensor").agg(F.sum("samples").alias("samples"))
+    rolled, progress = run(hourly.select("hour.start", "sensor", "samples"), tmp_path / "hourly")
+    complete = expected.groupby([expected["start"].dt.floor("h"), "sensor"])["samples"].sum()
+    complete = complete.reset_index().query("start < '2026-01-01 04:00Z'")
+    pd.testing.assert_frame_equal(in_order(rolled), in_order(complete), check_dtype=False)
+    late = [each["numRowsDroppedByWatermark"] for p in progress for each in p["stateOperators"]]
+    assert sum(late) == 0
+
+
+def test_a_watermark_by_which_spark_would_wait_for_ever_is_refused(rocksdb, tmp_path):
+    stream = reader(rocksdb, tmp_path)
+    moved = stream.withWatermark("time", "1 minute").withColumn(
+        "time", F.expr("time + INTERVAL 1 DAY")
+    )
+    other = stream.withColumn("at", F.col("time")).withWatermark("at", "1 minute")
+    half = stream.union(stream.withWatermark("time", "1 minute"))
+    for given, column in ((moved, "another column"), (other, "'at'"), (half, "another column")):
+        with pytest.raises(ValueError, match=rf"watermark on {column}: call withWatermark\('time'"):
+            recoverable(given, Promise(**TERMS))
+    with pytest.raises(ValueError, match=r"a second one: .* by their column window_time"):
+        recoverable(stream, Promise(**TERMS)).withWatermark("start", "1 hour")
 
 
 def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
@@ -233,32 +274,28 @@ def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
     assert sum(p["observedMetrics"]["rejected"]["no_group"] for p in progress) == 3
 
 
-def test_a_query_goes_on_with_a_changed_promise(rocksdb, tmp_path):
-    """Sensor d leaves while its window is open, e joins, ε changes; other changes are refused."""
-    rows = long(minutes(rounds=240))
-    first, second = rows[:4478], rows[4478:].replace({"sensor": {"d": "e"}})
-    second = second[~((second["sensor"] == "a") & second.index.isin(range(4600, 4660)))]
+def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
+    """Sensor d leaves while its window is open, and e joins; other changes are refused."""
+    rows = long(minutes(rounds=60))
+    first, second = rows[:478], rows[478:].replace({"sensor": {"d": "e"}})
     before = Promise(**TERMS)
-    changes = {"workers": [["a"], ["e"], ["b", "c"]], "epsilon": [0.5, 0.7, 0.6, 0.5]}
-    after = Promise(**TERMS | changes)
+    after = Promise(**TERMS | {"workers": [["a"], ["e"], ["b", "c"]]})
     put(tmp_path / "in", [first])
     stream = reader(rocksdb, tmp_path / "in")
     run(recoverable(stream, before, now=now()), tmp_path)
     put(tmp_path / "in", [first, second])
-    other = Promise(**TERMS | changes, horizons=3)
+    other = replace(after, horizons=3)
     with pytest.raises(Exception, match="promise must have horizons = 5 as the checkpoint has it"):
         run(recoverable(stream, other, now=now()), tmp_path)
     output, _ = run(recoverable(stream, after, now=now()), tmp_path)
 
     windows = complete_windows(pd.concat([first, second]), before)
     complete = windows["start"] + pd.Timedelta("5min") <= first["time"].max()
-    guard = KeyedGuard(before)
-    parts = [processed(guard, in_microseconds(windows[complete]))[0]]
     rest = windows[~complete & windows["sensor"].isin(after.sensors)]
-    parts.append(processed(guard.continue_with(after), in_microseconds(rest))[0])
-    expected = pd.concat(parts)
+    parts = [(before, windows[complete]), (after, rest)]
+    tables = [processed(KeyedGuard(promise), in_microseconds(part))[0] for promise, part in parts]
+    expected = pd.concat(tables)
     expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
-    assert {"exact", "estimated", "lost"} == set(parts[1]["state"])
     require_equal(in_order(output), in_order(expected))
 
 
@@ -269,12 +306,18 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
     )
     with pytest.raises(ValueError, match="value must name a column of type .* of type string"):
         recoverable(stream, promise)
-    with pytest.raises(ValueError, match="time must name a column .* 'when' of type None"):
+    with pytest.raises(ValueError, match="time must name a column .* 'when' of type missing"):
         recoverable(stream, promise, time="when")
+    with pytest.raises(
+        ValueError, match="value must name one column, got 'value', which 2 columns"
+    ):
+        recoverable(stream.select("*", "value"), promise)
     with pytest.raises(ValueError, match="stream must be streaming"):
         recoverable(rocksdb.range(3), promise)
     stream = stream.withColumn("value", stream["value"].cast("double"))
-    with pytest.raises(ValueError, match="group must name a column, got 'site': it has 'time'"):
+    with pytest.raises(
+        ValueError, match="group must name a column of the groups, got 'site' of type missing"
+    ):
         recoverable(stream, promise, group="site")
     for kind in ("double", "array<string>"):
         other = stream.selectExpr("*", f"CAST(NULL AS {kind}) AS site")
@@ -284,5 +327,5 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
     with pytest.raises(ValueError, match="time must name .* got 'time' of type timestamp_ntz"):
         recoverable(zoneless, promise)
     rocksdb.conf.set(PROVIDER, ROCKSDB.replace("RocksDB", "HDFSBacked"))
-    with pytest.raises(ValueError, match="state store must be RocksDB, got .*HDFSBacked"):
+    with pytest.raises(ValueError, match="be RocksDB, .*HDFSBacked.*parallelPartitionD"):
         recoverable(stream, promise)

@@ -1,0 +1,115 @@
+"""Metrics of guarded streams on disk: one line of JSON per micro-batch, and a table of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQueryListener
+
+LAST = ("end", "delta")
+"""Observed metrics that are no counts."""
+
+
+def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQueryListener:
+    """Write the metrics of all guarded streams of a session, for `metrics_table`.
+
+    Call it before the queries start. Each query has a file in `directory`, which is made if it is
+    not there; a restart continues the file. ``spark.streams.removeListener`` ends the writing.
+
+    Examples
+    --------
+    >>> listener = record_metrics(spark, "metrics")  # doctest: +SKIP
+    """
+    from pyspark.sql.streaming import StreamingQueryListener
+
+    place = Path(directory)
+    place.mkdir(parents=True, exist_ok=True)
+
+    class MetricsListener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            """Nothing is known yet."""
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            progress = json.loads(event.progress.json)
+            if {"windows", "rejected"} <= progress.get("observedMetrics", {}).keys():
+                line = json.dumps(record_of(progress), ensure_ascii=False)
+                with (place / f"guard-{progress['id']}.jsonl").open("a", encoding="utf-8") as file:
+                    file.write(line + "\n")
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            """The next start continues the file."""
+
+    listener = MetricsListener()
+    spark.streams.addListener(listener)
+    return listener
+
+
+def record_of(progress: dict[str, Any]) -> dict[str, Any]:
+    """Return the line of a micro-batch from Spark's progress."""
+    operators, observed = progress["stateOperators"], progress["observedMetrics"]
+    seconds = progress["durationMs"]["triggerExecution"] / 1e3
+    committed = pd.Timestamp(progress["timestamp"]) + pd.Timedelta(seconds=seconds)
+    end = observed["windows"].get("end")
+    return {
+        "query": progress.get("name") or progress["id"][:8],
+        "batch": progress["batchId"],
+        "time": committed.isoformat(),
+        "seconds": seconds,
+        "latency_s": None if end is None else round(committed.timestamp() - end / 1e6, 3),
+        "state_entries": sum(each["numRowsTotal"] for each in operators),
+        "rows": progress["numInputRows"],
+        "late": sum(each["numRowsDroppedByWatermark"] for each in operators),
+        "rejected": observed["rejected"],
+        "windows": {k: v for k, v in observed["windows"].items() if k not in LAST},
+        "sensors": observed.get("sensors", {}),
+    }
+
+
+def read_records(directory: Path | str) -> list[dict[str, Any]]:
+    """Return the lines of all queries in a directory, each micro-batch once, in order of time.
+
+    A last line that a crash cut is left out. ValueError when there is none.
+    """
+    records: dict[tuple[str, int], dict[str, Any]] = {}
+    for path in sorted(Path(directory).glob("guard-*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            records[path.name, record["batch"]] = record  # one that ran again replaces the first
+    if not records:
+        raise ValueError(
+            f"directory must hold the metrics of a guarded stream, got {str(directory)!r} without "
+            "any: call record_metrics(spark, directory) before the stream starts, and wait for its "
+            "first micro-batch"
+        )
+    return sorted(records.values(), key=lambda record: record["time"])
+
+
+def metrics_table(directory: Path | str) -> pd.DataFrame:
+    """Return the totals of each query, one column per query.
+
+    The guarantee is over all sensors and windows. One sensor may have all the wrong estimates:
+    `sensor_table` shows them by sensor.
+    """
+    columns = {}
+    for query, records in pd.DataFrame(read_records(directory)).groupby("query", sort=False):
+        parts = records[["rows", "late", "rejected", "windows"]].to_dict("records")
+        totals = pd.json_normalize(parts).sum()
+        totals.index = totals.index.str.removeprefix("windows.")
+        newest = records.iloc[-1][["time", "seconds", "latency_s", "state_entries"]]
+        columns[query] = pd.concat([pd.Series({"micro_batches": len(records)}), newest, totals])
+    return pd.DataFrame(columns)
+
+
+def sensor_table(directory: Path | str) -> pd.DataFrame:
+    """Return windows, estimated windows, audited estimates and wrong ones of each sensor."""
+    parts = [pd.DataFrame(record["sensors"]).T for record in read_records(directory)]
+    return pd.concat(parts).fillna(0).groupby(level=0, sort=False).sum().astype(int)

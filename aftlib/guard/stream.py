@@ -1,0 +1,320 @@
+"""The guarantee over any stream of samples, as Spark's own keyed state: one guard per group.
+
+Spark aggregates, and its watermark ends the windows. A stateful processor gives them to the group's
+guard, on the executor that has the group, and Spark's checkpoint holds the guard's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import google.protobuf  # noqa: F401 - Spark's keyed state needs it in each worker
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from aftlib.core.checks import listed
+from aftlib.core.windows import AGGREGATES
+from aftlib.guard.keyed import AUDIT
+from aftlib.guard.operator import GuardProcessor
+from aftlib.guard.promise import Promise, microseconds
+from aftlib.guard.rounds import LARGEST
+
+REASONS = (
+    "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
+)  # fmt: skip
+"""Reasons to leave a row out; if several apply, the first counts."""
+BUCKETS = 64
+"""Keys of the guards' state, each of many groups; so many tasks can run guards at once."""
+MOST_SENSORS = 200
+"""Sensors up to which each has metrics of its own; those of more would take too long."""
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+WATERMARK = "spark.watermarkDelayMs"
+"""Metadata by which Spark marks the column of a watermark."""
+_TYPES = {
+    "time": {"timestamp"},  # Spark's watermark takes no other
+    "sensor": {"string"},
+    "value": {"tinyint", "smallint", "int", "bigint", "float", "double"},
+}
+_NO_GROUP = ("float", "double", "array", "map", "struct", "variant")  # NaN; no equality in Python
+_ROWS = (
+    "sensor string, state string, value double, half_width double, samples bigint, recoverable int"
+)
+
+
+def recoverable(
+    stream: DataFrame,
+    promise: Promise,
+    *,
+    group: str | None = None,
+    time: str = "time",
+    sensor: str = "sensor",
+    value: str = "value",
+    now: Column | None = None,
+) -> DataFrame:
+    """Aggregate a stream in windows, and estimate the missing windows that were guaranteed.
+
+    Parameters
+    ----------
+    stream : DataFrame
+        Streaming, one row per sample. If it has a watermark already, this must be one on the column
+        `time`, and it ends the windows; `promise.watermark` is not used then.
+    promise : Promise
+        The guarantee, which holds for each group separately.
+    group : str, optional
+        Column of the groups, such as sites. Each group has the sensors of `promise`, and a guard of
+        its own.
+    time, sensor, value : str
+        The stream's columns; names may have dots and blanks, with or without Spark's backticks.
+    now : Column, optional
+        The present time, to which the promise's `ahead` is added to reject rows; by default the
+        time of the micro-batch, which stays the same when the batch runs again.
+
+    Returns
+    -------
+    DataFrame
+        Streaming, in append mode; write it to any sink with a `checkpointLocation`, which holds the
+        guards' state. One row per window and sensor, in the order of time in each group:
+
+        - `start`, the group's column if there is one, `sensor`;
+        - `state`: "exact", all samples came; "estimated", an error of at most ε was guaranteed
+          before the loss began, or the half-width of a partial window is at most ε; "lost"
+          otherwise: read those again from their source;
+        - `value`: the window's result, or its estimate; NaN where a lost window has none;
+        - `half_width`: of this one estimate: a share 1 − δ of comparable errors were within it. A
+          partial window has the half-width of its sample. It may be above ε, which is a limit for
+          all estimated rows together. NaN where exact or lost without a value;
+        - `samples`: how many samples came;
+        - `recoverable`: how many windows long a loss of the sensor may be if it begins now;
+        - `window_time`: the window's last microsecond, which has the stream's watermark. Aggregate
+          and join by it, as in ``groupBy(window("window_time", "1 hour"))``, without another
+          `withWatermark`.
+
+        When no sensor of the group sends anything for a while, the first H windows of that gap have
+        rows; the later ones are lost, too. These rows come with the next window in which a sensor
+        sent a sample, so they are late for a further aggregation, which drops and counts them.
+
+    Raises
+    ------
+    ValueError
+        When the stream is no streaming DataFrame or lacks a column, has a watermark on another
+        column, or the session's state store is not RocksDB; while it runs, when the checkpoint's
+        promise differs in a fixed parameter.
+    ModuleNotFoundError
+        Without the extra `spark`.
+
+    Notes
+    -----
+    Some rows are left out before the watermark: those without time, group, sensor or a value below
+    1e100, those of sensors that the promise does not name, and those with implausible times. They
+    are counted by reason in the query's progress (`observedMetrics`, "rejected"), and
+    `rejected_rows` returns them. Spark counts the rows that came too late
+    (`numRowsDroppedByWatermark`).
+
+    Between two runs of a query `workers`, `epsilon`, `delta` and `model` of its promise may change:
+    then the guards begin anew. `watermark`, `ahead` and `behind` may change at will.
+
+    Examples
+    --------
+    >>> promise = Promise([["a"], ["b"], ["c"]], epsilon=0.5, delta=0.05, window="10min")
+    >>> samples = spark.readStream.schema(SCHEMA).json("incoming")  # doctest: +SKIP
+    >>> windows = recoverable(samples, promise)  # doctest: +SKIP
+    >>> writer = windows.writeStream.option("checkpointLocation", "state")  # doctest: +SKIP
+    >>> writer.start("windows")  # doctest: +SKIP
+    """
+    columns = columns_by_role(stream, time=time, sensor=sensor, value=value, group=group)
+    require_settings(stream)
+    windows = aggregate(stream, promise, columns, now)
+    key = windows.schema["key"].dataType.simpleString()
+    audit = "".join(f", {name} double" for name in AUDIT)
+    rows = windows.groupBy("bucket").transformWithStateInPandas(
+        GuardProcessor(promise.content, key),
+        f"start bigint, key {key}, {_ROWS}{audit}",
+        "append",
+        "none",
+    )
+    rows = rows.observe("windows", *window_metrics(promise))
+    if len(promise.sensors) <= MOST_SENSORS:
+        rows = rows.observe("sensors", *(sensor_metrics(name) for name in promise.sensors))
+    start = F.timestamp_micros(F.col("start")).alias("start")
+    of_group = [F.col("key").alias(columns["group"])] if "group" in columns else []
+    others = [name for name in rows.columns if name not in ("start", "key", *AUDIT)]
+    # the watermark passes it when the row comes, so that Spark may aggregate and join by it
+    last = F.timestamp_micros(F.col("start") + promise.width - 1)
+    last = last.alias("window_time", metadata={WATERMARK: 0})
+    result = rows.select(start, *of_group, *others, last)
+    setattr(result, "withWatermark", refuse_watermark)  # noqa: B010 - of this one object
+    return result
+
+
+def refuse_watermark(*_: object) -> None:
+    """Refuse a second watermark, with which Spark would wait for ever and write nothing."""
+    raise ValueError(
+        "the windows have a watermark already, got a second one: aggregate and join by their "
+        "column window_time, as in groupBy(window('window_time', '1 hour')), without withWatermark"
+    )
+
+
+def rejected_rows(
+    stream: DataFrame,
+    promise: Promise,
+    *,
+    group: str | None = None,
+    time: str = "time",
+    sensor: str = "sensor",
+    value: str = "value",
+    now: Column | None = None,
+) -> DataFrame:
+    """Return the rows of a stream that `recoverable` leaves out, with a column `reason`.
+
+    The arguments are those of `recoverable`. Rows behind the watermark are not returned, because
+    Spark drops them.
+    """
+    columns = columns_by_role(stream, time=time, sensor=sensor, value=value, group=group)
+    reason = reason_to_reject(promise, columns, now).alias("reason")
+    return stream.select("*", reason).where(F.col("reason").isNotNull())
+
+
+def columns_by_role(stream: DataFrame, **given: str | None) -> dict[str, str]:
+    """Return the stream's columns by role; ValueError if one is missing or has another type."""
+    if not stream.isStreaming:
+        raise ValueError(
+            "stream must be streaming (spark.readStream); for a table use Guard.replay"
+        )
+    types: dict[str, list[str]] = {}
+    for column in stream.schema.fields:
+        types.setdefault(column.name, []).append(column.dataType.simpleString())
+    columns = {}
+    for argument, name in given.items():
+        if name is None:
+            continue
+        if name not in types and name[:1] == name[-1:] == "`":
+            name = name[1:-1].replace("``", "`")
+        wanted = _TYPES.get(argument, set())
+        kind = types.get(name, ["missing"])[0]
+        if len(types.get(name, [])) > 1:
+            raise ValueError(
+                f"{argument} must name one column, got {name!r}, which {len(types[name])} columns "
+                "have: rename or drop the others"
+            )
+        if name not in types or (wanted and kind not in wanted):
+            fits = f"of type {' or '.join(sorted(wanted))}" if wanted else "of the groups"
+            raise ValueError(
+                f"{argument} must name a column {fits}, got {name!r} of type {kind}: rename or "
+                f"cast it (the stream has {listed(types)})"
+            )
+        if not wanted and kind.startswith(_NO_GROUP):
+            raise ValueError(
+                f"{argument} must name a column of names or whole numbers, got {name!r} of type "
+                f"{kind}: cast it to string"
+            )
+        columns[argument] = name
+    return columns
+
+
+def require_settings(stream: DataFrame) -> None:
+    """Refuse a session whose state store cannot hold the guards."""
+    if (provider := stream.sparkSession.conf.get(PROVIDER, "")) != ROCKSDB:
+        raise ValueError(
+            f"the session's state store must be RocksDB, got {provider or 'the default'}: call "
+            f'spark.conf.set("{PROVIDER}", "{ROCKSDB}"), and for sources of many small files '
+            f'spark.conf.set("{LISTING}", "10000")'
+        )
+
+
+def aggregate(
+    stream: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None
+) -> DataFrame:
+    """Return the results of the windows of each group and sensor, as the processor reads them."""
+    key = quoted(columns["group"]) if "group" in columns else F.lit("")
+    rows = stream.select(
+        quoted(columns["time"]).alias("time"),
+        key.alias("key"),
+        quoted(columns["sensor"]).alias("sensor"),
+        quoted(columns["value"]).cast("double").alias("value"),
+        reason_to_reject(promise, columns, now).alias("reason"),
+    )
+    counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in REASONS]
+    rows = rows.observe("rejected", *counts).where(F.col("reason").isNull())
+    if not has_watermark(stream, columns["time"]):
+        late = microseconds("watermark", promise.watermark)
+        rows = rows.withWatermark("time", f"{late} microseconds")
+    width, step = f"{promise.width} microseconds", f"{promise.step} microseconds"
+    total = getattr(F, AGGREGATES[promise.query].spark)
+    variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
+    windows = rows.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
+        total("value").alias("value"),
+        F.count("value").alias("samples"),
+        variance.alias("variance"),
+    )
+    return windows.select(
+        F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).alias("bucket"),
+        "key",
+        F.unix_micros(F.col("window.start")).alias("start"),
+        "sensor",
+        "value",
+        "samples",
+        "variance",
+    )
+
+
+def has_watermark(stream: DataFrame, time: str) -> bool:
+    """Whether the stream has a watermark on its column `time`; ValueError if on another one only.
+
+    Spark permits one watermark in a chain of operators.
+    """
+    marked = [column.name for column in stream.schema.fields if WATERMARK in column.metadata]
+    plan = stream._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
+    if time in marked or "EventTimeWatermark" not in plan:
+        return time in marked
+    raise ValueError(
+        f"time must name the column of the stream's watermark, got {time!r} and a watermark on "
+        f"{listed(marked) or 'another column'}: call withWatermark({time!r}, …) instead of that "
+        "one, in a union on each of its inputs"
+    )
+
+
+def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column | None) -> Column:
+    """Return the reason to leave a row out, or null."""
+    time, sensor = quoted(columns["time"]), quoted(columns["sensor"])
+    number = quoted(columns["value"]).cast("double")
+    ahead = F.make_dt_interval(secs=F.lit(microseconds("ahead", promise.ahead) / 1e6))
+    latest = (F.current_timestamp() if now is None else now) + ahead
+    tests = {
+        "no_time": time.isNull(),
+        "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
+        "no_sensor": sensor.isNull(),
+        "no_value": ~F.coalesce(F.abs(number) < LARGEST, F.lit(False)),
+        "unknown_sensor": ~sensor.isin(promise.sensors),
+        "too_late": time > latest,
+        "too_early": time < F.lit(promise.earliest.to_pydatetime()),
+    }
+    return F.coalesce(*[F.when(tests[reason], F.lit(reason)) for reason in REASONS])
+
+
+def window_metrics(promise: Promise) -> list[Column]:
+    """Return the counts of a micro-batch's windows for Spark's progress."""
+    counts = {state: F.col("state") == state for state in ("exact", "estimated", "lost")}
+    counts |= {"empty": F.col("samples") == 0, "certified": F.col("recoverable") > 0}
+    return [
+        *(F.count(F.when(test, 1)).alias(name) for name, test in counts.items()),
+        *(F.sum(name).alias(name) for name in AUDIT),
+        (F.max("start") + promise.width).alias("end"),
+        F.max(F.lit(promise.delta)).alias("delta"),
+    ]
+
+
+def sensor_metrics(sensor: str) -> Column:
+    """Return one sensor's windows, estimated ones, audited estimates, and of these the wrong."""
+    own = F.col("sensor") == sensor
+    return F.struct(
+        F.count(F.when(own, 1)).alias("windows"),
+        F.count(F.when(own & (F.col("state") == "estimated"), 1)).alias("estimated"),
+        *(F.sum(F.when(own, F.col(name))).alias(name) for name in AUDIT[:2]),
+    ).alias(sensor)
+
+
+def quoted(name: str) -> Column:
+    """Return the column with exactly this name."""
+    return F.col("`" + name.replace("`", "``") + "`")
