@@ -27,6 +27,12 @@ PROPERTIES = {
     "spark.sql.ansi.enabled": "true",
     # Spark's own 200 is for a cluster: here each partition costs more than its rows.
     "spark.sql.shuffle.partitions": "4",
+    # `recoverable` keeps its guards there.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # Above 32 new files Spark lists them by a job with a task per file.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # Spark keeps data for a user interface in the heap, by default of 1,000 queries.
     "spark.sql.ui.retainedExecutions": "100",
     "spark.ui.retainedJobs": "100",

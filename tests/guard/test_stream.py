@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
 from aftlib.guard.keyed import AUDIT, KeyedGuard
-from aftlib.guard.metrics import record_metrics
+from aftlib.guard.metrics import metrics_table, record_metrics, sensor_table
 from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB, rejected_rows
 from tests.guard.test_keyed import processed
 
