@@ -101,9 +101,9 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
     """
     columns = {}
     for query, records in pd.DataFrame(read_records(directory)).groupby("query", sort=False):
-        parts = records[["rows", "late", "rejected", "windows"]].to_dict("records")
-        totals = pd.json_normalize(parts).sum()
-        totals.index = totals.index.str.removeprefix("windows.")
+        parts = [pd.json_normalize(records[name]) for name in ("rejected", "windows")]
+        parts[0] = parts[0].add_prefix("rejected.")
+        totals = pd.concat([records[["rows", "late"]], *parts]).sum()
         newest = records.iloc[-1][["time", "seconds", "latency_s", "state_entries"]]
         columns[query] = pd.concat([pd.Series({"micro_batches": len(records)}), newest, totals])
     return pd.DataFrame(columns)

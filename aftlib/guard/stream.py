@@ -7,8 +7,8 @@ guard, on the executor that has the group, and Spark's checkpoint holds the guar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
-import google.protobuf  # noqa: F401 - Spark's keyed state needs it in each worker
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -18,6 +18,8 @@ from aftlib.guard.keyed import AUDIT
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise, microseconds
 from aftlib.guard.rounds import LARGEST
+
+import_module("google.protobuf")  # Spark's keyed state needs it in each worker
 
 REASONS = (
     "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
@@ -265,7 +267,7 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
     Spark permits one watermark in a chain of operators.
     """
     marked = [column.name for column in stream.schema.fields if WATERMARK in column.metadata]
-    plan = stream._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
+    plan = stream._jdf.queryExecution().analyzed().toString()
     if time in marked or "EventTimeWatermark" not in plan:
         return time in marked
     raise ValueError(
