@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib import Promise, recoverable
-from aftlib.guard.keyed import CACHE_BYTES, KeyedGuard
+from aftlib.guard.groups import CACHE_BYTES, KeyedGuard
 from aftlib.guard.stream import BUCKETS, PROVIDER, ROCKSDB
 from aftlib.spark.session import session
 

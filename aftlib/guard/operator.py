@@ -14,11 +14,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 if TYPE_CHECKING:
     import pandas as pd
 
-    from aftlib.guard.keyed import StoredGuards
+    from aftlib.guard.groups import StoredGuards
 
 
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups, with their state in four variables (`keyed.StoredGuards`).
+    """The guards of a bucket of groups, with their state in four variables (`groups.StoredGuards`).
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     `Promise.content`, and `key` the type of a group's key in Spark's SQL.
@@ -42,7 +42,7 @@ class GuardProcessor(StatefulProcessor):
 
     def stored(self) -> StoredGuards:
         """Return the guards that Spark's state variables hold for the current bucket of groups."""
-        from aftlib.guard.keyed import StoredGuards
+        from aftlib.guard.groups import StoredGuards
 
         return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.promise)
 

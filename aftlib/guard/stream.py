@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.keyed import AUDIT
+from aftlib.guard.groups import AUDIT
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise, microseconds
 from aftlib.guard.rounds import LARGEST

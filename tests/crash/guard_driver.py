@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.keyed import KeyedGuard, StoredGuards
+from aftlib.guard.groups import StoredGuards
+from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.stream import PROVIDER, ROCKSDB
 

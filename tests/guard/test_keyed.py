@@ -8,7 +8,8 @@ import pytest
 
 from aftlib import Guard, Promise
 from aftlib.guard import keyed
-from aftlib.guard.keyed import GuardCache, KeyedGuard, frame_of
+from aftlib.guard.groups import GuardCache, frame_of
+from aftlib.guard.keyed import KeyedGuard
 from tests.plans import write_plan
 
 NAMES = ["a", "b", "c", "d"]

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.guard import keyed
-from aftlib.guard.keyed import AUDIT, LEAST_LOG, LONGEST, GuardCache, KeyedGuard, StoredGuards
+from aftlib.guard import groups, keyed
+from aftlib.guard.groups import AUDIT, LONGEST, GuardCache, StoredGuards
+from aftlib.guard.keyed import LEAST_LOG, KeyedGuard
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise
 from tests.guard.test_keyed import PROMISE, TERMS, long, processed, windows_of
@@ -71,7 +72,7 @@ def process(handle, promise, rows):
 def handle(request, monkeypatch):
     """Guards stay in memory between two micro-batches, or are read from the state each time."""
     size = {"cached": 2**30, "restored": 0}[request.param]
-    monkeypatch.setattr(keyed, "_guards", GuardCache(size))
+    monkeypatch.setattr(groups, "_guards", GuardCache(size))
     return Handle()
 
 
@@ -167,14 +168,14 @@ def test_the_log_of_a_bucket_stays_short_although_a_group_is_silent(handle):
 def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
     """Three processes have the groups in turn; state and results are those of one process."""
     monkeypatch.setattr(keyed, "LEAST_LOG", often)
-    monkeypatch.setattr(keyed, "NEAR", 3)
+    monkeypatch.setattr(groups, "NEAR", 3)
     read, snapshot = [], StoredGuards._snapshot
     values = {group: windows_of(280) + ord(group) for group in "gh"}
 
     def run(caches):
         handle, results = Handle(), []
         for first, last in [(0, 190), *((start, start + 1) for start in range(190, 280))]:
-            monkeypatch.setattr(keyed, "_guards", caches[last % len(caches)])
+            monkeypatch.setattr(groups, "_guards", caches[last % len(caches)])
             parts = [long(values[group][first:last], first).assign(key=group) for group in values]
             results += process(handle, PROMISE, pd.concat(parts).dropna())
             results.append(handle.heads())
@@ -199,7 +200,7 @@ def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
 @pytest.mark.parametrize("part", ["log", "chunks"])
 def test_a_damaged_checkpoint_is_refused(monkeypatch, part):
     """A part of the state is missing when the process starts again."""
-    monkeypatch.setattr(keyed, "_guards", GuardCache(0))
+    monkeypatch.setattr(groups, "_guards", GuardCache(0))
     handle, values = Handle(), windows_of(300)
     process(handle, PROMISE, long(values[:290]))
     process(handle, PROMISE, long(values[290:299], 290))

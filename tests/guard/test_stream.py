@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.keyed import AUDIT, KeyedGuard
+from aftlib.guard.groups import AUDIT
+from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.metrics import metrics_table, record_metrics, sensor_table
 from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB, rejected_rows
 from tests.guard.test_keyed import processed
