@@ -7,9 +7,9 @@ ones. `proposal` learns from the errors which guarantees to propose. `rounds` ap
 one window after another. `guard` has the class `Guard`, which users call. `known` is D1's estimator
 with the same interface: a known Gaussian model, from which nothing is learned.
 
-For a Spark stream of samples (docs/any_stream.md), `promise` has the parameters, `keyed` the guard of
-one group, and `groups` all guards in Spark's state. `operator` is Spark's view of them, `stream` has the
-function `recoverable`, and `metrics` the table of what a stream did.
+For a Spark stream of samples (docs/any_stream.md), `promise` has the parameters, `keyed` the guard
+of one group, and `groups` all guards in Spark's state. `operator` is Spark's view of them, `stream`
+has the function `recoverable`, and `metrics` the table of what a stream did.
 """
 
 from typing import TYPE_CHECKING, Any

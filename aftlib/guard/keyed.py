@@ -219,4 +219,5 @@ def least_log(promise: Promise) -> int:
 
 
 def hash_of(content: bytes) -> bytes:
+    """Return a token."""
     return blake2b(content, digest_size=TOKEN).digest()
