@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -15,153 +14,150 @@ import click
 import jinja2
 from tqdm import tqdm
 
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
-from aftlib.core.datasets import Reading
 from aftlib.core.paths import require_writable
-from aftlib.core.planfile import Source, write_plan
-from aftlib.core.recovery_costs import MONTH_S, RecoveryCosts
-from aftlib.sensor_plans.answer import answer_survey
-from aftlib.sensor_plans.sensor_file import Inventory, read_sensors
-from aftlib.sensor_plans.survey import QUERIES, Question, epsilon_of, survey_table
-from aftlib.sensor_plans.worth import worth
+from aftlib.core.recovery_costs import MONTH_S
+from aftlib.sensor_plans.plan import plan as make_plan
+from aftlib.sensor_plans.planfile import read_plan, write_plan
+from aftlib.sensor_plans.question import Question, read_assignment, read_epsilon
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.workbench.parameters import kind_of
 
 BAD_INPUT = 2
-PASSED_ON = ("time", "resample", "where", "tz", "decimal", "encoding", "comment", "na")
-"""Options that are fields of `datasets.Reading`."""
 LISTED = 12
-"""Most sensors or machines that the text names."""
+"""Most sensors that a line of the text names; sensors certified below half are always named."""
+TYPES = {"float": float, "float | None": float, "int | None": int}
+"""Types of options by the type of the question's field; others are texts."""
+
+
+def question_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add an option for each field of the question."""
+    for name, field in reversed(Question.model_fields.items()):
+        kind, default = kind_of(field.annotation), field.default
+        choices = click.Choice(["mean", "sum"]) if name == "query" else None
+        option = click.option(
+            f"--{name.replace('_', '-')}",
+            type=str if name == "epsilon" else choices or TYPES.get(kind, str),
+            default=str(default) if name == "window" else default,
+            show_default=default is not None,
+            help=(field.description or "").replace("null", "by default"),
+        )
+        function = option(function)
+    return function
 
 
 @click.command("plan")
 @click.argument("data", type=click.Path(path_type=Path), metavar="FILE")
-@click.option("--epsilon", metavar="X|FILE", help="Largest error ε, or a file of ε per sensor.")
-@click.option(
-    "--epsilon-sd", type=float, metavar="X", help="ε in standard deviations of each sensor."
-)
-@click.option(
-    "--delta", type=float, default=0.05, show_default=True, help="Share δ of errors above ε."
-)
-@click.option("--t-sla", default="2s", show_default=True, help="Longest recovery, such as 500ms.")
-@click.option("--window", default="10", show_default=True, help="Samples, or a time such as 6h.")
-@click.option("--slide", help="Distance of windows, samples or a time; default the window.")
-@click.option("--query", type=click.Choice(QUERIES), default="mean", show_default=True)
-@click.option("--workers", type=int, metavar="M", help="Machines; default one per sensor.")
-@click.option("--horizons", type=int, default=5, show_default=True, help="Longest outage, windows.")
-@click.option(
-    "--fixed-ms",
-    type=float,
-    default=DOCUMENT_RECOVERY_TIME.fixed_ms,
-    show_default=True,
-    help="Fixed part of a recovery, ms.",
-)
-@click.option(
-    "--per-tuple-ms",
-    type=float,
-    default=DOCUMENT_RECOVERY_TIME.per_tuple_ms,
-    show_default=True,
-    help="Time per sample read again, ms.",
-)
-@click.option("--read-rate", type=float, metavar="X", help="Samples per second that can be read.")
-@click.option(
-    "--failures-per-month",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Failures of one machine per month.",
-)
-@click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
-@click.option("--time", metavar="COL", help="Column of times; default found by its values.")
-@click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
-@click.option("--drop", multiple=True, metavar="COLS", help="Columns to leave out.")
-@click.option(
-    "--measured", multiple=True, metavar="COLS", help="Sensors to keep although they grow or count."
-)
-@click.option(
-    "--missing", metavar="X,…", help="Values that mean missing, such as -999.25; or none."
-)
-@click.option("--where", multiple=True, metavar="COL=VALUE", help="Rows to read, as status=GOOD.")
+@question_options
+@click.option("--assignment", metavar="FILE", help="Your grouping: JSON or CSV, sensor and worker.")
+@click.option("--time", metavar="COL", help="Column of times, or several: date,hour.")
+@click.option("--time-format", metavar="FORMAT", help="Such as '%d.%m.%Y %H:%M'; else ISO 8601.")
+@click.option("--time-unit", metavar="UNIT", help="Of numbers since 1970: s, ms, us, ns or D.")
 @click.option("--tz", metavar="ZONE", help="Zone of local times, such as Europe/Berlin.")
-@click.option("--decimal", type=click.Choice([",", "."]), help="Decimal sign; default found.")
-@click.option("--encoding", help="Encoding of a CSV file, such as cp1252; default UTF-8.")
-@click.option("--comment", metavar="C", help="Character that begins a comment, such as #.")
-@click.option("--na", multiple=True, metavar="TEXT", help="A missing value, such as 'No Data'.")
+@click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
+@click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")
+@click.option("--drop", multiple=True, metavar="COLS", help="Columns or sensors to leave out.")
+@click.option("--missing", metavar="X,…", help="Numbers that mean missing, or none.")
+@click.option("--csv", multiple=True, metavar="KEY=VALUE", help="Option of pandas.read_csv.")
 @click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
 @click.pass_obj
 def command(
     write_page: Callable[[Path], Path],
     data: Path,
-    epsilon: str | None,
-    long: str | None,
-    drop: tuple[str, ...],
-    measured: tuple[str, ...],
-    missing: str | None,
-    read_rate: float | None,
-    failures_per_month: float,
+    assignment: str | None,
     output: Path,
     report: bool,
     **options: Any,
 ) -> None:
     """Plan which sensors in FILE may be lost, and test whether the guarantee would have held.
 
-    FILE is a CSV (.csv, .csv.gz) or Parquet file: one row per time and one column per sensor, or,
-    with --long, one row per sample. It may be a directory of such files, or a pattern in quotes
-    such as '2024*.csv'. Several wide files, or one of more than 256 MB, are read in pieces, in
-    order. Give either --epsilon or --epsilon-sd. The plan is written
-    as JSON, and the report as HTML next to it. The exit status is 2 when nothing can be planned
-    from the input.
+    FILE is CSV or Parquet, a directory of such files, or a pattern in quotes such as '2024*.csv':
+    one row per time and one column per sensor, or, with --long, one row per sample. The plan is
+    written as JSON, and the report as HTML next to it. The exit status is 2 when nothing can be
+    planned from the input.
     """
-    with clear_errors(BAD_INPUT, partial(as_options, data)):
-        reading = {
-            "long": next(csv.reader([long])) if long else None,
-            "drop": names_of(drop),
-            "measured": names_of(measured),
-            "missing": numbers_of(missing),
-            **{name: options.pop(name) for name in PASSED_ON},
-        }
-        limit = None if epsilon is None else epsilon_of(epsilon)
-        question = Question.of(epsilon=limit, **options)
-        if output.suffix != ".json":
-            raise ValueError(f"output must end in .json, got {str(output)!r}")
-        if output.is_dir():
-            raise ValueError(f"output must be a file, got the directory {str(output)!r}")
+    with clear_errors(BAD_INPUT, data):
+        question = {name: options.pop(name) for name in Question.model_fields}
+        question["epsilon"] = question["epsilon"] and read_epsilon(question["epsilon"])
+        Question(**question)
+        grouping = None if assignment is None else read_assignment(assignment)
+        if output.suffix != ".json" or output.is_dir():
+            raise ValueError(f"output must be a file that ends in .json, got {str(output)!r}")
         require_writable(output.parent)
-        # the hash is taken first, so that data which change while they are read do not match it
-        known = data.exists() or any(glob(str(data)))
-        source = Source.of(data, Reading(**reading)) if known else None
-        table = read_sensors(data, **reading)
-        inventory = Inventory.of(table)
-        show_inventory(inventory)
-        survey = survey_table(table, inventory, question)
+        table = read_sensors(data, **parse_reading(options))
+        click.echo("The input as it was read:")
+        for line in table.summary_lines:
+            click.echo(f"  {printable(line)}")
         with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
-            plan = answer_survey(survey, question, data.name, partial(move, bar), source)
-        if read_rate is not None:
-            fixed_ms, per_tuple_ms = options["fixed_ms"], options["per_tuple_ms"]
-            costs = RecoveryCosts(fixed_ms / 1e3, per_tuple_ms / 1e3, 0.0, 0.0)
-            plan["worth"] = worth(plan, read_rate, failures_per_month, costs)
-        write_plan(plan, output)
-        click.echo(report_text(plan))
+
+            def move(done: int, total: int) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            made = make_plan(
+                table, assignment=grouping, name=data.name, on_segment=move, **question
+            )
+        write_plan(made, output)
+        click.echo(report_text(made))
         click.echo(f"Plan: {output}")
     if report:
-        with clear_errors(1):
+        with clear_errors(1, output):
             click.echo(f"Report: {write_page(output)}")
 
 
-def names_of(texts: tuple[str, ...]) -> list[str]:
-    """Columns that a repeated option names; each of its values may name several, such as "a,b"."""
-    return [name for text in texts for name in next(csv.reader([text]))]
-
-
-def numbers_of(text: str | None) -> list[float] | None:
-    """The numbers of an option such as "-127,85"; an empty list for "none", None for None."""
-    if text is None:
-        return None
+@contextmanager
+def clear_errors(status: int, file: Path) -> Iterator[None]:
+    """Turn errors about arguments and files into one line that names the file, and a status."""
     try:
-        return [] if text.strip() == "none" else [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ValueError(
-            f"missing must be numbers separated by commas, or the word none, got {text!r}"
-        ) from error
+        yield
+    except (ValueError, OSError) as error:
+        message = re.sub(
+            r"\b(epsilon_sd|t_sla|fixed_ms|read_rate|failures_per_month)\b",
+            lambda match: match[0].replace("_", "-"),
+            str(error),
+        )
+        clear = click.ClickException(printable(f"{file}: {message}"))
+        clear.exit_code = status
+        raise clear from error
+
+
+def parse_reading(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of `read_sensors` for the texts of options."""
+    long, missing = options["long"], options["missing"]
+    numbers: list[float] | None = None
+    if missing is not None:
+        try:
+            numbers = [] if missing == "none" else [float(part) for part in missing.split(",")]
+        except ValueError as error:
+            raise ValueError(f"--missing must be numbers, or none, got {missing!r}") from error
+    return options | {
+        "long": next(csv.reader([long])) if long else None,
+        "drop": [name for text in options["drop"] for name in next(csv.reader([text]))],
+        "missing": numbers,
+        "csv": parse_csv_options(options["csv"]),
+    }
+
+
+def parse_csv_options(texts: Sequence[str]) -> dict[str, Any]:
+    r"""Return arguments of `pandas.read_csv` for texts KEY=VALUE; a repeated key makes a list.
+
+    >>> parse_csv_options(["sep=;", "skiprows=[0, 2]", "na_values=ERR", "na_values=-", "sep=\\t"])
+    {'sep': '\t', 'skiprows': [0, 2], 'na_values': ['ERR', '-']}
+    """
+    options: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ValueError(f"--csv must be KEY=VALUE, such as sep=';', got {text!r}")
+        try:
+            parsed = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            parsed = "\t" if value == r"\t" else value
+        if key in options and key == "na_values":
+            before = options[key] if isinstance(options[key], list) else [options[key]]
+            parsed = [*before, parsed]
+        options[key] = parsed
+    return options
 
 
 def printable(text: str) -> str:
@@ -169,28 +165,23 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def report_text(plan: dict) -> str:
-    """The plan as text, without the documents' terms.
-
-    Names of the file appear with their control characters as escapes.
-    """
-
-    def show(value: Any) -> Any:
-        return printable(value) if isinstance(value, str) else value
-
+def report_text(plan: dict[str, Any]) -> str:
+    """The plan as text; control characters of names in the file appear as escapes."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=False,
-        finalize=show,
+        finalize=lambda value: printable(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {"f": format, "size": size_of}
-    template = environment.get_template("plan.txt.j2")
-    return template.render(
+    problems = [sensor for sensor in plan["sensors"] if sensor["declared"][0] < 0.5]
+    others = [sensor for sensor in plan["sensors"] if sensor["declared"][0] >= 0.5]
+    return environment.get_template("plan.txt.j2").render(
         plan=plan,
         question=plan["question"],
         test=plan["backtest"],
+        sensors=problems + others[:LISTED],
         most=LISTED,
         month_minutes=MONTH_S / 60,
     )
@@ -204,46 +195,10 @@ def size_of(gigabytes: float) -> str:
     return f"{gigabytes * 1e9:.0f} bytes"
 
 
-def show_inventory(inventory: Inventory) -> None:
-    """Print time, step and sensors as they were read."""
-    click.echo("The input as it was read:")
-    for line in inventory.summary_lines:
-        click.echo(f"  {printable(line)}")
-
-
-def move(bar: tqdm, done: int, total: int) -> None:
-    """Update a progress bar."""
-    bar.total = total
-    bar.update(done - bar.n)
-
-
-@contextmanager
-def clear_errors(status: int, reword: Callable[[str], str] = str) -> Iterator[None]:
-    """Turn errors about arguments and files into one line and an exit status."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        failure = click.ClickException(reword(str(error)))
-        vars(failure)["exit_code"] = status
-        raise failure from error
-
-
-def as_options(data: Path, message: str) -> str:
-    """A message about the file `data`, with options in place of the library's arguments."""
-    names = "|".join(str(one.name) for one in command.params if isinstance(one, click.Option))
-    message = message.replace("t_sla_ms", "t_sla").replace("missing=[]", "--missing none")
-    message = re.sub(
-        r"\b(drop|measured|missing|na)=\[(.*?)\]",
-        lambda m: f"--{m[1]} {m[2].replace(', ', ',')}",
-        message,
-    )
-    message = re.sub(rf"\b(drop|measured|long|{'|'.join(PASSED_ON)})=(\S?)", as_option, message)
-    start = rf"^({names})(?= must)|(?<=^epsilon or )epsilon_sd|^epsilon(?= or)"
-    message = re.sub(start, as_option, message)
-    return printable(message if str(data) in message else f"{data}: {message}")
-
-
-def as_option(match: re.Match[str]) -> str:
-    """Option for an argument: its name, and the first character of its value if there is one."""
-    name, _, value = match[0].partition("=")
-    return f"--{name.replace('_', '-')} {value}".rstrip()
+def page_parameters(path: Path) -> dict[str, Any]:
+    """Return the parameters with which notebook 06 shows a plan: the plan's file and question."""
+    question = read_plan(path)["question"]
+    values = {name: question[name] for name in Question.model_fields}
+    if values["epsilon_sd"] is not None:
+        values["epsilon"] = None
+    return values | {"plan": str(path.resolve())}

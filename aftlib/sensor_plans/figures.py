@@ -1,18 +1,19 @@
-"""Figures and tables of a plan; names from a user's file are escaped for HTML."""
+"""Figures, tables and sentences of a plan; names from a user's file are escaped for HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
+from IPython.display import Markdown
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, CONFORMAL, GUARD, HINDSIGHT, LAST, LINEAR
-from aftlib.workbench.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, PURPLE, RED, named, styled
+from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, CONFORMAL, GUARD, HINDSIGHT, LINEAR
+from aftlib.workbench.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, RED, styled
 
 LOOK = {
     GUARD: (BLUE, "circle"),
@@ -21,58 +22,86 @@ LOOK = {
     ALWAYS: (GREEN, "triangle-up"),
     CONFORMAL: (ORANGE, "diamond"),
     LINEAR: (GREY, "square"),
-    LAST: (PURPLE, "square-open"),
 }
 GUARANTEE = {"color": RED, "dash": "dash"}
 MOST, LISTED = 60, 200
 """Most sensors in a figure, and in a table."""
 
 
-def _heatmap(
-    sensors: list[dict], z: list, x: list[str], hover: str, titles: tuple[str, str], **look: Any
-) -> go.Figure:
-    """A heat map with one row per sensor; `titles` are the figure's and that of the x axis."""
-    y = [escape(sensor["name"]) for sensor in sensors]
-    hover = f"%{{y}}, %{{x}}: {hover}<extra></extra>"
-    figure = go.Figure(go.Heatmap(z=z, x=x, y=y, hovertemplate=hover, **look))
-    styled(figure, *titles, "", height=210 + 15 * len(sensors))
-    return figure.update_yaxes(autorange="reversed", dtick=1).update_layout(hovermode="closest")
+def facts(plans: Mapping[str, Mapping[str, Any]]) -> Markdown:
+    """What was read, and the warnings to see before a plan is trusted."""
+    lines = []
+    for name, plan in plans.items():
+        lines.append(f"**{_plain(name)}** — " + "; ".join(map(_plain, plan["data"]["read"])) + ".")
+        lines += [f"- {_plain(caution)}" for caution in plan["cautions"]] or ["- No warnings."]
+        lines.append("")
+    return Markdown("\n".join(lines))
 
 
-def recoverable(plan: Mapping) -> go.Figure:
-    """Share of the time in which a sensor's loss was certified, by sensor and outage length."""
-    sensors = sorted(plan["sensors"], key=lambda sensor: -sum(sensor["declared"]))[:MOST]
-    longest = int(plan["question"]["horizons"])
-    horizons = [f"{h} windows" if h > 1 else "1 window" for h in range(1, longest + 1)]
-    shares = [sensor["declared"] for sensor in sensors]
-    title = "Which sensors may be lost: share of the time certified recoverable"
-    titles = (title, "how long the outage has lasted")
-    look = {"zmin": 0, "zmax": 1, "colorscale": "Blues"}
-    figure = _heatmap(sensors, shares, horizons, "%{z:.0%} of the time", titles, **look)
-    return named(figure, y="sensor", z="share certified")
+def result(plan: Mapping[str, Any]) -> Markdown:
+    """The plan's answer in three sentences."""
+    test, least = plan["backtest"], 1 - plan["question"]["delta"]
+    text = f"{test['declared_recoverable']:.1%} of the losses were certified beforehand"
+    if test["within_epsilon"] is not None:
+        low, high = test["interval"]
+        text += f", of these {test['within_epsilon']:.1%} [{low:.1%}, {high:.1%}] within ε"
+    text += f" (guaranteed: {least:.0%})."
+    if plan["worth"] is not None:
+        text += f" Take {plan['worth']['recommended']}. {plan['worth']['reason']}"
+    elif plan["pays_below"]:
+        text += (
+            f" Estimating pays below a read rate of {plan['pays_below']:.3g} samples per second."
+        )
+    return Markdown(f"**{text}**")
 
 
-def _panels(titles: list[str], title: str, x: str, y: float) -> go.Figure:
-    """Panels side by side with a common axis of shares and a legend below."""
-    figure = make_subplots(
-        cols=len(titles), shared_yaxes=True, subplot_titles=[escape(text) for text in titles]
-    )
-    legend = {"orientation": "h", "y": y, "yanchor": "top", "x": 0, "xanchor": "left"}
-    styled(figure, title, x, "").update_layout(legend=legend, margin={"t": 90})
-    return figure.update_yaxes(tickformat=".0%")
+def outage(plan: Mapping[str, Any]) -> go.Figure:
+    """One outage of the user's own sensors: the truth, and estimates with their half-widths."""
+    shown, sensors = plan["outage"], plan["outage"]["sensors"]
+    titles = [escape(sensor["name"]) for sensor in sensors]
+    figure = make_subplots(rows=len(sensors), shared_xaxes=True, subplot_titles=titles)
+    for row, sensor in enumerate(sensors, 1):
+        first = row == 1
+        figure.add_scatter(
+            x=shown["times"],
+            y=sensor["truth"],
+            name="truth",
+            mode="lines+markers",
+            marker={"size": 4},
+            line={"color": GREY},
+            showlegend=first,
+            row=row,
+            col=1,
+        )
+        for certified, color, name in ((True, BLUE, "certified"), (False, ORANGE, "not certified")):
+            chosen = [i for i, flag in enumerate(sensor["certified"]) if flag is certified]
+            figure.add_scatter(
+                x=[shown["lost"][i] for i in chosen],
+                y=[sensor["estimate"][i] for i in chosen],
+                error_y={"array": [sensor["half_width"][i] for i in chosen]},
+                name=f"estimate, {name}",
+                mode="markers",
+                marker={"color": color, "symbol": "circle-open", "size": 9},
+                legendgroup=name,
+                showlegend=first,
+                row=row,
+                col=1,
+            )
+    machine = escape(plan["machines"][shown["machine"]]["name"])
+    styled(figure, f"An outage of machine {machine}", "", "", height=160 + 150 * len(sensors))
+    figure.update_xaxes(title_text="start of the window", row=len(sensors), col=1)
+    return figure.update_yaxes(title_text="result")
 
 
-def guarantee(plans: Mapping[str, Mapping]) -> go.Figure:
+def guarantee(plans: Mapping[str, Mapping[str, Any]]) -> go.Figure:
     """Share certified against share within ε, for every method and set; dashed: the guarantee."""
-    title = "Guarantee and measurement (dashed: 1 − δ)"
-    figure = _panels([*plans], title, "share certified", -0.25)
+    figure = _panels([*plans], "Guarantee and measurement (dashed: 1 − δ)", "share certified")
     for column, plan in enumerate(plans.values(), 1):
         for line in plan["compared"]:
             if line["within"] is None:
                 continue
             color, symbol = LOOK[line["method"]]
             low, high = line["interval"] or (line["within"], line["within"])
-            above, below = [high - line["within"]], [line["within"] - low]
             figure.add_scatter(
                 x=[line["declared"]],
                 y=[line["within"]],
@@ -83,7 +112,11 @@ def guarantee(plans: Mapping[str, Mapping]) -> go.Figure:
                 row=1,
                 col=column,
                 marker={"color": color, "symbol": symbol, "size": 12},
-                error_y={"array": above, "arrayminus": below, "symmetric": False},
+                error_y={
+                    "array": [high - line["within"]],
+                    "arrayminus": [line["within"] - low],
+                    "symmetric": False,
+                },
             )
         figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE, row=1, col=column)
     figure.update_yaxes(title_text="share of these within ε", row=1, col=1)
@@ -91,41 +124,51 @@ def guarantee(plans: Mapping[str, Mapping]) -> go.Figure:
     return figure.update_layout(hovermode="closest", height=HEIGHT + 90)
 
 
-def over_time(plan: Mapping) -> go.Figure:
+def over_time(plan: Mapping[str, Any]) -> go.Figure:
     """Share certified, and share within ε, by segment of the second half."""
-    parts = pd.DataFrame(plan["stretches"])
+    parts = pd.DataFrame(plan["segments"])
     figure = go.Figure()
-    marker, line = {"color": "#cfe3f2"}, {"color": BLUE}
-    figure.add_bar(x=parts["start"], y=parts["declared"], name="certified", marker=marker)
-    named = {"name": "of these within ε", "mode": "lines+markers", "connectgaps": False}
-    figure.add_scatter(x=parts["start"], y=parts["within"], line=line, **named)
+    figure.add_bar(
+        x=parts["start"], y=parts["declared"], name="certified", marker={"color": "#cfe3f2"}
+    )
+    figure.add_scatter(
+        x=parts["start"],
+        y=parts["within"],
+        name="of these within ε",
+        mode="lines+markers",
+        line={"color": BLUE},
+        connectgaps=False,
+    )
     figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
-    styled(figure, "The back-test over time (dashed: guaranteed)", "start of the segment", "share")
+    styled(figure, "The back-test over time (dashed: 1 − δ)", "start of the segment", "share")
     return figure.update_yaxes(tickformat=".0%")
 
 
-def recovery(plan: Mapping) -> go.Figure:
-    """Sensors read again after a failure, by the step of the failure in the window."""
-    parts, n = plan["replay"], len(plan["sensors"])
-    steps = [step for part in parts for step in (part["from"], part["until"])]
-    counts = [len(part["sensors"]) for part in parts for _ in range(2)]
-    figure = go.Figure(
-        go.Scatter(x=steps, y=counts, fill="tozeroy", line={"color": BLUE}, name="read again")
+def recoverable(plan: Mapping[str, Any]) -> go.Figure:
+    """Share of the time in which a sensor's loss was certified, by sensor and outage length."""
+    sensors = sorted(plan["sensors"], key=lambda sensor: sum(sensor["declared"]))[:MOST]
+    longest = int(plan["question"]["horizons"])
+    heat = go.Heatmap(
+        x=[f"{h} window{'s' * (h > 1)}" for h in range(1, longest + 1)],
+        y=[escape(sensor["name"]) for sensor in sensors],
+        z=[sensor["declared"] for sensor in sensors],
+        zmin=0,
+        zmax=1,
+        colorscale="Blues",
+        colorbar={"tickformat": ".0%"},
+        hovertemplate="%{y}, %{x}: %{z:.0%} of the time<extra></extra>",
     )
-    for time in plan["checkpoints"]:
-        figure.add_vline(time, line={"color": GREY, "dash": "dot"})
-    figure.add_hline(n, line=GUARANTEE, annotation_text="all sensors")
-    title = "Sensors that a failure reads again (dotted: checkpoints)"
-    styled(figure, title, "steps since the window began", "sensors")
-    return figure.update_yaxes(range=[0, 1.1 * n])
+    title = "Which sensors may be lost: share of the time certified"
+    figure = styled(go.Figure(heat), title, "length of the outage", "", 210 + 15 * len(sensors))
+    figure.update_yaxes(autorange="reversed", dtick=1)
+    return figure.update_layout(hovermode="closest")
 
 
 def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
     """Share certified and share within ε in disturbed streams."""
     names = list(table["trouble"].unique())
-    title = "When something goes wrong (dashed: guaranteed)"
+    figure = _panels(names, "When something goes wrong (dashed: 1 − δ)", "window")
     shares = {"within": ("within ε", None), "declared": ("certified", "dot")}
-    figure = _panels(names, title, "window", -0.2)
     for column, name in enumerate(names, 1):
         for method, color in ((GUARD, BLUE), (BASELINE, RED)):
             part = table[(table["trouble"] == name) & (table["method"] == method)]
@@ -141,93 +184,90 @@ def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
                     line={"color": color, "dash": dash},
                 )
         figure.add_hline(1 - delta, line={"color": GREY, "dash": "dash"}, row=1, col=column)
-    figure.update_yaxes(range=[0, 1.03]).update_layout(height=HEIGHT + 60)
-    return named(figure, y="share")
+    figure.update_yaxes(range=[0, 1.03]).update_yaxes(title_text="share", row=1, col=1)
+    return figure.update_layout(height=HEIGHT + 60)
 
 
-def inputs(plans: Mapping[str, Mapping]) -> Styler:
-    """Time, step and sensors as they were read, one fact per line."""
-    rows = [(name, fact) for name, plan in plans.items() for fact in plan["data"]["taken"]]
-    return _table(pd.DataFrame(rows, columns=["set", "taken"]))
-
-
-def cautions(plans: Mapping[str, Mapping]) -> Styler:
-    """Warnings to read before trusting the plans."""
-    rows = [(name, line) for name, plan in plans.items() for line in plan["cautions"]]
-    return _table(pd.DataFrame(rows or [("–", "No warnings.")], columns=["set", "warning"]))
-
-
-def worth(plan: Mapping) -> Styler:
-    """Exact recovery and the guard at the user's read rate, one row per scheme."""
-    comparison = plan.get("worth") or {"schemes": []}
-    names = ["scheme", "longest_s", "outage_minutes", "gb_read_again", "estimated_results"]
-    rows = [[row[name] for name in names] for row in comparison["schemes"]]
-    columns = ["recovery", "longest recovery, s", "minutes of outage per month"]
-    return table(rows, [*columns, "GB read again per month", "results estimated per month"])
-
-
-def backtests(plans: Mapping[str, Mapping]) -> Styler:
-    """The back-tests in numbers, one row per set."""
-    rows = []
-    for name, plan in plans.items():
-        test, guaranteed = plan["backtest"], 1 - plan["question"]["delta"]
-        low, high = test["interval"] or (None, None)
-        satisfied = "–" if high is None else "✔ yes" if high >= guaranteed else "✘ no"
-        shares = test["declared_recoverable"], test["within_epsilon"], low, high, guaranteed
-        rows.append([name, *shares, satisfied, test["worst_sensor"], test["N"], test["slack"]])
-    columns = ["set", "certified", "within ε", "low", "high", "guaranteed", "satisfied"]
-    return table(rows, [*columns, "worst sensor", "N", "slack/N"])
-
-
-def methods(plans: Mapping[str, Mapping]) -> Styler:
-    """Every method on every set: share certified / share of these within ε."""
-    lines = {
-        name: {
-            line["method"]: f"{line['declared']:.3f} / "
-            + ("–" if line["within"] is None else f"{line['within']:.3f}")
-            for line in plan["compared"]
-        }
-        for name, plan in plans.items()
-    }
-    return _table(pd.DataFrame(lines).rename_axis("method").reset_index())
-
-
-def replays(plan: Mapping) -> Styler:
-    """Sensors read again after a failure in each interval, and the duration of the recovery."""
-    limit, n = plan["question"]["t_sla_ms"], len(plan["sensors"])
-    rows = []
-    for part in plan["replay"]:
-        span, count = f"{part['from']} and {part['until']}", f"{len(part['sensors'])} of {n}"
-        rows.append([span, count, part["tuples"], part["ms"], limit])
-    columns = ["fails between steps", "sensors read again", "samples"]
-    return table(rows, [*columns, "takes, ms", "permitted, ms"])
-
-
-def details(plan: Mapping) -> Styler:
-    """One row per sensor; if there are many, only the sensors that are certified least."""
-    sensors = plan["sensors"]
-    if len(sensors) > LISTED:
-        sensors = sorted(sensors, key=lambda sensor: sensor["declared"][0])[:LISTED]
-    first = ("declared", "within", "N", "slack")
-    rows = pd.DataFrame(sensors).assign(
-        closest=[sensor["closest"] or "–" for sensor in sensors],
-        **{name: [sensor[name][0] for sensor in sensors] for name in first},
+def _panels(titles: Sequence[str], title: str, x: str) -> go.Figure:
+    """Panels side by side with a common axis of shares and a legend below."""
+    figure = make_subplots(
+        cols=len(titles), shared_yaxes=True, subplot_titles=[escape(text) for text in titles]
     )
-    columns = {"name": "sensor", "worker": "worker", "epsilon": "ε", "explained": "explained"}
-    columns |= {"closest": "best predictor", "declared": "certified", "within": "within ε"}
-    columns |= {"longest": "may be lost for", "N": "N", "slack": "slack/N"}
-    columns |= {"least_epsilon": "smallest ε"}
-    return table(rows[[*columns]].to_numpy().tolist(), [*columns.values()])
+    legend = {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"}
+    styled(figure, title, x, "").update_layout(legend=legend, margin={"t": 90})
+    return figure.update_yaxes(tickformat=".0%")
 
 
-def table(rows: list, columns: list[str]) -> Styler:
-    """Rows of texts and numbers as a table; a number that is missing is NaN."""
-    frame = pd.DataFrame(rows, columns=columns)
+def machines(plan: Mapping[str, Any]) -> Styler:
+    """What is certified if a machine fails, and its sensors that are certified below half."""
+    rows = [
+        [
+            machine["name"],
+            ", ".join(machine["sensors"]),
+            machine["declared"],
+            ", ".join(machine["problems"]) or "–",
+        ]
+        for machine in plan["machines"]
+    ]
+    return table(rows, ["machine", "sensors", "certified", "certified below half of the time"])
+
+
+def details(plan: Mapping[str, Any]) -> Styler:
+    """One row per sensor, the least certified first."""
+    sensors = sorted(plan["sensors"], key=lambda sensor: sensor["declared"][0])[:LISTED]
+    rows = [
+        [
+            sensor["name"],
+            plan["machines"][sensor["worker"]]["name"],
+            sensor["epsilon"],
+            sensor["declared"][0],
+            sensor["within"][0],
+            sensor["N"][0],
+            sensor["longest"],
+            sensor["explained"],
+            sensor["least_epsilon"],
+        ]
+        for sensor in sensors
+    ]
+    columns = ["sensor", "machine", "ε", "certified", "within ε", "N", "may be lost for, windows"]
+    return table(rows, [*columns, "explained by other machines", "smallest useful ε"])
+
+
+def recoveries(plan: Mapping[str, Any]) -> Styler:
+    """What is read again after a failure of all machines, and of one."""
+    n = len(plan["sensors"])
+    rows = [
+        [
+            f"all machines, between steps {part['from']} and {part['until']}",
+            f"{len(part['sensors'])} of {n} sensors",
+            part["tuples"],
+            None if part["ms"] is None else part["ms"] / 1e3,
+        ]
+        for part in plan["replay"]
+    ]
+    for scheme in (plan["worth"] or {"schemes": []})["schemes"]:
+        rows.append(
+            [
+                f"one machine, at a window's end: {scheme['scheme']}",
+                "its sensors"
+                if scheme["scheme"] != GUARD
+                else "its sensors that are not certified",
+                scheme["samples_read_again"],
+                scheme["longest_s"],
+            ]
+        )
+    return table(rows, ["failure", "read again", "samples", "recovery, s"])
+
+
+def table(rows: list[list[Any]], columns: Sequence[str]) -> Styler:
+    """Rows of texts and numbers as a table; a missing number is a dash; texts are escaped."""
+    frame = pd.DataFrame(rows, columns=[escape(name) for name in columns])
     missing = [name for name in frame if frame[name].isna().any()]
-    return _table(frame.astype(dict.fromkeys(missing, float)))
-
-
-def _table(frame: pd.DataFrame) -> Styler:
-    """A table without its index; texts and headings are escaped."""
-    frame = frame.rename(columns=lambda name: escape(str(name)))
+    frame = frame.astype(dict.fromkeys(missing, float))
     return frame.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")
+
+
+def _plain(text: str) -> str:
+    """A text of the user's file in Markdown: on one line, without markup."""
+    marks = {ord(mark): f"\\{mark}" for mark in "\\`*_[]#|$~"}
+    return escape(" ".join(text.split()), quote=False).translate(marks)

@@ -1,19 +1,18 @@
 """Exact recovery and the guard compared for a user's sensors: outage, samples read, estimates.
 
-After a failure of one worker, input is read again at a limited rate. Exact recovery reads all
-samples of the worker's open windows. The guard reads the sensors that it did not certify, and
-estimates the rest. `aft plan --read-rate` prints the comparison.
+After a failure of one machine, input is read again at a limited rate. Exact recovery reads all
+samples of the machine's open windows. The guard reads the sensors that it did not certify, and
+estimates the rest. Both have the plan's one recovery time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from aftlib.core.checks import require_number
 from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
+from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 
 EXACT, GUARD, NEITHER = "exact recovery", "guard", "neither"
 NEVER = "Exact recovery never ends, because the stream takes the whole read rate"
@@ -24,66 +23,67 @@ Ours: for less, an operator does not accept estimates.
 """
 
 
-def worth(
-    plan: dict[str, Any], read_rate: float, failures_per_month: float, costs: RecoveryCosts
-) -> dict[str, Any]:
-    """Compare exact recovery with the guard for the sensors of a plan.
+def recovery_costs(question: Question) -> RecoveryCosts:
+    """Constants of the plan's recovery time, without the waiting for input."""
+    per_sample = DOCUMENT_RECOVERY_TIME.per_tuple_ms / 1e3
+    return RecoveryCosts(question.fixed_ms / 1e3, per_sample, 0.0, 0.0)
 
-    Parameters
-    ----------
-    plan : dict
-        Fields of `planfile.Plan`.
-    read_rate : float
-        Samples per second that can be read in all, those of the running stream included.
-    failures_per_month : float
-        Failures of all workers together.
-    costs : RecoveryCosts
-        Constants of both schemes; exact recovery does not use `estimate_s`.
 
-    Returns
-    -------
-    dict
-        Fields of `planfile.Worth`. A time is None if it is infinite, because the read rate does not
-        exceed the stream's own; then nothing is read again. The longest recovery is that of the
-        largest worker after a failure at the end of a window.
+def pays_below(
+    question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
+) -> float:
+    """Read rate, samples per second, below which the guard is recommended; inf: at any rate.
 
-    Raises
-    ------
-    ValueError
-        When the plan's data have no times, or a number is outside its range.
+    `sizes` are the numbers of sensors of the machines, `certified` is the share of windows that the
+    guard certified. Exact recovery misses T_SLA below the rate, or, where every recovery misses
+    T_SLA, the guard saves `LEAST_SAVING` of the outage.
     """
-    require_number("read_rate", read_rate, above=0)
-    require_number("failures_per_month", failures_per_month, least=0)
-    step_s, question = plan["data"]["step_seconds"], plan["question"]
-    if step_s is None:
-        raise ValueError(
-            f"read_rate must be given with data that have times, got {read_rate!r}: without times, "
-            "samples per second are unknown; add a column of times"
-        )
-    sensors, width = len(plan["sensors"]), question["window"]
-    rates = read_rate, failures_per_month
-    operation = Operation(sensors, sensors / step_s, width * step_s, *rates)
-    lost = 1 / len(plan["assignment"])
-    largest = max(len(names) for names in plan["assignment"])
-    certified = plan["backtest"]["declared_recoverable"]
+    costs, t_sla_s = recovery_costs(question), question.t_sla_ms / 1e3
+    if certified <= 0:
+        return 0.0
+    if t_sla_s > costs.start_s:
+        per_sample = (t_sla_s - costs.start_s) / (max(sizes) * width)
+    elif certified <= LEAST_SAVING:
+        return 0.0
+    else:
+        mean = sum(sizes) / len(sizes) * width / 2
+        per_sample = LEAST_SAVING * costs.start_s / (mean * (certified - LEAST_SAVING))
+    wait = per_sample - costs.sample_s
+    return sum(sizes) / step_s + 1 / wait if wait > 0 else math.inf
+
+
+def worth(
+    question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
+) -> dict[str, Any]:
+    """Compare exact recovery with the guard at the question's read rate, for `pays_below`'s plan.
+
+    Returns the fields of plan.json's part `worth`. A time is None if it is infinite, because the
+    read rate does not exceed the stream's own; then nothing is read again. The longest recovery is
+    that of the largest machine after a failure at the end of a window.
+    """
+    costs, read_rate = recovery_costs(question), float(question.read_rate or 0)
+    sensors = sum(sizes)
+    operation = Operation(
+        sensors, sensors / step_s, width * step_s, read_rate, question.failures_per_month
+    )
     schemes = [
-        Scheme(EXACT, costs, lost, 1.0),
-        Scheme(GUARD, costs, lost, 1.0 - certified, skips_input=True),
+        Scheme(EXACT, costs, 1 / len(sizes), 1.0),
+        Scheme(GUARD, costs, 1 / len(sizes), 1.0 - certified, skips_input=True),
     ]
     rows = []
     for scheme, month in zip(schemes, monthly_costs(operation, schemes), strict=True):
-        # the month is of the mean worker, which fails in the middle of a window
-        samples = scheme.replayed * largest * width
+        # the month is of the mean machine, which fails in the middle of a window
+        samples = scheme.replayed * max(sizes) * width
         longest = operation.recovery_s(costs, samples, scheme.replayed < 1)
-        again = samples if np.isfinite(longest) else 0.0
+        again = samples if math.isfinite(longest) else 0.0
         rows.append({**vars(month), "longest_s": longest, "samples_read_again": again})
-    recommended, reason = _recommend(operation, rows, question["t_sla_ms"] / 1e3, certified)
+    recommended, reason = _recommend(operation, rows, question.t_sla_ms / 1e3, certified)
+    finite = [{name: None if x == math.inf else x for name, x in row.items()} for row in rows]
     return {
         "read_rate": read_rate,
         "samples_per_s": operation.samples_per_s,
-        "failures_per_month": failures_per_month,
-        "constants": vars(costs),
-        "schemes": [_finite(row) for row in rows],
+        "failures_per_month": question.failures_per_month,
+        "schemes": finite,
         "recommended": recommended,
         "reason": reason,
     }
@@ -105,13 +105,13 @@ def _recommend(
         )
     if not operation.failures_per_month:
         return EXACT, "Without failures, estimates gain nothing."
-    if np.isinf(fast):
+    if math.isinf(fast):
         return NEITHER, (
             f"{NEVER}. Nor does the guard, which estimates only its certified {certified:.1%}; "
             "raise the read rate or plan fewer sensors."
         )
     limit = f"T_SLA = {t_sla_s:g} s"
-    need = f"Exact recovery takes up to {_seconds(slow)}" if np.isfinite(slow) else NEVER
+    need = f"Exact recovery takes up to {_seconds(slow)}" if math.isfinite(slow) else NEVER
     if slow <= t_sla_s:
         return EXACT, f"{need}, within {limit}, and estimates nothing."
     saved = 1 - rows[1]["recovery_s"] / rows[0]["recovery_s"]
@@ -130,7 +130,3 @@ def _recommend(
 
 def _seconds(value: float) -> str:
     return f"{value:,.0f} s" if value >= 100 else f"{value:.3g} s"
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if value == np.inf else value for name, value in row.items()}

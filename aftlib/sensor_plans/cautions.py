@@ -1,0 +1,148 @@
+"""Reasons to trust a plan less, in words that name the sensor and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from aftlib.sensor_plans.backtest import Walk
+from aftlib.sensor_plans.sensor_file import SensorTable
+from aftlib.sensor_plans.window_results import outliers
+
+LEARNING = 250
+"""Windows that the guard needs before it certifies anything."""
+STILL = 30
+"""Fewest consecutive steps with one value that count as stuck."""
+QUIET = 0.1
+"""Share of a sensor's samples that may be missing without a caution."""
+COPIES = 0.9999
+"""Correlation, of results and of their changes, from which two sensors are one source."""
+SHIFT = 0.5
+"""Share of the variance of a sensor's difference from its neighbours that one shift explains."""
+NEIGHBOURS, RELATED = 5, 0.5
+"""Most sensors with which a sensor is compared, and their least correlation."""
+NAMED = 6
+"""Most sensors that a caution names, the worst first."""
+
+
+def guarantee_cautions(names: Sequence[str], limits: np.ndarray, walk: Walk) -> Iterator[str]:
+    """Yield warnings about the value of the guarantee."""
+    if walk.edges[0] < LEARNING:
+        yield (
+            f"Too few windows: {walk.edges[0]} before the back-test, and the guard needs about "
+            f"{LEARNING} before it certifies anything. Give a longer record or smaller windows."
+        )
+    guarantees, permitted = walk.guarantees, walk.pooled_allowance
+    if guarantees and permitted > walk.delta * guarantees:
+        yield (
+            f"Few guarantees: of N = {guarantees:,} one window ahead the theorem permits "
+            f"{permitted:.0f} errors beyond the share δ, more than δ itself. Rely on the "
+            "back-test rather than on the bound."
+        )
+    never = np.flatnonzero(walk.certified_shares[0] < 0.05)
+    if len(never) and walk.edges[0] >= LEARNING:
+        worth = [
+            f"{names[i]} {walk.least_epsilon[i]:.4g} (asked {limits[i]:.4g})"
+            for i in sorted(never, key=lambda i: -walk.least_epsilon[i] / limits[i])
+        ]
+        yield (
+            f"ε is too small for {len(never)} of {len(names)} sensors: they are hardly ever "
+            f"certified. The smallest ε that would be worth it: {listed(worth)}."
+        )
+
+
+def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]:
+    """Yield warnings about the samples, and about `values`, the windows' results, (N, n)."""
+    names, gone = table.names, np.isnan(table.values)
+    for i in np.flatnonzero((wild := outliers(table.values)).any(axis=0)):
+        steps = np.flatnonzero(wild[:, i])
+        yield (
+            f"Outlier: {names[i]} is {table.values[steps[0], i]:g} at {table.at(steps[0])}"
+            + (f" and {len(steps) - 1} more such" if len(steps) > 1 else "")
+            + "; it is left out of the spread that scales ε."
+        )
+    yield from _copies(names, values)
+    yield from _shifts(table, values, width)
+    runs = np.array([_longest_run(column) for column in table.values.T])
+    if (stuck := runs >= max(STILL, 3 * width)).any():
+        worst = [f"{names[i]} ({runs[i]:,} steps)" for i in np.argsort(-runs) if stuck[i]]
+        yield f"Stuck on one value: {listed(worst)}. Such a sensor is easy to certify."
+    silent = gone.all(axis=1)
+    missing = (gone & ~silent[:, None]).sum(axis=0) / max(1, (~silent).sum())
+    if (missing > QUIET).any():
+        quiet = [
+            f"{names[i]} ({missing[i]:.0%})" for i in np.argsort(-missing) if missing[i] > QUIET
+        ]
+        yield f"Long silences: samples are missing in {listed(quiet)}."
+    if silent.any():
+        yield (
+            f"Clock gaps: {silent.sum():,} of {len(silent):,} steps have no sample of any sensor, "
+            f"the first at {table.at(int(silent.argmax()))}."
+        )
+
+
+def _copies(names: Sequence[str], values: np.ndarray) -> Iterator[str]:
+    whole = values[np.isfinite(values).all(axis=1)]
+    if len(whole) < 30:
+        return
+    with np.errstate(invalid="ignore", divide="ignore"):
+        alike = np.minimum(np.corrcoef(whole.T), np.corrcoef(np.diff(whole, axis=0).T))
+    for i, j in combinations(range(len(names)), 2):
+        if alike[i, j] > COPIES:
+            yield (
+                f"Near-copies: {names[i]} and {names[j]} (r = {alike[i, j]:.6f}). If these are two "
+                "names for one source they are no redundancy: leave one out by --drop."
+            )
+
+
+def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]:
+    """Yield a warning for each sensor that shifts or drifts away from its neighbours."""
+    z = (values - np.nanmedian(values, axis=0)) / np.nanstd(values, axis=0)
+    related = np.ma.corrcoef(np.ma.masked_invalid(z), rowvar=False).filled(0.0)
+    for i, name in enumerate(table.names):
+        others = np.argsort(-related[i] + 9 * (np.arange(len(related)) == i))[:NEIGHBOURS]
+        others = [j for j in others if j != i and related[i, j] > RELATED]
+        if len(others) < 2:
+            continue
+        difference = (z[:, i] - np.nanmedian(z[:, others], axis=1)) * np.nanstd(values[:, i])
+        known = np.flatnonzero(np.isfinite(difference))
+        at, shift, stepped, ramp, ramped = _fit_shift(difference[known])
+        if max(stepped, ramped) < SHIFT:
+            continue
+        if ramped > stepped:
+            yield f"Drift: {name} moves by {ramp:+.3g} against the sensors most like it."
+        else:
+            yield (
+                f"Level shift: {name} moves by {shift:+.3g} against the sensors most like it at "
+                f"{table.at(int(known[at]) * width)}. Was it replaced or moved?"
+            )
+
+
+def _fit_shift(series: np.ndarray) -> tuple[int, float, float, float, float]:
+    """The best single shift: its place, height and explained share; rise and share of a line."""
+    n, centred = len(series), series - series.mean()
+    total = max(float((centred**2).sum()), 1e-300)
+    counts = np.arange(1, n)
+    sums = np.cumsum(centred)[:-1]
+    gains = sums**2 * n / (counts * (n - counts))
+    margin = max(1, n // 20)  # a shift at the very end is an outage
+    gains[:margin] = gains[n - 1 - margin :] = 0
+    at = int(gains.argmax()) + 1
+    line = np.linspace(-0.5, 0.5, n)
+    rise = float(line @ centred / (line @ line))
+    height = float(series[at:].mean() - series[:at].mean())
+    return at, height, float(gains.max() / total), rise, float(rise**2 * (line @ line) / total)
+
+
+def _longest_run(column: np.ndarray) -> int:
+    """Most consecutive samples of one value."""
+    ends = np.flatnonzero(np.append(column[1:] != column[:-1], True))
+    return int(np.diff(np.append(-1, ends)).max())
+
+
+def listed(texts: Sequence[str]) -> str:
+    """The first few texts, and how many more there are."""
+    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return ", ".join(texts[:NAMED]) + more

@@ -1,0 +1,213 @@
+"""The question that a plan answers: one model for `aft plan`, notebook 06 and plan.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import computed_field, model_validator
+
+from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.core.checks import listed, require_number
+from aftlib.sensor_plans.time_columns import as_duration
+from aftlib.workbench.parameters import ParameterModel, parameter
+
+HORIZONS = 5
+"""Windows of the longest outage with guarantees."""
+LEAST_WINDOWS = 8
+
+
+class Question(ParameterModel):
+    """The requirement that a plan must meet, and the operation for which it must pay."""
+
+    epsilon: float | dict[str, float] | None = parameter(
+        None, "largest error of a window's result in the sensors' units, one for all or by sensor"
+    )
+    epsilon_sd: float | None = parameter(
+        0.5, "where epsilon is null: in standard deviations of each sensor's window results"
+    )
+    delta: float = parameter(0.05, "share δ of the guarantees that may be wrong", above=0, below=1)
+    t_sla: str = parameter("2s", "longest recovery permitted")
+    window: int | str = parameter(10, "samples, or a duration such as 6h")
+    query: Literal["mean", "sum"] = parameter("mean", "of a window's samples: mean or sum")
+    workers: int | None = parameter(None, "machines; null: one per sensor", least=1)
+    fixed_ms: float = parameter(
+        DOCUMENT_RECOVERY_TIME.fixed_ms,
+        "start of a recovery, ms; the default is document D2's measurement",
+        least=0,
+    )
+    read_rate: float | None = parameter(
+        None, "samples per second that can be read in all, live ones included", above=0
+    )
+    failures_per_month: float = parameter(1.0, "failures of the whole job per month", least=0)
+
+    @model_validator(mode="after")
+    def require_limits(self) -> Self:
+        """Refuse a question without ε, an ε of 0, and a T_SLA that is no duration."""
+        limits = self.epsilon if isinstance(self.epsilon, dict) else {"": self.epsilon}
+        if self.epsilon is None:
+            if self.epsilon_sd is None:
+                raise ValueError("epsilon or epsilon_sd must be given, got none: give one of them")
+            require_number("epsilon_sd", self.epsilon_sd, above=0)
+            limits = {}
+        for name, limit in limits.items():
+            require_number(f"epsilon of {name!r}" if name else "epsilon", limit or 0.0, above=0)
+        as_duration("t_sla", self.t_sla)
+        return self
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def t_sla_ms(self) -> float:
+        """T_SLA in milliseconds."""
+        return as_duration("t_sla", self.t_sla) / pd.Timedelta(1, "ms")
+
+    def width(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> int:
+        """Steps of a window; ValueError when there are too few windows, or sensors for workers."""
+        width = self.window
+        if isinstance(width, str) and not re.fullmatch(r"\s*\d+\s*", width):
+            if step is None:
+                raise ValueError(f"window must be samples where FILE has no times, got {width!r}")
+            width = as_duration("window", width) / step
+            if width < 1 or width % 1:
+                raise ValueError(
+                    f"window must be a multiple of the step {step}, got {self.window!r}"
+                )
+        width = int(width)
+        require_number("window", width, least=1)
+        if steps // width < LEAST_WINDOWS:
+            raise ValueError(
+                f"window must leave at least {LEAST_WINDOWS} windows, got {steps // width} of "
+                f"{width} steps in {steps} steps; give more rows or a smaller window"
+            )
+        if (self.workers or 1) > len(names):
+            raise ValueError(f"workers must be at most {len(names)} sensors, got {self.workers}")
+        return width
+
+    def limits(self, names: Sequence[str], spread: np.ndarray) -> np.ndarray:
+        """ε of each sensor, shape (n,), from the spread of its window results."""
+        if self.epsilon is None:
+            return float(self.epsilon_sd or 0) * spread
+        if not isinstance(self.epsilon, dict):
+            return np.full(len(names), float(self.epsilon))
+        if {*self.epsilon} != {*names}:
+            odd = sorted({*self.epsilon} ^ {*names})
+            raise ValueError(
+                f"epsilon must have each sensor of FILE once, got a difference in {listed(odd)}"
+            )
+        return np.array([self.epsilon[name] for name in names], float)
+
+    def recovery_time(self, samples_per_s: float) -> RecoveryTime | None:
+        """The one recovery time of the plan; None if the read rate leaves nothing for recovery.
+
+        `samples_per_s` of the running stream are read besides.
+        """
+        per_tuple = DOCUMENT_RECOVERY_TIME.per_tuple_ms
+        if self.read_rate is not None:
+            spare = self.read_rate - samples_per_s
+            if not spare > 0:
+                return None
+            per_tuple += 1000 / spare
+        return RecoveryTime(self.fixed_ms, per_tuple)
+
+
+class AnsweredQuestion(Question):
+    """The question in plan.json, with values for what the user left open."""
+
+    epsilon: dict[str, float] = parameter({}, "largest error of each sensor's window results")
+    window: int = parameter(10, "steps", least=1)
+    slide: int = parameter(10, "steps", least=1)
+    workers: int = parameter(1, "machines", least=1)
+    horizons: int = parameter(HORIZONS, "windows of the longest outage with guarantees", least=1)
+    per_tuple_ms: float | None = parameter(None, "of each sample read again; null: never read")
+
+
+def answered(
+    question: Question, width: int, epsilon: dict[str, float], workers: int, samples_per_s: float
+) -> dict[str, Any]:
+    """The fields of the question in plan.json."""
+    recovery_time = question.recovery_time(samples_per_s)
+    fields = {
+        "epsilon": epsilon,
+        "epsilon_sd": question.epsilon_sd if question.epsilon is None else None,
+        "t_sla_ms": question.t_sla_ms,
+        "window": width,
+        "slide": width,
+        "workers": workers,
+        "horizons": HORIZONS,
+        "per_tuple_ms": recovery_time and recovery_time.per_tuple_ms,
+    }
+    return question.model_dump() | fields
+
+
+def read_epsilon(text: str) -> float | dict[str, float]:
+    """Return ε as a number, or one per sensor from a JSON object or CSV lines ``sensor,ε``."""
+    try:
+        return float(text)
+    except ValueError:
+        return {name: _number("epsilon", limit) for name, limit in _read_pairs("epsilon", text)}
+
+
+def read_assignment(path: Path | str) -> dict[str, str]:
+    """Return the worker of each sensor from a JSON object or CSV lines ``sensor,worker``."""
+    return dict(_read_pairs("assignment", str(path)))
+
+
+def _number(name: str, text: Any) -> float:
+    try:
+        number = float(text)
+    except (TypeError, ValueError):
+        number = math.nan
+    if math.isnan(number):
+        raise ValueError(f"{name} must be numbers, got {text!r}")
+    return number
+
+
+def _read_pairs(name: str, text: str) -> list[tuple[str, str]]:
+    """Pairs of texts, with the sensor first; ValueError for another file, or a repeated sensor."""
+    path = Path(text)
+    if not path.is_file():
+        raise ValueError(f"{name} must be an existing file, got {text!r}")
+    try:
+        if path.suffix.lower() == ".json":
+            content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list)
+            rows = [[str(cell) for cell in row] for row in content]
+        else:
+            rows = pd.read_csv(path, header=None, dtype=str, keep_default_na=False).values.tolist()
+            rows = rows[rows[0][0].strip().lower() == "sensor" :]
+        pairs = [(sensor.strip(), value.strip()) for sensor, value in rows]
+    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"{name} must be a JSON object by sensor or CSV lines with a sensor and a value, got "
+            f"{text!r} ({str(error).splitlines()[0]})"
+        ) from error
+    sensors = [sensor for sensor, _ in pairs]
+    if len({*sensors}) < len(sensors):
+        twice = next(sensor for sensor in sensors if sensors.count(sensor) > 1)
+        raise ValueError(f"{name} must name each sensor once, got {twice!r} twice in {text!r}")
+    return pairs
+
+
+def group_sensors(assignment: Any, names: Sequence[str]) -> tuple[list[str], list[list[int]]]:
+    """Return the workers' names and their sensors' numbers of a given assignment.
+
+    `assignment` is a mapping from sensor to worker, or a list of the sensors of each worker. Each
+    of `names` must be in it once.
+    """
+    if not isinstance(assignment, dict):
+        assignment = {sensor: str(i) for i, part in enumerate(assignment) for sensor in part}
+    if {*assignment} != {*names}:
+        unknown, without = {*assignment} - {*names}, {*names} - {*assignment}
+        raise ValueError(
+            f"assignment must name each sensor once, got no worker for {listed(sorted(without))} "
+            f"and {listed(sorted(unknown))}, which FILE lacks"
+        )
+    workers = list(dict.fromkeys(str(assignment[name]) for name in names))
+    return workers, [
+        [i for i, name in enumerate(names) if str(assignment[name]) == worker] for worker in workers
+    ]

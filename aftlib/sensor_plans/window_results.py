@@ -1,0 +1,90 @@
+"""Results of all windows of a table of sensors, from which a plan is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.checks import listed
+from aftlib.core.gaussian import GaussianModel
+
+LEAST_PERIOD = 0.02
+"""Share of the variance that a seasonal period must explain to be given to the guard."""
+OUTLIER = 10
+"""Interquartile ranges beyond the quartiles from which a number is an outlier.
+
+Ours: no window of Beijing's stations and none of a Gaussian lies so far; a typing error does.
+"""
+SHRINKAGE = 1e-4
+"""Shrinkage of the model of window results; it permits sensors that repeat each other."""
+
+
+def aggregate(samples: np.ndarray, width: int, query: str) -> np.ndarray:
+    """Results of tumbling windows, shape (N, n), of samples (steps, n).
+
+    NaN where too many samples are missing: more than half for a mean, any for a sum.
+    """
+    whole = samples[: len(samples) // width * width].reshape(-1, width, samples.shape[1])
+    counts, sums = np.isfinite(whole).sum(axis=1), np.nansum(whole, axis=1)
+    if query == "sum":
+        return np.where(counts == width, sums, np.nan)
+    return np.where(2 * counts >= width, sums / np.maximum(counts, 1), np.nan)
+
+
+def require_results(names: Sequence[str], values: np.ndarray) -> None:
+    """Refuse a sensor with fewer than two windows in a half, or one value in the first."""
+    half = len(values) // 2
+    few = (np.isfinite(values[:half]).sum(axis=0) < 2) | (np.isfinite(values[half:]).sum(0) < 2)
+    still = np.fmax.reduce(values[:half]) == np.fmin.reduce(values[:half])
+    for flags, wanted in (
+        (few, "have two windows in each half"),
+        (still, "vary in the first half, from which the model is made"),
+    ):
+        if flags.any():
+            raise ValueError(
+                f"sensors must {wanted}, got {listed(names, flags)}, which do not; leave them out "
+                "by --drop"
+            )
+
+
+def outliers(values: np.ndarray) -> np.ndarray:
+    """Whether each number lies very far from the others of its column."""
+    low, high = np.nanquantile(values, [0.25, 0.75], axis=0)
+    limit = np.where(high > low, OUTLIER * (high - low), np.inf)
+    return (values < low - limit) | (values > high + limit)
+
+
+def spread(values: np.ndarray) -> np.ndarray:
+    """Standard deviation of each sensor's results, shape (n,), without outliers."""
+    return np.nanstd(np.where(outliers(values), np.nan, values), axis=0)
+
+
+def fit_model(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
+    """Fit a model to rows with gaps, also to fewer rows than sensors."""
+    shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
+    frame = pd.DataFrame(rows, columns=list(names))
+    return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+
+
+def find_seasons(first: np.ndarray, width: int, step: pd.Timedelta | None) -> list[float]:
+    """At most four of day, week, year and their halves, in windows, that explain most variance.
+
+    `first` are the window results of the first half, shape (rows, n). Without times there are none.
+    """
+    explained = {}
+    deviation = np.nanstd(first, axis=0)
+    z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.where(deviation > 0, deviation, 1))
+    for days in (1, 0.5, 7, 3.5, 365.25, 365.25 / 2) if step is not None else ():
+        period = pd.Timedelta(days=days) / step
+        if period < 2 or 3 * period > len(first) * width:
+            continue
+        angle = 2 * np.pi * np.arange(len(first)) * width / period
+        waves = np.column_stack([np.sin(angle), np.cos(angle)])
+        waves -= waves.mean(axis=0)
+        fitted = waves @ np.linalg.lstsq(waves, z, rcond=1e-6)[0]
+        share = (fitted**2).sum() / max((z**2).sum(), 1e-12)
+        if share >= LEAST_PERIOD:
+            explained[float(period / width)] = float(share)
+    return sorted(explained, key=lambda period: -explained[period])[:4]
