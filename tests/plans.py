@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from aftlib.core.planfile import VERSION, Source
-
-BACKTEST = {
-    "declared_recoverable": 0.5,
-    **dict.fromkeys(("within_epsilon", "interval", "worst_sensor", "worst_sensor_name")),
-    **dict.fromkeys(("worst_stretch", "slack", "replay_within", "replay_worst_sensor")),
-    **dict.fromkeys(("promises", "N", "slack_errors", "excess_over_theorem"), 0),
-}
+from aftlib.core.planfile import VERSION
 
 
-def write_plan(place: Path, source: Source | None, parts: list[tuple], /, **changes: Any) -> Path:
+def write_plan(place: Path, source: None, parts: list[tuple], /, **changes: Any) -> Path:
     """Write a plan of sensors a, b, … to a file; `parts` of a window are (from, until, sensors).
 
     The names of `changes` are "part" or "part.name".
@@ -25,9 +17,7 @@ def write_plan(place: Path, source: Source | None, parts: list[tuple], /, **chan
     plan: dict[str, Any] = {
         "version": VERSION,
         "data": {
-            **{"name": "sensors.csv", "taken": [], "steps": 400, "step_seconds": 3600},
-            **{"windows": 80, "quality": {}, "seasons_in_windows": [4.8]},
-            "source": None if source is None else asdict(source),
+            **{"name": "sensors.csv", "step_seconds": 3600, "seasons_in_windows": [4.8]},
         },
         "question": {
             **{"delta": 0.1, "window": parts[-1][1], "slide": 5, "query": "mean"},
@@ -38,8 +28,6 @@ def write_plan(place: Path, source: Source | None, parts: list[tuple], /, **chan
             {"from": begin, "until": end, "sensors": sensors, "tuples": 1, "ms": 1}
             for begin, end, sensors in parts
         ],
-        "backtest": BACKTEST,
-        **{"compared": [], "sensors": [], "stretches": [], "cautions": []},
     }
     for name, value in changes.items():
         part, _, within = name.partition(".")

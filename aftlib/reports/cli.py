@@ -7,8 +7,10 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
+import nbformat
 
 import aftlib
 from aftlib.core.paths import reports_dir
@@ -25,6 +27,7 @@ from aftlib.reports.batch import (
 from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.pages import write_front_pages, write_report
 from aftlib.sensor_plans.command import command as plan_command
+from aftlib.sensor_plans.command import page_parameters
 from aftlib.workbench.pages import count_text, duration, tally
 from aftlib.workbench.parameters import PROFILES
 from aftlib.workbench.scorecard import unexpected
@@ -144,8 +147,12 @@ def write_plan_page(plan: Path) -> Path:
     ValueError, with the notebook's error, when the notebook fails.
     """
     path, _ = find_notebook("06_your_sensors")
-    parameters = {"plan": str(plan.resolve())}
-    executed = run_job(Job(path, parameters, plan.with_suffix(".ipynb")))
+    content = nbformat.read(path, as_version=4)
+    content.cells = [c for c in content.cells if "reproduction" not in c.metadata.get("tags", [])]
+    with TemporaryDirectory() as folder:
+        own = Path(folder, path.name)
+        nbformat.write(content, own)
+        executed = run_job(Job(own, page_parameters(plan), plan.with_suffix(".ipynb")))
     page = write_report(executed, plan.with_suffix(".html"))
     if executed.error:
         raise ValueError(f"the page of {str(plan)!r} is not complete: {executed.error}")

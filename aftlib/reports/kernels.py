@@ -9,7 +9,6 @@ import numpy as np
 
 from aftlib.exponential_histogram import ExponentialHistogram
 from aftlib.guard.guard import Guard
-from aftlib.sensor_plans.backtest import Conformal
 from aftlib.shared_state.strategies import deal_out
 
 
@@ -21,7 +20,6 @@ def compile_kernels() -> None:
     histogram.update(np.ones(500, bool))
     histogram.estimates(np.ones(5, bool))
     Guard([[0], [1], [2]], 0.5, 0.05).update(np.random.default_rng(1).normal(size=(130, 3)))
-    Conformal(np.ones(3), 0.05, 5).replay(np.ones((5, 5, 3)))
 
 
 if __name__ == "__main__":

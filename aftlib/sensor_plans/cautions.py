@@ -45,7 +45,7 @@ def guarantee_cautions(names: Sequence[str], limits: np.ndarray, walk: Walk) -> 
     if len(never) and walk.edges[0] >= LEARNING:
         worth = [
             f"{names[i]} {walk.least_epsilon[i]:.4g} (asked {limits[i]:.4g})"
-            for i in sorted(never, key=lambda i: -walk.least_epsilon[i] / limits[i])
+            for i in sorted(never.tolist(), key=lambda i: -walk.least_epsilon[i] / limits[i])
         ]
         yield (
             f"ε is too small for {len(never)} of {len(names)} sensors: they are hardly ever "
@@ -56,7 +56,7 @@ def guarantee_cautions(names: Sequence[str], limits: np.ndarray, walk: Walk) -> 
 def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]:
     """Yield warnings about the samples, and about `values`, the windows' results, (N, n)."""
     names, gone = table.names, np.isnan(table.values)
-    for i in np.flatnonzero((wild := outliers(table.values)).any(axis=0)):
+    for i in np.flatnonzero((wild := outliers(table.values)).any(axis=0)).tolist():
         steps = np.flatnonzero(wild[:, i])
         yield (
             f"Outlier: {names[i]} is {table.values[steps[0], i]:g} at {table.at(steps[0])}"
@@ -103,10 +103,10 @@ def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]
     related = np.ma.corrcoef(np.ma.masked_invalid(z), rowvar=False).filled(0.0)
     for i, name in enumerate(table.names):
         others = np.argsort(-related[i] + 9 * (np.arange(len(related)) == i))[:NEIGHBOURS]
-        others = [j for j in others if j != i and related[i, j] > RELATED]
-        if len(others) < 2:
+        alike = [j for j in others.tolist() if j != i and related[i, j] > RELATED]
+        if len(alike) < 2:
             continue
-        difference = (z[:, i] - np.nanmedian(z[:, others], axis=1)) * np.nanstd(values[:, i])
+        difference = (z[:, i] - _median(z[:, alike])) * np.nanstd(values[:, i])
         known = np.flatnonzero(np.isfinite(difference))
         at, shift, stepped, ramp, ramped = _fit_shift(difference[known])
         if max(stepped, ramped) < SHIFT:
@@ -118,6 +118,11 @@ def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]
                 f"Level shift: {name} moves by {shift:+.3g} against the sensors most like it at "
                 f"{table.at(int(known[at]) * width)}. Was it replaced or moved?"
             )
+
+
+def _median(rows: np.ndarray) -> np.ndarray:
+    """Median of each row without its gaps; NaN where all are gaps."""
+    return np.ma.median(np.ma.masked_invalid(rows), axis=1).filled(np.nan)
 
 
 def _fit_shift(series: np.ndarray) -> tuple[int, float, float, float, float]:

@@ -116,9 +116,8 @@ def clear_errors(status: int, file: Path) -> Iterator[None]:
             lambda match: match[0].replace("_", "-"),
             str(error),
         )
-        clear = click.ClickException(printable(f"{file}: {message}"))
-        clear.exit_code = status
-        raise clear from error
+        click.echo(f"Error: {printable(f'{file}: {message}')}", err=True)
+        raise click.exceptions.Exit(status) from error
 
 
 def parse_reading(options: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import computed_field, model_validator
+from pydantic import ConfigDict, computed_field, model_validator
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import listed, require_number
@@ -69,7 +69,7 @@ class Question(ParameterModel):
 
     def width(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> int:
         """Steps of a window; ValueError when there are too few windows, or sensors for workers."""
-        width = self.window
+        width: Any = self.window
         if isinstance(width, str) and not re.fullmatch(r"\s*\d+\s*", width):
             if step is None:
                 raise ValueError(f"window must be samples where FILE has no times, got {width!r}")
@@ -119,6 +119,8 @@ class Question(ParameterModel):
 class AnsweredQuestion(Question):
     """The question in plan.json, with values for what the user left open."""
 
+    model_config = ConfigDict(extra="ignore")
+
     epsilon: dict[str, float] = parameter({}, "largest error of each sensor's window results")
     window: int = parameter(10, "steps", least=1)
     slide: int = parameter(10, "steps", least=1)
@@ -135,7 +137,6 @@ def answered(
     fields = {
         "epsilon": epsilon,
         "epsilon_sd": question.epsilon_sd if question.epsilon is None else None,
-        "t_sla_ms": question.t_sla_ms,
         "window": width,
         "slide": width,
         "workers": workers,

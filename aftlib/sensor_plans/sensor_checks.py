@@ -14,14 +14,17 @@ import pandas as pd
 
 from aftlib.core.checks import listed
 
+IN_PYTHON = "change the table in Python and call plan(frame)"
 USUAL_CODES = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
 """Usual fill values, sign and fraction ignored; one occurrence is suspicious."""
 LARGEST = 1e30
 """A number of this size or more is no measurement."""
 FAR = 3
 """Distance of a repeated fill value from the other samples, in their 90 % ranges."""
-RISES, STEADY = 8, 0.95
-"""Least rises of a counter, and least share of rises among its changes."""
+STATES = 9
+"""A column with fewer distinct numbers may have states instead of a range of measurements."""
+RISES = 8
+"""Least rises of a counter."""
 _GROUPED = r"[-+]?[1-9]\d{0,2}(\.\d{3})+"
 _FORMAT = dict(year="%Y", month="%m", day="%d", hour="%H", minute="%M", second="%S")
 _PART = re.compile(
@@ -53,14 +56,18 @@ def find_fill_values(column: np.ndarray) -> list[float]:
     found: list[float] = []
     numbers, counts = np.unique(column, return_counts=True)
     while len(numbers) > 2:
-        lows, highs = np.quantile(numbers, [0.05, 0.95]) if len(numbers) > 20 else numbers[[1, -2]]
+        lows, highs = np.quantile(numbers[1:-1], [0.05, 0.95])
+        states = len(numbers) < STATES
         for at in (0, -1):
             value, count = float(numbers[at]), counts[at]
             distance = max(lows - value, value - highs)
             usual = (np.floor(abs(value)) == USUAL_CODES).any()
+            usual &= not states or abs(value) >= 999
             far = distance > (1 if usual else FAR) * max(highs - lows, 1e-12)
             # a machine that is off measures 0, and one outlier alone is named as such
-            if (far and (usual or (count > 2 and value != 0))) or abs(value) >= LARGEST:
+            if (far and (usual or (count > 2 and value != 0 and not states))) or abs(
+                value
+            ) >= LARGEST:
                 found.append(value)
                 numbers, counts = np.delete(numbers, at), np.delete(counts, at)
                 break

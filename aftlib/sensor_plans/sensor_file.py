@@ -7,10 +7,7 @@ name the options of `aft plan`, which are the arguments of `read_sensors`.
 
 from __future__ import annotations
 
-import glob
-import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -20,37 +17,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from aftlib.core.checks import listed
 from aftlib.sensor_plans.sensor_checks import (
+    IN_PYTHON,
     require_fill_values_marked,
     require_no_counters,
-    require_plain_dots,
     require_polled,
 )
+from aftlib.sensor_plans.table_file import read_files
 from aftlib.sensor_plans.time_columns import (
-    CLOCK,
-    as_duration,
     find_times,
     join_parts,
-    looks_like_time,
+    note,
+    put_on_grid,
     read_times,
     usual_step,
 )
 
 MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, most results would be guesses."""
-BYTES_IN_MEMORY = 8
-"""Bytes of memory per byte of CSV, roughly."""
-HEAD = 30
-"""Lines that are searched for the line of names."""
-IN_PYTHON = "change the table in Python and call plan(frame)"
-_GZIP, _PARQUET, _PACKED = b"\x1f\x8b", b"PAR1", (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _NAMELESS = re.compile(r"Unnamed: \d+|index|")
-_NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?|nan", re.I)
 _HOURS = r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?( ?[AaPp][Mm])?\s*"
 _SIGNS = {  # what reads a number, by its form; the first that fits all odd cells
     r"[-+]?[1-9]\d{0,2},\d{3}": "give --csv decimal=, if the comma begins decimals, --csv "
@@ -153,6 +141,8 @@ def read_sensors(
         times = None if time is None else read_times(frame.pop(time), time_format, time_unit, tz)
         if not isinstance(data, pd.DataFrame):
             _require_names(frame)
+        if times is not None and resample is None:
+            _require_rows(frame, times)
         values = _read_numbers(frame, options, times)
     elif time is not None or len({*long}) != 3 or not {*long} <= {*frame.columns}:
         raise ValueError(
@@ -163,7 +153,7 @@ def read_sensors(
         times = read_times(frame[long[0]], time_format, time_unit, tz)
         numbers = _read_numbers(frame[[long[2]]], options, None)
         if ignored := [name for name in frame if name not in long]:
-            notes.append(f"other columns, not read: {', '.join(ignored)}")
+            notes.append(f"other columns, not read: {', '.join(map(str, ignored))}")
         frame = _pivot(times, frame[long[1]], numbers[:, 0], resample is not None, notes)
         times, frame = pd.DatetimeIndex(frame.index), _leave_out(frame, drop)
         values = frame.to_numpy()
@@ -172,14 +162,14 @@ def read_sensors(
     marked = np.zeros(values.shape, bool)
     for code in missing or ():
         marked |= np.isclose(values, code, rtol=1e-6, atol=0)
-    _note(notes, marked, "samples marked as missing")
-    _note(notes, np.isinf(values), "infinite samples, taken as missing")
+    note(notes, marked, "samples marked as missing")
+    note(notes, np.isinf(values), "infinite samples, taken as missing")
     values = np.where(marked | np.isinf(values), np.nan, values)
     if missing is None or len(missing):
         require_fill_values_marked(names, values, missing or ())
     if times is not None:
         require_polled(names, values, times)
-        values, times = _on_grid(values, times, resample, notes)
+        values, times = put_on_grid(values, times, resample, notes)
     elif resample is not None or tz is not None:
         raise ValueError(
             f"--resample and --tz must be given with times, got {resample or tz!r} and no column "
@@ -189,137 +179,6 @@ def read_sensors(
         require_no_counters(names, values)
     _require_usable(names, values, times, resample)
     return SensorTable(values, names, times, tuple(notes))
-
-
-def read_files(data: Path, options: Mapping[str, Any]) -> pd.DataFrame:
-    """Read the files of a path, directory or pattern as one table, in order of their names."""
-    files = [data]
-    if not data.is_file():
-        paths = data.iterdir() if data.is_dir() else map(Path, glob.glob(str(data)))
-        files = sorted(path for path in paths if path.is_file() and path.name[0] not in "._")
-    if not files:
-        raise ValueError(f"FILE must be a file, a directory or a pattern, got {str(data)!r}")
-    _require_memory(files)
-    frames = [_read_file(file, options) for file in files]
-    for file, frame in zip(files, frames, strict=True):
-        if list(frame.columns) != list(frames[0].columns):
-            raise ValueError(
-                f"files must have the same columns, got {listed(frame.columns)} in {file.name!r} "
-                f"and {listed(frames[0].columns)} in {files[0].name!r}; plan for files of one kind"
-            )
-    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-
-
-def _require_memory(files: Sequence[Path]) -> None:
-    size = 0
-    for file in files:
-        with file.open("rb") as opened:
-            parquet = opened.read(4) == _PARQUET
-        size += BYTES_IN_MEMORY * file.stat().st_size
-        if parquet and (about := pq.read_metadata(file)):
-            size += 8 * about.num_rows * about.num_columns
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if size > memory / 2:
-        raise ValueError(
-            f"FILE takes about {size / 1e9:,.1f} GB of {memory / 1e9:,.1f} GB of memory: aggregate "
-            "it to windows with Spark, and plan with --window 1"
-        )
-
-
-def _read_file(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
-    with path.open("rb") as file:
-        start = file.read(4)
-    if start.startswith(_PACKED):
-        raise ValueError(f"{path.name!r} is a spreadsheet or an archive: save it as CSV")
-    try:
-        if start == _PARQUET:
-            frame = pd.read_parquet(path)
-            return frame.reset_index(drop=isinstance(frame.index, pd.RangeIndex))
-        return _read_csv(path, start, {**options})
-    except (OSError, EOFError, pa.ArrowInvalid) as error:
-        raise ValueError(f"{path.name!r} cannot be read: {error}") from error
-
-
-def _read_csv(path: Path, start: bytes, options: dict[str, Any]) -> pd.DataFrame:
-    """Read a CSV file as texts, or refuse it with the option that reads it."""
-    wide = start[:2] in (b"\xff\xfe", b"\xfe\xff")
-    options = {"encoding": "utf-16" if wide else "utf-8-sig", "index_col": False} | options
-    options["compression"] = "gzip" if start.startswith(_GZIP) else "infer"
-    signs = {name: options.pop(name) for name in ("decimal", "thousands") if name in options}
-    reason = "its rows have more cells than its line of names"
-    try:
-        head = _read_head(path, options)
-        if fix := _advise_head(head, options):
-            raise ValueError(f"{path.name!r} needs {fix}")
-        with warnings.catch_warnings():  # pandas warns where it leaves out cells
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(path, dtype=str, **options)
-    except UnicodeError as error:
-        fix = "name its encoding, such as --csv encoding=cp1252"
-        raise ValueError(f"{path.name!r} is not in {options['encoding']}: {fix}") from error
-    except pd.errors.EmptyDataError as error:
-        raise ValueError(f"{path.name!r} is empty: is it the right file?") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
-        if isinstance(error, pd.errors.ParserError):
-            reason = str(error).removeprefix("Error tokenizing data. C error: ").strip()
-        fix = f"give each line as many cells as the line of names, or {IN_PYTHON}"
-        raise ValueError(f"{path.name!r} is no table ({reason}): {fix}") from error
-    except TypeError as error:
-        raise ValueError(f"--csv takes options of pandas.read_csv, got {error}") from error
-    names = list(frame.columns)
-    for row in head:  # pandas numbers columns of the same name silently
-        twice = [name for name in row if name and row.count(name) > 1]
-        if twice and len(row) == len(names) and row[0] == str(names[0]):
-            raise ValueError(f"columns must differ, got {twice[0]!r} more than once; rename them")
-    if not signs:
-        require_plain_dots(frame, options.get("sep", ","))
-    return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-
-
-def _read_head(path: Path, options: Mapping[str, Any]) -> list[list[str]]:
-    """Cells of the first lines, as pandas separates them."""
-    kept = ("sep", "delimiter", "quotechar", "comment", "encoding", "compression")
-    same = {name: options[name] for name in kept if name in options}
-    rows = pd.read_csv(
-        path,
-        header=None,
-        names=range(1000),
-        nrows=HEAD,
-        dtype=str,
-        keep_default_na=False,
-        skip_blank_lines=False,
-        **same,
-    )
-    filled = (rows != "").to_numpy()
-    widths = np.where(filled.any(axis=1), 1000 - filled[:, ::-1].argmax(axis=1), 0)
-    return [row[:width] for row, width in zip(rows.to_numpy().tolist(), widths, strict=True)]
-
-
-def _advise_head(head: list[list[str]], options: Mapping[str, Any]) -> str:
-    """The option that finds the columns and their names; "" if pandas' defaults do."""
-    if not head:
-        raise pd.errors.EmptyDataError
-    text = "".join(head[0])
-    best = max(";\t|", key=text.count)
-    if "sep" not in options and text.count(best) >= max(1, len(head[0]) - 1):
-        shown = "\\t" if best == "\t" else best
-        return f"--csv {quote(f'sep={shown}')}"
-    if {"header", "names", "skiprows"} & {*options}:
-        return ""
-    scores = [[bool(_NUMBER.fullmatch(c.strip())) or looks_like_time(c) for c in r] for r in head]
-    first = next((i for i, row in enumerate(scores) if sum(row) >= max(2, len(row) / 2)), None)
-    if first is None:
-        return ""
-    fractions = [bool(re.fullmatch(r"[-+]?\d*\.\d+", cell.strip())) for cell in head[0]]
-    if not first and (looks_like_time(head[0][0]) or all(fractions)):
-        return "a line of names: give --csv header=None" + " --time 0" * looks_like_time(head[0][0])
-    whole = [i for i in range(first) if len({*head[i]} - {""}) == len(head[i]) == len(head[first])]
-    timed = [i for i in whole if any(CLOCK.fullmatch(cell.strip()) for cell in head[i])]
-    names = next(iter(timed or whole), 0)
-    skipped = [i for i in range(first) if i != names]
-    if not whole or not skipped or any(map(any, scores[names + 1 : first])):
-        return ""
-    return f"--csv {quote(f'skiprows={skipped}')}, which skips lines without samples"
 
 
 def _tidy(frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
@@ -334,8 +193,8 @@ def _tidy(frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     heads = np.zeros(len(frame), bool)
     for row in np.flatnonzero(frame.iloc[:, 0].astype(str).str.strip() == frame.columns[0]):
         heads[row] = [str(cell).strip() for cell in frame.iloc[row]] == list(frame.columns)
-    _note(notes, empty, "empty rows, left out")
-    _note(notes, heads, "rows that repeat the line of names, left out")
+    note(notes, empty, "empty rows, left out")
+    note(notes, heads, "rows that repeat the line of names, left out")
     frame = frame[~(empty | heads)].reset_index(drop=True)
     if not frame.size:
         raise ValueError("FILE must hold sensors and rows, got none: is it the right one?")
@@ -345,11 +204,6 @@ def _tidy(frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
             notes.append("row numbers in the first column, left out")
             return frame.iloc[:, 1:].copy()
     return frame
-
-
-def _note(notes: list[str], flags: np.ndarray, text: str) -> None:
-    if count := int(flags.sum()):
-        notes.append(f"{text}: {count:,}")
 
 
 def _leave_out(frame: pd.DataFrame, drop: Sequence[str]) -> pd.DataFrame:
@@ -367,22 +221,26 @@ def _require_names(frame: pd.DataFrame) -> None:
         )
 
 
-def _read_numbers(
-    frame: pd.DataFrame, options: Mapping[str, Any], times: pd.DatetimeIndex | None
-) -> np.ndarray:
-    """Numbers of the columns, (rows, n), NaN where missing; ValueError for other cells."""
+def _require_rows(frame: pd.DataFrame, times: pd.DatetimeIndex) -> None:
+    """Refuse times whose hours stand in another column, and rows that are single samples."""
     hours = next((n for n in frame if frame[n].astype(str).str.fullmatch(_HOURS).all()), None)
-    if times is not None and hours is not None:
+    if hours is not None:
         raise ValueError(
             f"columns {times.name!r} and {hours!r} hold parts of times: give --time "
             f"{quote(f'{times.name},{hours}')}, which joins them"
         )
-    if times is not None and len(times.unique()) < len(times) / 2:
+    if len(times.unique()) < len(times) / 2:
         columns = ",".join([str(times.name), str(frame.columns[0]), str(frame.columns[-1])])
         raise ValueError(
             f"every time occurs {len(times) / len(times.unique()):.0f} times: if a row is one "
             f"sample, give --long {quote(columns)}, or average the rows of each time by --resample"
         )
+
+
+def _read_numbers(
+    frame: pd.DataFrame, options: Mapping[str, Any], times: pd.DatetimeIndex | None
+) -> np.ndarray:
+    """Numbers of the columns, (rows, n), NaN where missing; ValueError for other cells."""
     decimal, thousands = options.get("decimal", "."), options.get("thousands")
     whole = rf"(\d{{1,3}}({re.escape(thousands)}\d{{3}})+|\d+)" if thousands else r"(0|[1-9]\d*)"
     form = rf"[-+]?{whole}?({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
@@ -390,7 +248,7 @@ def _read_numbers(
     for name in frame.columns:
         column = frame[name]
         if not is_numeric_dtype(column.dtype):
-            texts = column.astype("str").str.strip().replace("", np.nan)
+            texts = column.astype("str").str.strip().replace("", None)
             column = texts
             if decimal != "." or thousands:
                 column = texts.where(texts.str.fullmatch(form).fillna(False).astype(bool))
@@ -451,7 +309,7 @@ def _pivot(
     sensors = ids.astype(str).str.strip().to_numpy()
     samples = pd.DataFrame({"time": times, "sensor": sensors, "value": numbers})
     again = samples.duplicated().to_numpy()
-    _note(notes, again, "rows that repeat another, left out")
+    note(notes, again, "rows that repeat another, left out")
     samples = samples[~again]
     twice = samples.duplicated(["time", "sensor"])
     if twice.any() and not average:
@@ -461,67 +319,6 @@ def _pivot(
             f"({int(twice.sum()):,} such); keep one of them, or average them by --resample"
         )
     return samples.pivot_table(index="time", columns="sensor", values="value", dropna=False)
-
-
-def _on_grid(
-    values: np.ndarray, times: pd.DatetimeIndex, resample: str | None, notes: list[str]
-) -> tuple[np.ndarray, pd.DatetimeIndex]:
-    """Samples in order of time, on an even grid; missing steps are NaN."""
-    _note(notes, np.diff(times.asi8) < 0, "rows out of order, sorted")
-    order = np.argsort(times.asi8, kind="stable")
-    values, times = values[order], times[order].as_unit("ns")
-    if resample is None:
-        values, steps, period = _place(values, times, notes)
-        start = times[0]
-    else:
-        period = as_duration("--resample", resample)
-        # rows in the middle of steps, such as 00:30 and 01:30 for hours, belong to the step before
-        phase = (times.asi8 % period.value) / period.value
-        middle = np.cos(2 * np.pi * phase).mean() < -0.5
-        nearest = (times if middle else times + period / 2).floor(period)
-        means = pd.DataFrame(values).groupby(((nearest - nearest[0]) // period).to_numpy()).mean()
-        notes.append(f"rows averaged into steps of {resample}: {len(values):,}")
-        values, steps, start = means.to_numpy(), means.index.to_numpy(), nearest[0]
-    count = int(steps[-1]) + 1
-    if count > 100 * len(values) + 1_000_000:
-        raise ValueError(
-            f"times must not leave nearly all steps empty, got {len(values):,} rows for {count:,} "
-            f"steps of {period}; correct a wrong time, or give a longer --resample"
-        )
-    grid = np.full((count, values.shape[1]), np.nan)
-    grid[steps] = values
-    return grid, pd.DatetimeIndex(start + np.arange(count) * period)
-
-
-def _place(
-    values: np.ndarray, times: pd.DatetimeIndex, notes: list[str]
-) -> tuple[np.ndarray, np.ndarray, pd.Timedelta]:
-    """Samples without repeated rows, their steps, and the period, the commonest distance."""
-    again = np.append(False, times[1:] == times[:-1])
-    rows = np.flatnonzero(again)
-    differ = ((values[rows] != values[rows - 1]) & ~np.isnan(values[rows])).any(axis=1)
-    if differ.any():
-        raise ValueError(
-            f"two different rows share the time {times[rows[differ][0]]} ({differ.sum():,} such): "
-            f"average them by --resample {usual_step(values, times)}, keep one of them, or, if "
-            "clocks were set back there, name their zone by --tz"
-        )
-    _note(notes, again, "rows that repeat another, left out")
-    values, times = values[~again], times[~again]
-    if len(times) < 2:
-        raise ValueError("FILE must hold at least two times, got one: give a longer record")
-    distances, counts = np.unique(np.diff(times.asi8), return_counts=True)
-    period = pd.Timedelta(distances[counts.argmax()])
-    steps, rest = np.divmod(times.asi8 - times.asi8[0], period.value)
-    if rest.any():
-        fix = f"average the rows of each step by --resample {usual_step(values, times)}"
-        if (times.day == times.day[0]).all() and period >= pd.Timedelta(days=28):
-            fix = "months differ in length: leave the times out by --drop, so that a row is a step"
-        odd = times[int(np.flatnonzero(rest)[0])]
-        raise ValueError(
-            f"times must lie on an even grid, got {odd} off the period of {period}; {fix}"
-        )
-    return values, steps, period
 
 
 def _require_usable(

@@ -1,4 +1,4 @@
-"""Times in tables: ISO 8601, a format or a unit that the user names; nothing else is guessed."""
+"""Times in tables: ISO 8601, a format or a unit that the user names; and their even grid."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ def join_parts(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, str
     if len(parts) < 2 or not {*parts} <= {*frame.columns}:
         names = listed(frame.columns)
         raise ValueError(f"--time must name a column, got {time!r}; columns are {names}")
-    texts = [frame[part].astype(str).str.strip() for part in parts]
-    joined = texts[0].str.cat(texts[1:], sep=" ")
+    joined = frame[parts].astype(str).apply(lambda row: " ".join(map(str.strip, row)), axis=1)
     return frame.drop(columns=parts).assign(**{time: joined}), time
 
 
@@ -90,7 +89,7 @@ def read_times(
         if numbers.isna().any():
             odd = column[numbers.isna()].iloc[0]
             raise ValueError(f"column {name!r} must hold numbers for --time-unit, got {odd!r}")
-        times = pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit))
+        times = pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit))  # type: ignore[call-overload]
     else:
         if is_float_dtype(column.dtype) and (column % 1 == 0).all():
             column = column.astype("int64")
@@ -181,3 +180,70 @@ def usual_step(values: np.ndarray, times: pd.DatetimeIndex) -> str:
         if abs(pd.Timedelta(text).total_seconds() - seconds) < 0.02 * seconds:
             return text
     return f"{round(seconds * 1e6)}us" if 0 < seconds < 1 else f"{max(1, round(seconds))}s"
+
+
+def note(notes: list[str], flags: np.ndarray, text: str) -> None:
+    """Add how many flags are true to the notes, if any is."""
+    if count := int(flags.sum()):
+        notes.append(f"{text}: {count:,}")
+
+
+def put_on_grid(
+    values: np.ndarray, times: pd.DatetimeIndex, resample: str | None, notes: list[str]
+) -> tuple[np.ndarray, pd.DatetimeIndex]:
+    """Samples in order of time, on an even grid; missing steps are NaN."""
+    note(notes, np.diff(times.asi8) < 0, "rows out of order, sorted")
+    order = np.argsort(times.asi8, kind="stable")
+    values, times = values[order], times[order].as_unit("ns")
+    if resample is None:
+        values, steps, period = _place(values, times, notes)
+        start = times[0]
+    else:
+        period = as_duration("--resample", resample)
+        # rows in the middle of steps, such as 00:30 and 01:30 for hours, belong to the step before
+        phase = (times.asi8 % period.value) / period.value
+        middle = np.cos(2 * np.pi * phase).mean() < -0.5
+        nearest = (times if middle else times + period / 2).floor(period)
+        means = pd.DataFrame(values).groupby(((nearest - nearest[0]) // period).to_numpy()).mean()
+        notes.append(f"rows averaged into steps of {resample}: {len(values):,}")
+        values, steps, start = means.to_numpy(), means.index.to_numpy(), nearest[0]
+    count = int(steps[-1]) + 1
+    if count > 100 * len(values) + 1_000_000:
+        raise ValueError(
+            f"times must not leave nearly all steps empty, got {len(values):,} rows for {count:,} "
+            f"steps of {period}; correct a wrong time, or give a longer --resample"
+        )
+    grid = np.full((count, values.shape[1]), np.nan)
+    grid[steps] = values
+    return grid, pd.DatetimeIndex(start + np.arange(count) * period)
+
+
+def _place(
+    values: np.ndarray, times: pd.DatetimeIndex, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray, pd.Timedelta]:
+    """Samples without repeated rows, their steps, and the period, the commonest distance."""
+    again = np.append(False, times[1:] == times[:-1])
+    rows = np.flatnonzero(again)
+    differ = ((values[rows] != values[rows - 1]) & ~np.isnan(values[rows])).any(axis=1)
+    if differ.any():
+        raise ValueError(
+            f"two different rows share the time {times[rows[differ][0]]} ({differ.sum():,} such): "
+            f"average them by --resample {usual_step(values, times)}, keep one of them, or, if "
+            "clocks were set back there, name their zone by --tz"
+        )
+    note(notes, again, "rows that repeat another, left out")
+    values, times = values[~again], times[~again]
+    if len(times) < 2:
+        raise ValueError("FILE must hold at least two times, got one: give a longer record")
+    distances, counts = np.unique(np.diff(times.asi8), return_counts=True)
+    period = pd.Timedelta(distances[counts.argmax()])
+    steps, rest = np.divmod(times.asi8 - times.asi8[0], period.value)
+    if rest.any():
+        fix = f"average the rows of each step by --resample {usual_step(values, times)}"
+        if (times.day == times.day[0]).all() and period >= pd.Timedelta(days=28):
+            fix = "months differ in length: leave the times out by --drop, so that a row is a step"
+        odd = times[int(np.flatnonzero(rest)[0])]
+        raise ValueError(
+            f"times must lie on an even grid, got {odd} off the period of {period}; {fix}"
+        )
+    return values, steps, period

@@ -76,7 +76,9 @@ def find_seasons(first: np.ndarray, width: int, step: pd.Timedelta | None) -> li
     explained = {}
     deviation = np.nanstd(first, axis=0)
     z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.where(deviation > 0, deviation, 1))
-    for days in (1, 0.5, 7, 3.5, 365.25, 365.25 / 2) if step is not None else ():
+    if step is None:
+        return []
+    for days in (1, 0.5, 7, 3.5, 365.25, 365.25 / 2):
         period = pd.Timedelta(days=days) / step
         if period < 2 or 3 * period > len(first) * width:
             continue

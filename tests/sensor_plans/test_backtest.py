@@ -4,29 +4,25 @@ import numpy as np
 import pytest
 
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.planfile import fitted
 from aftlib.guard import Guard
+from aftlib.guard.accounts import slack
 from aftlib.sensor_plans import backtest
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
     BASELINE,
-    BASELINE_ALL,
     GUARD,
     HINDSIGHT,
-    LAST,
-    LEAST,
     LINEAR,
-    MEMORY,
-    METHODS,
     PAIRS,
-    STEP_SIZE,
-    Conformal,
+    TRACKING,
+    TrackedHalfWidths,
     Walk,
     compare,
     hindsight,
     interval,
     walk_forward,
 )
+from aftlib.sensor_plans.window_results import fit_model
 
 WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3
 
@@ -45,7 +41,7 @@ def stream(rounds=900, gaps=0.03, seed=1):
 @pytest.fixture(scope="module")
 def example():
     values = stream()
-    baseline = fitted(values[:450], [f"s{i}" for i in range(6)])
+    baseline = fit_model(values[:450], [f"s{i}" for i in range(6)])
     return values, baseline, walk_forward(values, WORKERS, LIMITS, DELTA, baseline, horizons=H)
 
 
@@ -89,12 +85,11 @@ def test_every_method_is_counted_as_it_is_defined(example):
     expected = {
         GUARD: count_slowly(values, lambda t, h, i: history.decisions[t, h, i] == 2, own),
         ALWAYS: count_slowly(values, yes, own),
-        BASELINE_ALL: count_slowly(values, yes, conditional),
-        LAST: count_slowly(values, yes, last),
+        backtest._BASELINE_ALWAYS: count_slowly(values, yes, conditional),
         LINEAR: count_slowly(values, yes, line),
     }
     for method, counts in expected.items():
-        actual = walk.counts[METHODS.index(method)].sum(axis=0)
+        actual = walk.counts[method].sum(axis=0)
         np.testing.assert_array_equal(actual, counts, err_msg=method)
     guarantees, wrong, _ = guard.outcomes
     np.testing.assert_array_equal(walk.outcomes, np.stack([guarantees, wrong], axis=-1))
@@ -103,7 +98,7 @@ def test_every_method_is_counted_as_it_is_defined(example):
 
 def test_the_baseline_model_certifies_by_its_variance(example):
     _, baseline, walk = example
-    counts = walk.counts[METHODS.index(BASELINE)].sum(axis=0)[0]
+    counts = walk.counts[BASELINE].sum(axis=0)[0]
     estimable = [
         float(baseline.block_variance(keys)[k]) <= (LIMITS[i] / 1.95996) ** 2
         for keys in WORKERS
@@ -126,20 +121,21 @@ def test_a_walk_is_the_same_in_pieces_with_a_short_warm_up_and_over_the_last_win
 
     spans = backtest._spans
     pieces = walk("_spans", lambda first, edges: spans(first, edges, 7))
-    np.testing.assert_array_equal(pieces.counts, whole.counts)
+    for method, counts in whole.counts.items():
+        np.testing.assert_array_equal(pieces.counts[method], counts)
     np.testing.assert_array_equal(pieces.outcomes, whole.outcomes)
     short = walk("WARM_UP", 300)
     assert short.rounds == 750
-    np.testing.assert_array_equal(short.counts[..., PAIRS], whole.counts[..., PAIRS])
+    np.testing.assert_array_equal(short.counts[GUARD][..., PAIRS], whole.counts[GUARD][..., PAIRS])
     last = walk("MOST_SCORED", 6 * 200)
     assert (last.edges[0], last.edges[-1], last.rounds) == (700, 900, 900)
     np.testing.assert_array_equal(last.outcomes, whole.outcomes)
-    assert last.counts[..., PAIRS].sum() < 0.5 * whole.counts[..., PAIRS].sum()
+    assert last.counts[GUARD][..., PAIRS].sum() < 0.5 * whole.counts[GUARD][..., PAIRS].sum()
 
 
 def test_the_summary_weighs_horizons(example):
     walk = example[2]
-    counts = walk.counts[METHODS.index(GUARD)].sum(axis=(0, 2))
+    counts = walk.counts[GUARD].sum(axis=(0, 2))
     pairs, certified, wrong = np.array([3, 2, 1]) / 6 @ counts
     summary = walk.summary(GUARD)
     assert summary["declared"] == pytest.approx(certified / pairs)
@@ -168,8 +164,8 @@ def test_one_sensor_alone_can_exceed_the_bound():
     outcomes = np.zeros((1, 100, 2))
     outcomes[..., 0] = 1000  # of each sensor 50 may be wrong, and as many as the slack allows
     outcomes[0, 7, 1] = 200
-    walk = Walk(*[np.zeros(0)] * 2, outcomes, 1000, *[np.zeros(0)] * 2, delta=DELTA)
-    assert walk.excess == pytest.approx(200 - 50 - walk.allowed[0]) and walk.excess > 0
+    walk = Walk({}, np.zeros(0), outcomes, 1000, *[np.zeros(0)] * 2, delta=DELTA)
+    assert walk.excess == pytest.approx(200 - 50 - slack(1000, DELTA, 1)) and walk.excess > 0
 
 
 def test_intervals_hold_the_share_and_are_cautious_without_errors():
@@ -191,9 +187,10 @@ ALONE = [[0], [1], [2], [3]]
 
 
 def walk_with_errors(wrong):
-    counts = np.zeros((len(METHODS), 2, 1, 4, 3), int)
-    counts[METHODS.index(BASELINE_ALL), ..., :2] = 100
-    counts[METHODS.index(BASELINE_ALL), ..., 2] = wrong
+    methods = (*backtest.METHODS, backtest._BASELINE_ALWAYS)
+    counts = {method: np.zeros((2, 1, 4, 3), int) for method in methods}
+    counts[backtest._BASELINE_ALWAYS][..., :2] = 100
+    counts[backtest._BASELINE_ALWAYS][..., 2] = wrong
     nothing = np.zeros((1, 4, 2), int)
     return Walk(counts, np.arange(3), nothing, 0, np.zeros((1, 4), bool), np.zeros((1, 4)), 0.05)
 
@@ -215,32 +212,32 @@ def test_the_most_sensors_with_which_the_guarantee_holds(wrong, certified, withi
 def test_every_method_has_its_line():
     lines = compare(walk_with_errors([0, 0, 0, 0]), MODEL, ALONE)
     assert [line["method"] for line in lines][-1] == HINDSIGHT
-    assert len({line["method"] for line in lines}) == 7
+    assert len({line["method"] for line in lines}) == 6
     assert lines[0] == {"method": "guard", "declared": 0.0, "within": None, "interval": None}
 
 
 def follow_definition(errors, limit, delta, horizon):
-    """Certify one sensor by the definition, from sorted lists."""
-    level, seen, pending, flags = delta, [], [np.inf] * horizon, []
+    """Certify one sensor by the definition, window by window."""
+    width, usual, pending, flags = np.inf, None, [np.inf] * horizon, []
     for error in errors:
-        width = pending.pop(0)
-        flags.append(width <= limit)
-        if not np.isnan(error):
-            level += STEP_SIZE * (delta - (error > width))
-            seen = [*seen, error][-MEMORY:]
-        rank = int(np.ceil((1 - level) * (len(seen) + 1)))
-        enough = len(seen) >= LEAST and rank <= len(seen)
-        pending.append(sorted(seen)[max(rank, 1) - 1] if enough else np.inf)
+        flags.append(pending.pop(0) <= limit)
+        pending.append(width)
+        if np.isnan(error):
+            continue
+        if usual is None:
+            usual, width = error, 2 * error
+        usual += TRACKING * (error - usual)
+        width += 5 * TRACKING * usual * ((error > width) - delta)
     return flags
 
 
-def test_it_is_its_definition_in_any_pieces():
+def test_half_widths_follow_their_definition_in_any_pieces():
     rng = np.random.default_rng(1)
     errors = np.abs(rng.normal(size=(900, 3, 2))) * np.linspace(0.3, 1.2, 900)[:, None, None]
     errors[rng.random(errors.shape) < 0.05] = np.nan
     limits = np.array([1.0, 1.5])
-    conformal = Conformal(limits, 0.1, 3)
-    flags = np.concatenate([conformal.replay(part) for part in np.split(errors, [100, 101, 640])])
+    tracked = TrackedHalfWidths(limits, 0.1, 3)
+    flags = np.concatenate([tracked.replay(part) for part in np.split(errors, [100, 101, 640])])
     for h in range(3):
         for i in range(2):
             expected = follow_definition(errors[:, h, i], limits[i], 0.1, h + 1)
@@ -250,6 +247,6 @@ def test_it_is_its_definition_in_any_pieces():
 
 def test_over_all_windows_a_share_of_one_minus_delta_is_covered():
     errors = np.abs(np.random.default_rng(2).normal(size=(4000, 1, 1)))
-    flags = Conformal(np.array([1.5]), 0.05, 1).replay(errors)
-    assert flags[1000:].mean() < 0.01  # the 95 % quantile of |N(0, 1)| is 1.96
-    assert Conformal(np.array([2.3]), 0.05, 1).replay(errors)[1000:].mean() > 0.95
+    flags = TrackedHalfWidths(np.array([1.5]), 0.05, 1).replay(errors)
+    assert flags[1000:].mean() < 0.1  # the 95 % quantile of |N(0, 1)| is 1.96
+    assert TrackedHalfWidths(np.array([2.5]), 0.05, 1).replay(errors)[1000:].mean() > 0.9

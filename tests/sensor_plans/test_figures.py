@@ -1,4 +1,4 @@
-"""Figures and tables show a user's names, and never take them for HTML."""
+"""Figures, tables and sentences show a user's names, and never take them for HTML or markup."""
 
 import json
 
@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.core.datasets import even_grid
 from aftlib.sensor_plans import figures
-from aftlib.sensor_plans.answer import answer
-from aftlib.sensor_plans.survey import Question
+from aftlib.sensor_plans.experiments import over_time, troubles
+from aftlib.sensor_plans.plan import plan as make_plan
 
 BAD = "<img src=x onerror=alert(1)>"
 
@@ -18,49 +17,54 @@ BAD = "<img src=x onerror=alert(1)>"
 def plan():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(4000, 1)) + 0.2 * rng.normal(size=(4000, 3))
-    table = even_grid(pd.DataFrame(values, columns=[BAD, "b", "c"]))
-    return answer(table, Question(epsilon_sd=0.5, workers=2), BAD)
+    time = pd.date_range("2026-01-01", periods=4000, freq="h")
+    frame = pd.DataFrame(values, time, [BAD, "b\n# c", "d"])
+    given = {BAD: BAD, "b\n# c": "M", "d": "M"}
+    return make_plan(frame, epsilon_sd=0.5, assignment=given, name=BAD, read_rate=1.0)
 
 
-DRAWN = ("recoverable", "over_time", "recovery")
-
-
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", ["outage", "recoverable", "over_time"])
 def test_figures_escape_names(plan, name):
-    drawn = getattr(figures, name)(plan).to_json()
-    assert BAD not in json.dumps(json.loads(drawn), ensure_ascii=False)
+    drawn = getattr(figures, name)(plan)
+    assert BAD not in json.dumps(json.loads(drawn.to_json()), ensure_ascii=False)
+    assert drawn.layout.title.text and all(
+        trace.name or trace.type == "heatmap" for trace in drawn.data
+    )
 
 
-@pytest.mark.parametrize("name", ["guarantee", "inputs", "cautions", "backtests", "methods"])
-def test_what_shows_several_sets_escapes_names(plan, name):
-    shown = getattr(figures, name)({BAD: plan})
-    text = shown.to_json() if name == "guarantee" else shown.to_html()
-    assert "<img" not in text.replace("\\u003c", "<")
-    assert "&lt;img" in text.replace("\\u003c", "<")
+@pytest.mark.parametrize("name", ["machines", "details", "recoveries"])
+def test_tables_escape_names(plan, name):
+    text = getattr(figures, name)(plan).to_html()
+    assert "<img" not in text and text.count("<tr>") >= 3
 
 
-def test_tables_escape_names(plan):
-    for table in (figures.details(plan), figures.table([(1, BAD)], ["n", BAD])):
-        assert "<img" not in table.to_html() and "&lt;img" in table.to_html()
+def test_sentences_escape_names(plan):
+    text = figures.facts({BAD: plan}).data
+    assert "<img" not in text and "\\# c" in text and "sensors: 3" in text
+    answer = figures.result(plan).data
+    assert "of the losses were certified beforehand" in answer and "Take " in answer
+    assert "Estimating pays below" in figures.result(plan | {"worth": None}).data
 
 
-def test_the_replay_set_is_shown_with_its_guarantee(plan):
-    shown = figures.replays(plan).to_html()
-    assert "0 and 10" in shown and "2000" in shown
+def test_estimates_have_open_marks_and_half_widths(plan):
+    drawn = figures.outage(plan)
+    estimates = [trace for trace in drawn.data if trace.name.startswith("estimate")]
+    assert estimates and all(trace.marker.symbol.endswith("-open") for trace in estimates)
+    assert any(len(trace.error_y.array) for trace in estimates)
 
 
-def test_guarantees_are_shown_satisfied_or_not(plan):
-    broken = plan | {"backtest": plan["backtest"] | {"interval": [0.9, 0.94]}}
-    nothing = plan | {
-        "backtest": plan["backtest"]
-        | {"interval": None, "within_epsilon": None, "slack": None, "worst_sensor": None}
-    }
-    shown = figures.backtests({"satisfied": plan, "broken": broken, "nothing": nothing}).to_html()
-    assert (shown.count("✔ yes"), shown.count("✘ no")) == (1, 1)
+def test_the_guarantee_has_a_mark_per_method_and_set(plan):
+    drawn = figures.guarantee({"one": plan, "two": plan})
+    named = [line for line in plan["compared"] if line["within"] is not None]
+    assert len(drawn.data) == 2 * len(named)
 
 
 def test_many_sensors_are_cut_off(plan):
-    many = plan | {"sensors": plan["sensors"] * 40}
-    listed = figures.details(plan | {"sensors": plan["sensors"] * 100}).to_html()
-    assert listed.count("<tr>") == figures.LISTED + 1
+    many = plan | {"sensors": plan["sensors"] * 100}
+    assert figures.details(many).to_html().count("<tr>") == figures.LISTED + 1
     assert len(figures.recoverable(many).data[0].y) == figures.MOST
+
+
+def test_troubles_are_drawn_with_and_without_the_guard():
+    table = over_time(troubles(600, 0.05, 1))
+    assert len(figures.troubles(table, 0.05).data) == 3 * 2 * 2

@@ -1,118 +1,402 @@
-"""Wide and long files give the same table; unfit ones are refused by name."""
+"""A file is read right, or refused with the option that reads it right, which is tried here."""
+
+import gzip
+import re
+import shlex
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.sensor_plans.sensor_file import Inventory, read_sensors, step_of
+from aftlib.sensor_plans.command import command, parse_reading
+from aftlib.sensor_plans.sensor_file import read_sensors
 from tests.refusals import refused
 
-
-@pytest.fixture
-def wide():
-    rng = np.random.default_rng(1)
-    time = pd.date_range("2026-01-01", periods=48, freq="h", name="time")
-    frame = pd.DataFrame(rng.normal(size=(48, 3)), time, ["a", "b", "c"])
-    frame.iloc[5, 1] = np.nan
-    return frame
-
-
-def long_of(wide):
-    return wide.reset_index().melt("time", var_name="id", value_name="reading")
-
-
-def read(frame, tmp_path, **how):
-    file = tmp_path / "file.csv"
-    frame.to_csv(file, index=isinstance(frame.index, pd.DatetimeIndex))
-    return read_sensors(file, **how)
+TIMES = pd.date_range("2024-01-01", periods=400, freq="h", name="time")
+RNG = np.random.default_rng(1)
+WIDE = pd.DataFrame(
+    np.round(20 + RNG.normal(size=(400, 1)) + 0.3 * RNG.normal(size=(400, 3)), 2),
+    TIMES,
+    ["a", "b", "c"],
+)
+LONG = WIDE.reset_index().melt("time", var_name="station", value_name="v")
+CODED = LONG.assign(station=LONG["station"].map({"a": "0071", "b": "0113", "c": "0114"}))
+LINES = WIDE.to_csv().splitlines()
+SAMPLES = [line.partition(",")[2] for line in LINES[1:]]
 
 
-LONG = ("time", "id", "reading")
-IN_LONG = {"long": LONG}
+def text(*lines):
+    return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("dropped", [False, True])
-def test_long_is_wide(wide, tmp_path, dropped):
-    given = long_of(wide).sample(frac=1, random_state=1)
-    expected = read(wide, tmp_path)
-    table = read(given.dropna() if dropped else given, tmp_path, long=LONG)
-    np.testing.assert_array_equal(table.values, expected.values)
-    assert (table.names, list(table.time)) == (expected.names, list(expected.time))
+def timed(stamps, heading=LINES[0]):
+    return text(heading, *(f"{t},{row}" for t, row in zip(stamps, SAMPLES, strict=True)))
 
 
-def test_samples_of_a_long_file_that_repeat_are_counted(wide, tmp_path):
-    again = pd.concat([long_of(wide), long_of(wide)[:5]])
-    table = read(again, tmp_path, long=LONG)
-    np.testing.assert_array_equal(table.values, read(wide, tmp_path).values)
-    assert "rows that repeated another: 5" in Inventory.of(table).summary_lines
+def european(frame, form=",.2f"):
+    swap = str.maketrans(",.", ".,")
+    return frame.map(lambda v: format(v, form).translate(swap)).to_csv(sep=";")
 
 
-def test_texts_for_missing_samples_of_a_long_file_are_named(wide, tmp_path):
-    long = long_of(wide).astype({"reading": object})
-    long.iloc[7, 2] = "Bad"
-    with pytest.raises(ValueError, match=r"if that stands for missing, give na=\['Bad'\]"):
-        read(long, tmp_path, long=LONG)
-    assert np.isnan(read(long, tmp_path, long=LONG, na=["Bad"]).values).sum() == 2
+def read(path, options=""):
+    """Read a file with options as a user types them."""
+    given = command.make_context("plan", [str(path), *shlex.split(options)]).params
+    names = ("time", "time_format", "time_unit", "tz", "long", "resample", "drop", "missing", "csv")
+    return read_sensors(path, **parse_reading({name: given[name] for name in names}))
 
 
-def test_sensors_of_a_long_file_may_be_numbers_and_may_be_dropped(wide, tmp_path):
-    numbered = long_of(wide).replace({"id": {"a": 7, "b": 8, "c": 9}})
-    assert read(numbered, tmp_path, long=LONG).names == ("7", "8", "9")
-    assert read(numbered, tmp_path, long=LONG, drop=["7"]).names == ("8", "9")
+def write(folder, content, name="f.csv", encoding="utf-8"):
+    path = folder / name
+    if isinstance(content, str):
+        path.write_bytes(content.encode(encoding))
+    else:
+        content.to_parquet(path)
+    return path
 
 
-def test_samples_of_their_own_times_meet_by_resampling(wide, tmp_path):
-    late = long_of(wide).dropna()
-    late["time"] += pd.to_timedelta(np.random.default_rng(2).integers(0, 600, len(late)), "s")
-    again = pd.concat([late, late.assign(reading=late["reading"] + 1)])
-    table = read(again, tmp_path, long=LONG, resample="1h")
-    np.testing.assert_allclose(table.values[0], wide.iloc[0] + 0.5)
+def same(table, scale=1.0, names=("a", "b", "c")):
+    assert table.names == names
+    assert table.values.shape == (400, 3)
+    np.testing.assert_allclose(table.values * scale, WIDE.to_numpy())
+    if table.time is not None:
+        np.testing.assert_array_equal(np.diff(table.time), np.timedelta64(1, "h"))
 
 
-test_long_files_that_are_none = refused(
-    lambda change, how, wide, tmp_path: read(change(long_of(wide)), tmp_path, **(IN_LONG | how)),
-    (lambda f: pd.concat([f, f.assign(reading=0)]), {}, "two different samples of 'a' share"),
-    (lambda f: f.assign(reading="x"), {}, "column 'reading' must be numeric"),
-    (lambda f: f.assign(id=None), {}, "columns 'time' and 'id' must be filled in every row"),
-    (lambda f: f, {"long": ("time", "id")}, "long must name three columns"),
-    (lambda f: f, {"long": ("time", "id", "x")}, r"long must name columns, got \['x'\]"),
-    (lambda f: f, {"time": "time"}, "time must not be given with long, got 'time'"),
-    (lambda f: f[f["id"] == "a"], {}, r"must hold at least two sensors, got \['a'\]"),
+TOA5 = (
+    '"TOA5","Farm7","CR1000","1234"',
+    '"TIMESTAMP","a","b","c"',
+    '"TS","Deg C","Deg C","Deg C"',
+    '"","Avg","Avg","Avg"',
+)
+SPLIT = [f"{t:%Y-%m-%d},{t:%H:%M}" for t in TIMES]
+READ_RIGHT = {
+    "plain": (text(*LINES), "f.csv"),
+    "P1 codes with leading zeros": (CODED.to_csv(index=False), "f.csv"),
+    "P9 a repeated line of names": (text(*LINES[:200], LINES[0], *LINES[200:]), "f.csv"),
+    "P11 capitals": (text(*LINES), "LOG0001.CSV"),
+    "P11 another suffix": (text(*LINES), "logger.dat"),
+    "P12 time as index": (CODED.set_index("time"), "l.parquet"),
+    "P12 time and sensor as index": (CODED.set_index(["time", "station"]), "l.parquet"),
+    "wide Parquet": (WIDE, "w.parquet"),
+    "wide Parquet without a suffix": (WIDE.reset_index(), "w"),
+    "P16 UTC": (timed(f"{t} UTC" for t in TIMES), "f.csv"),
+    "offsets": (timed(f"{t:%Y-%m-%dT%H:%M:%S}+01:00" for t in TIMES), "f.csv"),
+    "offset in hours": (timed(f"{t}-05" for t in TIMES), "f.csv"),
+    "with slashes": (timed(f"{t:%Y-%m-%d %H:%M:%S.%f}" for t in TIMES), "f.csv"),
+    "trailing separators": (text(LINES[0], *(line + "," for line in LINES[1:])), "f.csv"),
+    "saved index": (WIDE.reset_index().to_csv(), "f.csv"),
+    "no name for the times": (text(*LINES).replace("time", "", 1), "f.csv"),
+    "no times": (WIDE.to_csv(index=False), "f.csv"),
+    "out of order": (text(LINES[0], *LINES[200:], *LINES[1:200]), "f.csv"),
+    "repeated rows": (text(*LINES[:50], *LINES[40:]), "f.csv"),
+    "blank lines": (text(*LINES[:5], "", ",,,", *LINES[5:]), "f.csv"),
+    "quoted": (text(*(",".join(f'"{c}"' for c in line.split(",")) for line in LINES)), "f.csv"),
+}
+
+
+@pytest.mark.parametrize("case", READ_RIGHT)
+def test_what_is_certain_is_read_right(case, tmp_path):
+    content, name = READ_RIGHT[case]
+    long = not isinstance(content, str) or "station" in content
+    long = long and "v" in (content if isinstance(content, str) else content.columns)
+    table = read(write(tmp_path, content, name), "--long time,station,v" if long else "")
+    same(table, names=("0071", "0113", "0114") if long else ("a", "b", "c"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_byte_order_marks_are_no_part_of_a_name(encoding, tmp_path):
+    same(read(write(tmp_path, text(*LINES), encoding=encoding)))
+
+
+def test_p18_a_line_break_in_a_name_is_kept(tmp_path):
+    table = read(write(tmp_path, text(*LINES).replace(",a", ',"Flow\n[m³/h]"', 1)))
+    assert table.names[0] == "Flow\n[m³/h]"
+
+
+def test_packed_files_directories_and_patterns(tmp_path):
+    (tmp_path / "2024-1.csv.gz").write_bytes(gzip.compress(text(*LINES[:101]).encode()))
+    (tmp_path / "2024-2.csv").write_text(text(LINES[0], *LINES[101:]))
+    same(read(tmp_path))
+    same(read(tmp_path / "2024-*"))
+    (tmp_path / "2024-3.csv").write_text("time,x\n2025-01-01,1\n")
+    with pytest.raises(ValueError, match="files must have the same columns, got 'time', 'x' in"):
+        read(tmp_path)
+
+
+REFUSED = {  # content, name, encoding or "", what the message says, scale of what is read then
+    "semicolons": (WIDE.to_csv(sep=";"), "needs --csv 'sep=;'"),
+    "tabs": (WIDE.to_csv(sep="\t"), r"needs --csv 'sep=\\t'"),
+    "bars": (WIDE.to_csv(sep="|"), r"needs --csv 'sep=\|'"),
+    "decimal commas": (european(WIDE, ".2f"), "needs --csv 'sep=;'"),
+    "P8 logger": (text(*TOA5, *LINES[1:]), r"needs --csv 'skiprows=\[0, 2, 3\]'"),
+    "P8 title": (text("Farm 7", "", *LINES), r"needs --csv 'skiprows=\[0, 1\]'"),
+    "P8 units": (text(LINES[0], "UTC,°C,°C,°C", *LINES[1:]), r"--csv 'skiprows=\[1\]'"),
+    "no names": (text(*LINES[1:]), "needs a line of names: give --csv header=None --time 0"),
+    "No Data": (
+        text(*LINES).replace(SAMPLES[7], "No Data,ERR,"),
+        "--csv .na_values=No Data. if that",
+    ),
+    "-999.25": (text(*LINES).replace(SAMPLES[7], "-999.25,,"), "--missing -999.25"),
+    "85.0": (
+        text(*LINES).replace(SAMPLES[7], "85.0,,").replace(SAMPLES[9], "85,,"),
+        "--missing 85",
+    ),
+    "two fill values": (
+        text(*LINES).replace(SAMPLES[7], "-999,9999,").replace(SAMPLES[9], "9.96921e36,,"),
+        "--missing -999,9999,9.96921e\\+36;",
+    ),
+    "days first": (timed(f"{t:%d.%m.%Y %H:%M}" for t in TIMES), "--time-format '%d.%m.%Y %H:%M'"),
+    "months first": (timed(f"{t:%m/%d/%Y %H:%M}" for t in TIMES), "--time-format '%m/%d/%Y"),
+    "am and pm": (timed(f"{t:%m/%d/%Y %I:%M %p}" for t in TIMES), "%I:%M %p'"),
+    "months by name": (timed(f"{t:%d-%b-%Y %H:%M:%S}" for t in TIMES), "%d-%b-%Y %H:%M:%S'"),
+    "no zeros": (timed(f"{t.year}-{t.month}-{t.day} {t:%H:%M}" for t in TIMES), "'%Y-%m-%d %H:%M'"),
+    "seconds": (timed(int(t.timestamp()) for t in TIMES), "--time-unit s for times since 1970"),
+    "milliseconds": (timed(int(t.timestamp()) * 1000 for t in TIMES), "--time-unit ms"),
+    "stamps": (timed(f"{t:%Y%m%d%H%M}" for t in TIMES), "--time-format %Y%m%d%H%M"),
+    "short stamps": (timed(f"{t:%y%m%d%H%M}" for t in TIMES), "%y%m%d%H%M"),
+    "days and hours": (timed(SPLIT, "day,hour,a,b,c"), "--time day,hour, which joins them"),
+    "parts of dates": (
+        timed((f"{t:%Y,%m,%d,%H}" for t in TIMES), "year,month,day,hour,a,b,c"),
+        "--time year,month,day,hour --time-format '%Y %m %d %H'",
+    ),
+    "record numbers": (
+        timed((f"{t},{5000 + i}" for i, t in enumerate(TIMES)), "time,RECORD,a,b,c"),
+        "column 'RECORD' must hold measurements.* --drop RECORD",
+    ),
+    "a text column": (text("time,a,b,c,s", *(f"{x},ok" for x in LINES[1:])), "--drop s, or"),
+    "two text columns": (
+        text("time,a,b,c,s,t", *(f"{x},ok,fine" for x in LINES[1:])),
+        "--drop s,t, or",
+    ),
+    "one row per sample": (CODED.to_csv(index=False), "give --long time,station,v,"),
+    "dots that group": (
+        (WIDE * 100).map(lambda v: f"{v:,.0f}".replace(",", ".")).to_csv(sep=";"),
+        "needs --csv 'sep=;'",
+    ),
+    "grouped and decimal": (european(WIDE * 100), "needs --csv 'sep=;'"),
+    "commas that group": ((WIDE * 1000).map(lambda v: f"{v:,.1f}").to_csv(), "--csv thousands=,"),
+    "jitter": (
+        timed(t + pd.Timedelta(seconds=i % 5) for i, t in enumerate(TIMES)),
+        "--resample 1h",
+    ),
+}
+CHOICES = {
+    "dots that group": "--csv thousands=.",
+    "short stamps": "--time-format %y%m%d%H%M",
+    "parts of dates": "--time year,month,day,hour --time-format '%Y %m %d %H'",
+    "record numbers": "--drop RECORD",
+}
+"""The advice that is meant, where the message offers several."""
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_the_advice_of_a_refusal_reads_the_file(case, tmp_path):
+    content, message = REFUSED[case]
+    path = write(tmp_path, content)
+    options, first = "", None
+    for _ in range(4):
+        try:
+            table = read(path, options)
+            break
+        except ValueError as error:
+            first = first or str(error)
+            options += " " + advice_of(str(error), CHOICES.get(case, ""))
+    else:
+        pytest.fail(f"{case}: {options}")
+    assert re.search(message, first), first
+    known = ~np.isnan(table.values)
+    scale = np.nanmedian(table.values / WIDE.to_numpy())
+    assert round(scale) in (1, 100, 1000)
+    assert known.mean() > 0.99 and len(table.names) == 3
+    np.testing.assert_allclose((table.values / round(scale))[known], WIDE.to_numpy()[known], 0.001)
+    if table.time is not None:
+        assert (table.time[1] - table.time[0]).total_seconds() == 3600
+
+
+def advice_of(message, choice):
+    """The first options that a message names, or the ones that a user chooses among them."""
+    if choice and choice in message:
+        return choice
+    found = re.search(r"--(?!long must)(drop|time|csv|missing|long|resample)\S* .*", message)
+    assert found, message
+    options = []
+    words = shlex.split(re.split(r"; (?!')|, which|, or | for times| if | where ", found[0])[0])
+    for name, value in zip(words[::2], words[1::2], strict=False):
+        options.append(f"{name} {shlex.quote(value.rstrip(',') if name != '--csv' else value)}")
+    return " ".join(options)
+
+
+test_what_no_option_reads_is_refused_with_the_cause = refused(
+    lambda content, options, tmp_path: read(write(tmp_path, content), options),
+    (  # P6: a number and its quality
+        text(
+            LINES[0],
+            *(f'{t},"+{int(x * 10):04d},1",2,3' for t, x in zip(TIMES, WIDE.a, strict=True)),
+        ),
+        "",
+        r"the part after the comma may be a code, not decimals; change the table in Python",
+    ),
+    (
+        text(
+            LINES[0],
+            *(f'{t},"+{int(x * 10):04d},1",2,3' for t, x in zip(TIMES, WIDE.a, strict=True)),
+        ),
+        "--csv decimal=,",
+        "may be a code, not decimals",
+    ),
+    (  # P6 without leading zeros
+        text(LINES[0], *(f'{t},"{int(x * 10)},1",2,3' for t, x in zip(TIMES, WIDE.a, strict=True))),
+        "",
+        "may be a code, not decimals",
+    ),
+    (
+        text(*LINES[:50], LINES[50] + ",9,9"),
+        "",
+        "Expected 4 fields in line 51, saw 6.*as many cells",
+    ),
+    (text(LINES[0], *(x + ",5" for x in LINES[1:])), "", "its rows have more cells than its line"),
+    (text(*LINES).replace("a,b,c", "a,b,a", 1), "", "columns must differ, got 'a' more than once"),
+    ("PK\x03\x04", "", "is a spreadsheet or an archive: save it as CSV"),
+    ("", "", "is empty: is it the right file"),
+    (text(LINES[0]), "", "FILE must hold sensors and rows, got none"),
+    (text(*LINES), "--time date", "--time must name a column, got 'date'; columns are 'time', 'a'"),
+    (text(*LINES), "--drop x", "--drop must name columns, got \\['x'\\]; columns are"),
+    (text(*LINES), "--csv parse=1", "--csv takes options of pandas.read_csv, got .*parse"),
+    (WIDE.to_csv(index=False), "--resample 1h", "must be given with times, got '1h' and no column"),
+    (
+        text(*LINES[:50], LINES[49].split(",")[0] + ",1,2,3"),
+        "",
+        "two different rows share the time",
+    ),
+    (text(*LINES), "--drop a,b", "two sensors and two rows or more, got 1"),
+    (WIDE.assign(b=1).to_csv(), "", "sensors must vary, got 'b', which do not.*--drop b"),
+    (
+        WIDE.assign(b=WIDE.b.where(WIDE.index < TIMES[99])).to_csv(),
+        "",
+        "half of the steps.*--drop b",
+    ),
+    (timed(f"{t.month}/{t.day}/{t.year}" for t in TIMES), "", "'%d/%m/%Y'|'%m/%d/%Y'|%m/%d/%Y"),
+    (timed(t if i else "soon" for i, t in enumerate(TIMES)), "", "got 'soon' in row 1"),
+    (timed(f"{t}{'Z' * (i > 9)}" for i, t in enumerate(TIMES)), "", "an offset .* in every row or"),
+    (
+        timed(t if i else "" for i, t in enumerate(TIMES)),
+        "",
+        "a time in every row, got none in row 1",
+    ),
 )
 
 
-test_unfit_files_are_refused_by_column = refused(
-    lambda change, wide, tmp_path: read(change(wide), tmp_path),
-    (lambda f: f[["a"]], r"the file must hold at least two sensors, got \['a'\]"),
-    (lambda f: f[:1], "the file must hold at least two rows, got 1"),
-    (lambda f: f.assign(b=1.0), r"column 'b' must vary, got one value only.*drop=\['b'\]"),
-    (lambda f: f * 0, "no column varies, got one value only in each"),
-    (lambda f: f.assign(b=f["b"].where(np.arange(48) % 5 < 2)), "column 'b' must have most"),
-    (lambda f: f[f.index.hour % 5 < 2].reindex(f.index), r"60% missing\); take a longer step"),
+def test_ambiguous_dots_are_never_guessed(tmp_path):
+    frame = (WIDE * 100).map(lambda v: f"{v:,.0f}".replace(",", "."))
+    path = write(tmp_path, frame.to_csv(sep=";"))
+    with pytest.raises(ValueError, match="whose dot may group thousands or begin decimals"):
+        read(path, "--csv sep=;")
+    np.testing.assert_allclose(read(path, "--csv 'sep=;' --csv decimal=.").values * 10, WIDE, 0.01)
+    np.testing.assert_allclose(
+        read(path, "--csv 'sep=;' --csv thousands=.").values / 100, WIDE, 0.01
+    )
+
+
+def test_other_encodings_are_named(tmp_path):
+    path = write(tmp_path, text(*LINES).replace(",a,", ",Außen °C,", 1), encoding="cp1252")
+    with pytest.raises(ValueError, match="--csv encoding=cp1252"):
+        read(path)
+    assert read(path, "--csv encoding=cp1252").names[0] == "Außen °C"
+
+
+def test_local_times_of_a_zone(tmp_path):
+    utc = pd.date_range("2024-10-26", periods=60, freq="h", tz="UTC")
+    local = WIDE[:60].set_axis(utc.tz_convert("Europe/Berlin").tz_localize(None), axis=0)
+    path = write(tmp_path, local.rename_axis("time").to_csv())
+    with pytest.raises(ValueError, match="two different rows share the time .* by --tz"):
+        read(path)
+    assert list(read(path, "--tz Europe/Berlin").time) == list(utc)
+
+
+def change_events():
+    rows = []
+    for sensor in "abc":
+        value, time = 20.0, pd.Timestamp("2024-01-01")
+        for _ in range(400):
+            time += pd.Timedelta(seconds=int(RNG.exponential(1800)) + 1)
+            value = round(value + RNG.choice([-0.2, -0.1, 0.1, 0.2]), 1)
+            rows.append((time, sensor, value))
+    return pd.DataFrame(rows, columns=["time", "sensor", "value"])
+
+
+@pytest.mark.parametrize("resample", ["", "--resample 1h", "--resample 3h"])
+def test_p20_samples_on_change_must_be_held(resample, tmp_path):
+    events = change_events()
+    path = write(tmp_path, events.to_csv(index=False))
+    with pytest.raises(ValueError, match=r"only when the value changes.*resample\('1min'\).ffill"):
+        read(path, f"--long time,sensor,value {resample}")
+    wide = events.pivot(index="time", columns="sensor", values="value")
+    held = read_sensors(wide.resample("1min").last().ffill().dropna())
+    assert held.step == pd.Timedelta("1min") and not np.isnan(held.values).any()
+
+
+def test_samples_that_come_apart_are_averaged(tmp_path):
+    late = pd.Timedelta(seconds=7) * LONG["station"].map({"a": 0, "b": 1, "c": 2})
+    path = write(tmp_path, LONG.assign(time=LONG["time"] + late).to_csv(index=False))
+    with pytest.raises(ValueError, match="off the period|--resample 1h"):
+        read(path, "--long time,station,v")
+    same(read(path, "--long time,station,v --resample 1h"))
+
+
+def test_hours_in_their_middle_belong_to_the_hour(tmp_path):
+    path = write(
+        tmp_path, timed(t + pd.Timedelta(minutes=30, seconds=i % 3) for i, t in enumerate(TIMES))
+    )
+    table = read(path, "--resample 1h")
+    same(table)
+    assert table.time[0] == TIMES[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "counts"),
+    [
+        (np.cumsum(RNG.random(400)), True),
+        (np.arange(400) % 150 + 1.0, True),  # a counter that is reset
+        (np.arange(400.0)[::-1], True),
+        (RNG.permutation(400), True),
+        (np.sin(np.arange(400) / 60), False),
+        (20 + 0.01 * np.arange(400) + 0.3 * RNG.normal(size=400), False),
+        (np.repeat([1.0, 2.0, 1.0, 3.0], 100), False),
+    ],
 )
+def test_counters_are_no_sensors(column, counts, tmp_path):
+    path = write(tmp_path, WIDE.assign(b=column).to_csv())
+    if counts:
+        with pytest.raises(ValueError, match="column 'b' must hold measurements.*--drop b,"):
+            read(path)
+        assert read(path, "--missing none").names == ("a", "b", "c")
+    else:
+        assert read(path).names == ("a", "b", "c")
 
 
-def test_the_summary_says_how_the_file_was_read(wide, tmp_path):
-    given = wide.drop(wide.index[10:14])
-    given.iloc[0, 0] = np.inf
-    table = read(pd.concat([given[20:], given[:21]]), tmp_path)
-    lines = "\n".join(Inventory.of(table).summary_lines)
-    assert step_of(table) == pd.Timedelta(hours=1)
-    for expected in (
-        "sensors: 3 (a, b, c)",
-        "time: 2026-01-01 00:00:00 to 2026-01-02 23:00:00",
-        "step: 01:00:00, 48 steps from 45 rows",
-        "gaps: 9.72% of all samples are missing",
-        "the longest time without any sensor is 4 steps",
-        "rows that repeated another: 1",
-        "rows out of order, sorted: 1",
-        "infinite values, taken as missing: 1",
-    ):
-        assert expected in lines
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.where(RNG.random(400) < 0.3, 0.0, 100 + RNG.normal(size=400)),  # a machine that is off
+        np.where(np.arange(400) == 7, 1048.0, RNG.gamma(4, 2, 400).round(1)),  # one outlier
+        np.where(RNG.random(400) < 0.9, 0.0, RNG.exponential(5, 400).round(1)),  # rain
+        RNG.integers(0, 4, 400),  # states
+        RNG.lognormal(4, 1, 400),
+    ],
+)
+def test_measurements_are_no_fill_values(column, tmp_path):
+    assert read(write(tmp_path, WIDE.assign(b=column).to_csv())).names == ("a", "b", "c")
 
 
-def test_a_file_without_times(wide, tmp_path):
-    table = read(wide.fillna(0).reset_index(drop=True), tmp_path)
-    assert step_of(table) is None
-    assert "time: none; 48 rows are taken as even steps" in Inventory.of(table).summary_lines
-    assert "gaps: none" in Inventory.of(table).summary_lines
+def test_what_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    path = write(tmp_path, WIDE, "w.parquet")
+    monkeypatch.setattr("os.sysconf", lambda name: 100)
+    with pytest.raises(ValueError, match="aggregate it to windows with Spark"):
+        read(path)
+
+
+def test_a_frame_is_read_as_it_is():
+    frame = WIDE.assign(b=WIDE["b"].astype("Float64").mask(WIDE.index == TIMES[5]))
+    table = read_sensors(frame)
+    assert np.isnan(table.values[5, 1]) and table.summary_lines[0] == "sensors: 3 ('a', 'b', 'c')"
+    same(read_sensors(CODED, long=["time", "station", "v"]), names=("0071", "0113", "0114"))

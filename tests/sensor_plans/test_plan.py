@@ -1,0 +1,294 @@
+"""The plan: assignments, replay that passes its back-test, groupings, cautions, an outage."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from threadpoolctl import threadpool_info
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model
+from aftlib.core.planfile import read_plan as read_by_machine
+from aftlib.core.requirement import Requirement
+from aftlib.sensor_plans.command import report_text
+from aftlib.sensor_plans.plan import assign_sensors, plan
+from aftlib.sensor_plans.planfile import read_plan, write_plan
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.recovery import plan_recovery, score_replay
+from aftlib.sensor_plans.window_results import aggregate, find_seasons, spread
+
+
+def sensors(rows=6000, n=7, seed=1, change=None, noise=0.5):
+    rng, at = np.random.default_rng(seed), 0.0
+    common = np.empty(rows)
+    for t in range(rows):
+        at = 0.95 * at + rng.normal()
+        common[t] = at
+    values = common[:, None] + noise * rng.normal(size=(rows, n))
+    if change is not None:
+        change(values)
+    time = pd.date_range("2026-01-01", periods=rows, freq="h", name="time")
+    return pd.DataFrame(values, time, [f"s{i}" for i in range(n)])
+
+
+@pytest.fixture(scope="module")
+def made():
+    return plan(sensors(), epsilon_sd=0.3, workers=3)
+
+
+def test_the_plan_is_as_documented_and_comes_back(made, tmp_path):
+    file = write_plan(made, tmp_path / "plan.json")
+    stored = read_plan(file)
+    assert stored == json.loads(file.read_text())
+    assert stored["backtest"] == made["backtest"]
+    assert made["backtest"]["declared_recoverable"] > 0.9
+    assert made["backtest"]["within_epsilon"] >= 0.95
+    assert sorted(sum(stored["assignment"], [])) == [f"s{i}" for i in range(7)]
+    machine = read_by_machine(file)
+    assert machine.assignment == stored["assignment"]
+    assert machine.question.window == machine.question.slide == 10
+    assert machine.question.epsilon == stored["question"]["epsilon"]
+    assert (machine.question.horizons, machine.data.step_seconds) == (5, 3600)
+
+
+def test_progress_is_reported_while_one_thread_computes_the_small_products():
+    progress, seen = [], []
+
+    def on_segment(done, of):
+        progress.append((done, of))
+        seen.extend(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas")
+
+    plan(sensors(1000), epsilon_sd=0.3, on_segment=on_segment)
+    assert progress[-1] == (100, 100) and progress == sorted(progress)
+    assert seen and set(seen) == {1}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5, 7, 12])
+def test_any_number_of_workers_has_its_fair_share(workers):
+    model = block_model(12, 3)
+    sizes = sorted(len(k) for k in assign_sensors(model, workers, Requirement(0.9, 0.05)))
+    assert sum(sizes) == 12 and sizes[-1] - sizes[0] <= 1 and len(sizes) == workers
+
+
+def test_sensors_that_predict_each_other_get_different_workers():
+    for workers in (4, 5):
+        for keys in assign_sensors(block_model(12, 3), workers, Requirement(0.9, 0.05)):
+            assert len({key // 4 for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("query", "missing", "known"), [("mean", 2, 1), ("mean", 3, 0), ("sum", 1, 0)]
+)
+def test_windows_with_too_few_samples_are_left_out(query, missing, known):
+    values = np.random.default_rng(1).normal(size=(60, 3))
+    values[8 : 8 + missing, 1] = np.nan
+    results = aggregate(values, 4, query)
+    assert np.isfinite(results).sum() == 45 - 1 + known
+    assert np.isfinite(results[2, 1]) == known
+    whole = values[12:16].mean(axis=0) if query == "mean" else values[12:16].sum(axis=0)
+    np.testing.assert_allclose(results[3], whole)
+
+
+def test_days_are_seasonal_periods_and_noise_has_none():
+    hours = np.arange(3000)
+    noise = np.random.default_rng(1).normal(size=(3000, 3))
+    daily = aggregate(0.3 * noise + np.sin(2 * np.pi * hours / 24)[:, None], 5, "mean")
+    assert find_seasons(daily, 5, pd.Timedelta("1h"))[0] == pytest.approx(24 / 5)
+    assert find_seasons(daily, 5, None) == []
+    assert find_seasons(aggregate(noise, 5, "mean"), 5, pd.Timedelta("1h")) == []
+
+
+def test_a_replay_set_is_scored_by_the_windows_within_epsilon_of_its_estimates():
+    model = GaussianModel(np.zeros(3), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
+    scaled = np.array([[0, 0.5, 0.2], [0, 1.5, 0.1], [2, 1.5, 0], [np.nan, 0, 9], [2, np.nan, 1]])
+    assert score_replay(model, (0,), scaled) == {"all": 6 / 7, "worst": 2 / 3}
+    assert score_replay(model, (0, 1, 2), scaled) is None
+
+
+def test_a_replay_set_that_fails_its_back_test_is_not_offered():
+    good = plan(sensors(), epsilon_sd=0.15)
+    assert 1 <= len(good["replay"][0]["sensors"]) < 7
+    assert good["replay_within"] >= 0.95 and not good["read_everything"]
+    drifted = plan(sensors(change=lambda v: v[3000:, 1:].__iadd__(8)), epsilon_sd=0.15)
+    assert {len(part["sensors"]) for part in drifted["replay"]} == {7}
+    assert drifted["replay_within"] is None
+    assert drifted["cautions"][0].startswith("Replay: read everything again. With the planned sets")
+    assert "Replay: read everything again" in report_text(drifted)
+
+
+def test_all_parts_of_a_plan_have_one_recovery_time():
+    made = plan(sensors(2000), epsilon_sd=0.3, workers=3, read_rate=1.0, t_sla="2h")
+    per_sample = made["question"]["per_tuple_ms"] / 1e3
+    assert per_sample == pytest.approx(9.332e-7 + 1 / (1 - 7 / 3600))
+    exact, _ = made["worth"]["schemes"]
+    largest = max(map(len, made["assignment"]))
+    fixed = made["question"]["fixed_ms"] / 1e3
+    assert exact["longest_s"] == pytest.approx(fixed + largest * 10 * per_sample)
+    for part in made["replay"]:
+        assert part["ms"] / 1e3 == pytest.approx(fixed + part["tuples"] * per_sample)
+    assert plan(sensors(2000), epsilon_sd=0.3, read_rate=0.001)["replay"][0]["ms"] is None
+
+
+def test_a_limit_that_no_checkpoint_keeps_is_named():
+    model = block_model(6, 2)
+    question = Question(epsilon=1, t_sla="1ms")
+    part = plan_recovery(model, np.zeros((10, 6)), 10, question, 0.0)
+    assert part["read_everything"].startswith("No checkpoints keep T_SLA = 1ms: reading one step")
+    assert [len(row["sensors"]) for row in part["replay"]] == [6]
+
+
+def test_checkpoints_keep_the_limit():
+    made = plan(
+        sensors(2000), epsilon_sd=0.05, t_sla="20s", fixed_ms=0.0, window=12, read_rate=1.002
+    )
+    assert made["checkpoints"] and all(part["ms"] <= 20_000 for part in made["replay"])
+    assert f"checkpoints after step {made['checkpoints'][0]}" in report_text(made)
+
+
+def apart(values):
+    """Sensors 3 … 6 are measured for themselves."""
+    rng = np.random.default_rng(5)
+    for i in range(3, 7):
+        values[:, i] = 5 * rng.normal() + np.convolve(rng.normal(size=6019), np.ones(20), "valid")
+    values[:, 4] = values[:, 3] + 0.3 * rng.normal(size=6000)
+    values[:, 6] = values[:, 5] + 0.3 * rng.normal(size=6000)
+
+
+GIVEN = {"s0": "hall", "s1": "hall", "s2": "roof", "s3": "A", "s4": "A", "s5": "B", "s6": "B"}
+
+
+def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
+    made = plan(sensors(change=apart), epsilon_sd=0.3, assignment=GIVEN)
+    assert made["assignment"] == [["s0", "s1"], ["s2"], ["s3", "s4"], ["s5", "s6"]]
+    assert [machine["name"] for machine in made["machines"]] == ["hall", "roof", "A", "B"]
+    assert made["machines"][0]["problems"] == {}
+    assert set(made["machines"][2]["problems"]) == {"s3", "s4"}
+    better = made["regrouping"]["declared_recoverable"]
+    assert better > made["backtest"]["declared_recoverable"] + 0.2
+    for pair in (["s3", "s4"], ["s5", "s6"]):
+        assert not any({*pair} <= {*names} for names in made["regrouping"]["assignment"])
+    text = report_text(made)
+    assert "Your grouping, certified one window after the failure of a machine:" in text
+    assert "below half: s" in text and f"certifies {better:.1%} instead of" in text
+
+
+def test_every_sensor_certified_below_half_is_listed():
+    made = plan(sensors(n=40, change=lambda v: shuffle(v, 20)), epsilon_sd=0.2)
+    text = report_text(made)
+    for i in range(20):
+        assert f"  s{i} " in text
+    assert "… and 8 more, each certified at least half of the time" in text
+
+
+def shuffle(values, count):
+    values[:, :count] = np.random.default_rng(9).normal(size=(len(values), count))
+
+
+def test_numbers_say_what_they_count(made):
+    text = report_text(made)
+    for expected in (
+        "Share of the windows of the last 300 that were certified before they could be lost",
+        "If a machine failed right after the last window: 7 of 7 sensors are certified.",
+        "each as if its machine had failed 1 … 5 windows before (weighted 5 : … : 1):",
+        "guarantees one window ahead, in all 600 windows and 7 sensors that the guard saw, at most",
+        "no checkpoint inside a window is needed",
+        "Does it pay? Below a read rate of",
+        "No warnings.",
+    ):
+        assert expected in text
+    counted = sum(sensor["N"][0] for sensor in made["sensors"])
+    assert f"of the N = {counted:,} guarantees" in text
+
+
+def test_one_outage_is_drawn_with_the_truth(made):
+    outage = made["outage"]
+    assert len(outage["lost"]) == 5 and set(outage["lost"]) < set(outage["times"])
+    for sensor in outage["sensors"]:
+        assert sensor["name"] in made["assignment"][outage["machine"]]
+        truth = dict(zip(outage["times"], sensor["truth"], strict=True))
+        for t, time in enumerate(outage["lost"]):
+            off = abs(sensor["estimate"][t] - truth[time])
+            assert off <= 3 * sensor["half_width"][t] and off != 0
+
+
+def test_an_outlier_does_not_scale_epsilon():
+    rows = sensors().iloc[:, 0].to_numpy()[:3000].reshape(-1, 10).mean(axis=1)[:, None]
+    wild = rows.copy()
+    wild[17] = 1048 / 10
+    assert spread(rows) == pytest.approx(np.std(rows))
+    assert spread(wild) == pytest.approx(np.std(rows), rel=0.02)
+
+
+CHANGES = {
+    "Outlier: s1 is 1048 at 2026-02-12 16:00:00": lambda v: v.__setitem__((1024, 1), 1048),
+    "Level shift: s2 moves by +8": lambda v: v[3000:, 2].__iadd__(8),
+    "Level shift: s2 moves by +0.99": lambda v: v[4000:, 2].__iadd__(1.0),
+    "Drift: s3 moves by +": lambda v: v[:, 3].__iadd__(np.linspace(0, 6, len(v))),
+    "Near-copies: s0 and s5 (r = 1.000000)": lambda v: v.__setitem__(
+        (slice(None), 5), 32 + 1.8 * v[:, 0]
+    ),
+    "Stuck on one value: s3 (300 steps)": lambda v: v.__setitem__((slice(4000, 4300), 3), 1.25),
+    "Clock gaps: 100 of 6,000 steps have no sample of any sensor, the first at 2026-03-25": (
+        lambda v: v.__setitem__(slice(2000, 2100), np.nan)
+    ),
+    "Long silences: samples are missing in s1 (40%)": lambda v: v.__setitem__(
+        (slice(3600, None), 1), np.nan
+    ),
+    "ε is too small for 1 of 7 sensors: they are hardly ever certified.": lambda v: v.__setitem__(
+        (slice(None), 4), np.random.default_rng(9).normal(size=len(v))
+    ),
+}
+
+
+@pytest.mark.parametrize("caution", CHANGES)
+def test_cautions_name_the_sensor_and_the_time(caution):
+    cautions = plan(sensors(change=CHANGES[caution]), epsilon_sd=0.3)["cautions"]
+    cautions = [line for line in cautions if not line.startswith("Replay")]
+    assert [line.startswith(caution) for line in cautions] == [True], cautions
+
+
+def test_a_shift_names_its_time():
+    (line,) = [
+        line
+        for line in plan(sensors(change=lambda v: v[4000:, 2].__iadd__(1)), epsilon_sd=0.3)[
+            "cautions"
+        ]
+        if "shift" in line
+    ]
+    assert "at 2026-06-16 16:00:00" in line and pd.Timestamp("2026-01-01") + pd.Timedelta(
+        hours=4000
+    ) == pd.Timestamp("2026-06-16 16:00:00")
+
+
+def test_few_windows_are_a_caution():
+    made = plan(sensors(200, n=30), epsilon_sd=0.5)
+    assert made["backtest"]["declared_recoverable"] == 0
+    assert "no window was certified" in report_text(made)
+    assert any(line.startswith("Too few windows: 10 before the") for line in made["cautions"])
+    few = plan(sensors(2400, n=3), epsilon_sd=0.3)["cautions"]
+    assert any(line.startswith("Few guarantees: of N = ") for line in few)
+
+
+def test_the_smallest_useful_epsilon_is_useful():
+    def lonely(values):
+        values[:, 4] = np.random.default_rng(9).normal(size=len(values))
+
+    frame = sensors(12_000, change=lonely)
+    rows = plan(frame, epsilon_sd=0.2)["sensors"]
+    assert rows[4]["declared"][0] < 0.05
+    enough = {sensor["name"]: 1.15 * sensor["least_epsilon"] for sensor in rows}
+    assert plan(frame, epsilon=enough)["sensors"][4]["declared"][0] > 0.5
+
+
+def test_a_sensor_must_have_windows_in_both_halves_and_vary_in_the_first():
+    frame = sensors(400)
+    frame.loc[frame.index[:300], "s2"] = 7
+    with pytest.raises(ValueError, match="sensors must vary in the first half.* got 's2'"):
+        plan(frame)
+    frame = sensors(400)
+    frame.loc[frame.index[190:], "s1"] = np.nan
+    frame.loc[frame.index[200:230:3], "s1"] = 1.0
+    frame.loc[frame.index[:190], "s1"] = np.arange(190) % 7
+    with pytest.raises(ValueError, match="half"):
+        plan(frame)
