@@ -32,16 +32,16 @@ from aftlib.workbench.claims import (
     Threshold,
 )
 
+#: Tasks between which the document compares a shuffle's throughput.
 FEW, MANY = 8, 24
-"""Tasks between which the document compares a shuffle's throughput."""
+#: The document's least skew; the skew from which it sees a shuffle's growth stop.
 LEAST_SKEW, STOPPED = 1.2, 1.4
-"""The document's least skew; the skew from which it sees a shuffle's growth stop."""
+#: Growth below this factor counts as none where the number of tasks triples.
 STILL = 1.2
-"""Growth below this factor counts as none where the number of tasks triples."""
 ENOUGH_KEYS = 100_000
 
 
-def ratio_of_turns(ratios: pd.Series, sensitivity: str = "", *, control: bool = True) -> Finding:
+def ratio_of_turns(ratios: pd.Series, sensitivity: str, *, control: bool = True) -> Finding:
     """Return the geometric mean of the turns' ratios, with its t interval from five turns on."""
     logs, interval = np.log(ratios.to_numpy()), None
     if len(logs) >= FEWEST:
@@ -53,18 +53,36 @@ def ratio_of_turns(ratios: pd.Series, sensitivity: str = "", *, control: bool = 
 
 def least_gain(gains: pd.DataFrame, sensitivity: str, *, control: bool = True) -> Finding:
     """Return the finding at the skew with the least gain; a column has a skew's gain by turn."""
-    least = gains.drop(columns=UNIFORM, errors="ignore").median().idxmin()
+    least = gains.drop(columns=UNIFORM).median().idxmin()
     return ratio_of_turns(gains[least], sensitivity, control=control)
+
+
+def stored_ratios(engines: pd.DataFrame, above: tuple[str, int], below: tuple[str, int]) -> str:
+    """Text: stored throughput of an engine on some tasks, over another's at equal input."""
+    wide: Any = engines.pivot_table(
+        index=["tuples", "skew"], columns=["engine", "tasks"], values="throughput"
+    )
+    if above not in wide or below not in wide:
+        return ""
+    ratios = (wide[above] / wide[below]).dropna()
+    return f"Stored runs of Flink: × {ratios.min():.1f} … {ratios.max():.1f}."
+
+
+def stored_gains(engines: pd.DataFrame, engine: str) -> str:
+    """Text: stored throughput of an engine on two tasks at skewed keys, over uniform keys."""
+    runs = engines[(engines["engine"] == engine) & (engines["tasks"] == 2)]
+    wide = runs.pivot_table(index="tuples", columns="skew", values="throughput")
+    if wide.empty:
+        return ""
+    gains = wide.drop(columns=UNIFORM).div(wide[UNIFORM], axis=0).to_numpy()
+    return f"Stored runs of Flink on two tasks: × {gains.min():.1f} … {gains.max():.1f}."
 
 
 def grows(grown: pd.DataFrame, engines: pd.DataFrame) -> Finding:
     """D3-1: throughput of one server grows with its tasks."""
     wide: Any = grown.pivot_table(index="turn", columns="tasks", values="throughput")
-    prototype = engines[engines["engine"] == "flink shared"]
-    speeds = prototype.pivot_table(index="skew", columns="tasks", values="throughput")
-    ratios = (speeds[2] / speeds[1]).round(2).to_list() if len(speeds) else []
-    stored = f"Stored runs of a Flink prototype: × {min(ratios)} … {max(ratios)}." if ratios else ""
-    return ratio_of_turns(wide[max(wide)] / wide[min(wide)], sensitivity=stored)
+    stored = stored_ratios(engines, ("flink shared", 2), ("flink shared", 1))
+    return ratio_of_turns(wide[max(wide)] / wide[min(wide)], stored)
 
 
 def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame) -> Finding:
@@ -74,43 +92,27 @@ def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataF
         shuffle_throughput(busiest_shares(p.keys, skew, MANY), MANY, b)
         for skew in (LEAST_SKEW, UNIFORM)
     )
-    keyed = engines[(engines["engine"] == "flink keyed") & (engines["tasks"] == 2)]
-    wide = keyed.pivot_table(index="tuples", columns="skew", values="throughput")
-    few = wide.drop(columns=UNIFORM).div(wide[UNIFORM], axis=0).to_numpy() if len(wide) else None
-    text = f"Holds if receivers bear over 15 % of a tuple's cost; here {b:.0%}."
-    if few is not None:
-        text += f" On two tasks the reverse: Flink × {few.min():.1f} … {few.max():.1f}."
-    return Finding(float(np.median(skewed / uniform)), None, HASHES, "hash functions",
-                   sensitivity=text)  # fmt: skip
+    text = f"Holds if receivers bear over 15 % of a tuple's cost; here {b:.0%}. "
+    text += stored_gains(engines, "flink keyed")
+    value = float(np.median(skewed / uniform))
+    return Finding(value, None, HASHES, "hash functions", sensitivity=text)
 
 
 def skew_is_faster(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame) -> Finding:
     """D3-4: with a shared table, skewed input is faster than uniform input."""
     runs = measured[measured["strategy"] == LATE_GLOBAL]
     wide = runs.pivot_table(index="turn", columns="skew", values="throughput")
-    prototype = engines[(engines["engine"] == "flink shared") & (engines["tasks"] == 2)]
-    speeds = prototype.set_index("skew")["throughput"]
-    stored = (
-        f" Stored runs of a Flink prototype: × {speeds[STOPPED] / speeds[UNIFORM]:.1f}."
-        if len(speeds)
-        else ""
-    )
-    return least_gain(
-        wide.div(wide[UNIFORM], axis=0),
-        f"With 10,000 keys a task keeps nearly all sums, so no gain can appear.{stored}",
-        control=p.keys >= ENOUGH_KEYS,
-    )
+    text = f"With 10,000 keys a task keeps all sums. {stored_gains(engines, 'flink shared')}"
+    return least_gain(wide.div(wide[UNIFORM], axis=0), text, control=p.keys >= ENOUGH_KEYS)
 
 
 def nobody_is_disturbed(killed: pd.DataFrame) -> Finding:
     """D3-5: a failure disturbs no healthy task."""
     rows = killed[killed["killed"] != BROKEN]
-    return Finding(
-        int(rows["disturbed"].sum()), None, len(rows), "kills",
-        control=bool(rows["behind_a_shuffle"].sum() > 0),
-        sensitivity=f"Behind a shuffle, healthy tasks would have received "
-        f"{int(rows['behind_a_shuffle'].sum()):,} tuples twice.",
-    )  # fmt: skip
+    behind = int(rows["behind_a_shuffle"].sum())
+    text = f"Behind a shuffle, healthy tasks would have received {behind:,} tuples twice."
+    disturbed = int(rows["disturbed"].sum())
+    return Finding(disturbed, None, len(rows), "kills", sensitivity=text, control=behind > 0)
 
 
 def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
@@ -124,14 +126,10 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
         )
         return many / few
 
-    found = growth(STOPPED)
-    low, high = np.quantile(found, [0.025, 0.975])
-    return Finding(
-        float(np.median(found)), None, HASHES, "hash functions",
-        control=bool(np.median(growth(UNIFORM)) >= STILL),
-        sensitivity=f"Receivers bear {b:.0%} here. Stops for {np.mean(found < STILL):.0%} of hash "
-        f"functions (× {low:.2f} … {high:.2f}).",
-    )  # fmt: skip
+    found, control = growth(STOPPED), bool(np.median(growth(UNIFORM)) >= STILL)
+    text = f"Receivers bear {b:.0%} here; {np.mean(found < STILL):.0%} of hash functions stop it."
+    value = float(np.median(found))
+    return Finding(value, None, HASHES, "hash functions", sensitivity=text, control=control)
 
 
 def nothing_is_lost(killed: pd.DataFrame, stored_kills: pd.DataFrame) -> Finding:
@@ -139,34 +137,23 @@ def nothing_is_lost(killed: pd.DataFrame, stored_kills: pd.DataFrame) -> Finding
     broken = killed["killed"] == BROKEN
     stored = stored_kills[stored_kills["killed"] != BROKEN]
     text = f"Stored runs: {int((stored['wrong'] > 0).sum())} of {len(stored)} kills wrong."
-    return Finding(
-        int(killed.loc[~broken, "wrong"].sum()), None, int((~broken).sum()), "kills",
-        control=bool((killed.loc[broken, "wrong"] > 0).all() and broken.any()),
-        sensitivity=text if len(stored) else "",
-    )  # fmt: skip
+    wrong, n = int(killed.loc[~broken, "wrong"].sum()), int((~broken).sum())
+    control = bool((killed.loc[broken, "wrong"] > 0).all() and broken.any())
+    return Finding(wrong, None, n, "kills", sensitivity=text * bool(len(stored)), control=control)
 
 
 def beats_the_shuffle(measured: pd.DataFrame, engines: pd.DataFrame) -> Finding:
     """D3-9: on equally skewed input, a shared table is faster than a shuffle."""
     wide = measured.pivot_table(index=["skew", "turn"], columns="strategy", values="throughput")
     gains = (wide[LATE_GLOBAL] / wide[UPFRONT]).unstack("skew")
-    two = engines[engines["tasks"] == 2].pivot_table(
-        index=["tuples", "skew"], columns="engine", values="throughput"
-    )
-    stored = (two["flink shared"] / two["flink keyed"]).dropna() if len(two) else pd.Series()
-    text = (
-        f"Stored runs of Flink: × {stored.min():.1f} … {stored.max():.1f}." if len(stored) else ""
-    )
-    return least_gain(gains, text)
+    return least_gain(gains, stored_ratios(engines, ("flink shared", 2), ("flink keyed", 2)))
 
 
 def barriers_are_faster(flushes: pd.DataFrame) -> Finding:
     """D3-10: flushing at barriers is faster than flushing at every merge."""
     wide = flushes.pivot_table(index="turn", columns="flush", values="per_s")
-    return ratio_of_turns(
-        wide["at barriers"] / wide["at every merge"],
-        "A merge is a batch of sums here; a flush for every tuple would cost more.",
-    )
+    text = "A merge is a batch of sums here; a flush for every tuple would cost more."
+    return ratio_of_turns(wide["at barriers"] / wide["at every merge"], text)
 
 
 CLAIMS = [

@@ -25,7 +25,7 @@ from aftlib.shared_state.parsing import TupleSource
 from aftlib.shared_state.server import Job, TaskInjector, read_journal
 from aftlib.shared_state.sums import Partials, SliceSums, window_sums
 from aftlib.shared_state.table import GlobalTable, Segments, SqliteTable
-from aftlib.shared_state.tuples import UNIFORM, TupleLog, TupleStream, write_tuples
+from aftlib.shared_state.tuples import UNIFORM, TupleLog, TupleStream, draw_log, write_tuples
 from aftlib.spark.faults import Fault
 from aftlib.workbench.parameters import ParameterModel, parameter
 
@@ -53,9 +53,7 @@ class NotebookParameters(ParameterModel):
     growth_tuples: int = parameter(
         10_000_000, "that one server sums with one task and with `tasks`", least=1, smoke=200_000
     )
-    kill_tuples: int = parameter(
-        400_000, "of the stream during which a task or a server is killed", least=100_000
-    )
+    kill_tuples: int = parameter(400_000, "of the stream for the kills", least=200_000)
     kill_turns: int = parameter(2, "repetitions of all kills", least=1, smoke=1, full=20)
     flush_rows: int = parameter(10_000, "sums of a batch", least=1, smoke=1_000)
 
@@ -80,7 +78,7 @@ def sources(
     """Draw a log of each stream, or reuse it; one window over everything, as in the document."""
     return {
         stream.skew: TupleSource(
-            write_tuples(spark, stream, PARTITIONS, directory / f"tuples-{stream.name}-p8"),
+            write_tuples(spark, stream, PARTITIONS, directory),
             Windows(stream.ticks, stream.ticks),
         )
         for stream in streams
@@ -88,11 +86,11 @@ def sources(
 
 
 TABLE_WINDOWS = Windows(10, 5)
+#: Our tuples (timestamp, key, value) of two partitions; the document's table gives no numbers.
 TABLE_TUPLES = (
     ((1, 0, 10), (3, 1, 20), (8, 0, 30), (6, 1, 40), (14, 0, 50)),
     ((2, 1, 1), (7, 0, 2), (4, 0, 3), (11, 1, 4), (19, 1, 5)),
 )
-"""Our tuples (timestamp, key, value) of two partitions; the document's table gives no numbers."""
 
 
 def table_1(spark: SparkSession, directory: Path) -> pd.DataFrame:
@@ -123,7 +121,7 @@ def measure(
         LATE_LOCAL: strategies.late_local,
         LATE_GLOBAL: strategies.late_global,
     }
-    first, rows = dict[float, Partials](), list[dict[str, Any]]()
+    first, rows = dict[float, Partials](), list[tuple[Any, ...]]()
     cases = [(-1, next(iter(inputs)))] + [(turn, skew) for turn in range(turns) for skew in inputs]
     for turn, skew in cases:
         for name, run in methods.items():
@@ -135,11 +133,11 @@ def measure(
             if not np.array_equal(first.setdefault(skew, sums).rows, sums.rows):
                 raise RuntimeError(f"{name} must give the sums of {UPFRONT}: report this as a bug")
             tuples = int(sums.counts.sum())
-            row = {"skew": skew, "strategy": name, "turn": turn, "states": len(sums)}
-            row |= {"tuples": tuples, "seconds": seconds, "throughput": tuples / seconds}
-            row["sender_s"], row["receiver_s"] = stages if name == UPFRONT else (np.nan, np.nan)
-            rows += [row] if turn >= 0 else []
-    return pd.DataFrame(rows)
+            times = seconds, tuples / seconds, *(stages if name == UPFRONT else (np.nan, np.nan))
+            rows.append((skew, name, turn, len(sums), tuples, *times))
+    columns = ["skew", "strategy", "turn", "states", "tuples", "seconds", "throughput"]
+    frame = pd.DataFrame(rows, columns=[*columns, "sender_s", "receiver_s"])
+    return frame[frame["turn"] >= 0].reset_index(drop=True)
 
 
 def receivers_share(measured: pd.DataFrame) -> float:
@@ -196,12 +194,12 @@ def growth(
     return pd.DataFrame(rows)
 
 
+#: What is killed; the last is the broken control (`OffsetsApart`).
 TASK, SERVER, BROKEN = "task", "server", "server, offsets apart"
-"""What is killed; the last is the broken control (`OffsetsApart`)."""
+#: Points of a server at which it is killed: after each step of a checkpoint.
 POINTS = ("merged", "flushed", "committed", "dropped")
-"""Points of a server at which it is killed: after each step of a checkpoint."""
 KILL_WINDOWS, KILL_DISORDER = Windows(100, 50), 10
-SERVERS, TASKS_EACH, BATCH = 2, 2, 4_000
+SERVERS, TASKS_EACH, BATCH = 2, 2, 2_000
 
 
 class OffsetsApart(SqliteTable):
@@ -223,30 +221,25 @@ def kills(spark: SparkSession, directory: Path, tuples: int, seed: int, turns: i
     """Kill a task's thread, and a server at four points, of two servers with two tasks each.
 
     Columns killed: what; point; turn; wrong: sums that are missing or differ from those of the
-    stream, which NumPy adds up; again: tuples read again; disturbed: healthy tasks that started or
-    read again; healthy: their number; behind_a_shuffle: tuples that healthy tasks would get twice
-    if the tuples read again passed a shuffle (`model.sent_again`).
+    stream (`true_sums`); again: tuples read again; disturbed: healthy tasks that started or read
+    again; behind_a_shuffle: tuples that healthy tasks would get twice if the tuples read again
+    passed a shuffle (`model.sent_again`).
     """
     chance = np.random.default_rng([seed, 3])
     stream = TupleStream(tuples, 1_000, 1.2, seed, rate=1_000, disorder=KILL_DISORDER)
-    log = TupleLog.draw(directory / "log", stream, SERVERS * TASKS_EACH)
+    log = draw_log(directory / "log", stream, SERVERS * TASKS_EACH)
     source, true = TupleSource(log, KILL_WINDOWS, KILL_DISORDER), true_sums(stream)
     cases = [(TASK, "read"), *((SERVER, point) for point in POINTS), (BROKEN, "between")]
     rows = []
     for turn, (killed, point) in product(range(turns), cases):
-        steps = tuples // BATCH // SERVERS if point == "merged" else 3
-        step = int(chance.integers(1, steps)) if killed != TASK else int(chance.integers(1, 20))
-        fault = Fault("stop", "task-0-1", step, point)
-        if killed != TASK:
-            fault = Fault("kill", "server-0", step, point)
         place = directory / f"{turn}-{point}"
-        job = Job(
-            source, place, partial(SqliteTable, place / "shared.sqlite"), SERVERS, TASKS_EACH,
-            batch=BATCH, checkpoint_s=0.01, faults=(fault,), journal=True,
-        )  # fmt: skip
+        fault = Fault("kill", "server-0", int(chance.integers(1, 3)), point)
+        if killed == TASK:
+            fault = Fault("stop", "task-0-1", int(chance.integers(1, 20)), point)
+        table: Callable[[], GlobalTable] = partial(SqliteTable, place / "shared.sqlite")
+        job = Job(source, place, table, SERVERS, TASKS_EACH, BATCH, 0.0, (fault,), journal=True)
         if killed == BROKEN:
-            broken = partial(OffsetsApart, place / "shared.sqlite", job.injector)
-            job = replace(job, table=broken)
+            job = replace(job, table=partial(OffsetsApart, place / "shared.sqlite", job.injector))
         rows.append({"killed": killed, "point": point, "turn": turn} | run_killed(spark, job, true))
     return pd.DataFrame(rows)
 
@@ -267,37 +260,27 @@ def run_killed(
         frame, progress = shared.results(), shared.progress()
     sums = {(w, k): v for w, k, v in frame.itertuples(index=False)}
     journal = pd.DataFrame(read_journal(job.directory)).groupby("task")
-    tasks = job.servers * job.tasks
-    due = {
-        f"task-{n // job.tasks}-{n % job.tasks}": sum(
-            progress[p].tuples for p in job.source.partitions(n, tasks)
-        )
-        for n in range(tasks)
-    }
+    # one partition per task
+    due = {f"task-{p // job.tasks}-{p % job.tasks}": now.tuples for p, now in progress.items()}
     again = journal["tuples"].sum() - pd.Series(due)
     restarted = journal["process"].agg(set).map(len) > 1
-    of_server = fault.target.replace("server", "task")
-    healthy = ~again.index.str.startswith(of_server)
+    healthy = ~again.index.str.startswith(fault.target.replace("server", "task"))
     return {
         "wrong": len(set(sums.items()) ^ set(true.items())),
         "again": int(again.sum()),
         "disturbed": int(((again > 0) | restarted)[healthy].sum()),
-        "healthy": int(healthy.sum()),
-        "behind_a_shuffle": sent_again(int(again.sum()), 1 / tasks),
+        "behind_a_shuffle": sent_again(int(again.sum()), 1 / len(due)),
     }
 
 
 def true_sums(stream: TupleStream) -> dict[tuple[int, int], int]:
-    """Sums by window and key of a stream, which NumPy draws and adds up without a log."""
-    times, keys, values = map(
-        np.concatenate, zip(*map(stream.draw, range(stream.ranges)), strict=True)
-    )
-    sums = dict[tuple[int, int], int]()
+    """Sums by window and key of a stream, which pandas adds up without a log."""
+    rows = np.concatenate([np.stack(stream.draw(i)) for i in range(stream.ranges)], axis=1)
+    frame, sums = pd.DataFrame(rows.T, columns=["time", "key", "value"]), {}
     for start in range(0, stream.ticks, KILL_WINDOWS.slide):
-        inside = (times >= start) & (times < start + KILL_WINDOWS.width)
-        found, places = np.unique(keys[inside], return_inverse=True)
-        totals = np.bincount(places, weights=values[inside]).astype(int)
-        sums |= {(start, key): v for key, v in zip(found.tolist(), totals.tolist(), strict=True)}
+        inside = frame["time"].between(start, start + KILL_WINDOWS.width, inclusive="left")
+        for key, value in frame[inside].groupby("key")["value"].sum().items():
+            sums[start, int(str(key))] = int(value)
     return sums
 
 
@@ -322,8 +305,8 @@ def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:
                 if flush == "at barriers":
                     shared.commit("server", 2, sums.take(), {})
                 seconds = time.perf_counter() - begin
-            merged = sum(map(len, batches))
-            found.append({"flush": flush, "turn": turn, "per_s": merged / seconds})
+            per_s = sum(map(len, batches)) / seconds
+            found.append({"flush": flush, "turn": turn, "per_s": per_s})
     return pd.DataFrame(found)
 
 
@@ -345,18 +328,15 @@ def stored_engines() -> pd.DataFrame:
     Columns engine, tasks, skew, tuples, runs, throughput (median, tuples per second). Empty if
     nothing is stored. ``python -m benchmarks merging`` makes them.
     """
-    kinds = {"spark": ("Spark, ", 2), "flink": ("", 2), "flink_one_task": ("", 1)}
     rows = []
     for path in sorted((project_root() / "benchmarks" / "results").glob("merging*.json")):
         stored = json.loads(path.read_text())
-        for kind, (prefix, tasks) in kinds.items():
+        for kind, tasks in (("spark", 2), ("flink", 2), ("flink_one_task", 1)):
             engines = stored.get(f"{kind}_million_tuples_a_second", {})
-            if isinstance(engines, str):  # why there is no result
-                continue
-            for engine, by_skew in engines.items():
-                for skew, (middle, *_) in by_skew.items():
-                    case = {"engine": prefix + engine, "tasks": tasks, "skew": float(skew)}
-                    case |= {"tuples": stored["tuples"], "runs": stored["runs"]}
-                    rows.append(case | {"throughput": 1e6 * middle})
+            rows += [
+                (engine, tasks, float(skew), stored["tuples"], stored["runs"], 1e6 * middle)
+                for engine, by_skew in (engines.items() if isinstance(engines, dict) else ())
+                for skew, (middle, *_) in by_skew.items()
+            ]
     columns = ["engine", "tasks", "skew", "tuples", "runs", "throughput"]
     return pd.DataFrame(rows, columns=columns)

@@ -11,8 +11,8 @@ import numpy as np
 
 from aftlib.shared_state.tuples import TupleStream
 
+#: Number of hash functions that are drawn.
 HASHES = 200
-"""Number of hash functions that are drawn."""
 
 
 @cache
@@ -32,19 +32,6 @@ def shuffle_throughput(busiest: np.ndarray, tasks: int, receivers: float) -> np.
     limit the throughput, whichever are slower.
     """
     return 1 / np.maximum((1 - receivers) / tasks, receivers * busiest)
-
-
-def least_receivers(before: np.ndarray, after: np.ndarray, tasks: tuple[int, int]) -> float:
-    """Least share b, in steps of .01, from which most hash functions give no growth of a fifth.
-
-    `before` and `after` are the busiest shares q_p at the parallelisms `tasks`.
-    """
-    for percent in range(1, 100):
-        b = percent / 100
-        growth = shuffle_throughput(after, tasks[1], b) / shuffle_throughput(before, tasks[0], b)
-        if np.median(growth) < 1.2:
-            return b
-    return 1.0
 
 
 def merged_sums(stream: TupleStream, tasks: int) -> float:

@@ -6,7 +6,6 @@ that no loop over a line reads beyond the buffer. Importing this module imports 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,25 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.checks import require_number
 from aftlib.core.compiling import OCTETS, byte_mask, eight_bytes, jit, zeros_below
 from aftlib.core.windows import Windows
 from aftlib.shared_state.tuples import TupleLog
 
-FIELDS = ("timestamp", "key", "value")
+#: Tuples of a block: few enough that its columns fit the cache, many enough to make calls cheap.
 BLOCK = 32_768
-"""Tuples of a block: few enough that its columns fit the cache, many enough to make calls cheap."""
+#: Bytes read at once: at most this much of a partition is in memory.
 CHUNK = 16 * 2**20
-"""Bytes read at once: at most this much of a partition is in memory."""
+#: Watermark of a partition of which nothing was read, and of one that was read to its end.
 NEVER, END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-"""Watermark of a partition of which nothing was read, and of one that was read to its end."""
+#: Most digits of a number.
 DIGITS = 19
-"""Most digits of a number."""
 NO_DELAY = -1
 
 _MOST = 2**63 - 1
 _LAST = _MOST - 1  # the largest watermark of a partition that has not ended
-_NUMBER = re.compile(rb"-?[0-9]+")
 _ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
 _LINE = 64  # bytes compared at once: the longest line for fast parsing
 _HALF = np.uint64(32)
@@ -163,10 +159,6 @@ class TupleSource:
     windows: Windows
     delay: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.delay is not None:
-            require_number("delay", self.delay, least=0, most=_MOST)
-
     def partitions(self, task: int, tasks: int) -> range:
         """Partitions that one of `tasks` tasks reads: task, task + tasks, …."""
         return range(task, self.log.partitions, tasks)
@@ -209,7 +201,7 @@ class PartitionReader:
                     now.watermark, columns,
                 )  # fmt: skip
                 if bad:
-                    raise ValueError(explain_line(self.path, offset + at, bytes(lines[at:stop])))
+                    raise bad_line(self.path, offset + at, bytes(lines[at:stop]))
                 self.progress = Progress(
                     offset + at, watermark, now.tuples + tuples, now.late + late
                 )
@@ -218,22 +210,12 @@ class PartitionReader:
         self.progress = replace(self.progress, watermark=END)
 
 
-def explain_line(path: Path, offset: int, text: bytes) -> str:
-    """Return the message about a bad line, the first one of `text`."""
-    line = text.partition(b"\n")[0]
-    fields, reason = line.split(b","), ""
-    if len(fields) != len(FIELDS):
-        reason = f"{len(fields)} fields instead of {len(FIELDS)}"
-    for name, number_text in zip(FIELDS, fields, strict=False):
-        if reason:
-            break
-        if not _NUMBER.fullmatch(number_text) or (name, number_text[:1]) == ("timestamp", b"-"):
-            reason = f"{name} is no whole number" + (" from 0 on" if name == "timestamp" else "")
-        elif not -_MOST - 1 <= int(number_text) <= _MOST or len(number_text) > DIGITS + 1:
-            reason = f"{name} does not fit into 64 bits"
-    return (
-        f"line at byte {offset} of {path.name} must be timestamp,key,value, got "
-        f"{line[:80].decode('ascii', 'backslashreplace')!r}: {reason}; correct or remove the line"
+def bad_line(path: Path, offset: int, text: bytes) -> ValueError:
+    """Return the error about a bad line, the first one of `text`."""
+    line = text.partition(b"\n")[0][:80].decode("ascii", "backslashreplace")
+    return ValueError(
+        f"line at byte {offset} of {path.name} must be timestamp,key,value, whole numbers of 64 "
+        f"bits and no timestamp below 0, got {line!r}: correct or remove the line"
     )
 
 
@@ -269,8 +251,7 @@ def whole_lines(
                     "this is no log of tuples; give another folder"
                 )
     if fill:
-        text = bytes(buffer[: min(fill, 80)])
         raise ValueError(
-            f"line at byte {offset} of {path.name} must end with a line end, got {text!r} at the "
-            "end of the file: the file was cut off; write it again"
+            f"line at byte {offset} of {path.name} must end with a line end, got "
+            f"{bytes(buffer[: min(fill, 80)])!r}: the file was cut off; write it again"
         )

@@ -19,24 +19,17 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aftlib.shared_state.parsing import BLOCK, PartitionReader, Progress, TupleSource
 from aftlib.shared_state.sums import Partials, SliceSums
-from aftlib.shared_state.table import (
-    GlobalTable,
-    Segments,
-    connect,
-    insert_rows,
-    read_rows,
-    transaction,
-)
+from aftlib.shared_state.table import GlobalTable, OwnFile, Segments
 from aftlib.spark.faults import Fault, Injector
 
+#: Times that a task starts before its server gives up, as with Spark's tasks.
 ATTEMPTS = 4
-"""Times that a task starts before its server gives up, as with Spark's tasks."""
 
 
 class TaskStopped(RuntimeError):
@@ -74,74 +67,6 @@ class Job:
         """Injector of the faults."""
         return TaskInjector(self.directory / "faults", self.faults)
 
-    def partitions(self, server: int) -> list[int]:
-        """Partitions that the tasks of a server read."""
-        numbers = range(server * self.tasks, (server + 1) * self.tasks)
-        return [p for n in numbers for p in self.source.partitions(n, self.servers * self.tasks)]
-
-
-class OwnFile:
-    """A server's SQLite file: flushed epochs that the global table may lack."""
-
-    def __init__(self, path: Path) -> None:
-        self._connection = connection = connect(path)
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # waits until a failed server is gone
-        with transaction(connection):
-            for table in (
-                "epochs (epoch INTEGER PRIMARY KEY)",
-                "segments (epoch, part, since, place, watermark, tuples, late)",
-                "rows (epoch, slice, key, value, count)",
-            ):
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
-
-    def flush(self, epoch: int, partials: Partials, segments: Segments) -> None:
-        """Store a complete epoch durably, in one transaction."""
-        with transaction(self._connection):
-            self._connection.execute("INSERT INTO epochs VALUES (?)", [epoch])
-            self._connection.executemany(
-                f"INSERT INTO segments VALUES ({epoch}, ?, ?, ?, ?, ?, ?)",
-                [(part, since, *astuple(now)) for part, (since, now) in segments.items()],
-            )
-            insert_rows(self._connection, "rows", f"({epoch}, ?, ?, ?, ?)", partials)
-
-    def epochs(self) -> list[int]:
-        """Return the flushed epochs that were not dropped, ascending."""
-        return [e for (e,) in self._connection.execute("SELECT epoch FROM epochs ORDER BY epoch")]
-
-    def read(self, epoch: int) -> tuple[Partials, Segments]:
-        """Return the rows and segments of an epoch."""
-        of_epoch = f"WHERE epoch = {epoch}"
-        rows = self._connection.execute(f"SELECT slice, key, value, count FROM rows {of_epoch}")
-        segments = self._connection.execute(f"SELECT * FROM segments {of_epoch}").fetchall()
-        return (
-            read_rows(rows),
-            {part: (since, Progress(*now)) for _, part, since, *now in segments},
-        )
-
-    def drop(self, epoch: int) -> None:
-        """Remove an epoch, which the global table holds."""
-        with transaction(self._connection):
-            for table in ("epochs", "segments", "rows"):
-                self._connection.execute(f"DELETE FROM {table} WHERE epoch = {epoch}")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
-
-
-@dataclass
-class EpochTable:
-    """The sums of one epoch in memory, and how far each partition was read in it."""
-
-    sums: SliceSums
-    segments: Segments = field(default_factory=dict)
-
-    def merge(self, partials: Partials, since: int, partition: int, now: Progress) -> None:
-        """Merge a batch of a partition, which begins at the offset `since`."""
-        self.sums.merge(partials)
-        begin, _ = self.segments.get(partition, (since, now))
-        self.segments[partition] = begin, now
-
 
 class Server:
     """Runs the tasks of one server, and its checkpoints.
@@ -157,10 +82,9 @@ class Server:
         for epoch in self.own.epochs():  # flushed by a process that failed
             self.commit(epoch, *own.read(epoch))
         self.epoch = shared.last_epoch(self.name) + 1
-        self.tables: dict[int, EpochTable] = {}
+        self.tables: dict[int, tuple[SliceSums, Segments]] = {}
         self.writes: dict[int, int] = {}  # epoch of each running task's last batch
-        stands = shared.progress()
-        self.stands = {partition: stands[partition] for partition in job.partitions(number)}
+        self.stands = shared.progress()
         self.merges, self.failed = 0, False
 
     def run(self) -> None:
@@ -204,12 +128,9 @@ class Server:
         with self.changed:  # a replacement starts in the newest table
             self.writes[task], stands = self.epoch, dict(self.stands)
         try:
-            tasks = self.job.servers * self.job.tasks
+            tasks, step = self.job.servers * self.job.tasks, 0
             readers = self.job.source.readers(number, tasks, stands)
-            batches = {
-                partition: self.batches(partition, reader) for partition, reader in readers.items()
-            }
-            step = 0
+            batches = {partition: self.batches(reader) for partition, reader in readers.items()}
             while batches and not self.failed:
                 for partition in list(batches):
                     batch = next(batches[partition], None)
@@ -226,9 +147,7 @@ class Server:
                 del self.writes[task]
                 self.changed.notify_all()
 
-    def batches(
-        self, partition: int, reader: PartitionReader
-    ) -> Iterator[tuple[Partials, int, int]]:
+    def batches(self, reader: PartitionReader) -> Iterator[tuple[Partials, int, int]]:
         """Yield partials of batches of a partition, their first offsets and numbers of tuples."""
         sums, begin = self.new_sums(), reader.progress
         for block in reader.blocks(min(BLOCK, self.job.batch)):
@@ -245,8 +164,10 @@ class Server:
         """Merge a batch and its partition's offset into the table of the current epoch."""
         with self.changed:
             self.writes[task] = self.epoch
-            table = self.tables.setdefault(self.epoch, EpochTable(self.new_sums()))
-            table.merge(partials, since, partition, now)
+            sums, segments = self.tables.setdefault(self.epoch, (self.new_sums(), {}))
+            sums.merge(partials)
+            begin, _ = segments.get(partition, (since, now))
+            segments[partition] = begin, now
             self.stands[partition] = now
             self.merges += 1
             self.changed.notify_all()
@@ -270,11 +191,11 @@ class Server:
                 return
             self.epoch += 1
             self.changed.wait_for(lambda: self.state == "open")
-            table = self.tables.pop(complete)
-        partials = table.sums.take()
-        self.own.flush(complete, partials, table.segments)
+            sums, segments = self.tables.pop(complete)
+        partials = sums.take()
+        self.own.flush(complete, partials, segments)
         self.injector.reach(self.name, complete, "flushed")
-        self.commit(complete, partials, table.segments)
+        self.commit(complete, partials, segments)
 
     def commit(self, epoch: int, partials: Partials, segments: Segments) -> None:
         """Merge a flushed epoch into the global table, once, and drop it from the own file."""

@@ -25,10 +25,10 @@ from aftlib.shared_state.sums import Partials, SliceSums, merge_sums, sum_tuples
 from aftlib.shared_state.table import GlobalTable
 from aftlib.spark.sweep import by_number
 
+#: Tuples that a sender deals out at once.
 ROWS = 2**17
-"""Tuples that a sender deals out at once."""
+#: One row per task, so that Spark does no work per sum.
 BYTES = "sums binary"
-"""One row per task, so that Spark does no work per sum."""
 EMIT_S = 0.1
 _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 

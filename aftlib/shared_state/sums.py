@@ -18,8 +18,6 @@ from aftlib.shared_state.parsing import PartitionReader
 
 #: Columns of a table of sums; a row is 32 bytes, half a cache line.
 SLICE, KEY, VALUE, COUNT = range(4)
-#: Count that marks a row whose sum has moved to a cell.
-GONE = -1
 #: How values merge.
 ADD, MIN, MAX = range(3)
 #: Why `merge_rows` stopped.
@@ -117,17 +115,6 @@ def merge_values(one: Any, other: Any, how: int) -> tuple[Any, bool]:
     return (other if (other < one) == (how == MIN) else one), False
 
 
-@jit(f"void(int64[:, ::1], {_DENSE})")
-def move_to_cells(table: Any, dense: Any) -> None:
-    """Move the sums of the cells' slice from the table to the cells of their keys."""
-    here, low, cells = dense
-    for row in range(len(table)):
-        place = np.uint64(table[row, KEY]) - np.uint64(low)
-        if table[row, COUNT] > 0 and table[row, SLICE] == here and place < np.uint64(len(cells)):
-            cells[place, 0], cells[place, 1] = table[row, VALUE], table[row, COUNT]
-            table[row, COUNT] = GONE
-
-
 @jit()
 def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> int:
     """Add tuples from `row` on to the cells of their keys; return the first row that does not fit.
@@ -169,7 +156,7 @@ def merge_rows(
 
     If `counts` is empty, each value is that of one tuple and counts 1. `dense` is a slice, its
     first key, and the cells (value, count) of its keys from that one on, shape (keys, 2). Keys
-    without a cell go into the table. Keys with a cell are not in the table (`move_to_cells`).
+    without a cell go into the table.
 
     Return why it stopped, the row to continue with, and the number of used rows of the table. At
     most half of the table is used, so that a free row is always near.
@@ -202,14 +189,14 @@ def merge_rows(
                 if wrapped:
                     status = OVERFLOW
                     break
-            elif before == 0:
+            else:
                 if used == capacity:
                     status = FULL
                     break
                 table[slot, SLICE], table[slot, KEY] = part, key
                 used += 1
             table[slot, VALUE] = value
-            table[slot, COUNT] = max(before, 0) + count
+            table[slot, COUNT] = before + count
         row += 1
     return status, row, used
 
@@ -217,8 +204,8 @@ def merge_rows(
 _FIRST_ROWS = 2**12
 _MOST_CELLS = 2**20
 _FIRST_LOOK = 1_000
+#: Most cells per tuple, or per used key, at which cells still cost less than look-ups.
 _CELLS = 4
-"""Most cells per tuple, or per used key, at which cells still cost less than look-ups."""
 _NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
 _NO_COUNTS = np.empty(0, np.int64)
 
@@ -282,28 +269,27 @@ class SliceSums:
             size = 1 << (high - low).bit_length()
             low = low // size * size if high < low // size * size + size else low
             if size <= min(number * _CELLS, _MOST_CELLS):
-                rows = self._cells()
+                rows = self._take_rows()
                 self._dense = part, low, np.zeros((size, 2), np.int64)
                 self._enter(*np.ascontiguousarray(rows.T))
-                move_to_cells(self._table, self._dense)
             look = 2 * number
         self._run = part, number, look
 
-    def _cells(self) -> np.ndarray:
-        """Slice, key, value and count of the cells in use, by key."""
+    def _take_rows(self) -> np.ndarray:
+        """Return slice, key, value and count of the table and the cells in use; empty both."""
         part, low, cells = self._dense
         used = np.flatnonzero(cells[:, 1])
-        return np.column_stack([np.full(len(used), part), used + low, cells[used]])
+        of_cells = np.column_stack([np.full(len(used), part), used + low, cells[used]])
+        rows = np.concatenate([self._table[self._table[:, COUNT] > 0], of_cells])
+        self._table[:], self._used = 0, 0
+        worth = len(used) * _CELLS >= len(cells)  # the slice may go on
+        self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
+        return rows
 
     def take(self) -> Partials:
         """Partials so far by slice start and key, sorted; empties the table."""
-        rows = self._table[self._table[:, COUNT] > 0]
-        rows = np.concatenate([rows, self._cells()])
+        rows = self._take_rows()
         rows[:, SLICE] *= self.pane
-        self._table, self._used = np.zeros_like(self._table), 0
-        part, low, cells = self._dense
-        worth = np.count_nonzero(cells[:, 1]) * _CELLS >= len(cells)  # the slice may go on
-        self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
         return Partials.of(rows).sorted()
 
 

@@ -3,7 +3,8 @@
 Partial aggregates, the offsets up to which they count, and (server, epoch) are one transaction. So
 at every moment, also after a crash, the table holds the aggregate of exactly the tuples up to its
 offsets. Windows are emitted once: a complete window's results are written and the slices that no
-later window needs are forgotten in one transaction.
+later window needs are forgotten in one transaction. A server has an `OwnFile` besides, which holds
+the epochs that it has flushed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import astuple
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -28,15 +29,10 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.parsing import END, NEVER, Progress
 from aftlib.shared_state.sums import ADD, AGGREGATES, MAX, MIN, Partials
 
-if TYPE_CHECKING:
-    import psycopg
-
+#: Rows of an SQLite statement.
 ROWS = 50
-"""Rows of an SQLite statement."""
-WAIT_S = 60
-"""Longest wait for other processes that hold a SQLite file."""
 _TABLES = (
-    "about (aggregate text, emitted bigint)",  # `emitted`: start of the first window not yet out
+    "output (place bigint)",  # where the first window begins that is not yet out
     "commits (server text PRIMARY KEY, epoch bigint)",
     "progress (part bigint PRIMARY KEY, place bigint, watermark bigint, "
     "tuples bigint, late bigint)",
@@ -48,8 +44,8 @@ _LARGEST = (
 )
 
 
+#: By partition: the offset at which an epoch begins, and the progress with which it ends.
 Segments = dict[int, tuple[int, Progress]]
-"""By partition: the offset at which an epoch begins, and the progress with which it ends."""
 
 
 class StaleBatch(RuntimeError):
@@ -62,14 +58,14 @@ class GlobalTable(ABC):
     A subclass names its database's words and has a connection. Statements have ``?`` for values.
     """
 
+    #: The database's names for the lesser and the greater of two numbers.
     least, greatest = "min", "max"
-    """The database's names for the lesser and the greater of two numbers."""
+    #: Declaration of the column of values; text after that of a table that its key sorts.
     value, sorted = "value bigint NOT NULL", ""
-    """Declaration of the column of values; text after that of a table that its key sorts."""
 
-    def __init__(self, aggregate: str = "sum") -> None:
+    def __init__(self, connection: Any, aggregate: str) -> None:
         require_choice("aggregate", aggregate, AGGREGATES)
-        self.aggregate = AGGREGATES[aggregate]
+        self.aggregate, self._connection = AGGREGATES[aggregate], connection
 
     def prepare(self, partitions: int) -> Self:
         """Create what is missing, with a row of progress for each partition; return the table."""
@@ -77,16 +73,7 @@ class GlobalTable(ABC):
             for table in _TABLES:
                 declared = table.format(value=self.value, sorted=self.sorted)
                 self._execute(f"CREATE TABLE IF NOT EXISTS {declared}")
-            self._execute(
-                "INSERT INTO about SELECT ?, 0 WHERE NOT EXISTS (SELECT * FROM about)",
-                [self.aggregate.name],
-            )
-            ((name,),) = self._execute("SELECT aggregate FROM about").fetchall()
-            if name != self.aggregate.name:
-                raise ValueError(
-                    f"aggregate must be {name!r}, which this table holds, got "
-                    f"{self.aggregate.name!r}: open it so, or use a new table"
-                )
+            self._execute("INSERT INTO output SELECT 0 WHERE NOT EXISTS (SELECT * FROM output)")
             for partition in range(partitions):
                 self._execute(
                     "INSERT INTO progress VALUES (?, 0, ?, 0, 0) ON CONFLICT DO NOTHING",
@@ -152,7 +139,7 @@ class GlobalTable(ABC):
         emitted, how = 0, {ADD: "sum", MIN: "min", MAX: "max"}[self.aggregate.how]
         with self._transaction():
             ((watermark,),) = self._execute("SELECT min(watermark) FROM progress").fetchall()
-            ((begin,),) = self._execute("SELECT emitted FROM about").fetchall()
+            ((begin,),) = self._execute("SELECT place FROM output").fetchall()
             while True:
                 ((oldest,),) = self._execute("SELECT min(slice) FROM state").fetchall()
                 if oldest is None:
@@ -168,7 +155,7 @@ class GlobalTable(ABC):
                 )
                 begin, emitted = start + windows.slide, emitted + 1
                 self._execute("DELETE FROM state WHERE slice < ?", [begin])
-            self._execute("UPDATE about SET emitted = ?", [begin])
+            self._execute("UPDATE output SET place = ?", [begin])
         return emitted
 
     def results(self) -> pd.DataFrame:
@@ -176,6 +163,10 @@ class GlobalTable(ABC):
         results = read_rows(self._execute("SELECT * FROM results ORDER BY win, key"))
         value = self.aggregate.result(results.values, results.counts)
         return pd.DataFrame({"window": results.windows, "key": results.keys, "value": value})
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -197,16 +188,12 @@ class GlobalTable(ABC):
         )
 
     @abstractmethod
-    def close(self) -> None:
-        """Close the connection."""
-
-    @abstractmethod
     def _merge(self, partials: Partials) -> None:
         """Merge partials into the table `state`, within a transaction."""
 
-    @abstractmethod
     def _execute(self, query: str, values: Sequence[object] = ()) -> Any:
         """Execute a statement; return its cursor."""
+        return self._connection.execute(query, values)
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Any]:
@@ -222,21 +209,13 @@ class SqliteTable(GlobalTable):
     sorted = " WITHOUT ROWID"
 
     def __init__(self, path: Path | str, aggregate: str = "sum") -> None:
-        super().__init__(aggregate)
-        self._connection = connect(path)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        super().__init__(connect(path), aggregate)
 
     def _merge(self, partials: Partials) -> None:
         try:
             insert_rows(self._connection, "state", "(?, ?, ?, ?)", partials, self._on_conflict)
         except sqlite3.IntegrityError as error:
             raise OverflowError(_LARGEST) from error
-
-    def _execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        return self._connection.execute(query, values)
 
     def _transaction(self) -> AbstractContextManager[None]:
         return transaction(self._connection)
@@ -252,18 +231,13 @@ class PostgresTable(GlobalTable):
     least, greatest = "least", "greatest"
 
     def __init__(self, url: str, schema: str, aggregate: str = "sum") -> None:
-        super().__init__(aggregate)
         import psycopg  # which only a cluster needs
 
-        self._connection: psycopg.Connection[Any] = psycopg.connect(url, autocommit=True)
+        super().__init__(psycopg.connect(url, autocommit=True), aggregate)
         self._overflow = psycopg.errors.NumericValueOutOfRange
         name = psycopg.sql.Identifier(schema)
         self._connection.execute(psycopg.sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
         self._connection.execute(psycopg.sql.SQL("SET search_path TO {}").format(name))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
     def _merge(self, partials: Partials) -> None:
         self._execute("CREATE TEMP TABLE arrived (LIKE state) ON COMMIT DROP")
@@ -278,8 +252,8 @@ class PostgresTable(GlobalTable):
         except self._overflow as error:
             raise OverflowError(_LARGEST) from error
 
-    def _execute(self, query: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
-        return self._connection.execute(query.replace("?", "%s").encode(), values)
+    def _execute(self, query: str, values: Sequence[object] = ()) -> Any:
+        return super()._execute(query.replace("?", "%s"), values)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -288,11 +262,54 @@ class PostgresTable(GlobalTable):
             yield
 
 
+class OwnFile:
+    """A server's SQLite file: flushed epochs that the global table may lack."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = connection = connect(path)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # waits until a failed server is gone
+        with transaction(connection):
+            for table in (
+                "segments (epoch, part, since, place, watermark, tuples, late)",
+                "rows (epoch, slice, key, value, count)",
+            ):
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+
+    def flush(self, epoch: int, partials: Partials, segments: Segments) -> None:
+        """Store a complete epoch durably, in one transaction."""
+        with transaction(self._connection):
+            self._connection.executemany(
+                f"INSERT INTO segments VALUES ({epoch}, ?, ?, ?, ?, ?, ?)",
+                [(part, since, *astuple(now)) for part, (since, now) in segments.items()],
+            )
+            insert_rows(self._connection, "rows", f"({epoch}, ?, ?, ?, ?)", partials)
+
+    def epochs(self) -> list[int]:
+        """Return the flushed epochs that were not dropped, ascending."""
+        query = "SELECT DISTINCT epoch FROM segments ORDER BY epoch"
+        return [epoch for (epoch,) in self._connection.execute(query)]
+
+    def read(self, epoch: int) -> tuple[Partials, Segments]:
+        """Return the rows and segments of an epoch."""
+        of_epoch = f"WHERE epoch = {epoch}"
+        rows = self._connection.execute(f"SELECT slice, key, value, count FROM rows {of_epoch}")
+        segments = self._connection.execute(f"SELECT * FROM segments {of_epoch}").fetchall()
+        return read_rows(rows), {p: (since, Progress(*now)) for _, p, since, *now in segments}
+
+    def drop(self, epoch: int) -> None:
+        """Remove an epoch, which the global table holds."""
+        with transaction(self._connection):
+            for table in ("segments", "rows"):
+                self._connection.execute(f"DELETE FROM {table} WHERE epoch = {epoch}")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+
 def connect(path: Path | str) -> sqlite3.Connection:
     """Open or create a SQLite file for any thread; each commit is on the disk when it returns."""
-    connection = sqlite3.connect(
-        path, timeout=WAIT_S, isolation_level=None, check_same_thread=False
-    )
+    connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     return connection

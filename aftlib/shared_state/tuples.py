@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +19,11 @@ from aftlib.core.paths import atomic_directory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Tuples of one random generator; no parameter, because the tuples of a seed depend on it.
 ROWS_PER_RANGE = 65_536
-"""Tuples of one random generator; no parameter, because the tuples of a seed depend on it."""
+#: The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here.
 UNIFORM = 0.0
-"""The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here."""
 LARGEST_VALUE = 100
-MANIFEST = "manifest.json"
 
 _LEAST = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
 _CSV_OPTIONS = pc.WriteOptions(include_header=False, quoting_style="none")
@@ -100,11 +98,12 @@ class TupleStream:
         delays = rng.integers(0, self.disorder + 1, ROWS_PER_RANGE)[: len(rows)]
         return np.maximum(rows // self.rate - delays, 0), self.ids[ranks], values
 
-    def text(self, index: int) -> bytes:
-        """Return the lines of the row range with this index, as bytes."""
-        table = pa.table(dict(zip(("timestamp", "key", "value"), self.draw(index), strict=True)))
+    def text(self, partition: int, partitions: int) -> bytes:
+        """Return a partition's lines: row ranges are dealt out to the partitions in turn."""
         sink = io.BytesIO()
-        pc.write_csv(table, sink, _CSV_OPTIONS)
+        for index in range(partition, self.ranges, partitions):
+            table = pa.table(dict(zip("tkv", self.draw(index), strict=True)))
+            pc.write_csv(table, sink, _CSV_OPTIONS)
         return sink.getvalue()
 
 
@@ -112,44 +111,28 @@ class TupleStream:
 class TupleLog:
     """Lines ``timestamp,key,value`` in one file per partition, each in the order of its queue.
 
-    `path` is the folder of the files `part-00000.csv` … and of the manifest, which is written last.
-    `about` has the parameters of a drawn stream.
+    `path` is the folder of the files `part-00000.csv` …, which appears when all are written.
     """
 
     path: Path
     partitions: int
-    about: dict
 
     @classmethod
     def open(cls, path: Path | str) -> TupleLog:
-        """Open a complete log; ValueError if `path` holds none."""
-        try:
-            manifest = json.loads((Path(path) / MANIFEST).read_text())
-            return cls(Path(path), manifest["partitions"], manifest["about"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        """Open a log; ValueError if `path` holds none."""
+        partitions = len(list(Path(path).glob("part-*.csv")))
+        if not partitions:
             raise ValueError(
-                f"path holds no complete tuple log, got {str(path)!r} ({error}); "
-                "write one with TupleLog.write, or delete the folder and make it again"
-            ) from error
+                f"path must hold part-*.csv files, got {str(path)!r}: write a log first"
+            )
+        return cls(Path(path), partitions)
 
     @classmethod
     def write(cls, path: Path | str, texts: Iterable[bytes]) -> TupleLog:
         """Write each partition's bytes as they are; FileExistsError if `path` exists."""
         with atomic_directory(Path(path)) as scratch:
-            partitions = 0
-            for text in texts:
-                part_path(scratch, partitions).write_bytes(text)
-                partitions += 1
-            write_manifest(scratch, partitions, {})
-        return cls.open(path)
-
-    @classmethod
-    def draw(cls, path: Path | str, stream: TupleStream, partitions: int) -> TupleLog:
-        """Draw a stream into a new log in this process, as `write_tuples` does on Spark."""
-        with atomic_directory(Path(path)) as scratch:
-            for partition in range(partitions):
-                draw_part(scratch, stream, partition, partitions)
-            write_manifest(scratch, partitions, asdict(stream))
+            for partition, text in enumerate(texts):
+                part_path(scratch, partition).write_bytes(text)
         return cls.open(path)
 
     def part(self, partition: int) -> Path:
@@ -162,41 +145,27 @@ def part_path(directory: Path, partition: int) -> Path:
     return directory / f"part-{partition:05d}.csv"
 
 
-def draw_part(directory: Path, stream: TupleStream, partition: int, partitions: int) -> None:
-    """Draw a partition: the stream's row ranges are dealt out to the partitions in turn."""
-    with part_path(directory, partition).open("wb") as file:
-        file.writelines(map(stream.text, range(partition, stream.ranges, partitions)))
-
-
-def write_manifest(directory: Path, partitions: int, about: dict) -> None:
-    """Write the manifest, which makes a folder of parts a log."""
-    (directory / MANIFEST).write_text(json.dumps({"partitions": partitions, "about": about}))
+def draw_log(path: Path | str, stream: TupleStream, partitions: int) -> TupleLog:
+    """Draw a stream into a new log in this process, as `write_tuples` does on Spark."""
+    return TupleLog.write(path, (stream.text(p, partitions) for p in range(partitions)))
 
 
 def write_tuples(
-    spark: SparkSession, stream: TupleStream, partitions: int, path: Path | str
+    spark: SparkSession, stream: TupleStream, partitions: int, directory: Path
 ) -> TupleLog:
-    """Draw a stream in Spark tasks and store it as a log; reuse a log that exists.
+    """Draw a stream in Spark tasks into a log in `directory`; reuse the log if it exists.
 
-    At most `partitions` tasks can read it. ValueError if `path` holds a log of another stream.
+    Its folder is named after the stream. At most `partitions` tasks can read it.
     """
-    require_number("partitions", partitions, least=1, whole=True)
-    if Path(path).exists():
-        log, about = TupleLog.open(path), asdict(stream)
-        if (log.about, log.partitions) != (about, partitions):
-            raise ValueError(
-                f"path holds a log of {log.about} in {log.partitions} partitions, got a request "
-                f"for {about} in {partitions}; give another path or delete the folder"
-            )
-        return log
     from aftlib.spark.sweep import by_number
 
-    with atomic_directory(Path(path)) as scratch:
+    path = directory / f"tuples-{stream.name}-p{partitions}"
+    if not path.exists():
+        with atomic_directory(path) as scratch:
 
-        def write(partition: int) -> Iterator[pa.RecordBatch]:
-            draw_part(scratch, stream, partition, partitions)
-            yield pa.RecordBatch.from_pydict({"id": [partition]})
+            def write(partition: int) -> Iterator[pa.RecordBatch]:
+                part_path(scratch, partition).write_bytes(stream.text(partition, partitions))
+                yield pa.RecordBatch.from_pydict({"id": [partition]})
 
-        by_number(spark, partitions, write, "id long").count()
-        write_manifest(scratch, partitions, asdict(stream))
+            by_number(spark, partitions, write, "id long").count()
     return TupleLog.open(path)

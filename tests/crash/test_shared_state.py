@@ -22,7 +22,7 @@ from aftlib.shared_state.experiments import (
 from aftlib.shared_state.parsing import TupleSource
 from aftlib.shared_state.server import Job
 from aftlib.shared_state.table import PostgresTable
-from aftlib.shared_state.tuples import TupleLog, TupleStream
+from aftlib.shared_state.tuples import TupleStream, draw_log
 from aftlib.spark.faults import Fault
 from tests.crash.sharing_driver import STREAM, job_in
 
@@ -35,17 +35,17 @@ def test_a_killed_task_or_server_loses_and_doubles_nothing_and_the_broken_contro
     killed = kills(spark, tmp_path, 400_000, seed=7, turns=2)
     broken = killed["killed"] == BROKEN
     assert killed.loc[~broken, ["wrong", "disturbed"]].to_numpy().tolist() == [[0, 0]] * 10
-    assert killed.loc[killed["killed"] == "task", "again"].to_list() == [4_000, 4_000]
+    assert killed.loc[killed["killed"] == "task", "again"].to_list() == [2_000, 2_000]
     assert (killed.loc[broken, "wrong"] > 0).all()
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_server_on_postgres_loses_and_doubles_nothing(spark, schema, tmp_path, point):
     stream = TupleStream(200_000, 300, 1.2, seed=2, disorder=KILL_DISORDER)
-    source = TupleSource(TupleLog.draw(tmp_path / "log", stream, 4), KILL_WINDOWS, KILL_DISORDER)
+    source = TupleSource(draw_log(tmp_path / "log", stream, 4), KILL_WINDOWS, KILL_DISORDER)
     job = Job(
         source, tmp_path / "job", partial(PostgresTable, schema.url, schema.name), servers=2,
-        batch=2_000, checkpoint_s=0.01, faults=(Fault("kill", "server-0", 2, point),), journal=True,
+        batch=2_000, checkpoint_s=0.0, faults=(Fault("kill", "server-0", 2, point),), journal=True,
     )  # fmt: skip
     result = run_killed(spark, job, true_sums(stream))
     assert (result["wrong"], result["disturbed"]) == (0, 0)
@@ -53,7 +53,7 @@ def test_a_killed_server_on_postgres_loses_and_doubles_nothing(spark, schema, tm
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_killed_driver_is_started_again_and_goes_on(tmp_path, seed):
-    TupleLog.draw(tmp_path / "log", STREAM, 4)
+    draw_log(tmp_path / "log", STREAM, 4)
     command = [sys.executable, "-m", "tests.crash.sharing_driver", str(tmp_path)]
     job = job_in(tmp_path)
     first = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)

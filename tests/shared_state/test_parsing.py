@@ -95,12 +95,9 @@ def read_text(text, tmp_path):
     read(tmp_path / "part", 1)
 
 
-test_a_bad_line_is_shown_with_its_offset_and_the_reason = refused(
+test_a_bad_line_is_shown_with_its_offset = refused(
     read_text,
-    (b"1,2,3\n1,2\n", "line at byte 6 of part must be .*, got '1,2': 2 fields instead of 3"),
-    (b"1,2,x\n", "got '1,2,x': value is no whole number; correct or remove the line"),
-    (b"-1,2,3\n", "timestamp is no whole number from 0 on"),
-    (b"1,99999999999999999999,3\n", "key does not fit into 64 bits"),
+    (b"1,2,3\n1,2\n", "line at byte 6 of part must be .*, got '1,2': correct or remove the line"),
     (b"1,2,3\n4,5,6", "line at byte 6 of part must end with a line end, got b'4,5,6'"),
     (b"1" * 300, "line at byte 0 of part must be shorter than 256 bytes"),
 )

@@ -10,14 +10,13 @@ from aftlib.core.windows import Windows
 from aftlib.shared_state.parsing import END, Progress
 from aftlib.shared_state.server import (
     Job,
-    OwnFile,
     Server,
     TaskStopped,
     TupleSource,
     read_journal,
     serve,
 )
-from aftlib.shared_state.table import SqliteTable
+from aftlib.shared_state.table import OwnFile, SqliteTable
 from aftlib.shared_state.tuples import TupleLog
 from aftlib.spark.faults import Fault
 from tests.shared_state.slow import listed, partials, slow_rows, text_of

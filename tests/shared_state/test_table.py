@@ -52,12 +52,6 @@ def test_a_sum_beyond_64_bits_merges_nothing(opened):
         assert table.progress() == {0: Progress()}
 
 
-def test_a_table_of_another_aggregate_is_refused(opened):
-    opened("max").prepare(1).close()
-    with pytest.raises(ValueError, match="aggregate must be 'max', which this table holds, got"):
-        opened("sum").prepare(1)
-
-
 def test_windows_are_emitted_once_when_every_watermark_has_passed(opened):
     with opened().prepare(2) as table:
         rows = partials([(0, 1, 5, 1), (10, 1, 7, 1), (20, 2, 9, 1)])

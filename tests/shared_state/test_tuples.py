@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.shared_state.tuples import ROWS_PER_RANGE, TupleLog, TupleStream, write_tuples
+from aftlib.shared_state.tuples import ROWS_PER_RANGE, TupleLog, TupleStream, draw_log, write_tuples
 from tests.refusals import refused
 
 
@@ -14,10 +14,9 @@ def drawn(stream):
 def test_what_is_written_is_read(tmp_path):
     log = TupleLog.write(tmp_path / "log", [b"1,2,3\n", b""])
     assert TupleLog.open(tmp_path / "log") == log
-    assert (log.partitions, log.about, log.part(0).read_bytes()) == (2, {}, b"1,2,3\n")
-    (log.path / "manifest.json").unlink()
-    with pytest.raises(ValueError, match="path holds no complete tuple log"):
-        TupleLog.open(log.path)
+    assert (log.partitions, log.part(0).read_bytes()) == (2, b"1,2,3\n")
+    with pytest.raises(ValueError, match="path must hold part-.*, got .*other.: write a log first"):
+        TupleLog.open(tmp_path / "other")
 
 
 @pytest.mark.parametrize("skew", [0.0, 1.4])
@@ -38,7 +37,7 @@ def test_a_stream_is_the_same_however_it_is_cut(tmp_path):
     stream = TupleStream(2 * ROWS_PER_RANGE + 5, keys=9, skew=1.2, seed=3)
     lines = []
     for partitions in (1, 2):
-        log = TupleLog.draw(tmp_path / f"{partitions}", stream, partitions)
+        log = draw_log(tmp_path / f"{partitions}", stream, partitions)
         texts = [log.part(p).read_text() for p in range(partitions)]
         lines.append(sorted("".join(texts).splitlines()))
     assert lines[0] == lines[1] and len(lines[0]) == stream.tuples
@@ -46,12 +45,13 @@ def test_a_stream_is_the_same_however_it_is_cut(tmp_path):
 
 def test_spark_draws_the_same_log_and_reuses_it(spark, tmp_path):
     stream = TupleStream(ROWS_PER_RANGE + 9, keys=9)
-    log = write_tuples(spark, stream, 2, tmp_path / "log")
-    here = TupleLog.draw(tmp_path / "here", stream, 2)
-    assert [log.part(p).read_bytes() for p in (0, 1)] == [here.part(p).read_bytes() for p in (0, 1)]
-    assert write_tuples(spark, stream, 2, tmp_path / "log") == log
-    with pytest.raises(ValueError, match=r"path holds a log of .* in 2 partitions, got a request"):
-        write_tuples(spark, stream, 3, tmp_path / "log")
+    log = write_tuples(spark, stream, 2, tmp_path)
+    here = draw_log(tmp_path / "here", stream, 2)
+    for partition in (0, 1):
+        assert log.part(partition).read_bytes() == here.part(partition).read_bytes()
+    log.part(0).write_bytes(b"")
+    assert write_tuples(spark, stream, 2, tmp_path) == log
+    assert log.part(0).read_bytes() == b""
 
 
 test_odd_streams_are_refused = refused(
