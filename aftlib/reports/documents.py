@@ -24,7 +24,7 @@ from aftlib.sensor_plans.experiments import NotebookParameters as SensorPlans
 from aftlib.shared_state import claims as shared_state
 from aftlib.shared_state.experiments import NotebookParameters as SharedState
 from aftlib.upstream_backup import claims as upstream_backup
-from aftlib.upstream_backup.experiments.parameters import NotebookParameters as UpstreamBackup
+from aftlib.upstream_backup.experiments import NotebookParameters as UpstreamBackup
 from aftlib.workbench.claims import Summary
 from aftlib.workbench.parameters import ParameterModel
 

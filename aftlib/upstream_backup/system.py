@@ -1,21 +1,22 @@
-"""Parts of a standby system: stream, links, TCP, and the intervals of D4 table 1."""
+"""A standby system (D4 table 1): stream, links, TCP, intervals, schemes, and one failure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from typing import Literal
 
 import numpy as np
 
-from aftlib.core.checks import require_number
+from aftlib.core.checks import require_choice, require_number
 
 MS = 1_000_000
 """Nanoseconds in a millisecond: time is counted in whole nanoseconds."""
 US = 1_000
 NODES = ("primary", "secondary")
-OTHER = dict(zip(NODES, NODES[::-1], strict=True))
 FULLEST = 0.95
 """Largest share of a link to use; beyond it TCP's ACKs, which are not simulated, matter."""
+_STREAM = 4
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Phases:
     ack: float = 0.0
     heartbeat: float = 0.0
     switching: float = 0.0  # of the cycle of two turns
-    checkpoint: float = 0.0
+    checkpoint: float = 0.0  # of ns-3's runs of passive standby
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -79,9 +80,8 @@ class Phases:
 class Parameters:
     """A system of upstream, primary, secondary and downstream node (D4 table 1 by default).
 
-    A ValueError when a size or time is not positive, the share leaves a node no tuple in its turn,
-    a heartbeat is due before the answer to the last one, the rate needs more than 95 % of a link,
-    or it saturates a node.
+    A ValueError when a size or time is not positive, a turn has no tuple, a heartbeat is due before
+    the answer to the last one, the rate needs more than 95 % of a link, or it saturates a node.
     """
 
     rate: float = 1000.0  # tuples per second
@@ -90,36 +90,30 @@ class Parameters:
     switching_ms: float = 100.0  # interval between switches of the node (the proposal)
     # interval of checkpoint messages (passive standby); the document gives none: that of ACKs
     checkpoint_ms: float = 25.0
-    share: float = 0.5  # of the tuples that go to the primary; its turn: 2 · share · switching_ms
     tuple_bytes: int = 58  # identifier (8) and data (50)
     processing_us: float = 10.0  # time that a node takes for a tuple
-    secondary_us: float | None = None  # the secondary's; None: as fast as the primary
     # Interval at which the upstream node writes the due tuples. The document gives none. With one
     # segment per tuple, the link would be too slow from 17,858 tuples/s on.
     write_ms: float = 1.0
     state_bytes: int = 58  # of a checkpoint per tuple: the change of the state, its result
     message_bytes: int = 8  # payload of an ACK, a heartbeat, a request
-    repair_ms: float = 1000.0  # from the request until the failed node is back, empty
     link: Link = field(default_factory=Link)
     tcp: Tcp = field(default_factory=Tcp)
     phases: Phases = field(default_factory=Phases)
 
     def __post_init__(self) -> None:
         for name in (f.name for f in fields(self) if f.name not in ("link", "tcp", "phases")):
-            if not (name == "secondary_us" and self.secondary_us is None):
-                require_number(name, getattr(self, name), above=0)
-        require_number("share", self.share, below=1)
+            require_number(name, getattr(self, name), above=0)
         if self.tcp.segment_bytes < self.tuple_bytes:
             raise ValueError(
                 f"segment_bytes must hold a tuple of {self.tuple_bytes} bytes, got "
                 f"{self.tcp.segment_bytes}; give a larger segment"
             )
-
-        turn = 2 * min(self.share, 1 - self.share) * self.switching_ms
-        if turn * self.rate < 1000:
+        if self.switching_ms * self.rate < 1000:
             raise ValueError(
                 f"switching_ms must leave each node at least one tuple per turn, got a turn of "
-                f"{turn:g} ms for a tuple every {1000 / self.rate:g} ms; switch less often"
+                f"{self.switching_ms:g} ms for a tuple every {1000 / self.rate:g} ms; switch less "
+                "often"
             )
         answer = 2 * self.hop_ns / MS
         if self.heartbeat_ms <= answer:
@@ -127,7 +121,6 @@ class Parameters:
                 f"heartbeat_ms must be longer than the {answer:.4g} ms that an answer takes, got "
                 f"{self.heartbeat_ms:g}; otherwise every node would look failed"
             )
-
         per_write = max(1.0, self.rate * self.write_ms / 1000)
         frames = math.ceil(per_write / self.tuples_per_segment) / per_write
         mbps = 8e-6 * self.rate * (self.tuple_bytes + frames * self.link.header_bytes)
@@ -137,12 +130,11 @@ class Parameters:
                 f"the link's {self.link.bandwidth_mbps:g}, and saturates it: lower the rate, or "
                 f"write less often (write_ms = {self.write_ms:g})"
             )
-        slowest = max(self.cost_ns(node) for node in NODES)
-        if self.rate * slowest >= 1e9:
+        if self.rate * self.processing_us >= 1e6:
             raise ValueError(
-                f"rate of {self.rate:g} tuples/s saturates a node that takes {slowest / US:g} µs "
-                "per tuple, when it has to go on alone; give less than "
-                f"{1e9 / slowest:g} tuples/s"
+                f"rate of {self.rate:g} tuples/s saturates a node that takes "
+                f"{self.processing_us:g} µs per tuple; give less than "
+                f"{1e6 / self.processing_us:g} tuples/s"
             )
 
     @property
@@ -172,6 +164,11 @@ class Parameters:
         return 2 * (self.link.wire_ns(0) + self.link.delay_ns)
 
     @property
+    def cost_ns(self) -> int:
+        """Time that a node takes for a tuple, nanoseconds."""
+        return round(self.processing_us * US)
+
+    @property
     def settling_ms(self) -> float:
         """Time after which queues are in steady state."""
         waits = self.ack_ms * (1 + self.phases.ack) + self.switching_ms
@@ -185,7 +182,88 @@ class Parameters:
         every = round(getattr(self, f"{name}_ms") * MS) * (2 if name == "switching" else 1)
         return every, round(every * getattr(self.phases, name))
 
-    def cost_ns(self, node: str) -> int:
-        """Time that a node takes for a tuple."""
-        own = self.secondary_us if node == "secondary" else None
-        return round((self.processing_us if own is None else own) * US)
+
+@dataclass(frozen=True)
+class Scheme:
+    """One standby scheme: the three of Hwang et al. with a WAN variant, and D4's proposal.
+
+    `trimmed_by` names what removes tuples from the queue. "ack": level-0 and level-1 ACKs.
+    "checkpoint": the secondary's message once it has a checkpoint. "copy": nothing, because each
+    result is sent twice anyway (WAN).
+    """
+
+    name: str
+    both: bool = False  # both nodes process every tuple (active standby); else one of them
+    switching: bool = False  # upstream alternates between the nodes; else the primary gets all
+    trimmed_by: Literal["ack", "checkpoint", "copy"] = "ack"
+
+
+PASSIVE = Scheme("passive standby", trimmed_by="checkpoint")
+UPSTREAM = Scheme("upstream backup")
+ACTIVE = Scheme("active standby", both=True)
+ACTIVE_WAN = Scheme("active standby (WAN)", both=True, trimmed_by="copy")
+PROPOSED = Scheme("proposed", switching=True)
+SCHEMES = {scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_WAN, PROPOSED)}
+SIMULATED = (UPSTREAM, PROPOSED)
+"""The schemes that D4 compares (figs 5 and 6); ns-3's stored runs have all five."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The silent crash of a node, `at_ms` milliseconds after the stream began."""
+
+    at_ms: float
+    node: str = "primary"
+
+    def __post_init__(self) -> None:
+        require_number("at_ms", self.at_ms, above=0)
+        require_choice("node", self.node, NODES)
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A failure with the moments that follow from it, in nanoseconds."""
+
+    node: str
+    survivor: str
+    crash: int
+    detected: int  # the survivor's next heartbeat is due and the last one is still unanswered
+    request: int  # the upstream node has the survivor's request
+
+
+def detect(parameters: Parameters, failure: Failure) -> Outage:
+    """Return when a failure is detected; ValueError if it comes before steady state."""
+    if failure.at_ms < parameters.settling_ms:
+        raise ValueError(
+            f"failure at {failure.at_ms:g} ms comes before steady state; let it happen at "
+            f"{parameters.settling_ms:g} ms or later"
+        )
+    every, phase = parameters.cycle("heartbeat")
+    crash = round(failure.at_ms * MS)
+    # the first heartbeat that the failed node does not answer
+    unanswered = -(-(crash - parameters.hop_ns - phase) // every)
+    detected = (max(unanswered, 0) + 1) * every + phase
+    survivor = NODES[1 - NODES.index(failure.node)]
+    return Outage(failure.node, survivor, crash, detected, detected + parameters.hop_ns)
+
+
+def drawn_phases(count: int, seed: int) -> list[Phases]:
+    """Draw phases by a generator of their own, the same for every scheme, rate and interval.
+
+    If all intervals were in step, a failure's moment would determine the number of tuples sent
+    again: 200 failures of the default system would give only four different numbers.
+    """
+    return [Phases(*row) for row in np.random.default_rng([seed, _STREAM + 2]).random((count, 4))]
+
+
+def failure_times(
+    count: int, seed: int, steady_ms: float = 2000.0, spread_ms: float = 2000.0
+) -> np.ndarray:
+    """Draw failure times in ms. All schemes and rates have the same, so that trials are paired.
+
+    They are whole µs, uniform in [steady_ms, steady_ms + spread_ms); the document has 30 s for
+    both. They have a random generator of their own. A longer list begins with the same times as a
+    shorter one.
+    """
+    drawn = np.random.default_rng([seed, _STREAM]).random(count)
+    return np.round(steady_ms + spread_ms * drawn, 3)

@@ -1,17 +1,26 @@
-"""The parameters of a standby system, and values that are refused."""
+"""The parameters of a standby system, and when a failure is detected."""
 
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 
-from aftlib.upstream_backup.parameters import Link, Parameters, Phases, Tcp
-from aftlib.upstream_backup.schemes import scheme_named
+from aftlib.upstream_backup.system import (
+    Failure,
+    Link,
+    Parameters,
+    Phases,
+    Tcp,
+    detect,
+    drawn_phases,
+    failure_times,
+)
 from tests.refusals import refused
 
 NUMBERS = (
     *("rate", "ack_ms", "heartbeat_ms", "switching_ms", "checkpoint_ms", "tuple_bytes"),
-    *("processing_us", "write_ms", "state_bytes", "message_bytes", "repair_ms"),
+    *("processing_us", "write_ms", "state_bytes", "message_bytes"),
 )
 
 
@@ -27,26 +36,21 @@ test_impossible_systems_are_refused = refused(
     *(
         (partial(Parameters, **{name: value}), f"{name} must be above 0, got")
         for name in NUMBERS
-        for value in (0, -1.0, math.nan, math.inf)
+        for value in (0, math.nan)
     ),
-    (partial(Link, bandwidth_mbps=0), "bandwidth_mbps must be above 0, got 0"),
     (partial(Link, delay_ms=0), "delay_ms must be above 0, got 0"),
-    (partial(Link, header_bytes=0), "header_bytes must be above 0, got 0"),
-    (partial(Parameters, secondary_us=-3), "secondary_us must be above 0, got -3"),
     (partial(Tcp, segment_bytes=0), "segment_bytes must be above 0, got 0"),
     (partial(Tcp, initial_window=0), "initial_window must be a whole number at least 1, got 0"),
     (partial(Parameters, tcp=Tcp(segment_bytes=57)), "must hold a tuple of 58 bytes, got 57"),
     (partial(Parameters, rate=200, switching_ms=4), "one tuple per turn, got a turn of 4 ms"),
-    (partial(Parameters, rate=200, share=0.98), "got a turn of 4 ms for a tuple every 5 ms"),
-    (partial(Parameters, share=1), "share must be below 1, got 1"),
     (partial(Parameters, heartbeat_ms=10), "longer than the 10.06 ms that an answer takes"),
     (partial(Parameters, rate=40_000), "more than 95% of the link's 16, and saturates it"),
     (partial(Parameters, rate=20_000, write_ms=0.01), r"needs 17.9 Mbps, .*write_ms = 0.01\)"),
-    (partial(Parameters, rate=16_965, write_ms=0.01), "needs 15.2 Mbps"),  # 95.004 %
-    (partial(Parameters, rate=10_000, secondary_us=100), "saturates a node that takes 100 µs per"),
-    (partial(scheme_named, "hot"), "scheme must be one of passive standby, .* got 'hot'"),
+    (partial(Parameters, rate=10_000, processing_us=100), "saturates a node that takes 100 µs"),
     (partial(Phases, ack=1), "ack must be below 1 and at least 0, got 1"),
-    (partial(Phases, checkpoint=-1), "checkpoint must be below 1 and at least 0, got -1"),
+    (partial(Failure, 0), "at_ms must be above 0, got"),
+    (partial(Failure, 2000, "upstream"), "node must be one of primary, secondary, got 'upstream'"),
+    (partial(detect, Parameters(), Failure(20)), "comes before steady state; let it happen at 145"),
 )
 
 
@@ -55,8 +59,21 @@ def test_the_highest_rates_are_accepted():
     assert Parameters(rate=20_000).rate == 20_000
 
 
-@pytest.mark.parametrize("name", ["ack", "heartbeat", "switching", "checkpoint"])
-def test_phases_are_fractions_of_their_interval(name):
-    every, phase = Parameters(phases=Phases(**{name: 0.25})).cycle(name)
-    own = round(getattr(Parameters(), f"{name}_ms") * 1_000_000)
-    assert (every, phase) == ((2 if name == "switching" else 1) * own, every // 4)
+@pytest.mark.parametrize("phase", [0.0, 0.3])
+@pytest.mark.parametrize(
+    ("crash", "detected"),
+    [(2001.0, 2100), (2005.0, 2100), (2005.04, 2200), (2104.9, 2200), (2105.1, 2300)],
+)
+def test_the_next_heartbeat_after_an_unanswered_one(crash, detected, phase):
+    crash, detected = crash + 100 * phase, detected + 100 * phase
+    system = Parameters(phases=Phases(heartbeat=phase))
+    outage = detect(system, Failure(crash))
+    assert outage.detected == detected * 1_000_000
+    assert outage.request == outage.detected + system.hop_ns
+
+
+def test_times_and_phases_are_streams_of_their_own():
+    times = failure_times(50, 3, 30_000, 30_000)
+    np.testing.assert_array_equal(times[:10], failure_times(10, 3, 30_000, 30_000))
+    assert ((times >= 30_000) & (times <= 60_000)).all()
+    assert drawn_phases(50, 3)[:10] == drawn_phases(10, 3) != drawn_phases(10, 4)
