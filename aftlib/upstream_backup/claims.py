@@ -35,7 +35,7 @@ def ratios(outcomes: pd.DataFrame, measure: str) -> pd.DataFrame:
 def find_worst(outcomes: pd.DataFrame, measure: str, sensitivity: str, control: bool) -> Finding:
     """The ratio at the rate whose interval ends highest; all intervals hold jointly."""
     table = ratios(outcomes, measure)
-    worst = table.loc[table["high"].idxmax()]
+    worst = table.sort_values("high").iloc[-1]
     return Finding(
         worst["ratio"],
         (worst["low"], worst["high"]),
