@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,27 +19,18 @@ from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.planfile import read_plan, write_plan
 from aftlib.sensor_plans.question import Question, read_assignment, read_epsilon
 from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.workbench.parameters import kind_of
 
 BAD_INPUT = 2
 LISTED = 12
 """Most sensors that a line of the text names; sensors certified below half are always named."""
-TYPES = {"float": float, "float | None": float, "int | None": int}
-"""Types of options by the type of the question's field; others are texts."""
 
 
 def question_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add an option for each field of the question."""
     for name, field in reversed(Question.model_fields.items()):
-        kind, default = kind_of(field.annotation), field.default
-        choices = click.Choice(["mean", "sum"]) if name == "query" else None
-        option = click.option(
-            f"--{name.replace('_', '-')}",
-            type=str if name == "epsilon" else choices or TYPES.get(kind, str),
-            default=str(default) if name == "window" else default,
-            show_default=default is not None,
-            help=(field.description or "").replace("null", "by default"),
-        )
+        about = (field.description or "").replace("null", "not given")
+        default = "" if field.default is None else f"  [default: {field.default}]"
+        option = click.option(f"--{name.replace('_', '-')}", metavar="X", help=about + default)
         function = option(function)
     return function
 
@@ -77,8 +67,10 @@ def command(
     planned from the input.
     """
     with clear_errors(BAD_INPUT, data):
-        question = {name: options.pop(name) for name in Question.model_fields}
-        question["epsilon"] = question["epsilon"] and read_epsilon(question["epsilon"])
+        texts = {name: options.pop(name) for name in Question.model_fields}
+        question = Question.parse({name: text for name, text in texts.items() if text is not None})
+        if isinstance(epsilon := question.get("epsilon"), str):
+            question["epsilon"] = read_epsilon(epsilon)
         Question(**question)
         grouping = None if assignment is None else read_assignment(assignment)
         if output.suffix != ".json" or output.is_dir():
@@ -111,24 +103,18 @@ def clear_errors(status: int, file: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        message = re.sub(
-            r"\b(epsilon_sd|t_sla|fixed_ms|read_rate|failures_per_month)\b",
-            lambda match: match[0].replace("_", "-"),
-            str(error),
-        )
-        click.echo(f"Error: {printable(f'{file}: {message}')}", err=True)
+        click.echo(f"Error: {printable(f'{file}: {error}')}", err=True)
         raise click.exceptions.Exit(status) from error
 
 
 def parse_reading(options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of `read_sensors` for the texts of options."""
-    long, missing = options["long"], options["missing"]
-    numbers: list[float] | None = None
-    if missing is not None:
-        try:
+    long, missing, numbers = options["long"], options["missing"], None
+    try:
+        if missing is not None:
             numbers = [] if missing == "none" else [float(part) for part in missing.split(",")]
-        except ValueError as error:
-            raise ValueError(f"--missing must be numbers, or none, got {missing!r}") from error
+    except ValueError as error:
+        raise ValueError(f"--missing must be numbers, or none, got {missing!r}") from error
     return options | {
         "long": next(csv.reader([long])) if long else None,
         "drop": [name for text in options["drop"] for name in next(csv.reader([text]))],
@@ -138,7 +124,7 @@ def parse_reading(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_csv_options(texts: Sequence[str]) -> dict[str, Any]:
-    r"""Return arguments of `pandas.read_csv` for texts KEY=VALUE; a repeated key makes a list.
+    r"""Return arguments of `pandas.read_csv` for texts KEY=VALUE; na_values is a list.
 
     >>> parse_csv_options(["sep=;", "skiprows=[0, 2]", "na_values=ERR", "na_values=-", "sep=\\t"])
     {'sep': '\t', 'skiprows': [0, 2], 'na_values': ['ERR', '-']}
@@ -152,10 +138,7 @@ def parse_csv_options(texts: Sequence[str]) -> dict[str, Any]:
             parsed = ast.literal_eval(value)
         except (ValueError, SyntaxError):
             parsed = "\t" if value == r"\t" else value
-        if key in options and key == "na_values":
-            before = options[key] if isinstance(options[key], list) else [options[key]]
-            parsed = [*before, parsed]
-        options[key] = parsed
+        options[key] = [*options.get(key, []), parsed] if key == "na_values" else parsed
     return options
 
 

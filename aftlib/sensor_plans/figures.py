@@ -57,21 +57,13 @@ def result(plan: Mapping[str, Any]) -> Markdown:
 
 def outage(plan: Mapping[str, Any]) -> go.Figure:
     """One outage of the user's own sensors: the truth, and estimates with their half-widths."""
-    shown, sensors = plan["outage"], plan["outage"]["sensors"]
-    titles = [escape(sensor["name"]) for sensor in sensors]
-    figure = make_subplots(rows=len(sensors), shared_xaxes=True, subplot_titles=titles)
-    for row, sensor in enumerate(sensors, 1):
-        first = row == 1
+    shown = plan["outage"]
+    names = [escape(sensor["name"]) for sensor in shown["sensors"]]
+    figure = make_subplots(rows=len(names), shared_xaxes=True, subplot_titles=names)
+    for row, sensor in enumerate(shown["sensors"], 1):
+        place: dict[str, Any] = {"row": row, "col": 1, "showlegend": row == 1}
         figure.add_scatter(
-            x=shown["times"],
-            y=sensor["truth"],
-            name="truth",
-            mode="lines+markers",
-            marker={"size": 4},
-            line={"color": GREY},
-            showlegend=first,
-            row=row,
-            col=1,
+            x=shown["times"], y=sensor["truth"], name="truth", line={"color": GREY}, **place
         )
         for certified, color, name in ((True, BLUE, "certified"), (False, ORANGE, "not certified")):
             chosen = [i for i, flag in enumerate(sensor["certified"]) if flag is certified]
@@ -82,15 +74,11 @@ def outage(plan: Mapping[str, Any]) -> go.Figure:
                 name=f"estimate, {name}",
                 mode="markers",
                 marker={"color": color, "symbol": "circle-open", "size": 9},
-                legendgroup=name,
-                showlegend=first,
-                row=row,
-                col=1,
+                **place,
             )
-    machine = escape(plan["machines"][shown["machine"]]["name"])
-    styled(figure, f"An outage of machine {machine}", "", "", height=160 + 150 * len(sensors))
-    figure.update_xaxes(title_text="start of the window", row=len(sensors), col=1)
-    return figure.update_yaxes(title_text="result")
+    title = f"An outage of machine {escape(plan['machines'][shown['machine']]['name'])}"
+    styled(figure, title, "", "window's result", height=160 + 150 * len(names))
+    return figure.update_xaxes(title_text="start of the window", row=len(names), col=1)
 
 
 def guarantee(plans: Mapping[str, Mapping[str, Any]]) -> go.Figure:
@@ -98,25 +86,20 @@ def guarantee(plans: Mapping[str, Mapping[str, Any]]) -> go.Figure:
     figure = _panels([*plans], "Guarantee and measurement (dashed: 1 − δ)", "share certified")
     for column, plan in enumerate(plans.values(), 1):
         for line in plan["compared"]:
-            if line["within"] is None:
+            if (within := line["within"]) is None:
                 continue
             color, symbol = LOOK[line["method"]]
-            low, high = line["interval"] or (line["within"], line["within"])
+            low, high = line["interval"] or (within, within)
             figure.add_scatter(
                 x=[line["declared"]],
-                y=[line["within"]],
+                y=[within],
+                error_y={"array": [high - within], "arrayminus": [within - low]},
                 name=line["method"],
                 mode="markers",
-                legendgroup=line["method"],
+                marker={"color": color, "symbol": symbol, "size": 12},
                 showlegend=column == 1,
                 row=1,
                 col=column,
-                marker={"color": color, "symbol": symbol, "size": 12},
-                error_y={
-                    "array": [high - line["within"]],
-                    "arrayminus": [line["within"] - low],
-                    "symmetric": False,
-                },
             )
         figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE, row=1, col=column)
     figure.update_yaxes(title_text="share of these within ε", row=1, col=1)
@@ -126,19 +109,10 @@ def guarantee(plans: Mapping[str, Mapping[str, Any]]) -> go.Figure:
 
 def over_time(plan: Mapping[str, Any]) -> go.Figure:
     """Share certified, and share within ε, by segment of the second half."""
-    parts = pd.DataFrame(plan["segments"])
+    parts, pale = pd.DataFrame(plan["segments"]), {"color": "#cfe3f2"}
     figure = go.Figure()
-    figure.add_bar(
-        x=parts["start"], y=parts["declared"], name="certified", marker={"color": "#cfe3f2"}
-    )
-    figure.add_scatter(
-        x=parts["start"],
-        y=parts["within"],
-        name="of these within ε",
-        mode="lines+markers",
-        line={"color": BLUE},
-        connectgaps=False,
-    )
+    figure.add_bar(x=parts["start"], y=parts["declared"], name="certified", marker=pale)
+    figure.add_scatter(x=parts["start"], y=parts["within"], name="of these within ε")
     figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
     styled(figure, "The back-test over time (dashed: 1 − δ)", "start of the segment", "share")
     return figure.update_yaxes(tickformat=".0%")
@@ -168,22 +142,19 @@ def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
     """Share certified and share within ε in disturbed streams."""
     names = list(table["trouble"].unique())
     figure = _panels(names, "When something goes wrong (dashed: 1 − δ)", "window")
-    shares = {"within": ("within ε", None), "declared": ("certified", "dot")}
-    for column, name in enumerate(names, 1):
-        for method, color in ((GUARD, BLUE), (BASELINE, RED)):
-            part = table[(table["trouble"] == name) & (table["method"] == method)]
-            for share, (text, dash) in shares.items():
-                figure.add_scatter(
-                    x=part["window"],
-                    y=part[share],
-                    name=f"{method}: {text}",
-                    row=1,
-                    col=column,
-                    legendgroup=method,
-                    showlegend=column == 1,
-                    line={"color": color, "dash": dash},
-                )
-        figure.add_hline(1 - delta, line={"color": GREY, "dash": "dash"}, row=1, col=column)
+    shares = {"within": ("within ε", "solid"), "declared": ("certified", "dot")}
+    for (trouble, method), part in table.groupby(["trouble", "method"], sort=False):
+        for share, (text, dash) in shares.items():
+            figure.add_scatter(
+                x=part["window"],
+                y=part[share],
+                name=f"{method}: {text}",
+                line={"color": LOOK[str(method)][0], "dash": dash},
+                showlegend=trouble == names[0],
+                row=1,
+                col=names.index(trouble) + 1,
+            )
+    figure.add_hline(1 - delta, line={"color": GREY, "dash": "dash"})
     figure.update_yaxes(range=[0, 1.03]).update_yaxes(title_text="share", row=1, col=1)
     return figure.update_layout(height=HEIGHT + 60)
 
@@ -200,70 +171,44 @@ def _panels(titles: Sequence[str], title: str, x: str) -> go.Figure:
 
 def machines(plan: Mapping[str, Any]) -> Styler:
     """What is certified if a machine fails, and its sensors that are certified below half."""
-    rows = [
-        [
-            machine["name"],
-            ", ".join(machine["sensors"]),
-            machine["declared"],
-            ", ".join(machine["problems"]) or "–",
-        ]
-        for machine in plan["machines"]
-    ]
-    return table(rows, ["machine", "sensors", "certified", "certified below half of the time"])
+    frame = pd.DataFrame(plan["machines"])
+    frame["sensors"] = [", ".join(names) for names in frame["sensors"]]
+    frame["problems"] = [", ".join(names) or "–" for names in frame["problems"]]
+    headings = {"name": "machine", "declared": "certified", "problems": "certified below half"}
+    return table(frame.rename(columns=headings))
 
 
 def details(plan: Mapping[str, Any]) -> Styler:
     """One row per sensor, the least certified first."""
-    sensors = sorted(plan["sensors"], key=lambda sensor: sensor["declared"][0])[:LISTED]
-    rows = [
-        [
-            sensor["name"],
-            plan["machines"][sensor["worker"]]["name"],
-            sensor["epsilon"],
-            sensor["declared"][0],
-            sensor["within"][0],
-            sensor["N"][0],
-            sensor["longest"],
-            sensor["explained"],
-            sensor["least_epsilon"],
-        ]
-        for sensor in sensors
-    ]
-    columns = ["sensor", "machine", "ε", "certified", "within ε", "N", "may be lost for, windows"]
-    return table(rows, [*columns, "explained by other machines", "smallest useful ε"])
+    frame = pd.DataFrame(plan["sensors"])
+    for name in ("declared", "within", "N"):
+        frame[name] = [each[0] for each in frame[name]]
+    frame["worker"] = [plan["machines"][worker]["name"] for worker in frame["worker"]]
+    headings = {"name": "sensor", "worker": "machine", "epsilon": "ε", "declared": "certified"}
+    headings |= {"within": "within ε", "N": "N", "longest": "may be lost for, windows"}
+    headings |= {"explained": "explained by other machines", "least_epsilon": "smallest useful ε"}
+    frame = frame.sort_values("declared", kind="stable")[:LISTED]
+    return table(frame[[*headings]].rename(columns=headings))
 
 
 def recoveries(plan: Mapping[str, Any]) -> Styler:
     """What is read again after a failure of all machines, and of one."""
-    n = len(plan["sensors"])
-    rows = [
-        [
-            f"all machines, between steps {part['from']} and {part['until']}",
-            f"{len(part['sensors'])} of {n} sensors",
-            part["tuples"],
-            None if part["ms"] is None else part["ms"] / 1e3,
-        ]
-        for part in plan["replay"]
-    ]
+    n, rows = len(plan["sensors"]), []
+    for part in plan["replay"]:
+        seconds = None if part["ms"] is None else part["ms"] / 1e3
+        where = f"all machines, between steps {part['from']} and {part['until']}"
+        rows.append([where, f"{len(part['sensors'])} of {n} sensors", part["tuples"], seconds])
     for scheme in (plan["worth"] or {"schemes": []})["schemes"]:
-        rows.append(
-            [
-                f"one machine, at a window's end: {scheme['scheme']}",
-                "its sensors"
-                if scheme["scheme"] != GUARD
-                else "its sensors that are not certified",
-                scheme["samples_read_again"],
-                scheme["longest_s"],
-            ]
-        )
-    return table(rows, ["failure", "read again", "samples", "recovery, s"])
+        where = f"one machine, at a window's end: {scheme['scheme']}"
+        what = "its sensors" + " that are not certified" * (scheme["scheme"] == GUARD)
+        rows.append([where, what, scheme["samples_read_again"], scheme["longest_s"]])
+    columns = ["failure", "read again", "samples", "recovery, s"]
+    return table(pd.DataFrame(rows, columns=columns))
 
 
-def table(rows: list[list[Any]], columns: Sequence[str]) -> Styler:
+def table(frame: pd.DataFrame) -> Styler:
     """Rows of texts and numbers as a table; a missing number is a dash; texts are escaped."""
-    frame = pd.DataFrame(rows, columns=[escape(name) for name in columns])
-    missing = [name for name in frame if frame[name].isna().any()]
-    frame = frame.astype(dict.fromkeys(missing, float))
+    frame = frame.astype({name: float for name in frame if frame[name].isna().any()})
     return frame.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -146,51 +145,43 @@ def answered(
     return question.model_dump() | fields
 
 
-def read_epsilon(text: str) -> float | dict[str, float]:
-    """Return ε as a number, or one per sensor from a JSON object or CSV lines ``sensor,ε``."""
-    try:
-        return float(text)
-    except ValueError:
-        return {name: _number("epsilon", limit) for name, limit in _read_pairs("epsilon", text)}
+def read_epsilon(path: str) -> dict[str, float]:
+    """Return ε of each sensor from a JSON object or CSV lines ``sensor,ε``."""
+    limits = {
+        name: pd.to_numeric(text, errors="coerce") for name, text in _read_pairs("epsilon", path)
+    }
+    if bad := [name for name, limit in limits.items() if not limit > 0]:
+        raise ValueError(
+            f"epsilon must be above 0, got another value for {listed(bad)} in {path!r}"
+        )
+    return {name: float(limit) for name, limit in limits.items()}
 
 
-def read_assignment(path: Path | str) -> dict[str, str]:
+def read_assignment(path: str) -> dict[str, str]:
     """Return the worker of each sensor from a JSON object or CSV lines ``sensor,worker``."""
-    return dict(_read_pairs("assignment", str(path)))
+    return dict(_read_pairs("assignment", path))
 
 
-def _number(name: str, text: Any) -> float:
-    try:
-        number = float(text)
-    except (TypeError, ValueError):
-        number = math.nan
-    if math.isnan(number):
-        raise ValueError(f"{name} must be numbers, got {text!r}")
-    return number
-
-
-def _read_pairs(name: str, text: str) -> list[tuple[str, str]]:
+def _read_pairs(name: str, file: str) -> list[tuple[str, str]]:
     """Pairs of texts, with the sensor first; ValueError for another file, or a repeated sensor."""
-    path = Path(text)
+    path = Path(file)
     if not path.is_file():
-        raise ValueError(f"{name} must be an existing file, got {text!r}")
+        raise ValueError(f"{name} must be an existing file, got {file!r}")
     try:
         if path.suffix.lower() == ".json":
-            content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list)
-            rows = [[str(cell) for cell in row] for row in content]
+            rows = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list)
         else:
             rows = pd.read_csv(path, header=None, dtype=str, keep_default_na=False).values.tolist()
             rows = rows[rows[0][0].strip().lower() == "sensor" :]
-        pairs = [(sensor.strip(), value.strip()) for sensor, value in rows]
-    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        pairs = [(str(sensor).strip(), str(value).strip()) for sensor, value in rows]
+    except (ValueError, TypeError, IndexError) as error:
         raise ValueError(
             f"{name} must be a JSON object by sensor or CSV lines with a sensor and a value, got "
-            f"{text!r} ({str(error).splitlines()[0]})"
+            f"{file!r} ({str(error).splitlines()[0]})"
         ) from error
     sensors = [sensor for sensor, _ in pairs]
-    if len({*sensors}) < len(sensors):
-        twice = next(sensor for sensor in sensors if sensors.count(sensor) > 1)
-        raise ValueError(f"{name} must name each sensor once, got {twice!r} twice in {text!r}")
+    if twice := [sensor for sensor in sensors if sensors.count(sensor) > 1]:
+        raise ValueError(f"{name} must name each sensor once, got {twice[0]!r} twice in {file!r}")
     return pairs
 
 
@@ -201,14 +192,14 @@ def group_sensors(assignment: Any, names: Sequence[str]) -> tuple[list[str], lis
     of `names` must be in it once.
     """
     if not isinstance(assignment, dict):
-        assignment = {sensor: str(i) for i, part in enumerate(assignment) for sensor in part}
+        assignment = {sensor: i for i, part in enumerate(assignment) for sensor in part}
     if {*assignment} != {*names}:
         unknown, without = {*assignment} - {*names}, {*names} - {*assignment}
         raise ValueError(
             f"assignment must name each sensor once, got no worker for {listed(sorted(without))} "
             f"and {listed(sorted(unknown))}, which FILE lacks"
         )
-    workers = list(dict.fromkeys(str(assignment[name]) for name in names))
-    return workers, [
-        [i for i, name in enumerate(names) if str(assignment[name]) == worker] for worker in workers
-    ]
+    groups: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        groups.setdefault(str(assignment[name]), []).append(i)
+    return list(groups), list(groups.values())

@@ -83,14 +83,15 @@ def test_a_long_file_an_epsilon_a_sensor_and_a_grouping(there):
     [
         (["none.csv"], "none.csv: FILE must be a file, a directory or a pattern, got 'none.csv'"),
         (["f.csv", "--epsilon", "x"], "f.csv: epsilon must be an existing file, got 'x'"),
-        (["f.csv", "--delta", 2], "f.csv: delta must be above 0 and below 1, got 2.0"),
-        (["f.csv", "--t-sla", "2"], "f.csv: t-sla must be a duration such as '2s'"),
+        (["f.csv", "--delta", 2], "f.csv: delta must be above 0 and below 1, got 2"),
+        (["f.csv", "--delta", "x"], "f.csv: delta must fit float, got 'x'"),
+        (["f.csv", "--t-sla", "2"], "f.csv: t_sla must be a duration such as '2s'"),
         (["f.csv", "--output", "x.txt"], "output must be a file that ends in .json, got 'x.txt'"),
         (["f.csv", "--assignment", "g.csv"], "assignment must be an existing file, got 'g.csv'"),
         (["f.csv", "--csv", "sep"], "--csv must be KEY=VALUE, such as sep=';', got 'sep'"),
         (["f.csv", "--missing", "x"], "--missing must be numbers, or none, got 'x'"),
         (["f.csv", "--workers", 9], "workers must be at most 4 sensors, got 9"),
-        (["nameless.csv", "--read-rate", 1], "read-rate must be given with data that have times"),
+        (["nameless.csv", "--read-rate", 1], "read_rate must be given with data that have times"),
     ],
 )
 def test_bad_input_has_a_clear_end(there, given, message):

@@ -73,7 +73,7 @@ def test_epsilon_of_each_sensor(tmp_path):
         ("e.json", '{"a": 1, "a": 3}', "each sensor once, got 'a' twice"),
         ("e.csv", "a\n", "must be a JSON object by sensor or CSV lines"),
         ("e.json", "[1, 2]", "must be a JSON object by sensor or CSV lines"),
-        ("e.csv", "a,x\n", "epsilon must be numbers, got 'x'"),
+        ("e.csv", "a,x\n", "epsilon must be above 0, got another value for 'a'"),
     ],
 )
 def test_another_file_of_epsilon_is_refused(tmp_path, name, text, message):
@@ -86,7 +86,7 @@ def test_a_grouping_is_read_as_texts(tmp_path):
     (tmp_path / "g.csv").write_text("sensor,worker\n0071,01\n0072,02\n0073,01\n")
     (tmp_path / "g.json").write_text('{"0071": "01", "0072": "02", "0073": "01"}')
     for name in ("g.csv", "g.json"):
-        given = read_assignment(tmp_path / name)
+        given = read_assignment(str(tmp_path / name))
         assert group_sensors(given, ["0071", "0072", "0073"]) == (["01", "02"], [[0, 2], [1]])
     assert group_sensors([["b"], ["a", "c"]], ["a", "b", "c"]) == (["1", "0"], [[0, 2], [1]])
     with pytest.raises(ValueError, match="got no worker for 'c' and 'x', which FILE lacks"):
