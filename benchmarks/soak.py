@@ -25,6 +25,7 @@ import pandas as pd
 
 from aftlib import Promise, recoverable
 from aftlib.core.paths import atomic_file, data_dir
+from aftlib.guard.metrics import metrics_table, record_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -225,25 +226,19 @@ def score(table: pd.DataFrame) -> dict[str, float]:
 
 
 def metrics(place: Path) -> dict[str, float]:
-    """Return what the log of metrics has: rejected rows, and the guarantee's audit."""
-    (path,) = (place / "metrics").glob("guard-*.jsonl")
-    totals = json.loads(path.read_text().splitlines()[-1])["totals"]
-    rejected = sum(number for name, number in totals.items() if name.startswith("rejected"))
-    return {
-        "rejected": rejected, "unrecorded_batches": totals["unrecorded"],
-        "audited": totals["audited"], "wrong_promises": totals["wrong"], "bound": totals["allowed"],
-    }  # fmt: skip
+    """Return what the metrics have: rejected rows, and the guarantee's audit."""
+    totals = metrics_table(place / "metrics").iloc[:, 0]
+    rejected = totals[totals.index.str.startswith("rejected.")].sum()
+    names = {"audited": "audited", "wrong_promises": "wrong", "bound": "allowed"}
+    return {"rejected": rejected} | {name: totals[column] for name, column in names.items()}
 
 
 def drive(directory: str, sensors: str, drain: str = "") -> None:
     """Run the query until it is killed, or until all files are read."""
-    from aftlib.guard.metrics import record_metrics
-    from aftlib.guard.stream import PROVIDER, ROCKSDB
     from aftlib.spark.session import session
 
     place = Path(directory)
     spark = session("soak")
-    spark.conf.set(PROVIDER, ROCKSDB)
     record_metrics(spark, place / "metrics")
     reader = spark.readStream.schema("time timestamp, sensor string, value double")
     reader = reader.option("maxFilesPerTrigger", 100).option("cleanSource", "delete")

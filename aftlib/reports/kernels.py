@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 
 from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.guard.guard import Guard
 from aftlib.shared_state.strategies import deal_out
 
 
@@ -19,7 +18,6 @@ def compile_kernels() -> None:
     histogram = ExponentialHistogram(100, 0.1)
     histogram.update(np.ones(500, bool))
     histogram.estimates(np.ones(5, bool))
-    Guard([[0], [1], [2]], 0.5, 0.05).update(np.random.default_rng(1).normal(size=(130, 3)))
 
 
 if __name__ == "__main__":
