@@ -9,10 +9,6 @@ windows now, and an AR(1) over h rounds on each sensor's residual.
 Under gaps M the distribution of the rest has the precision Λ' = Λ − Λ_·M (Λ_MM)⁻¹ Λ_M· (Schur
 complement). It is the same for all workers, so that m gaps cost O(m³ + m²n) once, not once per
 worker.
-
-A sensor whose first window comes late, such as one that joins, has few rows of its own. Its moments
-come from its regression on the others in the rows since then, and from the others' moments in all
-rows: the maximum likelihood of monotone missing data (Anderson, JASA 52, 1957).
 """
 
 from __future__ import annotations
@@ -28,11 +24,6 @@ LOADING = 0.01
 LEAST_VARIANCE = 1e-200
 FIRST_FIT = 60
 """Rounds before the first fit."""
-LATE_USED, LATE_STORED, LATE_EQUAL = 50.0, 150.0, 0.9
-"""Limits on the weight of the rows since the last late first window. From the first on, a late
-sensor is predicted. When another sensor comes, its regression is stored from the second on, and
-else learned again. From the third on, a share of all weight, the sensor is treated as the others.
-"""
 MOST_INFLATION = 1e6
 """Largest factor by which gaps may raise an error; an unknown factor is set to it."""
 IN_USE, NEXT = 0, 1
@@ -49,9 +40,6 @@ class Model:
     moments: np.ndarray  # (models, d, d), forgetting sums of z zᵀ
     rows: np.ndarray  # (models, every, d) since the moments were last brought up to date
     weight: np.ndarray  # (models,)
-    recent: np.ndarray  # (models, d, d) as the moments, since the last first window of a sensor
-    recent_weight: np.ndarray  # (models,)
-    late: np.ndarray  # (d,) columns of sensors whose first window came late
     precision: np.ndarray  # (2, models, d, d) of both fits
     gain: np.ndarray  # (2, models, n, d)
     variance: np.ndarray  # (2, models, n) of each sensor, given all outside its worker
@@ -70,9 +58,6 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
         moments=np.zeros((models, d, d)),
         rows=np.zeros((models, every, d)),
         weight=np.zeros(models),
-        recent=np.zeros((models, d, d)),
-        recent_weight=np.zeros(models),
-        late=np.zeros(d, bool),
         precision=np.zeros((2, models, d, d)),
         gain=np.zeros((2, models, sensors, d)),
         variance=np.zeros((2, models, sensors)),
@@ -115,7 +100,6 @@ def learn_rows(model: Model, place: int, z: np.ndarray, seen: np.ndarray, forget
     """
     model.rows[seen, place] = z[seen]
     model.weight = (1 - forget) * model.weight + seen
-    model.recent_weight = (1 - forget) * model.recent_weight + seen
 
 
 def absorb(model: Model, forget: float, count: int) -> None:
@@ -125,59 +109,8 @@ def absorb(model: Model, forget: float, count: int) -> None:
     rows = model.rows[:, :count]
     faded = rows * ((1 - forget) ** np.arange(count - 1, -1, -1))[:, np.newaxis]
     products = faded.swapaxes(1, 2) @ rows
-    for moments in (model.moments, model.recent):
-        moments *= (1 - forget) ** count
-        moments += products
+    model.moments = (1 - forget) ** count * model.moments + products
     model.rows[:] = 0.0
-
-
-def begin_late(model: Model, first: np.ndarray) -> None:
-    """Count the following rows separately, because sensors have their `first` windows there.
-
-    Sensors that were late before stay late if they have too few rows; if not, they count like the
-    others.
-    """
-    if model.recent_weight[0] >= LATE_STORED:
-        end_late(model)
-    n = first.size
-    model.late[:n] |= first
-    if model.late.size >= 2 * n:  # their windows of earlier rounds, too
-        model.late[n : 2 * n] |= first
-    model.recent[:] = 0.0
-    model.recent_weight[:] = 0.0
-
-
-def end_late(model: Model) -> None:
-    """Replace the moments of late sensors' own rows by the moments from the regression."""
-    for m, weight in enumerate(model.weight):
-        model.moments[m] = complete_moments(model, m) * weight
-    model.late[:] = False
-
-
-def complete_moments(model: Model, index: int) -> np.ndarray:
-    """Return the moments divided by the weight of their rows.
-
-    Those of sensors that came late are regressed on the others, or 0 while they have too few rows.
-    """
-    moments = model.moments[index] / model.weight[index]
-    late, others = np.flatnonzero(model.late), np.flatnonzero(~model.late)
-    if late.size == 0:
-        return moments
-    if model.recent_weight[index] < LATE_USED or others.size == 0:
-        moments[late] = 0.0
-        moments[:, late] = 0.0
-        return moments
-    recent = model.recent[index] / model.recent_weight[index]
-    across = recent[np.ix_(others, late)]
-    slope = inverse(load(recent[np.ix_(others, others)])) @ across
-    moved = moments[np.ix_(others, others)] @ slope
-    rest = recent[np.ix_(late, late)] - slope.T @ across
-    explained = slope.T @ moved
-    own = (rest + rest.T + explained + explained.T) / 2
-    np.fill_diagonal(own, np.maximum(np.diag(rest), 0.0) + np.diag(explained))
-    moments[np.ix_(others, late)], moments[np.ix_(late, others)] = moved, moved.T
-    moments[np.ix_(late, late)] = own
-    return moments
 
 
 def load(moments: np.ndarray) -> np.ndarray:
@@ -195,11 +128,8 @@ def refit(model: Model, workers: np.ndarray) -> None:
     for fits in (model.precision, model.gain, model.variance, model.scale, model.echo):
         fits[IN_USE] = fits[NEXT]
     model.echo[NEXT] = model.products
-    if model.late.any() and model.recent_weight[0] > LATE_EQUAL * model.weight[0]:
-        end_late(model)
-    moments = np.array([complete_moments(model, m) for m in range(len(model.weight))])
-    n = workers.size
-    model.scale[NEXT] = np.sqrt(np.diagonal(moments[0])[:n])
+    moments = model.moments / model.weight[:, np.newaxis, np.newaxis]
+    model.scale[NEXT] = np.sqrt(np.diagonal(moments[0])[: workers.size])
     model.precision[NEXT] = inverse(load(moments))
     fit_gain(model, NEXT, workers)
 

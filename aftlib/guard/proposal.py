@@ -22,6 +22,8 @@ FEATURES = SEASONS + 4
 RESIDUALS, OUTCOMES, BINS = 400, 500, 128
 LEAST_RESIDUALS, LEAST_OUTCOMES = 50, 60
 FORGET = 0.002
+FROM = np.triu(np.ones((BINS, BINS)))
+"""Row b is 1 from bin b on."""
 PRIOR = 30.0
 """Weight, in rounds, that the regression of one sensor gives to the regression of all sensors."""
 SAFETY = 0.9
@@ -41,8 +43,8 @@ class Risk:
     risks: np.ndarray  # (H, n, OUTCOMES) of the last outcomes
     wrongs: np.ndarray  # (H, n, OUTCOMES)
     outcome_count: np.ndarray  # (H, n)
-    number: np.ndarray  # (H, n, BINS) of these outcomes by risk
-    harm: np.ndarray  # (H, n, BINS) sum of ½ (wrong + risk) over them
+    # (H, n, BINS) sum of ½ (wrong + risk) − SAFETY·δ over those outcomes up to each bin of risk
+    excess: np.ndarray
     features: np.ndarray  # (H + 1, H, n, F)
     risk: np.ndarray  # (H + 1, H, n) p̂ at the decision, −1 where unknown
 
@@ -63,11 +65,30 @@ def new_risk(sensors: int, horizons: int) -> Risk:
         risks=np.zeros((*here, OUTCOMES)),
         wrongs=np.zeros((*here, OUTCOMES)),
         outcome_count=np.zeros(here, np.int64),
-        number=np.zeros((*here, BINS)),
-        harm=np.zeros((*here, BINS)),
+        excess=np.zeros((*here, BINS)),
         features=np.zeros((horizons + 1, *here, FEATURES)),
         risk=np.full((horizons + 1, *here), -1.0),
     )
+
+
+def write_features(
+    risk: Risk,
+    slot: int,
+    usable: np.ndarray,
+    change: np.ndarray,
+    level: np.ndarray,
+    waves: np.ndarray,
+) -> None:
+    """Write the features of the sensors at place `slot` of the ring; arrays have shape (n,)."""
+    features, count = risk.features[slot], min(waves.size, FEATURES - SEASONS)
+    features[:] = 0.0
+    features[..., FAST], features[..., SLOW] = risk.fast, risk.slow
+    features[..., MEAN] = risk.fast.mean(1, keepdims=True)
+    features[..., CHANGE] = np.where(np.isnan(change), 0.0, change)
+    features[..., LEVEL], features[..., SIZE] = level, np.abs(level)
+    features[..., SEASONS : SEASONS + count] = waves[:count]
+    features[:, ~usable] = 0.0
+    features[:, usable, USABLE] = 1.0
 
 
 def bin_of(risk: np.ndarray) -> np.ndarray:
@@ -76,7 +97,12 @@ def bin_of(risk: np.ndarray) -> np.ndarray:
 
 
 def learn_outcomes(
-    risk: Risk, slots: np.ndarray, scored: np.ndarray, y: np.ndarray, wrong: np.ndarray
+    risk: Risk,
+    slots: np.ndarray,
+    scored: np.ndarray,
+    y: np.ndarray,
+    wrong: np.ndarray,
+    delta: float,
 ) -> None:
     """Learn the outcomes of earlier predictions, one per horizon 1 … k and sensor, where `scored`.
 
@@ -90,9 +116,9 @@ def learn_outcomes(
     h, i = np.nonzero(used)
     risk.residuals[h, i, risk.residual_count[h, i] % RESIDUALS] = residual[h, i]
     risk.residual_count[:k] += used
-    count_outcomes(risk, used, risk.risk[places], wrong)
+    count_outcomes(risk, used, risk.risk[places], wrong, delta)
     faded = np.where(used, 1 - FORGET, 1.0)[..., np.newaxis]
-    new = np.where(used[..., np.newaxis], features, 0.0)
+    new = features * used[..., np.newaxis]
     risk.moment[:k] = faded * risk.moment[:k] + new * y[..., np.newaxis]
     normal = risk.normal[:k]
     normal *= faded[..., np.newaxis]
@@ -101,18 +127,18 @@ def learn_outcomes(
     risk.slow[:k] += np.where(scored, 0.03 * (y - risk.slow[:k]), 0.0)
 
 
-def count_outcomes(risk: Risk, used: np.ndarray, predicted: np.ndarray, wrong: np.ndarray) -> None:
+def count_outcomes(
+    risk: Risk, used: np.ndarray, predicted: np.ndarray, wrong: np.ndarray, delta: float
+) -> None:
     """Put the outcomes whose risk was predicted into rings and bins, in place of the oldest."""
     h, i = np.nonzero(used & (predicted >= 0))
     predicted, wrong, count = predicted[h, i], wrong[h, i], risk.outcome_count[h, i]
     place, full = count % OUTCOMES, count >= OUTCOMES
     oldest = h[full], i[full], place[full]
-    past = h[full], i[full], bin_of(risk.risks[oldest])
-    risk.number[past] -= 1
-    risk.harm[past] -= 0.5 * (risk.wrongs[oldest] + risk.risks[oldest])
-    now = h, i, bin_of(predicted)
-    risk.number[now] += 1
-    risk.harm[now] += 0.5 * (wrong + predicted)
+    past = 0.5 * (risk.wrongs[oldest] + risk.risks[oldest]) - SAFETY * delta
+    risk.excess[h[full], i[full]] -= past[:, np.newaxis] * FROM[bin_of(risk.risks[oldest])]
+    now = 0.5 * (wrong + predicted) - SAFETY * delta
+    risk.excess[h, i] += now[:, np.newaxis] * FROM[bin_of(predicted)]
     risk.risks[h, i, place], risk.wrongs[h, i, place] = predicted, wrong
     risk.outcome_count[h, i] += 1
 
@@ -137,14 +163,14 @@ def propose(risk: Risk, slot: int, limit: np.ndarray, delta: float) -> np.ndarra
     """
     features = risk.features[slot]
     bound = limit - np.einsum("hnf,hnf->hn", features, risk.weights)
-    above = np.count_nonzero(risk.residuals > bound[..., np.newaxis], axis=-1)
+    exceed = risk.residuals > bound[..., np.newaxis]
+    above = exceed.view(np.uint8).sum(-1, dtype=np.uint16)  # NumPy's fastest count
     count = np.minimum(risk.residual_count, RESIDUALS)
     predicted = (above + 0.5) / (count + 1)
     known = (features[..., USABLE] == 1) & (count >= LEAST_RESIDUALS)
     risk.risk[slot] = np.where(known, predicted, -1.0)
     # ½ (errors + risks + 1) ≤ SAFETY·δ (number + ½), over the bins up to each
-    excess = (risk.harm - SAFETY * delta * risk.number).cumsum(-1)
-    fits = excess <= 0.5 * (SAFETY * delta - 1)
+    fits = risk.excess <= 0.5 * (SAFETY * delta - 1)
     largest = np.where(fits.any(-1), BINS - 1 - fits[..., ::-1].argmax(-1), -1)
     enough = known & (risk.outcome_count >= LEAST_OUTCOMES)
     return np.asarray(enough & (bin_of(predicted) <= largest))

@@ -21,7 +21,6 @@ from aftlib.guard.prediction import (
     IN_USE,
     Model,
     absorb,
-    begin_late,
     conditional,
     learn_rows,
     new_model,
@@ -29,15 +28,7 @@ from aftlib.guard.prediction import (
     refit,
 )
 from aftlib.guard.proposal import (
-    CHANGE,
-    FAST,
-    FEATURES,
     FLOOR,
-    LEVEL,
-    MEAN,
-    SEASONS,
-    SIZE,
-    SLOW,
     USABLE,
     Risk,
     half_widths,
@@ -45,6 +36,7 @@ from aftlib.guard.proposal import (
     new_risk,
     propose,
     refit_weights,
+    write_features,
 )
 
 LARGEST = 1e100
@@ -69,7 +61,6 @@ class State:
 
     rounds: int  # so far
     seen: int  # of these, those in which a window came
-    absorbed: int  # of these, those in the moments
     fitted: int  # of these, those that had come at the last fit
     level: np.ndarray  # (n,) forgetting mean of each sensor
     level_weight: np.ndarray  # (n,) and its weight
@@ -113,7 +104,6 @@ def new_state(sensors: int, horizons: int) -> State:
     return State(
         rounds=0,
         seen=0,
-        absorbed=0,
         fitted=0,
         level=np.zeros(sensors),
         level_weight=np.zeros(sensors),
@@ -175,8 +165,8 @@ class Rounds:
         self._look_ahead(now, absent, waves, t)
         state.seen += 1
         if self._is_due():
-            absorb(self.model, FORGET, state.seen - state.absorbed)
-            state.absorbed = state.fitted = state.seen
+            absorb(self.model, FORGET, state.seen - state.fitted)
+            state.fitted = state.seen
             if state.seen >= FIRST_FIT:
                 refit(self.model, self.rules.workers)
                 refit_weights(self.risk)
@@ -237,7 +227,8 @@ class Rounds:
         state.errors[:k] += np.where(counted, wrong, 0.0)
         scale = model.scale[IN_USE]
         scored = known & (scale > 0)
-        learn_outcomes(risk, slots, scored, np.log(error / (scale * factor) + FLOOR), wrong)
+        y = np.log(error / (scale * factor) + FLOOR)
+        learn_outcomes(risk, slots, scored, y, wrong, rules.delta)
         usable = risk.features[slots, np.arange(k), :, USABLE] == 1
         limit = state.tolerance[:k]
         lower = np.maximum(limit - STEP * RARE, 0.0)
@@ -266,7 +257,9 @@ class Rounds:
         """Put the window into rings, means and moments, with its gaps filled by the model."""
         state, model, slot = self.state, self.model, t % len(self.state.windows)
         filled = self._fill_gaps(now, absent, waves, t)
-        self._welcome(now, absent)
+        first = (state.level_weight == 0) & ~absent  # first windows fill their earlier rounds, too
+        if first.any():
+            state.filled = np.where(first & ~np.isnan(state.filled), now, state.filled)
         weight = state.level_weight * (1 - LEVEL_FORGET) + 1
         state.level_weight = np.where(absent, state.level_weight, weight)
         state.level = np.where(absent, state.level, state.level + (now - state.level) / weight)
@@ -276,7 +269,7 @@ class Rounds:
         before = state.filled[(t - 1 - np.arange(horizons)) % len(state.windows)]
         z = self._rows(filled, before, state.level, waves)
         seen = ~np.isnan(before[:, 0])  # else the model learns no pair of it
-        learn_rows(model, state.seen - state.absorbed, z, seen, FORGET)
+        learn_rows(model, state.seen - state.fitted, z, seen, FORGET)
         if not self.joint and t > 0:
             z = self._rows(now, now[np.newaxis], state.levels[self._slots(t)[0]], waves)
             residual = z[0, : now.size] - predict(model, z, self.rules.workers)[0][0]
@@ -304,18 +297,6 @@ class Rounds:
         values = np.where(np.abs(values) >= LARGEST, state.level, values)
         return np.where(absent, values, now)
 
-    def _welcome(self, now: np.ndarray, absent: np.ndarray) -> None:
-        """Begin with sensors whose first window this is; it fills their earlier rounds, too."""
-        state, model = self.state, self.model
-        first = (state.level_weight == 0) & ~absent
-        if not first.any():
-            return
-        state.filled[:] = np.where(first & ~np.isnan(state.filled), now, state.filled)
-        if state.seen >= FIRST_FIT:
-            absorb(model, FORGET, state.seen - state.absorbed)
-            state.absorbed = state.seen
-            begin_late(model, first)
-
     def _look_ahead(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray, t: int) -> None:
         """Certify which sensors could be lost from now on, and for how long."""
         state, risk, rules = self.state, self.risk, self.rules
@@ -324,16 +305,7 @@ class Rounds:
         usable = (scale > 0) & ~absent
         change = np.log(np.abs(now - state.windows[before]) / scale + FLOOR)
         level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
-        seasonal = np.zeros(FEATURES - SEASONS)
-        seasonal[: waves.size] = waves[: seasonal.size]
-        features = risk.features[slot]
-        features[..., FAST], features[..., SLOW] = risk.fast, risk.slow
-        features[..., MEAN] = risk.fast.mean(1, keepdims=True)
-        features[..., CHANGE] = np.where(np.isnan(change), 0.0, change)
-        features[..., LEVEL], features[..., SIZE] = level, np.abs(level)
-        features[..., SEASONS:] = seasonal
-        features[:, ~usable] = 0.0
-        features[:, usable, USABLE] = 1.0
+        write_features(risk, slot, usable, change, level, waves)
         limit = np.log(rules.epsilon / scale + FLOOR)
         proposed = propose(risk, slot, limit, rules.delta)
         state.decisions[slot] = certify(proposed, state.accounts, state.pools, rules.delta)

@@ -110,9 +110,8 @@ def recoverable(
     -----
     Some rows are left out before the watermark: those without time, group, sensor or a value below
     1e100, those of sensors that the promise does not name, and those with implausible times. They
-    are counted by reason in the query's progress (`observedMetrics`, "rejected"), and
-    `rejected_rows` returns them. Spark counts the rows that came too late
-    (`numRowsDroppedByWatermark`).
+    are counted by reason in the query's progress (`observedMetrics`, "rejected"). Spark counts the
+    rows that came too late (`numRowsDroppedByWatermark`).
 
     Between two runs of a query `workers`, `epsilon`, `delta` and `model` of its promise may change:
     then the guards begin anew. `watermark`, `ahead` and `behind` may change at will.
@@ -156,26 +155,6 @@ def refuse_watermark(*_: object) -> None:
         "the windows have a watermark already, got a second one: aggregate and join by their "
         "column window_time, as in groupBy(window('window_time', '1 hour')), without withWatermark"
     )
-
-
-def rejected_rows(
-    stream: DataFrame,
-    promise: Promise,
-    *,
-    group: str | None = None,
-    time: str = "time",
-    sensor: str = "sensor",
-    value: str = "value",
-    now: Column | None = None,
-) -> DataFrame:
-    """Return the rows of a stream that `recoverable` leaves out, with a column `reason`.
-
-    The arguments are those of `recoverable`. Rows behind the watermark are not returned, because
-    Spark drops them.
-    """
-    columns = columns_by_role(stream, time=time, sensor=sensor, value=value, group=group)
-    reason = reason_to_reject(promise, columns, now).alias("reason")
-    return stream.select("*", reason).where(F.col("reason").isNotNull())
 
 
 def columns_by_role(stream: DataFrame, **given: str | None) -> dict[str, str]:

@@ -13,7 +13,7 @@ from aftlib import Promise, recoverable
 from aftlib.guard.groups import AUDIT
 from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.metrics import metrics_table, record_metrics, sensor_table
-from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB, rejected_rows
+from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB
 from tests.guard.test_keyed import processed
 
 NAMES = ["a", "b", "c", "d"]
@@ -174,9 +174,6 @@ def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(
         "no_time": 2, "no_group": 0, "no_sensor": 2, "no_value": 4, "unknown_sensor": 2,
         "too_late": 4, "too_early": 2,
     }  # fmt: skip
-    rejected, _ = run(rejected_rows(stream, Promise(**TERMS), now=now()), tmp_path / "rejected")
-    assert rejected["reason"].value_counts().to_dict() == {k: v for k, v in counts.items() if v}
-    assert rejected.columns.tolist() == ["time", "sensor", "value", "site", "reason"]
 
 
 def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_path):
