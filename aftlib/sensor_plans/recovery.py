@@ -3,88 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
+from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.requirement import Requirement
-from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.window_results import Survey
 
 
-def plan_recovery(
-    model: GaussianModel,
-    scaled: np.ndarray,
-    width: int,
-    question: Question,
-    samples_per_s: float,
-) -> dict[str, Any]:
+def plan_recovery(survey: Survey) -> dict[str, Any]:
     """Checkpoints and replay sets of a window, for a failure of all machines (D2).
 
-    `scaled` are window results in units of ε, (N, n), with which the replay sets are tested. A set
-    that fails its test is not offered: then every sensor is read again, and `read_everything` says
-    why.
+    The sets are tested on the second half. A set that fails is not offered: then every sensor is
+    read again, and `read_everything` says why.
 
     The planner assumes independent steps. The covariance of a step is w times the covariance of
     window means, not that of single samples. So the variance of a whole window is correct even if
     samples are correlated in time.
     """
-    n, recovery_time = model.size, question.recovery_time(samples_per_s)
-    limit = f"T_SLA = {question.t_sla}"
-    everything = {
-        "checkpoints": [],
-        "replay": [_describe_replay(0, width, model.names, recovery_time)],
-        "replay_within": None,
-    }
-    if recovery_time is None:
-        return everything | {"read_everything": "No recovery ends: the stream takes the read rate."}
+    model, width, question = survey.model, survey.width, survey.question
+    recovery_time, delta = question.recovery_time(survey.samples_per_s), question.delta
     scale = width if question.query == "mean" else 1 / width
     step = GaussianModel(model.mean * scale, model.covariance * scale, model.names)
-
-    def checkpoints(method: str) -> CheckpointPlan:
-        return plan_checkpoints(
-            step,
-            width,
-            Requirement(1.0, question.delta),
-            recovery_time,
-            question.t_sla_ms,
-            method=method,
-            query=question.query,
-        )
-
-    try:
-        proposed = checkpoints("proposed")
-        within = score_replay(model, proposed.replay[0].sensors, scaled)
-        reason = ""
-        if within is not None and within["all"] < 1 - question.delta:
+    times: tuple[int, ...] = (0, width)
+    sets: list[Sequence[int]] = [range(model.size)]
+    reason, scores = "", None
+    if recovery_time is None:
+        reason = "No recovery ends: the stream takes the whole read rate."
+    else:
+        problem = step, width, survey.unit, recovery_time, question.t_sla_ms
+        try:
+            chosen = plan_checkpoints(*problem, query=question.query)
+            scores = score_replay(model, chosen.replay[0].sensors, survey.second)
+            if scores and scores["all"] < 1 - delta:
+                chosen = plan_checkpoints(*problem, method="exactly-once", query=question.query)
+                reason = (
+                    f"Replay: read everything again. With the planned sets {scores['all']:.1%} of "
+                    f"the estimates were within ε in the back-test (guaranteed: {1 - delta:.0%}), "
+                    f"of the worst sensor {scores['worst']:.1%}."
+                )
+            times, sets = chosen.times, [part.sensors for part in chosen.replay]
+        except ValueError:  # T_SLA is too short for one step
+            seconds = recovery_time(model.size) / 1e3
             reason = (
-                f"Replay: read everything again. With the planned sets {within['all']:.1%} of the "
-                f"estimates were within ε in the back-test (guaranteed: {1 - question.delta:.0%}), "
-                f"of the worst sensor {within['worst']:.1%}."
+                f"No checkpoints keep T_SLA = {question.t_sla}: reading one step of all sensors "
+                f"again takes {seconds:.3g} s."
             )
-            proposed = checkpoints("exactly-once")
-    except ValueError:  # T_SLA is too short for one step
-        least = recovery_time(n)
-        reason = f"No checkpoints keep {limit}: reading one step again takes {least / 1e3:.3g} s."
-        return everything | {"read_everything": reason}
-    times = proposed.times
-    replay = [
-        _describe_replay(begin, end, [model.names[i] for i in part.sensors], recovery_time)
-        for begin, end, part in zip(times, times[1:], proposed.replay, strict=False)
-    ]
+    rows = []
+    for (begin, end), sensors in zip(pairwise(times), sets, strict=True):
+        tuples = len(sensors) * (end - begin)
+        ms = None if recovery_time is None else recovery_time(tuples)
+        names = [model.names[i] for i in sensors]
+        rows.append({"from": begin, "until": end, "sensors": names, "tuples": tuples, "ms": ms})
+    within = None if reason or scores is None else scores["all"]
     return {
-        "checkpoints": list(proposed.checkpoints),
-        "replay": replay,
-        "replay_within": None if reason or within is None else within["all"],
+        "checkpoints": list(times[1:-1]),
+        "replay": rows,
+        "replay_within": within,
         "read_everything": reason,
     }
-
-
-def _describe_replay(begin: int, end: int, sensors: Sequence[str], recovery_time: Any) -> dict:
-    tuples = len(sensors) * (end - begin)
-    ms = None if recovery_time is None else recovery_time(tuples)
-    return {"from": begin, "until": end, "sensors": [*sensors], "tuples": tuples, "ms": ms}
 
 
 def score_replay(

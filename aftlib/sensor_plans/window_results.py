@@ -1,14 +1,20 @@
-"""Results of all windows of a table of sensors, from which a plan is made."""
+"""Results of all windows of a table of sensors, and the models of their first half."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.checks import listed
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.sensor_plans.backtest import OnSegment, Walk, walk_forward
+from aftlib.sensor_plans.question import HORIZONS, Question
+from aftlib.sensor_plans.sensor_file import SensorTable
 
 LEAST_PERIOD = 0.02
 """Share of the variance that a seasonal period must explain to be given to the guard."""
@@ -19,6 +25,79 @@ Ours: no window of Beijing's stations and none of a Gaussian lies so far; a typi
 """
 SHRINKAGE = 1e-4
 """Shrinkage of the model of window results; it permits sensors that repeat each other."""
+MOST_ROWS = 200_000
+"""Most steps, the last ones before the middle, to which the baseline model is fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """The window results of a table for one question, and the models of the first half."""
+
+    table: SensorTable
+    question: Question
+    width: int  # steps of a window
+    values: np.ndarray  # (N, n) results of the windows
+    limits: np.ndarray  # (n,) ε of each sensor
+    seasons: list[float]  # seasonal periods in windows, the strongest first
+    model: GaussianModel  # of the window results in units of ε, without outliers
+    baseline: GaussianModel  # the documents' model Σ/w of the window results
+
+    @classmethod
+    def of(cls, table: SensorTable, question: Question) -> Self:
+        """Aggregate a table; ValueError when it has too few windows or a sensor does not vary."""
+        names, steps = table.names, len(table.values)
+        width = question.width(names, steps, table.step)
+        values = aggregate(table.values, width, question.query)
+        require_results(names, values)
+        first = values[: len(values) // 2]
+        limits = question.limits(names, spread(first))
+        seasons = find_seasons(first, width, table.step)
+        model = fit_model(np.where(outliers(first), np.nan, first) / limits, names)
+        recent = table.values[max(0, steps // 2 - MOST_ROWS) : steps // 2]
+        baseline = fit_model(recent, names).aggregate(width, question.query)
+        return cls(table, question, width, values, limits, seasons, model, baseline)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The n sensors."""
+        return self.table.names
+
+    @property
+    def unit(self) -> Requirement:
+        """The requirement in units of ε: one is enough for all sensors."""
+        return Requirement(1.0, self.question.delta)
+
+    @property
+    def second(self) -> np.ndarray:
+        """Results of the second half in units of ε."""
+        return np.asarray(self.values[len(self.values) // 2 :] / self.limits)
+
+    @property
+    def step_s(self) -> float | None:
+        """Seconds of a step; None where there are no times."""
+        return None if self.table.step is None else self.table.step.total_seconds()
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples per second of the running stream; 0 where there are no times."""
+        return 0.0 if self.step_s is None else len(self.names) / self.step_s
+
+    def at(self, window: int) -> str:
+        """Start of a window."""
+        return str(self.table.at(int(window) * self.width))
+
+    def walk(self, workers: Sequence[Sequence[int]], on_segment: OnSegment) -> Walk:
+        """Back-test an assignment of the sensors to workers."""
+        return walk_forward(
+            self.values,
+            workers,
+            self.limits,
+            self.question.delta,
+            self.baseline,
+            horizons=HORIZONS,
+            seasons=self.seasons,
+            on_segment=on_segment,
+        )
 
 
 def aggregate(samples: np.ndarray, width: int, query: str) -> np.ndarray:

@@ -14,8 +14,7 @@ from aftlib.core.requirement import Requirement
 from aftlib.sensor_plans.command import report_text
 from aftlib.sensor_plans.plan import assign_sensors, plan
 from aftlib.sensor_plans.planfile import read_plan, write_plan
-from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.recovery import plan_recovery, score_replay
+from aftlib.sensor_plans.recovery import score_replay
 from aftlib.sensor_plans.window_results import aggregate, find_seasons, spread
 
 
@@ -131,11 +130,9 @@ def test_all_parts_of_a_plan_have_one_recovery_time():
 
 
 def test_a_limit_that_no_checkpoint_keeps_is_named():
-    model = block_model(6, 2)
-    question = Question(epsilon=1, t_sla="1ms")
-    part = plan_recovery(model, np.zeros((10, 6)), 10, question, 0.0)
+    part = plan(sensors(1000), t_sla="1ms")
     assert part["read_everything"].startswith("No checkpoints keep T_SLA = 1ms: reading one step")
-    assert [len(row["sensors"]) for row in part["replay"]] == [6]
+    assert [len(row["sensors"]) for row in part["replay"]] == [7]
 
 
 def test_checkpoints_keep_the_limit():
