@@ -12,7 +12,7 @@ from aftlib.sensor_plans.backtest import GUARD, Walk, left_variance, or_none, sh
 from aftlib.sensor_plans.question import HORIZONS
 from aftlib.sensor_plans.window_results import Survey
 
-REMEMBERED = 1500
+REMEMBERED = 700
 """Windows that the guard is fed before the outage that is drawn."""
 AROUND = 15
 """Windows that are drawn before and after the outage."""

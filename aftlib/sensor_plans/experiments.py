@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from pydantic import model_validator
-from scipy.signal import lfilter
 
 from aftlib.core.checks import require_choice
 from aftlib.core.paths import beijing_pm25
@@ -77,8 +76,16 @@ def generate_air(rows: int, seed: int) -> pd.DataFrame:
 def slow(rng: np.random.Generator, rows: int, n: int, memory: float) -> np.ndarray:
     """Independent AR(1) series of unit variance, shape (rows, n)."""
     shocks = rng.normal(size=(rows, n)) * np.sqrt(1 - memory**2)
-    before = memory * rng.normal(size=(1, n))
-    return np.asarray(lfilter([1], [1, -memory], shocks, axis=0, zi=before)[0])
+    return follow(shocks, memory, memory * rng.normal(size=n))
+
+
+def follow(shocks: np.ndarray, memory: float, carried: np.ndarray | float = 0.0) -> np.ndarray:
+    """AR(1) series of shocks, (rows, …): each value is its shock and `memory` times the last."""
+    values = np.empty_like(shocks)
+    for row, shock in enumerate(shocks):
+        values[row] = shock + carried
+        carried = memory * values[row]
+    return values
 
 
 def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
@@ -94,7 +101,7 @@ def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndar
     """
     require_choice("trouble", trouble, TROUBLES)
     own = rng.normal(size=(rounds, SENSORS))
-    common = lfilter([1], [1, -0.9], rng.normal(size=rounds))
+    common = follow(rng.normal(size=rounds), 0.9)
     half, noise = rounds // 2, np.full(rounds, 0.4)
     if trouble == "change of regime":
         noise[half:] *= 3

@@ -23,6 +23,8 @@ OUTLIER = 10
 
 Ours: no window of Beijing's stations and none of a Gaussian lies so far; a typing error does.
 """
+RARE = 0.0005
+"""Largest share of outliers, or three; numbers that come more often are another state."""
 SHRINKAGE = 1e-4
 """Shrinkage of the model of window results; it permits sensors that repeat each other."""
 MOST_ROWS = 200_000
@@ -129,10 +131,11 @@ def require_results(names: Sequence[str], values: np.ndarray) -> None:
 
 
 def outliers(values: np.ndarray) -> np.ndarray:
-    """Whether each number lies very far from the others of its column."""
+    """Whether each number lies very far from the others of its column, as few others do."""
     low, high = np.nanquantile(values, [0.25, 0.75], axis=0)
     limit = np.where(high > low, OUTLIER * (high - low), np.inf)
-    return (values < low - limit) | (values > high + limit)
+    far = (values < low - limit) | (values > high + limit)
+    return np.asarray(far & (far.sum(axis=0) <= max(3, RARE * len(values))))
 
 
 def spread(values: np.ndarray) -> np.ndarray:

@@ -215,6 +215,8 @@ def test_an_outlier_does_not_scale_epsilon():
     wild[17] = 1048 / 10
     assert spread(rows) == pytest.approx(np.std(rows))
     assert spread(wild) == pytest.approx(np.std(rows), rel=0.02)
+    on = np.where(np.arange(300)[:, None] % 8 == 0, 1048.0, rows)  # another state, no outlier
+    assert spread(on) == pytest.approx(np.std(on))
 
 
 CHANGES = {
