@@ -183,9 +183,11 @@ def read_sensors(
 
 def _tidy(frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """The table with its index as columns, names as texts, and without empty or repeated heads."""
+    if isinstance(frame.index, pd.PeriodIndex):
+        frame = frame.set_axis(frame.index.to_timestamp(), axis=0)
     if not (isinstance(frame.index, pd.RangeIndex) and frame.index.name is None):
         frame = frame.reset_index()
-    frame = frame.rename(columns=lambda name: str(name).strip())
+    frame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(f"columns must differ, got {twice!r} more than once; rename them")

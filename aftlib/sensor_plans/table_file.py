@@ -82,6 +82,8 @@ def _read_csv(path: Path, start: bytes, options: dict[str, Any]) -> pd.DataFrame
     wide = start[:2] in (b"\xff\xfe", b"\xfe\xff")
     options = {"encoding": "utf-16" if wide else "utf-8-sig", "index_col": False} | options
     options["compression"] = "gzip" if start.startswith(_GZIP) else "infer"
+    if len(str(options.get("sep", ","))) > 1:
+        options.setdefault("engine", "python")  # a regular expression
     signs = {name: options.pop(name) for name in ("decimal", "thousands") if name in options}
     reason = "its rows have more cells than its line of names"
     try:
@@ -115,7 +117,7 @@ def _read_csv(path: Path, start: bytes, options: dict[str, Any]) -> pd.DataFrame
 
 def _read_head(path: Path, options: Mapping[str, Any]) -> list[list[str]]:
     """Cells of the first lines, as pandas separates them."""
-    kept = ("sep", "delimiter", "quotechar", "comment", "encoding", "compression")
+    kept = ("sep", "delimiter", "quotechar", "comment", "encoding", "compression", "engine")
     same = {name: options[name] for name in kept if name in options}
     rows = pd.read_csv(
         path,
@@ -127,6 +129,7 @@ def _read_head(path: Path, options: Mapping[str, Any]) -> list[list[str]]:
         skip_blank_lines=False,
         **same,
     )
+    rows = rows.fillna("")  # the python engine leaves short lines so
     filled = (rows != "").to_numpy()
     widths = np.where(filled.any(axis=1), 1000 - filled[:, ::-1].argmax(axis=1), 0)
     return [row[:width] for row, width in zip(rows.to_numpy().tolist(), widths, strict=True)]

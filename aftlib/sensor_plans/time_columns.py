@@ -160,7 +160,7 @@ def _advise(texts: pd.Series) -> str:
             for read in fits
         ):
             options.append(f"--time-format {quote(day + hour)}")
-    if not options and numbers.notna().all() and numbers.is_monotonic_increasing:
+    if not options and numbers.is_monotonic_increasing and 0 <= numbers.iloc[0] < 1000:
         options = ["--time-unit s for seconds since a start", "--drop it, so that rows are steps"]
     if not options:
         return ": write times as 2024-01-31 14:00, or read them with pandas and call plan(frame)"

@@ -103,6 +103,11 @@ def test_what_is_certain_is_read_right(case, tmp_path):
     same(table, names=("0071", "0113", "0114") if long else ("a", "b", "c"))
 
 
+def test_separators_may_be_regular_expressions(tmp_path):
+    path = write(tmp_path, text(*LINES).replace(",", "   "))
+    same(read(path, r"--csv 'sep=\s\s+'"))
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_byte_order_marks_are_no_part_of_a_name(encoding, tmp_path):
     same(read(write(tmp_path, text(*LINES), encoding=encoding)))
@@ -276,6 +281,7 @@ test_what_no_option_reads_is_refused_with_the_cause = refused(
         "half of the steps.*--drop b",
     ),
     (timed(f"{t.month}/{t.day}/{t.year}" for t in TIMES), "", "'%d/%m/%Y'|'%m/%d/%Y'|%m/%d/%Y"),
+    (timed(f"{45352 + i / 24:.6f}" for i in range(400)), "", "got '45352.000000' in row 1: write"),
     (timed(t if i else "soon" for i, t in enumerate(TIMES)), "", "got 'soon' in row 1"),
     (timed(f"{t}{'Z' * (i > 9)}" for i, t in enumerate(TIMES)), "", "an offset .* in every row or"),
     (
@@ -399,4 +405,8 @@ def test_a_frame_is_read_as_it_is():
     frame = WIDE.assign(b=WIDE["b"].astype("Float64").mask(WIDE.index == TIMES[5]))
     table = read_sensors(frame)
     assert np.isnan(table.values[5, 1]) and table.summary_lines[0] == "sensors: 3 ('a', 'b', 'c')"
+    days = WIDE.set_axis(pd.period_range("2020-01", periods=400, freq="D"), axis=0)
+    assert read_sensors(days).step == pd.Timedelta(days=1)
+    pairs = pd.MultiIndex.from_tuples([("x", "a"), ("x", "b"), ("y", "a")])
+    assert read_sensors(WIDE.set_axis(pairs, axis=1)).names[0] == "('x', 'a')"
     same(read_sensors(CODED, long=["time", "station", "v"]), names=("0071", "0113", "0114"))
