@@ -1,10 +1,9 @@
 """Modules that all packages share. They import no other package, no Spark and no Plotly.
 
-`generators` (seeded) and `datasets` (a user's files on an even grid, a `sensortable`) make samples.
-`textfile`, `tablefile` and `timecolumns` read the files; `fillvalues` and `counters` find numbers
-that were not measured. `sensorlog` stores samples, so that any sensors can be read again over any
-steps, and `readlimit` limits the rate of such reads. `windows` has time windows and their
-aggregates.
+`generators` (seeded) and `datasets` (real, in a `sensortable`) make samples. `sensorlog` stores
+them, so that any sensors can be read again over any steps, and `readlimit` limits the rate of such
+reads.
+`windows` has time windows and their aggregates.
 
 `gaussian` models how sensors depend on each other and estimates lost values; `covariance` fits it
 to rows with gaps, `labels` aligns pandas objects and names the rows of results. `extremes` models

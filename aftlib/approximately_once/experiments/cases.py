@@ -158,7 +158,7 @@ def real_case(table: SensorTable, log: SensorLog, windows: Windows, delta: float
     model, _, left_out = fitted(table)
     n, deviation = model.size, float(np.sqrt(np.median(np.diag(model.covariance))))
     ratios = np.unique(np.geomspace(min(2, n), n, 10).round().astype(int)).tolist()
-    about = {"sensors": n, **table.quality.as_dict()}
+    about = {"sensors": n, "rows": len(table.values)}
     return SensorCase(
         log=log,
         samples=model,
