@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from aftlib.core.paths import write_whole
-from aftlib.sensor_plans.question import AnsweredQuestion
+from aftlib.sensor_plans.question import Question
 
 VERSION = 2
 
@@ -48,10 +48,17 @@ class Plan(BaseModel):
 
     version: Literal[2]  # raised when a field changes its meaning
     data: Data
-    question: AnsweredQuestion
+    question: dict[str, Any]
     assignment: list[Annotated[list[str], Field(min_length=1)]]
     checkpoints: list[int]  # steps since a window began
     replay: list[Replay]
+
+    @field_validator("question")
+    @classmethod
+    def require_question(cls, question: dict[str, Any]) -> dict[str, Any]:
+        """Refuse a question that is none."""
+        Question(**{name: question[name] for name in Question.model_fields if name in question})
+        return question
 
 
 def write_plan(plan: dict[str, Any], path: Path | str) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import ConfigDict, computed_field, model_validator
+from pydantic import model_validator
 
 from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import listed, require_number
@@ -60,7 +60,6 @@ class Question(ParameterModel):
         as_duration("t_sla", self.t_sla)
         return self
 
-    @computed_field  # type: ignore[prop-decorator]
     @property
     def t_sla_ms(self) -> float:
         """T_SLA in milliseconds."""
@@ -115,34 +114,21 @@ class Question(ParameterModel):
         return RecoveryTime(self.fixed_ms, per_tuple)
 
 
-class AnsweredQuestion(Question):
-    """The question in plan.json, with values for what the user left open."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    epsilon: dict[str, float] = parameter({}, "largest error of each sensor's window results")
-    window: int = parameter(10, "steps", least=1)
-    slide: int = parameter(10, "steps", least=1)
-    workers: int = parameter(1, "machines", least=1)
-    horizons: int = parameter(HORIZONS, "windows of the longest outage with guarantees", least=1)
-    per_tuple_ms: float | None = parameter(None, "of each sample read again; null: never read")
-
-
 def answered(
     question: Question, width: int, epsilon: dict[str, float], workers: int, samples_per_s: float
 ) -> dict[str, Any]:
-    """The fields of the question in plan.json."""
+    """The question as plan.json has it, with values for what the user left open."""
     recovery_time = question.recovery_time(samples_per_s)
-    fields = {
+    return question.model_dump() | {
         "epsilon": epsilon,
         "epsilon_sd": question.epsilon_sd if question.epsilon is None else None,
+        "t_sla_ms": question.t_sla_ms,
         "window": width,
         "slide": width,
         "workers": workers,
         "horizons": HORIZONS,
         "per_tuple_ms": recovery_time and recovery_time.per_tuple_ms,
     }
-    return question.model_dump() | fields
 
 
 def read_epsilon(path: str) -> dict[str, float]:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from aftlib.sensor_plans import worth as module
+from aftlib.sensor_plans import recovery as module
 from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.worth import EXACT, GUARD, NEITHER, pays_below, worth
+from aftlib.sensor_plans.recovery import EXACT, GUARD, NEITHER, pays_below, worth
 
 
 @pytest.fixture(autouse=True)
