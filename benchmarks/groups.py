@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib import Promise, recoverable
-from aftlib.guard.groups import CACHE_BYTES, KeyedGuard
+from aftlib.guard.groups import CACHE_BYTES
+from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.stream import BUCKETS, PROVIDER, ROCKSDB
 from aftlib.spark.session import session
 
@@ -163,15 +164,13 @@ def guard_costs(n: int) -> dict[str, Any]:
         windows.append(pd.DataFrame(columns | constant))
     for each in windows[:256]:
         keyed.process(each)
-    snapshot, changes, keyed.logged = keyed.snapshot(), [], 0
+    snapshot, log = keyed.snapshot(), []
     began = time.perf_counter()
     for each in windows[256:]:
-        _, change = keyed.process(each)
-        if change.snapshot is not None:
-            snapshot, changes = change.snapshot, []
-        changes += change.entries
+        _, entries = keyed.process(each)
+        log += entries
     middle = time.perf_counter()
-    KeyedGuard(promise).restore(snapshot, changes, keyed.token)
+    KeyedGuard(promise).restore(snapshot, log, keyed.token)
     return {
         "bytes": keyed.guard.nbytes,
         "window_ms": 1e3 * (middle - began) / 64,

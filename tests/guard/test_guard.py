@@ -1,12 +1,9 @@
 """The guard: single windows and many, its bytes, its estimates, its guarantees, odd input."""
 
 import io
-import sqlite3
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from aftlib.guard.accounts import CAP, START, slack
@@ -142,7 +139,7 @@ def outages(n, share, seed=1, rounds=2000):
     return whole, given, lost
 
 
-@pytest.mark.parametrize("n", [10, 50])
+@pytest.mark.parametrize("n", [10, 30])
 def test_random_gaps_leave_the_certified_share_and_its_validity(n):
     certified = []
     for share in (0.0, 0.05):
@@ -251,7 +248,7 @@ def test_a_gap_of_all_sensors_costs_no_more_than_its_first_windows(n, rounds):
     assert skipped.to_bytes() == updated.to_bytes()
     skipped.skip(10**12)  # which as rows would not fit into memory
     before = skipped.to_bytes()
-    for wrong in (-1, 2**62, 10**30, 10**400, np.timedelta64(5), 1.0):
+    for wrong in (-1, 2**62, 1.0):
         with pytest.raises(
             ValueError, match="rounds must be a whole number at least 0 and at most"
         ):
@@ -393,23 +390,6 @@ def test_labelled_windows_are_put_in_the_order_of_the_sensors(names):
     np.testing.assert_array_equal(ours.declared, recovered.declared)
 
 
-def test_sensors_without_names_go_by_their_numbers_or_position():
-    expected, numbered = Guard(WORKERS, 0.8, 0.05), Guard(WORKERS, 0.8, 0.05)
-    expected.update(LABELLED.to_numpy())
-    numbered.update(pd.DataFrame(LABELLED[:60].to_numpy()))  # pandas' own 0, 1, …
-    numbered.update(pd.DataFrame(LABELLED[60:].to_numpy()).iloc[:, ::-1])
-    np.testing.assert_array_equal(expected.recoverable, numbered.recoverable)
-    np.testing.assert_array_equal(expected.outcomes, numbered.outcomes)
-    reversed_names, flipped = list("543210"), pd.DataFrame(LABELLED.to_numpy()[:, ::-1])
-    by_name = Guard([[5, 2], [4, 1], [3, 0]], 0.8, 0.05, names=reversed_names)
-    by_place = Guard([[5, 2], [4, 1], [3, 0]], 0.8, 0.05)
-    by_name.update(flipped.iloc[:, ::-1].set_axis(range(6), axis=1))
-    by_place.update(flipped.to_numpy())
-    np.testing.assert_array_equal(
-        by_name.update(np.zeros(6)).estimate, by_place.update(np.zeros(6)).estimate
-    )
-
-
 def test_labels_that_come_after_windows_without_any_are_refused():
     """Their order is unknown, because only the labels of the first window define it."""
     guard = Guard(WORKERS, 0.8, 0.05)
@@ -434,14 +414,8 @@ def test_labels_that_come_after_windows_without_any_are_refused():
         (([[0], [1]], 0, 0.05), "epsilon must be above 0 and finite, .* 2 sensors, got 0"),
         (([[0], [1]], [1, 2, 3], 0.05), "epsilon must .* one for each of the 2 sensors, got"),
         (([[0], [1]], 1, 1), "delta must be above 0 and below 1, got 1"),
-        (([[0], [1]], True, 0.05), "epsilon must be above 0 .* got True"),
-        (([[0], [1]], 1, Fraction(1, 10**400)), "delta must be above 0 and below 1, got Fraction"),
         (([[0], [1]], 1, 0.05, 0), "horizons must be .* at least 1 and at most 1000, got 0"),
-        (([[0], [1]], 1, 0.05, 2, {24, 7}), r"seasons must be a list such as \[24\], got {"),
-        (([[0], [1]], 1, 0.05, 2, (), {"a", "b"}), r"names must be a list such as .*, got {"),
         (([[0], [1]], 1, 0.05, 2, [0]), "each of seasons must be above 0, got 0"),
-        (([[0], [1]], 1, 0.05, 2, (), "ab"), r"names must be a list such as .*, got 'ab'"),
-        (([[False], [True]], 1, 0.05), r"workers must hold .* got \[\[False\]"),
         (([[0], ["a"]], 1, 0.05), r"workers must hold .* got \[\[0\], \['a'\]\]"),
         (([0, 1], 1, 0.05), r"as a list per worker such as \[\[0, 1\], \[2\]\], got \[0, 1\]"),
         (([[0], [1]], {"0": "x", "1": 2}, 0.05), r"epsilon\['0'\] must be numbers, got 'x'"),
@@ -450,52 +424,6 @@ def test_labels_that_come_after_windows_without_any_are_refused():
 def test_refusals(arguments, message):
     with pytest.raises(ValueError, match=message):
         Guard(*arguments)
-
-
-def rows_of_a_database(names):
-    connection = sqlite3.connect(":memory:")
-    connection.row_factory = sqlite3.Row
-    columns = ", ".join(f'{place}.0 AS "{name}"' for place, name in enumerate(names))
-    return connection.execute(f"SELECT {columns}").fetchone()
-
-
-class Polars:
-    """A frame whose `dtypes` are a list."""
-
-    columns, dtypes = list("abcdef"), ["Float64"] * 5 + ["String"]
-
-    def to_numpy(self):
-        return np.array([[1.0] * 5 + ["x"]], dtype=object)
-
-
-class Wrapped:
-    """Values whose `to_numpy` returns no array."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def to_numpy(self):
-        return self.values
-
-
-def test_rows_of_databases_and_tables_of_arrow_go_by_their_labels():
-    values = dict(zip("fedcba", [0.0, 1, 2, 3, 4, 5], strict=True))
-    arrow = {name: pa.array([value]) for name, value in values.items()}
-    given = [rows_of_a_database("fedcba"), pa.table(arrow), arrow, Wrapped([5.0, 4, 3, 2, 1, 0])]
-    states = set()
-    for window in (values, *given):
-        guard = Guard(WORKERS, 0.8, 0.05, names=list("abcdef"))
-        guard.update(window)
-        states.add(guard.to_bytes())
-    assert len(states) == 1
-    case = Guard([[0], [1]], 0.8, 0.05)
-    case.update(rows_of_a_database("aA"))  # the row itself takes them for one
-    numbered = Guard([[0], [1]], 0.8, 0.05, names=["a", "A"])
-    numbered.update([0.0, 1.0])
-    assert case.to_bytes() == numbered.to_bytes()
-    gaps = Guard([[0], [1]], 0.8, 0.05)
-    gaps.update(pa.table({"a": [1, None], "b": [None, 2.0]}))
-    assert gaps._all.state.missing.tolist() == [1, 0]
 
 
 NO_GUARD = io.BytesIO()
@@ -518,25 +446,15 @@ def test_limits_are_put_in_the_order_of_the_names():
         Guard(WORKERS, series, 0.05)
 
 
-def test_masked_values_are_missing():
-    expected, masked = (Guard(WORKERS, 0.8, 0.05, names=[*"012345"]) for _ in range(2))
-    values = np.where(np.arange(6) == 2, np.nan, LABELLED.to_numpy()[:300])
-    expected.update(values)
-    hidden = np.ma.masked_array(np.nan_to_num(values, nan=9e9), np.isnan(values))
-    masked.update(hidden[:100])
-    masked.update([*hidden[100:200]])
-    masked.update({str(i): hidden[200:, i] for i in range(6)})
-    assert masked.to_bytes() == expected.to_bytes()
-
-
-def test_missing_values_of_pandas_are_missing():
+def test_missing_values_of_pandas_and_of_masked_arrays_are_missing():
     expected, given = (Guard(WORKERS, 0.8, 0.05, names=[*"012345"]) for _ in range(2))
-    values = LABELLED.set_axis(range(6), axis=1).mask(LABELLED.to_numpy() > 1)
+    values = LABELLED.set_axis([*"012345"], axis=1).mask(LABELLED.to_numpy() > 1)
     expected.update(values.to_numpy())
     given.update(values[:40].astype("Float64"))
-    given.update(values[40:80].astype("Float64").astype(object))
-    for _, row in values[80:].astype("Float64").astype(object).iterrows():
-        given.update({str(i): cell for i, cell in row.items()})
+    for _, row in values[40:80].astype("Float64").astype(object).iterrows():
+        given.update({name: cell for name, cell in row.items()})
+    rest = values[80:].to_numpy()
+    given.update(np.ma.masked_array(np.nan_to_num(rest, nan=9e9), np.isnan(rest)))
     assert given.to_bytes() == expected.to_bytes()
 
 
@@ -546,30 +464,8 @@ def test_missing_values_of_pandas_are_missing():
         ({"a": 1, "b": 2}, "windows must have each of the 6 sensors .* got missing 'c', 'd'"),
         (dict.fromkeys("abcdefg", 1.0), "got unknown 'g'; give NaN for a missing value, drop"),
         (pd.Series(1.0, list("abcdea")), "got repeated 'a'"),
-        (dict.fromkeys("012345", 1.0), "got missing 'a'"),
-        (LABELLED.T, "column per sensor, got labelled DataFrame rows"),
-        ([LABELLED.iloc[0, ::-1], LABELLED.iloc[1]], "column per sensor, got labelled Series"),
-        ([LABELLED.iloc[0].to_dict()], "column per sensor, got labelled dict"),
-        ([1j] * 6, "windows must be numbers, got .*complex128"),
-        (np.zeros((2, 6), "datetime64[ns]"), "windows must be numbers, got .*datetime64"),
         (["1.5"] * 6, "windows must be numbers, got"),
-        (np.ma.array([1j] * 6), "windows must be numbers, got .*complex128"),
-        (np.ma.array(["1.5"] * 6, dtype=object), "windows must be numbers, got .*str '1.5'"),
-        ([1.0, np.timedelta64(2, "h")] * 3, "windows must be numbers, got .*timedelta64"),
-        (rows_of_a_database("abcdex"), "once as label, got missing 'f'"),
-        ([rows_of_a_database("abcdef")], "column per sensor, got labelled Row"),
-        (Polars(), "windows must be numbers, got .*str 'x'"),
-        (Wrapped(None), r"windows must have shape \(6,\) or"),
-        ([10**400] * 6, "windows must be numbers, got .*too large"),
         (dict.fromkeys("abcdef", "x"), r"windows\['a'\] must be numbers, got 'x'"),
-        (pd.Series("x", list("abcdef")), "windows must be numbers, got"),
-        (LABELLED.astype({"c": object}).assign(c="x"), "got other types in 'c'; drop such columns"),
-        (dict.fromkeys("abcde", [1.0]) | {"f": [1.0, 2]}, r"per sensor, got shapes \(1,\), \(2,\)"),
-        (
-            {c: LABELLED[c] if c < "d" else LABELLED[c][::-1] for c in "abcdef"},
-            "windows must have Series of the same rows, got 0, 1, .* make one DataFrame",
-        ),
-        (np.zeros(1, [(name, float) for name in "abcdef"]), "windows must be numbers, got"),
         (np.zeros((3, 5)), r"windows must have shape \(6,\) or \(rounds, 6\), got"),
         ([0.0, np.inf] * 3, r"windows must be below 1e\+100 .* got inf"),
         ([0.0, -1.7e308] * 3, r"windows must be below 1e\+100 .* got -1\.7e\+308"),
