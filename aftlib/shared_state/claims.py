@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.core.intervals import t_interval
+from aftlib.core.intervals import share_interval, t_interval
 from aftlib.shared_state.experiments import (
     BROKEN,
     LATE_GLOBAL,
@@ -135,11 +135,15 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
 def nothing_is_lost(killed: pd.DataFrame, stored_kills: pd.DataFrame) -> Finding:
     """D3-8: after a failure no sum is missing or wrong."""
     broken = killed["killed"] == BROKEN
-    stored = stored_kills[stored_kills["killed"] != BROKEN]
-    text = f"Stored runs: {int((stored['wrong'] > 0).sum())} of {len(stored)} kills wrong."
+    text = ""
+    if len(stored := stored_kills[stored_kills["killed"] != BROKEN]):
+        count, among = int(stored["wrong"].sum()), int(stored["kills"].sum())
+        most = share_interval(count, among)[1]
+        date = stored["date"].iloc[0]
+        text = f"Stored run of {date}: {count} of {among} kills wrong (at most {most:.1%})."
     wrong, n = int(killed.loc[~broken, "wrong"].sum()), int((~broken).sum())
     control = bool((killed.loc[broken, "wrong"] > 0).all() and broken.any())
-    return Finding(wrong, None, n, "kills", sensitivity=text * bool(len(stored)), control=control)
+    return Finding(wrong, None, n, "kills", sensitivity=text, control=control)
 
 
 def beats_the_shuffle(measured: pd.DataFrame, engines: pd.DataFrame) -> Finding:

@@ -316,10 +316,14 @@ def _batch(keys: np.ndarray) -> Partials:
 
 
 def stored_kills() -> pd.DataFrame:
-    """Return the stored results of `kills`, which ``python -m benchmarks kills`` makes."""
+    """Return what ``python -m benchmarks kills`` has stored; empty if nothing.
+
+    Columns killed, point, kills: their number, wrong and disturbed: how many of them, date.
+    """
     path = project_root() / "benchmarks" / "results" / "kills.json"
-    rows = json.loads(path.read_text())["kills"] if path.exists() else []
-    return pd.DataFrame(rows, columns=["killed", "point", "turn", "wrong", "again", "disturbed"])
+    stored = json.loads(path.read_text()) if path.exists() else {"kills": [], "date": ""}
+    columns = ["killed", "point", "kills", "wrong", "disturbed"]
+    return pd.DataFrame(stored["kills"], columns=columns).assign(date=stored["date"])
 
 
 def stored_engines() -> pd.DataFrame:

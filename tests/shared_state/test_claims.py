@@ -39,6 +39,10 @@ def killed(wrong=0, disturbed=0, broken=7, behind=3000):
     )
 
 
+def stored():
+    return killed()[["killed", "point", "wrong"]].assign(kills=75, date="2026-11-28")
+
+
 def flushes(factor=1.8):
     cases = [(flush, turn) for flush in ("at every merge", "at barriers") for turn in TURNS]
     speeds = [(factor if f == "at barriers" else 1) * NOISE[turn] for f, turn in cases]
@@ -63,7 +67,7 @@ def world(**changed):
         "measured": measured(),
         "grown": grown(),
         "killed": killed(),
-        "stored_kills": killed(),
+        "stored_kills": stored(),
         "flushes": flushes(),
         "engines": engines(),
     } | changed
@@ -71,7 +75,7 @@ def world(**changed):
 
 def test_all_is_as_recorded_also_without_stored_runs():
     assert list_changed(CLAIMS, world()) == set()
-    assert list_changed(CLAIMS, world(engines=engines(()), stored_kills=killed()[:0])) == set()
+    assert list_changed(CLAIMS, world(engines=engines(()), stored_kills=stored()[:0])) == set()
 
 
 @pytest.mark.parametrize(
@@ -109,3 +113,8 @@ def test_the_computed_claims_hold_from_the_shares_that_they_name():
         for id, shares in (("D3-2", (0.14, 0.17)), ("D3-7", (0.23, 0.24)))
     ]
     assert verdicts == [["does not hold", "holds"], ["does not hold", "holds if"]]
+
+
+def test_the_stored_kills_say_how_little_they_exclude():
+    text = judge(CLAIMS, world(), "D3-8")["D3-8"].sensitivity
+    assert text == "Stored run of 2026-11-28: 0 of 150 kills wrong (at most 2.4%)."
