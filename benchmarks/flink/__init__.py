@@ -3,17 +3,16 @@
 `RecoveryJob.java` is for `benchmarks.recovery`, on a cluster of processes. `MergeJob.java` is for
 the same sums as D3's, inside one warm JVM.
 
-`MergeJob.java` does what Flink's own fast formats and operators do, so that what is left is Flink:
+`MergeJob.java` does what Flink's own fast operators do, so that what is left is Flink:
 
-- A `BulkFormat` reads a mebibyte of whole lines at a time, in Flink's reading thread; the task's
-  thread parses them from these bytes, into one record that is used again. No String, no copy.
-- A record is three primitive fields, with its type and a serializer of 24 bytes. Objects are
-  reused. What is left boxed is the key, once a tuple behind `keyBy`: its interface asks for that.
-- Keyed state is touched once a tuple (`AggregatingState`, on the heap), without a timer a key: the
-  last watermark walks over all keys. Late merge sums into an array of primitives before `keyBy`,
-  and hands on before each checkpoint. The third mode, D3's prototype, merges these arrays into one
-  RocksDB of the TaskManager instead, in transactions of 4,096 sorted keys.
-- Buffers leave when they are full. No checkpoint is taken, as Spark's late local takes none.
+- A task reads a mebibyte of its files at a time and parses the bytes into one record that is used
+  again. No String, no copy. A record is an array of three numbers; only its key is boxed behind
+  `keyBy`, whose interface asks for that.
+- Keyed state is touched once per tuple, on the heap, without a timer per key: the last watermark
+  walks over all keys. Late merge sums into an array of primitives before `keyBy`. The third mode,
+  D3's prototype, merges these arrays into one RocksDB of the TaskManager instead, in transactions
+  of 4,096 sorted keys.
+- Buffers leave when they are full. No checkpoint is taken.
 - The heap is 3 GB from the start, and the collector the parallel one, made for throughput.
 """
 
