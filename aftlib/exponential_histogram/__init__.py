@@ -1,17 +1,12 @@
-"""D5: counts, sums and variances over sliding windows, within a relative error ε, from few buckets.
+"""D5: counts and sums over sliding windows, within a relative error ε, from few buckets.
 
-`sketch` checks inputs and counts their units. `buckets` holds the canonical form and adds the
-units, one by one or (by `kernels`) a whole array at once, with the same result. `histogram` is the
-public class: estimates, merging and bytes. `variance` does the same for real values. `bits` has
-seeded streams and their exact counts.
-
-On Spark: `source` reads bits as a stream or per partition. `pipeline` runs a stream into
-`operator`, whose histograms, one per key, are state that Spark commits with each micro-batch. It
-also merges one histogram of each partition. `experiments` produce frames, `figures` draw them, and
-`claims` judge.
+`canonical` has the rule which buckets a total has. `inputs` checks events and times and counts
+their units. `buckets` adds units one by one, or (by the compiled `kernels`) a whole array at once,
+with the same result. `histogram` is the public class: estimates, merging, bytes. `operator` is one
+histogram per key as state of a Spark stream. `experiments` produce frames; `figures` and `claims`
+show and judge them.
 """
 
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.exponential_histogram.variance import VarianceHistogram
 
-__all__ = ["ExponentialHistogram", "VarianceHistogram"]
+__all__ = ["ExponentialHistogram"]

@@ -1,13 +1,7 @@
-"""Buckets: the canonical form of a total, how events change it, and how buckets merge.
-
-With `least` = ⌈k/2⌉ and k = ⌈1/ε⌉, every size but the largest has `least` or `least` + 1 buckets,
-and the largest has 1 … `least` + 1. Exactly one such list sums to a given total. So sizes need not
-be stored: a histogram is its total and one timestamp per bucket (Datar, Gionis, Indyk, Motwani).
-"""
+"""Buckets: how events change them, one by one or in bulk, and how buckets of several merge."""
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -15,7 +9,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.exponential_histogram.sketch import MAX_UNITS, Units
+from aftlib.exponential_histogram.canonical import bucket_sizes, top_level
+from aftlib.exponential_histogram.inputs import MAX_UNITS, Units
 
 NO_TIMES = np.empty(0, np.int64)
 NO_ANSWERS = np.empty(0, np.float64)
@@ -23,32 +18,6 @@ NO_ANSWERS = np.empty(0, np.float64)
 NEVER = -MAX_UNITS
 #: Most units per event, so that chains of merges do not overflow.
 FINEST = 2**16
-
-
-def least_buckets(epsilon: float) -> int:
-    """⌈k/2⌉ for k = ⌈1/ε⌉; two buckets of one size merge when there are ⌈k/2⌉ + 2 of them."""
-    # Below 1e-18 nothing would merge before the total reaches its limit.
-    return (math.ceil(1 / max(epsilon, 1e-18)) + 1) // 2
-
-
-def top_level(total: int, least: int) -> int:
-    """Level of the largest bucket, whose size is 2**level; 0 for an empty histogram."""
-    return ((total + least) // (least + 1)).bit_length() - 1 if total else 0
-
-
-def bucket_counts(total: int, least: int) -> list[int]:
-    """Number of buckets of size 1, 2, 4, …; empty when the total is 0."""
-    if total == 0:
-        return []
-    level = top_level(total, least)
-    rest = total - least * ((1 << level) - 1)
-    return [least + (rest >> i & 1) for i in range(level)] + [rest >> level]
-
-
-def bucket_sizes(total: int, least: int) -> NDArray[np.int64]:
-    """Sizes of the buckets, newest first."""
-    counts = bucket_counts(total, least)
-    return np.repeat(1 << np.arange(len(counts), dtype=np.int64), counts)
 
 
 class Buckets:
@@ -87,24 +56,15 @@ class Buckets:
     @property
     def largest(self) -> int:
         """Units in the oldest bucket, 0 if there is none."""
-        return 1 << top_level(self.total, self.least) if self.total else 0
+        if self.total == 0:
+            return 0
+        hint = len(self._queues) - 1 if self._queues else 0
+        return 1 << top_level(self.total, self.least, hint)
 
     @property
     def begins(self) -> NDArray[np.int64]:
         """Earliest time of each bucket's units: the timestamp of the next older bucket."""
         return np.append(self.stamps[1:], self.origin + 1)[: self.stamps.size]
-
-    @property
-    def consistent(self) -> bool:
-        """Whether number, order and age of the timestamps fit the other fields."""
-        if not (NEVER <= self.origin <= self.now < MAX_UNITS and 0 <= self.total < MAX_UNITS):
-            return False
-        stamps = self.stamps
-        if stamps.size != sum(bucket_counts(self.total, self.least)):
-            return False
-        oldest = max(self.origin, self.now - self.window) + 1
-        times = np.concatenate(([self.now], stamps, [oldest] if stamps.size else []))
-        return bool((times[1:] <= times[:-1]).all())
 
     def replace(self, stamps: NDArray[np.int64], total: int) -> None:
         """Replace the buckets: timestamps newest first, in the canonical form of the total."""
@@ -113,7 +73,9 @@ class Buckets:
     def single(self, now: int, units: int) -> None:
         """Add one event at time `now`: a small number of units, added one by one."""
         if self._queues is None:
-            stamps, counts = iter(self.stamps.tolist()), bucket_counts(self.total, self.least)
+            stamps = iter(self.stamps.tolist())
+            levels = [size.bit_length() - 1 for size in self.sizes.tolist()]
+            counts = np.bincount(np.array(levels, np.int64)).tolist() if levels else []
             self._queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
             self._due = now
         queues = self._queues

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import struct
 from itertools import product
 from typing import Any, Self
@@ -10,23 +11,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from aftlib.exponential_histogram.buckets import (
-    NEVER,
-    NO_ANSWERS,
-    NO_TIMES,
-    Buckets,
-    halves,
-    least_buckets,
-)
-from aftlib.exponential_histogram.sketch import MAX_UNITS, Sketch, as_times, running, units_of
+from aftlib.core.checks import require_choice, require_number
+from aftlib.exponential_histogram.buckets import NEVER, NO_ANSWERS, NO_TIMES, Buckets, halves
+from aftlib.exponential_histogram.canonical import least_buckets
+from aftlib.exponential_histogram.inputs import MAX_UNITS, as_times, running, units_of
 
 #: An event of at most so many units is added unit by unit.
 _FEW = 16
 #: With a larger total, such an event might overflow.
 _SAFE_TOTAL = MAX_UNITS - _FEW
+_HEAD = struct.Struct("<qd??qdqqq")
 
 
-class ExponentialHistogram(Sketch):
+def _require_window(window: Any) -> None:
+    whole = isinstance(window, numbers.Real) and not window % 1
+    if not whole or not 1 <= window < MAX_UNITS:
+        raise ValueError(
+            f"window must be a whole number from 1 to 2**61 - 1, got {window!r}: count events, "
+            "or with timed=True units of the timestamps, such as 60_000 for a minute in ms"
+        )
+
+
+class ExponentialHistogram:
     r"""Count or sum of the last part of a stream, within relative error ε.
 
     The window is the last `window` events, or with `timed` the events after now - `window`, where
@@ -101,18 +107,17 @@ class ExponentialHistogram(Sketch):
     15.0
     """
 
-    _kind, _head, _width = 1, struct.Struct("<qd??qdqqq"), 8
-
     def __init__(
         self, window: int, epsilon: float, timed: bool = False, values: str = "bits"
     ) -> None:
-        super().__init__(window, epsilon)
-        if values not in ("bits", "integers"):
-            raise ValueError(f'values must be "bits" or "integers", got {values!r}')
+        _require_window(window)
+        require_number("epsilon", epsilon, above=0, below=1)
+        require_choice("values", values, ("bits", "integers"))
+        self.window, self.epsilon = int(window), float(epsilon)
         self.timed, self.values = bool(timed), values
         start = NEVER if timed else 0
-        self._buckets = Buckets(self._window, least_buckets(epsilon), start, start)
-        self.error_bound = self._epsilon  # a merge changes it
+        self._buckets = Buckets(self.window, least_buckets(epsilon), start, start)
+        self.error_bound = self.epsilon  # a merge changes it
 
     def __repr__(self) -> str:
         given = f"window={self.window}, epsilon={self.epsilon}"
@@ -241,33 +246,42 @@ class ExponentialHistogram(Sketch):
         if [each.least for each in filled] == [held.least]:
             source = filled[0]  # the only one with buckets, which are ours already: nothing is lost
             held.replace(source.stamps, source.total)
-            held.scale, self.error_bound = source.scale, max(error, self._epsilon)
+            held.scale, self.error_bound = source.scale, max(error, self.epsilon)
         elif filled:
             times, units, scale, rounding = halves(filled, now - self.window)
             held = self._buckets = Buckets(self.window, held.least, now - self.window, origin)
             held.many(running(units), times)
             held.scale, error = scale, error + rounding
-            self.error_bound = error + self._epsilon + error * self._epsilon
+            self.error_bound = error + self.epsilon + error * self.epsilon
 
         held.origin = origin
         held.single(now, 0)
         return self
 
-    def _state(self) -> tuple[tuple[Any, ...], bytes]:
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes, the same for the same state."""
         held = self._buckets
-        settings = self._window, self._epsilon, self.timed, self.values == "integers"
+        settings = self.window, self.epsilon, self.timed, self.values == "integers"
         state = held.scale, self.error_bound, held.now, held.origin, held.total
-        return settings + state, held.stamps.astype("<i8").tobytes()
+        return _HEAD.pack(*settings, *state) + held.stamps.astype("<i8").tobytes()
 
     @classmethod
-    def _restored(cls, rows: bytes, *fields: Any) -> tuple[Self, bool]:
+    def from_bytes(cls, data: bytes) -> Self:
+        """Rebuild the histogram that wrote the bytes; it continues exactly as the original would.
+
+        ValueError if the bytes hold no histogram.
+        """
+        if len(data) < _HEAD.size or (len(data) - _HEAD.size) % 8:
+            raise ValueError(f"data must come from to_bytes, got {len(data)} bytes: rebuild it")
+        fields = _HEAD.unpack_from(data)
         window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
         self = cls(window, epsilon, timed, "integers" if integers else "bits")
         held, self.error_bound = self._buckets, error_bound
         held.now, held.origin, held.scale = now, origin, scale
-        held.replace(np.frombuffer(rows, "<i8").astype(np.int64), total)
-        power_of_two = scale > 0 and scale & (scale - 1) == 0
-        return self, power_of_two and error_bound >= epsilon and held.consistent
+        held.replace(np.frombuffer(data, "<i8", offset=_HEAD.size).astype(np.int64), total)
+        if held.stamps.size != held.sizes.size:
+            raise ValueError(f"data must come from to_bytes, got a total of {total}: rebuild it")
+        return self
 
     def _many(
         self,

@@ -1,7 +1,7 @@
 """The inner loops of bulk updates, compiled.
 
 Import this module only when a bulk update needs it, because it imports numba, where installed. The
-entry points are `count_blocks`, `apply` and `compact`.
+entry points are `count_blocks` and `apply`.
 
 Units are numbered from 1: first the held units, oldest first, then the chunk's units. A *rank*
 numbers units from the newest one back.
@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.core.compiling import DOUBLES, LONGS, OCTETS, byte_mask, jit, ones
+from aftlib.core.compiling import LONGS, OCTETS, byte_mask, jit, ones
+from aftlib.exponential_histogram import canonical
 
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
@@ -58,29 +59,20 @@ class Held(NamedTuple):
     total: int
 
 
-@jit()
-def top_level(total: int, least: int, level: int = 0) -> int:
-    """Level of the largest bucket, whose size is 2**level; the search starts at `level`."""
-    while level > 0 and ((least + 1) << level) - least > total:
-        level -= 1
-    while ((least + 1) << (level + 1)) - least <= total:
-        level += 1
-    return level
+top_level = jit()(canonical.top_level)
+bucket_sizes = jit()(canonical.bucket_sizes)
 
 
 @jit()
 def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     """Rank of each bucket's newest unit, newest bucket first."""
-    level = top_level(total, least)
-    rest = total - least * ((1 << level) - 1)
-    starts = np.empty((least + 1) * level + (rest >> level), np.int64)
-    rank, first = 1, 0
-    for i in range(level + 1):
-        count = least + ((rest >> i) & 1) if i < level else rest >> level
-        for j in range(count):
-            starts[first + j] = rank + (j << i)
-        rank, first = rank + (count << i), first + count
-    return starts[:first]
+    sizes = bucket_sizes(total, least)
+    rank = 1
+    for bucket in range(sizes.size):
+        size = sizes[bucket]
+        sizes[bucket] = rank
+        rank += size
+    return sizes
 
 
 #: Mask of the 64 bytes from an index on, lowest bit first: 1 for a byte above a limit.
@@ -304,7 +296,7 @@ def apply(
 ) -> tuple[NDArray[np.int64], int]:
     """Return the timestamps and the total after a chunk.
 
-    `units` is a `sketch.Units` as a plain tuple. `buckets` are those before the chunk. `answers`
+    `units` is an `inputs.Units` as a plain tuple. `buckets` are those before the chunk. `answers`
     has `out`, `sure` and `how`. If `out` is not empty, it gets the estimate after each event; for
     the first `sure` events this is the exact total.
     """
@@ -319,43 +311,3 @@ def apply(
     expired = sweep(held, chunk, window, least, out, sure, how)
     total += cum[-1] - expired
     return regroup(held, chunk, total, least), total
-
-
-@jit()
-def joined(one: Any, other: Any) -> tuple[int, float, float]:
-    """(number, mean, sum of squared deviations from the mean) of two sets together."""
-    n, mean, spread = one
-    m, other_mean, other_spread = other
-    share = m / (n + m)
-    gap = other_mean - mean
-    return n + m, mean + gap * share, spread + other_spread + gap * gap * n * share
-
-
-@jit(
-    "Tuple((int64[::1], int64[::1], float64[::1], float64[::1]))"
-    f"({LONGS}, {LONGS}, {DOUBLES}, {DOUBLES}, float64)"
-)
-def compact(stamps: Any, counts: Any, means: Any, spreads: Any, slack: float) -> Any:
-    """Merge neighbours if their joint spread is at most `slack` times that of all newer values.
-
-    Buckets stand oldest first, in arrays of one length; a merged bucket keeps the newer timestamp.
-    One pass from the newest bucket on leaves no such pair.
-    """
-    size = stamps.size
-    at, number = np.empty(size, np.int64), np.empty(size, np.int64)
-    mean, spread = np.empty(size, np.float64), np.empty(size, np.float64)
-    newer = (0, 0.0, 0.0)
-    first = size
-    for i in range(size - 1, -1, -1):
-        bucket = (counts[i], means[i], spreads[i])
-        if first < size:
-            last = (number[first], mean[first], spread[first])
-            both = joined(bucket, last)
-            if both[2] <= slack * newer[2]:
-                number[first], mean[first], spread[first] = both
-                continue
-            newer = joined(newer, last)
-        first -= 1
-        at[first] = stamps[i]
-        number[first], mean[first], spread[first] = bucket
-    return at[first:].copy(), number[first:].copy(), mean[first:].copy(), spread[first:].copy()

@@ -16,7 +16,7 @@ from aftlib.checkpoint_planning.experiments.parameters import (
 from aftlib.does_it_pay import claims as does_it_pay
 from aftlib.does_it_pay.experiments import NotebookParameters as DoesItPay
 from aftlib.exponential_histogram import claims as exponential_histogram
-from aftlib.exponential_histogram.experiments.parameters import (
+from aftlib.exponential_histogram.experiments import (
     NotebookParameters as ExponentialHistogram,
 )
 from aftlib.sensor_plans import claims as sensor_plans

@@ -236,26 +236,3 @@ def test_updates_after_a_merge_keep_the_bound_and_are_the_same_in_bulk() -> None
             assert one_by_one(merged, events, times) == answers.tolist()
             assert merged.to_bytes() == bulk.to_bytes()
             check_parts(bulk, [*leaves, (None, events.astype(np.int64), times)], bulk.error_bound)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    events=st.lists(st.booleans(), max_size=300),
-    place=st.integers(0, 10**6),
-    change=st.integers(1, 255),
-)
-def test_bytes_go_on_alike_and_any_damage_is_refused(
-    events: list[bool], place: int, change: int
-) -> None:
-    histogram = ExponentialHistogram(64, 0.1)
-    histogram.update(events)
-    data = histogram.to_bytes()
-    again = ExponentialHistogram.from_bytes(data)
-    again.update(events)
-    histogram.update(events)
-    assert again.to_bytes() == histogram.to_bytes()
-    damaged = bytearray(data)
-    damaged[place % len(data)] ^= change
-    for broken in (bytes(damaged), data[: place % len(data)], data + b"\0"):
-        with pytest.raises(ValueError, match="data"):
-            ExponentialHistogram.from_bytes(broken)

@@ -1,0 +1,124 @@
+"""Checked events and times: bits or integers become units, counted by blocks or one by one.
+
+Other inputs are refused by a ValueError that names the position.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+#: Totals stay below this, so that no sum of two of them leaves 64 bits.
+MAX_UNITS = 2**61
+_NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="integers"'
+
+
+class Units(NamedTuple):
+    """The units that `size` events bring.
+
+    `cum` counts those before each block of 2**shift events, and at last those of all events. `bits`
+    are empty when shift is 0.
+    """
+
+    size: int
+    cum: NDArray[np.int64]
+    shift: int = 0
+    bits: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+
+def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
+    """Convert events of the kind `values` to units of 1/scale; ValueError if `total` overflows."""
+    if values == "bits" and scale == 1:  # by blocks, at the speed of counting
+        from aftlib.exponential_histogram import kernels
+
+        bits = as_bits(events)
+        cum, valid = kernels.count_blocks(bits)
+        if not valid:
+            refuse(bits > 1, bits, *_NO_BITS)
+        return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits)
+    units = as_integers(events) if values == "integers" else as_bits(events)
+    if values == "bits":
+        refuse(units > 1, units, *_NO_BITS)
+    check_total(total, units, scale)
+    return running(units.astype(np.int64) * scale)
+
+
+def running(units: NDArray[np.integer]) -> Units:
+    """Return units in which every event is a block of its own."""
+    cum = np.zeros(units.size + 1, np.int64)
+    np.cumsum(units, out=cum[1:])
+    return Units(units.size, cum)
+
+
+def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
+    """Events as one byte each; the caller must refuse unsigned bytes that are not 0 or 1."""
+    array = _row(events, "bits (booleans, 0 or 1)")
+    if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
+        refuse((array < 0) | (array > 1), array, *_NO_BITS)
+        return array.astype(np.uint8)
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
+def refuse(bad: NDArray[np.bool_], array: NDArray[Any], wanted: str, fix: str) -> None:
+    """Raise ValueError for the first bad entry, if there is one."""
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise ValueError(f"{wanted}, got {array[place]} at position {place}: {fix}")
+
+
+def as_integers(events: ArrayLike) -> NDArray[np.int64]:
+    """Non-negative events as 64-bit integers."""
+    array = _row(events, "non-negative integers")
+    fix = "an exponential histogram can only add; keep negative parts in a second one"
+    refuse(array < 0, array, "events must not be negative", fix)
+    if array.dtype == np.uint64 and array.size and array.max() >= MAX_UNITS:
+        raise ValueError(f"events must stay below 2**61, got {array.max()}: use a coarser unit")
+    return array.astype(np.int64)
+
+
+def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
+    """Raise ValueError unless total and events, in units of 1/scale, together stay below 2**61."""
+    if units.size == 0 or int(units.max()) * units.size * scale < MAX_UNITS - total:
+        return
+    added = (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
+    if total + added * scale >= MAX_UNITS:
+        raise ValueError(
+            f"events sum to {added}, which with the window's {total / scale:g} overflows the limit "
+            f"of {MAX_UNITS // scale}: use a coarser unit, or shorter calls"
+        )
+
+
+def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
+    """Timestamps as 64-bit integers, one per event, in order and not before `now`."""
+    array = _row(timestamps, "integers, such as milliseconds", "timestamps")
+    if array.size != size:
+        raise ValueError(
+            f"timestamps must be one per event, got {array.size} timestamps for {size} events"
+        )
+    if size == 0:
+        return np.empty(0, np.int64)
+    if int(array.min()) <= -MAX_UNITS or int(array.max()) >= MAX_UNITS:
+        raise ValueError(f"timestamps must lie within ±2**61, got {array.min()} … {array.max()}")
+    times = np.ascontiguousarray(array, dtype=np.int64)
+    back = times[1:] < times[:-1]
+    if times[0] < now or back.any():
+        place = 0 if times[0] < now else int(np.argmax(back)) + 1
+        before = now if place == 0 else times[place - 1]
+        raise ValueError(
+            f"timestamps must not go back, got {times[place]} after {before}: sort the events, "
+            "or keep late ones in a second histogram and merge"
+        )
+    return times
+
+
+def _row(values: ArrayLike, wanted: str, name: str = "events") -> NDArray[Any]:
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim > 1:
+        raise ValueError(f"{name} must be one value or a row, got shape {array.shape}: ravel it")
+    if array.size == 0:
+        return array.astype(np.uint8)
+    if array.dtype.kind not in "biu":
+        raise ValueError(f"{name} must be {wanted}, got type {array.dtype}: convert them first")
+    return array
