@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from aftlib.core.checks import require_number
+from aftlib.exponential_histogram.bits import BitStream, count_exactly, relative_error
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import HistogramOperator, count_events
 from aftlib.spark.sweep import sweep as in_parallel
@@ -46,8 +45,6 @@ FIGURE_3: tuple[tuple[tuple[tuple[int, int], ...], int, int, int], ...] = (
 )
 DOCUMENT_RATE = 1e5
 """Events per second that the document reports for 2012."""
-EVENTS_PER_RANGE = 2**16
-"""Events of one random generator; no parameter, because the events of a seed depend on it."""
 CHUNK = 2**20
 MOST_SWEPT = 5 * 10**7
 """Most events of a stream of the sweep, because one task holds it in memory."""
@@ -117,70 +114,6 @@ class NotebookParameters(ParameterModel):
             if burst:
                 BitStream(share, burst)
         return self
-
-
-@dataclass(frozen=True)
-class BitStream:
-    """An endless stream of bits; how a caller cuts the stream does not change the bits.
-
-    `burst` is at least 1, and at least share / (1 - share), where the mean run of zeros is one
-    event. Without `burst`, events are independent. ValueError for a parameter outside its range.
-    """
-
-    share: float  # probability of a one, in (0, 1)
-    burst: float | None = None  # mean length of a run of ones, in events
-    seed: int = 0  # not negative
-
-    def __post_init__(self) -> None:
-        require_number("share", self.share, above=0, below=1)
-        least = max(1.0, self.share / (1 - self.share))
-        if self.burst is not None and not least <= self.burst < float("inf"):
-            raise ValueError(
-                f"burst must be at least {least:g} event, got {self.burst!r}: lengthen it, "
-                "or leave it out for independent events"
-            )
-
-    def draw(self, size: int, first: int = 0) -> NDArray[np.bool_]:
-        """Events `first` … `first + size - 1`, counted from 0, shape (size,)."""
-        ranges = range(first // EVENTS_PER_RANGE, -(-(first + size) // EVENTS_PER_RANGE))
-        parts = [self.draw_range(index) for index in ranges]
-        whole = np.concatenate(parts) if parts else np.empty(0, bool)
-        offset = first - ranges.start * EVENTS_PER_RANGE
-        return whole[offset : offset + size]
-
-    def draw_range(self, index: int) -> NDArray[np.bool_]:
-        """Events of range number `index`, shape (EVENTS_PER_RANGE,)."""
-        rng = np.random.default_rng([self.seed, index])
-        if self.burst is None:
-            return rng.random(EVENTS_PER_RANGE, np.float32) < self.share
-
-        # Runs of ones and of zeros in turn, of geometric lengths; each range begins again.
-        ones, zeros = self.burst, self.burst * (1 - self.share) / self.share
-        first = bool(rng.random() < self.share)  # so that the share is right from the first event
-        means = (ones, zeros) if first else (zeros, ones)
-        pairs = 16 + int(1.5 * EVENTS_PER_RANGE / (ones + zeros))
-        runs = np.empty(0, np.int64)
-        while runs.sum() < EVENTS_PER_RANGE:
-            drawn = np.column_stack([rng.geometric(min(1.0, 1 / mean), pairs) for mean in means])
-            runs = np.append(runs, drawn.ravel())
-        bits = (np.arange(runs.size) & 1 == 0) == first
-        # cut first: where ones are rare, a run of zeros is longer than many ranges
-        ends = np.minimum(np.cumsum(runs), EVENTS_PER_RANGE)
-        return np.repeat(bits, np.diff(ends, prepend=0))
-
-
-def count_exactly(events: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
-    """Ones among the last `window` events, after each event, shape (n,)."""
-    ones = np.concatenate((np.zeros(1, np.int64), np.cumsum(events, dtype=np.int64)))
-    first = np.maximum(np.arange(1, ones.size) - window, 0)
-    return np.subtract(ones[1:], ones[first])
-
-
-def relative_error(estimates: Any, exact: Any) -> NDArray[np.float64]:
-    """|estimate − exact| / exact; if exact is 0: 0 where the estimate is 0, else infinite."""
-    off = np.abs(np.asarray(estimates) - np.asarray(exact))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(off == 0, 0.0, off / exact)
 
 
 def figure_3() -> pd.DataFrame:
