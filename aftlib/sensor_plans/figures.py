@@ -61,7 +61,7 @@ def outage(plan: Mapping[str, Any]) -> go.Figure:
     names = [escape(sensor["name"]) for sensor in shown["sensors"]]
     figure = make_subplots(rows=len(names), shared_xaxes=True, subplot_titles=names)
     for row, sensor in enumerate(shown["sensors"], 1):
-        place: dict[str, Any] = {"row": row, "col": 1, "showlegend": row == 1}
+        place: dict[str, Any] = {"row": row, "col": 1}
         figure.add_scatter(
             x=shown["times"], y=sensor["truth"], name="truth", line={"color": GREY}, **place
         )
@@ -76,6 +76,10 @@ def outage(plan: Mapping[str, Any]) -> go.Figure:
                 marker={"color": color, "symbol": "circle-open", "size": 9},
                 **place,
             )
+    named: set[str] = set()  # the legend has each name once
+    for trace in figure.data:
+        trace.showlegend = bool(len(trace.x)) and trace.name not in named
+        named |= {trace.name} if trace.showlegend else set()
     title = f"An outage of machine {escape(plan['machines'][shown['machine']]['name'])}"
     styled(figure, title, "", "window's result", height=160 + 150 * len(names))
     return figure.update_xaxes(title_text="start of the window", row=len(names), col=1)
@@ -112,7 +116,8 @@ def over_time(plan: Mapping[str, Any]) -> go.Figure:
     parts, pale = pd.DataFrame(plan["segments"]), {"color": "#cfe3f2"}
     figure = go.Figure()
     figure.add_bar(x=parts["start"], y=parts["declared"], name="certified", marker=pale)
-    figure.add_scatter(x=parts["start"], y=parts["within"], name="of these within ε")
+    line = {"color": BLUE}
+    figure.add_scatter(x=parts["start"], y=parts["within"], name="of these within ε", line=line)
     figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
     styled(figure, "The back-test over time (dashed: 1 − δ)", "start of the segment", "share")
     return figure.update_yaxes(tickformat=".0%")
