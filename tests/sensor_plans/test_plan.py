@@ -1,6 +1,7 @@
 """The plan: assignments, replay that passes its back-test, groupings, cautions, an outage."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from aftlib.core.generators import block_model
 from aftlib.core.planfile import read_plan as read_by_machine
 from aftlib.core.requirement import Requirement
 from aftlib.sensor_plans.command import report_text
-from aftlib.sensor_plans.plan import assign_sensors, plan
+from aftlib.sensor_plans.plan import assign_sensors, describe_machines, plan
 from aftlib.sensor_plans.planfile import read_plan, write_plan
 from aftlib.sensor_plans.recovery import score_replay
 from aftlib.sensor_plans.window_results import aggregate, find_seasons, spread
@@ -159,8 +160,11 @@ def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
     made = plan(sensors(change=apart), epsilon_sd=0.3, assignment=GIVEN)
     assert made["assignment"] == [["s0", "s1"], ["s2"], ["s3", "s4"], ["s5", "s6"]]
     assert [machine["name"] for machine in made["machines"]] == ["hall", "roof", "A", "B"]
-    assert made["machines"][0]["problems"] == {}
     assert set(made["machines"][2]["problems"]) == {"s3", "s4"}
+    for machine in made["machines"]:
+        certified = {s["name"]: s["declared"][0] for s in made["sensors"]}
+        bad = {name for name in machine["sensors"] if certified[name] < 0.5}
+        assert set(machine["problems"]) == bad
     better = made["regrouping"]["declared_recoverable"]
     assert better > made["backtest"]["declared_recoverable"] + 0.2
     for pair in (["s3", "s4"], ["s5", "s6"]):
@@ -168,6 +172,13 @@ def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
     text = report_text(made)
     assert "Your grouping, certified one window after the failure of a machine:" in text
     assert "below half: s" in text and f"certifies {better:.1%} instead of" in text
+
+
+def test_problems_are_the_sensors_certified_below_half():
+    walk = SimpleNamespace(certified_shares=np.array([[0.4, 0.9, 0.6, 0.1]]))
+    (north, south) = describe_machines(walk, [[0, 1], [2, 3]], ["N", "S"], "abcd")
+    assert north["problems"] == {"a": 0.4} and south["problems"] == {"d": 0.1}
+    assert (north["declared"], south["declared"]) == (0.65, 0.35)
 
 
 def test_every_sensor_certified_below_half_is_listed():
@@ -215,6 +226,12 @@ def test_an_outlier_does_not_scale_epsilon():
     wild[17] = 1048 / 10
     assert spread(rows) == pytest.approx(np.std(rows))
     assert spread(wild) == pytest.approx(np.std(rows), rel=0.02)
+    wild_frame = sensors(change=lambda v: v.__setitem__((1024, 1), 1048))
+    clean, scaled = (
+        plan(frame, epsilon_sd=0.3)["question"]["epsilon"] for frame in (sensors(), wild_frame)
+    )
+    assert scaled["s1"] == pytest.approx(clean["s1"], rel=0.02)
+    assert clean["s0"] == pytest.approx(0.3 * np.std(rows))
     on = np.where(np.arange(300)[:, None] % 8 == 0, 1048.0, rows)  # another state, no outlier
     assert spread(on) == pytest.approx(np.std(on))
 

@@ -181,7 +181,7 @@ REFUSED = {  # content, name, encoding or "", what the message says, scale of wh
     "grouped and decimal": (european(WIDE * 100), "needs --csv 'sep=;'"),
     "commas that group": ((WIDE * 1000).map(lambda v: f"{v:,.1f}").to_csv(), "--csv thousands=,"),
     "jitter": (
-        timed(t + pd.Timedelta(seconds=i % 5) for i, t in enumerate(TIMES)),
+        timed(t + pd.Timedelta(seconds=i % 5 - 2) for i, t in enumerate(TIMES)),
         "--resample 1h",
     ),
 }
@@ -409,4 +409,6 @@ def test_a_frame_is_read_as_it_is():
     assert read_sensors(days).step == pd.Timedelta(days=1)
     pairs = pd.MultiIndex.from_tuples([("x", "a"), ("x", "b"), ("y", "a")])
     assert read_sensors(WIDE.set_axis(pairs, axis=1)).names[0] == "('x', 'a')"
+    numbered = LONG.assign(station=LONG["station"].map({"a": 71.0, "b": 72.0, "c": 73.0}))
+    same(read_sensors(numbered, long=["time", "station", "v"]), names=("71", "72", "73"))
     same(read_sensors(CODED, long=["time", "station", "v"]), names=("0071", "0113", "0114"))
