@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from aftlib.exponential_histogram.bits import BitStream
 
 from aftlib import ExponentialHistogram, RecoveryTime, Requirement, assign_greedy, plan_checkpoints
 from aftlib.approximately_once import figures as first
 from aftlib.checkpoint_planning import figures as second
 from aftlib.core.generators import block_model
 from aftlib.exponential_histogram import figures as fifth
+from aftlib.exponential_histogram.bits import BitStream
 from aftlib.workbench.style import explorable, line_figure, line_look
 
 
