@@ -47,7 +47,7 @@ class HistogramOperator:
             place = int(behind.argmax())
             before = at[place - 1] if place else last
             raise ValueError(
-                f"at of key {key[0]!r} must rise, got {at[place]} after {before}: nothing of this "
+                f"at of key {key[0]} must rise, got {at[place]} after {before}: nothing of this "
                 "micro-batch is committed; number each event once, and keep late ones out"
             )
         estimates = histogram.estimates(events, at if self.timed else None)
