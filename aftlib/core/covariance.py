@@ -9,6 +9,9 @@ import numpy as np
 LEAST_EIGENVALUE = 1e-6
 """Least eigenvalue of a correlation matrix; correlations shrink until the matrix has it."""
 
+MOST_STEPS, PRECISE = 200, 1e-5
+"""Steps of expectation maximization, and the change of a correlation at which they end."""
+
 MOST_ORDERED = 300
 """Most keys of a correlated group that are put in the best order of their clustering."""
 
@@ -29,38 +32,96 @@ def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarr
     return values.mean(axis=0), covariance
 
 
-def pairwise_moments(values: np.ndarray, shrinkage: float | str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of values with gaps; an entry uses the rows that have the entry's keys.
+def gappy_moments(
+    values: np.ndarray, shrinkage: float | str, names: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of values with gaps (NaN), by maximum likelihood.
 
-    `values` (rows, n) are NaN where one is missing; each column has at least two different values.
-    The correlations R shrink to (1 − λ) R + λ I, where `shrinkage` is λ. "auto" is
+    `values` (rows, n) have at least two different values per column. Expectation maximization
+    replaces each gap by its conditional mean and adds its conditional covariance, so that the
+    inverse of the covariance is as honest as without gaps (Little and Rubin 2002, section 8.2).
+    The correlations R then shrink to (1 − λ) R + λ I with λ = `shrinkage`; "auto" is
     λ = Σ Var(r_ij) / Σ r_ij² over i ≠ j, which has the least expected squared error (Schäfer and
-    Strimmer 2005, target D). λ is raised if the result would not be positive definite.
+    Strimmer 2005, target D). ValueError when two keys never occur together, because nothing is
+    known about their covariance then.
     """
+    values = values[np.isfinite(values).any(axis=1)]
     present = np.isfinite(values)
     counts = present.T.astype(float) @ present
-    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0, ddof=1)
+    if (apart := np.argwhere(np.triu(counts < 2, 1))).size:
+        one, other = (names[i] for i in apart[0])
+        raise ValueError(
+            f"each two keys must occur together in two rows, got fewer for {one!r} and {other!r}: "
+            "nothing is known about their covariance; drop one, or give a record that has both"
+        )
+    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     z = np.where(present, (values - mean) / deviation, 0.0)
+    products = z.T @ z / counts
+    share = float(shrinkage) if shrinkage != "auto" else _best_share(z, counts, products)
 
-    # r_ij is the mean of w = z_i z_j over the rows that have both; the spread of w gives Var(r_ij).
-    common = np.maximum(counts, 1)
-    products, squares = z.T @ z / common, (z**2).T @ z**2 / common
-    correlation = products * common / np.maximum(common - 1, 1)
+    off, spread = np.zeros(len(mean)), _shrunk(products, 0.0)
+    if not present.all():
+        off, spread = _maximize(z, ~present, spread)
+    scale = np.sqrt(np.diag(spread))
+    correlation = _shrunk(spread / np.outer(scale, scale), share)
+    unbiased = deviation * scale * np.sqrt(len(values) / (len(values) - 1))
+    return mean + off * deviation, correlation * np.outer(unbiased, unbiased)
+
+
+def _best_share(z: np.ndarray, counts: np.ndarray, products: np.ndarray) -> float:
+    """The share λ of least expected squared error; r_ij is the mean of z_i z_j over common rows."""
+    squares = (z**2).T @ z**2 / counts
+    noise = (squares - products**2) * counts**2 / (counts - 1) ** 3
+    off = ~np.eye(len(counts), dtype=bool)
+    signal = (products[off] ** 2).sum()
+    return min(1.0, float(noise[off].sum() / signal)) if signal > 0 else 1.0
+
+
+def _shrunk(correlation: np.ndarray, share: float) -> np.ndarray:
+    """(1 − λ) R + λ I with λ = `share`, or larger if the result would not be positive definite."""
+    correlation = correlation.copy()
     np.fill_diagonal(correlation, 1.0)
-    if shrinkage == "auto":
-        noise = (squares - products**2) * common**2 / np.maximum(common - 1, 1) ** 3
-        off = ~np.eye(len(mean), dtype=bool)
-        signal = (correlation[off] ** 2).sum()
-        share = min(1.0, float(noise[off].sum() / signal)) if signal > 0 else 1.0
-    else:
-        share = float(shrinkage)
-
-    # Eigenvalues of the shrunk matrix are (1 − λ) e + λ: λ grows until the least is positive.
     least = float(np.linalg.eigvalsh(correlation)[0])
     if (1 - share) * least + share < LEAST_EIGENVALUE:
         share = (LEAST_EIGENVALUE - least) / (1 - least)
-    correlation = (1 - share) * correlation + share * np.eye(len(mean))
-    return mean, correlation * np.outer(deviation, deviation)
+    return (1 - share) * correlation + share * np.eye(len(correlation))
+
+
+def _maximize(z: np.ndarray, gaps: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of greatest likelihood from standardized rows, 0 where a gap is.
+
+    With the precision Λ, the gaps M of a row have the conditional covariance (Λ_MM)⁻¹ and the
+    conditional mean μ_M − (Λ_MM)⁻¹ Λ_MO (z_O − μ_O); rows with as many gaps are solved together.
+    """
+    rows, n = z.shape
+    missing = gaps.sum(axis=1)
+    parts = [
+        (chosen, np.nonzero(gaps[chosen])[1].reshape(len(chosen), count))
+        for count in np.unique(missing[missing > 0]).tolist()
+        for chosen in np.array_split(*_chunks(np.flatnonzero(missing == count), count * n))
+    ]
+    mean = np.zeros(n)
+    for _ in range(MOST_STEPS):
+        precision, added = np.linalg.inv(spread), np.zeros((n, n))
+        filled = np.where(gaps, 0.0, z - mean)
+        for chosen, at in parts:
+            square = at[:, :, None], at[:, None, :]
+            conditional = np.linalg.inv(precision[square])
+            pull = precision[at] @ filled[chosen][:, :, None]
+            filled[chosen[:, None], at] = -(conditional @ pull)[:, :, 0]
+            np.add.at(added, square, conditional)
+        step = filled.mean(axis=0)
+        filled -= step
+        before, spread = spread, (filled.T @ filled + added) / rows
+        mean = mean + step
+        if np.abs(spread - before).max() < PRECISE:
+            break
+    return mean, spread
+
+
+def _chunks(rows: np.ndarray, cells: int) -> tuple[np.ndarray, int]:
+    """Rows, and into how many parts to split them so that no array has over 10⁷ cells."""
+    return rows, max(1, len(rows) * cells // 10**7)
 
 
 def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.ndarray]:

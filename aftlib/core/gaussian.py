@@ -16,9 +16,9 @@ from scipy.linalg.lapack import dpotri
 from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.covariance import (
     complete_moments,
+    gappy_moments,
     independent_groups,
     largest_asymmetry,
-    pairwise_moments,
 )
 from aftlib.core.labels import ArrayRecord, as_numbers, in_one_order, labels_of
 from aftlib.core.posterior import Posterior
@@ -118,10 +118,9 @@ class GaussianModel(ArrayRecord):
         ----------
         frame : DataFrame or array_like, shape (rows, n)
             One row per time, one column per key; column labels become names.
-        missing : {"refuse", "pairwise"}
-            "refuse" raises an error for gaps (NaN). "pairwise" computes each mean, variance and
-            covariance from the rows that have its keys, and then shrinks correlations until Σ is
-            positive definite.
+        missing : {"refuse", "estimate"}
+            "refuse" raises an error for gaps (NaN). "estimate" takes the μ and Σ of greatest
+            likelihood, by expectation maximization. Gaps must not depend on the missing values.
         shrinkage : float or "auto"
             Share λ in [0, 1] by which correlations shrink to 0. "auto", for few rows, takes the λ
             of least expected squared error (Schäfer and Strimmer 2005).
@@ -130,7 +129,8 @@ class GaussianModel(ArrayRecord):
         ------
         ValueError
             When a value is infinite, or missing and that is refused; when a key is constant or
-            has too few values; or when there are too few rows for n keys without shrinkage.
+            has too few values; when two keys never occur together; or when there are too few rows
+            for n keys without shrinkage.
 
         Examples
         --------
@@ -138,7 +138,7 @@ class GaussianModel(ArrayRecord):
         >>> import pandas as pd
         >>> from aftlib import GaussianModel
         >>> frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, np.nan, 2, 4.5, 5]})
-        >>> GaussianModel.fit(frame, missing="pairwise").condition({"a": 5.0}).mean.round(2)
+        >>> GaussianModel.fit(frame, missing="estimate").condition({"a": 5.0}).mean.round(2)
         array([4.87])
         """
         values = as_numbers("frame", frame)
@@ -146,19 +146,19 @@ class GaussianModel(ArrayRecord):
             raise ValueError(
                 f"frame must have shape (rows, n), got {values.shape}; one row per time"
             )
-        require_choice("missing", missing, ("refuse", "pairwise"))
+        require_choice("missing", missing, ("refuse", "estimate"))
         if shrinkage != "auto" and not (isinstance(shrinkage, int | float) and 0 <= shrinkage <= 1):
             raise ValueError(f"shrinkage must be 'auto' or inside [0, 1], got {shrinkage!r}")
         rows, n = values.shape
         columns = getattr(frame, "columns", None)
         names = [f"X{i + 1}" for i in range(n)] if columns is None else [str(c) for c in columns]
 
-        bad = np.isinf(values) if missing == "pairwise" else ~np.isfinite(values)
+        bad = np.isinf(values) if missing == "estimate" else ~np.isfinite(values)
         if bad.any():
             raise ValueError(
                 f"frame must be finite, got {int(bad.sum())} missing or non-finite values in "
                 f"{int(bad.any(axis=1).sum())} of {rows} rows, in {listed(names, bad.any(axis=0))}"
-                "; drop or fill those rows first, or give missing='pairwise'"
+                "; drop or fill those rows first, or give missing='estimate'"
             )
         if rows <= n and shrinkage == 0:
             raise ValueError(
@@ -177,7 +177,7 @@ class GaussianModel(ArrayRecord):
             )
         if shrinkage == 0 and not np.isnan(values).any():
             return cls(*complete_moments(values, names), names)
-        return cls(*pairwise_moments(values, shrinkage), names)
+        return cls(*gappy_moments(values, shrinkage, names), names)
 
     @property
     def size(self) -> int:

@@ -130,7 +130,7 @@ def make_case(
         values = whole_windows(table.values[:, :sensors], width, learned, measured)
         means, _ = windows.aggregate(values, 0, range(learned))
         frame = pd.DataFrame(means, columns=table.names[:sensors])
-        model = GaussianModel.fit(frame, missing="pairwise")
+        model = GaussianModel.fit(frame, missing="estimate")
     deviation = float(np.median(np.sqrt(model.covariance.diagonal())))
     requirement = Requirement(epsilon_sd * deviation, delta)
     return Case(values, model, windows, workers, requirement, learned, budget)

@@ -147,7 +147,7 @@ def fit_model(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
     """Fit a model to rows with gaps, also to fewer rows than sensors."""
     shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
     frame = pd.DataFrame(rows, columns=list(names))
-    return GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+    return GaussianModel.fit(frame, missing="estimate", shrinkage=shrinkage)
 
 
 def find_seasons(first: np.ndarray, width: int, step: pd.Timedelta | None) -> list[float]:

@@ -183,7 +183,7 @@ def fitted(table: SensorTable) -> tuple[GaussianModel, SensorTable, int]:
     rows = first.values[complete] if complete.sum() > 10 * n else first.values
     frame = pd.DataFrame(rows, columns=list(table.names))
     shrinkage = "auto" if len(rows) <= 2 * n else 0.0
-    model = GaussianModel.fit(frame, missing="pairwise", shrinkage=shrinkage)
+    model = GaussianModel.fit(frame, missing="estimate", shrinkage=shrinkage)
     return model, test, len(first.values) - len(rows)
 
 
