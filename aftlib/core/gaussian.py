@@ -139,7 +139,7 @@ class GaussianModel(ArrayRecord):
         >>> from aftlib import GaussianModel
         >>> frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, np.nan, 2, 4.5, 5]})
         >>> GaussianModel.fit(frame, missing="estimate").condition({"a": 5.0}).mean.round(2)
-        array([4.87])
+        array([4.4])
         """
         values = as_numbers("frame", frame)
         if values.ndim != 2:
