@@ -6,7 +6,7 @@ Spark then runs the batch again, and the operator skips it, because it is commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, cast
@@ -18,22 +18,35 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from aftlib.checkpoint_planning.operator import PartialReplay, Read, ReplayQuery, bare_read, prepare
+from aftlib.checkpoint_planning.operator import (
+    PartialReplay,
+    Passes,
+    Read,
+    ReplayQuery,
+    ignore_points,
+    interval_sums,
+    log_reader,
+    prepare,
+)
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
     IntervalRecord,
     WindowResult,
 )
-from aftlib.checkpoint_planning.steps import interval_sums
-from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.spark.checkpoint import QueryDirectory
+from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.streams import PlannedInput, drain
 
-_LONG = pa.int64()
-_LISTS = {"keys": pa.int32(), "sums": pa.float64(), "counts": _LONG}
-SUM = pa.schema({"start": _LONG, "stop": _LONG} | {k: pa.list_(v) for k, v in _LISTS.items()})
-SUM_SCHEMA = from_arrow_schema(SUM)
+SUMS = pa.schema(
+    {
+        "start": pa.int64(),
+        "stop": pa.int64(),
+        "sensor": pa.int32(),
+        "sum": pa.float64(),
+        "count": pa.int64(),
+    }
+)
 
 
 @dataclass
@@ -55,7 +68,7 @@ class PlannedLog(PlannedInput):
     stop: int  # step at which the stream ends, the end of the last whole window
     tasks: int  # slices of the sensors that are read in parallel
 
-    schema: ClassVar[StructType] = SUM_SCHEMA
+    schema: ClassVar[StructType] = from_arrow_schema(SUMS)
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:
@@ -77,51 +90,35 @@ class PlannedLog(PlannedInput):
 
     def partitions(self, start: int, stop: int) -> list[SensorSlice]:
         """Slices of all sensors, or of none if the operator has already committed these steps."""
-        position = CheckpointStore(self.state, self.fingerprint).restore().position  # type: ignore[union-attr]
-        keys = range(len(SensorLog.open(self.log).names) if position == start else 0)
-        return [SensorSlice(part, start, stop) for part in sliced(keys, self.tasks)]
+        checkpoint = cast("Checkpoint", CheckpointStore(self.state, self.fingerprint).restore())
+        size = len(SensorLog.open(self.log).names) if checkpoint.position == start else 0
+        parts = np.array_split(np.arange(size), min(self.tasks, max(1, size)))
+        return [SensorSlice(part.tolist(), start, stop) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the sums of the slice, in one row."""
+        """Yield one row per sensor of the slice."""
         piece = cast("SensorSlice", partition)
-        yield sum_slice(SensorLog.open(self.log), piece.keys, piece.start, piece.stop)
+        sums, counts = interval_sums(
+            SensorLog.open(self.log), piece.keys, piece.start, piece.stop
+        )
+        size = len(piece.keys)
+        columns = [[piece.start] * size, [piece.stop] * size, piece.keys, sums, counts]
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, SUMS.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SUMS)
 
 
-def sliced(keys: Sequence[int], tasks: int) -> list[list[int]]:
-    """Keys cut into one part per task; without keys, one empty part."""
-    parts = np.array_split(np.array(keys, dtype=int), min(tasks, max(1, len(keys))))
-    return [part.tolist() for part in parts]
-
-
-def sum_slice(
-    log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
-) -> pa.RecordBatch:
-    """A row of `SUM`."""
-    sums, counts = interval_sums(log, keys, start, stop)
-    row = {"start": start, "stop": stop, "keys": keys, "sums": sums, "counts": counts}
-    return pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()}, schema=SUM)
-
-
-def collected(frame: DataFrame) -> Read:
-    """Return a reader that runs the tasks of a frame of `SUM` rows and puts sums in key order.
-
-    The tasks run once for all segments of the batch.
-    """
-    rows: list[dict] = []
+def batch_reader(batch: DataFrame) -> Read:
+    """Return a reader of a micro-batch of `PlannedLog`, whose tasks run at its first read."""
 
     def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        rows.extend([] if rows else frame.toArrow().to_pylist())
-        mine = [row for row in rows if (row["start"], row["stop"]) == (start, stop)]
-        if not mine:
+        rows = batch.toArrow().sort_by("sensor")
+        steps = (rows["start"][0].as_py(), rows["stop"][0].as_py())
+        if steps != (start, stop):
             raise ValueError(
                 f"batch must cover the steps [{start}, {stop}) that the state waits for, got "
-                f"[{rows[0]['start']}, {rows[0]['stop']}); state and Spark's checkpoint must be of "
-                "one stream: restore both from the same copy"
+                f"[{steps[0]}, {steps[1]}); restore state and Spark's checkpoint from the same copy"
             )
-        each = [zip(*(row[name] for name in _LISTS), strict=True) for row in mine]
-        by_key = {key: (value, count) for part in each for key, value, count in part}
-        sums, counts = ([by_key[key][i] for key in keys] for i in (0, 1))
-        return np.array(sums), np.array(counts, np.int64)
+        return rows["sum"].to_numpy()[keys], rows["count"].to_numpy()[keys]
 
     return read
 
@@ -139,14 +136,13 @@ def replay_stream(
     query: ReplayQuery,
     log: SensorLog,
     directory: Path | str,
-    passes: Callable[[str, int], None] = lambda point, batch: None,
+    passes: Passes = ignore_points,
     tasks: int = 2,
 ) -> ReplayedStream:
     """Stream the whole windows of a log; continue where an earlier process crashed.
 
-    `directory` has the state, the prepared replay sets and Spark's own checkpoint. `passes` is
-    called with each point that a batch passes, where faults are injected. Each batch is read by
-    `tasks` parallel tasks.
+    `directory` has the state, the prepared replay sets and Spark's own checkpoint. Each batch is
+    read by `tasks` parallel tasks.
 
     ValueError when the log's keys are not the model's in the same order; when the directory is
     another stream's; or when Spark's checkpoint is torn or ahead of the state. TimeoutError when
@@ -165,13 +161,13 @@ def replay_stream(
         )
 
         def step(batch: DataFrame, number: int) -> None:
-            operator.process(number, collected(batch))
+            operator.process(number, batch_reader(batch))
 
         try:
             drain(planned.stream(spark).writeStream, Path(directory), step)
         finally:
             operator.store.end(operator.process_id)
-        return _replayed(operator)
+        return ReplayedStream(operator.store.results(), operator.store.records())
 
 
 def require_in_step(operator: PartialReplay, directory: Path) -> None:
@@ -191,16 +187,13 @@ def require_in_step(operator: PartialReplay, directory: Path) -> None:
 
 
 def replay_in_process(
-    query: ReplayQuery,
-    log: SensorLog,
-    directory: Path | str,
-    passes: Callable[[str, int], None] = lambda point, batch: None,
+    query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
 ) -> ReplayedStream:
     """`replay_stream` in this process, without Spark; arguments, result and errors are the same."""
     stop = log.steps - log.steps % query.window
     with QueryDirectory(directory).locked():
         operator = prepare(query, log, directory, passes)
-        read = bare_read(log)
+        read = log_reader(log)
         operator.recover()
         batch = len(operator.store.records())
         try:
@@ -209,8 +202,4 @@ def replay_in_process(
                 batch += 1
         finally:
             operator.store.end(operator.process_id)
-        return _replayed(operator)
-
-
-def _replayed(operator: PartialReplay) -> ReplayedStream:
-    return ReplayedStream(operator.store.results(), operator.store.records())
+        return ReplayedStream(operator.store.results(), operator.store.records())

@@ -3,38 +3,112 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
 from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
 from aftlib.core.checks import require_choice, require_instance, require_number
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.labels import ArrayRecord
 from aftlib.core.requirement import Requirement
-from aftlib.core.windows import AGGREGATES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-METHODS = ("proposed", "no-relaxation", "exactly-once")
+EXACTLY_ONCE, NO_RELAXATION, PROPOSED = "exactly-once", "no-relaxation", "proposed"
 """Methods to choose the replayed sensors (D2 section 6.2)."""
 ADAPTIVE = "adaptive"
 """Ours: plan each interval as the only one that fails, and plan again after a failure."""
-
+METHODS = (PROPOSED, NO_RELAXATION, EXACTLY_ONCE, ADAPTIVE)
 QUERIES = ("mean", "sum")
-"""Aggregates that can be planned."""
+
+_MOST_TUPLES = 2**53
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class CheckpointPlan(ArrayRecord):
+@dataclass(frozen=True)
+class RecoveryTime:
+    """T_rec = fixed + per tuple · tuples, in milliseconds (D2 eq. (24)).
+
+    Parameters
+    ----------
+    fixed_ms : float
+        T_res + T_est, the fixed part of every recovery; finite, at least 0.
+    per_tuple_ms : float
+        T_rep of one replayed tuple; finite, above 0.
+
+    Raises
+    ------
+    ValueError
+        When a part is out of its range.
+
+    Examples
+    --------
+    >>> from aftlib import RecoveryTime
+    >>> recovery_time = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
+    >>> round(recovery_time(20_000), 2)
+    46.99
+    >>> recovery_time.max_tuples(t_sla_ms=50)
+    23221
+    """
+
+    fixed_ms: float
+    per_tuple_ms: float
+
+    def __post_init__(self) -> None:
+        require_number("fixed_ms", self.fixed_ms, least=0)
+        require_number("per_tuple_ms", self.per_tuple_ms, above=0)
+
+    def __call__(self, tuples: int) -> float:
+        """Return the milliseconds to recover by replaying `tuples` tuples.
+
+        Raises
+        ------
+        ValueError
+            When `tuples` is negative or not a number.
+        """
+        if not tuples >= 0:
+            raise ValueError(f"tuples must be at least 0, got {tuples!r}")
+        return float(self.fixed_ms + self.per_tuple_ms * tuples)
+
+    def max_tuples(self, t_sla_ms: float) -> int:
+        """Return the most tuples that can be replayed within T_SLA (D2 eq. (25)).
+
+        Returns
+        -------
+        int
+            The largest m, up to 2⁵³, for which the recovery time rt(m) is at most `t_sla_ms` in
+            floating-point numbers, so that T_SLA = rt(m) permits m tuples.
+
+        Raises
+        ------
+        ValueError
+            When T_SLA is below the fixed part.
+        """
+        if not t_sla_ms >= self.fixed_ms:
+            raise ValueError(
+                f"t_sla_ms must be at least the fixed {self.fixed_ms!r} ms of every recovery, "
+                f"got {t_sla_ms!r}; allow more time or make restoring and estimating faster"
+            )
+        most = int(min((t_sla_ms - self.fixed_ms) / self.per_tuple_ms, _MOST_TUPLES))
+        while self(most) > t_sla_ms:
+            most -= 1
+        while most < _MOST_TUPLES and self(most + 1) <= t_sla_ms:
+            most += 1
+        return most
+
+
+DOCUMENT_RECOVERY_TIME = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
+"""The document's measurement for n = 100 sensors on its machine (D2 eqs (27), (28))."""
+SPARED_RECOVERY_TIME = RecoveryTime(fixed_ms=2.0, per_tuple_ms=9.332e-4)
+"""The same without T_est: the longest T_res is 2 ms (D2 section 6.1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointPlan:
     """Checkpoint times of a window, and the sensors to replay after a failure in each interval.
 
     A plan is valid until the first approximate recovery, because its later replay sets
@@ -69,10 +143,10 @@ class CheckpointPlan(ArrayRecord):
     """
 
     times: tuple[int, ...]
-    replay: tuple[ReplaySet, ...]
+    replay: tuple[ReplaySet, ...] = field(repr=False)
     requirement: Requirement
     query: str
-    checkpoint_variance: np.ndarray
+    checkpoint_variance: np.ndarray = field(repr=False)
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -82,7 +156,7 @@ class CheckpointPlan(ArrayRecord):
     @property
     def tuples(self) -> tuple[int, ...]:
         """Tuples replayed when interval k fails, |O_k| (τ_{k+1} − τ_k), K numbers."""
-        sizes = (len(replay.sensors) for replay in self.replay)
+        sizes = [len(replay.sensors) for replay in self.replay]
         return tuple(m * (b - a) for m, (a, b) in zip(sizes, pairwise(self.times), strict=True))
 
     @property
@@ -91,8 +165,7 @@ class CheckpointPlan(ArrayRecord):
 
         From τ_k on only set k is replayed: D2 eq. (16) as definition 1 uses it.
         """
-        steps = [self.times[-1] - begin for begin in self.times[:-1]]
-        return self._result_variance(steps)
+        return self._result_variance([self.times[-1] - begin for begin in self.times[:-1]])
 
     @property
     def single_failure_variance(self) -> np.ndarray:
@@ -104,25 +177,14 @@ class CheckpointPlan(ArrayRecord):
         """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); the row minima are (12)."""
         return self.requirement.reliability(self.worst_case_variance)
 
-    def to_frame(self, step: Any = None, start: Any = None) -> pd.DataFrame:
-        """One row per interval: begin, end, sensors replayed, tuples, least worst-case reliability.
-
-        Times are steps. With `step`, a duration such as "1min", they are Timedeltas since the
-        window began; with `start`, the Timestamp of that beginning, too, they are Timestamps.
-        """
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per interval: begin, end, replayed, tuples, reliability (12)."""
         import pandas as pd
 
-        times: Any = pd.Index(self.times)
-        if step is not None:
-            times = pd.to_timedelta(np.array(self.times) * pd.Timedelta(step))
-        elif start is not None:
-            raise ValueError(f"start must be given with step, got {start!r}; add step='1min' or so")
-        if start is not None:
-            times = pd.Timestamp(start) + times
         return pd.DataFrame(
             {
-                "begin": times[:-1],
-                "end": times[1:],
+                "begin": self.times[:-1],
+                "end": self.times[1:],
                 "replayed": [len(replay.sensors) for replay in self.replay],
                 "tuples": self.tuples,
                 "reliability": self.worst_case_reliability.min(axis=1),
@@ -130,7 +192,7 @@ class CheckpointPlan(ArrayRecord):
         )
 
     def restored_variance(self, interval: int) -> np.ndarray:
-        """Variance of the checkpoint restored after a failure in this interval, shape (n,).
+        """Return the variance of the checkpoint restored after this interval failed, shape (n,).
 
         Raises
         ------
@@ -143,16 +205,23 @@ class CheckpointPlan(ArrayRecord):
                 "interval k ends at times[k + 1]"
             )
         begin, end = self.times[interval : interval + 2]
-        spent = self._debt + (end - begin) * self.replay[interval].variance
-        return np.asarray(spent / _weight(self.query, end))
+        total = self._debt + (end - begin) * self.replay[interval].variance
+        return np.asarray(total / squared_divisor(self.query, end))
 
     @property
     def _debt(self) -> np.ndarray:
-        return np.asarray(_weight(self.query, self.times[0]) * self.checkpoint_variance)
+        """Error variance of each sensor's sum up to τ_0."""
+        return squared_divisor(self.query, self.times[0]) * self.checkpoint_variance
 
     def _result_variance(self, steps: list[int]) -> np.ndarray:
+        """Variance of the window's result if `steps[k]` steps are estimated from set k."""
         estimated = [m * replay.variance for m, replay in zip(steps, self.replay, strict=True)]
-        return np.asarray((self._debt + estimated) / _weight(self.query, self.times[-1]))
+        return np.asarray((self._debt + estimated) / squared_divisor(self.query, self.times[-1]))
+
+
+def squared_divisor(query: str, steps: int) -> int:
+    """Return the square of the number that divides a sum over `steps` steps (D2 eq. (14))."""
+    return steps**2 if query == "mean" else 1
 
 
 def plan_checkpoints(
@@ -161,7 +230,7 @@ def plan_checkpoints(
     requirement: Requirement,
     recovery_time: RecoveryTime,
     t_sla_ms: float,
-    method: str = "proposed",
+    method: str = PROPOSED,
     query: str = "mean",
     start: int = 0,
     checkpoint_variance: ArrayLike | None = None,
@@ -177,8 +246,7 @@ def plan_checkpoints(
     requirement : Requirement
         ε, in the unit of the window's result, and δ.
     recovery_time : RecoveryTime
-        Milliseconds as a function of the replayed tuples. With an `estimate_ms`, an interval
-        replays all sensors if its end can then be later, because nothing is estimated.
+        Milliseconds as a function of the replayed tuples.
     t_sla_ms : float
         Longest recovery permitted.
     method : {"proposed", "no-relaxation", "exactly-once", "adaptive"}
@@ -236,72 +304,73 @@ def plan_checkpoints(
     require_instance("model", model, GaussianModel)
     require_instance("requirement", requirement, Requirement)
     require_instance("recovery_time", recovery_time, RecoveryTime)
-    require_choice("method", method, (*METHODS, ADAPTIVE))
+    require_choice("method", method, METHODS)
     require_choice("query", query, QUERIES)
     require_number("window", window, least=1, whole=True)
     require_number("start", start, least=0, below=window, whole=True)
     window, start = int(window), int(start)
-    variance = _restored(model, start, checkpoint_variance)
-    chosen = _first_replay(model, requirement, method, query, variance, start, window)
+    variance = _restored_variance(model, start, checkpoint_variance)
+    if method == EXACTLY_ONCE:
+        first = ReplaySet.everything(model.size)
+    else:
+        target = _target(model, requirement, method, query, variance, start, window)
+        first = select_replay(model, target)
+    sensors = model.size if method == ADAPTIVE else len(first.sensors)
+    most = _most_tuples(recovery_time, t_sla_ms, sensors)
+    if method == ADAPTIVE:
+        times, replay = _equal_intervals(first, start, window, most)
+    else:
+        times, replay = _latest_checkpoints(first, start, window, most, method == PROPOSED)
+    return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
 
-    reach = partial(recovery_time.max_steps, of=model.size, t_sla_ms=t_sla_ms)
-    sensors = model.size if method == ADAPTIVE else len(chosen.sensors)
-    shortest = recovery_time(model.size, full=True)  # over one step
-    if sensors < model.size:
-        shortest = min(shortest, recovery_time(sensors))
+
+def _latest_checkpoints(
+    first: ReplaySet, start: int, window: int, most: int, relaxes: bool
+) -> tuple[list[int], list[ReplaySet]]:
+    """Take each checkpoint as late as `most` tuples allow; relax the set at each (D2 fig. 4)."""
+    times, replay = [start], [first]
+    while True:
+        sensors = len(replay[-1].sensors)
+        reached = times[-1] + most // sensors if sensors else window
+        times.append(min(window, reached))
+        if times[-1] == window:
+            return times, replay
+        left = (window - start) / (window - times[-1])
+        replay.append(first.loosened(left) if relaxes else first)
+
+
+def _equal_intervals(
+    tightest: ReplaySet, start: int, window: int, most: int
+) -> tuple[list[int], list[ReplaySet]]:
+    """Cut the window into the fewest intervals that meet T_SLA if each may spend all of ε.
+
+    `tightest` is the set for one interval of all steps. A shorter interval needs fewer sensors, so
+    that tuples grow with the length, and bisection finds the longest interval that fits.
+    """
+    steps = window - start
+
+    def exceeds(length: int) -> bool:
+        return len(tightest.loosened(steps / length).sensors) * length > most
+
+    longest = bisect_left(range(2, steps + 1), True, key=exceeds) + 1
+    count = -(-steps // longest)
+    times = [start + round(k * steps / count) for k in range(count + 1)]
+    alone = tightest.loosened(steps / int(np.diff(times).max()))
+    return times, [alone] * count
+
+
+def _most_tuples(recovery_time: RecoveryTime, t_sla_ms: float, sensors: int) -> int:
+    """Return the most tuples within T_SLA; ValueError if one step of `sensors` takes longer."""
+    shortest = recovery_time(sensors)
     if not (isinstance(t_sla_ms, Real) and t_sla_ms >= shortest):
         raise ValueError(
             f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
             f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"
         )
-    if method == ADAPTIVE:
-        marks, alone = _alone(chosen, window - start, partial(_furthest, model=model, reach=reach))
-        marks = tuple(start + mark for mark in marks)
-        return CheckpointPlan(marks, (alone,) * (len(marks) - 1), requirement, query, variance)
-
-    times, replay = [start], list[ReplaySet]()
-    while True:
-        furthest, steps = _furthest(chosen, window - times[-1], model, reach)
-        replay.append(furthest)
-        times.append(times[-1] + steps)
-        if times[-1] == window:
-            return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
-        relaxed = (window - start) / (window - times[-1])
-        chosen = chosen.loosened(relaxed if method == "proposed" else 1.0)
+    return recovery_time.max_tuples(t_sla_ms)
 
 
-def _furthest(
-    chosen: ReplaySet, steps: int, model: GaussianModel, reach: Callable[[int], int]
-) -> tuple[ReplaySet, int]:
-    """Return the set, or all sensors if they reach further, and the number of steps reached."""
-    reached, everything = (min(steps, reach(m)) for m in (len(chosen.sensors), model.size))
-    if everything > reached:
-        return ReplaySet.everything(model), everything
-    return chosen, reached
-
-
-def _alone(
-    tightest: ReplaySet, steps: int, furthest: Callable[[ReplaySet, int], tuple[ReplaySet, int]]
-) -> tuple[tuple[int, ...], ReplaySet]:
-    """Cut `steps` into the fewest intervals that meet T_SLA if each may spend all of ε.
-
-    `tightest` is the set for one interval of all steps. A shorter interval needs fewer sensors, so
-    that tuples grow with the length, and bisection finds the longest interval that fits.
-    """
-
-    def chosen(length: int) -> tuple[ReplaySet, int]:
-        return furthest(tightest.loosened(steps / length), length)
-
-    def fits(length: int) -> bool:
-        return chosen(length)[1] == length
-
-    longest = bisect_left(range(2, steps + 1), True, key=lambda length: not fits(length)) + 1
-    count = -(-steps // longest)
-    marks = tuple(round(k * steps / count) for k in range(count + 1))
-    return marks, chosen(int(np.diff(marks).max()))[0]
-
-
-def _first_replay(
+def _target(
     model: GaussianModel,
     requirement: Requirement,
     method: str,
@@ -309,29 +378,27 @@ def _first_replay(
     variance: np.ndarray,
     start: int,
     window: int,
-) -> ReplaySet:
-    """Set for the plan's first interval; the later ones of every method are no larger."""
-    steps = window - start
-    if method == "exactly-once":
-        return ReplaySet.everything(model)
-    allowed = _weight(query, window) * requirement.max_variance
-    debt = _weight(query, start) * variance
+) -> np.ndarray:
+    """Return the permitted variance of a step of each sensor in the first interval (eq. (20))."""
+    allowed = squared_divisor(query, window) * requirement.max_variance
+    debt = squared_divisor(query, start) * variance
     left = allowed - debt
     if left.min() < -COMPARED_TO * allowed:
         worst = int(left.argmin())
-        smallest = float(requirement.z * np.sqrt(debt[worst] / _weight(query, window)))
+        smallest = float(requirement.z * np.sqrt(debt[worst] / squared_divisor(query, window)))
         raise ValueError(
             f"checkpoint_variance leaves nothing of epsilon = {requirement.epsilon!r} for sensor "
             f"{model.names[worst]!r}; use an epsilon of at least {smallest!r}, or "
             "method='exactly-once', which adds no error of its own"
         )
-    target = np.maximum(left, 0) / steps
-    if method == "no-relaxation":
-        target = np.minimum(target, allowed / window)
-    return select_replay(model, target)
+    target = np.maximum(left, 0) / (window - start)
+    if method == NO_RELAXATION:
+        return np.minimum(target, allowed / window)
+    return target
 
 
-def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.ndarray:
+def _restored_variance(model: GaussianModel, start: int, given: ArrayLike | None) -> np.ndarray:
+    """Return the variance of the restored checkpoint as a read-only copy."""
     variance = np.zeros(model.size) if given is None else np.array(given, dtype=float)
     if variance.shape != (model.size,):
         raise ValueError(
@@ -351,8 +418,3 @@ def _restored(model: GaussianModel, start: int, given: ArrayLike | None) -> np.n
         )
     variance.flags.writeable = False
     return variance
-
-
-def _weight(query: str, steps: int) -> int:
-    """Square of the factor from an aggregate over `steps` steps to the sum (D2 eq. (14))."""
-    return AGGREGATES[query].divisor(steps) ** 2

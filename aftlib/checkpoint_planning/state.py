@@ -1,15 +1,13 @@
-"""The checkpoint store: running aggregates, and the last batch that they contain."""
+"""What survives a driver: the checkpoint, its batch and windows in SQLite; prepared gains as files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sqlite3
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
@@ -17,19 +15,16 @@ from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.paths import atomic_directory
 from aftlib.core.sqlite import open_database, transaction
 
-APPLICATION = 0x41465431
-VERSION = 6
-_MAGIC = b"aft-checkpoint-3\n"
-_KINDS = "<f8", "<i8", "<f8"  # of sums, counts and variance
+APPLICATION, VERSION = 0x41465431, 7
 _TABLES = (
-    "CREATE TABLE stream (fingerprint TEXT NOT NULL)",
+    "CREATE TABLE stream (fingerprint TEXT NOT NULL, log TEXT)",
     "CREATE TABLE begun (batch INTEGER, start INTEGER, process TEXT, PRIMARY KEY (batch, process))",
-    "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), checkpoint BLOB NOT NULL)",
+    "CREATE TABLE checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), window INTEGER, "
+    "position INTEGER, sums BLOB, counts BLOB, variance BLOB, times TEXT, plan TEXT)",
     "CREATE TABLE batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
     "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
     "CREATE TABLE windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
-    "samples INTEGER, kept INTEGER, PRIMARY KEY (start, key))",
-    "CREATE TABLE memory (name TEXT PRIMARY KEY, data BLOB NOT NULL)",
+    "samples INTEGER, satisfied INTEGER, PRIMARY KEY (start, key))",
 )
 
 
@@ -43,7 +38,7 @@ class Checkpoint:
     counts: np.ndarray  # (n,) samples in each sum; an estimated step counts as one
     variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing was estimated
     times: tuple[int, ...]  # τ of the current plan, from the step of planning to the window's end
-    plan: str  # name of the plan; empty while the rest of the window is not planned yet
+    plan: str  # name of the prepared plan; empty while the rest of the window is not planned yet
 
     @property
     def interval(self) -> int:
@@ -54,30 +49,6 @@ class Checkpoint:
     def next_boundary(self) -> int:
         """Step of the next planned τ."""
         return self.times[self.interval + 1]
-
-    def to_bytes(self) -> bytes:
-        """The checkpoint with a version and a check sum: a line of JSON, then the three arrays."""
-        line = json.dumps([self.window, self.position, self.times, self.plan], default=int).encode()
-        arrays = zip((self.sums, self.counts, self.variance), _KINDS, strict=True)
-        body = b"\n".join([line, b"".join(array.astype(kind).tobytes() for array, kind in arrays)])
-        return _head(body) + body
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Checkpoint:
-        """The checkpoint that `to_bytes` gave; ValueError when damaged or of another version."""
-        body = data[len(_MAGIC) + 4 :]
-        if data[: -len(body)] != _head(body):
-            raise ValueError(
-                f"data is no intact checkpoint ({len(data)} bytes begin with {data[:16]!r}); "
-                "restore the file from a copy, or delete it to start the stream again"
-            )
-        line, _, numbers = body.partition(b"\n")
-        window, position, times, plan = json.loads(line)
-        sums, counts, variance = (
-            np.frombuffer(part, kind)
-            for part, kind in zip(np.split(np.frombuffer(numbers, "V8"), 3), _KINDS, strict=True)
-        )
-        return cls(window, position, sums, counts, variance, tuple(times), plan)
 
 
 @dataclass(frozen=True)
@@ -90,7 +61,7 @@ class WindowResult:
     value: float  # mean or sum; NaN when every sample was missing
     half_width: float  # of the interval of probability 1 − δ; 0 when exact
     samples: int  # aggregated, estimated ones included
-    kept: bool  # half_width ≤ ε; False: not recoverable, because too little was observed
+    satisfied: bool  # half_width ≤ ε
 
 
 @dataclass(frozen=True)
@@ -106,9 +77,10 @@ class IntervalRecord:
     rep_ms: float
     est_ms: float
 
-
-def _head(body: bytes) -> bytes:
-    return _MAGIC + zlib.crc32(body).to_bytes(4, "big")
+    @property
+    def total_ms(self) -> float:
+        """T_rec of a recovery (D2 eq. (24))."""
+        return self.res_ms + self.rep_ms + self.est_ms
 
 
 class CheckpointStore:
@@ -129,7 +101,7 @@ class CheckpointStore:
             for table in _TABLES:
                 connection.execute(table)
             connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute("INSERT INTO stream VALUES (?)", (fingerprint,))
+            connection.execute("INSERT INTO stream VALUES (?, NULL)", (fingerprint,))
 
         def check(connection: sqlite3.Connection) -> None:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -142,11 +114,23 @@ class CheckpointStore:
             if stored != fingerprint:
                 raise ValueError(
                     f"path belongs to another stream ({stored}), not to this one ({fingerprint}): "
-                    f"{str(path)!r}; the log, model, window and plan must be those it began with"
+                    f"{str(path)!r}; go on with the model, window and plan that it began with"
                 )
 
-        what = "a checkpoint store"
-        self._connection = open_database(path, what, APPLICATION, create=create, check=check)
+        self._connection = open_database(
+            path, "a checkpoint store", APPLICATION, create=create, check=check
+        )
+
+    def require_log(self, identity: str) -> None:
+        """Record the identity of the stream's log; ValueError for another log than the first."""
+        with transaction(self._connection, "record the log in") as connection:
+            connection.execute("UPDATE stream SET log = ? WHERE log IS NULL", (identity,))
+        stored = self._rows("SELECT log FROM stream")[0][0]
+        if stored != identity:
+            raise ValueError(
+                f"log must be the one that the stream in {str(self.path)!r} began with, {stored}, "
+                f"got {identity}: go on with that one, or start again in another directory"
+            )
 
     def begin(self, batch: int, start: int, process_id: str) -> bool:
         """Record that a process begins a batch; True if another process began it and crashed.
@@ -154,15 +138,14 @@ class CheckpointStore:
         The record survives the process, but a power failure may delete it. The batch is then not
         recovered, but read from all sensors.
         """
-        act = f"begin batch {batch} in"
-        with transaction(self._connection, act, synced=False) as connection:
-            row = batch, start, process_id
+        with transaction(self._connection, f"begin batch {batch} in", synced=False) as connection:
+            row = (batch, start, process_id)
             connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?, ?)", row)
         others = "SELECT 1 FROM begun WHERE start = ? AND process != ? LIMIT 1"
         return bool(self._rows(others, start, process_id))
 
     def unfinished(self, start: int) -> int | None:
-        """Batch that a process has begun at this step; None if no process has."""
+        """Return the batch that a process has begun at this step; None if no process has."""
         rows = self._rows("SELECT batch FROM begun WHERE start = ? LIMIT 1", start)
         return rows[0][0] if rows else None
 
@@ -171,81 +154,108 @@ class CheckpointStore:
         with transaction(self._connection, "end the process in") as connection:
             connection.execute("DELETE FROM begun WHERE process = ?", (process_id,))
 
-    def keep(
-        self, checkpoint: Checkpoint, memory: Mapping[str, bytes] = MappingProxyType({})
-    ) -> None:
-        """Store a checkpoint that finishes no batch: the first, or one with a new plan.
-
-        `memory` has the operator's other state by name.
-        """
-        with transaction(self._connection, "keep the plan in") as connection:
-            connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
-            connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Store a checkpoint that finishes no batch: the first, or one with a new plan."""
+        with transaction(self._connection, "store the plan in") as connection:
+            _replace_checkpoint(connection, checkpoint)
 
     def restore(self) -> Checkpoint | None:
-        """The last checkpoint, None before the first; ValueError when it is damaged."""
-        rows = self._rows("SELECT checkpoint FROM state")
-        return Checkpoint.from_bytes(rows[0][0]) if rows else None
+        """Return the last checkpoint, None before the first."""
+        rows = self._rows(
+            "SELECT window, position, sums, counts, variance, times, plan FROM checkpoint"
+        )
+        if not rows:
+            return None
+        window, position, sums, counts, variance, times, plan = rows[0]
+        return Checkpoint(
+            window,
+            position,
+            sums=np.frombuffer(sums, np.float64),
+            counts=np.frombuffer(counts, np.int64),
+            variance=np.frombuffer(variance, np.float64),
+            times=tuple(json.loads(times)),
+            plan=plan,
+        )
 
     def committed(self, batch: int) -> bool:
-        """Whether the batch is part of the state."""
+        """Return whether the batch is part of the state."""
         return bool(self._rows("SELECT 1 FROM batches WHERE batch = ?", batch))
 
     def commit(
-        self,
-        checkpoint: Checkpoint,
-        results: Sequence[WindowResult],
-        record: IntervalRecord,
-        memory: Mapping[str, bytes] = MappingProxyType({}),
+        self, checkpoint: Checkpoint, results: Sequence[WindowResult], record: IntervalRecord
     ) -> None:
-        """Commit the batch, its checkpoint, its windows and the memory durably.
+        """Commit the batch, its checkpoint and its windows durably.
 
         OSError when the disk is full or fails; the state is then as it was before.
         """
         with transaction(self._connection, f"commit batch {record.batch} to") as connection:
-            connection.execute("REPLACE INTO state VALUES (1, ?)", (checkpoint.to_bytes(),))
-            windows = [tuple(vars(result).values()) for result in results]
+            _replace_checkpoint(connection, checkpoint)
+            windows = [astuple(result) for result in results]
             connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", windows)
-            row = tuple(vars(record).values())
+            row = astuple(record)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-            connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
-
-    def remember(self, memory: Mapping[str, bytes]) -> None:
-        """Store, by name, the operator's state that is not in the checkpoint."""
-        with transaction(self._connection, "keep the memory in") as connection:
-            connection.executemany("REPLACE INTO memory VALUES (?, ?)", memory.items())
-
-    def memory(self, name: str) -> bytes:
-        """The state that was last stored under a name; empty when there is none."""
-        rows = self._rows("SELECT data FROM memory WHERE name = ?", name)
-        return bytes(rows[0][0]) if rows else b""
 
     def results(self) -> list[WindowResult]:
-        """Windows finished so far, ordered by start and key."""
+        """Return the windows finished so far, ordered by start and key."""
         rows = self._rows("SELECT * FROM windows ORDER BY start, key")
-        nan = {None: np.nan}  # SQLite keeps NaN as NULL
-        return [
-            WindowResult(start, stop, key, nan.get(value, value), half, count, bool(kept))
-            for start, stop, key, value, half, count, kept in rows
+        return [  # SQLite stores NaN as NULL
+            WindowResult(
+                start, stop, key, np.nan if value is None else value, half, count, bool(satisfied)
+            )
+            for start, stop, key, value, half, count, satisfied in rows
         ]
 
     def records(self) -> list[IntervalRecord]:
-        """Batches committed so far, in order."""
+        """Return the batches committed so far, in order."""
         rows = self._rows("SELECT * FROM batches ORDER BY batch")
         return [
-            IntervalRecord(batch, start, stop, bool(recovered), *rest)
-            for batch, start, stop, recovered, *rest in rows
+            IntervalRecord(batch, start, stop, bool(recovered), *times)
+            for batch, start, stop, recovered, *times in rows
         ]
 
     def _rows(self, query: str, *values: object) -> list[tuple]:
         return self._connection.execute(query, values).fetchall()
 
 
-class Preparation:
-    """Replay sets and gain matrices on disk, made with the plan so that recovery only loads them.
+def _replace_checkpoint(connection: sqlite3.Connection, checkpoint: Checkpoint) -> None:
+    row = (
+        checkpoint.window,
+        checkpoint.position,
+        checkpoint.sums.astype(np.float64).tobytes(),
+        checkpoint.counts.astype(np.int64).tobytes(),
+        checkpoint.variance.astype(np.float64).tobytes(),
+        json.dumps(checkpoint.times),
+        checkpoint.plan,
+    )
+    connection.execute("REPLACE INTO checkpoint VALUES (1, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    The directory has one folder per plan: sensors, gain and variance of each interval. The folder's
-    name is a hash of the plan and the model, so it is never used for another plan or model.
+
+@dataclass(frozen=True, eq=False)
+class PreparedReplay:
+    """The preparation of an interval: the replay set O, and the gain that estimates the others."""
+
+    sensors: np.ndarray  # (|O|,) indices
+    gain: np.ndarray  # (n − |O|, |O|)
+    variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
+
+    def estimate(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
+        """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (5), (10)).
+
+        No sample of O may be missing.
+        """
+        everyone = np.empty(mean.size)
+        others = np.setdiff1d(np.arange(mean.size), self.sensors)
+        everyone[self.sensors] = sums
+        deviation = sums - steps * mean[self.sensors]
+        everyone[others] = steps * mean[others] + self.gain @ deviation
+        return everyone
+
+
+class Preparation:
+    """Replay sets and gain matrices as files, made with the plan so that recovery only loads them.
+
+    Files, because SQLite reads a matrix of some megabytes ten times as slowly. There is one folder
+    per plan; its name is a hash of the plan and the query, so that it never serves another plan.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -267,34 +277,15 @@ class Preparation:
 
     def load(self, name: str, interval: int) -> PreparedReplay:
         """Load the preparation of an interval; ValueError when it is gone or damaged."""
-        parts = {}
-        for part in ("sensors", "gain", "variance"):
-            path = self.directory / name / f"{interval}-{part}.npy"
-            try:
-                parts[part] = np.load(path, allow_pickle=False)
-            except (OSError, ValueError) as error:
-                raise ValueError(
-                    f"directory lacks an intact {path.name} of plan {name} ({error}); restore "
-                    f"{str(self.directory)!r} from a copy, or start the stream again"
-                ) from error
-        return PreparedReplay(**parts | {"sensors": parts["sensors"].tolist()})
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedReplay:
-    """The preparation of an interval: the replay set O, and the gain that estimates the others."""
-
-    sensors: list[int]  # O
-    gain: np.ndarray  # (n − |O|, |O|)
-    variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
-
-    def complete(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
-        """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (5), (10)).
-
-        No sample of O may be missing.
-        """
-        everyone, replayed = np.empty(mean.size), mean[self.sensors]
-        others = np.setdiff1d(np.arange(mean.size), self.sensors)
-        everyone[self.sensors] = sums
-        everyone[others] = steps * mean[others] + self.gain @ (sums - steps * replayed)
-        return everyone
+        path = self.directory / name
+        try:
+            parts = {
+                part: np.load(path / f"{interval}-{part}.npy", allow_pickle=False)
+                for part in ("sensors", "gain", "variance")
+            }
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"directory lacks intact files of interval {interval} of plan {name} ({error}); "
+                f"restore {str(self.directory)!r} from a copy, or start the stream again"
+            ) from error
+        return PreparedReplay(**parts)

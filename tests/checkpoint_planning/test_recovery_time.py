@@ -50,13 +50,3 @@ def test_impossible_numbers_are_refused(bad):
     ):
         with pytest.raises(ValueError, match=message):
             call()
-
-
-def test_the_estimate_is_charged_where_something_is_estimated():
-    apart = RecoveryTime(2, 0.5, estimate_ms=3)
-    assert (apart(4), apart(4, full=True)) == (7, 4)
-    assert (apart.max_tuples(10), apart.max_tuples(10, full=True)) == (10, 16)
-    with pytest.raises(ValueError, match=r"at least the fixed 5 ms .* got 4"):
-        apart.max_tuples(4)
-    with pytest.raises(ValueError, match="estimate_ms must be at least 0, got -1"):
-        RecoveryTime(2, 0.5, estimate_ms=-1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.linalg.lapack import dpstrf
 
 from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
 from aftlib.core.gaussian import GaussianModel
@@ -74,15 +73,6 @@ def test_choice_with_a_target_for_each(low):
     assert list(select_replay(model, target).sensors) == trailing(model, target)
 
 
-def test_large_choices_are_lapacks():
-    model = kernel_model(700)
-    chosen = select_replay(model, 1e-6)
-    factor, order, rank, _ = dpstrf(model.covariance, lower=1)
-    assert rank == 700
-    assert list(chosen.sensors) == (order - 1).tolist()
-    np.testing.assert_allclose(chosen.factor[:, chosen.sensors].T, np.tril(factor), atol=1e-11)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_share_falls_to_the_target_and_not_further_than_needed(name):
     model = CASES[name]
@@ -115,7 +105,7 @@ def test_gain_of_a_prefix_and_of_everything():
     model = kernel_model(40)
     fewer = select_replay(model, 0.1).loosened(3)
     np.testing.assert_allclose(fewer.gain(), model.gain(fewer.sensors, fewer.estimated), atol=1e-10)
-    assert ReplaySet.everything(model).gain().shape == (0, 40)
+    assert ReplaySet.everything(40).gain().shape == (0, 40)
 
 
 def test_zero_asks_for_all_and_infinity_for_nothing():
@@ -130,17 +120,8 @@ def test_a_target_just_met_replays_nothing_more():
     assert len(select_replay(GROUPS, 60 * (1 - 1e-11)).sensors) == 5
 
 
-def test_given_sensors_have_no_targets_and_are_different_ones():
-    model = block_model(4, 2)
-    with pytest.raises(ValueError, match=r"set of sensors \(2, 0\) must come from select_replay"):
-        ReplaySet.of(model, [2, 0]).loosened(1.0)
-    for sensors in ([1, 1], [4], [-1]):
-        with pytest.raises(ValueError, match="sensors must be different ones of 0 … 3, got"):
-            ReplaySet.of(model, sensors)
-
-
 def test_everything_is_never_loosened():
-    everything = ReplaySet.everything(GROUPS)
+    everything = ReplaySet.everything(100)
     assert everything.loosened(1e9) is everything
     assert everything.sensors == tuple(range(100))
     assert not everything.variance.any()
