@@ -163,7 +163,7 @@ class PartialReplay:
         """
         batch = self.store.unfinished(self.checkpoint.position)
         if batch is not None:
-            self.process(batch, log_reader(self.log))
+            self.process(batch, bare_read(self.log))
         return batch is not None
 
     def process(self, batch: int, read: Read) -> None:
@@ -264,7 +264,7 @@ def prepare(
     return PartialReplay(query, log, store, prepared, uuid.uuid4().hex, passes)
 
 
-def log_reader(log: SensorLog) -> Read:
+def bare_read(log: SensorLog) -> Read:
     """Return a reader of a log in this process, which reads consecutive intervals in advance."""
     return partial(interval_sums, LogReader(log, ahead=True, shared=True))
 

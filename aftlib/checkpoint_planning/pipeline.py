@@ -25,7 +25,7 @@ from aftlib.checkpoint_planning.operator import (
     ReplayQuery,
     ignore_points,
     interval_sums,
-    log_reader,
+    bare_read,
     prepare,
 )
 from aftlib.checkpoint_planning.state import (
@@ -193,7 +193,7 @@ def replay_in_process(
     stop = log.steps - log.steps % query.window
     with QueryDirectory(directory).locked():
         operator = prepare(query, log, directory, passes)
-        read = log_reader(log)
+        read = bare_read(log)
         operator.recover()
         batch = len(operator.store.records())
         try:
