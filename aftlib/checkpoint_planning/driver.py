@@ -16,7 +16,7 @@ from typing import cast
 
 import numpy as np
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.pipeline import replay_in_process
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore

@@ -143,8 +143,8 @@ class PartialReplay:
         if not query.t_sla_ms >= shortest:
             raise ValueError(
                 f"t_sla_ms must be at least {shortest:.6g}, the time to replay one step of all "
-                f"{query.model.size} sensors, got {query.t_sla_ms!r}. After failures that used up ε "
-                "this replay is needed; allow more time"
+                f"{query.model.size} sensors, got {query.t_sla_ms!r}. Failures that used up ε need "
+                "this replay; allow more time"
             )
         checkpoint = self.store.restore()
         if checkpoint is None or not checkpoint.plan:

@@ -23,9 +23,9 @@ from aftlib.checkpoint_planning.operator import (
     Passes,
     Read,
     ReplayQuery,
+    bare_read,
     ignore_points,
     interval_sums,
-    bare_read,
     prepare,
 )
 from aftlib.checkpoint_planning.state import (
@@ -34,8 +34,8 @@ from aftlib.checkpoint_planning.state import (
     IntervalRecord,
     WindowResult,
 )
-from aftlib.spark.checkpoint import QueryDirectory
 from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.checkpoint import QueryDirectory
 from aftlib.spark.streams import PlannedInput, drain
 
 SUMS = pa.schema(
@@ -98,9 +98,7 @@ class PlannedLog(PlannedInput):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield one row per sensor of the slice."""
         piece = cast("SensorSlice", partition)
-        sums, counts = interval_sums(
-            SensorLog.open(self.log), piece.keys, piece.start, piece.stop
-        )
+        sums, counts = interval_sums(SensorLog.open(self.log), piece.keys, piece.start, piece.stop)
         size = len(piece.keys)
         columns = [[piece.start] * size, [piece.stop] * size, piece.keys, sums, counts]
         arrays = [pa.array(column, kind) for column, kind in zip(columns, SUMS.types, strict=True)]

@@ -1,4 +1,4 @@
-"""What survives a driver: the checkpoint, its batch and windows in SQLite; prepared gains as files."""
+"""What survives a driver: checkpoint, batch and windows in SQLite, prepared gains in files."""
 
 from __future__ import annotations
 

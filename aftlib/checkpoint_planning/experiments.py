@@ -1,0 +1,287 @@
+"""Notebook 02: its parameters, the checkpoints of plans (fig. 6), and their failures (fig. 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from pydantic import model_validator
+from pyspark.sql import SparkSession
+
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.plan import (
+    DOCUMENT_RECOVERY_TIME,
+    EXACTLY_ONCE,
+    METHODS,
+    PROPOSED,
+    SPARED_RECOVERY_TIME,
+    CheckpointPlan,
+    RecoveryTime,
+    plan_checkpoints,
+)
+from aftlib.checkpoint_planning.replay import select_replay
+from aftlib.core.checks import require_number, require_numbers, with_value
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
+from aftlib.core.paths import beijing_pm25
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.spark.sweep import sweep, write_samples
+from aftlib.workbench.parameters import ParameterModel, parameter
+
+VARIANCE = 60.0
+"""Variance of every sensor (D2 section 6.2)."""
+WINDOWS = 10
+"""Disjoint windows of a data set: the document has 10⁵ rows and windows of 10⁴ steps."""
+SPARED = "exactly-once without T_est"
+"""Exactly-once if only recoveries that estimate pay T_est; the document does not say."""
+AXES = ["epsilon", "delta", "t_sla_ms"]
+DAY, EPSILON_SD = 24, 0.5
+"""Of the real sensors: steps of a window, and ε in standard deviations of a window's mean."""
+
+
+class NotebookParameters(ParameterModel):
+    """Parameters of notebook 02."""
+
+    epsilons: list[float] = parameter(
+        [0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15], "tolerances ε, sensor units", above=0, most=1e50
+    )
+    deltas: list[float] = parameter(
+        [0.01, 0.05, 0.1], "permitted failure probabilities δ", smoke=[0.05, 0.1], above=0, below=1
+    )
+    t_slas: list[float] = parameter([35, 50, 75, 100, 200], "T_SLA, ms")
+    epsilon: float = parameter(0.12, "ε at which figures begin", above=0, most=1e50)
+    delta: float = parameter(0.05, "δ of figures and measured recoveries", above=0, below=1)
+    t_sla: float = parameter(50.0, "T_SLA at which figures begin, ms")
+    sensors: int = parameter(100, "n of the generated data", least=1, most=20_000)
+    groups: int = parameter(5, "equally large groups of correlated sensors", least=1)
+    covariance: float = parameter(30.0, "inside a group; the variance is 60")
+    window: int = parameter(10_000, "steps w", least=WINDOWS)
+    replications: int = parameter(
+        10, "further data sets of ten windows", smoke=4, full=200, least=1
+    )
+    seed: int = parameter(1, "of data and failures", least=0)
+    ns: list[int] = parameter(
+        [10, 100, 1000],
+        "numbers of sensors whose recovery is timed",
+        smoke=[10, 100],
+        least=4,
+        most=1000,
+    )
+    turns: int = parameter(20, "repetitions of each measured time", smoke=5, least=5)
+    kills: int = parameter(72, "killed drivers", smoke=5, least=1)
+
+    @model_validator(mode="after")
+    def check_together(self) -> Self:
+        """Refuse values that do not fit together."""
+        shortest = DOCUMENT_RECOVERY_TIME(self.sensors)  # replays every sensor over one step
+        require_numbers("t_slas", self.t_slas, least=shortest)
+        require_number("t_sla", self.t_sla, least=shortest)
+        if self.sensors % self.groups:
+            raise ValueError(
+                f"groups must divide sensors = {self.sensors}, got {self.groups!r}; groups are "
+                "equally large"
+            )
+        size = self.sensors // self.groups
+        lowest = -VARIANCE / max(1, size - 1)
+        if not lowest * 0.999 < self.covariance < VARIANCE * 0.999:
+            raise ValueError(
+                f"covariance must lie between {lowest:g} and {VARIANCE:g}, got "
+                f"{self.covariance!r}; no {size} sensors of a group can be correlated like that"
+            )
+        return self
+
+    def case(self, spark: SparkSession, directory: Path) -> PlanningCase:
+        """Return D2's data set (section 6.2), drawn on Spark, and the grid.
+
+        The grid includes `epsilon`, `delta` and `t_sla`. The log is stored under `directory`, with
+        a name made of its parameters, and used again.
+        """
+        model = block_model(self.sensors, self.groups, VARIANCE, self.covariance)
+        rows = WINDOWS * self.window
+        name = f"groups-n{self.sensors}-g{self.groups}-c{self.covariance:.15g}"
+        path = directory / f"{name}-rows{rows}-seed{self.seed}"
+        return PlanningCase(
+            model=model,
+            log=write_samples(spark, model, rows, self.seed, path),
+            window=self.window,
+            epsilons=tuple(with_value(self.epsilons, self.epsilon)),
+            deltas=tuple(with_value(self.deltas, self.delta)),
+            t_slas=tuple(with_value(self.t_slas, self.t_sla)),
+            replications=self.replications,
+            seed=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class PlanningCase:
+    """Sensors with their samples and the grid (ε, δ, T_SLA) to plan for."""
+
+    model: GaussianModel  # of the n sensors' values at one step
+    log: SensorLog  # the document's data set: the first rows of the sample that `seed` names
+    window: int
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+    t_slas: tuple[float, ...]  # ms
+    replications: int  # further data sets, each as long as the log
+    seed: int  # of the sample
+    recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME
+    spared_time: RecoveryTime = SPARED_RECOVERY_TIME  # of a recovery that estimates nothing
+
+    def plan(
+        self, epsilon: float, delta: float, t_sla_ms: float, method: str = PROPOSED
+    ) -> CheckpointPlan:
+        """Plan a window at one point of the grid, by one of `METHODS` or `SPARED`."""
+        return plan_checkpoints(
+            self.model,
+            self.window,
+            Requirement(epsilon, delta),
+            self.spared_time if method == SPARED else self.recovery_time,
+            t_sla_ms,
+            method=EXACTLY_ONCE if method == SPARED else method,
+        )
+
+    def query(self, epsilon: float, delta: float, t_sla_ms: float, method: str) -> ReplayQuery:
+        """Return the query of a stream of windows at one point of the grid."""
+        requirement = Requirement(epsilon, delta)
+        return ReplayQuery(
+            self.model, self.window, requirement, self.recovery_time, t_sla_ms, method
+        )
+
+    def partial_query(self, delta: float, t_sla_ms: float) -> ReplayQuery:
+        """Return a query that replays some sensors: ε is 4/5 of what needs no replay."""
+        sufficient = Requirement(1, delta).z * np.sqrt(self.model.covariance.max() / self.window)
+        return self.query(float(4 / 5 * sufficient), delta, t_sla_ms, PROPOSED)
+
+    @property
+    def points(self) -> list[tuple[float, float, float]]:
+        """The grid of (ε, δ, T_SLA)."""
+        return list(product(self.epsilons, self.deltas, self.t_slas))
+
+
+def checkpoint_counts(case: PlanningCase) -> pd.DataFrame:
+    """Count the checkpoints strictly inside a window for each method over the grid (D2 fig. 6).
+
+    One row per point: epsilon, delta, t_sla_ms, method (one of `METHODS` or `SPARED`), checkpoints.
+    """
+    rows = [
+        (*point, method, len(case.plan(*point, method).checkpoints))
+        for point, method in product(case.points, [*METHODS, SPARED])
+    ]
+    return pd.DataFrame(rows, columns=[*AXES, "method", "checkpoints"])
+
+
+def failure_rates(case: PlanningCase) -> pd.DataFrame:
+    """Compute how often results of "proposed" err by more than ε where it estimates (fig. 7).
+
+    The failure probability at τ_k is that of the window's result in the worst case (12): of
+    sensor i, 1 − erf(ε / √(2 v_i)) with v_i = (w − τ_k) Var(X_i | O_k) / w².
+
+    One row per point of the grid whose plan estimates something: epsilon, delta, t_sla_ms,
+    checkpoints: those with estimates; failed: the mean over sensors and checkpoints, a point of
+    fig. 7; hardest: the largest of any sensor and checkpoint.
+    """
+    rows = []
+    for point in case.points:
+        plan = case.plan(*point)
+        failed = 1 - plan.worst_case_reliability[_estimating(plan)]
+        if len(failed):
+            rows.append((*point, len(failed), failed.mean(), failed.max()))
+    return pd.DataFrame(rows, columns=[*AXES, "checkpoints", "failed", "hardest"])
+
+
+def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFrame) -> pd.DataFrame:
+    """Recover every window of drawn data sets from every checkpoint; return `rates` with controls.
+
+    Part 0 is the case's log, the document's data set; `replications` further ones are drawn. In
+    each, windows begin every tenth of a window, as in the document.
+
+    Added columns: sampled: the share of results that err by more than ε; low, high: its 95 %
+    interval, and z: its distance from `failed` in standard errors, both from disjoint windows,
+    because sensors of a window err together; below: in how many of `parts` data sets the point lies
+    below 1 − δ.
+    """
+    points = list(rates[AXES].itertuples(index=False, name=None))
+    parts = _DrawnParts(case, points)
+    failed = np.stack(sweep(spark, parts, range(1 + case.replications)))
+    disjoint = failed[:, ::WINDOWS].reshape(-1, len(points))
+    error = np.maximum(disjoint.std(axis=0, ddof=1), 1e-12) / np.sqrt(len(disjoint))
+    sampled = disjoint.mean(axis=0)
+    return rates.assign(
+        sampled=sampled,
+        low=np.maximum(sampled - 1.96 * error, 0),
+        high=sampled + 1.96 * error,
+        z=(sampled - rates["failed"]) / error,
+        below=(failed.mean(axis=1) > rates["delta"].to_numpy()).sum(axis=0),
+        parts=len(failed),
+    )
+
+
+def _estimating(plan: CheckpointPlan) -> list[bool]:
+    """Return for each interval whether a recovery estimates some sensors."""
+    return [bool(replay.estimated.size) for replay in plan.replay]
+
+
+@dataclass(frozen=True)
+class _DrawnParts:
+    """Function that a task runs: draw a data set, and recover its windows at all points."""
+
+    case: PlanningCase
+    points: Sequence[tuple[float, float, float]]
+
+    def __call__(self, part: int) -> np.ndarray:
+        """Return the share of failures, mean over sensors and checkpoints: (windows, points)."""
+        case, window = self.case, self.case.window
+        rows = case.log.steps
+        drawn = (
+            draw(case.model, rows, case.seed, part * rows) if part else case.log.read(None, 0, rows)
+        )
+        totals = np.zeros((rows + 1, case.model.size))  # any interval's sum is a difference
+        np.cumsum(drawn - case.model.mean, axis=0, out=totals[1:])
+        starts = np.arange(0, rows - window + 1, window // WINDOWS)
+        return np.column_stack([self._failed(totals, starts, point) for point in self.points])
+
+    def _failed(
+        self, totals: np.ndarray, starts: np.ndarray, point: tuple[float, float, float]
+    ) -> np.ndarray:
+        plan, window = self.case.plan(*point), self.case.window
+        shares = []
+        for tau, replay in zip(plan.times, plan.replay, strict=False):
+            others = replay.estimated
+            if others.size:
+                rest = totals[starts + window] - totals[starts + tau]
+                error = rest[:, others] - rest[:, replay.sensors] @ replay.gain().T
+                wrong = np.abs(error) / window > plan.requirement.epsilon
+                shares.append(wrong.sum(axis=1) / self.case.model.size)
+        return np.mean(shares, axis=0)
+
+
+def beijing_failures(delta: float) -> pd.DataFrame:
+    """Replay D2's sensors at real stations, whose hours depend on each other, and count failures.
+
+    PM2.5 at twelve stations in Beijing, in windows of a day without gaps. The model of one hour is
+    fitted to the first half of the days; from a checkpoint at τ hours on, the other half's days are
+    estimated. One row per τ: tau, replayed: |O|, guaranteed: 1 − δ; within: the share of estimates
+    within ε, and worst_sensor: that of the worst station.
+    """
+    hours = pd.read_parquet(beijing_pm25())
+    days = hours.to_numpy(float).reshape(-1, DAY, hours.shape[1])
+    days = days[np.isfinite(days).all(axis=(1, 2))]
+    past, later = np.split(days, [len(days) // 2])
+    limit = EPSILON_SD * past.mean(axis=1).std(axis=0)  # ε of each station
+    model = GaussianModel.fit(past.reshape(-1, len(limit)))
+    permitted = (limit * DAY / Requirement(1, delta).z) ** 2
+    rows = []
+    for tau in range(0, DAY, 6):
+        replay = select_replay(model, permitted / (DAY - tau))
+        o, others = list(replay.sensors), replay.estimated
+        rest = (later[:, tau:] - model.mean).sum(axis=1)
+        error = rest[:, others] - rest[:, o] @ replay.gain().T
+        within = (np.abs(error) / DAY <= limit[others]).mean(axis=0)
+        rows.append((tau, len(o), 1 - delta, within.mean(), within.min()))
+    return pd.DataFrame(rows, columns=["tau", "replayed", "guaranteed", "within", "worst_sensor"])

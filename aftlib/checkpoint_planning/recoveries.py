@@ -1,0 +1,368 @@
+"""Measured recoveries: fig. 1, their times (fig. 5), killed drivers, and throughput."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import cho_factor, cho_solve
+from scipy.stats import theilslopes
+
+from aftlib.checkpoint_planning.driver import killed_driver, passed_points, write_task
+from aftlib.checkpoint_planning.operator import (
+    PartialReplay,
+    Read,
+    ReplayQuery,
+    bare_read,
+    prepare,
+)
+from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime
+from aftlib.checkpoint_planning.replay import ReplaySet
+from aftlib.checkpoint_planning.state import (
+    Checkpoint,
+    CheckpointStore,
+    IntervalRecord,
+    Preparation,
+    WindowResult,
+)
+from aftlib.core.checks import require_number
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import ROW_GROUP, SensorLog
+from aftlib.spark.faults import Fault
+
+FIGURE_1 = pd.DataFrame(
+    {
+        "X1": [21, 22, 22, 22, 23, 23, 23],
+        "X2": [21, 21, 22, 22, 22, 23, 23],
+        "X3": [19, 20, 20, 20, 19, 20, 21],
+    },
+    index=pd.Index(range(1, 8), name="step"),
+    dtype=float,
+)
+"""Sensor values of D2 fig. 1."""
+FIGURE_1_QUERY = ReplayQuery(
+    GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.40, 0.30, 0.60]]),
+    window=len(FIGURE_1),
+    requirement=Requirement(0.44, 0.05),
+    recovery_time=RecoveryTime(0, 1),
+    t_sla_ms=6,
+)
+"""Our choice, as fig. 1 has no model: X1 and X2 correlate strongly (.90), X3 weakly (.52, .41). At
+1 ms per replayed tuple these give the document's plan."""
+
+MOST_READINGS = 10_000_000
+"""Most samples of a log for fig. 5; the document's 10⁵ rows are read up to 100 sensors."""
+SHARES = (0.1, 0.25, 0.5, 0.75)
+"""Shares of the sensors that are replayed, besides 1."""
+CORRELATION = 0.5
+MARGIN = 1.5
+"""T_SLA of killed drivers, as a multiple of the fitted recovery time."""
+PILOT_TUPLES, PILOTS = (10_000, 100_000), 20
+"""Tuples that T_SLA permits in pilot kills, and the number of these kills."""
+_CRASHED = "the process that crashed"
+
+
+def fail_and_recover(
+    operator: PartialReplay, read: Read, fails: Callable[[int, int], bool]
+) -> Iterator[bool]:
+    """Process the whole windows of the operator's log; yield for each interval whether it failed.
+
+    An interval fails if `fails(begin, end)` is true. Then the store records that another process
+    began it, as after a crash, and the operator recovers it.
+    """
+    end = operator.log.steps - operator.log.steps % operator.query.window
+    for batch in itertools.count():
+        checkpoint = operator.checkpoint
+        if checkpoint.position >= end:
+            return
+        failed = fails(checkpoint.position, checkpoint.next_boundary)
+        if failed:
+            operator.store.begin(batch, checkpoint.position, _CRASHED)
+        operator.process(batch, read)
+        yield failed
+
+
+def score_results(
+    results: Sequence[WindowResult], values: np.ndarray, query: ReplayQuery
+) -> pd.DataFrame:
+    """Compare window results with the samples; return window, sensor, estimated and off.
+
+    `off` is the error in units of ε, NaN for a window without samples. `values`, shape (steps, n),
+    begin with the first window.
+    """
+    windows = values[: len(values) // query.window * query.window]
+    windows = windows.reshape(-1, query.window, query.model.size)
+    number = np.isfinite(windows).sum(axis=1)
+    truth = np.where(number > 0, np.nansum(windows, axis=1), np.nan)
+    if query.query == "mean":
+        truth = truth / np.maximum(number, 1)
+    frame = pd.DataFrame(map(vars, results))
+    window, sensor = frame["start"] // query.window, frame["key"].map(query.model.names.index)
+    off = np.abs(frame["value"] - truth[window, sensor]) / query.requirement.epsilon
+    estimated = frame["half_width"] > 0
+    return pd.DataFrame({"window": window, "sensor": sensor, "estimated": estimated, "off": off})
+
+
+@dataclass(frozen=True)
+class ThreeSensors:
+    """The results of fig. 1, as the operator emitted them."""
+
+    plan: CheckpointPlan
+    cells: pd.DataFrame  # sensor, step, value, state: checkpointed, replayed or estimated
+    results: pd.DataFrame  # sensor, checkpoint: mean in c¹, restored, half_width, truth, error
+
+
+def three_sensors(directory: Path, failure: int = 5) -> ThreeSensors:
+    """Aggregate fig. 1's window, fail, restore the last checkpoint and replay the plan's sensors.
+
+    The failure is at step `failure`, 1 … 7. `directory` must be new; it gets the log and the state.
+    """
+    require_number("failure", failure, least=1, most=len(FIGURE_1))
+    query, plan = FIGURE_1_QUERY, FIGURE_1_QUERY.first_plan
+    log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())
+    operator = prepare(query, log, directory / "state")
+    list(fail_and_recover(operator, bare_read(log), lambda begin, end: begin < failure <= end))
+
+    interval = int(np.searchsorted(plan.times, failure)) - 1
+    begin, end = plan.times[interval : interval + 2]
+    replayed = [query.model.names[i] for i in plan.replay[interval].sensors]
+    cells = FIGURE_1.reset_index().melt("step", var_name="sensor")
+    states = np.where(cells["sensor"].isin(replayed), "replayed", "estimated")
+    cells["state"] = np.where(cells["step"].between(begin + 1, end), states, "checkpointed")
+
+    results = pd.DataFrame(map(vars, operator.store.results())).set_index("key")
+    table = pd.DataFrame({"checkpoint": FIGURE_1.iloc[:begin].mean(), "restored": results["value"]})
+    table = table.assign(half_width=results["half_width"], truth=FIGURE_1.mean())
+    table["error"] = (table["restored"] - table["truth"]).abs()
+    return ThreeSensors(plan, cells, table.rename_axis("sensor").reset_index())
+
+
+def wide_log(directory: Path, sensors: int, rows: int, seed: int) -> SensorLog:
+    """Return a log of independent standard normal samples, because times do not depend on values.
+
+    It has `rows` rows, or fewer so that it has `MOST_READINGS` samples. It is stored under a name
+    made of its parameters, and used again.
+    """
+    steps = max(min(rows, MOST_READINGS // sensors), ROW_GROUP)
+    path = directory / f"wide-n{sensors}-steps{steps}-seed{seed}"
+    if path.exists():
+        return SensorLog.open(path)
+    values = np.random.default_rng(seed).standard_normal((steps, sensors))
+    return SensorLog.write(path, values, [f"X{i}" for i in range(1, sensors + 1)])
+
+
+def equally_correlated(sensors: int, size: int) -> ReplaySet:
+    """Return the replay set of the first `size` of n equally correlated sensors of variance 1.
+
+    Below the diagonal, each column of the Cholesky factor is constant, so the factor has a closed
+    form. `select_replay` would need Σ, an n × n matrix.
+    """
+    factor, explained = np.zeros((size, sensors)), 0.0
+    for row in range(size):
+        pivot = np.sqrt(1 - explained)
+        below = (CORRELATION - explained) / pivot
+        factor[row, row], factor[row, row + 1 :] = pivot, below
+        explained += below**2
+    variance = np.full(sensors, 1 - explained)
+    variance[:size] = 0
+    return ReplaySet(tuple(range(size)), variance, factor, np.ones(size + 1))
+
+
+def recovery_times(
+    directory: Path,
+    scratch: Path,
+    ns: Sequence[int],
+    turns: int,
+    rows: int = 100_000,
+    seed: int = 1,
+) -> pd.DataFrame:
+    """Measure T_res, T_rep and T_est for n sensors of which |O| are replayed, in turns (fig. 5).
+
+    T_res is split: `state_ms` restores a checkpoint of n sensors from the store, `gain_ms` loads
+    the gain matrix that was prepared with the plan. T_rep reads and adds up O over a whole
+    `wide_log`. T_est estimates the others. Sizes take turns, so that other work on the machine
+    slows all of them; one more turn warms up.
+
+    One row per recovery: n, sensors: |O|, tuples: |O| · steps, turn, state_ms, gain_ms, rep_ms,
+    est_ms, total_ms. |O| = n is a full replay without estimates.
+    """
+    measured = []
+    scratch.mkdir(parents=True, exist_ok=True)
+    for n in sorted(set(ns)):
+        log = wide_log(directory, n, rows, seed)
+        sizes = sorted({max(1, round(share * n)) for share in SHARES} | {n})
+        store, preparation, plans = _stored_plans(scratch, log, sizes)
+        read, mean = bare_read(log), np.zeros(n)
+        for turn, size in product(range(-1, turns), sizes):
+            clock = [time.perf_counter()]
+            store.restore()
+            clock.append(time.perf_counter())
+            prepared = preparation.load(plans[size], 0) if size < n else None
+            clock.append(time.perf_counter())
+            sums, _ = read(range(size), 0, log.steps)
+            clock.append(time.perf_counter())
+            if prepared is not None:
+                prepared.estimate(mean, sums, log.steps)
+            clock.append(time.perf_counter())
+            parts = [*np.diff(clock).tolist(), clock[-1] - clock[0]]
+            measured.append((n, size, size * log.steps, turn, *(1e3 * part for part in parts)))
+    names = ["state_ms", "gain_ms", "rep_ms", "est_ms", "total_ms"]
+    frame = pd.DataFrame(measured, columns=["n", "sensors", "tuples", "turn", *names])
+    return frame[frame["turn"] >= 0].reset_index(drop=True)
+
+
+def _stored_plans(
+    scratch: Path, log: SensorLog, sizes: Sequence[int]
+) -> tuple[CheckpointStore, Preparation, dict[int, str]]:
+    """Store a checkpoint of the log's sensors, and a plan's preparation for each |O| < n."""
+    n, zeros = len(log.names), np.zeros(len(log.names))
+    checkpoint = Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan="")
+    store = CheckpointStore(scratch / f"{n}.sqlite", "recovery times")
+    store.keep(checkpoint)
+    preparation, names = Preparation(scratch / "prepared"), {}
+    for size in sizes:
+        if size < n:
+            replay = (equally_correlated(n, size),)
+            plan = CheckpointPlan((0, log.steps), replay, Requirement(1, 0.5), "mean", zeros)
+            names[size] = preparation.keep(f"{n} equally correlated", plan)
+    return store, preparation, names
+
+
+def solving_times(n: int = 10_000, size: int = 1_000, turns: int = 5) -> pd.DataFrame:
+    """Measure T_est if it is solved at recovery, Σ_YO Σ_OO⁻¹ (o − μ_O) with Σ in memory (eq. (6)).
+
+    One row per turn: n, sensors: |O|, solve_ms.
+    """
+    within = np.full((size, size), CORRELATION)
+    np.fill_diagonal(within, 1)
+    across, deviation, measured = np.full((n - size, size), CORRELATION), np.ones(size), []
+    for _ in range(turns):
+        start = time.perf_counter()
+        across @ cho_solve(cho_factor(within), deviation)
+        measured.append(1e3 * (time.perf_counter() - start))
+    return pd.DataFrame({"n": n, "sensors": size, "solve_ms": measured})
+
+
+def stream_rates(
+    queries: Mapping[str, ReplayQuery], log: SensorLog, scratch: Path, turns: int
+) -> pd.DataFrame:
+    """Measure the throughput of one undisturbed window in one process under each query.
+
+    Queries take turns; one more turn warms up. One row per (turn, query), with the columns turn;
+    plan: the query's name; checkpoints: their number per window; seconds; rate: tuples per second.
+    """
+    rows, read = [], bare_read(log)
+    for turn, (name, query) in product(range(-1, turns), queries.items()):
+        operator = prepare(query, log, scratch / f"{name}-{turn}")
+        intervals = len(query.first_plan.replay)
+        start = time.perf_counter()
+        for batch in range(intervals):
+            operator.process(batch, read)
+        seconds = time.perf_counter() - start
+        rate = query.window * query.model.size / seconds
+        rows.append((turn, name, intervals - 1, seconds, rate))
+    frame = pd.DataFrame(rows, columns=["turn", "plan", "checkpoints", "seconds", "rate"])
+    return frame[frame["turn"] >= 0].reset_index(drop=True)
+
+
+def kill_drivers(
+    query: ReplayQuery, log: SensorLog, scratch: Path, count: int, seed: int
+) -> pd.DataFrame:
+    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover the batch.
+
+    A driver is killed after it has read the samples of an interval and before it commits them. The
+    next driver starts at once, so the time to detect a failure is not measured. It recovers the
+    interval, continues and is killed in the next window. After the log's last window a new stream
+    begins. Only intervals are hit in which the plan estimates some sensors (0 < |O| < n), and
+    which T_SLA ends before their window ends; without such an interval the frame is empty.
+
+    One row per kill, as `phase_timings` gives, and t_sla_ms. RuntimeError when a process does not
+    end by its SIGKILL.
+    """
+    plan, rng = query.first_plan, np.random.default_rng(seed)
+    partial = [
+        tau
+        for tau, end, replay in zip(plan.times, plan.checkpoints, plan.replay, strict=False)
+        if 0 < len(replay.sensors) < query.model.size and end < query.window
+    ]
+    windows, frames, left = log.steps // query.window, [], count if partial else 0
+    while left:
+        directory, starts = scratch / str(len(frames)), list[float]()
+        write_task(directory, query, log)
+        for window, tau in enumerate(rng.choice(partial, min(windows, left)).tolist()):
+            fault = Fault("kill", "driver", window * query.window + tau)
+            starts.append(killed_driver(directory, fault))
+        starts.append(killed_driver(directory, Fault("kill", "driver", 0, "planned")))
+        frames.append(phase_timings(directory, query, starts[1:]))
+        left -= len(frames[-1])
+    killed = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    return killed.assign(t_sla_ms=query.t_sla_ms)
+
+
+def phase_timings(directory: Path, query: ReplayQuery, starts: Sequence[float]) -> pd.DataFrame:
+    """Return the times of a stream's replacement processes; `starts`: their start times (s).
+
+    One row per process, about the batch that it recovered: batch, stop: the interval's last step,
+    sensors: those replayed, tuples, start_ms: from the process's start until T_rec begins; res_ms,
+    rep_ms, est_ms and total_ms: T_rec; commit_ms.
+    """
+    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
+    records = {record.batch: record for record in store.records()}
+    processes = list[dict[str, tuple[int, float]]]()
+    for point, batch, at in passed_points(directory):
+        if point == "loaded":
+            processes.append({})
+        processes[-1].setdefault(point, (batch, at))  # of its first batch
+    rows = []
+    for start, points in zip(starts, processes[1:], strict=True):
+        batch, estimated = points["estimated"]
+        record = records[batch]
+        row = {name: getattr(record, name) for name in IntervalRecord.__annotations__}
+        row["tuples"] = record.sensors * (record.stop - record.start)
+        row["start_ms"] = 1e3 * (estimated - start) - record.total_ms
+        row["total_ms"] = record.total_ms
+        row["commit_ms"] = 1e3 * (points["committed"][1] - estimated)
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: int) -> ReplayQuery:
+    """Return the query with a recovery time fitted to pilot kills, and its T_SLA.
+
+    T_SLA is `MARGIN` times the fitted time to replay the fewest `PILOT_TUPLES`, or one step of all
+    sensors. It is fixed before the kills that are judged.
+    """
+    frames = []
+    for tuples in PILOT_TUPLES:
+        permitted = max(tuples, query.model.size)
+        pilot = replace(query, t_sla_ms=query.recovery_time(permitted))
+        count = PILOTS // len(PILOT_TUPLES)
+        frames.append(kill_drivers(pilot, log, scratch / str(tuples), count, seed))
+    line = fit_recovery_time(pd.concat(frames))
+    cost = RecoveryTime(MARGIN * line.fixed_ms, MARGIN * line.per_tuple_ms)
+    limit = cost(max(PILOT_TUPLES[0], query.model.size))
+    return replace(query, recovery_time=cost, t_sla_ms=limit)
+
+
+def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
+    """Fit (24) to measured recoveries, by Theil and Sen's line, which is robust to stragglers.
+
+    `times` has tuples and total_ms, one row per recovery. Up to the largest number of tuples the
+    line rises by at least 1 % of the median time, because a smaller cost cannot be measured.
+    """
+    tuples, total_ms = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
+    if not tuples.any():
+        raise ValueError(
+            f"times must hold recoveries that replay tuples, got {len(tuples)} that replay none; "
+            "choose a smaller epsilon"
+        )
+    slope = float(theilslopes(total_ms, tuples).slope) if len(np.unique(tuples)) > 1 else 0.0
+    slope = max(slope, 0.01 * float(np.median(total_ms)) / tuples.max())
+    return RecoveryTime(max(0.0, float(np.median(total_ms - slope * tuples))), slope)
