@@ -12,8 +12,7 @@ if TYPE_CHECKING:
         assign_spread,
     )
     from aftlib.approximately_once.best import assign_best
-    from aftlib.checkpoint_planning.plan import CheckpointPlan, plan_checkpoints
-    from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+    from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime, plan_checkpoints
     from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
     from aftlib.core.gaussian import GaussianModel
     from aftlib.core.posterior import Posterior
@@ -55,7 +54,7 @@ _HOMES = {
     "Guard": "aftlib.guard.guard",
     "Posterior": "aftlib.core.posterior",
     "Promise": "aftlib.guard.promise",
-    "RecoveryTime": "aftlib.checkpoint_planning.recovery_time",
+    "RecoveryTime": "aftlib.checkpoint_planning.plan",
     "ReplaySet": "aftlib.checkpoint_planning.replay",
     "Requirement": "aftlib.core.requirement",
     "assess": "aftlib.approximately_once.assignment",

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from aftlib.checkpoint_planning.plan import METHODS, plan_checkpoints
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
+from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, METHODS, plan_checkpoints
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model

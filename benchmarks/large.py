@@ -18,8 +18,7 @@ import numpy as np
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.best import assign_best
 from aftlib.approximately_once.coordinator import Coordinator
-from aftlib.checkpoint_planning.plan import plan_checkpoints
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME
+from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, plan_checkpoints
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement

@@ -301,8 +301,7 @@ def _window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowRe
     divisor = samples if query.query == "mean" else np.ones_like(samples)
     values = np.where(checkpoint.counts > 0, checkpoint.sums / divisor, np.nan)
     half = query.requirement.half_width(checkpoint.variance) / divisor
-    satisfied = half <= query.requirement.epsilon * (1 + 1e-9)
-    columns = (column.tolist() for column in (values, half, checkpoint.counts, satisfied))
+    columns = (column.tolist() for column in (values, half, checkpoint.counts))
     return [
         WindowResult(checkpoint.window, checkpoint.position, *row)
         for row in zip(query.model.names, *columns, strict=True)

@@ -292,7 +292,8 @@ def kill_drivers(
         for tau, end, replay in zip(plan.times, plan.checkpoints, plan.replay, strict=False)
         if 0 < len(replay.sensors) < query.model.size and end < query.window
     ]
-    windows, frames, left = log.steps // query.window, [], count if partial else 0
+    windows, left = log.steps // query.window, count if partial else 0
+    frames = list[pd.DataFrame]()
     while left:
         directory, starts = scratch / str(len(frames)), list[float]()
         write_task(directory, query, log)

@@ -24,7 +24,7 @@ _TABLES = (
     "CREATE TABLE batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
     "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
     "CREATE TABLE windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
-    "samples INTEGER, satisfied INTEGER, PRIMARY KEY (start, key))",
+    "samples INTEGER, PRIMARY KEY (start, key))",
 )
 
 
@@ -61,7 +61,6 @@ class WindowResult:
     value: float  # mean or sum; NaN when every sample was missing
     half_width: float  # of the interval of probability 1 − δ; 0 when exact
     samples: int  # aggregated, estimated ones included
-    satisfied: bool  # half_width ≤ ε
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,7 @@ class CheckpointStore:
         with transaction(self._connection, f"commit batch {record.batch} to") as connection:
             _replace_checkpoint(connection, checkpoint)
             windows = [astuple(result) for result in results]
-            connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?)", windows)
+            connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?)", windows)
             row = astuple(record)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -199,10 +198,8 @@ class CheckpointStore:
         """Return the windows finished so far, ordered by start and key."""
         rows = self._rows("SELECT * FROM windows ORDER BY start, key")
         return [  # SQLite stores NaN as NULL
-            WindowResult(
-                start, stop, key, np.nan if value is None else value, half, count, bool(satisfied)
-            )
-            for start, stop, key, value, half, count, satisfied in rows
+            WindowResult(start, stop, key, np.nan if value is None else value, half, count)
+            for start, stop, key, value, half, count in rows
         ]
 
     def records(self) -> list[IntervalRecord]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from aftlib.approximately_once.assignment import Assignment, assign_spread
 from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
@@ -82,9 +82,7 @@ class Case:
         common = step, width, self.requirement, SAMPLES
         if method == "exactly-once":
             times = self.replay_query("proposed").first_plan.times
-            everything = list(range(model.size))
-            planned = times, [everything] * (len(times) - 1)
-            return ReplayQuery(*common, width * model.size, method, planned=planned)
+            return ReplayQuery(*common, width * model.size, method, times=times)
         budget = max(model.size, int(self.budget * width * model.size))
         return ReplayQuery(*common, budget, method)
 

@@ -5,51 +5,23 @@ Its replacement is forked from a process that has loaded all imports, as the wor
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Sequence
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning import driver
-from aftlib.checkpoint_planning.driver import PATIENCE_S, write_task
-from aftlib.checkpoint_planning.experiments.kills import phase_timings
-from aftlib.checkpoint_planning.experiments.recoveries import score_results
+from aftlib.checkpoint_planning.driver import killed_driver, write_task
 from aftlib.checkpoint_planning.operator import bare_read, prepare
+from aftlib.checkpoint_planning.recoveries import phase_timings, score_results
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.does_it_pay.cases import Case, slow_archive
-from aftlib.spark.faults import Fault, schedule_to_json
-from aftlib.spark.session import environment
+from aftlib.spark.faults import Fault
 
 EXACT_PROCESS, PROPOSED, ADAPTIVE = "exact, one process", "D2 proposed", "D2 adaptive"
 IN_PROCESS = {EXACT_PROCESS: "exactly-once", PROPOSED: "proposed", ADAPTIVE: "adaptive"}
 """Schemes, and D2's method in each."""
-FORKS = get_context("forkserver")
-ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
-"""Variables with which the process that forks has no other threads."""
-
-
-def killed_driver(directory: Path, fault: Fault) -> float:
-    """Fork a driver that a fault kills; return the driver's start time in s since the epoch.
-
-    RuntimeError when it does not end by its SIGKILL.
-    """
-    FORKS.set_forkserver_preload([driver.__name__])
-    arguments = str(directory), "bare", schedule_to_json([fault])
-    process, start = FORKS.Process(target=driver.main, args=arguments), time.time()
-    with environment(**ONE_THREAD):
-        process.start()
-    process.join(PATIENCE_S)
-    if process.exitcode != -signal.SIGKILL:
-        process.kill()
-        raise RuntimeError(
-            f"driver must end by SIGKILL at {fault}, got exit status {process.exitcode}: see its "
-            "error above"
-        )
-    return start
 
 
 def process_recoveries(
@@ -74,7 +46,7 @@ def process_recoveries(
     log.meter.set_limit(slow_archive(rates[-1]))
     starts.append(killed_driver(place, Fault("kill", "driver", 0, "planned")))
 
-    rows = pd.DataFrame(phase_timings(place, query, starts[1:]))
+    rows = phase_timings(place, query, starts[1:])
     store = CheckpointStore(place / "state.sqlite", query.fingerprint)
     records = pd.DataFrame([vars(r) for r in store.records() if r.recovered])
     begins = [window * width for window in range(len(rates))]
@@ -82,9 +54,9 @@ def process_recoveries(
         {
             "batch": np.arange(len(rates)),
             "rate": rates,
-            "seconds": rows["all_ms"] / 1e3,
-            "start_s": (rows["python_ms"] + rows["open_ms"]) / 1e3,
-            "work_s": (rows["all_ms"] - rows["python_ms"] - rows["open_ms"]) / 1e3,
+            "seconds": rows[["start_ms", "total_ms", "commit_ms"]].sum(axis=1) / 1e3,
+            "start_s": rows["start_ms"] / 1e3,
+            "work_s": (rows["total_ms"] + rows["commit_ms"]) / 1e3,
             "commit_s": rows["commit_ms"] / 1e3,
             "restore_s": records["res_ms"] / 1e3,
             "read_s": records["rep_ms"] / 1e3,

@@ -10,9 +10,7 @@ from typing import Any
 from aftlib.approximately_once import claims as approximately_once
 from aftlib.approximately_once.experiments.cases import NotebookParameters as ApproximatelyOnce
 from aftlib.checkpoint_planning import claims as checkpoint_planning
-from aftlib.checkpoint_planning.experiments.parameters import (
-    NotebookParameters as CheckpointPlanning,
-)
+from aftlib.checkpoint_planning.experiments import NotebookParameters as CheckpointPlanning
 from aftlib.does_it_pay import claims as does_it_pay
 from aftlib.does_it_pay.experiments import NotebookParameters as DoesItPay
 from aftlib.exponential_histogram import claims as exponential_histogram

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from aftlib.checkpoint_planning.recovery_time import DOCUMENT_RECOVERY_TIME, RecoveryTime
+from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import listed, require_number
 from aftlib.sensor_plans.time_columns import as_duration
 from aftlib.workbench.parameters import ParameterModel, parameter

@@ -1,20 +1,21 @@
 """A driver reads its task from disk as it was written, and unpickles nothing."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import driver
+from aftlib.checkpoint_planning import driver, recoveries
 from aftlib.checkpoint_planning.driver import read_task, write_task
 from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.checkpoint import QueryDirectory
+from aftlib.spark.faults import Fault
 
 MODEL = GaussianModel([1 / 3, -2], [[0.1, 0.05], [0.05, 0.7]], names=["süd", "nord"])
 QUERY = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(1 / 7, 0.1), 2 / 3)
@@ -44,6 +45,7 @@ def test_a_pickle_in_a_tasks_place_is_refused(tmp_path):
 def test_a_query_is_known_by_its_values_and_not_by_their_types():
     assert replace(QUERY, **NUMPY).fingerprint == QUERY.fingerprint
     others = [{"window": 8}, {"t_sla_ms": 0.7}, {"method": "exactly-once"}, {"query": "sum"}]
+    others += [{"method": "exactly-once", "times": (0, 3, 7)}]
     others += [{"requirement": Requirement(0.3, 0.06)}, {"recovery_time": RecoveryTime(0, 0.1)}]
     others += [{"model": GaussianModel(MODEL.mean, MODEL.covariance, names=["a", "b"])}]
     others += [{"model": GaussianModel(MODEL.mean + 1e-15, MODEL.covariance, MODEL.names)}]
@@ -60,23 +62,54 @@ def test_a_driver_does_not_recover_from_one_that_still_runs(tmp_path):
         alive = prepare(query, log, tmp_path / "task")
         alive.store.begin(0, 0, alive.process_id)
         with pytest.raises(TimeoutError, match="is held by process .*: wait until it has ended"):
-            driver.main(str(tmp_path / "task"), "bare")
+            driver.main(tmp_path / "task")
         assert alive.store.records() == []
-    driver.main(str(tmp_path / "task"), "bare")
+    driver.main(tmp_path / "task")
     assert [record.recovered for record in alive.store.records()][0]
 
 
-def test_a_recovery_loads_no_pandas(tmp_path):
-    """It takes longer to load than the recovery itself."""
-    log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
-    query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
-    write_task(tmp_path / "task", query, log)
-    prepare(query, log, tmp_path / "task").store.begin(0, 0, "a crashed one")
-    code = (
-        "import sys; from pathlib import Path; from aftlib.checkpoint_planning import driver; "
-        "place = Path(sys.argv[1]); print(driver.prepare(*driver.read_task(place), place)"
-        ".recover(), 'pandas' in sys.modules)"
+def query(**changed):
+    """Two groups of three sensors: some are replayed and some estimated."""
+    model = block_model(6, 2, 4, 3)
+    settings = {"requirement": Requirement(0.45, 0.05), "recovery_time": RecoveryTime(0, 1)}
+    return ReplayQuery(**{"model": model, "window": 24, "t_sla_ms": 20} | settings | changed)
+
+
+def test_one_chain_of_drivers_is_killed_in_window_after_window(tmp_path):
+    """Each kill hits an interval of which some sensors are replayed and some estimated."""
+    killed_query = query()
+    values = draw(killed_query.model, 96, 1)
+    log = SensorLog.write(tmp_path / "log", values, killed_query.model.names)
+    frame = recoveries.kill_drivers(killed_query, log, tmp_path / "killed", 3, 1)
+    assert frame["recovered"].all() and frame["sensors"].between(1, 5).all()
+    assert frame["batch"].is_monotonic_increasing and frame["batch"].is_unique
+    assert (frame["tuples"] <= 20).all() and (frame["stop"] % 24 > 0).all()
+    assert (frame[["start_ms", "res_ms", "rep_ms", "est_ms", "commit_ms"]] > 0).all(axis=None)
+    parts = frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1)
+    np.testing.assert_allclose(parts, frame["total_ms"])
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["0"]
+    nothing = recoveries.kill_drivers(
+        query(requirement=Requirement(1e-6, 0.05)), log, tmp_path / "exact", 3, 1
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "task")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout.split() == ["True", "False"], done.stderr
+    assert nothing.empty
+
+
+def test_t_sla_is_fixed_before_the_kills_that_are_judged(tmp_path, monkeypatch):
+    asked = []
+
+    def kill(pilot, log, scratch, count, seed):
+        asked.append((pilot.t_sla_ms, count))
+        return pd.DataFrame({"tuples": [10.0, 20.0], "total_ms": [3.0, 4.0]})
+
+    monkeypatch.setattr(recoveries, "kill_drivers", kill)
+    fitted = recoveries.query_from_pilots(query(), None, tmp_path, 1)
+    assert asked == [(10_000, 10), (100_000, 10)]
+    assert fitted.t_sla_ms == pytest.approx(1.5 * (2 + 0.1 * 10_000))
+    assert fitted.recovery_time(10_000) == fitted.t_sla_ms
+
+
+def test_a_driver_that_ends_otherwise_is_an_error(tmp_path):
+    log = SensorLog.write(tmp_path / "log", np.zeros((24, 6)), query().model.names)
+    driver.write_task(tmp_path / "task", query(), log)
+    with pytest.raises(RuntimeError, match="must end by SIGKILL .* got exit status 0"):
+        driver.killed_driver(tmp_path / "task", Fault("kill", "driver", 99, "planned"))

@@ -10,7 +10,7 @@ from aftlib.checkpoint_planning.pipeline import (
     replay_stream,
     require_in_step,
 )
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog

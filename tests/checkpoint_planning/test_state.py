@@ -1,14 +1,14 @@
 """The checkpoint store: whole commits or none, and nobody else's files."""
 
 import sqlite3
-from dataclasses import astuple, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
@@ -24,8 +24,8 @@ C1 = Checkpoint(
     0, 3, np.array([1.5, np.pi]), np.array([3, 2]), np.array([0.0, 0.25]), (0, 3, 7), "a"
 )
 RESULTS = [
-    WindowResult(0, 7, "X1", 1.5, 0.1, 7, True),
-    WindowResult(0, 7, "X2", float("nan"), 0.0, 0, False),
+    WindowResult(0, 7, "X1", 1.5, 0.1, 7),
+    WindowResult(0, 7, "X2", float("nan"), 0.0, 0),
 ]
 
 
@@ -34,21 +34,13 @@ def record(batch=0, **other):
 
 
 def same(one, other):
-    return all(np.array_equal(a, b) for a, b in zip(astuple(one), astuple(other), strict=True))
+    pairs = zip(vars(one).values(), vars(other).values(), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
 
 
 @pytest.fixture
 def store(tmp_path):
     return CheckpointStore(tmp_path / "state.sqlite", "one")
-
-
-@pytest.mark.parametrize("cut", [0, 5, 17, 30, -1])
-def test_damaged_bytes_are_refused(cut):
-    data = C1.to_bytes()
-    flipped = data[:cut] + bytes([data[cut] ^ 1]) + (data[cut:][1:])
-    for damaged in (data[:cut], flipped):
-        with pytest.raises(ValueError, match="data is no intact checkpoint"):
-            Checkpoint.from_bytes(damaged)
 
 
 def test_commit_is_restored_by_another_process(store):
@@ -132,7 +124,7 @@ def test_files_of_others_are_refused(tmp_path, store):
         CheckpointStore(store.path, "two")
     with sqlite3.connect(store.path) as connection:
         connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(ValueError, match="path must be of version 6, got version 9"):
+    with pytest.raises(ValueError, match="path must be of version 7, got version 9"):
         CheckpointStore(store.path, "one")
 
 
@@ -143,8 +135,8 @@ QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 
 def test_completed_sums_are_the_posterior_mean():
     sensors, steps = [1, 6], 10
     gain = MODEL.gain(sensors, [0, 2, 3, 4, 5, 7])
-    prepared = PreparedReplay(sensors, gain, MODEL.posterior_variance(sensors))
-    sums = prepared.complete(MODEL.mean, np.array([60.0, 45.0]), steps)
+    prepared = PreparedReplay(np.array(sensors), gain, MODEL.posterior_variance(sensors))
+    sums = prepared.estimate(MODEL.mean, np.array([60.0, 45.0]), steps)
     seen = MODEL.aggregate(steps, "sum").condition({"X2": 60.0, "X7": 45.0})
     np.testing.assert_allclose(sums[[0, 2, 3, 4, 5, 7]], seen.mean)
     assert sums[[1, 6]].tolist() == [60, 45]

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from aftlib.checkpoint_planning import operator, pipeline
 from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.recovery_time import RecoveryTime
+from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.core.sqlite import transaction
 from aftlib.spark.faults import Fault, Injector
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
@@ -40,8 +39,7 @@ class SplitStore(CheckpointStore):
         before = self.restore()
         if before is not None and before.window == checkpoint.window:
             behind = replace(checkpoint, position=before.position, times=before.times)
-            with transaction(self._connection, "split in") as connection:
-                connection.execute("REPLACE INTO state VALUES (1, ?)", (behind.to_bytes(),))
+            self.keep(behind)
             self.passes("split", record.batch)
         super().commit(checkpoint, results, record)
 
