@@ -2,15 +2,15 @@
 
 In the order in which data pass through the modules:
 
-`replay` selects the sensors to replay, and `recovery_time` the tuples that T_SLA permits. From both
-`plan` makes the times τ of a window's checkpoints, and for each interval a replay set O.
-`operator`: aggregates a window, interval by interval. An interval in which an earlier process
-crashed is recovered: O is read, the others are estimated (`steps`), the result is committed, and
-the rest of the window is planned. `guarded_replay`: the same with a guard that chooses O.
-`state`: running sums, batch number and finished windows in SQLite, one transaction per batch; and
-the prepared replay sets on disk.
-`pipeline`: the operator on Structured Streaming, whose micro-batches end at the τ, or in one
-process. `driver` runs either in a process of its own that can be killed.
-`experiments`: the experiments of notebook 02, in its order. `figures` draws their results, and
-`claims` judges them; `time_judges` has the judges of times.
+`replay` selects the sensors to replay, and `plan` the times τ of a window's checkpoints: it
+alternates between a replay set O and the latest next τ that T_SLA permits.
+`state` has what survives a driver: running sums, batch number and finished windows in SQLite, one
+transaction per batch; and the prepared replay sets as files.
+`operator` aggregates a window, interval by interval. An interval in which an earlier process
+crashed is recovered: O is read, the others are estimated, the result is committed, and the rest of
+the window is planned.
+`pipeline` runs the operator on Structured Streaming, whose micro-batches end at the τ, or in one
+process. `driver` is such a process, which can be killed.
+`experiments` has the parameters of notebook 02 and what follows from plans (figs 6 and 7);
+`recoveries` measures (figs 1 and 5, killed drivers, throughput). `figures` draws, `claims` judges.
 """
