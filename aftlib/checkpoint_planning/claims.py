@@ -115,13 +115,13 @@ def stays_below_delta(success: pd.DataFrame) -> Finding:
     ratio = success["failed"] / success["delta"]
     hardest = (success["hardest"] / success["delta"]).max()
     largest_z, parts = success["z"].abs().max(), int(success["parts"].iloc[0])
-    missed = int((success["below"] > 0).sum())
+    missed = success["missed"].iloc[0]
     return Finding(
         float(ratio.max()),
         n=len(success),
         counted=f"points, {success['checkpoints'].sum()} checkpoints",
         sensitivity=f"Hardest sensor at one checkpoint: {hardest:.5f}. Samples: largest |z| "
-        f"{largest_z:.1f}; {missed} points miss 1 − δ in some of {parts} data sets.",
+        f"{largest_z:.1f}; in {missed} of {parts} data sets some point misses 1 − δ.",
         control=bool(largest_z <= LARGEST_Z),
     )
 

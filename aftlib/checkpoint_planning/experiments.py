@@ -203,8 +203,8 @@ def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFram
 
     Added columns: sampled: the share of results that err by more than ε; low, high: its 95 %
     interval, and z: its distance from `failed` in standard errors, both from disjoint windows,
-    because sensors of a window err together; below: in how many of `parts` data sets the point lies
-    below 1 − δ.
+    because sensors of a window err together; missed: the data sets, out of `parts`, in which some
+    point lies below 1 − δ.
     """
     points = list(rates[AXES].itertuples(index=False, name=None))
     parts = _DrawnParts(case, points)
@@ -217,7 +217,7 @@ def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFram
         low=np.maximum(sampled - 1.96 * error, 0),
         high=sampled + 1.96 * error,
         z=(sampled - rates["failed"]) / error,
-        below=(failed.mean(axis=1) > rates["delta"].to_numpy()).sum(axis=0),
+        missed=int((failed.mean(axis=1) > rates["delta"].to_numpy()).any(axis=1).sum()),
         parts=len(failed),
     )
 

@@ -113,7 +113,7 @@ def test_the_documents_numbers(tmp_path):
         (0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15), (0.01, 0.05, 0.1), (35, 50, 75, 100, 200), 1, 1,
     )  # fmt: skip
     counts, failed = experiments.checkpoint_counts(whole), experiments.failure_rates(whole)
-    judged = {"counts": counts, "success": failed.assign(z=0.0, below=0, parts=1)}
+    judged = {"counts": counts, "success": failed.assign(z=0.0, missed=0, parts=1)}
     records = judging.judge(CLAIMS, judged, "D2-2", "D2-3", "D2-4", "D2-5", "D2-13")
     assert (records["D2-2"].measured, records["D2-2"].n) == (0, 105)
     assert (records["D2-3"].measured, records["D2-3"].n) == (58 / 60, 60)
