@@ -200,7 +200,8 @@ def test_parameters_that_do_not_fit_are_refused(changed, message):
 
 
 def test_the_case_of_the_notebook_has_the_figures_values_in_its_grid(spark, tmp_path):
-    small = {"sensors": 6, "groups": 2, "window": 20, "epsilon": 0.7, "delta": 0.3, "t_sla": 40}
+    small = {"sensors": 6, "groups": 2, "covariance": 50.0, "window": 20}
+    small |= {"epsilon": 0.7, "delta": 0.3, "t_sla": 40}
     case = NotebookParameters(**small).case(spark, tmp_path)
     assert 0.7 in case.epsilons and 0.3 in case.deltas and 40 in case.t_slas
     assert (case.log.steps, case.model.size) == (200, 6)
