@@ -2,16 +2,24 @@
 
 A worker that begins at the present resumes: the windows that it has not read from their first step
 are lost. A worker that begins where a lost window begins replays it.
+
+With a folder, it also writes each finished window as a file. Spark streams the folder, and
+`aftlib.guard.recoverable` estimates the windows that are missing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
@@ -19,13 +27,22 @@ from aftlib.core.windows import Windows
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload([__name__])  # workers are forked from a process that has the imports
 READY = "ready"
+SCHEMA = "time timestamp, sensor string, value double"
+"""Spark's schema of the files: a window's start, and its result for one sensor."""
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of step 0 in the files; a step takes one second."""
 
 Emitted = tuple[list[int], np.ndarray]
 """Finished windows, and their aggregates, shape (windows, sensors of the worker)."""
 
 
 def run(
-    pipe: Connection, log: SensorLog, sensors: Sequence[int], windows: Windows, begin: int
+    pipe: Connection,
+    log: SensorLog,
+    sensors: Sequence[int],
+    windows: Windows,
+    begin: int,
+    folder: Path | None = None,
 ) -> None:
     """Read samples up to each step that the pipe names, and send the windows that are finished.
 
@@ -41,27 +58,46 @@ def run(
         samples = np.concatenate([samples, new])
         finished = windows.ending_in(first + windows.width - 1, step)
         aggregates, _ = windows.aggregate(samples, first, finished)
+        if folder is not None:
+            for window, values in zip(finished, aggregates, strict=True):
+                write(folder, window * windows.slide, [log.names[i] for i in sensors], values)
         pipe.send(([*finished], aggregates))
         done = len(finished) * windows.slide
         samples = samples[done:]
         first += done
 
 
+def write(folder: Path, start: int, names: Sequence[str], values: np.ndarray) -> None:
+    """Write a window's results as a file, which appears whole or not at all."""
+    time = pa.scalar(int(EPOCH.timestamp() + start) * 10**6, pa.timestamp("us", "UTC"))
+    table = pa.table({"time": [time] * len(names), "sensor": list(names), "value": values})
+    path = folder / f"{start:09d}-{names[0]}.parquet"
+    hidden = path.with_name(f".{path.name}")  # Spark reads no file whose name begins with a dot
+    pq.write_table(table, hidden)
+    hidden.rename(path)
+
+
 class Worker:
     """A handle of a worker process, which is ready when `wait` returns."""
 
     def __init__(
-        self, log: SensorLog, sensors: Sequence[int], windows: Windows, begin: int = 0
+        self,
+        log: SensorLog,
+        sensors: Sequence[int],
+        windows: Windows,
+        begin: int = 0,
+        folder: Path | None = None,
     ) -> None:
         self.sensors = list(sensors)
         self.pipe, end = FORKS.Pipe()
-        self.process = FORKS.Process(target=run, args=(end, log, self.sensors, windows, begin))
+        arguments = end, log, self.sensors, windows, begin, folder
+        self.process = FORKS.Process(target=run, args=arguments)
         self.process.start()
         end.close()  # so that a crash of the process closes the pipe
 
     def wait(self) -> None:
         """Wait until the process works; EOFError if it crashed."""
-        self.pipe.recv()
+        self._receive()
 
     def advance(self, step: int, rate: float = np.inf) -> None:
         """Let the worker read its samples up to a step, at `rate` samples per second."""
@@ -69,7 +105,13 @@ class Worker:
 
     def receive(self) -> Emitted:
         """Return the windows that the worker finished in its last advance; EOFError on a crash."""
-        return self.pipe.recv()
+        return self._receive()
+
+    def _receive(self) -> Any:
+        try:
+            return self.pipe.recv()
+        except ConnectionResetError as error:  # it crashed before it had read all messages
+            raise EOFError("the worker crashed") from error
 
     def kill(self) -> float:
         """Kill the process by SIGKILL; return the time by the monotonic clock."""

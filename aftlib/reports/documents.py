@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from aftlib.approximately_once import claims as approximately_once
-from aftlib.approximately_once.experiments.cases import NotebookParameters as ApproximatelyOnce
+from aftlib.approximately_once.experiments import NotebookParameters as ApproximatelyOnce
 from aftlib.checkpoint_planning import claims as checkpoint_planning
 from aftlib.checkpoint_planning.experiments import NotebookParameters as CheckpointPlanning
 from aftlib.does_it_pay import claims as does_it_pay

@@ -1,4 +1,4 @@
-"""Workers and drivers killed for real: every window once, exact or flagged as estimated."""
+"""Workers and the coordinator killed by SIGKILL: every window once, exact or by equation (1)."""
 
 from __future__ import annotations
 
@@ -6,179 +6,160 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
-from pathlib import Path
+import time
 
 import numpy as np
+import pandas as pd
 import pytest
-from pyspark import cloudpickle
 
-from aftlib.approximately_once import pipeline as approximately_once
-from aftlib.approximately_once.operator import Memory, Worker
-from aftlib.approximately_once.pipeline import StreamRun, recover_stream
-from aftlib.approximately_once.sink import Outage, WindowSink
+from aftlib.approximately_once.six_sensors import advance, estimate_windows
+from aftlib.approximately_once.worker import EPOCH, Worker
+from aftlib.core.generators import draw
 from aftlib.core.sensorlog import SensorLog
+from aftlib.guard.stream import PROVIDER, ROCKSDB
 from tests.crash import recovery_driver as driver
+from tests.crash.recovery_driver import ASSIGNMENT, MODEL, PROMISE, SAMPLES, STEPS, WINDOWS
 
-MODEL, WINDOWS, STEPS, query = driver.MODEL, driver.WINDOWS, driver.STEPS, driver.query
-
-pytestmark = pytest.mark.crash
-TRIALS = 30 if os.environ.get("AFT_TRIALS") == "full" else 2
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    return driver.write_log(tmp_path_factory.mktemp("log"))
-
-
-def check(done, log, stop=STEPS):
-    """Every window of every key once; computed ones exact; estimates only where input was lost."""
-    due = WINDOWS.ending_in(0, stop)
-    expected, _ = WINDOWS.aggregate(log.read(None, 0, stop), 0, due)
-    table = done.windows.set_index(["start", "key"]).unstack("key")
-    assert len(table) == len(due)
-    assert len(done.windows) == len(due) * MODEL.size
-    value = table["value"][list(log.names)].to_numpy()
-    estimated = table["estimated"][list(log.names)].to_numpy()
-    assert (value[~estimated] == expected[~estimated]).all()
-    worker = np.empty(MODEL.size, dtype=int)
-    for i, keys in enumerate(query(log).assignment.workers):
-        worker[list(keys)] = i
-    allowed = np.zeros_like(estimated)
-    for outage in done.outages:
-        lost = [i for i, w in enumerate(due) if _touches(w, outage)]
-        allowed[np.ix_(lost, np.flatnonzero(worker == outage.worker))] = True
-    assert not (estimated & ~allowed).any()
-
-
-def _touches(window, outage):
-    start = window * WINDOWS.slide
-    return start < outage.recovery and start + WINDOWS.width > outage.failure
-
-
-class Crashing(Worker):
-    """Kills itself in three splits of a seed's choice, at a step of its choice."""
-
-    seed = 0
-
-    def memory(self, split, begin):
-        rng = np.random.default_rng(self.seed)
-        splits = [(w, s) for s in range(0, STEPS, driver.EVERY) for w in range(self.workers)]
-        chosen = [splits[i] for i in rng.choice(len(splits), 3, replace=False)]
-        steps = rng.integers(driver.EVERY, size=3).tolist()
-        memory = super().memory(split, begin)
-        if (split.worker, split.start) not in chosen:
-            return memory
-        step = split.start + steps[chosen.index((split.worker, split.start))]
-        marker = self.injector.directory / f"killed-{split.worker}-{split.start}"
-        return CrashingMemory(**vars(memory), step=step, marker=marker)
-
-
-@dataclass
-class CrashingMemory(Memory):
-    """Ends its process before it takes in a step, once."""
-
-    step: int
-    marker: Path
-
-    def take(self, block):
-        if self.reached + len(block) > self.step and not self.marker.exists():
-            self.marker.parent.mkdir(exist_ok=True)
-            self.marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().take(block)
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+TRIALS = 10 if os.environ.get("AFT_TRIALS") == "full" else 1
+KILLED_AT = range(90, STEPS - 60, 100)
+"""Steps around which a worker is killed: five in each trial, beside the driver."""
+NAMES = list(SAMPLES.names)
 
 
 @pytest.fixture
-def working(monkeypatch):
-    """Let workers of another class work."""
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield lambda kind: monkeypatch.setattr(approximately_once, "Worker", kind)
-    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+def rocksdb(spark):
+    before = spark.conf.get(PROVIDER)
+    yield spark
+    spark.conf.set(PROVIDER, before)
+
+
+class Stream:
+    """Three workers; `run` advances them, and kills and replaces one of them at random points."""
+
+    def __init__(self, directory, seed):
+        self.directory, self.rng = directory, np.random.default_rng(seed)
+        self.log = SensorLog.write(directory / "log", draw(SAMPLES, STEPS, seed), NAMES)
+        self.incoming = directory / "incoming"
+        self.incoming.mkdir()
+        self.workers = [self.begin(number) for number in range(3)]
+
+    def begin(self, number, step=0):
+        keys = list(ASSIGNMENT.workers[number])
+        worker = Worker(self.log, keys, WINDOWS, step, self.incoming)
+        worker.wait()
+        return worker
+
+    def run(self, steps, pause_s=0.0):
+        """Advance all workers step by step; the step's number is that of its last sample."""
+        away, back = None, None
+        for step in steps:
+            if step in KILLED_AT:
+                away = int(self.rng.integers(3))
+                back = step + int(self.rng.integers(11, 30))
+                self.workers[away].advance(step + int(self.rng.integers(1, 11)))
+                time.sleep(self.rng.uniform(0, 0.003))  # in the middle of its work
+                self.workers[away].stop()
+            if step == back:
+                self.workers[away], away = self.begin(away, step), None
+            advance([w for number, w in enumerate(self.workers) if number != away], [step])
+            time.sleep(pause_s)
+
+    def stop(self):
+        for worker in self.workers:
+            worker.stop()
+
+    def emitted(self):
+        """The workers' files as a table of windows and sensors, NaN where none came."""
+        files = pd.concat(map(pd.read_parquet, sorted(self.incoming.glob("*.parquet"))))
+        files["start"] = (files["time"] - EPOCH).dt.total_seconds().astype(int)
+        return files.pivot(index="start", columns="sensor", values="value")[NAMES]
+
+
+def check_emitted(stream):
+    """A worker emits whole windows only, each once, and a replacement none that began before it."""
+    emitted = stream.emitted()
+    starts = np.arange(0, STEPS - WINDOWS.width + 1, WINDOWS.slide)
+    assert emitted.index.tolist() == starts.tolist()
+    truth, _ = WINDOWS.aggregate(stream.log.read(None, 0, STEPS), 0, range(len(starts)))
+    came = emitted.notna().to_numpy()
+    np.testing.assert_array_equal(emitted.to_numpy()[came], truth[came])
+    return emitted
+
+
+def check(stream, spark):
+    """Nothing is lost or doubled: what came is exact, and what did not come is by equation (1)."""
+    emitted = check_emitted(stream)
+    table = spark.read.parquet(str(stream.directory / "windows")).toPandas()
+    table["start"] = (table["start"].dt.tz_localize("UTC") - EPOCH).dt.total_seconds().astype(int)
+    assert not table.duplicated(["start", "sensor"]).any()
+    wide = table.pivot(index="start", columns="sensor")
+    closed = emitted.loc[: STEPS - 25]  # the watermark has passed these windows
+    assert wide.index.tolist() == closed.index.tolist()
+    for start, values in closed.iterrows():
+        missing = values.isna().to_numpy()
+        states = wide.loc[start, "state"][NAMES].to_numpy()
+        assert (states[~missing] == "exact").all() and (states[missing] == "estimated").all()
+        expected = values.to_numpy().copy()
+        expected[missing] = MODEL.condition(values.dropna()).mean
+        np.testing.assert_allclose(wide.loc[start, "value"][NAMES], expected, atol=1e-9)
+        assert (wide.loc[start, "samples"][NAMES] == ~missing).all()
+    return table
+
+
+def start_coordinator(directory, *arguments):
+    command = [sys.executable, "-m", "tests.crash.recovery_driver", str(directory), *arguments]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("seed", range(TRIALS))
-def test_workers_killed_at_random(spark, log, tmp_path, working, seed):
-    job = query(log)
-    kind = type("Crashing", (Crashing,), {"seed": seed, "workers": len(job.assignment.workers)})
-    working(kind)
-    done = recover_stream(spark, job, tmp_path)
-    assert len([*(tmp_path / "faults").glob("killed-*")]) == 3
-    assert 1 <= len(done.outages) <= 3
-    check(done, log)
+def test_workers_and_the_coordinator_are_killed_at_random(rocksdb, tmp_path, seed):
+    stream = Stream(tmp_path, seed)
+    coordinator = start_coordinator(tmp_path)
+    stream.run(range(1, 201))
+    deadline = time.monotonic() + 300
+    while not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")):
+        assert time.monotonic() < deadline and coordinator.poll() is None
+        time.sleep(0.02)
+    stream.run(range(201, 401), pause_s=stream.rng.uniform(0, 0.02))
+    coordinator.kill()
+    coordinator.wait()
+    stream.run(range(401, STEPS + 1))  # while no coordinator is there
+    stream.stop()
+
+    query = estimate_windows(rocksdb, PROMISE, stream.incoming, tmp_path)
+    query.processAllAvailable()
+    query.stop()
+    table = check(stream, rocksdb)
+    assert table[table["state"] == "estimated"].groupby("sensor")["start"].nunique().max() >= 2
 
 
-@pytest.fixture(scope="module")
-def streams(tmp_path_factory):
-    """What a killed driver left: a log, and a directory for each of its streams."""
-    directory = tmp_path_factory.mktemp("streams")
-    driver.write_log(directory)
-    command = [sys.executable, driver.__file__, str(directory)]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert process.returncode == -signal.SIGKILL, process.stderr
-    return directory
-
-
-def held(directory):
-    """What the sink in a directory holds."""
-    sink = WindowSink(directory / "sink.sqlite")
-    return StreamRun(sink, sink.outages(), None)
-
-
-def gone_on(before, done):
-    """Whether nothing that was written has changed since."""
-    both = before.merge(done, on=["start", "key"], suffixes=("", "_after"))
-    return len(both) == len(before) and (both["value"] == both["value_after"]).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "estimated", "recorded"),
-    [
-        ("alone", 0, {0}),  # the driver crashes, and in the re-run a worker
-        ("after another", 18, {1}),  # the same after another's loss: read again
-        ("together", 0, set()),  # driver and worker: the restarted ones have lost nothing
-    ],
-)
-def test_a_driver_crashes_and_in_the_re_run_a_worker(spark, streams, name, estimated, recorded):
-    log, directory, stop = SensorLog.open(streams / "log"), streams / name, 2 * driver.EVERY
-    before = held(directory).windows
-    assert (len(before) > 0) == (driver.SCENARIOS[name].batch is not None)
-    done = recover_stream(spark, query(log, stop=stop), directory, [Outage(0, 6000, 6500)])
-    check(done, log, stop)
-    assert done.windows["estimated"].sum() == before["estimated"].sum() == estimated
-    assert gone_on(before, done.windows)
-    assert (directory / "faults" / "fault-kill-worker-0-6000.json").exists()
-    assert {outage.worker for outage in done.outages} == recorded
-
-
-def test_after_a_driver_crash_the_next_one_has_the_guards_state(spark, streams):
-    """Killed after the batch in which a worker was lost; a worker lost later is estimated, too."""
-    log, directory = SensorLog.open(streams / "log"), streams / "guarded"
-    before = held(directory).windows
-    assert len(before) == len(WINDOWS.ending_in(0, 5 * driver.EVERY)) * MODEL.size
-    later = [Outage(0, 42_000, 42_500), Outage(2, 52_000, 52_400)]
-    done = recover_stream(spark, query(log, "guard"), directory, later)
-    check(done, log)
-    assert gone_on(before, done.windows)
-    lost = done.windows[done.windows["estimated"]]
-    assert {start // 10_000 for start in lost["start"]} == {4, 5}
-    assert lost["start"].nunique() < 18  # of each outage, every sixth window at least was read
-
-
-class Forgetful(Worker):
-    """A broken control: its replacement reports half-filled windows as whole."""
-
-    def memory(self, split, begin):
-        due = self.windows.ending_in(split.start, split.stop)
-        needed = due.start * self.windows.slide
-        hidden = np.zeros((max(0, begin - needed), len(split.keys)))
-        return Memory(self.windows, needed, due.start, hidden)
-
-
-def test_a_worker_that_hides_its_loss_is_caught(spark, log, tmp_path, working):
-    working(Forgetful)
-    stop, outage = 2 * driver.EVERY, Outage(1, 14_000, 14_400)
-    done = recover_stream(spark, query(log, stop=stop), tmp_path, [outage])
-    assert len(done.outages) == 1
+def test_a_worker_that_hides_its_loss_is_caught(tmp_path):
+    """A control: the replacement emits windows that it has half of as whole ones."""
+    stream = Stream(tmp_path, seed=1)
+    advance(stream.workers, range(1, 97))
+    stream.workers[1].stop()
+    samples = stream.log.read(None, 0, STEPS)
+    samples[:103] = 0  # what the replacement does not know
+    hidden = SensorLog.write(tmp_path / "hidden", samples, NAMES)
+    keys = list(ASSIGNMENT.workers[1])
+    stream.workers[1] = Worker(hidden, keys, WINDOWS, 90, stream.incoming)
+    stream.workers[1].wait()
+    advance(stream.workers, [STEPS])
+    stream.stop()
     with pytest.raises(AssertionError):
-        check(done, log, stop)
+        check_emitted(stream)
+
+
+def test_a_coordinator_that_writes_a_micro_batch_twice_is_caught(rocksdb, tmp_path):
+    stream = Stream(tmp_path, seed=2)
+    stream.run(range(1, STEPS + 1))
+    stream.stop()
+    coordinator = start_coordinator(tmp_path, "2")
+    assert coordinator.wait(timeout=300) == -signal.SIGKILL
+    rocksdb.conf.set(PROVIDER, ROCKSDB)
+    query = driver.start_careless(rocksdb, tmp_path)
+    query.processAllAvailable()
+    query.stop()
+    with pytest.raises(AssertionError):
+        check(stream, rocksdb)

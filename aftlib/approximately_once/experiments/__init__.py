@@ -1,1 +1,0 @@
-"""D1's experiments: `cases` (parameters, data), `grid` (figs 10–13), `streams` (real crashes)."""
