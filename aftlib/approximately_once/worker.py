@@ -25,7 +25,8 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 
 FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload([__name__])  # workers are forked from a process that has the imports
+# workers are forked from a process that has the imports
+FORKS.set_forkserver_preload([__name__])
 READY = "ready"
 SCHEMA = "time timestamp, sensor string, value double"
 """Spark's schema of the files: a window's start, and its result for one sensor."""

@@ -1,14 +1,14 @@
-"""Does it pay? Recoveries with limited or priced input, and a cost model that predicts them.
+"""Does approximate recovery pay? Every way to recover under the same kills, and a cost model.
 
 The modules, in the order in which data pass through them:
 
-1. `cases` makes a stream of real or generated sensors, and the guarantee of its estimates.
-2. `spark_recoveries` kills a worker of D1's pipeline on Spark at the end of a window, and measures
-   the time until all due windows are emitted: exact recovery, D1 by model, D1 by guard.
-   `process_recoveries` measures D2's process in the same way: exact, proposed and adaptive. Both
-   limit the log's readers and count their samples.
-3. `break_even` takes four constants from unlimited recoveries and predicts the limited ones.
-4. `experiments` runs these modules, `figures` draws the results, `claims` judges P-1 … P-8.
+1. `cases` makes a stream of real sensors, its workers, the guarantee of estimates, and the seeded
+   schedule of kills.
+2. `workers` kills D1's worker processes: nothing is recovered, replayed, or estimated by D1's model
+   or by the guard. `partial` kills D2's process. Replacements read again at a limited rate.
+3. `break_even` takes the constants of the cost model from unlimited recoveries and predicts the
+   limited ones.
+4. `experiments` runs these modules, `figures` draws the results, `claims` judges them.
 
 `aftlib.core.recovery_costs` has the cost model and the monthly cost of a user's failures.
 """

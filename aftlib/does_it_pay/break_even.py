@@ -1,12 +1,11 @@
-"""The cost model's constants, and its predictions for recoveries with a limited read rate.
+"""The cost model's constants, its predictions, and the break-even read rates.
 
-All constants but the time per sample come from the shortest windows, for each number of sensors.
-Longer windows are predicted.
+The constants come from the shortest windows. Longer windows and limited rates are predicted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,126 +13,86 @@ import pandas as pd
 
 from aftlib.core.intervals import LEVELS, RESAMPLES
 from aftlib.core.recovery_costs import RecoveryCosts
-from aftlib.does_it_pay.process_recoveries import (
-    ADAPTIVE,
-    EXACT_PROCESS,
-    IN_PROCESS,
-    PROPOSED,
-)
-from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK
+from aftlib.does_it_pay.partial import EXACT_PROCESS, PARTIAL
+from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL
 
-COMPARED = {MODEL: EXACT, GUARD: EXACT, PROPOSED: EXACT_PROCESS, ADAPTIVE: EXACT_PROCESS}
+COMPARED = {MODEL: EXACT, GUARD: EXACT, PARTIAL: EXACT_PROCESS}
 """Approximate schemes, and the exact one that loses the same memory."""
-CASE = ["sensors", "window"]
-Costs = Mapping[tuple[str, int], RecoveryCosts]
-"""Constants of the cost model by scheme and number of sensors."""
-
-
-def measured_costs(recoveries: pd.DataFrame) -> dict[tuple[str, int], RecoveryCosts]:
-    """Return four constants of each scheme and number of sensors.
-
-    Start, checkpoint and estimate come from the shortest windows. Start and checkpoint come from
-    unlimited recoveries: the start as a median, because it varies most. On Spark the start is the
-    same for all schemes: the time without the coordinator's part and without reading. The time of
-    an estimate is the `additional_time`. The time per sample is the same for all schemes, because
-    all use the same reader. It is the slope of a line through the unlimited reads of D2's exact
-    process, in windows of all lengths.
-    """
-    free = recoveries[np.isinf(recoveries["rate"])]
-    exact = free[free["scheme"] == EXACT_PROCESS]
-    sample, costs = 0.0, {}
-    if exact["again"].max() > exact["again"].min():
-        sample = max(0.0, float(np.polyfit(exact["again"], exact["read_s"], 1)[0]))
-    for sensors, rows in shortest_windows(recoveries).groupby("sensors"):
-        unlimited = rows[np.isinf(rows["rate"])]
-        on_spark = unlimited[unlimited["scheme"].isin(ON_SPARK)]
-        rest = on_spark["seconds"] - on_spark["commit_s"] - sample * on_spark["again"]
-        starts = {EXACT: rest}
-        own = unlimited[unlimited["scheme"].isin(IN_PROCESS)]
-        if len(own):
-            read = own["read_s"] - sample * own["again"]
-            starts[EXACT_PROCESS] = own["start_s"] + own["restore_s"] + read
-        for scheme in rows["scheme"].unique():
-            base = COMPARED.get(scheme, scheme)
-            commits = unlimited.loc[unlimited["scheme"] == base, "commit_s"]
-            extra = 0.0 if base == scheme else additional_time(*pair_of(rows, scheme))
-            costs[scheme, int(str(sensors))] = RecoveryCosts(
-                start_s=max(0.0, float(starts[base].median())),
-                sample_s=sample,
-                estimate_s=max(0.0, extra),
-                checkpoint_s=float(commits.mean()),
-            )
-    return costs
 
 
 def shortest_windows(recoveries: pd.DataFrame) -> pd.DataFrame:
-    """The recoveries in the shortest windows."""
-    return recoveries[recoveries["window"] == recoveries["window"].min()]
+    """Return the recoveries in the shortest windows."""
+    return recoveries[recoveries["width"] == recoveries["width"].min()]
 
 
-def pair_of(case: pd.DataFrame, scheme: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the recoveries of a scheme's exact counterpart, and of the scheme itself."""
-    exact, mine = (case[case["scheme"] == name] for name in (COMPARED[scheme], scheme))
-    return exact, mine
+def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, RecoveryCosts]:
+    """Return four constants of each scheme, from its recoveries in the shortest windows.
 
-
-def additional_time(exact: pd.DataFrame, mine: pd.DataFrame) -> float:
-    """Mean additional time of an approximate recovery over exact ones, without start and reads."""
-    return float(_fits((exact, mine), 0)[0, 0])
-
-
-def predicted_again(recoveries: pd.DataFrame, scheme: str, sensors: int, window: int) -> float:
-    """Predict the samples that a scheme reads again in a case: the planned number.
-
-    The guard has no plan. It is expected to read the same share of the lost samples again as in the
-    shortest windows of as many sensors.
+    The start is a median over the scheme and its exact counterpart, because it varies most and both
+    start in the same way. It includes the time to open the log where a scheme reads again.
     """
-    rows = recoveries[recoveries["sensors"] == sensors]
-    case = rows[rows["window"] == window]
+    costs, shortest = {}, shortest_windows(recoveries)
+    for scheme, rows in shortest.groupby("scheme", sort=False):
+        exact = COMPARED.get(str(scheme), str(scheme))
+        start = shortest.loc[shortest["scheme"] == exact, "start_s"].median()
+        unlimited = rows[np.isinf(rows["rate"])]
+        opening = (unlimited["read_s"] - sample_s * unlimited["again"]).median()
+        costs[str(scheme)] = RecoveryCosts(
+            start_s=float(start + max(0.0, opening)),
+            sample_s=sample_s,
+            estimate_s=float(rows["estimate_s"].median()),
+            checkpoint_s=float(rows["commit_s"].median()),
+        )
+    return costs
+
+
+def expected_again(recoveries: pd.DataFrame, scheme: str, width: int) -> float:
+    """Return the samples that a scheme is planned to read again after a failure.
+
+    The guard has no plan: it is expected to read the same share of the lost samples again as in the
+    shortest windows.
+    """
+    case = recoveries[recoveries["width"] == width]
     if scheme != GUARD:
         return float(case.loc[case["scheme"] == scheme, "planned"].iloc[0])
+    means = shortest_windows(recoveries).groupby("scheme")["again"].mean()
     lost = float(case.loc[case["scheme"] == EXACT, "planned"].iloc[0])
-    return lost * guard_share(shortest_windows(rows))
+    return lost * float(means[GUARD] / means[EXACT])
 
 
-def guard_share(case: pd.DataFrame) -> float:
-    """Share of the lost samples that the guard reads again, as a mean over a case's recoveries."""
-    again = case.groupby("scheme")["again"].mean()
-    return float(again[GUARD] / again[EXACT])
+def compare_with_model(
+    recoveries: pd.DataFrame, costs: Mapping[str, RecoveryCosts]
+) -> pd.DataFrame:
+    """Return the measured and the predicted time, one row per scheme, window and rate.
 
-
-def points_of(recoveries: pd.DataFrame, costs: Costs) -> pd.DataFrame:
-    """Measured and predicted times, one row per scheme, case and rate.
-
-    Columns: scheme, sensors, window, rate; seconds, the median, with seconds_low and seconds_high,
-    its interval; again, again_planned: samples read again; kills; predicted_s.
+    Columns: scheme, width, rate; seconds, the median, with seconds_low and seconds_high, its 95 %
+    interval; predicted_s; fixed_s, the predicted part that does not depend on the rate; kills.
     """
     rows = []
-    for keys, group in recoveries.groupby(["scheme", *CASE, "rate"], sort=False):
-        key: Any = keys
-        scheme, sensors, window, rate = key
+    for key, group in recoveries.groupby(["scheme", "width", "rate"], sort=False):
+        point: Any = key
+        scheme, width, rate = point
         low, high = median_interval(group["seconds"].to_numpy())
-        again = predicted_again(recoveries, scheme, sensors, window)
+        again = expected_again(recoveries, scheme, width)
+        estimates = scheme in COMPARED
         rows.append(
             {
                 "scheme": scheme,
-                "sensors": sensors,
-                "window": window,
+                "width": width,
                 "rate": rate,
                 "seconds": group["seconds"].median(),
                 "seconds_low": low,
                 "seconds_high": high,
-                "again": float(group["again"].median()),
-                "again_planned": float(group["planned"].iloc[0]),
+                "predicted_s": costs[scheme].recovery_s(again, estimates, rate),
+                "fixed_s": costs[scheme].fixed_s(again, estimates),
                 "kills": len(group),
-                "predicted_s": costs[scheme, sensors].recovery_s(again, scheme in COMPARED, rate),
             }
         )
     return pd.DataFrame(rows)
 
 
 def median_interval(values: np.ndarray) -> tuple[float, float]:
-    """Percentile interval at 95 % of a median, by resampling with a fixed seed."""
+    """Return the percentile interval at 95 % of a median, by resampling with a fixed seed."""
     rng = np.random.default_rng(1)
     medians = np.median(values[rng.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)
     low, high = np.quantile(medians, LEVELS)
@@ -141,78 +100,57 @@ def median_interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
-    """Break-even rates, predicted and measured, one row per approximate scheme and case.
+    """Return predicted and measured break-even rates, one row per approximate scheme and window.
 
-    The prediction uses the additional time in the shortest windows and `predicted_again`. The
-    measurement uses the additional time and the samples read again in the case itself. Infinity
-    means that the approximate scheme is faster at every rate, 0 that it is faster at none, NaN that
-    nothing can be measured. Intervals at 95 % come from resampled recoveries.
-    Columns: scheme, sensors, window; predicted and measured, each with _low and _high; ratio_low
-    and ratio_high, the interval of measured over predicted; constants: whether the case gives the
-    constants.
+    The extra time of an approximate recovery is the difference of both schemes' mean work (reading,
+    estimating, committing) without the wait for the read rate. Where it is not above 0, the
+    break-even rate is infinite: the scheme is faster at every rate.
+
+    Columns: scheme, width; saved: samples that it reads fewer; extra_ms with extra_low and
+    extra_high, its 95 % interval; predicted, from the extra time in the shortest windows; measured;
+    measured_low, the rate at the interval's high end.
     """
     rows = []
-    for key, case in recoveries.groupby(CASE):
-        sensors, window = map(int, key)  # type: ignore[arg-type]
-        shortest = shortest_windows(recoveries[recoveries["sensors"] == sensors])
+    shortest = int(recoveries["width"].min())
+    for width in sorted(recoveries["width"].unique()):
         for scheme, exact in COMPARED.items():
-            if not {scheme, exact} <= {*case["scheme"]}:
-                continue
-            extra, _, saved = _fits(pair_of(shortest, scheme), RESAMPLES, seed=1).T
-            lost = predicted_again(recoveries, exact, sensors, window)
-            expected = lost - predicted_again(recoveries, scheme, sensors, window)
-            # of a planned scheme `saved` is a constant; of the guard it is resampled, too
-            predicted = _inverse_rates(extra, expected * saved / saved[0])
-            extra, slope, saved = _fits(pair_of(case, scheme), RESAMPLES, seed=2).T
-            measured = _inverse_rates(extra, slope * saved)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ratios = np.where(predicted == measured, 1.0, predicted / measured)
-            low, high = np.quantile(ratios[1:], LEVELS, method="nearest")
-            row = {"scheme": scheme, "sensors": sensors, "window": window}
-            row |= _with_interval("predicted", predicted) | _with_interval("measured", measured)
-            row |= {"ratio_low": low, "ratio_high": high}
-            rows.append(row | {"constants": window == shortest["window"].iloc[0]})
+            first, _ = _extra_times(recoveries, scheme, exact, shortest)
+            extra, (low, high) = _extra_times(recoveries, scheme, exact, width)
+            again = (expected_again(recoveries, name, width) for name in (exact, scheme))
+            saved = next(again) - next(again)
+            rows.append(
+                {
+                    "scheme": scheme,
+                    "width": width,
+                    "saved": saved,
+                    "extra_ms": 1e3 * extra,
+                    "extra_low": 1e3 * low,
+                    "extra_high": 1e3 * high,
+                    "predicted": _rate(saved, first),
+                    "measured": _rate(saved, extra),
+                    "measured_low": _rate(saved, high),
+                }
+            )
     return pd.DataFrame(rows)
 
 
-def _fits(pair: Sequence[pd.DataFrame], resamples: int, seed: int = 0) -> np.ndarray:
-    """Additional time d, slope b, and mean saved samples: of the recoveries, then of resamples.
-
-    The times without the start are fitted by least squares as f + d·[approximate] + b·S/R, with the
-    samples S that a recovery read again at the rate R. Recoveries are resampled for each scheme and
-    rate. All numbers are NaN where a time is missing, or the schemes share fewer than two rates.
-    """
-    rates = sorted(set(pair[0]["rate"]) & set(pair[1]["rate"]))
-    both = pd.concat([frame.assign(own=own) for own, frame in enumerate(pair)])
-    both = both[both["rate"].isin(rates)].sort_values(["own", "rate"])
-    work, again, rate, own = both[["work_s", "again", "rate", "own"]].to_numpy(float).T
-    if len(rates) < 2 or np.isnan(work + again).any():
-        return np.full((resamples + 1, 3), np.nan)
-    rng = np.random.default_rng(seed)
-    counts = both.groupby(["own", "rate"]).size()
-    drawn = [rng.multinomial(n, np.full(n, 1 / n), size=resamples) for n in counts]
-    weights = np.concatenate([np.ones((1, len(both))), np.concatenate(drawn, axis=1)])
-    design = np.column_stack([np.ones(len(both)), own, again / rate])
-    products = design[:, :, None] * design[:, None, :]
-    inverse = np.linalg.pinv(np.tensordot(weights, products, 1), hermitian=True)
-    moments = weights @ (design * work[:, None])
-    _, extra, slope = np.einsum("rij,rj->ir", inverse, moments)
-    means = weights @ np.column_stack([again * (own == 0), again * (own == 1)])
-    saved = means @ [1 / (own == 0).sum(), -1 / (own == 1).sum()]
-    return np.column_stack([extra, slope, saved])
+def _extra_times(
+    recoveries: pd.DataFrame, scheme: str, exact: str, width: int
+) -> tuple[float, tuple[float, float]]:
+    """Return the extra time of an approximate recovery, and its 95 % interval."""
+    case = recoveries[recoveries["width"] == width]
+    work = case["read_s"] + case["estimate_s"] + case["commit_s"] - case["again"] / case["rate"]
+    mine, other = (work[case["scheme"] == name].to_numpy() for name in (scheme, exact))
+    rng = np.random.default_rng(1)
+    resampled = [
+        values[rng.integers(0, len(values), (RESAMPLES, len(values)))].mean(axis=1)
+        for values in (mine, other)
+    ]
+    low, high = np.quantile(resampled[0] - resampled[1], LEVELS)
+    return float(mine.mean() - other.mean()), (float(low), float(high))
 
 
-def _inverse_rates(extra: np.ndarray, saved: np.ndarray) -> np.ndarray:
-    """Inverse break-even rates: 0 means "faster at every rate", infinity "at none"."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        crossed = np.maximum(0, extra / saved)
-    never = np.where(np.isnan(extra), np.nan, np.where(extra < 0, 0.0, np.inf))
-    return np.where(saved > 0, crossed, never)
-
-
-def _with_interval(name: str, inverse: np.ndarray) -> dict[str, float]:
-    """Return the first rate, and the interval of the others, as columns."""
-    low, high = np.quantile(inverse[1:], LEVELS, method="nearest")
-    with np.errstate(divide="ignore"):
-        rates = 1 / np.array([inverse[0], high, low])
-    return dict(zip((name, f"{name}_low", f"{name}_high"), rates.tolist(), strict=True))
+def _rate(saved: float, extra_s: float) -> float:
+    if saved <= 0:
+        return 0.0
+    return saved / extra_s if extra_s > 0 else np.inf

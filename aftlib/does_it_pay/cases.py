@@ -1,8 +1,9 @@
-"""The streams that are measured: sensors, windows, workers, and the guarantee of estimates."""
+"""The streams that are measured: sensors, workers, guarantee of estimates, schedule of kills."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -10,42 +11,34 @@ import numpy as np
 import pandas as pd
 
 from aftlib.approximately_once.assignment import Assignment, assign_spread
-from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model, draw
 from aftlib.core.paths import beijing_pm25
-from aftlib.core.readlimit import ReadLimit
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 
-BLOCKS, COVARIANCE = 3, 0.9
-REAL, GENERATED = "beijing", "generated"
-SAMPLES = RecoveryTime(0, 1)
-"""Counts samples instead of milliseconds: T_SLA is then the number that may be read again."""
 
+@dataclass(frozen=True)
+class Kill:
+    """One SIGKILL in a window, and the rate at which the replacement reads again."""
 
-CREDIT_S = 1e-3
-"""Credit of the limit: enough for a thread that wakes late, too little to hide other work."""
-
-
-def slow_archive(rate: float) -> ReadLimit:
-    """Limit repeated reads only; reads unused while a replacement starts are not granted later."""
-    return ReadLimit(rate, again_only=True, burst_s=CREDIT_S)
+    window: int
+    worker: int
+    rate: float  # samples per second; infinite if reading is not limited
+    emitted: bool = False  # whether it hits after the window is emitted, or just before its end
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One stream, its workers, and the guarantee of its estimates."""
+    """One stream of sensors, its workers, and the guarantee of its estimates."""
 
-    values: np.ndarray  # samples, shape (steps, n), NaN where one is missing
+    values: np.ndarray  # samples, shape (steps, n); after the learned windows none is missing
     model: GaussianModel  # of the windows' means
     windows: Windows  # tumbling
     workers: int
     requirement: Requirement
-    learned: int  # windows before the first failure: the guard learns from them
+    learned: int  # windows before the first one that is streamed
     budget: float  # share of a window's samples that D2 may read again
 
     @cached_property
@@ -53,100 +46,70 @@ class Case:
         """Sensors of each worker."""
         return assign_spread(self.model, self.workers, self.requirement)
 
-    @property
-    def lost_samples(self) -> int:
-        """Samples of one window that the last worker has in its memory."""
-        return self.windows.width * len(self.assignment.workers[-1])
+    @cached_property
+    def history(self) -> np.ndarray:
+        """Means of the learned windows, shape (learned, n), NaN where all samples are missing."""
+        return self.windows.aggregate(self.values, 0, range(self.learned))[0]
 
     @cached_property
     def truth(self) -> np.ndarray:
-        """Means of the windows' samples, shape (windows, n)."""
-        return self.windows.aggregate(self.values, 0, self._all_windows)[0]
-
-    @property
-    def _all_windows(self) -> range:
-        return self.windows.ending_in(0, len(self.values))
+        """Means of the streamed windows, shape (windows, n)."""
+        streamed = self.values[self.learned * self.windows.width :]
+        return streamed.reshape(-1, self.windows.width, self.model.size).mean(axis=1)
 
     def write_log(self, directory: Path) -> SensorLog:
-        """Write the samples as a separate log, whose reads are limited and counted."""
-        return SensorLog.write(directory, self.values, self.model.names)
-
-    def replay_query(self, method: str) -> ReplayQuery:
-        """Return D2's query by a method; "exactly-once" gets the checkpoints of "proposed".
-
-        So these two differ only in the samples that they read again and estimate. The model of one
-        step is chosen so that windows have the case's model, even if steps depend on each other.
-        """
-        width, model = self.windows.width, self.model
-        step = GaussianModel(model.mean, model.covariance * width, model.names)
-        common = step, width, self.requirement, SAMPLES
-        if method == "exactly-once":
-            times = self.replay_query("proposed").first_plan.times
-            return ReplayQuery(*common, width * model.size, method, times=times)
-        budget = max(model.size, int(self.budget * width * model.size))
-        return ReplayQuery(*common, budget, method)
-
-    def after_learning(self) -> Case:
-        """The same stream without the windows that the guard learns from."""
-        return replace(self, values=self.values[self.learned * self.windows.width :], learned=0)
+        """Write the samples of the streamed windows, from which replacements read again."""
+        streamed = self.values[self.learned * self.windows.width :]
+        return SensorLog.write(directory, streamed, self.model.names)
 
 
-def make_case(
-    data: str,
-    *,
-    sensors: int,
+def read_case(
     width: int,
+    *,
     workers: int,
     learned: int,
-    measured: int,
+    streamed: int,
     epsilon_sd: float,
     delta: float,
     budget: float,
-    seed: int,
 ) -> Case:
-    """Return a stream of `learned` + `measured` windows, with its workers and guarantee.
+    """Return Beijing's PM2.5 as a case with windows of `width` steps.
 
-    `data` is "beijing", "generated", or a file of sensors with one row per time and one column per
-    sensor. Each sensor's window means have a standard deviation; ε is `epsilon_sd` times its median
-    over the sensors. The model of real sensors is fitted to the first `learned` windows. ValueError
-    when there is no such file, or the stream is too short.
+    ε is `epsilon_sd` times the median standard deviation of the sensors' window means. The model is
+    fitted to the first `learned` windows. Of the later windows, the first `streamed` ones without a
+    gap are streamed; nothing is filled in. ValueError when there are too few.
     """
+    table = read_table(beijing_pm25())
+    n = len(table.names)
+    every = table.values[: len(table.values) // width * width].reshape(-1, width, n)
+    later = every[learned:]
+    later = later[np.isfinite(later).all(axis=(1, 2))]
+    if len(later) < streamed:
+        raise ValueError(
+            f"the data have {len(later)} windows of {width} steps without a gap after the first "
+            f"{learned}, but the kills need {streamed}: give fewer kills or rates"
+        )
+    values = np.concatenate([*every[:learned], *later[:streamed]])
     windows = Windows(width, width)
-    if data == GENERATED:
-        step = block_model(sensors, BLOCKS, covariance=COVARIANCE)
-        values, model = draw(step, (learned + measured) * width, seed), step.aggregate(width)
-    else:
-        if data != REAL and not Path(data).is_file():
-            raise ValueError(
-                f"data must be {REAL!r}, {GENERATED!r} or a CSV or Parquet file, got {data!r}"
-            )
-        table = read_table(beijing_pm25() if data == REAL else data)
-        if sensors > len(table.names):
-            raise ValueError(
-                f"sensors must be at most the {len(table.names)} of data = {data!r}, got {sensors}"
-            )
-        values = whole_windows(table.values[:, :sensors], width, learned, measured)
-        means, _ = windows.aggregate(values, 0, range(learned))
-        frame = pd.DataFrame(means, columns=table.names[:sensors])
-        model = GaussianModel.fit(frame, missing="estimate")
+    means, _ = windows.aggregate(values, 0, range(learned))
+    model = GaussianModel.fit(pd.DataFrame(means, columns=table.names), missing="pairwise")
     deviation = float(np.median(np.sqrt(model.covariance.diagonal())))
     requirement = Requirement(epsilon_sd * deviation, delta)
     return Case(values, model, windows, workers, requirement, learned, budget)
 
 
-def whole_windows(values: np.ndarray, width: int, learned: int, measured: int) -> np.ndarray:
-    """Samples of the first `learned` windows, and of the next `measured` ones without a gap.
+def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -> list[Kill]:
+    """Draw the kills of a stream: `kills` per rate and without a limit, in random order.
 
-    Nothing is filled in: later windows in which a sample is missing are left out. ValueError when
-    there are too few.
+    As many more hit after their window is emitted. Every second window has a kill; the first kill,
+    which no result counts, warms up.
     """
-    windows = values[: len(values) // width * width].reshape(-1, width, values.shape[1])
-    later = windows[learned:]
-    later = later[np.isfinite(later).all(axis=(1, 2))]
-    if len(later) < measured:
-        raise ValueError(
-            f"data must hold {measured} windows of {width} steps without a gap after the first "
-            f"{learned}, got {len(later)}: take fewer repeats or calm windows, shorter windows, or "
-            f"data={GENERATED!r}"
-        )
-    return np.concatenate([*windows[:learned], *later[:measured]])
+    rng = np.random.default_rng(seed)
+    points = [(rate, False) for rate in (*rates, np.inf)] + [(np.inf, True)]
+    drawn = [(np.inf, False)]
+    for _ in range(kills):
+        drawn += [points[i] for i in rng.permutation(len(points))]
+    return [
+        Kill(2 * number, int(rng.integers(workers)), rate, emitted)
+        for number, (rate, emitted) in enumerate(drawn)
+    ]

@@ -1,66 +1,53 @@
-"""Notebook 08's experiments: schemes by read rate × window × sensors, and a user's own numbers."""
+"""The experiments of notebook 07: every scheme under the same kills, and a user's own numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+import time
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
 from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
+from aftlib.core.sensorlog import SensorLog
 from aftlib.does_it_pay.break_even import (
-    CASE,
     COMPARED,
     break_evens,
-    guard_share,
+    compare_with_model,
+    expected_again,
     measured_costs,
-    median_interval,
-    points_of,
 )
-from aftlib.does_it_pay.cases import BLOCKS, GENERATED, Case, make_case
-from aftlib.does_it_pay.process_recoveries import IN_PROCESS, calm_windows, process_recoveries
-from aftlib.does_it_pay.spark_recoveries import EXACT, GUARD, MODEL, ON_SPARK, spark_recoveries
+from aftlib.does_it_pay.cases import Case, Kill, draw_schedule, read_case
+from aftlib.does_it_pay.partial import EXACT_PROCESS, PARTIAL, recover_partially, replay_query
+from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL, NOTHING, recover_workers
 from aftlib.workbench.parameters import ParameterModel, parameter
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SCHEMES = (*ON_SPARK, *IN_PROCESS)
-WARM = (np.inf,)
-"""Rate of the first kill, which is slow and not counted."""
+BY_WORKERS = (NOTHING, EXACT, MODEL, GUARD)
+BY_PROCESS = (EXACT_PROCESS, PARTIAL)
+SCHEMES = (*BY_WORKERS, *BY_PROCESS)
+SENSORS = 12
+"""Beijing's stations."""
 
 
 class NotebookParameters(ParameterModel):
-    """Parameters of notebook 08."""
+    """Parameters of notebook 07."""
 
-    data: str = parameter(
-        "beijing", "PM2.5 at twelve stations; a CSV or Parquet file of yours; or generated"
-    )
-    sensors: list[int] = parameter([12], "the first of the data", least=4, full=[6, 12])
     windows: list[int] = parameter([6, 24], "tumbling, steps", least=2, smoke=[6], full=[6, 12, 24])
     rates: list[float] = parameter(
-        [150.0, 3200.0],
-        "at which input can be read again, samples per second",
+        [150.0, 1000.0, 6000.0],
+        "at which input can be read again, samples per second; no limit is added",
         above=0,
-        full=[50.0, 100.0, 400.0, 1600.0, 6400.0],
+        smoke=[1000.0],
+        full=[50.0, 150.0, 1000.0, 6000.0],
     )
-    repeats: int = parameter(3, "kills per scheme, case and rate", least=2, smoke=2, full=15)
-    calm: int = parameter(
-        4, "windows of each scheme while nothing fails", least=3, smoke=3, full=40
-    )
-    schemes: list[str] = parameter(
-        [*SCHEMES], "an approximate one needs the exact one that it is compared with"
-    )
-    workers: int = parameter(2, "on Spark; one of them is killed", least=2)
-    learned: int = parameter(
-        600, "windows before the first kill; the guard learns from them", least=20, smoke=150
-    )
+    kills: int = parameter(10, "per scheme, window and rate", least=2, smoke=3, full=20)
+    workers: int = parameter(2, "of D1; one of them is killed", least=2, most=SENSORS)
+    learned: int = parameter(600, "windows that model and guard learn from", least=20, most=700)
     epsilon_sd: float = parameter(
         0.7, "largest error ε, standard deviations of a window's mean", above=0
     )
@@ -76,53 +63,32 @@ class NotebookParameters(ParameterModel):
     )
     own_failures: float = parameter(10.0, "failures of your workers per month", least=0)
     own_price: float = parameter(0.09, "price of reading a gigabyte", least=0)
-    seed: int = parameter(1, "of generated data and the order of the rates", least=0)
+    seed: int = parameter(1, "of the schedule of kills", least=0)
 
     @model_validator(mode="after")
     def fit_together(self) -> Self:
         """Refuse parameters with which the notebook could not run to its end."""
-        for n in self.sensors:
-            if n % self.workers or (self.data == GENERATED and n % BLOCKS):
-                raise ValueError(
-                    f"sensors must be multiples of workers = {self.workers}, and of {BLOCKS} where "
-                    f"they are generated, got {n}"
-                )
-        for name in ("sensors", "windows", "rates"):
+        for name in ("windows", "rates"):
             values = getattr(self, name)
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} must differ, got {values}: give each once")
-        if len(self.rates) < 2:
+        if SENSORS % self.workers:
             raise ValueError(
-                f"rates must hold two rates or more for a break-even, got {self.rates}"
+                f"workers must divide the {SENSORS} sensors, got {self.workers}: give 2, 3, 4 or 6"
             )
-        unknown = [name for name in self.schemes if name not in SCHEMES]
-        lonely = [name for name in self.schemes if COMPARED.get(name, name) not in self.schemes]
-        if unknown or lonely or len(set(self.schemes)) < len(self.schemes):
-            raise ValueError(
-                f"schemes must be some of {[*SCHEMES]}, each once, and each approximate one with "
-                f"the exact one that it is compared with, got {self.schemes}"
-            )
-        if self.data != GENERATED:
-            self.case(max(self.sensors), max(self.windows))  # long enough, or refused
+        self.read_case(max(self.windows))  # long enough, or refused
         return self
 
     @property
-    def schedule(self) -> list[float]:
-        """Read rates of the micro-batches after the learning phase, in random order."""
-        rng, kills = np.random.default_rng(self.seed), list[float]()
-        for _ in range(self.repeats):
-            kills += rng.permutation([*self.rates, np.inf]).tolist()
-        return [*WARM, *kills, *[np.nan] * self.calm]
+    def schedule(self) -> list[Kill]:
+        """The kills, the same for every scheme and window."""
+        return draw_schedule(self.rates, self.kills, self.workers, self.seed)
 
-    def case(self, sensors: int, width: int) -> Case:
-        """Return the stream with this number of sensors and width of windows."""
-        own = {"data", "workers", "learned", "epsilon_sd", "delta", "budget", "seed"}
-        return make_case(
-            sensors=sensors,
-            width=width,
-            measured=len(self.schedule),
-            **self.model_dump(include=own),
-        )
+    def read_case(self, width: int) -> Case:
+        """Return the stream with windows of `width` steps."""
+        own = {"workers", "learned", "epsilon_sd", "delta", "budget"}
+        streamed = self.schedule[-1].window + 2
+        return read_case(width, streamed=streamed, **self.model_dump(include=own))
 
     @property
     def operation(self) -> Operation:
@@ -139,139 +105,157 @@ class NotebookParameters(ParameterModel):
 
 @dataclass(frozen=True)
 class Measurements:
-    """Recoveries, micro-batches without a fault, and estimates of all schemes.
+    """All schemes under the same kills.
 
-    `recoveries` has one row per kill: scheme, sensors, window, and the columns of
-    `spark_recoveries`; planned: samples that the plan reads again. `calm` has one row per window
-    without a fault: scheme, sensors, window, seconds, latency_s, samples. `estimates` has one row
-    per estimate: scheme, sensors, window, batch, off in units of ε. `plans` has the result of
-    `plan_of` for D2's plan in the last case, by scheme.
+    Each frame has the columns scheme and width, the steps of a window. `recoveries` has one row per
+    kill before a window's end: rate, the times of `workers.Coordinator.process`, again, and
+    planned, the samples to read again by plan. `fault_free` has one row per scheme and width:
+    added_ms, the mean time that the scheme adds to a window while nothing fails, and parts, its
+    checkpoints or updates per window. `outcomes` has one row per scheme and width: kills, due,
+    lost, doubled, wrong: results that are not exact and not marked as estimates; estimated, within:
+    the share of the estimates within ε.
     """
 
     recoveries: pd.DataFrame
-    calm: pd.DataFrame
-    estimates: pd.DataFrame
-    delta: float
+    fault_free: pd.DataFrame
+    outcomes: pd.DataFrame
+    sample_s: float
     workers: int
-    plans: Mapping[str, tuple[float, int]]
+    checkpoints: int  # of D2 per window, in the longest windows
 
     @cached_property
-    def costs(self) -> dict[tuple[str, int], RecoveryCosts]:
-        """Constants of the cost model, by scheme and number of sensors."""
-        return measured_costs(self.recoveries)
+    def costs(self) -> dict[str, RecoveryCosts]:
+        """Constants of the cost model, by scheme."""
+        return measured_costs(self.recoveries, self.sample_s)
 
     @cached_property
     def points(self) -> pd.DataFrame:
-        """Measured and predicted time of each scheme, case and rate."""
-        return points_of(self.recoveries, self.costs)
+        """Measured and predicted time of each scheme, window and rate."""
+        return compare_with_model(self.recoveries, self.costs)
 
     @cached_property
     def break_even(self) -> pd.DataFrame:
-        """Measured and predicted break-even rates."""
+        """Predicted and measured break-even rates."""
         return break_evens(self.recoveries)
 
 
-def measure(spark: SparkSession, p: NotebookParameters, directory: Path) -> Measurements:
-    """Run every scheme over every case; `directory` must be new.
+def measure(p: NotebookParameters, directory: Path) -> Measurements:
+    """Run every scheme over every window length; `directory` must be new.
 
-    D2's processes are forked from a server, so a script must guard its main code by ``if __name__
-    == "__main__":``, as `multiprocessing` requires.
+    Processes are forked from a server, so a script must guard its main code by ``if __name__ ==
+    "__main__":``, as `multiprocessing` requires.
     """
-    schedule, cases = np.array(p.schedule), list(product(p.sensors, p.windows))
-    kills = schedule[~np.isnan(schedule)]
-    recoveries, calm, estimates = [], [], []
-    warm_up = [*WARM, np.nan]  # a session's first micro-batches are slow
-    spark_recoveries(spark, p.case(*cases[0]), EXACT, directory / "warm-up", warm_up)
-    for (n, width), scheme in product(cases, p.schemes):
-        case = p.case(n, width)
-        place = directory / f"{n}-{width}-{scheme.replace(' ', '-').replace(',', '')}"
-        about: dict[str, Any] = {"scheme": scheme, "sensors": n, "window": width}
-        if scheme in ON_SPARK:
-            rows, errors = spark_recoveries(spark, case, scheme, place, schedule.tolist())
-            undisturbed = rows[rows["rate"].isna() & (rows["batch"] >= len(WARM))]
-        else:
-            after = case.after_learning()
-            rows, errors = process_recoveries(after, scheme, place, kills.tolist())
-            undisturbed = calm_windows(after, scheme, place / "calm", p.calm)
-        counted = rows[rows["rate"].notna()].iloc[len(WARM) :]
-        recoveries.append(counted.assign(**about, planned=planned_again(case, scheme)))
-        calm.append(undisturbed.assign(**about, samples=n * width))
-        estimates.append(errors.assign(**about))
-    largest = p.case(*cases[-1])
+    schedule, recoveries, fault_free, outcomes = p.schedule, [], [], []
+    for width in p.windows:
+        case = p.read_case(width)
+        plan = replay_query(case).first_plan
+        for number, scheme in enumerate(SCHEMES):
+            place = directory / f"{width}-{number}"
+            stream = recover_workers if scheme in BY_WORKERS else recover_partially
+            rows, results = stream(case, scheme, place, schedule)
+            about: dict[str, Any] = {"scheme": scheme, "width": width}
+            kills = rows[rows["rate"].notna() & (rows["window"] > 0)]
+            before_end = kills[~kills["emitted"].astype(bool)]
+            recoveries.append(before_end.assign(**about, planned=planned_again(case, scheme)))
+            calm = rows[rows["rate"].isna()]
+            parts, column = 1, "estimate_s"
+            if scheme in BY_PROCESS:  # the last checkpoint of a window is its result
+                parts, column = len(plan.times) - 2, "commit_s"
+            added = 1e3 * calm[column].mean() * parts
+            fault_free.append(about | {"added_ms": added, "parts": parts})
+            outcomes.append(about | {"kills": len(schedule)} | score_results(case, results))
+    sample_s = read_time(p.read_case(max(p.windows)))
+    frames = pd.DataFrame(fault_free), pd.DataFrame(outcomes)
     return Measurements(
-        recoveries=pd.concat(recoveries, ignore_index=True),
-        calm=pd.concat(calm, ignore_index=True),
-        estimates=pd.concat(estimates, ignore_index=True),
-        delta=p.delta,
+        pd.concat(recoveries, ignore_index=True),
+        *frames,
+        sample_s=sample_s,
         workers=p.workers,
-        plans={scheme: plan_of(largest, scheme) for scheme in p.schemes if scheme in IN_PROCESS},
+        checkpoints=len(plan.times) - 1,
     )
 
 
-def planned_again(case: Case, scheme: str) -> int:
-    """Samples that a scheme must read again after the measured failure, by its plan."""
-    if scheme in IN_PROCESS:
-        return int(max(case.replay_query(IN_PROCESS[scheme]).first_plan.tuples))
-    estimated = scheme != EXACT and bool(case.assignment.estimable[-1])
-    return 0 if estimated else case.lost_samples
+def planned_again(case: Case, scheme: str) -> float:
+    """Return the samples that a scheme reads again by plan; the guard decides by the data."""
+    lost = case.windows.width * case.model.size / case.workers
+    if scheme in BY_PROCESS:
+        plan = replay_query(case).first_plan
+        worst = int(np.argmax(plan.tuples))
+        everything = case.model.size * (plan.times[worst + 1] - plan.times[worst])
+        return float(everything if scheme == EXACT_PROCESS else plan.tuples[worst])
+    shares = {NOTHING: 0.0, EXACT: 1.0, GUARD: np.nan}
+    return lost * shares.get(scheme, 1.0 - float(np.mean(case.assignment.estimable)))
 
 
-def plan_of(case: Case, scheme: str) -> tuple[float, int]:
-    """Mean share of the lost samples that D2's plan reads again, and its number of checkpoints."""
-    query = case.replay_query(IN_PROCESS[scheme])
-    plan, steps = query.first_plan, np.diff(query.first_plan.times)
-    again = float(np.sum(np.array(plan.tuples) * steps))
-    return again / (query.model.size * float(np.sum(steps**2))), len(steps)
+def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
+    """Count the results that are due, lost, doubled, wrong and estimated."""
+    truth = case.truth[results["window"], results["sensor"]]
+    off = np.abs(results["value"].to_numpy() - truth)
+    estimated = results["estimated"].to_numpy(bool)
+    distinct = len(results.drop_duplicates(["window", "sensor"]))
+    within = off[estimated] <= case.requirement.epsilon
+    return {
+        "due": case.truth.size,
+        "lost": case.truth.size - distinct,
+        "doubled": len(results) - distinct,
+        "wrong": int((off[~estimated] > 1e-9 * (1 + np.abs(truth[~estimated]))).sum()),
+        "estimated": int(estimated.sum()),
+        "within": float(within.mean()) if within.size else np.nan,
+    }
 
 
-def accuracy(measured: Measurements) -> pd.DataFrame:
-    """Estimates of each scheme: number, windows with any, share within ε, largest error in ε."""
-    rows = {}
-    approximate = measured.estimates[measured.estimates["scheme"].isin([*COMPARED])]
-    for scheme, group in approximate.groupby("scheme"):
-        off = group["off"].dropna()
-        windows = group.groupby([*CASE, "batch"]).ngroups
-        about = {"estimates": len(off), "windows": windows, "within": float((off <= 1).mean())}
-        rows[scheme] = about | {"largest_error": float(off.max())}
-    columns = ["estimates", "windows", "within", "largest_error"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("scheme")
+def read_time(case: Case, turns: int = 3) -> float:
+    """Return the seconds that a sample takes to be read from a local log."""
+    with tempfile.TemporaryDirectory(prefix="aft-") as place:
+        values = np.tile(case.values, (10, 1))
+        log = SensorLog.write(Path(place) / "log", values, case.model.names)
+        seconds = []
+        for _ in range(turns):
+            begin = time.perf_counter()
+            log.read(None, 0, log.steps)
+            seconds.append(time.perf_counter() - begin)
+    return min(seconds) / values.size
 
 
-def calm_table(measured: Measurements) -> pd.DataFrame:
-    """Throughput and latency of each scheme and case while nothing fails, with intervals."""
-    rows = []
-    for key, group in measured.calm.groupby(["scheme", *CASE], sort=False):
-        row = dict(zip(["scheme", *CASE], key, strict=True))
-        rate = (group["samples"] / group["seconds"]).to_numpy()
-        for name, values in (("samples_per_s", rate), ("latency_s", group["latency_s"].to_numpy())):
-            low, high = median_interval(values)
-            row |= {name: np.median(values), f"{name}_low": low, f"{name}_high": high}
-        rows.append(row)
-    return pd.DataFrame(rows)
+def scheme_table(measured: Measurements) -> pd.DataFrame:
+    """Return one row per scheme, in the longest windows: outcomes, samples and times.
+
+    Outcomes count all kills; fixed_ms and reading_s, the parts of seconds, are medians at the
+    slowest rate.
+    """
+    width, rate = measured.recoveries["width"].max(), measured.recoveries["rate"].min()
+    rows = measured.recoveries
+    slow = rows[(rows["width"] == width) & (rows["rate"] == rate)]
+    medians = slow.groupby("scheme")[["again", "seconds", "read_s"]].median()
+    wait = slow.groupby("scheme")["again"].median() / rate
+    table = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
+    table = table[["lost", "doubled", "estimated", "within"]].join(medians["again"])
+    table["fixed_ms"] = 1e3 * (medians["seconds"] - wait)
+    table["reading_s"] = wait
+    table["seconds"] = medians["seconds"]
+    fault_free = measured.fault_free
+    added = fault_free[fault_free["width"] == width].set_index("scheme")["added_ms"]
+    return table.join(added)
 
 
 def own_schemes(measured: Measurements) -> list[Scheme]:
-    """Return the measured schemes as input of the cost model.
-
-    The guard reads the same share of the lost samples again as it did in the last case.
-    """
+    """Return the measured schemes as input of the cost model."""
     rows, schemes = measured.recoveries, []
-    largest = rows["sensors"].max()
-    last = rows[(rows["sensors"] == largest) & (rows["window"] == rows["window"].max())]
-    shares = {EXACT: 1.0, MODEL: 0.0, GUARD: guard_share(last) if GUARD in {*last["scheme"]} else 0}
-    for (name, sensors), costs in measured.costs.items():
-        if sensors < largest:
+    width = int(rows["width"].max())
+    for name, costs in measured.costs.items():
+        if name == NOTHING:
             continue
-        if name in IN_PROCESS:
-            replayed, checkpoints = measured.plans[name]
-            schemes.append(Scheme(name, costs, 1.0, replayed, checkpoints))
+        exact = COMPARED.get(name, name)
+        replayed = expected_again(rows, name, width) / expected_again(rows, exact, width)
+        if name in BY_PROCESS:
+            schemes.append(Scheme(name, costs, 1.0, replayed, measured.checkpoints))
         else:
-            lost, skips = 1 / measured.workers, name in (MODEL, GUARD)
-            schemes.append(Scheme(name, costs, lost, shares[name], skips_input=skips))
+            skips = name in (MODEL, GUARD)
+            schemes.append(Scheme(name, costs, 1 / measured.workers, replayed, skips_input=skips))
     return schemes
 
 
 def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:
-    """Cost of each scheme in the user's operation, one row per scheme."""
+    """Return the cost of each scheme in the user's operation, one row per scheme."""
     rows = monthly_costs(operation, own_schemes(measured))
     return pd.DataFrame([vars(row) for row in rows]).set_index("scheme")

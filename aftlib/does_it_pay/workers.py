@@ -1,0 +1,211 @@
+"""D1's worker processes under kills: nothing, exact replay, estimates by D1's model or the guard.
+
+This process is the coordinator. It lets all workers read one window after the other, notices a
+crash because the worker's pipe closes, starts a replacement, and commits each window's results.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from aftlib.approximately_once.worker import Worker
+from aftlib.core.sensorlog import SensorLog
+from aftlib.does_it_pay.cases import Case, Kill
+from aftlib.guard import Guard
+from aftlib.guard.known import KnownModel
+
+PARTS = ["start_s", "read_s", "estimate_s", "commit_s"]
+"""Parts of a recovery: until the replacement works, reading again, estimating, committing."""
+NOTHING, EXACT, MODEL, GUARD = "nothing", "exact replay", "D1 by model", "D1 by guard"
+
+
+def known_model(case: Case) -> KnownModel:
+    """Return D1's estimator: the model that was fitted to the learned windows."""
+    epsilon, delta = case.requirement.epsilon, case.requirement.delta
+    return KnownModel(case.model, case.assignment.workers, epsilon, delta)
+
+
+def learned_guard(case: Case) -> Guard:
+    """Return a guard that has seen the learned windows."""
+    guard = Guard(case.assignment.workers, case.requirement.epsilon, case.requirement.delta)
+    guard.update(case.history)
+    return guard
+
+
+ESTIMATORS: dict[str, Callable[[Case], Guard | KnownModel]] = {
+    MODEL: known_model,
+    GUARD: learned_guard,
+}
+
+
+class Sink:
+    """The emitted results in an SQLite file: one transaction per window, flushed to the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("PRAGMA synchronous = FULL")
+        columns = "window INTEGER, sensor INTEGER, value REAL, estimated INTEGER"
+        self.connection.execute(f"CREATE TABLE results ({columns})")
+
+    def commit(self, window: int, values: np.ndarray, estimated: np.ndarray) -> None:
+        """Commit the results of a window, shape (n,); NaN is no result."""
+        rows = [
+            (window, int(sensor), float(values[sensor]), bool(estimated[sensor]))
+            for sensor in np.flatnonzero(np.isfinite(values))
+        ]
+        self.connection.execute("BEGIN")
+        self.connection.executemany("INSERT INTO results VALUES (?, ?, ?, ?)", rows)
+        self.connection.execute("COMMIT")
+
+    def results(self) -> pd.DataFrame:
+        """Return all results: window, sensor, value, estimated."""
+        frame = pd.read_sql_query("SELECT * FROM results", self.connection)
+        return frame.astype({"estimated": bool})
+
+
+@dataclass
+class Coordinator:
+    """The coordinator of D1's worker processes.
+
+    A lost sensor is estimated if the `estimator` has certified it. Any other one is read again if
+    `replays`, and else stays lost.
+    """
+
+    case: Case
+    log: SensorLog
+    sink: Sink
+    replays: bool = True
+    estimator: Guard | KnownModel | None = None
+
+    def __post_init__(self) -> None:
+        self.workers = [
+            Worker(self.log, sensors, self.case.windows) for sensors in self.case.assignment.workers
+        ]
+        for worker in self.workers:
+            worker.wait()
+
+    def process(self, window: int, kill: Kill | None) -> dict[str, float]:
+        """Process a window, in which one worker may be killed; return the times of a recovery.
+
+        seconds: from the kill, or from the begin of a window without one, until the results are
+        committed and all workers work. It is the sum of `PARTS`. again: samples read again.
+        """
+        width = self.case.windows.width
+        begin, end = window * width, (window + 1) * width
+        clock = [time.monotonic()]
+        if kill and not kill.emitted:
+            self._advance(end - 1)
+            self._receive()
+            clock = [self.workers[kill.worker].kill()]
+        self._advance(end)
+        values, crashed = self._receive()
+        if kill and kill.emitted:
+            clock = [self.workers[kill.worker].kill()]
+            crashed = [kill.worker]
+
+        again, lost, failed = 0, np.isnan(values), [self.workers[index] for index in crashed]
+        replacement, reader = self._replace(crashed, begin, end, lost)
+        clock.append(time.monotonic())
+        if kill and reader is not None:
+            reader.advance(end, kill.rate)
+            values[reader.sensors] = reader.receive()[1][0]
+            again = width * len(reader.sensors)
+        clock.append(time.monotonic())
+        estimated = np.isnan(values) & (self.estimator is not None)
+        if self.estimator is not None:
+            estimates = self.estimator.update(values).estimate[0]
+            values = np.where(estimated, estimates, values)
+        clock.append(time.monotonic())
+        self.sink.commit(window, values, estimated)
+        clock.append(time.monotonic())
+
+        for worker in failed:
+            worker.stop()
+        if reader is not None and reader is not replacement:
+            reader.stop()
+        parts = dict(zip(PARTS, np.diff(clock).tolist(), strict=True))
+        return {"seconds": clock[-1] - clock[0], **parts, "again": again}
+
+    def stop(self) -> None:
+        """End all workers."""
+        for worker in self.workers:
+            worker.stop()
+
+    def _advance(self, step: int) -> None:
+        for worker in self.workers:
+            with suppress(BrokenPipeError):  # it crashed, which `_receive` notices
+                worker.advance(step)
+
+    def _receive(self) -> tuple[np.ndarray, list[int]]:
+        """Return a finished window's values, NaN where a worker crashed, and crashed workers."""
+        values, crashed = np.full(self.case.model.size, np.nan), list[int]()
+        for index, worker in enumerate(self.workers):
+            try:
+                finished, aggregates = worker.receive()
+            except (EOFError, ConnectionResetError):
+                crashed.append(index)
+            else:
+                if finished:
+                    values[worker.sensors] = aggregates[0]
+        return values, crashed
+
+    def _replace(
+        self, crashed: Sequence[int], begin: int, end: int, lost: np.ndarray
+    ) -> tuple[Worker | None, Worker | None]:
+        """Start the replacement of a crashed worker, and a reader of the sensors to read again.
+
+        The reader is the replacement itself if all of its sensors are read again. Else the
+        replacement goes on at the present, and the reader is a process of its own.
+        """
+        replacement = reader = None
+        for index in crashed:
+            sensors = self.workers[index].sensors
+            certified = np.zeros(lost.size, bool)
+            if self.estimator is not None:
+                certified = self.estimator.recoverable[0]
+            replayed = [s for s in sensors if lost[s] and not certified[s] and self.replays]
+            windows, whole = self.case.windows, replayed == sensors
+            replacement = Worker(self.log, sensors, windows, begin if whole else end)
+            if whole:
+                reader = replacement
+            elif replayed:
+                reader = Worker(self.log, replayed, windows, begin)
+                reader.wait()
+            replacement.wait()
+            self.workers[index] = replacement
+        return replacement, reader
+
+
+def recover_workers(
+    case: Case, scheme: str, directory: Path, schedule: Sequence[Kill]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Stream a case by D1's worker processes under a schedule of kills.
+
+    `scheme` is `NOTHING`, `EXACT`, `MODEL` or `GUARD`; `directory` must be new.
+
+    Return two frames. One row per window: window, rate (NaN without a kill), emitted, and the
+    columns of `Coordinator.process`. One row per result: window, sensor, value, estimated.
+    """
+    directory.mkdir(parents=True)
+    log, sink = case.write_log(directory / "log"), Sink(directory / "results.sqlite")
+    estimator = ESTIMATORS[scheme](case) if scheme in ESTIMATORS else None
+    coordinator = Coordinator(case, log, sink, scheme != NOTHING, estimator)
+    kills, rows = {kill.window: kill for kill in schedule}, []
+    try:
+        for window in range(len(case.truth)):
+            kill = kills.get(window)
+            times = coordinator.process(window, kill)
+            about = {"window": window, "rate": kill.rate if kill else np.nan}
+            rows.append(about | {"emitted": bool(kill and kill.emitted)} | times)
+    finally:
+        coordinator.stop()
+    return pd.DataFrame(rows), sink.results()

@@ -1,0 +1,145 @@
+"""Real kills: what each scheme loses, doubles, estimates and reads again, and broken controls."""
+
+import numpy as np
+import pytest
+
+from aftlib.does_it_pay import partial, workers
+from aftlib.does_it_pay.cases import Kill, draw_schedule, read_case
+from aftlib.does_it_pay.experiments import planned_again, score_results
+from aftlib.does_it_pay.partial import EXACT_PROCESS, PARTIAL, recover_partially
+from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL, NOTHING, recover_workers
+
+WIDTH = 6
+SCHEDULE = [
+    Kill(0, 1, np.inf),
+    Kill(2, 0, 1e5),
+    Kill(4, 1, np.inf, emitted=True),
+    Kill(6, 0, 2e3),
+]
+STREAMS = dict.fromkeys((NOTHING, EXACT, MODEL, GUARD), recover_workers)
+STREAMS |= dict.fromkeys((EXACT_PROCESS, PARTIAL), recover_partially)
+
+
+@pytest.fixture(scope="module")
+def case():
+    return read_case(
+        WIDTH, workers=2, learned=600, streamed=8, epsilon_sd=0.7, delta=0.05, budget=0.15
+    )
+
+
+@pytest.fixture(scope="module")
+def streamed(case, tmp_path_factory):
+    """Rows, results and score of each scheme."""
+    directory, streamed = tmp_path_factory.mktemp("kills"), {}
+    for number, (scheme, stream) in enumerate(STREAMS.items()):
+        rows, results = stream(case, scheme, directory / str(number), SCHEDULE)
+        streamed[scheme] = rows[rows["rate"].notna()], results, score_results(case, results)
+    return streamed
+
+
+@pytest.mark.parametrize("scheme", STREAMS)
+def test_only_nothing_loses_and_no_scheme_doubles(streamed, scheme):
+    _, _, score = streamed[scheme]
+    assert score["lost"] == (18 if scheme == NOTHING else 0)  # three windows of six sensors
+    assert score["doubled"] == score["wrong"] == 0
+
+
+@pytest.mark.parametrize("scheme", STREAMS)
+def test_results_are_estimates_only_where_a_scheme_estimates(streamed, scheme):
+    _, results, score = streamed[scheme]
+    estimated = results[results["estimated"]]
+    if scheme in (NOTHING, EXACT, EXACT_PROCESS):
+        assert estimated.empty
+    else:
+        assert score["estimated"] > 0 and score["within"] >= 0.8
+        assert {*estimated["window"]} <= {0, 2, 6}
+
+
+@pytest.mark.parametrize("scheme", [NOTHING, EXACT, MODEL, EXACT_PROCESS, PARTIAL])
+def test_the_planned_samples_are_read_again(case, streamed, scheme):
+    rows, _, _ = streamed[scheme]
+    before_end = rows[~rows["emitted"].astype(bool)]
+    assert (before_end["again"] == planned_again(case, scheme)).all()
+    assert (rows.loc[rows["emitted"].astype(bool), "again"] == 0).all()
+
+
+@pytest.mark.parametrize("scheme", STREAMS)
+def test_a_limited_read_takes_its_time_and_parts_add_up(streamed, scheme):
+    rows, _, _ = streamed[scheme]
+    assert (rows["read_s"] >= rows["again"] / rows["rate"]).all()
+    assert np.allclose(rows[workers.PARTS].sum(axis=1), rows["seconds"])
+
+
+def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch):
+    class Half:
+        """A guard that certifies every second sensor and estimates 0."""
+
+        recoverable = np.arange(12)[None, :] % 2 == 0
+
+        def update(self, values):
+            return type("Recovered", (), {"estimate": np.zeros((1, values.size))})
+
+    monkeypatch.setitem(workers.ESTIMATORS, GUARD, lambda _: Half())
+    rows, results = recover_workers(case, GUARD, tmp_path / "half", SCHEDULE)
+    lost = results[(results["window"] == 0) & results["sensor"].isin(case.assignment.workers[1])]
+    assert (lost["estimated"] == (lost["sensor"] % 2 == 0)).all()
+    score = score_results(case, results)
+    assert score["lost"] == score["doubled"] == score["wrong"] == 0
+    assert rows["again"].max() == WIDTH * (~lost["estimated"]).sum()
+
+
+def test_control_a_replacement_that_repeats_an_emitted_window_doubles_it(
+    case, tmp_path, monkeypatch
+):
+    process = workers.Coordinator.process
+
+    def twice(self, window, kill):
+        if kill and kill.emitted:
+            self.sink.commit(window, case.truth[window], np.zeros(12, bool))
+        return process(self, window, kill)
+
+    monkeypatch.setattr(workers.Coordinator, "process", twice)
+    _, results = recover_workers(case, EXACT, tmp_path / "twice", SCHEDULE)
+    assert score_results(case, results)["doubled"] == 12
+
+
+def test_control_a_lost_replay_is_counted(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        workers.Coordinator, "_replace", lambda self, crashed, *_: _resume(self, crashed)
+    )
+    _, results = recover_workers(case, EXACT, tmp_path / "lost", SCHEDULE[:1])
+    assert score_results(case, results)["lost"] >= 6
+
+
+def _resume(coordinator, crashed):
+    for index in crashed:
+        sensors = coordinator.workers[index].sensors
+        begin = WIDTH
+        worker = workers.Worker(coordinator.log, sensors, coordinator.case.windows, begin)
+        worker.wait()
+        coordinator.workers[index] = worker
+    return None, None
+
+
+def test_the_exact_process_has_the_checkpoints_of_d2(streamed):
+    exact, ours = (streamed[name][0] for name in (EXACT_PROCESS, PARTIAL))
+    assert len(exact) == len(ours) and (exact["again"] >= ours["again"]).all()
+
+
+def test_a_schedule_is_seeded_and_has_every_point_equally_often():
+    schedule = draw_schedule([100.0, 200.0], kills=3, workers=2, seed=1)
+    assert schedule == draw_schedule([100.0, 200.0], kills=3, workers=2, seed=1)
+    assert schedule != draw_schedule([100.0, 200.0], kills=3, workers=2, seed=2)
+    points = [(kill.rate, kill.emitted) for kill in schedule[1:]]
+    assert all(points.count(point) == 3 for point in {*points}) and len({*points}) == 4
+    assert [kill.window for kill in schedule] == [*range(0, 2 * len(schedule), 2)]
+
+
+def test_a_case_without_enough_whole_windows_is_refused():
+    with pytest.raises(ValueError, match="give fewer kills"):
+        read_case(24, workers=2, learned=600, streamed=2000, epsilon_sd=1.0, delta=0.1, budget=0.2)
+
+
+def test_d2_plans_for_the_budget(case):
+    plan = partial.replay_query(case).first_plan
+    assert max(plan.tuples) <= max(12, int(0.15 * WIDTH * 12))
