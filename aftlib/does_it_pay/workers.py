@@ -151,7 +151,7 @@ class Coordinator:
         for index, worker in enumerate(self.workers):
             try:
                 finished, aggregates = worker.receive()
-            except (EOFError, ConnectionResetError):
+            except EOFError:
                 crashed.append(index)
             else:
                 if finished:
