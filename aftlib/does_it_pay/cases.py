@@ -92,7 +92,7 @@ def read_case(
     values = np.concatenate([*every[:learned], *later[:streamed]])
     windows = Windows(width, width)
     means, _ = windows.aggregate(values, 0, range(learned))
-    model = GaussianModel.fit(pd.DataFrame(means, columns=table.names), missing="pairwise")
+    model = GaussianModel.fit(pd.DataFrame(means, columns=table.names), missing="estimate")
     deviation = float(np.median(np.sqrt(model.covariance.diagonal())))
     requirement = Requirement(epsilon_sd * deviation, delta)
     return Case(values, model, windows, workers, requirement, learned, budget)

@@ -40,7 +40,7 @@ class NotebookParameters(ParameterModel):
     windows: list[int] = parameter([6, 24], "tumbling, steps", least=2, smoke=[6], full=[6, 12, 24])
     rates: list[float] = parameter(
         [150.0, 1000.0, 6000.0],
-        "at which input can be read again, samples per second; no limit is added",
+        "of reading again, samples per second; no limit is added",
         above=0,
         smoke=[1000.0],
         full=[50.0, 150.0, 1000.0, 6000.0],
