@@ -27,8 +27,7 @@ NEVER, END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 DIGITS = 19
 NO_DELAY = -1
 
-_MOST = 2**63 - 1
-_LAST = _MOST - 1  # the largest watermark of a partition that has not ended
+_MOST, _LAST = 2**63 - 1, 2**63 - 2  # the largest watermark of a partition that has not ended
 _ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
 _LINE = 64  # bytes compared at once: the longest line for fast parsing
 _HALF = np.uint64(32)

@@ -201,9 +201,7 @@ def merge_rows(
     return status, row, used
 
 
-_FIRST_ROWS = 2**12
-_MOST_CELLS = 2**20
-_FIRST_LOOK = 1_000
+_FIRST_ROWS, _MOST_CELLS, _FIRST_LOOK = 2**12, 2**20, 1_000
 #: Most cells per tuple, or per used key, at which cells still cost less than look-ups.
 _CELLS = 4
 _NO_CELLS = 0, 0, np.empty((0, 2), np.int64)

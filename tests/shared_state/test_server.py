@@ -61,7 +61,9 @@ def test_the_course_of_a_checkpoint(job):
         while server.state == "open":  # until the barrier is raised
             time.sleep(0.001)
         server.merge(0, partials([(0, 1, 7, 1)]), 0, 10, Progress(20))  # meets the barrier
-        assert server.state == "checkpointing" and listed(shared.read()) == []
+        flushing.join(0.2)
+        assert flushing.is_alive() and server.state == "checkpointing"
+        assert listed(shared.read()) == []
         server.merge(1, partials([(0, 2, 9, 1)]), 1, 0, Progress(30))
         flushing.join()
         assert server.state == "open"
@@ -120,6 +122,15 @@ def test_a_replacement_goes_on_where_the_failed_server_stood(job, monkeypatch, p
             path.unlink()
     serve(job(), 0)
     assert state(job())[0] == DUE
+
+
+def test_a_replacement_first_commits_what_was_flushed(job):
+    own = OwnFile(job().directory / "server-0.sqlite")
+    own.flush(1, partials([(0, 1, 5, 1)]), {0: (0, Progress(60, 3, 9))})
+    with job().table() as shared:
+        server = Server(job(), 0, own, shared)
+        assert listed(shared.read()) == [(0, 1, 5, 1)] and own.epochs() == []
+        assert (server.epoch, server.stands) == (2, {0: Progress(60, 3, 9), 1: Progress()})
 
 
 def test_a_bad_line_ends_the_run_with_its_text(job):
