@@ -15,29 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from aftlib.guard import prediction, proposal
 from aftlib.guard.accounts import CERTIFIED, certify, learn, new_accounts
-from aftlib.guard.prediction import (
-    FIRST_FIT,
-    IN_USE,
-    Model,
-    absorb,
-    conditional,
-    learn_rows,
-    new_model,
-    predict,
-    refit,
-)
-from aftlib.guard.proposal import (
-    FLOOR,
-    USABLE,
-    Risk,
-    half_widths,
-    learn_outcomes,
-    new_risk,
-    propose,
-    refit_weights,
-    write_features,
-)
+from aftlib.guard.prediction import IN_USE
 
 LARGEST = 1e100
 """Limit on the size of windows and of values that fill gaps; its square is still finite."""
@@ -124,15 +104,17 @@ def new_state(sensors: int, horizons: int) -> State:
 class Rounds:
     """The state of a guard with its model and risks, and the step from one round to the next."""
 
-    def __init__(self, rules: Rules, state: State, model: Model, risk: Risk) -> None:
+    def __init__(
+        self, rules: Rules, state: State, model: prediction.Model, risk: proposal.Risk
+    ) -> None:
         self.rules, self.state, self.model, self.risk = rules, state, model, risk
 
     @classmethod
     def begin(cls, rules: Rules, horizons: int) -> Rounds:
         """Return the state before the first round."""
         n = rules.workers.size
-        model = new_model(n, horizons, rules.seasons.size, rules.every)
-        return cls(rules, new_state(n, horizons), model, new_risk(n, horizons))
+        model = prediction.new_model(n, horizons, rules.seasons.size, rules.every)
+        return cls(rules, new_state(n, horizons), model, proposal.new_risk(n, horizons))
 
     @property
     def horizons(self) -> int:
@@ -165,11 +147,11 @@ class Rounds:
         self._look_ahead(now, absent, waves, t)
         state.seen += 1
         if self._is_due():
-            absorb(self.model, FORGET, state.seen - state.fitted)
+            prediction.absorb(self.model, FORGET, state.seen - state.fitted)
             state.fitted = state.seen
-            if state.seen >= FIRST_FIT:
-                refit(self.model, self.rules.workers)
-                refit_weights(self.risk)
+            if state.seen >= prediction.FIRST_FIT:
+                prediction.refit(self.model, self.rules.workers)
+                proposal.refit_weights(self.risk)
         return estimates, shadow
 
     def _slots(self, t: int) -> np.ndarray:
@@ -209,7 +191,7 @@ class Rounds:
         places = slots, np.arange(k)
         level = state.levels[slots]
         z = self._rows(now, state.windows[slots], level, waves)
-        shadow[:k], inflation[:k] = predict(model, z, rules.workers)
+        shadow[:k], inflation[:k] = prediction.predict(model, z, rules.workers)
         shadow[:k] += level
         if not self.joint:
             echo = model.echo[IN_USE, 1 : k + 1] / model.echo[IN_USE, 0] * model.residual[slots]
@@ -227,9 +209,9 @@ class Rounds:
         state.errors[:k] += np.where(counted, wrong, 0.0)
         scale = model.scale[IN_USE]
         scored = known & (scale > 0)
-        y = np.log(error / (scale * factor) + FLOOR)
-        learn_outcomes(risk, slots, scored, y, wrong, rules.delta)
-        usable = risk.features[slots, np.arange(k), :, USABLE] == 1
+        y = np.log(error / (scale * factor) + proposal.FLOOR)
+        proposal.learn_outcomes(risk, slots, scored, y, wrong, rules.delta)
+        usable = risk.features[slots, np.arange(k), :, proposal.USABLE] == 1
         limit = state.tolerance[:k]
         lower = np.maximum(limit - STEP * RARE, 0.0)
         higher = np.minimum(limit + STEP * (1 - RARE), log_factor)
@@ -248,7 +230,7 @@ class Rounds:
         if gone.size:
             h = state.missing[gone] - 1
             slot = (t - h - 1) % len(state.windows)
-            width = half_widths(self.risk, slot, h, gone, self.rules.delta)
+            width = proposal.half_widths(self.risk, slot, h, gone, self.rules.delta)
             half_width[gone] = self.model.scale[IN_USE, gone] * inflation[h, gone] * width
             certified[gone] = state.decisions[slot, h, gone] == CERTIFIED
         return Estimates(value, half_width, certified)
@@ -269,10 +251,10 @@ class Rounds:
         before = state.filled[(t - 1 - np.arange(horizons)) % len(state.windows)]
         z = self._rows(filled, before, state.level, waves)
         seen = ~np.isnan(before[:, 0])  # else the model learns no pair of it
-        learn_rows(model, state.seen - state.fitted, z, seen, FORGET)
+        prediction.learn_rows(model, state.seen - state.fitted, z, seen, FORGET)
         if not self.joint and t > 0:
             z = self._rows(now, now[np.newaxis], state.levels[self._slots(t)[0]], waves)
-            residual = z[0, : now.size] - predict(model, z, self.rules.workers)[0][0]
+            residual = z[0, : now.size] - prediction.predict(model, z, self.rules.workers)[0][0]
             model.residual[slot] = residual
             slots = (t - np.arange(min(self.horizons, t) + 1)) % len(state.windows)
             product = residual * model.residual[slots]
@@ -291,7 +273,7 @@ class Rounds:
         level = state.levels[before[0]]
         z = self._rows(now, state.windows[before], level, waves)[0]
         if model.scale[IN_USE].max() > 0:
-            z = conditional(model.precision[IN_USE, 0], z, np.isnan(z))
+            z = prediction.conditional(model.precision[IN_USE, 0], z, np.isnan(z))
         values = level + np.nan_to_num(z[: now.size], nan=0.0, posinf=np.inf, neginf=-np.inf)
         # values filled from very large ones could grow without end
         values = np.where(np.abs(values) >= LARGEST, state.level, values)
@@ -303,11 +285,11 @@ class Rounds:
         slot, before = t % len(state.windows), (t - 1) % len(state.windows)
         scale = self.model.scale[IN_USE]
         usable = (scale > 0) & ~absent
-        change = np.log(np.abs(now - state.windows[before]) / scale + FLOOR)
+        change = np.log(np.abs(now - state.windows[before]) / scale + proposal.FLOOR)
         level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
-        write_features(risk, slot, usable, change, level, waves)
-        limit = np.log(rules.epsilon / scale + FLOOR)
-        proposed = propose(risk, slot, limit, rules.delta)
+        proposal.write_features(risk, slot, usable, change, level, waves)
+        limit = np.log(rules.epsilon / scale + proposal.FLOOR)
+        proposed = proposal.propose(risk, slot, limit, rules.delta)
         state.decisions[slot] = certify(proposed, state.accounts, state.pools, rules.delta)
         state.allowed[slot] = state.tolerance
 
@@ -328,6 +310,6 @@ class Rounds:
         failure.
         """
         since, every = self.state.seen - self.state.fitted, self.rules.every
-        if self.state.seen <= FIRST_FIT:
-            return self.state.seen == FIRST_FIT or since >= every
+        if self.state.seen <= prediction.FIRST_FIT:
+            return self.state.seen == prediction.FIRST_FIT or since >= every
         return since >= min(every, max(self.horizons, self.state.fitted // 2))
