@@ -34,6 +34,10 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 WATERMARK = "spark.watermarkDelayMs"
 """Metadata by which Spark marks the column of a watermark."""
+RESULT = (
+    "start", "sensor", "state", "value", "half_width", "samples", "recoverable", "window_time",
+)  # fmt: skip
+"""Columns of the result, besides the group's."""
 _TYPES = {
     "time": {"timestamp"},  # Spark's watermark takes no other
     "sensor": {"string"},
@@ -95,7 +99,7 @@ def recoverable(
 
         When no sensor of the group sends anything for a while, the first H windows of that gap have
         rows; the later ones are lost, too. These rows come with the next window in which a sensor
-        sent a sample, so they are late for a further aggregation, which drops and counts them.
+        sent a sample, so a further aggregation may drop them as late, and count them.
 
     Raises
     ------
@@ -140,11 +144,10 @@ def recoverable(
         rows = rows.observe("sensors", *(sensor_metrics(name) for name in promise.sensors))
     start = F.timestamp_micros(F.col("start")).alias("start")
     of_group = [F.col("key").alias(columns["group"])] if "group" in columns else []
-    others = [name for name in rows.columns if name not in ("start", "key", *AUDIT)]
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
     last = F.timestamp_micros(F.col("start") + promise.width - 1)
     last = last.alias("window_time", metadata={WATERMARK: 0})
-    result = rows.select(start, *of_group, *others, last)
+    result = rows.select(start, *of_group, *RESULT[1:-1], last)
     setattr(result, "withWatermark", refuse_watermark)  # noqa: B010 - of this one object
     return result
 
@@ -189,6 +192,10 @@ def columns_by_role(stream: DataFrame, **given: str | None) -> dict[str, str]:
             raise ValueError(
                 f"{argument} must name a column of names or whole numbers, got {name!r} of type "
                 f"{kind}: cast it to string"
+            )
+        if not wanted and name.lower() in RESULT:
+            raise ValueError(
+                f"{argument} must not be named as a column of the result, got {name!r}: rename it"
             )
         columns[argument] = name
     return columns

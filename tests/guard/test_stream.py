@@ -317,6 +317,8 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
         ValueError, match="group must name a column of the groups, got 'site' of type missing"
     ):
         recoverable(stream, promise, group="site")
+    with pytest.raises(ValueError, match="not be named as a column of the result, got 'State'"):
+        recoverable(stream.selectExpr("*", "sensor AS State"), promise, group="State")
     for kind in ("double", "array<string>"):
         other = stream.selectExpr("*", f"CAST(NULL AS {kind}) AS site")
         with pytest.raises(ValueError, match="group must name a column of names or whole numbers"):
