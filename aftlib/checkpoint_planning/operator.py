@@ -73,17 +73,8 @@ class ReplayQuery:
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan the part of a window that begins `start` steps after the window's beginning."""
-        return plan_checkpoints(
-            self.model,
-            self.window,
-            self.requirement,
-            self.recovery_time,
-            self.t_sla_ms,
-            method=self.method,
-            query=self.query,
-            start=start,
-            checkpoint_variance=checkpoint_variance,
-        )
+        problem = (self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms)
+        return plan_checkpoints(*problem, self.method, self.query, start, checkpoint_variance)
 
     @property
     def max_variance(self) -> float:

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,9 +14,6 @@ from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_rep
 from aftlib.core.checks import require_choice, require_instance, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 EXACTLY_ONCE, NO_RELAXATION, PROPOSED = "exactly-once", "no-relaxation", "proposed"
 """The document's methods to choose the replayed sensors (section 6.2)."""
@@ -158,20 +154,6 @@ class CheckpointPlan:
     def worst_case_reliability(self) -> np.ndarray:
         """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); the row minima are (12)."""
         return self.requirement.reliability(self.worst_case_variance)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per interval: begin, end, replayed, tuples, reliability (12)."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            {
-                "begin": self.times[:-1],
-                "end": self.times[1:],
-                "replayed": [len(replay.sensors) for replay in self.replay],
-                "tuples": self.tuples,
-                "reliability": self.worst_case_reliability.min(axis=1),
-            }
-        )
 
     def restored_variance(self, interval: int) -> np.ndarray:
         """Return the variance of the checkpoint restored after this interval failed, shape (n,).

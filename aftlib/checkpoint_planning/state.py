@@ -15,7 +15,8 @@ from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.paths import atomic_directory
 from aftlib.core.sqlite import open_database, transaction
 
-APPLICATION, VERSION = 0x41465431, 7
+APPLICATION = 0x41465437
+"""Marks a file as a store of this layout; another layout gets another number."""
 _TABLES = (
     "CREATE TABLE stream (fingerprint TEXT NOT NULL, log TEXT)",
     "CREATE TABLE begun (batch INTEGER, start INTEGER, process TEXT, PRIMARY KEY (batch, process))",
@@ -89,8 +90,8 @@ class CheckpointStore:
     checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
     disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
-    The file is made when absent. ValueError when it is no such store, of another version, or of a
-    stream with another `fingerprint`.
+    The file is made when absent. ValueError when it is no such store, or of a stream with another
+    `fingerprint`.
     """
 
     def __init__(self, path: Path | str, fingerprint: str) -> None:
@@ -99,16 +100,9 @@ class CheckpointStore:
         def create(connection: sqlite3.Connection) -> None:
             for table in _TABLES:
                 connection.execute(table)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("INSERT INTO stream VALUES (?, NULL)", (fingerprint,))
 
         def check(connection: sqlite3.Connection) -> None:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version != VERSION:
-                raise ValueError(
-                    f"path must be of version {VERSION}, got version {version} in {str(path)!r}; "
-                    "finish the stream with the release that began it"
-                )
             stored = connection.execute("SELECT fingerprint FROM stream").fetchone()[0]
             if stored != fingerprint:
                 raise ValueError(

@@ -17,7 +17,7 @@ from tests.crash import replay_driver as driver
 
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
-BARE, SPARK = (60, 8) if FULL else (3, 1)
+BARE, SPARK = (10, 8) if FULL else (1, 1)
 POINTS = ("begun", "restored", "replayed", "estimated", "committed", "planned")
 
 
@@ -74,11 +74,13 @@ def check(store, log):
 
 
 @pytest.mark.parametrize("seed", range(BARE))
-def test_drivers_killed_without_spark(tmp_path, seed, once):
-    """Each trial has three chosen points and one random moment."""
-    chance, log = random.Random(seed), driver.write_log(tmp_path)
-    for batch in sorted(chance.sample(range(driver.BATCHES - 1), 3)):
-        killed_at(tmp_path, "bare", chance.choice(POINTS), batch)
+@pytest.mark.parametrize("point", POINTS)
+def test_drivers_killed_without_spark(tmp_path, point, seed, once):
+    """Each trial has a kill at the point, one at another point, and one at a random moment."""
+    chance, log = random.Random(f"{point} {seed}"), driver.write_log(tmp_path)
+    first, second = sorted(chance.sample(range(driver.BATCHES - 1), 2))
+    killed_at(tmp_path, "bare", point, first)
+    killed_at(tmp_path, "bare", chance.choice(POINTS), second)
     killed_after(tmp_path, chance.uniform(0.3, 1.5))
     check(finished(tmp_path, "bare"), log)
     once()
