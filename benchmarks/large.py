@@ -1,8 +1,6 @@
 """Ten thousand sensors: time and memory of assignments and of a checkpoint plan.
 
-Each is measured in a process of its own, whose peak of resident memory is reported. The last
-compares what the handler conditions by at n = 2,400: the block of the precision of what is not
-whole, or one solve over everything observed.
+Each is measured in a process of its own, whose peak of resident memory is reported.
 """
 
 from __future__ import annotations
@@ -17,12 +15,9 @@ import numpy as np
 
 from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.approximately_once.best import assign_best
-from aftlib.approximately_once.coordinator import Coordinator
 from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, plan_checkpoints
-from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
-from aftlib.core.windows import Windows
 from benchmarks.checkpoints import HALF, scattered
 from benchmarks.timing import best_of
 
@@ -35,7 +30,6 @@ def run() -> dict[str, Any]:
         "assignment_100_groups": (measure_assignments, "groups"),
         "assignment_scattered": (measure_assignments, "scattered"),
         "plan_scattered": (measure_plans,),
-        "master_n2400": (measure_conditioning,),
     }
     return {name: alone(*what) for name, what in work.items()}
 
@@ -86,62 +80,3 @@ def measure_plans() -> dict[str, Any]:
         figures |= {f"{method}_s": seconds, f"{method}_checkpoints": len(plan.checkpoints)}
         figures[f"{method}_replayed_first_last"] = sizes[0], sizes[-1]
     return figures
-
-
-def measure_conditioning(n: int = 2_400, workers: int = 100, windows: int = 5) -> dict[str, Any]:
-    """Milliseconds of windows with a pattern of their own, and how they were once conditioned.
-
-    "other": five workers of the hundred did not send. "gaps": 5 % of the sensors miss samples.
-    """
-    model, width, rng = scattered(n), 30, np.random.default_rng(3)
-    requirement = Requirement(1.5, 0.05)
-    assignment = assign_greedy(model, workers, requirement)
-    handler = Coordinator(model, assignment, requirement, Windows(width, width))
-    rows = []
-    for window in range(windows):
-        samples = np.full(n, width)
-        samples[rng.choice(n, n // 20, replace=False)] = rng.integers(1, width, n // 20)
-        for name, absent, counts in (
-            ("other", {0, *range(window + 1, window + 5)}, np.full(n, width)),
-            ("gaps", {0}, samples),
-        ):
-            for worker, keys in enumerate(map(list, assignment.workers)):
-                if worker not in absent:
-                    handler.receive(window, worker, np.zeros(len(keys)), counts[keys])
-            handler.expect(window)
-            fast, lost = best_of(1, lambda window=window: handler.estimate(window))
-            there = ~np.isin(assignment.worker_of, list(absent))
-            given = model, list(assignment.workers[0]), np.flatnonzero(there), counts[there], width
-            slow, (_, half) = best_of(1, lambda given=given: over_the_complement(*given))
-            np.testing.assert_allclose(lost[0].half_width, requirement.half_width(half), rtol=1e-6)
-            rows.append((name, fast * 1e3, slow * 1e3 * len(lost)))
-    kinds = {
-        name: np.median([row[1:] for row in rows if row[0] == name], axis=0) for name in _KINDS
-    }
-    return {
-        "n": n,
-        "window_ms_by_precision": {name: float(ms[0]) for name, ms in kinds.items()},
-        "window_ms_over_the_complement": {name: float(ms[1]) for name, ms in kinds.items()},
-    }
-
-
-_KINDS = ("other", "gaps")
-
-
-def over_the_complement(
-    model: GaussianModel, keys: list[int], observed: np.ndarray, counts: np.ndarray, width: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gain and variance by one solve over everything that was observed."""
-    sigma = model.covariance
-    if (counts == width).all():
-        return model.gain(observed, keys), model.posterior_variance(observed)[keys]
-    among, across = sigma[np.ix_(observed, observed)], sigma[np.ix_(keys, observed)]
-    either, both = np.maximum.outer(counts, counts), np.multiply.outer(counts, counts)
-    together = among * (width / either - 1)
-    gain = np.linalg.solve(among + together, across.T).T
-    explained = np.einsum("ij,ij->i", 2 * across - gain @ among, gain)
-    least = np.maximum(0, np.add.outer(counts, counts) - width)
-    np.fill_diagonal(least, counts)
-    apart = among * (width * least / both - 1)
-    noise = [np.maximum(np.outer(g, g) * together, np.outer(g, g) * apart).sum() for g in gain]
-    return gain, np.diag(sigma)[keys] - explained + noise

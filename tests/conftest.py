@@ -41,7 +41,6 @@ def schema(postgres_url: str) -> Iterator[Schema]:
 
 
 LONGEST = [
-    "crash/test_spark_checkpoint",
     "spark/test_cluster",
     "crash/test_shared_state",
     "reports/test_cli",
@@ -60,7 +59,7 @@ LONGEST = [
     "test_package",
     "reports/test_html",
     "properties/test_standby",
-    "approximately_once/test_pipeline",
+    "approximately_once/test_six_sensors",
     "checkpoint_planning/test_pipeline",
     "test_mutants",
     "sensor_plans/test_command",

@@ -2,14 +2,12 @@
 
 In the order in which data pass through the modules:
 
-1. `assignment` assigns keys to workers so that a lost worker can be estimated; `best` searches the
-   best assignment and bounds the variances after several simultaneous crashes.
-2. `operator`: a Spark task is a worker. It reads an input split of the sensor log, keeps windows in
-   its own memory and sends each finished one to the `message_log`. Spark's retry of a killed task
-   is the replacement: it proves the crash, continues from the present and names the lost windows.
-3. `coordinator` holds each window until all workers have sent it, and estimates the lost ones by
-   the model, or by a guard whose estimates it audits.
-4. `sink` stores all windows, with estimates flagged, and the outages. `pipeline` runs the stream.
-5. `experiments` run it: `cases` (data), `grid` (figs 10–13, aggregates), `streams` (fig. 8, kills).
-6. `claims` settle the claims D1-1 … D1-7; `figures` draw.
+1. `assignment` assigns sensors to workers so that a lost worker can be estimated; `best` compares
+   assignments and bounds the estimable workers of any.
+2. `worker` is a worker process: it reads its sensors and emits each finished window.
+3. `six_sensors` streams the windows of fig. 8 through Spark, the document's coordinator, which
+   estimates the lost ones (`aftlib.guard.stream.recoverable` with the model of
+   `aftlib.guard.known`).
+4. `experiments` computes figs 10–13 by formula and by sampling, and tries real sensors.
+5. `figures` draws; `claims` judges D1-1 … D1-5. D1-6 is measured in `aftlib.does_it_pay`.
 """

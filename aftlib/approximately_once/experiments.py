@@ -95,24 +95,18 @@ class NotebookParameters(ParameterModel):
         """Refuse values that do not fit together."""
         require_choice("covariance", self.covariance, COVARIANCES)
         n = self.dimensions
-        for name, numbers in (("blocks", [self.blocks]), ("workers", self.workers or [])):
-            for number in numbers:
-                if n % number:
-                    raise ValueError(
-                        f"{name} must divide the {n} sensors, got {number}; choose from "
-                        f"{divisors(n)}"
-                    )
+        given = [("blocks", self.blocks), *(("workers", m) for m in self.workers or [])]
+        for name, number in given:
+            if n % number:
+                raise ValueError(
+                    f"{name} must divide the {n} sensors, got {number}; choose from {divisors(n)}"
+                )
         return self
 
     @property
     def model(self) -> GaussianModel:
         """The model of the windows' results, which also generates the sample."""
         return generated_model(self.covariance, self.dimensions, self.blocks, self.seed)
-
-    @property
-    def block(self) -> int | None:
-        """Number of sensors in each block of generated data; None for data without blocks."""
-        return self.dimensions // self.blocks if self.covariance == "block" else None
 
     @property
     def settings(self) -> tuple[list[int], list[float]]:

@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 
 from aftlib.approximately_once.experiments import ASSIGN, CHANCE, DOCUMENT, RANDOM, divisors
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.workbench.style import (
     BLUE,
@@ -33,7 +32,7 @@ LOOKS = {
     RANDOM: line_look(GREY, "x", "dot"),
     CHANCE: line_look(ORANGE, "diamond", "dot"),
 }
-WORKERS, EPSILON = "workers m (logarithmic)", "ε"
+WORKERS = "workers m (logarithmic)"
 
 
 def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figure:
@@ -88,17 +87,17 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
 
 def estimable_workers(grid: pd.DataFrame, title: str, start: float) -> go.Figure:
     """Estimable workers of the document's methods over m (fig. 10), with a slider for ε."""
-    shown = grid[grid["method"].isin([*DOCUMENT, *_added(grid)])]
-    titles = title, WORKERS, "estimable workers"
-    return _over_workers(shown, "estimable", titles, start)
+    shown = grid[~grid["method"].isin([RANDOM, CHANCE])]
+    return _over_workers(shown, "estimable", (title, WORKERS, "estimable workers"), start)
 
 
 def behind_h_best(grid: pd.DataFrame, title: str, start: float) -> go.Figure:
     """Estimable workers that h-best has more, over m, with a slider for ε; means over draws."""
-    best = grid[grid["method"] == "h-best"].set_index(["workers", "epsilon"])["estimable"]
+    setting = ["workers", "epsilon"]
+    best = grid[grid["method"] == "h-best"][[*setting, "estimable"]]
     others = grid[~grid["method"].isin(["h-best", "h-worst"])]
-    at = pd.MultiIndex.from_frame(others[["workers", "epsilon"]])
-    behind = others.assign(behind=best.loc[at].to_numpy() - others["estimable"].to_numpy())
+    both = others.merge(best, on=setting, suffixes=("", "_of_best"))
+    behind = both.assign(behind=both["estimable_of_best"] - both["estimable"])
     titles = title, WORKERS, "estimable workers fewer than h-best"
     return _over_workers(behind, "behind", titles, start)
 
@@ -133,32 +132,20 @@ def _over_workers(
 ) -> go.Figure:
     """One line per method over m, with a slider for ε that begins near `start`."""
     means = rows.groupby(["method", "workers", "epsilon"], as_index=False).mean(numeric_only=True)
-    options: dict[str, Any] = {"slider": "epsilon", "label": EPSILON, "start": start}
     return line_figure(
-        means, "workers", y, "method", looks, titles, bounds=bounds, logarithmic=True, **options
-    )
+        means, "workers", y, "method", looks, titles,
+        slider="epsilon", label="ε", start=start, bounds=bounds, logarithmic=True,
+    )  # fmt: skip
 
 
-def _added(grid: pd.DataFrame) -> list[str]:
-    """Methods that a user has added to `ASSIGN`."""
-    return [name for name in grid["method"].unique() if name not in LOOKS]
+def explore(model: GaussianModel, m: int, epsilon: float, delta: float) -> Any:
+    """Reliability of each of `m` workers; in JupyterLab with sliders for ε, δ and m."""
 
-
-def explore(
-    model: GaussianModel, m: int, epsilon: float, delta: float, block: int | None = None
-) -> Any:
-    """Reliability of each of `m` workers; in JupyterLab with sliders for ε, δ and m.
-
-    `block` is the number of sensors per block of a `block_model`; if given, it has a slider, too.
-    """
-
-    def draw(epsilon: float, delta: float, m: int, block: int | None = None) -> go.Figure:
-        inside = float(model.covariance[0, 1])
-        known = block_model(n, n // block, model.covariance[0, 0], inside) if block else model
+    def draw(epsilon: float, delta: float, m: int) -> go.Figure:
         figure, counts = go.Figure(), []
         for name in [*DOCUMENT, *(name for name in ASSIGN if name not in LOOKS)]:
             rng, requirement = np.random.default_rng(m), Requirement(epsilon, delta)
-            assignment = ASSIGN[name](known, m, requirement, rng=rng)
+            assignment = ASSIGN[name](model, m, requirement, rng=rng)
             counts.append(f"{name} {assignment.estimable.sum()}")
             reliability = np.sort(assignment.reliability)[::-1]
             look = LOOKS.get(name, line_look("#56B4E9", "star")) | {"mode": "markers"}
@@ -168,12 +155,10 @@ def explore(
         styled(figure, title, "workers, most reliable first", "reliability R")
         return figure.update_layout(hovermode="closest")
 
-    n = model.size
-    controls: dict[str, Any] = {
-        "epsilon": ("ε", np.linspace(epsilon / 4, 3 * epsilon, 45).round(3).tolist(), epsilon),
-        "delta": ("δ", [0.01, 0.02, 0.05, 0.1, 0.2], delta),
-        "m": ("m", divisors(n)[1:], m),
-    }
-    if block is not None:
-        controls["block"] = ("block size", divisors(n)[1:-1], block)
-    return explorable(draw, **controls)
+    tolerances = np.linspace(epsilon / 4, 3 * epsilon, 45).round(3).tolist()
+    return explorable(
+        draw,
+        epsilon=("ε", tolerances, epsilon),
+        delta=("δ", [0.01, 0.02, 0.05, 0.1, 0.2], delta),
+        m=("m", divisors(model.size)[1:], m),
+    )

@@ -51,19 +51,20 @@ def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: in
     incoming.mkdir()
     promise = Promise(WORKERS, epsilon=1.0, delta=0.05, window="5s", watermark="5s", model=MODEL)
     query = estimate_windows(spark, promise, incoming, directory)
-    a, b = (Worker(log, sensors, WINDOWS, folder=incoming) for sensors in ([0, 1, 2], [3, 4, 5]))
-    for worker in (a, b):
-        worker.wait()
+    a = Worker(log, [0, 1, 2], WINDOWS, folder=incoming)
+    b = Worker(log, [3, 4, 5], WINDOWS, folder=incoming)
+    a.wait()
+    b.wait()
     advance([a, b], range(failure + 1))
-    b.kill()
+    b.stop()
     advance([a], range(failure + 1, recovery))
     b = Worker(log, [3, 4, 5], WINDOWS, begin=recovery, folder=incoming)
     b.wait()
     advance([a, b], range(recovery, log.steps + 1))
     query.processAllAvailable()
     query.stop()
-    for worker in (a, b):
-        worker.stop()
+    a.stop()
+    b.stop()
 
     table = spark.read.parquet(str(directory / "windows")).toPandas()
     table["start"] = (table["start"] - pd.Timestamp(EPOCH).tz_localize(None)).dt.seconds
@@ -76,15 +77,9 @@ def write_log(path: Path) -> SensorLog:
     """Write samples with the window means of fig. 8; the last window's means stay for a while."""
     means = FIGURE_8.to_numpy()
     means = np.concatenate([means, np.repeat(means[-1:], 4, axis=0)])
-    # samples are constant over half windows, at levels whose sliding means are the table's
-    levels = np.zeros((len(means) + 1, means.shape[1]))
-    for number, row in enumerate(means):
-        levels[number + 1] = 2 * row - levels[number]
-    # adding c to even half windows and subtracting it from odd ones keeps every mean: choose the
-    # smoothest levels
-    sign = (-1.0) ** np.arange(len(levels))[:, None]
-    step, turn = np.diff(levels, axis=0), np.diff(sign, axis=0)
-    levels -= sign * (step * turn).sum(axis=0) / (turn**2).sum()
+    levels = [means[0]]  # samples are constant over half windows
+    for row in means:
+        levels.append(2 * row - levels[-1])
     return SensorLog.write(path, np.repeat(levels, 5, axis=0), SENSORS)
 
 

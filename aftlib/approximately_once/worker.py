@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,7 +97,7 @@ class Worker:
 
     def wait(self) -> None:
         """Wait until the process works; EOFError if it crashed."""
-        self._receive()
+        self.receive()
 
     def advance(self, step: int, rate: float = np.inf) -> None:
         """Let the worker read its samples up to a step, at `rate` samples per second."""
@@ -106,9 +105,6 @@ class Worker:
 
     def receive(self) -> Emitted:
         """Return the windows that the worker finished in its last advance; EOFError on a crash."""
-        return self._receive()
-
-    def _receive(self) -> Any:
         try:
             return self.pipe.recv()
         except ConnectionResetError as error:  # it crashed before it had read all messages

@@ -74,9 +74,9 @@ def test_without_ipywidgets_the_figure_is_static(lab, monkeypatch):
 
 
 def test_sliders_of_d1_assign_again(lab):
-    widget = first.explore(block_model(12, 4), 3, 0.8, 0.05, block=3)
-    shown = move(widget, **{"ε": 0.6, "m": 4, "block size": 6})
-    known, requirement = block_model(12, 2), Requirement(0.6, 0.05)
+    widget = first.explore(block_model(12, 4), 3, 0.8, 0.05)
+    shown = move(widget, **{"ε": 0.6, "m": 4})
+    known, requirement = block_model(12, 4), Requirement(0.6, 0.05)
     expected = assign_greedy(known, 4, requirement).reliability
     np.testing.assert_allclose(shown.data[0].y, sorted(expected, reverse=True))
     assert lab[-1] is shown
