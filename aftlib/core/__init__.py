@@ -1,8 +1,7 @@
 """Modules that all packages share. They import no other package, no Spark and no Plotly.
 
 `generators` (seeded) and `datasets` (real, in a `sensortable`) make samples. `sensorlog` stores
-them, so that any sensors can be read again over any steps, and `readlimit` limits the rate of such
-reads.
+them, so that any sensors can be read again over any steps.
 `windows` has time windows and their aggregates.
 
 `gaussian` models how sensors depend on each other and estimates lost values; `covariance` fits it

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aftlib.core.paths import atomic_directory
-from aftlib.core.readlimit import ReadMeter
 
 ROWS_PER_RANGE = 4096
 """Steps per file and rows per random stream; a constant, because drawn samples depend on it."""
@@ -91,11 +90,6 @@ class SensorLog:
             write_manifest(scratch, names, len(values), about or {})
         return cls.open(path)
 
-    @property
-    def meter(self) -> ReadMeter:
-        """Read limit and read counts of this log, for all its readers; inactive by default."""
-        return ReadMeter(self.path, self.steps, len(self.names))
-
     def read(self, keys: Sequence[int] | None, begin: int, stop: int) -> np.ndarray:
         """Samples over the steps [begin, stop), NaN where one is missing: (stop − begin, keys).
 
@@ -133,13 +127,8 @@ class LogReader:
         self._next: tuple[list[str], int, Future[np.ndarray]] | None = None
 
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
-        """As `SensorLog.blocks`, at the rate of the log's limit if it has one."""
-        wanted, meter = range(len(self.log.names)) if keys is None else keys, self.log.meter
-        blocks = self._blocks(wanted, begin, stop)
-        return meter.deliver(blocks, wanted, begin, ROW_GROUP) if meter.active else blocks
-
-    def _blocks(self, wanted: Sequence[int], begin: int, stop: int) -> Iterator[np.ndarray]:
-        log = self.log
+        """As `SensorLog.blocks`."""
+        log, wanted = self.log, range(len(self.log.names)) if keys is None else keys
         if any(not 0 <= k < len(log.names) for k in wanted):
             raise ValueError(f"keys must lie inside 0 … {len(log.names) - 1}, got {list(wanted)!r}")
         if not 0 <= begin <= stop <= log.steps:
