@@ -35,7 +35,6 @@ class Assignment(ArrayRecord):
     Examples
     --------
     >>> import numpy as np
-    >>> import numpy as np
     >>> from aftlib import GaussianModel, Requirement, assign_spread
     >>> pairs = np.kron(np.eye(2), [[1, 0.9], [0.9, 1]])  # X1 goes with X2, X3 with X4
     >>> requirement = Requirement(epsilon=0.9, delta=0.05)
@@ -128,31 +127,32 @@ def assign_greedy(
     ((0, 2), (1, 3))
     """
     sizes = worker_sizes(model, workers, requirement, uneven)
-    single = requirement.reliability(1 / np.diag(model.precision))
-    alive = requirement.is_met_by(single)
-    closed, crashed = _fill(np.flatnonzero(~alive).tolist(), sizes)
+    alone = requirement.reliability(1 / np.diag(model.precision))
+    alive = requirement.is_met_by(alone)
+    done, reserve = _fill(np.flatnonzero(~alive).tolist(), sizes)  # lines 3–9
 
-    small, opened = sizes[-1], max(0, len(sizes) - len(closed) - 1)  # one is the reserve
-    wide = sum(size > small for size in sizes[len(closed) :])  # workers that may have one key more
+    small = sizes[-1]
+    wide = sum(size > small for size in sizes[len(done) :])  # workers that may have one key more
 
-    def full(keys: list[int]) -> bool:
+    def is_full(keys: list[int]) -> bool:
         return len(keys) > small or (len(keys) == small and not wide)
 
-    bench = _OpenWorkers(model.precision, opened, sizes[0])
+    filling = _OpenWorkers(model.precision, max(0, len(sizes) - len(done) - 1), sizes[0])
     ties = np.arange(model.size) if rng is None else rng.permutation(model.size)
-    order = np.lexsort((ties, -np.round(single, _DIGITS)))
+    order = np.lexsort((ties, -np.round(alone, _DIGITS)))
     for key in order[alive[order]].tolist():
-        chosen = bench.place(key, requirement)
+        chosen = filling.place(key, requirement)
+        target = reserve if chosen is None else filling.members[chosen]
         if chosen is None:
-            crashed.append(key)
-        wide -= len(crashed if chosen is None else bench.members[chosen]) > small
-        closed += [bench.close(i) for i in bench.still_open if full(bench.members[i])]
-        if full(crashed):
-            closed.append(crashed)
-            crashed = bench.close(bench.least_reliable(requirement)) if bench.open.any() else []
+            reserve.append(key)
+        wide -= len(target) > small
+        done += [filling.close(i) for i in filling.still_open if is_full(filling.members[i])]
+        if is_full(reserve):
+            done.append(reserve)
+            reserve = filling.close_least_reliable(requirement)
 
-    leftover = [bench.close(i) for i in bench.still_open]
-    return assess(model, [w for w in [*closed, *leftover, crashed] if w], requirement)
+    left = [filling.close(i) for i in filling.still_open]
+    return assess(model, [keys for keys in [*done, *left, reserve] if keys], requirement)
 
 
 def assign_spread(
@@ -266,10 +266,12 @@ class _OpenWorkers:
         variances = np.einsum("mii->mi", self.covariance)
         return requirement.reliability(variances.max(axis=1, initial=0))
 
-    def least_reliable(self, requirement: Requirement) -> int:
-        """The least reliable open worker, the lowest index among equals (fig. 9, line 24)."""
+    def close_least_reliable(self, requirement: Requirement) -> list[int]:
+        """Close the least reliable worker, the first among equals (fig. 9, lines 24 and 25)."""
+        if not self.open.any():
+            return []
         rounded = np.round(self.reliability(requirement), _DIGITS)
-        return int(np.argmin(np.where(self.open, rounded, np.inf)))
+        return self.close(int(np.argmin(np.where(self.open, rounded, np.inf))))
 
     @property
     def still_open(self) -> list[int]:

@@ -47,10 +47,9 @@ def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figur
         off = (x - known.mean[0]) ** 2 / known.variance[0]
         density = np.exp(-off / 2) / np.sqrt(2 * np.pi * known.variance[0])
         figure.add_scatter(x=x, y=density, name=name, line={"color": color, "width": 2.5})
-    centre = float(posterior.mean[0])
-    figure.add_vrect(centre - epsilon, centre + epsilon, fillcolor=BLUE, opacity=0.1, line_width=0)
-    text = f"estimate ± ε = {epsilon:g}"
-    figure.add_annotation(x=centre, y=0, text=text, yshift=-2, showarrow=False)
+    ends = posterior.mean[0] - epsilon, posterior.mean[0] + epsilon
+    label = {"annotation_text": f"± ε = {epsilon:g}", "annotation_position": "bottom"}
+    figure.add_vrect(*map(float, ends), fillcolor=BLUE, opacity=0.1, line_width=0, **label)
     title = f"{first} before and after {second} = {observed:g} is known (figs 4–6)"
     return styled(figure, title, first, "probability density")
 
@@ -77,10 +76,8 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
                 error_y={"array": estimated["half_width"], "color": color},
                 marker={"color": "white", "size": 10, "line": {"color": color, "width": 2.5}},
             )  # fmt: skip
-    figure.add_vrect(failure, recovery, fillcolor=RED, opacity=0.12, line_width=0)
-    figure.add_annotation(
-        x=(failure + recovery) / 2, y=1, yref="paper", text="B is down", showarrow=False, yshift=-8
-    )
+    down = {"annotation_text": "B is down", "annotation_position": "inside top"}
+    figure.add_vrect(failure, recovery, fillcolor=RED, opacity=0.12, line_width=0, **down)
     title = "Six sensors, worker B killed: filled = computed, open = estimated (fig. 8)"
     return styled(figure, title, "end of the window (s)", "window mean", 470)
 
