@@ -49,7 +49,7 @@ def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
     log = SensorLog.open(rest.pop("log"))
     rest["requirement"] = Requirement(**rest["requirement"])
     rest["recovery_time"] = RecoveryTime(**rest["recovery_time"])
-    return ReplayQuery(model, **rest | {"times": tuple(rest["times"])}), log
+    return ReplayQuery(model, **rest), log
 
 
 def passed_points(directory: Path) -> list[tuple[str, int, float]]:

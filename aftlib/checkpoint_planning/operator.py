@@ -16,13 +16,12 @@ import numpy as np
 from aftlib.checkpoint_planning.plan import (
     EXACTLY_ONCE,
     PROPOSED,
-    QUERIES,
     CheckpointPlan,
     RecoveryTime,
     plan_checkpoints,
     squared_divisor,
 )
-from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet
+from aftlib.checkpoint_planning.replay import COMPARED_TO
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
@@ -30,7 +29,6 @@ from aftlib.checkpoint_planning.state import (
     Preparation,
     WindowResult,
 )
-from aftlib.core.checks import require_choice
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
@@ -49,9 +47,7 @@ def ignore_points(point: str, batch: int) -> None:
 class ReplayQuery:
     """A mean or sum over tumbling windows, and the requirements on a recovery.
 
-    The fields up to `query` are the arguments of `plan_checkpoints`. `times`, if given, replace the
-    checkpoint times of a window without a failure; only "exactly-once" allows it, because only
-    its replay sets are right for any times.
+    The fields are the arguments of `plan_checkpoints`.
     """
 
     model: GaussianModel
@@ -61,15 +57,6 @@ class ReplayQuery:
     t_sla_ms: float
     method: str = PROPOSED
     query: str = "mean"
-    times: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        require_choice("query", self.query, QUERIES)
-        if self.times and self.method != EXACTLY_ONCE:
-            raise ValueError(
-                f"times must be empty with method={self.method!r}, got {self.times!r}; let the "
-                "planner choose them"
-            )
 
     def plan(self, start: int = 0, checkpoint_variance: np.ndarray | None = None) -> CheckpointPlan:
         """Plan the part of a window that begins `start` steps after the window's beginning."""
@@ -84,11 +71,7 @@ class ReplayQuery:
     @cached_property
     def first_plan(self) -> CheckpointPlan:
         """Plan of a window without a failure."""
-        plan = self.plan()
-        if not self.times:
-            return plan
-        everything = ReplaySet.everything(self.model.size)
-        return replace(plan, times=self.times, replay=(everything,) * (len(self.times) - 1))
+        return self.plan()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -105,7 +88,6 @@ class ReplayQuery:
             "t_sla_ms": float(self.t_sla_ms),
             "method": self.method,
             "query": self.query,
-            "times": [int(tau) for tau in self.times],
         }
         for name in ("requirement", "recovery_time"):
             numbers = asdict(getattr(self, name))

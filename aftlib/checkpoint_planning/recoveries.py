@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,13 +14,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import theilslopes
 
 from aftlib.checkpoint_planning.driver import killed_driver, passed_points, write_task
-from aftlib.checkpoint_planning.operator import (
-    PartialReplay,
-    Read,
-    ReplayQuery,
-    bare_read,
-    prepare,
-)
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
 from aftlib.checkpoint_planning.state import (
@@ -29,7 +22,6 @@ from aftlib.checkpoint_planning.state import (
     CheckpointStore,
     IntervalRecord,
     Preparation,
-    WindowResult,
 )
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
@@ -66,48 +58,6 @@ MARGIN = 1.5
 """T_SLA of killed drivers, as a multiple of the fitted recovery time."""
 PILOT_TUPLES, PILOTS = (10_000, 100_000), 20
 """Tuples that T_SLA permits in pilot kills, and the number of these kills."""
-_CRASHED = "the process that crashed"
-
-
-def fail_and_recover(
-    operator: PartialReplay, read: Read, fails: Callable[[int, int], bool]
-) -> Iterator[bool]:
-    """Process the whole windows of the operator's log; yield for each interval whether it failed.
-
-    An interval fails if `fails(begin, end)` is true. Then the store records that another process
-    began it, as after a crash, and the operator recovers it.
-    """
-    end = operator.log.steps - operator.log.steps % operator.query.window
-    for batch in itertools.count():
-        checkpoint = operator.checkpoint
-        if checkpoint.position >= end:
-            return
-        failed = fails(checkpoint.position, checkpoint.next_boundary)
-        if failed:
-            operator.store.begin(batch, checkpoint.position, _CRASHED)
-        operator.process(batch, read)
-        yield failed
-
-
-def score_results(
-    results: Sequence[WindowResult], values: np.ndarray, query: ReplayQuery
-) -> pd.DataFrame:
-    """Compare window results with the samples; return window, sensor, estimated and off.
-
-    `off` is the error in units of ε, NaN for a window without samples. `values`, shape (steps, n),
-    begin with the first window.
-    """
-    windows = values[: len(values) // query.window * query.window]
-    windows = windows.reshape(-1, query.window, query.model.size)
-    number = np.isfinite(windows).sum(axis=1)
-    truth = np.where(number > 0, np.nansum(windows, axis=1), np.nan)
-    if query.query == "mean":
-        truth = truth / np.maximum(number, 1)
-    frame = pd.DataFrame(map(vars, results))
-    window, sensor = frame["start"] // query.window, frame["key"].map(query.model.names.index)
-    off = np.abs(frame["value"] - truth[window, sensor]) / query.requirement.epsilon
-    estimated = frame["half_width"] > 0
-    return pd.DataFrame({"window": window, "sensor": sensor, "estimated": estimated, "off": off})
 
 
 @dataclass(frozen=True)
@@ -127,11 +77,15 @@ def three_sensors(directory: Path, failure: int = 5) -> ThreeSensors:
     require_number("failure", failure, least=1, most=len(FIGURE_1))
     query, plan = FIGURE_1_QUERY, FIGURE_1_QUERY.first_plan
     log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())
-    operator = prepare(query, log, directory / "state")
-    list(fail_and_recover(operator, bare_read(log), lambda begin, end: begin < failure <= end))
-
     interval = int(np.searchsorted(plan.times, failure)) - 1
     begin, end = plan.times[interval : interval + 2]
+    operator = prepare(query, log, directory / "state")
+    operator.store.begin(interval, begin, "the process that crashed")
+    batch = 0
+    while operator.checkpoint.position < query.window:
+        operator.process(batch, bare_read(log))
+        batch += 1
+
     replayed = [query.model.names[i] for i in plan.replay[interval].sensors]
     cells = FIGURE_1.reset_index().melt("step", var_name="sensor")
     states = np.where(cells["sensor"].isin(replayed), "replayed", "estimated")

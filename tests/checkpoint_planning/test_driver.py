@@ -45,7 +45,6 @@ def test_a_pickle_in_a_tasks_place_is_refused(tmp_path):
 def test_a_query_is_known_by_its_values_and_not_by_their_types():
     assert replace(QUERY, **NUMPY).fingerprint == QUERY.fingerprint
     others = [{"window": 8}, {"t_sla_ms": 0.7}, {"method": "exactly-once"}, {"query": "sum"}]
-    others += [{"method": "exactly-once", "times": (0, 3, 7)}]
     others += [{"requirement": Requirement(0.3, 0.06)}, {"recovery_time": RecoveryTime(0, 0.1)}]
     others += [{"model": GaussianModel(MODEL.mean, MODEL.covariance, names=["a", "b"])}]
     others += [{"model": GaussianModel(MODEL.mean + 1e-15, MODEL.covariance, MODEL.names)}]

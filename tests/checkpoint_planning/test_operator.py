@@ -173,9 +173,8 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
 
 @pytest.mark.parametrize("query", ["mode", ["sum"]])
 def test_a_stream_of_an_unknown_query_is_refused(query):
-    time = RecoveryTime(0, 1)
     with pytest.raises(ValueError, match="query must be one of mean, sum, got .+"):
-        ReplayQuery(block_model(8, 2, 1, 0.5), 4, Requirement(1, 0.05), time, 9, query=query)
+        _ = replace(QUERY, query=query).first_plan
 
 
 def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):
@@ -272,12 +271,3 @@ def test_a_gap_in_the_replay_set_replays_all_sensors(tmp_path):
     assert not table(store, "half_width").any()
     assert table(store, "samples")[0].tolist() == [WINDOW - (i == first) for i in range(8)]
     assert table(store, "value")[0, first] == pytest.approx(np.nanmean(values[:WINDOW, first]))
-
-
-def test_given_times_are_for_full_replays_only():
-    times = (0, 20, 60)
-    exact = replace(QUERY, method="exactly-once", times=times, t_sla_ms=10)
-    assert exact.first_plan.times == times
-    assert [len(replay.sensors) for replay in exact.first_plan.replay] == [8, 8]
-    with pytest.raises(ValueError, match="times must be empty with method='proposed', got"):
-        replace(QUERY, times=times)
