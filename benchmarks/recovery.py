@@ -4,7 +4,7 @@
 
 The same windowed means over a log that arrives at a fixed rate, and whose samples are slow to read
 again. One TaskManager is killed by SIGKILL just before a window ends, and a supervisor starts
-another one at once. Notebook 08 shows the stored results beside ours.
+another one at once. Notebook 07 cites the stored results.
 
 Flink recovers by checkpoints and region failover, with state from the checkpoint's folder or from
 the disk of the process that is started again. In its approximate local recovery only the failed
@@ -42,8 +42,6 @@ RATES = (100.0, 800.0)
 LATE = 1
 """Steps before the window's end at which the process is killed."""
 RUNS = 2
-FAST_WINDOWS = 20_000
-"""Windows of the undisturbed run that is as fast as it can be."""
 CHECKPOINT_MS = 1000
 LATE_S, LONGEST_S = 0.5, 120.0
 COMMON = {
@@ -253,25 +251,6 @@ def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str,
         }
 
 
-def throughput(class_path: str, system: str) -> dict[str, Any]:
-    """Samples per second of a system without failures and rate limit, start-up left out."""
-    layout, options = SYSTEMS[system]
-    with tempfile.TemporaryDirectory(prefix="aft-flink-") as place:
-        folder, stream = Path(place), Stream(Path(place) / "stream", FAST_WINDOWS, 0)
-        stream.write()
-        with cluster(class_path, folder, options) as running:
-            sizes = [len(stream.names), stream.shape[0], WORKERS, WIDTH, 0, 1e9]
-            client = running.submit(folder / "conf", layout, stream.folder, *sizes)
-            code = client.wait(timeout=LONGEST_S)
-            failure = "" if code == 0 else failure_text(folder, code)
-        results = stream.results()
-        row = {"system": system, "failure": failure, "results": len(results)}
-        if failure or results.empty:
-            return row
-        seconds = float(results["at_s"].max() - stream.begin_s)
-        return row | {"samples_per_s": stream.values.size / seconds}
-
-
 def kill_at(running: Cluster, stream: Stream, client: subprocess.Popen) -> tuple[float, float]:
     """Kill the last worker's process shortly before its window ends, and start it again.
 
@@ -305,15 +284,12 @@ def measured(stream: Stream, frame: pd.DataFrame, killed_s: float) -> dict[str, 
     late = first[(first["late_s"] > LATE_S) & (first["at_s"] > killed_s)]
     counts = np.asarray(stream.counts, int)
     return {
-        "due": stream.windows * sensors,
         "lost": stream.windows * sensors - len(first),
         "doubled": len(frame) - len(first),
         "wrong": int(last["wrong"].sum()),
         "late": len(late),
         "outage_s": float(late["at_s"].max() - killed_s) if len(late) else 0.0,
         "samples_again": int(np.maximum(counts - 1, 0).sum()),
-        "unread": int((counts == 0).sum()),
-        "latency_ms": float(first["late_s"].median() * 1e3),
     }
 
 
@@ -337,11 +313,9 @@ def until(condition: Callable[[], object], longest_s: float = LONGEST_S) -> None
 
 def run() -> dict[str, Any]:
     """All systems at all rates, killed and undisturbed, in turn."""
-    path, rows, fast = flink.prepare(data_dir()), list[dict[str, Any]](), list[dict[str, Any]]()
+    path, rows = flink.prepare(data_dir()), list[dict[str, Any]]()
     for number in range(RUNS):
         for system in SYSTEMS:
-            fast.append(throughput(path, system) | {"run": number})
-            print(fast[-1], flush=True)
             for rate in RATES:
                 rows.append(recover(path, system, rate, True) | {"run": number})
                 print(rows[-1], flush=True)
@@ -354,6 +328,5 @@ def run() -> dict[str, Any]:
         "processor": machine()["processor"],
         "sizes": {"sensors": 12, "workers": WORKERS, "window_steps": WIDTH, "windows": WINDOWS,
                   "period_us": PERIOD_US, "checkpoint_ms": CHECKPOINT_MS},
-        "throughput": fast,
         "runs": rows,
     }  # fmt: skip

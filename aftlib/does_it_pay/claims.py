@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
@@ -64,7 +66,7 @@ def outage_is_halved(measured: Measurements) -> Finding:
     guard = time_ratio(measured, GUARD, slowest)[0]
     free = ratios_without_limit(measured)
     text = f"{shares}, {GUARD} {guard:.2f}. Without a limit: {free}."
-    return Finding(finding.value, finding.interval, finding.n, finding.counted, sensitivity=text)
+    return replace(finding, sensitivity=text)
 
 
 def ratios_without_limit(measured: Measurements) -> str:
@@ -123,7 +125,7 @@ def recovers_faster(measured: Measurements) -> Finding:
         f"Samples read again: {again[MODEL]:.0f} against {again[EXACT]:.0f}. Without a limit "
         f"{free:.2f} [{low:.2f}, {high:.2f}] times."
     )
-    return Finding(finding.value, finding.interval, finding.n, finding.counted, sensitivity=text)
+    return replace(finding, sensitivity=text)
 
 
 CLAIMS = [
@@ -199,7 +201,7 @@ SUMMARY = Summary(
     "ask from which read rate on this pays, for D1, the guard and D2.",
     found="At the slowest rate the slower of D1 by model and D2 needs {P-2.measured:.0%} of exact "
     "replay's time. Where input is read without a limit, the start of a replacement decides: D1 "
-    "saves some hundredths of a second, and D2 nothing.",
+    "saves at most some hundredths of a second, and D2 nothing.",
     sure="{P-1.measured:g} results were lost, doubled or wrong in {P-1.n:,} kills; 90 % of the "
     "measured times lie within a factor of {P-3.measured:.2f} of a cost model.",
     limits="One machine, where a closed pipe reveals a crash at once; with a timeout every scheme "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +13,6 @@ import pandas as pd
 from pydantic import model_validator
 
 from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
-from aftlib.core.sensorlog import SensorLog
 from aftlib.does_it_pay.break_even import (
     COMPARED,
     break_evens,
@@ -164,7 +162,10 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
             added = 1e3 * calm[column].mean() * parts
             fault_free.append(about | {"added_ms": added, "parts": parts})
             outcomes.append(about | {"kills": len(schedule)} | score_results(case, results))
-    sample_s = read_time(p.read_case(max(p.windows)))
+    log = case.write_log(directory / "log")
+    begin = time.perf_counter()
+    log.read(None, 0, log.steps)
+    sample_s = (time.perf_counter() - begin) / case.truth.size / case.windows.width
     frames = pd.DataFrame(fault_free), pd.DataFrame(outcomes)
     return Measurements(
         pd.concat(recoveries, ignore_index=True),
@@ -202,19 +203,6 @@ def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
         "estimated": int(estimated.sum()),
         "within": float(within.mean()) if within.size else np.nan,
     }
-
-
-def read_time(case: Case, turns: int = 3) -> float:
-    """Return the seconds that a sample takes to be read from a local log."""
-    with tempfile.TemporaryDirectory(prefix="aft-") as place:
-        values = np.tile(case.values, (10, 1))
-        log = SensorLog.write(Path(place) / "log", values, case.model.names)
-        seconds = []
-        for _ in range(turns):
-            begin = time.perf_counter()
-            log.read(None, 0, log.steps)
-            seconds.append(time.perf_counter() - begin)
-    return min(seconds) / values.size
 
 
 def scheme_table(measured: Measurements) -> pd.DataFrame:

@@ -112,7 +112,7 @@ def add_times(
         mode="markers",
         showlegend=place["col"] == 1,
         error_y={"array": up, "arrayminus": down, "thickness": 1},
-        marker={"color": color, "symbol": symbol_of(scheme), "size": 9, "line": {"width": 2}},
+        marker={"color": color, "symbol": symbol_of(scheme), "size": 9},
     )
     for column, dash, width in (("predicted_s", "dot", 1.5), ("fixed_s", "dash", 0.8)):
         line = {"color": color, "dash": dash, "width": width}
