@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from aftlib.approximately_once.assignment import Assignment, assign_spread
-from aftlib.core.datasets import read_table
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.requirement import Requirement
@@ -79,9 +78,9 @@ def read_case(
     fitted to the first `learned` windows. Of the later windows, the first `streamed` ones without a
     gap are streamed; nothing is filled in. ValueError when there are too few.
     """
-    table = read_table(beijing_pm25())
-    n = len(table.names)
-    every = table.values[: len(table.values) // width * width].reshape(-1, width, n)
+    table = pd.read_parquet(beijing_pm25())
+    samples, n = table.to_numpy(dtype=float), table.shape[1]
+    every = samples[: len(samples) // width * width].reshape(-1, width, n)
     later = every[learned:]
     later = later[np.isfinite(later).all(axis=(1, 2))]
     if len(later) < streamed:
@@ -92,7 +91,7 @@ def read_case(
     values = np.concatenate([*every[:learned], *later[:streamed]])
     windows = Windows(width, width)
     means, _ = windows.aggregate(values, 0, range(learned))
-    model = GaussianModel.fit(pd.DataFrame(means, columns=table.names), missing="estimate")
+    model = GaussianModel.fit(pd.DataFrame(means, columns=table.columns), missing="estimate")
     deviation = float(np.median(np.sqrt(model.covariance.diagonal())))
     requirement = Requirement(epsilon_sd * deviation, delta)
     return Case(values, model, windows, workers, requirement, learned, budget)
