@@ -1,15 +1,14 @@
-"""From a file of sensors to a plan and a back-test of its guarantee.
+"""From a table of sensors to a plan and a back-test of its guarantee.
 
 Modules, in the order in which data pass through them:
 
-1. `sensor_file` reads a user's file, wide or long, into memory; `large_file` reads it in pieces.
-2. `survey`: the question (ε, δ, T_SLA, windows and workers), and the results of all windows.
-3. `answer` makes the plan by the documents' algorithms: assignment, checkpoints, replay sets.
-4. `backtest` walks forward through the second half with the `guard` and with other methods.
-5. `worth` compares exact recovery with the guard at the user's read rate.
-6. `command` is `aft plan`. It prints the plan and writes plan.json (`core.planfile`) and the report
-   of notebook 06.
-7. `experiments`: that notebook's experiments on files, generated sets and streams with trouble, and
-   on plans that are made again as sensors change. `figures` draws their results, and `claims`
-   judges the claims G-1 … G-3.
+1. `table_file` reads CSV as texts, and Parquet; `sensor_file` makes an even grid of samples of it,
+   by `time_columns`, after the four checks of `sensor_checks`.
+2. `question`: ε, δ, T_SLA, windows, workers, read rate, and a grouping that is given.
+3. `window_results` aggregates the windows and fits the models; `backtest` walks forward through the
+   second half with the `guard` and with other methods.
+4. `plan` puts the parts together: assignment, `recovery` (checkpoints, replay, what pays),
+   back-test, one outage, `cautions`.
+5. `planfile` writes and reads plan.json; `command` is `aft plan`.
+6. `experiments`, `figures` and `claims` are notebook 06's.
 """
