@@ -21,7 +21,7 @@ from aftlib.does_it_pay.experiments import (
     own_schemes,
     scheme_table,
 )
-from aftlib.does_it_pay.workers import NOTHING, PARTS
+from aftlib.does_it_pay.workers import NOTHING
 from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
 
 COLORS = dict(zip(SCHEMES, (RED, GREY, BLUE, GREEN, PURPLE, ORANGE), strict=True))
@@ -29,7 +29,6 @@ LEGEND = {"y": -0.18, "yanchor": "top", "x": 0, "xanchor": "left"}
 """Legend below panels that have titles of their own."""
 BEYOND = 8
 """Where “unlimited” stands on an axis of rates, as a multiple of the highest rate."""
-PART_NAMES = ("start", "reading again", "estimate", "commit")
 OUTCOMES = {
     "lost": "lost",
     "doubled": "doubled",
@@ -119,33 +118,6 @@ def add_times(
         figure.add_scatter(
             **look, y=here[column], mode="lines", line=line, showlegend=False, hoverinfo="skip"
         )
-
-
-def recovery_parts(measured: Measurements) -> go.Figure:
-    """Mean parts of a recovery in the longest windows, at the slowest rate and without a limit."""
-    rows = measured.recoveries[measured.recoveries["width"] == measured.recoveries["width"].max()]
-    slowest = rows["rate"].min()
-    titles = [f"at {slowest:g} samples per second", "without a limit"]
-    figure = make_subplots(rows=1, cols=2, subplot_titles=titles, shared_yaxes=True)
-    colors = dict(zip(PARTS, (GREY, RED, GREEN, BLUE), strict=True))
-    for column, rate in enumerate((slowest, np.inf), 1):
-        means = rows[rows["rate"] == rate].groupby("scheme")[PARTS].mean().loc[[*SCHEMES][::-1]]
-        for part, name in zip(PARTS, PART_NAMES, strict=True):
-            figure.add_bar(
-                y=means.index,
-                x=1e3 * means[part],
-                name=name,
-                orientation="h",
-                marker={"color": colors[part]},
-                legendgroup=name,
-                showlegend=column == 1,
-                row=1,
-                col=column,
-            )
-    styled(figure, "Parts of a recovery", "milliseconds", "")
-    return figure.update_layout(
-        barmode="stack", hovermode="closest", legend=LEGEND, margin={"l": 190, "b": 100}
-    )
 
 
 def model_against_measured(measured: Measurements) -> go.Figure:
