@@ -121,7 +121,7 @@ class PartialReplay:
             )
         checkpoint = self.store.restore()
         if checkpoint is None or not checkpoint.plan:
-            self.store.keep(self._plan_rest(checkpoint or _first_checkpoint(query, window=0)))
+            self.store.save(self._plan_rest(checkpoint or _first_checkpoint(query, window=0)))
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -199,7 +199,7 @@ class PartialReplay:
         self.store.commit(checkpoint, results, record)
         self.passes("committed", record.batch)
         if not checkpoint.plan:
-            self.store.keep(self._plan_rest(checkpoint))
+            self.store.save(self._plan_rest(checkpoint))
         self.passes("planned", record.batch)
 
     def _plan_rest(self, checkpoint: Checkpoint) -> Checkpoint:
@@ -209,7 +209,7 @@ class PartialReplay:
             query = replace(query, method=EXACTLY_ONCE)  # it adds no error
         variance = checkpoint.variance / squared_divisor(query.query, max(done, 1))
         plan = query.plan(done, variance) if done else query.first_plan
-        name = self.preparation.keep(self.query.fingerprint, plan)
+        name = self.preparation.save(self.query.fingerprint, plan)
         times = tuple(checkpoint.window + tau for tau in plan.times)
         return replace(checkpoint, times=times, plan=name)
 

@@ -179,13 +179,13 @@ def _stored_plans(
     n, zeros = len(log.names), np.zeros(len(log.names))
     checkpoint = Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan="")
     store = CheckpointStore(scratch / f"{n}.sqlite", "recovery times")
-    store.keep(checkpoint)
+    store.save(checkpoint)
     preparation, names = Preparation(scratch / "prepared"), {}
     for size in sizes:
         if size < n:
             replay = (equally_correlated(n, size),)
             plan = CheckpointPlan((0, log.steps), replay, Requirement(1, 0.5), "mean", zeros)
-            names[size] = preparation.keep(f"{n} equally correlated", plan)
+            names[size] = preparation.save(f"{n} equally correlated", plan)
     return store, preparation, names
 
 

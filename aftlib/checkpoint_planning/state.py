@@ -147,7 +147,7 @@ class CheckpointStore:
         with transaction(self._connection, "end the process in") as connection:
             connection.execute("DELETE FROM begun WHERE process = ?", (process_id,))
 
-    def keep(self, checkpoint: Checkpoint) -> None:
+    def save(self, checkpoint: Checkpoint) -> None:
         """Store a checkpoint that finishes no batch: the first, or one with a new plan."""
         with transaction(self._connection, "store the plan in") as connection:
             _replace_checkpoint(connection, checkpoint)
@@ -252,7 +252,7 @@ class Preparation:
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
-    def keep(self, fingerprint: str, plan: CheckpointPlan) -> str:
+    def save(self, fingerprint: str, plan: CheckpointPlan) -> str:
         """Compute and store the data that recoveries of a plan need; return their name."""
         digest = hashlib.sha256(fingerprint.encode())
         for numbers in (plan.times, *(replay.sensors for replay in plan.replay)):

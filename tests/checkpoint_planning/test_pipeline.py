@@ -1,5 +1,7 @@
 """Partial replay through Spark: planned micro-batches, a second run reads the replay set only."""
 
+import shutil
+
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -64,6 +66,21 @@ def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, tmp_path):
     done = replay_stream(spark, QUERY, log, tmp_path)
     assert not any(r.recovered for r in done.records)
     assert {r.half_width for r in done.results} == {0.0}
+
+
+@pytest.mark.parametrize("lost", [("commits",), ("commits", "offsets"), ("all",)], ids=str)
+def test_a_checkpoint_of_sparks_that_is_behind_does_no_harm(spark, log, tmp_path, lost):
+    """A power failure may delete its last files, or all: no batch is done again."""
+    place = tmp_path / "stream"
+    done = replay_stream(spark, QUERY, log, place)
+    if lost == ("all",):
+        shutil.rmtree(place / "checkpoint")
+    for name in set(lost) - {"all"}:
+        folder = place / "checkpoint" / name
+        last = max(int(path.name) for path in folder.glob("[0-9]*"))
+        (folder / str(last)).unlink()
+        (folder / f".{last}.crc").unlink(missing_ok=True)
+    assert replay_stream(spark, QUERY, log, place) == done
 
 
 def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):

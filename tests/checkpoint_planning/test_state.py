@@ -78,7 +78,7 @@ def test_a_process_that_stops_withdraws_its_own_batch_only(store):
 
 def test_a_plan_stored_after_the_commit_replaces_the_old_one(store):
     store.commit(C1, [], record())
-    store.keep(replace(C1, times=(3, 5, 7), plan="b"))
+    store.save(replace(C1, times=(3, 5, 7), plan="b"))
     assert store.restore().times == (3, 5, 7)
     assert store.restore().next_boundary == 5
     assert store.records() == [record()]
@@ -143,9 +143,9 @@ def test_a_name_is_of_the_query_the_times_and_the_sets(tmp_path):
     other = replace(plan, times=(0, 59, 60), replay=(plan.replay[0],) * 2)
     fewer = replace(other, replay=(plan.replay[0], plan.replay[0].loosened(2.0)))
     named = [("a", plan), ("b", plan), ("a", other), ("a", fewer)]
-    names = [preparation.keep(*about) for about in named]
+    names = [preparation.save(*about) for about in named]
     assert len(set(names)) == 4
-    assert [preparation.keep(*about) for about in named] == names
+    assert [preparation.save(*about) for about in named] == names
 
 
 def test_a_name_depends_on_where_one_set_ends_and_the_next_begins(tmp_path):
@@ -154,5 +154,5 @@ def test_a_name_depends_on_where_one_set_ends_and_the_next_begins(tmp_path):
         return SimpleNamespace(times=(0, 2, 3), replay=replay)
 
     plans = some_plan((4,), (5, 6)), some_plan((4, 5), (6,))
-    one, other = (Preparation(tmp_path).keep("a", plan) for plan in plans)
+    one, other = (Preparation(tmp_path).save("a", plan) for plan in plans)
     assert one != other

@@ -39,7 +39,7 @@ class SplitStore(CheckpointStore):
         before = self.restore()
         if before is not None and before.window == checkpoint.window:
             behind = replace(checkpoint, position=before.position, times=before.times)
-            self.keep(behind)
+            self.save(behind)
             self.passes("split", record.batch)
         super().commit(checkpoint, results, record)
 
