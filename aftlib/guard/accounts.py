@@ -32,8 +32,6 @@ unknown ones are wrong as often as the others in expectation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -182,85 +180,3 @@ def pooled_slack(rounds: int, delta: float, sensors: int, horizon: int = 1) -> f
 def most_credits(rounds: int) -> int:
     """Return the most credits J of an account after `rounds` rounds."""
     return min(MOST_CREDITS, int(math.log2(rounds / QUARANTINE + 1))) if rounds > 0 else 0
-
-
-Off = Callable[[tuple[int, ...], list[int], np.ndarray], np.ndarray]
-"""Return the errors of some sensors' estimates at a place; NaN where the log lacks the truth."""
-
-
-@dataclass(frozen=True)
-class Audit:
-    """Outcomes of the estimates of real failures, compared with the log afterwards."""
-
-    estimates: int  # those whose truth was read
-    wrong: int  # of these, off by more than ε
-    bound: float  # most that may be wrong, whatever the data and the failures
-
-
-class Estimates:
-    """Account of the estimates of real failures, which stops estimating after too many errors.
-
-    A guard's guarantee only covers losses that come independently of the data. For other losses,
-    every estimate is audited later, in order. A sensor is estimated only while its account here is
-    open, too. At most δN + u(2 + J) + P(1 − δ) of N audited estimates are wrong (part 3 of the
-    theorem in `guard.accounts`), where P is the largest number of estimates that wait for their
-    audit at one time.
-
-    `place` names the stored numbers that locate an estimate; the first is a window.
-    """
-
-    def __init__(self, sensors: int, delta: float, *place: str) -> None:
-        self.account, self.names = Accounts(sensors, delta), place
-        # of each failure not audited yet: its place, the decisions and the estimates
-        self.open: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
-        # audited estimates, wrong ones, failures, and the most estimates open at one time
-        self.counts = np.zeros(4, np.int64)
-
-    def certify(self, place: tuple[int, ...], proposed: np.ndarray, estimate: Any) -> np.ndarray:
-        """Return which of a failure's proposed sensors may be estimated; bool, shape (n,)."""
-        decisions = self.account.certify(proposed)
-        self.open.append((place, decisions, np.array(np.broadcast_to(estimate, decisions.shape))))
-        at_once = sum(int((other == 2).sum()) for _, other, _ in self.open)
-        self.counts[2:] = self.counts[2] + 1, max(self.counts[3], at_once)
-        return decisions == 2
-
-    def audit(self, off: Off, limit: np.ndarray, last: float = np.inf) -> None:
-        """Book the estimates of windows up to `last`; an error above `limit` (n,) is wrong."""
-        due = [one for one in self.open if one[0][0] <= last]
-        for place, decisions, estimate in due:
-            keys, wrong = np.flatnonzero(decisions), np.full(decisions.size, np.nan)
-            if keys.size:
-                error = off(place, keys.tolist(), estimate[keys])
-                wrong[keys] = np.where(np.isnan(error), np.nan, error > limit[keys])
-            self.account.update(decisions, wrong)
-            known = (decisions == 2) & np.isfinite(wrong)
-            self.counts[:2] += known.sum(), int(wrong[known].sum())
-        self.open = self.open[len(due) :]
-
-    @property
-    def audited(self) -> Audit:
-        """Outcomes of the audits so far."""
-        estimates, wrong, failures, most = self.counts.tolist()
-        delta, n = self.account.delta, self.account.accounts.size
-        slack = pooled_slack(failures, delta, n, 0) + most * (1 - delta)
-        return Audit(estimates, wrong, delta * estimates + slack)
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return the state to store."""
-        shape = len(self.open), self.account.accounts.size
-        places = np.array([place for place, *_ in self.open], np.int64)
-        return {
-            "accounts": self.account.accounts,
-            "pool": self.account.pool,
-            "counts": self.counts,
-            "decisions": np.array([one for _, one, _ in self.open], np.int64).reshape(shape),
-            "estimates": np.array([one for *_, one in self.open], float).reshape(shape),
-            **dict(zip(self.names, places.reshape(-1, len(self.names)).T, strict=True)),
-        }
-
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Continue from the state that `arrays` returned."""
-        self.account.accounts, self.account.pool = arrays["accounts"], arrays["pool"]
-        self.counts = arrays["counts"]
-        places = zip(*(arrays[name].tolist() for name in self.names), strict=True)
-        self.open = list(zip(places, arrays["decisions"], arrays["estimates"], strict=True))
