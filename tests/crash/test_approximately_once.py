@@ -43,6 +43,7 @@ class Stream:
         self.incoming = directory / "incoming"
         self.incoming.mkdir()
         self.workers = [self.begin(number) for number in range(3)]
+        self.away, self.back = None, None  # the killed worker, and the step of its replacement
 
     def begin(self, number, step=0):
         keys = list(ASSIGNMENT.workers[number])
@@ -52,17 +53,17 @@ class Stream:
 
     def run(self, steps, pause_s=0.0):
         """Advance all workers step by step; the step's number is that of its last sample."""
-        away, back = None, None
         for step in steps:
             if step in KILLED_AT:
-                away = int(self.rng.integers(3))
-                back = step + int(self.rng.integers(11, 30))
-                self.workers[away].advance(step + int(self.rng.integers(1, 11)))
+                self.away = int(self.rng.integers(3))
+                self.back = step + int(self.rng.integers(11, 30))
+                self.workers[self.away].advance(step + int(self.rng.integers(1, 11)))
                 time.sleep(self.rng.uniform(0, 0.003))  # in the middle of its work
-                self.workers[away].stop()
-            if step == back:
-                self.workers[away], away = self.begin(away, step), None
-            advance([w for number, w in enumerate(self.workers) if number != away], [step])
+                self.workers[self.away].stop()
+            if step == self.back:
+                self.workers[self.away], self.away = self.begin(self.away, step), None
+            alive = [w for number, w in enumerate(self.workers) if number != self.away]
+            advance(alive, [step])
             time.sleep(pause_s)
 
     def stop(self):
@@ -116,14 +117,16 @@ def start_coordinator(directory, *arguments):
 def test_workers_and_the_coordinator_are_killed_at_random(rocksdb, tmp_path, seed):
     stream = Stream(tmp_path, seed)
     coordinator = start_coordinator(tmp_path)
-    stream.run(range(1, 201))
-    deadline = time.monotonic() + 300
-    while not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")):
-        assert time.monotonic() < deadline and coordinator.poll() is None
-        time.sleep(0.02)
-    stream.run(range(201, 401), pause_s=stream.rng.uniform(0, 0.02))
-    coordinator.kill()
-    coordinator.wait()
+    try:
+        stream.run(range(1, 201))
+        deadline = time.monotonic() + 300
+        while not list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")):
+            assert time.monotonic() < deadline and coordinator.poll() is None
+            time.sleep(0.02)
+        stream.run(range(201, 401), pause_s=stream.rng.uniform(0, 0.02))
+    finally:
+        coordinator.kill()
+        coordinator.wait()
     stream.run(range(401, STEPS + 1))  # while no coordinator is there
     stream.stop()
 
@@ -147,10 +150,11 @@ def test_a_worker_that_hides_its_loss_is_caught(tmp_path):
     stream.workers[1].wait()
     advance(stream.workers, [STEPS])
     stream.stop()
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="not equal"):
         check_emitted(stream)
 
 
+@pytest.mark.long
 def test_a_coordinator_that_writes_a_micro_batch_twice_is_caught(rocksdb, tmp_path):
     stream = Stream(tmp_path, seed=2)
     stream.run(range(1, STEPS + 1))
@@ -161,5 +165,5 @@ def test_a_coordinator_that_writes_a_micro_batch_twice_is_caught(rocksdb, tmp_pa
     query = driver.start_careless(rocksdb, tmp_path)
     query.processAllAvailable()
     query.stop()
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="duplicated"):
         check(stream, rocksdb)
