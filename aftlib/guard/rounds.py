@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aftlib.guard import prediction, proposal
+import aftlib.guard.prediction as prediction
+import aftlib.guard.proposal as proposal
 from aftlib.guard.accounts import CERTIFIED, certify, learn, new_accounts
 from aftlib.guard.prediction import IN_USE
 
