@@ -86,11 +86,11 @@ def command(
                 bar.total = total
                 bar.update(done - bar.n)
 
-            made = make_plan(
+            result = make_plan(
                 table, assignment=grouping, name=data.name, on_segment=move, **question
             )
-        write_plan(made, output)
-        click.echo(report_text(made))
+        write_plan(result, output)
+        click.echo(report_text(result))
         click.echo(f"Plan: {output}")
     if report:
         with clear_errors(1, output):

@@ -81,15 +81,15 @@ def plan(
     ...     pd.date_range("2026-01-01", periods=9000, freq="min"),
     ...     ["kitchen", "hall", "cellar"],
     ... )
-    >>> made = plan(frame, epsilon_sd=0.5, assignment={"kitchen": "A", "hall": "A", "cellar": "B"})
-    >>> made["assignment"], made["backtest"]["within_epsilon"] > 0.95
+    >>> result = plan(frame, assignment={"kitchen": "A", "hall": "A", "cellar": "B"})
+    >>> result["assignment"], result["backtest"]["within_epsilon"] > 0.95
     ([['kitchen', 'hall'], ['cellar']], True)
     """
     table = sensors if isinstance(sensors, SensorTable) else read_sensors(sensors)
     survey = Survey.of(table, Question(**question))
-    names, asked = survey.names, survey.question
+    names, terms = survey.names, survey.question
     if assignment is None:
-        workers = assign_sensors(survey.model, asked.workers or len(names), survey.unit)
+        workers = assign_sensors(survey.model, terms.workers or len(names), survey.unit)
         machines = [str(i) for i in range(len(workers))]
     else:
         machines, workers = group_sensors(assignment, names)
@@ -101,7 +101,7 @@ def plan(
     return {
         "version": VERSION,
         "data": describe_data(survey, name),
-        "question": answered(asked, survey.width, limits, len(sizes), survey.samples_per_s),
+        "question": answered(terms, survey.width, limits, len(sizes), survey.samples_per_s),
         "assignment": name_groups(workers, names),
         "machines": describe_machines(walk, workers, machines, names),
         "regrouping": None if assignment is None else regroup(survey, len(sizes)),
@@ -122,18 +122,18 @@ def plan(
 
 def weigh_costs(survey: Survey, sizes: Sequence[int], certified: float) -> dict[str, Any]:
     """Below which read rate estimating pays (None: at any), and the comparison at the user's."""
-    asked, step_s = survey.question, survey.step_s
+    terms, step_s = survey.question, survey.step_s
     if step_s is None:
-        if asked.read_rate is not None:
+        if terms.read_rate is not None:
             raise ValueError(
-                f"read_rate must be given with data that have times, got {asked.read_rate}: add a "
+                f"read_rate must be given with data that have times, got {terms.read_rate}: add a "
                 "column of times"
             )
         return {"pays_below": None, "worth": None}
-    below = pays_below(asked, sizes, survey.width, step_s, certified)
+    below = pays_below(terms, sizes, survey.width, step_s, certified)
     rates = None
-    if asked.read_rate is not None:
-        rates = worth(asked, sizes, survey.width, step_s, certified)
+    if terms.read_rate is not None:
+        rates = worth(terms, sizes, survey.width, step_s, certified)
     return {"pays_below": below if np.isfinite(below) else None, "worth": rates}
 
 

@@ -53,7 +53,7 @@ def require_fill_values_marked(
 
 def find_fill_values(column: np.ndarray) -> list[float]:
     """Numbers, at either end of a sensor's samples, that repeat exactly and lie far from others."""
-    found: list[float] = []
+    codes: list[float] = []
     numbers, counts = np.unique(column, return_counts=True)
     while len(numbers) > 2:
         lows, highs = np.quantile(numbers[1:-1], [0.05, 0.95])
@@ -68,12 +68,12 @@ def find_fill_values(column: np.ndarray) -> list[float]:
             if (far and (usual or (count > 2 and value != 0 and not states))) or abs(
                 value
             ) >= LARGEST:
-                found.append(value)
+                codes.append(value)
                 numbers, counts = np.delete(numbers, at), np.delete(counts, at)
                 break
         else:
             break
-    return found
+    return codes
 
 
 def require_no_counters(names: Sequence[str], values: np.ndarray) -> None:

@@ -117,8 +117,8 @@ def _read_csv(path: Path, start: bytes, options: dict[str, Any]) -> pd.DataFrame
 
 def _read_head(path: Path, options: Mapping[str, Any]) -> list[list[str]]:
     """Cells of the first lines, as pandas separates them."""
-    kept = ("sep", "delimiter", "quotechar", "comment", "encoding", "compression", "engine")
-    same = {name: options[name] for name in kept if name in options}
+    passed = ("sep", "delimiter", "quotechar", "comment", "encoding", "compression", "engine")
+    same = {name: options[name] for name in passed if name in options}
     rows = pd.read_csv(
         path,
         header=None,

@@ -236,10 +236,13 @@ def test_an_outlier_does_not_scale_epsilon():
     assert spread(on) == pytest.approx(np.std(on))
 
 
+LIKE = "the sensors most like it"
 CHANGES = {
     "Outlier: s1 is 1048 at 2026-02-12 16:00:00": lambda v: v.__setitem__((1024, 1), 1048),
     "Level shift: s2 moves by +8": lambda v: v[3000:, 2].__iadd__(8),
-    "Level shift: s2 moves by +0.99": lambda v: v[4000:, 2].__iadd__(1.0),
+    f"Level shift: s2 moves by +0.992 against {LIKE} at 2026-06-16 16:00": lambda v: v[
+        4000:, 2
+    ].__iadd__(1.0),
     "Drift: s3 moves by +": lambda v: v[:, 3].__iadd__(np.linspace(0, 6, len(v))),
     "Near-copies: s0 and s5 (r = 1.000000)": lambda v: v.__setitem__(
         (slice(None), 5), 32 + 1.8 * v[:, 0]
@@ -262,19 +265,6 @@ def test_cautions_name_the_sensor_and_the_time(caution):
     cautions = plan(sensors(change=CHANGES[caution]), epsilon_sd=0.3)["cautions"]
     cautions = [line for line in cautions if not line.startswith("Replay")]
     assert [line.startswith(caution) for line in cautions] == [True], cautions
-
-
-def test_a_shift_names_its_time():
-    (line,) = [
-        line
-        for line in plan(sensors(change=lambda v: v[4000:, 2].__iadd__(1)), epsilon_sd=0.3)[
-            "cautions"
-        ]
-        if "shift" in line
-    ]
-    assert "at 2026-06-16 16:00:00" in line and pd.Timestamp("2026-01-01") + pd.Timedelta(
-        hours=4000
-    ) == pd.Timestamp("2026-06-16 16:00:00")
 
 
 def test_few_windows_are_a_caution():
