@@ -44,9 +44,8 @@ RAREST = 0.001
 FRACTIONS = (0.4, 0.5, 0.7, 1.0)
 """Tolerances on the stations in Beijing, in standard deviations."""
 
-Assign = Callable[..., Assignment]
 # any number of workers: where m does not divide n, their sizes differ by one
-ASSIGN: dict[str, Assign] = {
+ASSIGN: dict[str, Callable[..., Assignment]] = {
     "greedy": lambda *problem, rng: assign_greedy(*problem, uneven=True),
     "h-best": lambda *problem, rng: assign_spread(*problem, uneven=True),
     "h-worst": lambda *problem, rng: assign_packed(*problem, uneven=True),
@@ -161,7 +160,7 @@ class ErrorRates:
     delta: float
     rows: int
     seed: int
-    assign: Mapping[str, Assign]
+    assign: Mapping[str, Callable[..., Assignment]]
 
     @cached_property
     def scaled(self) -> np.ndarray:
@@ -172,25 +171,23 @@ class ErrorRates:
     def __call__(self, point: tuple[str, int, int]) -> pd.DataFrame:
         """Return the rows of one method, number of workers and draw."""
         method, m, number = point
-        previous, chance, off, rows = None, np.empty(0), np.empty((0, 0)), []
+        workers, rows = None, []
         for epsilon in self.epsilons:
             requirement = Requirement(epsilon, self.delta)
             rng = np.random.default_rng([self.seed, number])
             assignment = self.assign[method](self.model, m, requirement, rng=rng)
-            if previous is None or assignment.workers != previous.workers:
-                variance = variances(self.model, assignment)
-                off = np.abs(errors(self.model, assignment, self.scaled)) if number == 0 else off
-            previous = assignment
-            chance = 1 - requirement.reliability(variance)
-            rows.append({"epsilon": epsilon, "estimable": assignment.estimable.sum()})
-            rows[-1]["everyone"] = chance.mean()
-            if assignment.estimable.any():
-                counted = assignment.estimable_keys
-                rows[-1] |= {"rate": chance[counted].mean(), "largest": chance[counted].max()}
-                if number == 0:
-                    wrong = (off[counted] > epsilon).mean(axis=0)  # of each window
-                    error = wrong.std(ddof=1) / np.sqrt(self.rows)
-                    rows[-1] |= {"sampled": wrong.mean(), "error": error}
+            if assignment.workers != workers:  # otherwise the sample's errors are the same
+                workers, variance = assignment.workers, variances(self.model, assignment)
+                off = np.abs(errors(self.model, assignment, self.scaled)) if number == 0 else None
+            chance, counted = 1 - requirement.reliability(variance), assignment.estimable_keys
+            row = {"epsilon": epsilon, "estimable": assignment.estimable.sum()}
+            row["everyone"] = chance.mean()
+            if counted.any():
+                row |= {"rate": chance[counted].mean(), "largest": chance[counted].max()}
+            if counted.any() and off is not None:
+                wrong = (off[counted] > epsilon).mean(axis=0)  # of each window
+                row |= {"sampled": wrong.mean(), "error": wrong.std(ddof=1) / np.sqrt(self.rows)}
+            rows.append(row)
         columns = ["epsilon", "estimable", "rate", "largest", "everyone", "sampled", "error"]
         frame = pd.DataFrame(rows, columns=columns)
         z = (frame["sampled"] - frame["rate"]) / frame["error"]
