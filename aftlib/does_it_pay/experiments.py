@@ -40,7 +40,7 @@ class NotebookParameters(ParameterModel):
         [150.0, 1000.0, 6000.0],
         "of reading again, samples per second; no limit is added",
         above=0,
-        smoke=[1000.0],
+        smoke=[150.0],
         full=[50.0, 150.0, 1000.0, 6000.0],
     )
     kills: int = parameter(10, "per scheme, window and rate", least=2, smoke=3, full=20)

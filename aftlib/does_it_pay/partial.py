@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -156,17 +157,9 @@ def _recovery(messages: Sequence[Message], killed_s: float, emitted: bool) -> di
 
 
 def _undisturbed(messages: Sequence[Message]) -> list[dict[str, float]]:
-    """Return a row for each whole batch without a failure: the time of its commit."""
-    batches = [messages[i : i + len(_POINTS)] for i in range(0, len(messages), len(_POINTS))]
+    """Return a row for each batch without a failure: the time of its commit."""
     return [
-        {
-            "window": np.nan,
-            "rate": np.nan,
-            "emitted": False,
-            "seconds": batch[-1][-1] - batch[0][-1],
-            "commit_s": batch[3][-1] - batch[2][-1],
-            "estimate_s": batch[2][-1] - batch[1][-1],
-        }
-        for batch in batches
-        if len(batch) == len(_POINTS)
+        {"rate": np.nan, "emitted": False, "commit_s": end[-1] - begin[-1]}
+        for begin, end in pairwise(messages)
+        if end[0] == _AFTER
     ]
