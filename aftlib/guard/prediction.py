@@ -55,17 +55,12 @@ def new_model(sensors: int, horizons: int, seasons: int, every: int) -> Model:
     d += 2 * seasons
     ring = horizons + 1, sensors
     return Model(
-        moments=np.zeros((models, d, d)),
-        rows=np.zeros((models, every, d)),
-        weight=np.zeros(models),
-        precision=np.zeros((2, models, d, d)),
-        gain=np.zeros((2, models, sensors, d)),
-        variance=np.zeros((2, models, sensors)),
-        scale=np.zeros((2, sensors)),
-        residual=np.full(ring, np.nan),
-        echo=np.zeros((2, *ring)),
+        moments=np.zeros((models, d, d)), rows=np.zeros((models, every, d)),
+        weight=np.zeros(models), precision=np.zeros((2, models, d, d)),
+        gain=np.zeros((2, models, sensors, d)), variance=np.zeros((2, models, sensors)),
+        scale=np.zeros((2, sensors)), residual=np.full(ring, np.nan), echo=np.zeros((2, *ring)),
         products=np.zeros(ring),
-    )
+    )  # fmt: skip
 
 
 def units_of(matrices: np.ndarray) -> np.ndarray:

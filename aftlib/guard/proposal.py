@@ -55,20 +55,14 @@ def new_risk(sensors: int, horizons: int) -> Risk:
     weights = np.zeros((*here, FEATURES))
     weights[..., SLOW] = 1  # the slow average, until more is known
     return Risk(
-        fast=np.zeros(here),
-        slow=np.zeros(here),
-        normal=np.zeros((*here, FEATURES, FEATURES)),
-        moment=np.zeros((*here, FEATURES)),
-        weights=weights,
-        residuals=np.full((*here, RESIDUALS), -np.inf),
-        residual_count=np.zeros(here, np.int64),
-        risks=np.zeros((*here, OUTCOMES)),
-        wrongs=np.zeros((*here, OUTCOMES)),
-        outcome_count=np.zeros(here, np.int64),
-        excess=np.zeros((*here, BINS)),
+        fast=np.zeros(here), slow=np.zeros(here), normal=np.zeros((*here, FEATURES, FEATURES)),
+        moment=np.zeros((*here, FEATURES)), weights=weights,
+        residuals=np.full((*here, RESIDUALS), -np.inf), residual_count=np.zeros(here, np.int64),
+        risks=np.zeros((*here, OUTCOMES)), wrongs=np.zeros((*here, OUTCOMES)),
+        outcome_count=np.zeros(here, np.int64), excess=np.zeros((*here, BINS)),
         features=np.zeros((horizons + 1, *here, FEATURES)),
         risk=np.full((horizons + 1, *here), -1.0),
-    )
+    )  # fmt: skip
 
 
 def write_features(

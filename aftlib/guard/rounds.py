@@ -83,23 +83,12 @@ def new_state(sensors: int, horizons: int) -> State:
     ring, here = (horizons + 1, sensors), (horizons, sensors)
     accounts, pools = new_accounts(sensors, horizons)
     return State(
-        rounds=0,
-        seen=0,
-        fitted=0,
-        level=np.zeros(sensors),
-        level_weight=np.zeros(sensors),
-        windows=np.full(ring, np.nan),
-        filled=np.full(ring, np.nan),
-        levels=np.zeros(ring),
-        missing=np.zeros(sensors, np.int64),
-        decisions=np.zeros((horizons + 1, *here), np.int64),
-        allowed=np.zeros((horizons + 1, *here)),
-        tolerance=np.zeros(here),
-        accounts=accounts,
-        pools=pools,
-        number=np.zeros(here),
-        errors=np.zeros(here),
-    )
+        rounds=0, seen=0, fitted=0, level=np.zeros(sensors), level_weight=np.zeros(sensors),
+        windows=np.full(ring, np.nan), filled=np.full(ring, np.nan), levels=np.zeros(ring),
+        missing=np.zeros(sensors, np.int64), decisions=np.zeros((horizons + 1, *here), np.int64),
+        allowed=np.zeros((horizons + 1, *here)), tolerance=np.zeros(here), accounts=accounts,
+        pools=pools, number=np.zeros(here), errors=np.zeros(here),
+    )  # fmt: skip
 
 
 class Rounds:
