@@ -21,7 +21,6 @@ from aftlib.does_it_pay.experiments import (
     own_schemes,
     scheme_table,
 )
-from aftlib.does_it_pay.workers import NOTHING
 from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
 
 COLORS = dict(zip(SCHEMES, (RED, GREY, BLUE, GREEN, PURPLE, ORANGE), strict=True))
@@ -118,26 +117,6 @@ def add_times(
         figure.add_scatter(
             **look, y=here[column], mode="lines", line=line, showlegend=False, hoverinfo="skip"
         )
-
-
-def model_against_measured(measured: Measurements) -> go.Figure:
-    """Predicted against measured times, one point per scheme, window and limited rate."""
-    points = measured.points
-    points = points[np.isfinite(points["rate"]) & (points["scheme"] != NOTHING)]
-    figure = go.Figure()
-    for scheme, here in points.groupby("scheme", sort=False):
-        look = {"color": COLORS[str(scheme)], "symbol": symbol_of(str(scheme)), "size": 10}
-        figure.add_scatter(
-            x=here["predicted_s"], y=here["seconds"], name=scheme, mode="markers", marker=look
-        )
-    ends = [points[["predicted_s", "seconds"]].to_numpy().min() / 1.3]
-    ends.append(points[["predicted_s", "seconds"]].to_numpy().max() * 1.3)
-    line = {"color": "#333", "dash": "dash"}
-    figure.add_scatter(x=ends, y=ends, mode="lines", line=line, name="equal")
-    styled(figure, "The cost model against the kills", "predicted, s", "measured, s")
-    figure.update_xaxes(type="log", dtick=1)
-    figure.update_yaxes(type="log", dtick=1)
-    return figure.update_layout(hovermode="closest", legend=LEGEND, margin={"b": 110})
 
 
 def own_outage(measured: Measurements, operation: Operation) -> go.Figure:

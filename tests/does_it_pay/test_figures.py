@@ -35,12 +35,6 @@ def test_the_table_has_a_row_per_scheme_with_fixed_and_reading_time():
     assert table.loc[NOTHING, "lost"] == 100 and table.drop(NOTHING)["lost"].sum() == 0
 
 
-def test_predicted_times_lie_on_the_diagonal():
-    *schemes, diagonal = figures.model_against_measured(measurements()).data
-    assert len(schemes) == len(SCHEMES) - 1 and [*diagonal.x] == [*diagonal.y]
-    assert all(np.allclose(trace.x, trace.y, rtol=0.1) for trace in schemes)
-
-
 def test_tables_of_break_even_and_own_numbers_are_readable():
     measured, operation = measurements(), NotebookParameters().operation
     assert (
