@@ -14,14 +14,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.pipeline import replay_in_process
-from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
-from aftlib.core.gaussian import GaussianModel
-from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.faults import Fault, Injector
 from aftlib.spark.session import environment
@@ -30,26 +25,7 @@ PATIENCE_S = 1800.0
 """Longest time that a driver may run, in seconds."""
 ONE_THREAD = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
 """Variables with which the process that forks drivers has no other threads."""
-_TASK, _PASSED = "task.npz", "passed.jsonl"
-
-
-def write_task(directory: Path, query: ReplayQuery, log: SensorLog) -> None:
-    """Write a driver's task into a new directory: the model as arrays, the rest as JSON."""
-    directory.mkdir(parents=True)
-    rest = query.settings | {"names": query.model.names, "log": str(log.path.absolute())}
-    arrays = {"mean": query.model.mean, "covariance": query.model.covariance}
-    np.savez(directory / _TASK, allow_pickle=False, rest=np.array(json.dumps(rest)), **arrays)
-
-
-def read_task(directory: Path) -> tuple[ReplayQuery, SensorLog]:
-    """Read the task that `write_task` wrote."""
-    with np.load(directory / _TASK, allow_pickle=False) as arrays:
-        rest = json.loads(str(arrays["rest"]))
-        model = GaussianModel(arrays["mean"], arrays["covariance"], rest.pop("names"))
-    log = SensorLog.open(rest.pop("log"))
-    rest["requirement"] = Requirement(**rest["requirement"])
-    rest["recovery_time"] = RecoveryTime(**rest["recovery_time"])
-    return ReplayQuery(model, **rest), log
+_PASSED = "passed.jsonl"
 
 
 def passed_points(directory: Path) -> list[tuple[str, int, float]]:
@@ -58,9 +34,9 @@ def passed_points(directory: Path) -> list[tuple[str, int, float]]:
     return [(point, batch, at) for point, batch, at in map(json.loads, lines)]
 
 
-def main(directory: Path, fault: Fault | None = None) -> None:
+def main(directory: Path, query: ReplayQuery, log: SensorLog, fault: Fault | None = None) -> None:
     """Recover the batch of an earlier process, then stream the rest of the log without Spark."""
-    query, log = read_task(directory)
+    directory.mkdir(parents=True, exist_ok=True)
     injector = Injector(directory / "faults", (fault,) if fault else ())
     last_step = 0
 
@@ -79,7 +55,7 @@ def main(directory: Path, fault: Fault | None = None) -> None:
     replay_in_process(query, log, directory, passes)
 
 
-def killed_driver(directory: Path, fault: Fault) -> float:
+def killed_driver(directory: Path, query: ReplayQuery, log: SensorLog, fault: Fault) -> float:
     """Fork a driver that a fault kills; return the driver's start time in seconds since 1970.
 
     It is forked from a process that has loaded all imports, as a standby process would be.
@@ -87,7 +63,8 @@ def killed_driver(directory: Path, fault: Fault) -> float:
     """
     forks = get_context("forkserver")
     forks.set_forkserver_preload([__name__])
-    process, start = forks.Process(target=main, args=(directory, fault)), time.time()
+    process = forks.Process(target=main, args=(directory, query, log, fault))
+    start = time.time()
     with environment(**ONE_THREAD):
         process.start()
     process.join(PATIENCE_S)

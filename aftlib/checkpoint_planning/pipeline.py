@@ -38,14 +38,9 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.checkpoint import QueryDirectory
 from aftlib.spark.streams import PlannedInput, drain
 
+_LONG = pa.int64()
 SUMS = pa.schema(
-    {
-        "start": pa.int64(),
-        "stop": pa.int64(),
-        "sensor": pa.int32(),
-        "sum": pa.float64(),
-        "count": pa.int64(),
-    }
+    {"start": _LONG, "stop": _LONG, "sensor": pa.int32(), "sum": pa.float64(), "count": _LONG}
 )
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import theilslopes
 
-from aftlib.checkpoint_planning.driver import killed_driver, passed_points, write_task
+from aftlib.checkpoint_planning.driver import killed_driver, passed_points
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
 from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
@@ -250,11 +250,11 @@ def kill_drivers(
     frames = list[pd.DataFrame]()
     while left:
         directory, starts = scratch / str(len(frames)), list[float]()
-        write_task(directory, query, log)
         for window, tau in enumerate(rng.choice(partial, min(windows, left)).tolist()):
             fault = Fault("kill", "driver", window * query.window + tau)
-            starts.append(killed_driver(directory, fault))
-        starts.append(killed_driver(directory, Fault("kill", "driver", 0, "planned")))
+            starts.append(killed_driver(directory, query, log, fault))
+        last = Fault("kill", "driver", 0, "planned")
+        starts.append(killed_driver(directory, query, log, last))
         frames.append(phase_timings(directory, query, starts[1:]))
         left -= len(frames[-1])
     killed = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()

@@ -1,4 +1,4 @@
-"""A driver reads its task from disk as it was written, and unpickles nothing."""
+"""Drivers are killed and started again; a query has one identity in all of them."""
 
 from dataclasses import replace
 
@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning import driver, recoveries
-from aftlib.checkpoint_planning.driver import read_task, write_task
 from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
@@ -24,24 +23,6 @@ QUERY = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(1 / 7, 0.1), 
 NUMPY = {"window": np.int64(7), "recovery_time": RecoveryTime(np.float64(1 / 7), np.float64(0.1))}
 
 
-@pytest.mark.parametrize(
-    "query",
-    [QUERY, replace(QUERY, method="no-relaxation", query="sum"), replace(QUERY, **NUMPY)],
-)
-def test_a_task_comes_back_to_the_last_bit(tmp_path, query):
-    log = SensorLog.write(tmp_path / "log", np.zeros((7, 2)), list(MODEL.names))
-    write_task(tmp_path / "task", query, log)
-    task_query, again = read_task(tmp_path / "task")
-    assert task_query.fingerprint == query.fingerprint
-    assert (again.path, again.names) == (log.path.absolute(), log.names)
-
-
-def test_a_pickle_in_a_tasks_place_is_refused(tmp_path):
-    np.savez(tmp_path / "task.npz", rest=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle=False"):
-        read_task(tmp_path)
-
-
 def test_a_query_is_known_by_its_values_and_not_by_their_types():
     assert replace(QUERY, **NUMPY).fingerprint == QUERY.fingerprint
     others = [{"window": 8}, {"t_sla_ms": 0.7}, {"method": "exactly-once"}, {"query": "sum"}]
@@ -56,14 +37,13 @@ def test_a_query_is_known_by_its_values_and_not_by_their_types():
 def test_a_driver_does_not_recover_from_one_that_still_runs(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
     query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
-    write_task(tmp_path / "task", query, log)
     with QueryDirectory(tmp_path / "task").locked():
         alive = prepare(query, log, tmp_path / "task")
         alive.store.begin(0, 0, alive.process_id)
         with pytest.raises(TimeoutError, match="is held by process .*: wait until it has ended"):
-            driver.main(tmp_path / "task")
+            driver.main(tmp_path / "task", query, log)
         assert alive.store.records() == []
-    driver.main(tmp_path / "task")
+    driver.main(tmp_path / "task", query, log)
     assert [record.recovered for record in alive.store.records()][0]
 
 
@@ -109,6 +89,7 @@ def test_t_sla_is_fixed_before_the_kills_that_are_judged(tmp_path, monkeypatch):
 
 def test_a_driver_that_ends_otherwise_is_an_error(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((24, 6)), query().model.names)
-    driver.write_task(tmp_path / "task", query(), log)
     with pytest.raises(RuntimeError, match="must end by SIGKILL .* got exit status 0"):
-        driver.killed_driver(tmp_path / "task", Fault("kill", "driver", 99, "planned"))
+        driver.killed_driver(
+            tmp_path / "task", query(), log, Fault("kill", "driver", 99, "planned")
+        )
