@@ -72,7 +72,7 @@ class Stream:
 
     def emitted(self):
         """The workers' files as a table of windows and sensors, NaN where none came."""
-        files = pd.concat(map(pd.read_parquet, sorted(self.incoming.glob("*.parquet"))))
+        files = pd.concat(map(pd.read_parquet, sorted(self.incoming.glob("[0-9]*.parquet"))))
         files["start"] = (files["time"] - EPOCH).dt.total_seconds().astype(int)
         return files.pivot(index="start", columns="sensor", values="value")[NAMES]
 
