@@ -18,6 +18,8 @@ from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL
 
 COMPARED = {MODEL: EXACT, GUARD: EXACT, PARTIAL: EXACT_PROCESS}
 """Approximate schemes, and the exact one that loses the same memory."""
+BY_PROCESS = (EXACT_PROCESS, PARTIAL)
+"""Schemes of D2's process; the others run in D1's workers."""
 
 
 def shortest_windows(recoveries: pd.DataFrame) -> pd.DataFrame:
@@ -28,13 +30,14 @@ def shortest_windows(recoveries: pd.DataFrame) -> pd.DataFrame:
 def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, RecoveryCosts]:
     """Return four constants of each scheme, from its recoveries in the shortest windows.
 
-    The start is a median over the scheme and its exact counterpart, because it varies most and both
-    start in the same way. It includes the time to open the log where a scheme reads again.
+    The start is a median over all schemes with the same kind of process, because it varies most and
+    they start in the same way. It includes the time to open the log where a scheme reads again.
     """
     costs, shortest = {}, shortest_windows(recoveries)
+    by_process = shortest["scheme"].isin(BY_PROCESS)
     for scheme, rows in shortest.groupby("scheme", sort=False):
-        exact = COMPARED.get(str(scheme), str(scheme))
-        start = shortest.loc[shortest["scheme"] == exact, "start_s"].median()
+        alike = by_process if scheme in BY_PROCESS else ~by_process
+        start = shortest.loc[alike, "start_s"].median()
         unlimited = rows[np.isinf(rows["rate"])]
         opening = (unlimited["read_s"] - sample_s * unlimited["again"]).median()
         costs[str(scheme)] = RecoveryCosts(

@@ -14,6 +14,7 @@ from pydantic import model_validator
 
 from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
 from aftlib.does_it_pay.break_even import (
+    BY_PROCESS,
     COMPARED,
     break_evens,
     compare_with_model,
@@ -21,12 +22,11 @@ from aftlib.does_it_pay.break_even import (
     measured_costs,
 )
 from aftlib.does_it_pay.cases import Case, Kill, draw_schedule, read_case
-from aftlib.does_it_pay.partial import EXACT_PROCESS, PARTIAL, recover_partially, replay_query
+from aftlib.does_it_pay.partial import EXACT_PROCESS, recover_partially, replay_query
 from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL, NOTHING, recover_workers
 from aftlib.workbench.parameters import ParameterModel, parameter
 
 BY_WORKERS = (NOTHING, EXACT, MODEL, GUARD)
-BY_PROCESS = (EXACT_PROCESS, PARTIAL)
 SCHEMES = (*BY_WORKERS, *BY_PROCESS)
 SENSORS = 12
 """Beijing's stations."""

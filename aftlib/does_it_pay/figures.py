@@ -11,9 +11,8 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.core.recovery_costs import Operation, monthly_costs
-from aftlib.does_it_pay.break_even import COMPARED
+from aftlib.does_it_pay.break_even import BY_PROCESS, COMPARED
 from aftlib.does_it_pay.experiments import (
-    BY_PROCESS,
     BY_WORKERS,
     SCHEMES,
     Measurements,
