@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-import glob
 import os
 import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import IO
 
 MARKERS = ("notebooks", "pyproject.toml")
-_PARTIAL = ".partial-"
-_LOCK = "lock"
 
 
 def project_root() -> Path:
@@ -171,33 +168,13 @@ def take_lock(file: IO[str]) -> None:
 
 @contextmanager
 def _scratch(target: Path) -> Iterator[Path]:
-    """Yield a path named like `target` in a locked sibling folder, which is removed at the end."""
+    """Yield a path named like `target` in a sibling folder, which is removed at the end."""
     require_writable(target.parent)
-
-    # Remove the folders of interrupted runs, but not those of live processes. A lock, unlike a
-    # process id, ends exactly when its owner ends, also across containers.
-    for holder in target.parent.glob(f".{glob.escape(target.name)}{_PARTIAL}*"):
-        with suppress(OSError):
-            lock = os.open(holder / _LOCK, os.O_RDWR)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(holder, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-    while True:
-        holder = Path(tempfile.mkdtemp(prefix=f".{target.name}{_PARTIAL}", dir=target.parent))
-        lock = os.open(holder / _LOCK, os.O_CREAT | os.O_RDWR)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if (holder / _LOCK).exists():
-            break
-        os.close(lock)  # another process removed the folder before it was locked
-
+    holder = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
     try:
         yield holder / target.name
     finally:
         shutil.rmtree(holder, ignore_errors=True)
-        os.close(lock)
 
 
 def flush(path: Path) -> None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from aftlib.core.checks import require_choice, require_number
 
-if TYPE_CHECKING:  # workers aggregate and need no model, whose imports take long
-    from aftlib.core.gaussian import GaussianModel
-
 
 class Aggregate:
-    """An aggregate function: it computes a window's result from samples, and models the result.
+    """A linear aggregate function, Σ x / divisor: Gaussian samples have a Gaussian result.
 
     Samples are added to a part, parts are merged in any order, and the merged part is finished with
     the number of samples in it. A new aggregate is one class, entered in `AGGREGATES`.
@@ -25,10 +22,8 @@ class Aggregate:
     """The part without samples."""
     merge: ClassVar[np.ufunc]
     """Merges two parts; `merge.reduce` makes a part of samples."""
-    spark: ClassVar[str] = ""
-    """The name of a linear aggregate in ``pyspark.sql.functions``."""
-    gaussian: ClassVar[bool] = True
-    """Whether it is linear, Σ x / divisor, so that Gaussian samples have a Gaussian result."""
+    spark: ClassVar[str]
+    """Its name in ``pyspark.sql.functions``."""
 
     def add(self, values: np.ndarray, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return the part and the number of the finite samples along an axis."""
@@ -53,21 +48,6 @@ class Aggregate:
         """Estimate the results of whole windows from `results` over `samples` of their steps."""
         return results
 
-    def model(
-        self, step: GaussianModel, steps: int, rng: np.random.Generator | None = None
-    ) -> GaussianModel:
-        """Return the model of the results over `steps` independent steps, each with model `step`.
-
-        Without a closed form, `rng` draws windows: one half for the moments, the other half to
-        count errors. ValueError when `rng` is missing then.
-        """
-        from aftlib.core.extremes import DRAWS, DrawnWindows
-
-        if rng is None:
-            raise ValueError("rng must draw the windows, got None; give a Generator")
-        query = next(name for name, each in AGGREGATES.items() if each is self)
-        return DrawnWindows(step, steps, query, rng, max(DRAWS, 2 * step.size + 2))
-
 
 class Sum(Aggregate):
     """Σ x."""
@@ -77,12 +57,6 @@ class Sum(Aggregate):
     def extrapolate(self, results: np.ndarray, samples: np.ndarray, steps: int) -> np.ndarray:
         """Scale the sums up to all steps."""
         return results * steps / np.maximum(samples, 1)
-
-    def model(
-        self, step: GaussianModel, steps: int, rng: np.random.Generator | None = None
-    ) -> GaussianModel:
-        """Return N(Lμ, LΣ)."""
-        return step.aggregate(steps, "sum")
 
 
 class Mean(Aggregate):
@@ -102,30 +76,10 @@ class Mean(Aggregate):
         """Return the mean itself."""
         return mean
 
-    def model(
-        self, step: GaussianModel, steps: int, rng: np.random.Generator | None = None
-    ) -> GaussianModel:
-        """Return N(μ, Σ/L)."""
-        return step.aggregate(steps, "mean")
-
-
-class Minimum(Aggregate):
-    """min x."""
-
-    initial, merge, gaussian = np.inf, np.minimum, False
-
-
-class Maximum(Aggregate):
-    """max x."""
-
-    initial, merge, gaussian = -np.inf, np.maximum, False
-
 
 AGGREGATES: dict[str, Aggregate] = {
     "mean": Mean(),
     "sum": Sum(),
-    "min": Minimum(),
-    "max": Maximum(),
 }
 """Aggregates by the name of the query."""
 
@@ -139,7 +93,7 @@ class Windows:
 
     width: int  # steps
     slide: int  # steps, 1 … width, so that no step falls between windows
-    query: str = "mean"  # "sum", "min" or "max": the aggregate of a key's samples in a window
+    query: str = "mean"  # or "sum": the aggregate of a key's samples in a window
 
     def __post_init__(self) -> None:
         require_number("width", self.width, least=1)
@@ -158,7 +112,7 @@ class Windows:
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean, sum or extreme of the samples present, and their number, both (len(windows), n).
+        """Mean or sum of the samples present, and their number, both (len(windows), n).
 
         `values` (steps, n) are consecutive steps from `first_step`, a multiple of `pane`, NaN where
         a sample is missing; they must cover the windows. The aggregate is NaN where a window has no
@@ -182,7 +136,7 @@ class Windows:
         return self.joined(*self.slices(values), starts)
 
     def slices(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sum (or extreme) and number of the samples present in every whole slice: (slices, n).
+        """Sum and number of the samples present in every whole slice: (slices, n).
 
         `values` (steps, n) are consecutive steps from a multiple of `pane`.
         """

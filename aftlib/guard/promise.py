@@ -91,7 +91,7 @@ class Promise:
     behind: str = "1971-01-01"
 
     def __post_init__(self) -> None:
-        if self.query not in [name for name, kind in AGGREGATES.items() if kind.gaussian]:
+        if self.query not in list(AGGREGATES):
             raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
         require_number("samples", self.samples, least=1, whole=True)
         require_number("share", self.share, above=0, most=1)

@@ -4,6 +4,5 @@
 classes that `archive` makes and the Python processes that `workers` starts. `sweep` distributes
 numbered work over tasks; `streams` runs a streaming query on planned micro-batches until its input
 has ended. `checkpoint` has the identity, lock and progress of a streaming query. `faults` kills or
-pauses a process at a named point of its work, once. `metrics_log`
-writes the metrics of guarded streams. `cluster` is Spark's own cluster on this machine.
+pauses a process at a named point of its work, once.
 """

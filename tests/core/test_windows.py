@@ -12,8 +12,8 @@ test_bad_windows_are_refused = refused(
     ((0, 1), "width must be at least 1, got 0"),
     ((3, 0), "slide must be at least 1 and at most 3, got 0"),
     ((3, 4), "slide must be at least 1 and at most 3, got 4"),
-    ((3, 1, "mode"), "query must be one of mean, sum, .* got 'mode'"),
-    ((3, 1, ["sum"]), r"query must be one of mean, sum, .* got \['sum'\]"),
+    ((3, 1, "mode"), "query must be one of mean, sum, got 'mode'"),
+    ((3, 1, ["sum"]), r"query must be one of mean, sum, got \['sum'\]"),
 )
 
 
@@ -22,13 +22,9 @@ test_steps_must_cover_the_windows = refused(
     (9, 0, "values must cover the steps 0 … 9 of windows"),
     (20, 3, "first_step must be a multiple of 5 steps, got 3"),
 )
-test_an_extreme_needs_draws = refused(
-    lambda name: AGGREGATES[name].model(STEP, 4),
-    ("max", "rng must draw the windows, got None; give a Generator"),
-)
 
 
-TWINS = {"mean": np.nanmean, "sum": np.nansum, "min": np.nanmin, "max": np.nanmax}
+TWINS = {"mean": np.nanmean, "sum": np.nansum}
 STEP = GaussianModel([1.0, 2.0], [[1.0, 0.5], [0.5, 2.0]])
 
 
@@ -53,7 +49,7 @@ def test_parts_of_any_cut_are_the_whole_and_gaps_are_left_out(name):
 
 def test_the_model_is_that_of_the_results(name):
     rng = np.random.default_rng(2)
-    model = AGGREGATES[name].model(STEP, 4, rng)
+    model = STEP.aggregate(4, name)
     windows = rng.multivariate_normal(STEP.mean, STEP.covariance, size=(20_000, 4))
     results = TWINS[name](windows, axis=1)
     off = (model.mean - results.mean(axis=0)) / results.std(axis=0)
@@ -73,19 +69,15 @@ def test_a_linear_result_is_the_sum_over_its_divisor(name, scale):
 class Largest(Aggregate):
     """The maximum of the absolute values; a new aggregate needs no more than this."""
 
-    initial, merge, gaussian = 0.0, np.maximum, False
+    initial, merge = 0.0, np.maximum
 
     def add(self, values, axis=0):
         return super().add(np.abs(values), axis)
 
 
 def test_a_new_aggregate_is_one_class(monkeypatch):
-    """D1's windows and their model use it as soon as `AGGREGATES` has it."""
+    """Windows use it as soon as `AGGREGATES` has it."""
     monkeypatch.setitem(AGGREGATES, "largest", Largest())
     values = np.array([[1.0], [-4.0], [np.nan], [-2.0]])
     results, samples = Windows(2, 2, "largest").aggregate(values, 0, range(2))
     assert results.tolist() == [[4.0], [2.0]] and samples.tolist() == [[2], [1]]
-    model = AGGREGATES["largest"].model(STEP, 2, np.random.default_rng(4))
-    windows = np.random.default_rng(5).multivariate_normal(STEP.mean, STEP.covariance, (4000, 2))
-    errors = np.abs(np.abs(windows).max(axis=1)[:, 0] - model.mean[0])
-    assert (errors <= model.half_width([0], [], 0.1)).mean() == pytest.approx(0.9, abs=0.03)
