@@ -11,14 +11,14 @@ import pandas as pd
 from aftlib.core.checks import listed, require_instance, require_number
 from aftlib.core.covariance import correlated_groups
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.labels import ArrayRecord, frame_of_keys
+from aftlib.core.labels import frame_of_keys
 from aftlib.core.requirement import Requirement
 
 _DIGITS = 12
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Assignment(ArrayRecord):
+@dataclass(frozen=True, eq=False)
+class Assignment:
     """Disjoint key sets of m workers, and the reliability of estimates of each worker.
 
     Attributes

@@ -1,15 +1,14 @@
 """Modules that all packages share. They import no other package, no Spark and no Plotly.
 
-`generators` (seeded) make samples. `sensorlog` stores them, so that any sensors can be read again
-over any steps. `windows` has time windows and their aggregates.
+`generators` makes seeded samples, and `sensorlog` stores them, so that any sensors can be read
+again over any steps. `windows` has time windows and their aggregates.
 
-`gaussian` models how sensors depend on each other and estimates lost values; `covariance` fits it
-to rows with gaps, `labels` aligns pandas objects and names the rows of results. `extremes` models
-minima and maxima.
+`gaussian` models how sensors depend on each other and estimates lost values (`posterior`);
+`covariance` fits it to rows with gaps, `labels` aligns pandas objects and names rows of results.
 `requirement` decides whether an estimate is precise enough, `intervals` bounds a rate.
 `recovery_costs` computes the duration of a recovery and the monthly cost of failures.
 `planfile` reads what a machine needs of plan.json, which `aft plan` writes.
 
-`paths` writes files whole or not at all, `arrays` packs arrays into one value, `checks` validates
-arguments, and `compiling` wraps numba for the kernels.
+`paths` writes files whole or not at all, `sqlite` opens a file with durable transactions, `arrays`
+packs arrays into one value, `checks` validates arguments, and `compiling` wraps numba.
 """

@@ -128,18 +128,6 @@ def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> s
     return ", ".join(quoted[:8]) + more
 
 
-def refuse_columns(
-    names: Iterable[str], flags: Iterable[bool], wanted: str, got: str, fix: str = ""
-) -> None:
-    """Raise ValueError for the columns with a true flag; the message advises to leave them out."""
-    columns = list(compress(names, flags))
-    if columns:
-        raise ValueError(
-            f"column {listed(columns)} must {wanted}, got {got}; leave it out with "
-            f"drop={columns[:8]!r}{fix}"
-        )
-
-
 def with_value(grid: Iterable[float], *values: float) -> list[float]:
     """Return the numbers of `grid` and `values` in ascending order, without duplicates.
 

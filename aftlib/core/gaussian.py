@@ -20,15 +20,15 @@ from aftlib.core.covariance import (
     independent_groups,
     largest_asymmetry,
 )
-from aftlib.core.labels import ArrayRecord, as_numbers, in_one_order, labels_of
+from aftlib.core.labels import as_numbers, in_one_order, labels_of
 from aftlib.core.posterior import Posterior
 
 if TYPE_CHECKING:  # recovery does not need pandas, which takes long to load
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GaussianModel(ArrayRecord):
+@dataclass(frozen=True, eq=False)
+class GaussianModel:
     """N(μ, Σ) over n keys; an immutable value.
 
     Once the keys O are observed to be o, the others Y have the mean μ_Y + Σ_YO Σ_OO⁻¹ (o − μ_O) and

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +101,7 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
             array = np.where(np.ma.getmaskarray(values), np.nan, array)
         return array.astype(float)
     except (TypeError, ValueError) as error:
-        kinds = getattr(values, "dtypes", None)
+        kinds: Any = getattr(values, "dtypes", None)
         if hasattr(kinds, "items"):  # of a DataFrame
             odd = [str(name) for name, kind in kinds.items() if kind.kind not in "iuf"]
             raise ValueError(
@@ -161,42 +160,3 @@ def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFr
     size = len(next(iter(columns.values())))
     labels = list(names) or [f"X{number + 1}" for number in range(size)]
     return pd.DataFrame(columns, pd.Index(labels, name="key"))
-
-
-class ArrayRecord:
-    """Base of dataclasses with arrays: objects with equal fields are equal; the repr is short.
-
-    Declare its subclasses as dataclasses with ``eq=False, repr=False``.
-    """
-
-    def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other):
-            return NotImplemented
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return all(_equal(getattr(self, name), getattr(other, name)) for name in names)
-
-    def __hash__(self) -> int:
-        values = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
-        return hash(tuple(value for value in values if not isinstance(value, np.ndarray)))
-
-    def __repr__(self) -> str:
-        names = [field.name for field in fields(self) if field.repr]  # type: ignore[arg-type]
-        values = (f"{name}={_short_repr(getattr(self, name))}" for name in names)
-        return f"{type(self).__name__}({', '.join(values)})"
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return np.array_equal(one, other, equal_nan=True)
-    return bool(one == other)
-
-
-def _short_repr(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        text = np.array2string(value, separator=", ", threshold=8, edgeitems=2)
-        return f"array({' '.join(text.split())})"
-    if isinstance(value, tuple) and len(value) > 8:
-        return f"({', '.join(map(_short_repr, value[:3]))}, …, {_short_repr(value[-1])})"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_short_repr, value))}{',' * (len(value) == 1)})"
-    return repr(value)

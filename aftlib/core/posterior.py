@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aftlib.core.checks import require_instance, require_number
-from aftlib.core.labels import ArrayRecord, frame_of_keys
+from aftlib.core.labels import frame_of_keys
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Posterior(ArrayRecord):
+@dataclass(frozen=True, eq=False)
+class Posterior:
     """Distribution of the k keys that were not observed, given those that were.
 
     Attributes

@@ -27,8 +27,6 @@ from nbclient.exceptions import DeadKernelError
 from aftlib.core.paths import atomic_file, notebooks_dir
 from aftlib.reports.documents import DOCUMENTS, Document, all_claims
 from aftlib.workbench.claims import not_run
-from aftlib.workbench.old_claims import Claim as OldClaim
-from aftlib.workbench.old_claims import nothing
 from aftlib.workbench.parameters import ParameterModel
 from aftlib.workbench.scorecard import MIME, ClaimRecord
 
@@ -248,8 +246,7 @@ def collect_claims(reports: Mapping[str, Executed]) -> list[ClaimRecord]:
         report = reports.get(document.notebook)
         judged = {record.id: record for record in report.claims} if report else {}
         if id not in judged:
-            missing = nothing if isinstance(claim, OldClaim) else not_run
-            record = ClaimRecord.of(claim, missing("its notebook has not run"))
+            record = ClaimRecord.of(claim, not_run("its notebook has not run"))
             judged[id] = record.with_run(document.notebook)
         records.append(judged[id])
     return records

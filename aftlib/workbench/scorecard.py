@@ -10,27 +10,20 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from aftlib.workbench import old_claims
 from aftlib.workbench.claims import (
     BASES,
     DOES_NOT_HOLD,
-    HOLDS,
     HOLDS_IF,
     NOT_RUN,
     OPEN,
     VERDICTS,
     Claim,
+    Finding,
     Value,
 )
 from aftlib.workbench.pages import SYMBOLS, render
 
 MIME = "application/vnd.aft.claims+json"
-_OLD_VERDICTS = {
-    old_claims.HOLDS: HOLDS,
-    old_claims.DEVIATES: DOES_NOT_HOLD,
-    old_claims.UNDECIDED: OPEN,
-    old_claims.NOT_RUN: NOT_RUN,
-}
 
 
 class ClaimRecord(BaseModel):
@@ -65,10 +58,8 @@ class ClaimRecord(BaseModel):
     changed: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, claim: Any, finding: Any) -> ClaimRecord:
+    def of(cls, claim: Claim, finding: Finding) -> ClaimRecord:
         """Return the record of the finding for `claim`."""
-        if isinstance(claim, old_claims.Claim):
-            return cls._of_old(claim, finding)
         known = vars(claim) | vars(finding)
         same = {name: value for name, value in known.items() if name in cls.model_fields}
         fields = {
@@ -79,29 +70,6 @@ class ClaimRecord(BaseModel):
             "sensitivity": finding.missing or finding.sensitivity,
         }
         return cls(**(same | fields))
-
-    @classmethod
-    def _of_old(cls, claim: old_claims.Claim, finding: old_claims.Finding) -> ClaimRecord:
-        return cls(
-            id=claim.id,
-            document=claim.document,
-            quote=claim.statement,
-            section=claim.source,
-            main="",
-            expected=claim.expected if finding.expected is None else finding.expected,
-            measured=finding.value,
-            unit=claim.unit_of(finding),
-            interval=finding.interval,
-            verdict=_OLD_VERDICTS[claim.decide(finding)],
-            condition="",
-            basis="exact" if claim.basis == old_claims.DERIVED else claim.basis,
-            n=finding.n,
-            counted=finding.counted,
-            sensitivity=" ".join(filter(None, [finding.missing, finding.note])),
-            project=claim.project,
-            timed=claim.timed,
-            recorded=_OLD_VERDICTS[claim.recorded],
-        )
 
     def with_run(
         self, notebook: str, profile: str = "", changed: Mapping[str, Any] | None = None
@@ -158,7 +126,7 @@ class Scorecard:
     scorecard.
     """
 
-    claims: Sequence[Claim | old_claims.Claim]
+    claims: Sequence[Claim]
     variables: Mapping[str, Any]
 
     def __post_init__(self) -> None:

@@ -17,20 +17,6 @@ PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
 HEIGHT = 430
 _MARKER_SIZE = 8
 _ADDED, _SYMBOLS = ("#56B4E9", "#882255", "#117733", "#999933"), ("star", "cross", "hexagon")
-SHARED_HEADINGS = {
-    "bound": "wrong at most",
-    "cpu_s": "CPU, s",
-    "delta": "δ",
-    "epsilon": "ε",
-    "half_width": "half-width",
-    "high": "95 % interval, high",
-    "low": "95 % interval, low",
-    "recovery_ms": "recovery, ms",
-    "t_sla_ms": "T_SLA, ms",
-    "tau": "checkpoint τ",
-    "within": "share within ε",
-}
-"""Headings of columns that tables of several packages have, by the columns' names."""
 
 
 def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) -> go.Figure:

@@ -9,12 +9,10 @@ import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from aftlib import ExponentialHistogram, RecoveryTime, Requirement, assign_greedy, plan_checkpoints
+from aftlib import RecoveryTime, Requirement, assign_greedy, plan_checkpoints
 from aftlib.approximately_once import figures as first
 from aftlib.checkpoint_planning import figures as second
 from aftlib.core.generators import block_model
-from aftlib.exponential_histogram import figures as fifth
-from aftlib.exponential_histogram.bits import BitStream
 from aftlib.workbench.style import explorable, line_figure, line_look
 
 
@@ -49,7 +47,6 @@ def plan_window(epsilon, delta, t_sla_ms, method):
 def test_without_a_live_notebook_the_figure_is_static():
     assert isinstance(first.explore(block_model(12, 4), 3, 0.8, 0.05), go.Figure)
     assert isinstance(second.explore(plan_window, 0.3, 0.05, 30), go.Figure)
-    assert isinstance(fifth.explore(1000, 0.1, 0.5, seed=1), go.Figure)
 
 
 @pytest.mark.parametrize(("start", "first"), [(None, 2), (1.1, 1), (9, 3)])
@@ -93,15 +90,6 @@ def test_sliders_of_d2_plan_again_and_leave_out_what_has_no_plan(lab):
     assert marks.x == plan.checkpoints and plan.checkpoints
     short = second.explore(plan_window, 0.3, 0.05, 20)  # every recovery takes at least 28.33 ms
     assert not short.result.data
-
-
-def test_sliders_of_d5_count_again(lab):
-    widget = fifth.explore(1000, 0.1, 0.5, seed=1)
-    shown = move(widget, **{"N": 10_000, "ε": 0.01, "P(1)": 0.9})
-    histogram = ExponentialHistogram(10_000, 0.01)
-    histogram.update(BitStream(0.9, None, 1).draw(20_000))
-    assert list(shown.data[0].y) == [size for _, size in histogram.buckets]
-    assert f"estimated as {histogram.estimate():,g}" in shown.layout.title.text
 
 
 def test_a_curve_without_a_look_is_drawn_too():
