@@ -132,7 +132,7 @@ def test_every_public_name_works_with_numpy_scipy_and_pandas_alone():
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     assert printed[0] == printed[1]
-    assert printed[0].count("\n") == 5
+    assert printed[0].count("\n") == 4
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ class Buckets:
         Without `times` (size 0) they happen at now + 1, now + 2, …. Unless `answers` is empty, it
         receives the estimate after each event, in units: with `article` the article's estimate.
         """
-        from aftlib.exponential_histogram import kernels
+        from aftlib.exponential_histogram.kernels import ARTICLE, SOUND, apply
 
         if units.size == 0:
             return
@@ -131,12 +131,12 @@ class Buckets:
         elif answers.size and not article:
             sure = min(max(end - self.now, 0), units.size)
 
-        stamps, total = kernels.apply(
+        stamps, total = apply(
             tuple(units),
             (times, self.now),
             (self.stamps, self.total),
             (self.window, self.least),
-            (answers, sure, kernels.ARTICLE if article else kernels.SOUND),
+            (answers, sure, ARTICLE if article else SOUND),
         )
         self.replace(stamps, int(total))
         self.now = int(times[-1]) if times.size else self.now + units.size

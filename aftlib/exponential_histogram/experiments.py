@@ -202,7 +202,7 @@ def sweep(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
     least 131,072 events. One row per point: epsilon, window, share, burst, and the results of
     `measure`.
     """
-    from aftlib.exponential_histogram import kernels  # noqa: F401 - compiled before the tasks start
+    import aftlib.exponential_histogram.kernels  # noqa: F401 - compiled before the tasks start
 
     def measure_point(point: tuple[float, int, float, float]) -> dict[str, Any]:
         epsilon, window, share, burst = point

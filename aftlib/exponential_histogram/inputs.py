@@ -31,13 +31,13 @@ class Units(NamedTuple):
 def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
     """Convert events of the kind `values` to units of 1/scale; ValueError if `total` overflows."""
     if values == "bits" and scale == 1:  # by blocks, at the speed of counting
-        from aftlib.exponential_histogram import kernels
+        from aftlib.exponential_histogram.kernels import BLOCK_SHIFT, count_blocks
 
         bits = as_bits(events)
-        cum, valid = kernels.count_blocks(bits)
+        cum, valid = count_blocks(bits)
         if not valid:
             refuse(bits > 1, bits, *_NO_BITS)
-        return Units(bits.size, cum, kernels.BLOCK_SHIFT, bits)
+        return Units(bits.size, cum, BLOCK_SHIFT, bits)
     units = as_integers(events) if values == "integers" else as_bits(events)
     if values == "bits":
         refuse(units > 1, units, *_NO_BITS)

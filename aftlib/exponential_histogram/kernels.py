@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aftlib.core.compiling import LONGS, OCTETS, byte_mask, jit, ones
-from aftlib.exponential_histogram import canonical
+from aftlib.exponential_histogram.canonical import bucket_sizes as sizes_of
+from aftlib.exponential_histogram.canonical import top_level as level_of
 
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
@@ -59,8 +60,8 @@ class Held(NamedTuple):
     total: int
 
 
-top_level = jit()(canonical.top_level)
-bucket_sizes = jit()(canonical.bucket_sizes)
+top_level = jit()(level_of)
+bucket_sizes = jit()(sizes_of)
 
 
 @jit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import nbformat
 
 import aftlib
 from aftlib.core.paths import reports_dir
+from aftlib.guard.metrics import metrics_table, sensor_table
 from aftlib.reports.batch import (
     Executed,
     Job,
@@ -130,6 +132,23 @@ def run(notebook: str, values: tuple[str, ...], profile: str | None, show: bool)
         webbrowser.open(page.as_uri())
     if executed.error:
         sys.exit(1)
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option("--every", type=float, default=2.0, show_default=True, help="Seconds.")
+@click.option("--once", is_flag=True, help="Print the tables once.")
+def watch(directory: Path, every: float, once: bool) -> None:
+    """Show the metrics that a guarded stream writes into DIRECTORY, until Ctrl-C."""
+    with clear_errors():
+        while True:
+            tables = metrics_table(directory), sensor_table(directory)
+            if not once:
+                click.clear()
+            click.echo("\n\n".join(table.to_string() for table in tables))
+            if once:
+                return
+            time.sleep(every)
 
 
 def describe(executed: Executed, page: Path) -> str:

@@ -129,3 +129,15 @@ def test_the_stored_full_run_is_shown_beside_a_verdict_that_differs(home, monkey
     assert aft("reproduce", "-p", "m=5").exit_code == 0
     index = (home / "reports" / "index.html").read_text()
     assert "holds (0.98), full run of 2026-01-31" in index
+
+
+def test_watch_shows_the_tables_of_a_stream_or_says_how_to_get_them(home, tmp_path):
+    missing = aft("watch", tmp_path, "--once")
+    assert missing.exit_code == 1 and "call record_metrics(spark, directory)" in missing.output
+    line = {"query": "q", "batch": 0, "time": "2026-01-31T00:00:00", "seconds": 1.5, "rows": 7}
+    line |= {"latency_s": None, "state_entries": 1, "late": 0, "rejected": {"unknown sensor": 2}}
+    line |= {"windows": {"exact": 5}, "sensors": {"kitchen": {"windows": 5, "wrong": 1}}}
+    (tmp_path / "guard-1.jsonl").write_text(json.dumps(line) + "\n")
+    shown = aft("watch", tmp_path, "--once")
+    assert shown.exit_code == 0, shown.output
+    assert "rejected.unknown sensor" in shown.output and "kitchen" in shown.output
