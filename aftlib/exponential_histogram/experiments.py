@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -231,7 +232,9 @@ def run_operator(
         edges = np.linspace(events["at"].min() - 1, events["at"].max(), files + 1)
         for number, (low, high) in enumerate(zip(edges, edges[1:], strict=False)):
             part = events[(events["at"] > low) & (events["at"] <= high)]
-            part.to_parquet(source / f"{number:04}.parquet", index=False)
+            path = source / f"{number:04}.parquet"
+            part.to_parquet(path, index=False)
+            os.utime(path, (number + 1, number + 1))  # Spark reads files in order of these times
     stream = (
         spark.readStream.schema("key bigint, at bigint, event boolean")
         .option("maxFilesPerTrigger", 1)

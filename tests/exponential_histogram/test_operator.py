@@ -52,22 +52,35 @@ def tests_are_pickled_by_value():
     cloudpickle.unregister_pickle_by_value(module)
 
 
+@pytest.fixture
+def quick_disk(monkeypatch):
+    """All files are written in the same millisecond."""
+    write = pd.DataFrame.to_parquet
+
+    def write_at_once(table, path, **kwargs):
+        write(table, path, **kwargs)
+        os.utime(path, (1e9, 1e9))
+
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", write_at_once)
+
+
 @pytest.mark.spark
-def test_answers_are_those_of_an_undisturbed_histogram(spark, tmp_path):
+def test_answers_are_those_of_an_undisturbed_histogram(spark, tmp_path, quick_disk):
     answers = run_operator(spark, tmp_path, make_events(), OPERATOR, FILES)
     pd.testing.assert_frame_equal(answers, expected())
 
 
 class Killed(HistogramOperator):
-    """Ends the worker's process once, after a key's events were added and before the commit."""
+    """Ends the worker's process once, after a key's later events were added, before the commit."""
 
     def __call__(self, key, frames, state):
+        continued = state.exists
         yield from super().__call__(key, frames, state)
-        self.kill_once()
+        self.kill_once(continued)
 
-    def kill_once(self):
+    def kill_once(self, continued):
         marker = os.environ["AFT_TEST_FOLDER"] + "/killed"
-        if not os.path.exists(marker):
+        if continued and not os.path.exists(marker):
             with open(marker, "x"):
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -86,6 +99,7 @@ class Broken(Killed):
         return os.environ["AFT_TEST_FOLDER"] + "/state"
 
     def __call__(self, key, frames, state):
+        continued = state.exists
         last, histogram = self.restore(state)
         rows = pd.concat(list(frames)).sort_values("at")
         estimates = histogram.estimates(rows["event"].to_numpy())
@@ -93,37 +107,33 @@ class Broken(Killed):
             file.write(json.dumps([int(rows["at"].iloc[-1]), histogram.to_bytes().hex()]))
         state.update((0, b""))
         yield pd.DataFrame({"key": key[0], "at": rows["at"], "estimate": estimates})
-        self.kill_once()
+        self.kill_once(continued)
 
 
-def run_killed(spark, folder, kind, monkeypatch):
+def run_killed(spark, folder, operator):
     """Answers for key 0 when a worker is killed in the second of two micro-batches."""
-    folder.mkdir()
-    operator = kind(200, 0.05)
-    object.__setattr__(operator, "__class__", kind)
     events = make_events()
-    one = events[events["key"] == 0]
 
-    def call(key, frames, state, operator=operator, place=str(folder)):
-        os.environ["AFT_TEST_FOLDER"] = place
+    def call(key, frames, state):
+        os.environ["AFT_TEST_FOLDER"] = str(folder)
         yield from operator(key, frames, state)
 
-    return run_operator(spark, folder, one, call, 2)
+    return run_operator(spark, folder, events[events["key"] == 0], call, 2)
 
 
 @pytest.mark.crash
 @pytest.mark.spark
-def test_a_killed_worker_loses_and_doubles_nothing(spark, tmp_path, monkeypatch):
-    answers = run_killed(spark, tmp_path / "good", Killed, monkeypatch)
-    assert (tmp_path / "good" / "killed").exists()
+def test_a_killed_worker_loses_and_doubles_nothing(spark, tmp_path):
+    answers = run_killed(spark, tmp_path, Killed(200, 0.05))
+    assert (tmp_path / "killed").exists()
     pd.testing.assert_frame_equal(answers, expected().head(SIZE))
 
 
 @pytest.mark.crash
 @pytest.mark.spark
-def test_the_control_that_keeps_state_elsewhere_is_caught(spark, tmp_path, monkeypatch):
-    answers = run_killed(spark, tmp_path / "bad", Broken, monkeypatch)
-    assert (tmp_path / "bad" / "killed").exists()
+def test_the_control_that_keeps_state_elsewhere_is_caught(spark, tmp_path):
+    answers = run_killed(spark, tmp_path, Broken(200, 0.05))
+    assert (tmp_path / "killed").exists()
     assert not np.array_equal(answers["estimate"], expected().head(SIZE)["estimate"])
 
 
