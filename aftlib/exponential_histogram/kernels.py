@@ -25,14 +25,7 @@ _STRIDE = 8  # blocks that a search skips at once
 EXACT, SOUND, ARTICLE = range(3)
 _BEYOND = 2**62  # any doubled total
 
-_EACH_BYTE = np.uint64(0x0101010101010101)
-_TOP_BITS = np.uint64(0x8080808080808080)
-_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
-_DIAGONAL, _OCTET = np.uint64(0x8040201008040201), np.uint64(0xFF)
-_ODD_BITS = np.uint64(0x5555555555555555)
-_ODD_PAIRS = np.uint64(0x3333333333333333)
-_ODD_NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)
-_U1, _U2, _U4, _U7, _U8, _U56 = (np.uint64(n) for n in (1, 2, 4, 7, 8, 56))
+_U1 = np.uint64(1)
 
 
 class Chunk(NamedTuple):
@@ -68,12 +61,7 @@ bucket_sizes = jit()(sizes_of)
 def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     """Rank of each bucket's newest unit, newest bucket first."""
     sizes = bucket_sizes(total, least)
-    rank = 1
-    for bucket in range(sizes.size):
-        size = sizes[bucket]
-        sizes[bucket] = rank
-        rank += size
-    return sizes
+    return np.cumsum(sizes) - sizes + 1
 
 
 #: Mask of the 64 bytes from an index on, lowest bit first: 1 for a byte above a limit.
@@ -81,25 +69,17 @@ mask_above = byte_mask(">")
 
 
 @jit()
-def bytes_short(running: Any, rank: Any) -> Any:
-    """Number of a word's eight bytes that are below a rank; the bytes ascend and are below 128."""
-    reached = ((running | _TOP_BITS) - rank * _EACH_BYTE) & _TOP_BITS
-    return 8 - np.int64(((reached >> _U7) * _EACH_BYTE) >> _U56)
-
-
-@jit()
 def place_of(mask: Any, unit: int) -> Any:
-    """Index of the unit-th 1 of a mask, the lowest being the first."""
-    rank = np.uint64(unit)
-    pairs = mask - ((mask >> _U1) & _ODD_BITS)
-    nibbles = (pairs & _ODD_PAIRS) + ((pairs >> _U2) & _ODD_PAIRS)
-    running = ((nibbles + (nibbles >> _U4)) & _ODD_NIBBLES) * _EACH_BYTE
-    index = bytes_short(running, rank)
-    shift = np.uint64(index) * _U8
-    before = ((running << _U8) >> shift) & _OCTET
-    spread = (((mask >> shift) & _OCTET) * _EACH_BYTE) & _DIAGONAL
-    each = ((spread + _LOW_BITS) & _TOP_BITS) >> _U7
-    return 8 * index + bytes_short(each * _EACH_BYTE, rank - before)
+    """Index of the unit-th 1 of a mask, the lowest being the first: halve the mask six times."""
+    place = 0
+    for step in range(6):
+        width = np.uint64(32 >> step)
+        below = ones(mask & ((_U1 << width) - _U1))
+        upper = below < unit
+        unit -= below * upper
+        mask >>= width * np.uint64(upper)
+        place += (32 >> step) * upper
+    return place
 
 
 @jit()
