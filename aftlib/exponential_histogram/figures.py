@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def few_ones(few: pd.DataFrame, start: float) -> go.Figure:
 
 
 def errors(swept: pd.DataFrame) -> go.Figure:
-    """Largest error of `experiments.sweep` over full windows as a multiple of ε, by P(1) and ε."""
+    """Largest error of `experiments.sweep` as a multiple of ε, by P(1) and ε."""
     worst = swept.groupby(["share", "epsilon"], as_index=False)[["article", "sound"]].max()
     worst[["article", "sound"]] = worst[["article", "sound"]].div(worst["epsilon"], axis=0)
     figure = go.Figure()
@@ -131,14 +131,14 @@ def demo(answers: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure
     return styled(figure, "The operator's answers in a streaming query", "event", "ones in window")
 
 
-def along(table: pd.DataFrame, columns: Mapping[str, str], epsilon: float, title: str) -> go.Figure:
-    """Relative errors along a stream, and the guaranteed error; `columns`: column by estimate."""
+def long_run(run: pd.DataFrame, epsilon: float) -> go.Figure:
+    """Relative errors of both estimates along a long stream, and the guaranteed error."""
     figure = go.Figure()
-    for name, column in columns.items():
+    for name, column in (("article", "article_error"), ("sound", "error")):
         look = LOOK[_NAMES[name]]
-        figure.add_scatter(x=table["at"], y=table[column], name=_NAMES[name], **look)
+        figure.add_scatter(x=run["at"], y=run[column], name=_NAMES[name], **look)
     figure.add_hline(epsilon, line=LIMIT, annotation_text=f"guaranteed ε = {epsilon:g}")
-    styled(figure, title, "events so far", "relative error")
+    styled(figure, "A long stream (fig. 5)", "events so far", "relative error")
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.intervals import t_interval
 from aftlib.spark.sweep import sweep
 from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, traffic
@@ -40,9 +39,9 @@ EXAMPLE = Parameters(rate=1000 / 15, ack_ms=70, heartbeat_ms=20, switching_ms=45
 """Our choice, because figs 3 and 4 give no times: a tuple every 15 ms, from 0, three per turn."""
 LAG = 10
 """Tuples between the two partners of a join."""
-MEASURES = ("queue_at_crash", "resent", "recovery_ms", "caught_up_ms")
-COUNT_LIMIT, TIME_LIMIT, BYTES_LIMIT = 0.10, 0.15, 0.05
-"""Relative differences from ns-3 up to which counts, times and traffic agree."""
+MEASURES = ("queue_at_crash", "resent", "recovery_ms")
+TIME_LIMIT = 0.15
+"""Relative difference from ns-3 up to which times agree."""
 STORED_RUNS = Path(__file__).parent / "ns3"
 """Folder of the tables that ns-3 made (benchmarks/ns3)."""
 BASE, PROPOSAL = "as it is", "proposed"
@@ -129,10 +128,6 @@ class Sweep:
     spread_ms: float = 2000.0
     parameters: Parameters = field(default_factory=Parameters)  # all but the rate
 
-    def __post_init__(self) -> None:
-        require_numbers("rates", self.rates, above=0)
-        require_number("trials", self.trials, least=2, whole=True)
-
     @property
     def failures_ms(self) -> np.ndarray:
         """Failure times, shape (trials,)."""
@@ -156,9 +151,8 @@ Trial = tuple[dict[str, Any], Parameters, float]
 def recoveries(spark: SparkSession, case: Sweep, nodes: Sequence[str] = NODES[:1]) -> pd.DataFrame:
     """Let each of `nodes` fail at every failure time, under both schemes and every rate, on Spark.
 
-    One row per trial: scheme, rate, node, trial, failure_ms, queue_at_crash, resent, recovery_ms
-    (the experiment's), caught_up_ms (until downstream has everything). Trials are paired: both
-    schemes have the same failure times and phases.
+    One row per trial: scheme, rate, node, trial, failure_ms, queue_at_crash, resent, recovery_ms.
+    Trials are paired: both schemes have the same failure times and phases.
     """
     points: list[Trial] = [
         ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
@@ -276,8 +270,7 @@ def explain_gap(parts: pd.DataFrame, by: Sequence[str] = ("rate",)) -> pd.DataFr
     """Parts of the gap between upstream backup and the proposal in ns-3, by rate, in ms.
 
     Means over failures, or one row per failure where `by` has "failure_ms". gap = handshake +
-    initial_window + tuples. nagle: time that Nagle's algorithm adds to upstream backup, which opens
-    its connection at recovery; nagle_open: its time on a connection that is open but unused.
+    initial_window + tuples. nagle: what Nagle's algorithm adds to upstream backup.
     """
     ms = parts.pivot_table(index=[*by], columns="switch", values="ns3_ms", dropna=False)
     return pd.DataFrame(
@@ -293,16 +286,13 @@ def explain_gap(parts: pd.DataFrame, by: Sequence[str] = ("rate",)) -> pd.DataFr
 
 def compare_costs(case: Sweep, rate: float) -> pd.DataFrame:
     """All five schemes at one rate: traffic for availability by three denominators (2.2)."""
-    costs = {name: traffic(case.at(rate), scheme) for name, scheme in SCHEMES.items()}
-    rows = {
-        name: {
-            "of all traffic": one.share_of_all,
-            "of the stream without fault tolerance": one.relative,
-            "of the input": one.relative_to_input,
-        }
-        for name, one in costs.items()
+    costs = [traffic(case.at(rate), scheme) for scheme in SCHEMES.values()]
+    columns = {
+        "of all traffic": [one.share_of_all for one in costs],
+        "of the stream without fault tolerance": [one.relative for one in costs],
+        "of the input": [one.relative_to_input for one in costs],
     }
-    return pd.DataFrame(rows).T
+    return pd.DataFrame(columns, index=list(SCHEMES))
 
 
 def counted_traffic() -> pd.DataFrame:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
@@ -15,9 +13,7 @@ from aftlib.upstream_backup.system import MS, PROPOSED, UPSTREAM
 from aftlib.workbench.style import (
     BLUE,
     GREEN,
-    GREY,
     ORANGE,
-    PURPLE,
     RED,
     line_figure,
     line_look,
@@ -29,6 +25,11 @@ LOOK = {
     PROPOSED.name: line_look(BLUE),
 }
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
+_PARTS = (
+    ("handshake", "open the connection", ORANGE),
+    ("initial_window", "TCP's first window", GREEN),
+    ("tuples", "more tuples", BLUE),
+)
 _SHOWN_MS = (118.0, 235.0)
 _BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 
@@ -121,13 +122,10 @@ def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataF
     return figure.update_layout(legend=_BESIDE)
 
 
-def tcp_parts(parts: pd.DataFrame, title: str) -> go.Figure:
-    """Upstream backup's recovery time with each part of TCP changed, one colour per rate."""
-    figure = go.Figure()
-    colors = cycle([BLUE, GREEN, ORANGE, PURPLE, GREY, RED])
-    means = parts.groupby(["rate", "switch"], sort=False)["ns3_ms"].mean().reset_index()
-    for (rate, rows), color in zip(means.groupby("rate"), colors, strict=False):
-        mark = {"color": color}
-        figure.add_bar(x=rows["switch"], y=rows["ns3_ms"], name=f"{rate:,.0f}/s", marker=mark)
-    styled(figure, title, "setting of TCP", "recovery time (ms, ns-3)")
-    return figure.update_layout(barmode="group", legend=_BESIDE)
+def gap_parts(gaps: pd.DataFrame, title: str) -> go.Figure:
+    """Shares of the gap between both schemes' recovery times, by rate (`explain_gap`)."""
+    figure, rates = go.Figure(), [f"{rate:,.0f}/s" for rate in gaps.index]
+    for part, name, color in _PARTS:
+        figure.add_bar(x=rates, y=gaps[part] / gaps["gap"], name=name, marker_color=color)
+    styled(figure, title, "input rate (tuples/s)", "share of the gap (ns-3)")
+    return figure.update_layout(barmode="stack", legend=_BESIDE).update_yaxes(tickformat=".0%")

@@ -40,27 +40,19 @@ class Route:
 class Recovery:
     """One failure and the tuples sent again.
 
-    `resent` has the tuples in order, shape (q,); `done` and `delivered`, shape (q,), the times, in
-    nanoseconds, at which the survivor had processed each and the downstream node had its result.
-    `queue_at_crash` is the length of the failed node's queue.
+    `resent` has the tuples in order, and `done` the times in nanoseconds at which the survivor had
+    processed them, shape (q,). `queue_at_crash` is the length of the failed node's queue.
     """
 
     outage: Outage
     queue_at_crash: int
     resent: np.ndarray
     done: np.ndarray
-    delivered: np.ndarray
 
     @property
     def recovery_ms(self) -> float:
         """D4's recovery time: from the request until the last tuple is processed again."""
         return float(self.done[-1] - self.outage.request) / MS if len(self.done) else 0.0
-
-    @property
-    def caught_up_ms(self) -> float:
-        """From detection until the downstream node has everything that was sent again."""
-        last = self.delivered[-1:]
-        return float(last[0] - self.outage.detected) / MS if len(last) else 0.0
 
 
 @dataclass(frozen=True)
@@ -112,8 +104,8 @@ def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simula
     survivor = travel(parameters, outage.survivor, ids[order], queued[order], opened, window)
 
     place = survivor.queued_before(outage.request)
-    again = slice(place, place + len(resent))
-    recovery = Recovery(outage, before, resent, survivor.done[again], survivor.delivered[again])
+    again = survivor.done[place : place + len(resent)]
+    recovery = Recovery(outage, before, resent, again)
     delivered = np.full(len(written), NEVER)
     for route in (failed, survivor):
         delivered[route.ids] = np.minimum(delivered[route.ids], route.delivered)

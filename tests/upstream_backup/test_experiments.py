@@ -82,8 +82,15 @@ def test_figures_show_each_scheme_and_ns3(trials):
         *("upstream backup", "proposed", "upstream backup, ns-3", "proposed, ns-3"),
     ]
     assert "ns-3 ran" in figures.by_rate(means, "resent", "x", "y", ns3[:0]).layout.title.text
-    parts = experiments.tcp_parts()
-    assert len(figures.tcp_parts(parts, "x").data) == parts["rate"].nunique()
+
+
+def test_opening_the_connection_makes_the_gap_at_low_rates():
+    """The caption's numbers."""
+    bars = figures.gap_parts(experiments.explain_gap(experiments.tcp_parts()), "x").data
+    shares = {bar.name: dict(zip(bar.x, bar.y, strict=True)) for bar in bars}
+    assert shares["open the connection"]["200/s"] == pytest.approx(0.95, abs=0.005)
+    assert shares["open the connection"]["1,000/s"] == pytest.approx(0.49, abs=0.005)
+    assert shares["more tuples"]["20,000/s"] == pytest.approx(0.71, abs=0.005)
 
 
 def test_ns3_is_shown_only_where_it_ran_the_same_system():
@@ -112,7 +119,7 @@ def test_parameters_that_cannot_work_are_refused(given, message):
 @pytest.mark.skipif(make_tables.missing() is not None, reason=str(make_tables.missing()))
 def test_a_fresh_run_of_ns3_equals_the_stored_one(tmp_path):
     program = make_tables.compile_scenario(tmp_path)
-    names = ["queue_at_crash", "resent", "recovery_ms", "caught_up_ms"]
+    names = ["queue_at_crash", "resent", "recovery_ms"]
     fresh = make_tables.make_table("recoveries", program, (500,), 2)
     stored = experiments.read_runs("recoveries")
     for scheme in (UPSTREAM, PROPOSED):
