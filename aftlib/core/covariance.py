@@ -40,10 +40,11 @@ def gappy_moments(
     `values` (rows, n) have at least two different values per column. Expectation maximization
     replaces each gap by its conditional mean and adds its conditional covariance, so that the
     inverse of the covariance is as honest as without gaps (Little and Rubin 2002, section 8.2).
-    The correlations R then shrink to (1 − λ) R + λ I with λ = `shrinkage`; "auto" is
+    In each step the correlations R shrink to (1 − λ) R + λ I with λ = `shrinkage`; "auto" is
     λ = Σ Var(r_ij) / Σ r_ij² over i ≠ j, which has the least expected squared error (Schäfer and
-    Strimmer 2005, target D). ValueError when two keys never occur together, because nothing is
-    known about their covariance then.
+    Strimmer 2005, target D). With 0, λ has only the part of Var(r_ij) that gaps cause: short
+    records with many gaps would otherwise claim far too small posterior variances. ValueError when
+    two keys never occur together, because nothing is known about their covariance then.
     """
     values = values[np.isfinite(values).any(axis=1)]
     present = np.isfinite(values)
@@ -57,21 +58,29 @@ def gappy_moments(
     mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     z = np.where(present, (values - mean) / deviation, 0.0)
     products = z.T @ z / counts
-    share = float(shrinkage) if shrinkage != "auto" else _best_share(z, counts, products)
+    share = float(shrinkage or 0) if shrinkage != "auto" else _best_share(z, counts, products)
+    if shrinkage == 0:
+        share = _best_share(z, counts, products, 1 - counts / len(values))
 
     off, spread = np.zeros(len(mean)), _shrunk(products, 0.0)
     if not present.all():
-        off, spread = _maximize(z, ~present, spread)
+        off, spread = _maximize(z, ~present, spread, share)
     scale = np.sqrt(np.diag(spread))
-    correlation = _shrunk(spread / np.outer(scale, scale), share)
+    done = 0.0 if not present.all() else share  # EM has shrunk it already
+    correlation = _shrunk(spread / np.outer(scale, scale), done)
     unbiased = deviation * scale * np.sqrt(len(values) / (len(values) - 1))
     return mean + off * deviation, correlation * np.outer(unbiased, unbiased)
 
 
-def _best_share(z: np.ndarray, counts: np.ndarray, products: np.ndarray) -> float:
-    """The share λ of least expected squared error; r_ij is the mean of z_i z_j over common rows."""
+def _best_share(
+    z: np.ndarray, counts: np.ndarray, products: np.ndarray, part: np.ndarray | float = 1.0
+) -> float:
+    """The share λ of least expected squared error; r_ij is the mean of z_i z_j over common rows.
+
+    `part` is the part of each Var(r_ij) that counts.
+    """
     squares = (z**2).T @ z**2 / counts
-    noise = (squares - products**2) * counts**2 / (counts - 1) ** 3
+    noise = part * (squares - products**2) * counts**2 / (counts - 1) ** 3
     off = ~np.eye(len(counts), dtype=bool)
     signal = (products[off] ** 2).sum()
     return min(1.0, float(noise[off].sum() / signal)) if signal > 0 else 1.0
@@ -87,7 +96,9 @@ def _shrunk(correlation: np.ndarray, share: float) -> np.ndarray:
     return (1 - share) * correlation + share * np.eye(len(correlation))
 
 
-def _maximize(z: np.ndarray, gaps: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _maximize(
+    z: np.ndarray, gaps: np.ndarray, spread: np.ndarray, share: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of greatest likelihood from standardized rows, 0 where a gap is.
 
     With the precision Λ, the gaps M of a row have the conditional covariance (Λ_MM)⁻¹ and the
@@ -113,6 +124,7 @@ def _maximize(z: np.ndarray, gaps: np.ndarray, spread: np.ndarray) -> tuple[np.n
         step = filled.mean(axis=0)
         filled -= step
         before, spread = spread, (filled.T @ filled + added) / rows
+        spread = (1 - share) * spread + share * np.diag(np.diag(spread))
         mean = mean + step
         if np.abs(spread - before).max() < PRECISE:
             break

@@ -121,6 +121,7 @@ class GaussianModel:
         missing : {"refuse", "estimate"}
             "refuse" raises an error for gaps (NaN). "estimate" takes the μ and Σ of greatest
             likelihood, by expectation maximization. Gaps must not depend on the missing values.
+            The part of the error that gaps cause shrinks the correlations even with `shrinkage` 0.
         shrinkage : float or "auto"
             Share λ in [0, 1] by which correlations shrink to 0. "auto", for few rows, takes the λ
             of least expected squared error (Schäfer and Strimmer 2005).
@@ -139,7 +140,7 @@ class GaussianModel:
         >>> from aftlib import GaussianModel
         >>> frame = pd.DataFrame({"a": [1.0, 2, 3, 4, 6], "b": [1.5, np.nan, 2, 4.5, 5]})
         >>> GaussianModel.fit(frame, missing="estimate").condition({"a": 5.0}).mean.round(2)
-        array([4.4])
+        array([4.31])
         """
         values = as_numbers("frame", frame)
         if values.ndim != 2:

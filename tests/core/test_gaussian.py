@@ -212,7 +212,7 @@ def test_with_gaps_the_estimate_is_that_of_greatest_likelihood():
     rng = np.random.default_rng(6)
     x = rng.normal(size=100)
     y = np.where(np.arange(100) < 40, 0.8 * x + 0.3 * rng.normal(size=100), np.nan)
-    model = GaussianModel.fit(np.column_stack([x, y]), missing="estimate")
+    model = GaussianModel.fit(np.column_stack([x, y]), missing="estimate", shrinkage=1e-9)
     slope, intercept = np.polyfit(x[:40], y[:40], 1)
     assert model.mean[1] == pytest.approx(intercept + slope * x.mean(), abs=1e-3)
     assert model.covariance[0, 1] / model.covariance[0, 0] == pytest.approx(slope, abs=1e-3)
@@ -303,3 +303,16 @@ def test_the_digest_is_of_the_bytes_without_a_copy_of_them():
     assert digest == wanted
     assert peak < model.covariance.nbytes / 20
     assert block_model(300, 5).digest().hexdigest() != wanted
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5])
+def test_a_short_record_with_many_gaps_claims_no_smaller_variance_than_the_true_one(share):
+    rng, n = np.random.default_rng(1), 20
+    mixture = rng.standard_normal((n, 3))
+    truth = mixture @ mixture.T + np.diag(rng.uniform(0.2, 1, n))
+    values = rng.multivariate_normal(np.zeros(n), truth, 200)
+    values[rng.random(values.shape) < share] = np.nan
+    precision = GaussianModel.fit(values, missing="estimate").precision
+    errors = precision / np.diag(precision)[:, None]  # X_i minus its estimate from the others
+    claimed, actual = 1 / np.diag(precision), np.diag(errors @ truth @ errors.T)
+    assert 0.8 < (claimed / actual).mean() < 2
