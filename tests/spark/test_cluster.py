@@ -1,0 +1,110 @@
+"""Spark's own standalone cluster of two workers; the Python processes of an executor are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from aftlib.spark.java import UNOPTIMIZED, java_home
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """\
+    import os, signal, sys, time
+    from pathlib import Path
+    from aftlib.core.generators import block_model, draw
+    from aftlib.spark.session import session
+    from aftlib.spark.sweep import sweep, write_samples
+
+    place = Path(sys.argv[1])
+    spark = session("cluster")
+
+    def square(x):
+        marker = place / "killed"
+        if x == 7 and not marker.exists():
+            marker.touch()
+            os.kill(os.getppid(), signal.SIGKILL)  # the daemon of Python workers
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x * x
+
+    assert sweep(spark, square, list(range(20))) == [x * x for x in range(20)]
+    assert (place / "killed").exists()
+    log = write_samples(spark, block_model(6, 2), 9000, 5, place / "log")
+    assert (log.read(None, 0, 9000) == draw(block_model(6, 2), 9000, 5)).all()
+    print(spark.sparkContext.master)
+    """
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A master and two workers of one core each, until the block ends."""
+    home = Path(pyspark.__file__).parent
+    own = {
+        "JAVA_HOME": str(java_home()),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": UNOPTIMIZED,
+        "PYTHONPATH": str(ROOT),
+    }
+    daemons = []
+
+    def start(name: str, *arguments: str) -> Path:
+        log = folder / f"{arguments[0]}-{len(daemons)}.log"
+        deploy = f"org.apache.spark.deploy.{name}"
+        command = [str(home / "bin" / "spark-class"), deploy, "--host", "127.0.0.1"]
+        with log.open("wb") as file:
+            daemons.append(
+                subprocess.Popen(
+                    [*command, "--port", "0", "--webui-port", "0", *arguments[1:]],
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | own,
+                    start_new_session=True,
+                )  # fmt: skip
+            )
+        return log
+
+    def wait_for(log: Path, text: str, times: int = 1) -> str:
+        until = time.monotonic() + 500
+        while (found := log.read_text(errors="replace")).count(text) < times:
+            assert time.monotonic() < until, found
+            time.sleep(0.05)
+        return found.split(text)[1].split()[0]
+
+    try:
+        master = start("master.Master", "master")
+        url = "spark://" + wait_for(master, "Starting Spark master at spark://")
+        for number in range(2):
+            place = folder / f"worker-{number}"
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(place))
+            start("worker.Worker", "worker", *size, url)
+        wait_for(master, "Registering worker", 2)
+        yield url
+    finally:
+        for daemon in daemons:
+            os.killpg(daemon.pid, signal.SIGTERM)
+            daemon.wait()
+
+
+@pytest.mark.spark
+@pytest.mark.crash
+@pytest.mark.long
+def test_jobs_on_two_workers_give_the_local_results_after_a_kill(tmp_path):
+    with cluster(tmp_path) as url:
+        own = {"AFT_MASTER": url, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+        run = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path)],
+            env=os.environ | own, capture_output=True, text=True, timeout=500, check=False,
+        )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == [url]
