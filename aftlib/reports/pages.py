@@ -163,7 +163,7 @@ def fill_summary(
     }
     try:
         return [(name, text.format_map(values)) for name, text in headings.items()]
-    except KeyError:
+    except (KeyError, ValueError):  # not run, or a number that a tiny run did not reach ("none")
         return None
 
 
