@@ -94,7 +94,7 @@ class CheckpointPlan:
     times[k + 1] and `checkpoint_variance` = restored_variance(k). An "adaptive" plan guarantees
     `single_failure_variance`; the next plan covers later failures.
 
-        R(c^k, O) = min_i P(|Y_i − y_i| ≤ ε | c^k, o)     (D2 eq. (12))
+        R(c^k, O) = min_i ``P(|Y_i − y_i| ≤ ε | c^k, o)``     (D2 eq. (12))
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class CheckpointPlan:
 
     @property
     def tuples(self) -> tuple[int, ...]:
-        """Tuples replayed when interval k fails, |O_k| (τ_{k+1} − τ_k), K numbers."""
+        """Tuples replayed when interval k fails, ``|O_k|`` (τ_{k+1} − τ_k), K numbers."""
         sizes = [len(replay.sensors) for replay in self.replay]
         return tuple(m * (b - a) for m, (a, b) in zip(sizes, pairwise(self.times), strict=True))
 
@@ -152,7 +152,7 @@ class CheckpointPlan:
 
     @property
     def worst_case_reliability(self) -> np.ndarray:
-        """P(|Y_i − y_i| ≤ ε) in the worst case after τ_k, shape (K, n); the row minima are (12)."""
+        """``P(|Y_i − y_i| ≤ ε)`` in the worst case after τ_k, shape (K, n). Row minima are (12)."""
         return self.requirement.reliability(self.worst_case_variance)
 
     def restored_variance(self, interval: int) -> np.ndarray:

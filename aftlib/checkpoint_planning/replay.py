@@ -25,11 +25,11 @@ class ReplaySet:
         Indices of the sensors of O, in order of choice.
     variance : ndarray, shape (n,)
         Variance of every sensor's value at one time step given those of O; 0 in O.
-    factor : ndarray, shape (|O|, n)
+    factor : ndarray, shape (``|O|``, n)
         Lᵀ of the pivoted Cholesky factor of Σ: Lᵀ[:, i]ᵀ Lᵀ[:, j] = Σ_ij for i or j in O. The first
         k rows depend on the first k sensors only.
-    share : ndarray, shape (|O| + 1,)
-        Largest ratio of a sensor's variance to its permitted variance (target), after 0 … |O|
+    share : ndarray, shape (``|O|`` + 1,)
+        Largest ratio of a sensor's variance to its permitted variance (target), after 0 … ``|O|``
         choices. It never increases.
 
     Examples
@@ -60,7 +60,7 @@ class ReplaySet:
 
     @property
     def estimated(self) -> np.ndarray:
-        """Indices of the sensors that are not replayed, ascending, shape (n − |O|,)."""
+        """Indices of the sensors that are not replayed, ascending, shape (n − ``|O|``,)."""
         return np.setdiff1d(np.arange(self.variance.size), self.sensors)
 
     def gain(self) -> np.ndarray:
@@ -68,13 +68,13 @@ class ReplaySet:
 
         Returns
         -------
-        ndarray, shape (n − |O|, |O|)
+        ndarray, shape (n − ``|O|``, ``|O|``)
             Σ_YO Σ_OO⁻¹, rows as `estimated`, columns as `sensors`. The same matrix serves a single
             step and means or sums over any number of steps.
 
         Notes
         -----
-        With Σ_YO = L_Y L_Oᵀ it is L_Y L_O⁻¹: one triangular solve, O((n − |O|)|O|²).
+        With Σ_YO = L_Y L_Oᵀ it is L_Y L_O⁻¹: one triangular solve, O((n − o)o²) with o = ``|O|``.
         """
         if not self.estimated.size:
             return np.empty((0, len(self.sensors)))
@@ -124,7 +124,8 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     picked while another does not. Targets that grow by a common factor keep the order of choice.
     Scores are compared to 1e-12; ties go to the lowest index.
 
-    The factorisation is left-looking, O(n|O|²): only the rows of chosen sensors are read from Σ.
+    The factorisation is left-looking, O(n o²) with o = ``|O|``. It reads
+    only the rows of chosen sensors from Σ.
 
     Examples
     --------
