@@ -251,11 +251,17 @@ def drive(directory: str, sensors: str, drain: str = "") -> None:
         table = spark.read.parquet(str(place / "windows")).toPandas()
         table["start"] = table["start"].dt.tz_localize("UTC")
         table.to_parquet(place / "drained.parquet")
+        note_growth(place, spark)  # a short soak may have killed each driver before its first line
     while not drain and not query.awaitTermination(GROWTH_EVERY):
-        files = sum(path.is_file() for path in (place / "stored").rglob("*"))
-        with (place / "growth.jsonl").open("a") as growth:
-            growth.write(json.dumps([live_heap_mb(spark), files]) + "\n")
+        note_growth(place, spark)
     spark.stop()
+
+
+def note_growth(place: Path, spark: SparkSession) -> None:
+    """Add a line with the heap in use and the number of stored files."""
+    files = sum(path.is_file() for path in (place / "stored").rglob("*"))
+    with (place / "growth.jsonl").open("a") as growth:
+        growth.write(json.dumps([live_heap_mb(spark), files]) + "\n")
 
 
 def live_heap_mb(spark: SparkSession) -> float:
