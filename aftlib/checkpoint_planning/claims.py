@@ -283,7 +283,7 @@ CLAIMS = [
         "drivers killed by SIGKILL; T_SLA is 1.5 times the time fitted to pilot kills",
         recovers_in_time, expected="at least .95",
         threshold=Threshold("ours: T_SLA as a 95th percentile; 72 of 72 show it", low=0.95),
-        unit="of the kills", timed=True,
+        unit="of the kills", timed=True, recorded="open",
     ),
     Claim(
         "D2-11", "Fewer checkpoints improve throughput.", "abstract, 1",
