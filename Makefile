@@ -63,7 +63,7 @@ compile = $(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork
   --no-header --no-annotate pyproject.toml --group setup
 lock: $(all) ## remake requirements.lock from pyproject.toml
 	$(compile) --extra notebooks --extra spark --output-file .venv/run.lock
-	$(compile) --all-extras --group dev --group docs --group bench --constraint .venv/run.lock --output-file .venv/all.lock
+	$(compile) --all-extras --group dev --group docs --constraint .venv/run.lock --output-file .venv/all.lock
 	awk 'FNR == NR { if (/^[^ #]/) known[$$1]; print; next } FNR == 1 { print "# tools" } \
 	  /^[^ #]/ { keep = !($$1 in known) } keep' .venv/run.lock .venv/all.lock > requirements.lock
 

@@ -10,9 +10,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 TICK_S = 0.002
@@ -125,13 +125,3 @@ class Injector:
         finally:
             over.set()
             thread.join()
-
-
-def schedule_to_json(schedule: Sequence[Fault]) -> str:
-    """A schedule as text, for a process's command line."""
-    return json.dumps([asdict(fault) for fault in schedule])
-
-
-def schedule_from_json(text: str) -> tuple[Fault, ...]:
-    """Return the schedule that `schedule_to_json` wrote."""
-    return tuple(Fault(**fields) for fields in json.loads(text))

@@ -193,12 +193,6 @@ def write_program(place: Path, script: str) -> Path:
     return place
 
 
-def short_lived() -> dict[str, str]:
-    """Return the environment variables for a process whose session is short."""
-    own = os.environ.get("SPARK_SUBMIT_OPTS", "")
-    return os.environ | {"SPARK_SUBMIT_OPTS": f"{UNOPTIMIZED} {own}".strip()}
-
-
 def cache_dir() -> Path:
     """Return the user's own cache directory, a new temporary one where that is not writable."""
     usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"

@@ -62,11 +62,6 @@ def sweep(
     return [result for _, result in sorted(results.collect(), key=lambda pair: pair[0])]
 
 
-def is_local(spark: SparkSession) -> bool:
-    """Whether all tasks run in this machine's one process of Spark."""
-    return str(spark.sparkContext.master).startswith("local")
-
-
 def write_samples(
     spark: SparkSession, model: GaussianModel, rows: int, seed: int, path: Path | str
 ) -> SensorLog:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from aftlib.spark import faults
-from aftlib.spark.faults import Fault, Injector, schedule_from_json, schedule_to_json
+from aftlib.spark.faults import Fault, Injector
 
 
 @pytest.fixture
@@ -54,11 +54,6 @@ def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
     assert injector.count == 2
     assert injector.part("worker-1", range(2, 3)).schedule == schedule[1:]
     assert injector.part("worker-1", range(2)).schedule == ()
-
-
-def test_a_schedule_is_handed_over_as_text():
-    schedule = Fault("pause", "worker-3", 7, lasts_s=0.5, event=2), Fault(point="read")
-    assert schedule_from_json(schedule_to_json(schedule)) == schedule
 
 
 @pytest.mark.parametrize("kind", ["melt", "_kill", "__init__", "directory"])
