@@ -87,10 +87,10 @@ def recoverable(
         - `state`: "exact", all samples came; "estimated", an error of at most ε was guaranteed
           before the loss began, or the half-width of a partial window is at most ε; "lost"
           otherwise: read those again from their source;
-        - `value`: the window's result, or its estimate; NaN where a lost window has none;
+        - `value`: the window's result, or its estimate; null where a lost window has none;
         - `half_width`: of this one estimate: a share 1 − δ of comparable errors were within it. A
           partial window has the half-width of its sample. It may be above ε, which is a limit for
-          all estimated rows together. NaN where exact or lost without a value;
+          all estimated rows together. Null where exact or lost without a value;
         - `samples`: how many samples came;
         - `recoverable`: how many windows long a loss of the sensor may be if it begins now;
         - `window_time`: the window's last microsecond, which has the stream's watermark. Aggregate
