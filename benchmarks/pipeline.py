@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read
-from aftlib.checkpoint_planning.pipeline import replay_in_process
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, replay_in_process
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement

@@ -8,9 +8,9 @@ alternates between a replay set O and the latest next τ that T_SLA permits.
 transaction per batch; and the prepared replay sets as files.
 `operator` aggregates a window, interval by interval. An interval in which an earlier process
 crashed is recovered: O is read, the others are estimated, the result is committed, and the rest of
-the window is planned.
-`pipeline` runs the operator on Structured Streaming, whose micro-batches end at the τ, or in one
-process. `driver` is such a process, which can be killed.
+the window is planned. It runs in one process.
+`pipeline` runs it on Structured Streaming, whose micro-batches end at the τ; the state is the same.
 `experiments` has the parameters of notebook 02 and what follows from plans (figs 6 and 7);
-`recoveries` measures (figs 1 and 5, killed drivers, throughput). `figures` draws, `claims` judges.
+`recoveries` measures (figs 1 and 5, throughput), and kills driver processes. `figures` draws,
+`claims` judges.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Self
@@ -22,7 +22,6 @@ from aftlib.checkpoint_planning.plan import (
     SPARED_RECOVERY_TIME,
     CheckpointPlan,
     RecoveryTime,
-    plan_checkpoints,
 )
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.checks import require_number, require_numbers, with_value
@@ -41,6 +40,8 @@ WINDOWS = 10
 SPARED = "exactly-once without T_est"
 """Exactly-once if only recoveries that estimate pay T_est; the document does not say."""
 AXES = ["epsilon", "delta", "t_sla_ms"]
+Point = tuple[float, float, float]
+"""A point of the grid: its values on the `AXES`."""
 DAY, EPSILON_SD = 24, 0.5
 """Of the real sensors: steps of a window, and ε in standard deviations of a window's mean."""
 
@@ -137,21 +138,15 @@ class PlanningCase:
         self, epsilon: float, delta: float, t_sla_ms: float, method: str = PROPOSED
     ) -> CheckpointPlan:
         """Plan a window at one point of the grid, by one of `METHODS` or `SPARED`."""
-        return plan_checkpoints(
-            self.model,
-            self.window,
-            Requirement(epsilon, delta),
-            self.spared_time if method == SPARED else self.recovery_time,
-            t_sla_ms,
-            method=EXACTLY_ONCE if method == SPARED else method,
-        )
+        if method == SPARED:
+            spared = replace(self, recovery_time=self.spared_time)
+            return spared.plan(epsilon, delta, t_sla_ms, EXACTLY_ONCE)
+        return self.query(epsilon, delta, t_sla_ms, method).plan()
 
     def query(self, epsilon: float, delta: float, t_sla_ms: float, method: str) -> ReplayQuery:
         """Return the query of a stream of windows at one point of the grid."""
-        requirement = Requirement(epsilon, delta)
-        return ReplayQuery(
-            self.model, self.window, requirement, self.recovery_time, t_sla_ms, method
-        )
+        requirement, time = Requirement(epsilon, delta), self.recovery_time
+        return ReplayQuery(self.model, self.window, requirement, time, t_sla_ms, method)
 
     def partial_query(self, delta: float, t_sla_ms: float) -> ReplayQuery:
         """Return a query that replays some sensors: ε is 4/5 of what needs no replay."""
@@ -159,7 +154,7 @@ class PlanningCase:
         return self.query(float(4 / 5 * sufficient), delta, t_sla_ms, PROPOSED)
 
     @property
-    def points(self) -> list[tuple[float, float, float]]:
+    def points(self) -> list[Point]:
         """The grid of (ε, δ, T_SLA)."""
         return list(product(self.epsilons, self.deltas, self.t_slas))
 
@@ -189,7 +184,8 @@ def failure_rates(case: PlanningCase) -> pd.DataFrame:
     rows = []
     for point in case.points:
         plan = case.plan(*point)
-        failed = 1 - plan.worst_case_reliability[_estimating(plan)]
+        estimates = [bool(replay.estimated.size) for replay in plan.replay]
+        failed = 1 - plan.worst_case_reliability[estimates]
         if len(failed):
             rows.append((*point, len(failed), failed.mean(), failed.max()))
     return pd.DataFrame(rows, columns=[*AXES, "checkpoints", "failed", "hardest"])
@@ -222,17 +218,12 @@ def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFram
     )
 
 
-def _estimating(plan: CheckpointPlan) -> list[bool]:
-    """Return for each interval whether a recovery estimates some sensors."""
-    return [bool(replay.estimated.size) for replay in plan.replay]
-
-
 @dataclass(frozen=True)
 class _DrawnParts:
     """Function that a task runs: draw a data set, and recover its windows at all points."""
 
     case: PlanningCase
-    points: Sequence[tuple[float, float, float]]
+    points: Sequence[Point]
 
     def __call__(self, part: int) -> np.ndarray:
         """Return the share of failures, mean over sensors and checkpoints: (windows, points)."""
@@ -246,9 +237,7 @@ class _DrawnParts:
         starts = np.arange(0, rows - window + 1, window // WINDOWS)
         return np.column_stack([self._failed(totals, starts, point) for point in self.points])
 
-    def _failed(
-        self, totals: np.ndarray, starts: np.ndarray, point: tuple[float, float, float]
-    ) -> np.ndarray:
+    def _failed(self, totals: np.ndarray, starts: np.ndarray, point: Point) -> np.ndarray:
         plan, window = self.case.plan(*point), self.case.window
         shares = []
         for tau, replay in zip(plan.times, plan.replay, strict=False):

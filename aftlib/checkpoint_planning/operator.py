@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
+import pandas as pd
 
 from aftlib.checkpoint_planning.plan import (
     EXACTLY_ONCE,
@@ -27,11 +29,11 @@ from aftlib.checkpoint_planning.state import (
     CheckpointStore,
     IntervalRecord,
     Preparation,
-    WindowResult,
 )
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
+from aftlib.spark.checkpoint import QueryDirectory
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
 """Sums and numbers of the samples of some sensors over the steps [start, stop)."""
@@ -76,23 +78,12 @@ class ReplayQuery:
     @cached_property
     def fingerprint(self) -> str:
         """Identity of the query: a query with another identity must not use the stored state."""
+        numbers = (self.window, self.t_sla_ms)
+        numbers += astuple(self.requirement) + astuple(self.recovery_time)
+        exact = [float(number) for number in numbers]  # NumPy's types would change the identity
         digest = self.model.digest()
-        digest.update(json.dumps([self.model.names, self.settings], sort_keys=True).encode())
+        digest.update(json.dumps([self.model.names, self.method, self.query, exact]).encode())
         return digest.hexdigest()[:16]
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All fields but the model, as Python values: NumPy types would change the identity."""
-        settings: dict[str, Any] = {
-            "window": int(self.window),
-            "t_sla_ms": float(self.t_sla_ms),
-            "method": self.method,
-            "query": self.query,
-        }
-        for name in ("requirement", "recovery_time"):
-            numbers = asdict(getattr(self, name))
-            settings[name] = {field: float(value) for field, value in numbers.items()}
-        return settings
 
 
 @dataclass
@@ -109,6 +100,8 @@ class PartialReplay:
     preparation: Preparation
     process_id: str
     passes: Passes = ignore_points
+    interval: tuple[int, int] = (0, 0)
+    """First step of the last batch, and the step after it."""
 
     def __post_init__(self) -> None:
         query = self.query
@@ -128,16 +121,24 @@ class PartialReplay:
         """The last checkpoint."""
         return cast("Checkpoint", self.store.restore())
 
-    def recover(self) -> bool:
-        """Recover the batch that a crashed process had begun; return whether there was one.
+    @property
+    def stop(self) -> int:
+        """Step at which the stream ends, the end of the log's last whole window."""
+        return self.log.steps - self.log.steps % self.query.window
 
-        This process reads the batch without Spark, because T_SLA permits few tuples and Spark would
-        have to start first.
-        """
+    def recover(self, read: Read) -> bool:
+        """Recover the batch that a crashed process had begun; return whether there was one."""
         batch = self.store.unfinished(self.checkpoint.position)
         if batch is not None:
-            self.process(batch, bare_read(self.log))
+            self.process(batch, read)
         return batch is not None
+
+    def finish(self, read: Read) -> None:
+        """Process the log's remaining intervals, up to the end of its last whole window."""
+        batch = len(self.store.records())
+        while self.checkpoint.position < self.stop:
+            self.process(batch, read)
+            batch += 1
 
     def process(self, batch: int, read: Read) -> None:
         """Aggregate the next planned interval; if a process crashed in it, read only the sensors O.
@@ -154,7 +155,7 @@ class PartialReplay:
             self.passes(point, batch)
 
         checkpoint = self.checkpoint
-        start, stop = checkpoint.position, checkpoint.next_boundary
+        start, stop = self.interval = checkpoint.position, checkpoint.next_boundary
         steps, sensors, prepared = stop - start, range(model.size), None
         failed = self.store.begin(batch, start, self.process_id)
         self.passes("begun", batch)
@@ -188,7 +189,7 @@ class PartialReplay:
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
         """Commit the batch; after a recovery, plan the rest of the window after the commit."""
-        window, results = checkpoint.window, list[WindowResult]()
+        window, results = checkpoint.window, None
         if checkpoint.position == window + self.query.window:
             results = _window_results(self.query, checkpoint)
             checkpoint = _first_checkpoint(self.query, checkpoint.position)
@@ -237,6 +238,34 @@ def prepare(
     return PartialReplay(query, log, store, prepared, uuid.uuid4().hex, passes)
 
 
+@contextmanager
+def driver(
+    query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
+) -> Iterator[PartialReplay]:
+    """Prepare the operator of a driver that alone may use the directory while the block runs.
+
+    A driver whose block ends, also by an error, has not crashed: the batch that it began is not
+    recovered, but read completely. TimeoutError when another driver uses the directory.
+    """
+    with QueryDirectory(directory).locked():
+        operator = prepare(query, log, directory, passes)
+        try:
+            yield operator
+        finally:
+            operator.store.end(operator.process_id)
+
+
+def replay_in_process(
+    query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
+) -> CheckpointStore:
+    """`pipeline.replay_stream` in this process, without Spark."""
+    read = bare_read(log)
+    with driver(query, log, directory, passes) as operator:
+        operator.recover(read)
+        operator.finish(read)
+        return operator.store
+
+
 def bare_read(log: SensorLog) -> Read:
     """Return a reader of a log in this process, which reads consecutive intervals in advance."""
     return partial(interval_sums, LogReader(log, ahead=True, shared=True))
@@ -268,14 +297,16 @@ def _first_checkpoint(query: ReplayQuery, window: int) -> Checkpoint:
     return Checkpoint(window, window, zeros, zeros.astype(np.int64), zeros, (window,), plan="")
 
 
-def _window_results(query: ReplayQuery, checkpoint: Checkpoint) -> list[WindowResult]:
+def _window_results(query: ReplayQuery, checkpoint: Checkpoint) -> pd.DataFrame:
     """Return the results of a finished window, one per sensor (D2 eqs (14)–(16))."""
     samples = np.maximum(checkpoint.counts, 1)
-    divisor = samples if query.query == "mean" else np.ones_like(samples)
-    values = np.where(checkpoint.counts > 0, checkpoint.sums / divisor, np.nan)
-    half = query.requirement.half_width(checkpoint.variance) / divisor
-    columns = (column.tolist() for column in (values, half, checkpoint.counts))
-    return [
-        WindowResult(checkpoint.window, checkpoint.position, *row)
-        for row in zip(query.model.names, *columns, strict=True)
-    ]
+    divisor = samples if query.query == "mean" else 1
+    columns = {
+        "start": checkpoint.window,
+        "stop": checkpoint.position,
+        "key": query.model.names,
+        "value": np.where(checkpoint.counts > 0, checkpoint.sums / divisor, np.nan),
+        "half_width": query.requirement.half_width(checkpoint.variance) / divisor,
+        "samples": checkpoint.counts,
+    }
+    return pd.DataFrame(columns)

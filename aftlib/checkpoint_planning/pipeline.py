@@ -24,16 +24,11 @@ from aftlib.checkpoint_planning.operator import (
     Read,
     ReplayQuery,
     bare_read,
+    driver,
     ignore_points,
     interval_sums,
-    prepare,
 )
-from aftlib.checkpoint_planning.state import (
-    Checkpoint,
-    CheckpointStore,
-    IntervalRecord,
-    WindowResult,
-)
+from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.checkpoint import QueryDirectory
 from aftlib.spark.streams import PlannedInput, drain
@@ -75,9 +70,9 @@ class PlannedLog(PlannedInput):
         if checkpoint.position == start:
             return checkpoint.next_boundary
         # Spark's checkpoint is behind the state, as a power failure may leave it
-        for record in store.records():
-            if record.start == start:
-                return record.stop
+        records = store.records()
+        for stop in records["stop"][records["start"] == start].tolist():
+            return stop
         raise ValueError(
             f"batch must go on at step {checkpoint.position}, where the state ends, got {start} "
             "from Spark's checkpoint; restore both from the same copy, or delete both"
@@ -116,14 +111,6 @@ def batch_reader(batch: DataFrame) -> Read:
     return read
 
 
-@dataclass(frozen=True)
-class ReplayedStream:
-    """Result of a stream: finished windows, and a record of each batch."""
-
-    results: list[WindowResult]
-    records: list[IntervalRecord]
-
-
 def replay_stream(
     spark: SparkSession,
     query: ReplayQuery,
@@ -131,36 +118,34 @@ def replay_stream(
     directory: Path | str,
     passes: Passes = ignore_points,
     tasks: int = 2,
-) -> ReplayedStream:
+) -> CheckpointStore:
     """Stream the whole windows of a log; continue where an earlier process crashed.
 
     `directory` has the state, the prepared replay sets and Spark's own checkpoint. Each batch is
-    read by `tasks` parallel tasks.
+    read by `tasks` parallel tasks. The returned state has the finished windows, and a record of
+    each batch. A batch in which a process crashed is read without Spark, because T_SLA permits few
+    tuples and Spark would have to start first.
 
     ValueError when the log's keys are not the model's in the same order; when the directory is
     another stream's; or when Spark's checkpoint is torn or ahead of the state. TimeoutError when
     another driver uses the directory.
     """
-    with QueryDirectory(directory).locked():
-        operator = prepare(query, log, directory, passes)
+    with driver(query, log, directory, passes) as operator:
         require_in_step(operator, Path(directory))
-        operator.recover()
+        operator.recover(bare_read(log))
         planned = PlannedLog(
             log=str(log.path.absolute()),
             state=str(operator.store.path.absolute()),
             fingerprint=query.fingerprint,
-            stop=log.steps - log.steps % query.window,
+            stop=operator.stop,
             tasks=tasks,
         )
 
         def step(batch: DataFrame, number: int) -> None:
             operator.process(number, batch_reader(batch))
 
-        try:
-            drain(planned.stream(spark).writeStream, Path(directory), step)
-        finally:
-            operator.store.end(operator.process_id)
-        return ReplayedStream(operator.store.results(), operator.store.records())
+        drain(planned.stream(spark).writeStream, Path(directory), step)
+        return operator.store
 
 
 def require_in_step(operator: PartialReplay, directory: Path) -> None:
@@ -177,22 +162,3 @@ def require_in_step(operator: PartialReplay, directory: Path) -> None:
     needed = offset[PlannedLog.unit] if offset else 0
     missing = f"state must have come to step {needed}, which Spark's checkpoint counts as done"
     place.require_state(needed, operator.checkpoint.position, missing, operator.store.path)
-
-
-def replay_in_process(
-    query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
-) -> ReplayedStream:
-    """`replay_stream` in this process, without Spark; arguments, result and errors are the same."""
-    stop = log.steps - log.steps % query.window
-    with QueryDirectory(directory).locked():
-        operator = prepare(query, log, directory, passes)
-        read = bare_read(log)
-        operator.recover()
-        batch = len(operator.store.records())
-        try:
-            while operator.checkpoint.position < stop:
-                operator.process(batch, read)
-                batch += 1
-        finally:
-            operator.store.end(operator.process_id)
-        return ReplayedStream(operator.store.results(), operator.store.records())

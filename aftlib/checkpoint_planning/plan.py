@@ -367,16 +367,12 @@ def _restored_variance(model: GaussianModel, start: int, given: ArrayLike | None
             f"checkpoint_variance must have shape ({model.size},), one per sensor, "
             f"got {variance.shape}"
         )
-    bad = ~((variance >= 0) & np.isfinite(variance))
+    bad = ~((variance >= 0) & np.isfinite(variance)) | ((variance > 0) & (start == 0))
     if bad.any():
         raise ValueError(
-            f"checkpoint_variance must be finite and at least 0, got {float(variance[bad][0])} for "
-            f"sensor {model.names[int(bad.argmax())]!r}; use 0 for a sensor restored exactly"
-        )
-    if start == 0 and variance.any():
-        raise ValueError(
-            "checkpoint_variance must be 0 if start is 0, because nothing is aggregated then, got "
-            f"up to {float(variance.max())}; pass the step of the restored checkpoint as start"
+            f"checkpoint_variance must be finite, at least 0, and 0 if start is 0, got "
+            f"{float(variance[bad][0])} for sensor {model.names[int(bad.argmax())]!r} and start = "
+            f"{start}; pass the plan's restored_variance(k), and times[k + 1] as start"
         )
     variance.flags.writeable = False
     return variance

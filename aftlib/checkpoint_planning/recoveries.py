@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 from scipy.stats import theilslopes
 
-from aftlib.checkpoint_planning.driver import killed_driver, passed_points
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, prepare
 from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime
 from aftlib.checkpoint_planning.replay import ReplaySet
-from aftlib.checkpoint_planning.state import (
-    Checkpoint,
-    CheckpointStore,
-    IntervalRecord,
-    Preparation,
-)
+from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, Preparation
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, SensorLog
-from aftlib.spark.faults import Fault
 
 FIGURE_1 = pd.DataFrame(
     {
@@ -58,6 +56,11 @@ MARGIN = 1.5
 """T_SLA of killed drivers, as a multiple of the fitted recovery time."""
 PILOT_TUPLES, PILOTS = (10_000, 100_000), 20
 """Tuples that T_SLA permits in pilot kills, and the number of these kills."""
+FORKS = get_context("forkserver")
+# drivers are forked from a process that has the imports
+FORKS.set_forkserver_preload([__name__])
+RECOVERY = 7
+"""Passages of a driver from its start until its first batch is planned."""
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,14 @@ def three_sensors(directory: Path, failure: int = 5) -> ThreeSensors:
     begin, end = plan.times[interval : interval + 2]
     operator = prepare(query, log, directory / "state")
     operator.store.begin(interval, begin, "the process that crashed")
-    batch = 0
-    while operator.checkpoint.position < query.window:
-        operator.process(batch, bare_read(log))
-        batch += 1
+    operator.finish(bare_read(log))
 
     replayed = [query.model.names[i] for i in plan.replay[interval].sensors]
     cells = FIGURE_1.reset_index().melt("step", var_name="sensor")
     states = np.where(cells["sensor"].isin(replayed), "replayed", "estimated")
     cells["state"] = np.where(cells["step"].between(begin + 1, end), states, "checkpointed")
 
-    results = pd.DataFrame(map(vars, operator.store.results())).set_index("key")
+    results = operator.store.results().set_index("key")
     table = pd.DataFrame({"checkpoint": FIGURE_1.iloc[:begin].mean(), "restored": results["value"]})
     table = table.assign(half_width=results["half_width"], truth=FIGURE_1.mean())
     table["error"] = (table["restored"] - table["truth"]).abs()
@@ -226,6 +226,89 @@ def stream_rates(
     return frame[frame["turn"] >= 0].reset_index(drop=True)
 
 
+class Passage(NamedTuple):
+    """A point that a driver passed in a batch over the steps [start, stop), and the time in s."""
+
+    point: str  # one of `PartialReplay`, or "started" or "killed"
+    batch: int
+    start: int
+    stop: int
+    at: float  # of the monotonic clock
+
+
+def drive(
+    pipe: Connection,
+    directory: Path,
+    query: ReplayQuery,
+    log: SensorLog,
+    kill: tuple[str, int] | None,
+    rate: float,
+    exact: bool,
+) -> None:
+    """Be a driver process: recover at a read rate, stream the rest, and send each `Passage`.
+
+    At a point and step `kill` it waits to be killed.
+    """
+    read = bare_read(log)
+
+    def read_slowly(sensors: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        sums = read(sensors, start, stop)
+        time.sleep(len(sensors) * (stop - start) / rate)
+        return sums
+
+    def passes(point: str, batch: int) -> None:
+        start, stop = operator.interval
+        pipe.send(Passage(point, batch, start, stop, time.monotonic()))
+        if kill is not None and point == kill[0] and start <= kill[1] < stop:
+            pipe.send(Passage("killed", batch, start, stop, time.monotonic()))
+            pipe.recv()
+
+    with driver(query, log, directory) as operator:
+        operator.passes = passes
+        if exact:
+            operator.process_id = "exact"  # to a process with the crashed one's id nothing failed
+        operator.recover(read_slowly)
+        operator.finish(read)
+
+
+def run_driver(
+    directory: Path,
+    query: ReplayQuery,
+    log: SensorLog,
+    kill: tuple[str, int] | None,
+    rate: float = np.inf,
+    exact: bool = False,
+) -> list[Passage]:
+    """Run a driver process, which recovers the batch of the last one, until SIGKILL or its end.
+
+    `kill` is a point of a batch and one of the batch's steps; without it the driver finishes the
+    log. It recovers by reading `rate` samples per second, of all sensors if `exact`. It is forked
+    from a process that has loaded all imports, as a standby process would be.
+
+    Return the passed points, between "started" and "killed". RuntimeError when the driver ends
+    otherwise.
+    """
+    ours, theirs = FORKS.Pipe()
+    process = FORKS.Process(target=drive, args=(theirs, directory, query, log, kill, rate, exact))
+    passed = [Passage("started", -1, 0, 0, time.monotonic())]
+    process.start()
+    theirs.close()
+    with ours:
+        with suppress(EOFError):  # it has ended
+            while passed[-1].point != "killed":
+                passed.append(ours.recv())
+        if passed[-1].point == "killed":
+            process.kill()
+        process.join()
+    expected = 0 if kill is None else -signal.SIGKILL
+    if process.exitcode != expected:
+        raise RuntimeError(
+            f"driver must end with exit status {expected} (kill at {kill}), got "
+            f"{process.exitcode}: see its error above"
+        )
+    return passed
+
+
 def kill_drivers(
     query: ReplayQuery, log: SensorLog, scratch: Path, count: int, seed: int
 ) -> pd.DataFrame:
@@ -237,8 +320,9 @@ def kill_drivers(
     begins. Only intervals are hit in which the plan estimates some sensors (0 < |O| < n), and
     which T_SLA ends before their window ends; without such an interval the frame is empty.
 
-    One row per kill, as `phase_timings` gives, and t_sla_ms. RuntimeError when a process does not
-    end by its SIGKILL.
+    One row per kill, about the batch that the replacement process recovers: the columns of
+    `CheckpointStore.records` and `first_passages`; start_ms: from the process's start until T_rec
+    begins; commit_ms; t_sla_ms. RuntimeError when a process does not end by its SIGKILL.
     """
     plan, rng = query.first_plan, np.random.default_rng(seed)
     partial = [
@@ -249,43 +333,30 @@ def kill_drivers(
     windows, left = log.steps // query.window, count if partial else 0
     frames = list[pd.DataFrame]()
     while left:
-        directory, starts = scratch / str(len(frames)), list[float]()
-        for window, tau in enumerate(rng.choice(partial, min(windows, left)).tolist()):
-            fault = Fault("kill", "driver", window * query.window + tau)
-            starts.append(killed_driver(directory, query, log, fault))
-        last = Fault("kill", "driver", 0, "planned")
-        starts.append(killed_driver(directory, query, log, last))
-        frames.append(phase_timings(directory, query, starts[1:]))
-        left -= len(frames[-1])
-    killed = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-    return killed.assign(t_sla_ms=query.t_sla_ms)
+        directory = scratch / str(len(frames))
+        taus = rng.choice(partial, min(windows, left)).tolist()
+        kills = [("replayed", query.window * window + tau) for window, tau in enumerate(taus)]
+        kills.append(("planned", kills[-1][1]))  # the last process recovers the last interval
+        processes = [run_driver(directory, query, log, kill) for kill in kills]
+        records = CheckpointStore(directory / "state.sqlite", query.fingerprint).records()
+        frames.append(first_passages(processes[1:]).merge(records, on="batch"))
+        left -= len(taus)
+    if not frames:
+        return pd.DataFrame()
+    killed = pd.concat(frames, ignore_index=True)
+    start_ms = 1e3 * (killed["estimated"] - killed["started"]) - killed["total_ms"]
+    commit_ms = 1e3 * (killed["committed"] - killed["estimated"])
+    return killed.assign(start_ms=start_ms, commit_ms=commit_ms, t_sla_ms=query.t_sla_ms)
 
 
-def phase_timings(directory: Path, query: ReplayQuery, starts: Sequence[float]) -> pd.DataFrame:
-    """Return the times of a stream's replacement processes; `starts`: their start times (s).
+def first_passages(processes: Sequence[Sequence[Passage]]) -> pd.DataFrame:
+    """Return the first batch of each process, and when the process started and passed each point.
 
-    One row per process, about the batch that it recovered: batch, stop: the interval's last step,
-    sensors: those replayed, tuples, start_ms: from the process's start until T_rec begins; res_ms,
-    rep_ms, est_ms and total_ms: T_rec; commit_ms.
+    A replacement's first batch is the one that it recovers. One row per process, with the columns
+    batch, started, and one per point.
     """
-    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
-    records = {record.batch: record for record in store.records()}
-    processes = list[dict[str, tuple[int, float]]]()
-    for point, batch, at in passed_points(directory):
-        if point == "loaded":
-            processes.append({})
-        processes[-1].setdefault(point, (batch, at))  # of its first batch
-    rows = []
-    for start, points in zip(starts, processes[1:], strict=True):
-        batch, estimated = points["estimated"]
-        record = records[batch]
-        row = {name: getattr(record, name) for name in IntervalRecord.__annotations__}
-        row["tuples"] = record.sensors * (record.stop - record.start)
-        row["start_ms"] = 1e3 * (estimated - start) - record.total_ms
-        row["total_ms"] = record.total_ms
-        row["commit_ms"] = 1e3 * (points["committed"][1] - estimated)
-        rows.append(row)
-    return pd.DataFrame(rows)
+    rows = [{p.point: p.at for p in passages[:RECOVERY]} for passages in processes]
+    return pd.DataFrame(rows).assign(batch=[passages[1].batch for passages in processes])
 
 
 def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: int) -> ReplayQuery:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.paths import atomic_directory
@@ -53,18 +53,6 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class WindowResult:
-    """A finished window, the steps [start, stop), of one sensor."""
-
-    start: int
-    stop: int
-    key: str
-    value: float  # mean or sum; NaN when every sample was missing
-    half_width: float  # of the interval of probability 1 − δ; 0 when exact
-    samples: int  # aggregated, estimated ones included
-
-
-@dataclass(frozen=True)
 class IntervalRecord:
     """Record of one batch, over the steps [start, stop); T_… in milliseconds (D2 section 6.1)."""
 
@@ -76,11 +64,6 @@ class IntervalRecord:
     res_ms: float
     rep_ms: float
     est_ms: float
-
-    @property
-    def total_ms(self) -> float:
-        """T_rec of a recovery (D2 eq. (24))."""
-        return self.res_ms + self.rep_ms + self.est_ms
 
 
 class CheckpointStore:
@@ -159,50 +142,50 @@ class CheckpointStore:
         )
         if not rows:
             return None
-        window, position, sums, counts, variance, times, plan = rows[0]
-        return Checkpoint(
-            window,
-            position,
-            sums=np.frombuffer(sums, np.float64),
-            counts=np.frombuffer(counts, np.int64),
-            variance=np.frombuffer(variance, np.float64),
-            times=tuple(json.loads(times)),
-            plan=plan,
-        )
+        window, position, *arrays, times, plan = rows[0]
+        kinds = (np.float64, np.int64, np.float64)
+        sums, counts, variance = map(np.frombuffer, arrays, kinds)
+        steps = tuple(json.loads(times))
+        return Checkpoint(window, position, sums, counts, variance, steps, plan)
 
     def committed(self, batch: int) -> bool:
         """Return whether the batch is part of the state."""
         return bool(self._rows("SELECT 1 FROM batches WHERE batch = ?", batch))
 
     def commit(
-        self, checkpoint: Checkpoint, results: Sequence[WindowResult], record: IntervalRecord
+        self, checkpoint: Checkpoint, results: pd.DataFrame | None, record: IntervalRecord
     ) -> None:
-        """Commit the batch, its checkpoint and its windows durably.
+        """Commit the batch, its checkpoint and the results of its finished window durably.
 
-        OSError when the disk is full or fails; the state is then as it was before.
+        `results` has the columns of `results()`. OSError when the disk is full or fails; the state
+        is then as it was before.
         """
+        rows = [] if results is None else [*results.itertuples(index=False)]
         with transaction(self._connection, f"commit batch {record.batch} to") as connection:
             _replace_checkpoint(connection, checkpoint)
-            windows = [astuple(result) for result in results]
-            connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?)", windows)
+            connection.executemany("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?)", rows)
             row = astuple(record)
             connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def results(self) -> list[WindowResult]:
-        """Return the windows finished so far, ordered by start and key."""
-        rows = self._rows("SELECT * FROM windows ORDER BY start, key")
-        return [  # SQLite stores NaN as NULL
-            WindowResult(start, stop, key, np.nan if value is None else value, half, count)
-            for start, stop, key, value, half, count in rows
-        ]
+    def results(self) -> pd.DataFrame:
+        """Return the windows finished so far, one row per window and sensor, in this order.
 
-    def records(self) -> list[IntervalRecord]:
-        """Return the batches committed so far, in order."""
-        rows = self._rows("SELECT * FROM batches ORDER BY batch")
-        return [
-            IntervalRecord(batch, start, stop, bool(recovered), *times)
-            for batch, start, stop, recovered, *times in rows
-        ]
+        Columns: start, stop: the window has the steps [start, stop); key: the sensor; value: mean
+        or sum, NaN when every sample was missing; half_width: of the interval of probability 1 − δ,
+        0 when exact; samples: those aggregated, estimated ones included.
+        """
+        frame = pd.read_sql("SELECT * FROM windows ORDER BY start, key", self._connection)
+        return frame.astype({"value": float, "half_width": float})
+
+    def records(self) -> pd.DataFrame:
+        """Return the batches committed so far, in order.
+
+        One row per batch with the fields of `IntervalRecord`; tuples: those that were read; and
+        total_ms, T_rec of a recovery (D2 eq. (24)).
+        """
+        derived = "sensors * (stop - start) AS tuples, res_ms + rep_ms + est_ms AS total_ms"
+        batches = f"SELECT *, {derived} FROM batches ORDER BY batch"
+        return pd.read_sql(batches, self._connection).astype({"recovered": bool})
 
     def _rows(self, query: str, *values: object) -> list[tuple]:
         return self._connection.execute(query, values).fetchall()
@@ -261,22 +244,19 @@ class Preparation:
         if not (self.directory / name).exists():
             with atomic_directory(self.directory / name) as scratch:
                 for k, replay in enumerate(plan.replay):
-                    np.save(scratch / f"{k}-sensors.npy", np.array(replay.sensors, dtype=np.int64))
-                    np.save(scratch / f"{k}-gain.npy", replay.gain())
-                    np.save(scratch / f"{k}-variance.npy", replay.variance)
+                    sensors = np.array(replay.sensors, dtype=np.int64)
+                    with (scratch / f"{k}.npy").open("wb") as file:
+                        for array in (sensors, replay.gain(), replay.variance):
+                            np.save(file, array)
         return name
 
     def load(self, name: str, interval: int) -> PreparedReplay:
         """Load the preparation of an interval; ValueError when it is gone or damaged."""
-        path = self.directory / name
         try:
-            parts = {
-                part: np.load(path / f"{interval}-{part}.npy", allow_pickle=False)
-                for part in ("sensors", "gain", "variance")
-            }
-        except (OSError, ValueError) as error:
+            with (self.directory / name / f"{interval}.npy").open("rb") as file:
+                return PreparedReplay(*(np.load(file) for _ in range(3)))
+        except (OSError, ValueError, EOFError) as error:
             raise ValueError(
-                f"directory lacks intact files of interval {interval} of plan {name} ({error}); "
+                f"directory lacks an intact file of interval {interval} of plan {name} ({error}); "
                 f"restore {str(self.directory)!r} from a copy, or start the stream again"
             ) from error
-        return PreparedReplay(**parts)

@@ -13,8 +13,7 @@ import pandas as pd
 
 from aftlib.core.intervals import LEVELS, RESAMPLES
 from aftlib.core.recovery_costs import RecoveryCosts
-from aftlib.does_it_pay.partial import EXACT_PROCESS, PARTIAL
-from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL
+from aftlib.does_it_pay.schemes import EXACT, EXACT_PROCESS, GUARD, MODEL, PARTIAL
 
 COMPARED = {MODEL: EXACT, GUARD: EXACT, PARTIAL: EXACT_PROCESS}
 """Approximate schemes, and the exact one that loses the same memory."""

@@ -10,8 +10,7 @@ import pandas as pd
 from aftlib.core.intervals import ratio_interval, share_interval
 from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import Measurements
-from aftlib.does_it_pay.partial import PARTIAL
-from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL, NOTHING
+from aftlib.does_it_pay.schemes import EXACT, GUARD, MODEL, NOTHING, PARTIAL
 from aftlib.workbench.claims import FEWEST, HOLDS_IF, Claim, Finding, Summary, Threshold, not_run
 
 HALF, FACTOR, LITTLE_MS = 0.5, 1.5, 10.0

@@ -22,8 +22,16 @@ from aftlib.does_it_pay.break_even import (
     measured_costs,
 )
 from aftlib.does_it_pay.cases import Case, Kill, draw_schedule, read_case
-from aftlib.does_it_pay.partial import EXACT_PROCESS, recover_partially, replay_query
-from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL, NOTHING, recover_workers
+from aftlib.does_it_pay.schemes import (
+    EXACT,
+    EXACT_PROCESS,
+    GUARD,
+    MODEL,
+    NOTHING,
+    recover_partially,
+    recover_workers,
+    replay_query,
+)
 from aftlib.workbench.parameters import ParameterModel, parameter
 
 BY_WORKERS = (NOTHING, EXACT, MODEL, GUARD)
@@ -106,7 +114,7 @@ class Measurements:
     """All schemes under the same kills.
 
     Each frame has the columns scheme and width, the steps of a window. `recoveries` has one row per
-    kill before a window's end: rate, the times of `workers.Coordinator.process`, again, and
+    kill before a window's end: rate, the times of `schemes.Coordinator.process`, again, and
     planned, the samples to read again by plan. `fault_free` has one row per scheme and width:
     added_ms, the mean time that the scheme adds to a window while nothing fails, and parts, its
     checkpoints or updates per window. `outcomes` has one row per scheme and width: kills, due,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import experiments, recoveries
+from aftlib.checkpoint_planning import experiments, operator, recoveries
 from aftlib.checkpoint_planning.claims import CLAIMS, SUMMARY
 from aftlib.checkpoint_planning.experiments import PlanningCase
 from aftlib.checkpoint_planning.operator import bare_read
@@ -137,10 +137,11 @@ def test_the_documents_numbers(tmp_path):
     ],
 )
 def test_other_plans_turn_the_claims_on_counts(case, monkeypatch, change, claims):
-    def planner(*given, method):
-        return plan_checkpoints(*given, method=change(method))
+    def planner(*given):
+        *problem, method, query, start, variance = given
+        return plan_checkpoints(*problem, change(method), query, start, variance)
 
-    monkeypatch.setattr(experiments, "plan_checkpoints", planner)
+    monkeypatch.setattr(operator, "plan_checkpoints", planner)
     judged = {"case": case, "counts": experiments.checkpoint_counts(case)}
     records = judging.judge(CLAIMS, judged, "D2-1", "D2-2", "D2-3", "D2-4", "D2-13")
     assert {id for id, record in records.items() if not record.as_recorded} >= claims

@@ -6,15 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import driver, recoveries
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
+from aftlib.checkpoint_planning import recoveries
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare, replay_in_process
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.checkpoint import QueryDirectory
-from aftlib.spark.faults import Fault
 
 MODEL = GaussianModel([1 / 3, -2], [[0.1, 0.05], [0.05, 0.7]], names=["süd", "nord"])
 QUERY = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(1 / 7, 0.1), 2 / 3)
@@ -41,10 +40,10 @@ def test_a_driver_does_not_recover_from_one_that_still_runs(tmp_path):
         alive = prepare(query, log, tmp_path / "task")
         alive.store.begin(0, 0, alive.process_id)
         with pytest.raises(TimeoutError, match="is held by process .*: wait until it has ended"):
-            driver.main(tmp_path / "task", query, log)
-        assert alive.store.records() == []
-    driver.main(tmp_path / "task", query, log)
-    assert [record.recovered for record in alive.store.records()][0]
+            replay_in_process(query, log, tmp_path / "task")
+        assert alive.store.records().empty
+    replay_in_process(query, log, tmp_path / "task")
+    assert alive.store.records()["recovered"][0]
 
 
 def query(**changed):
@@ -89,7 +88,5 @@ def test_t_sla_is_fixed_before_the_kills_that_are_judged(tmp_path, monkeypatch):
 
 def test_a_driver_that_ends_otherwise_is_an_error(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((24, 6)), query().model.names)
-    with pytest.raises(RuntimeError, match="must end by SIGKILL .* got exit status 0"):
-        driver.killed_driver(
-            tmp_path / "task", query(), log, Fault("kill", "driver", 99, "planned")
-        )
+    with pytest.raises(RuntimeError, match="must end with exit status -9 .*, got 0: see its"):
+        recoveries.run_driver(tmp_path / "task", query(), log, ("planned", 99))

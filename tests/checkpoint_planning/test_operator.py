@@ -7,8 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, prepare
-from aftlib.checkpoint_planning.pipeline import replay_in_process
+from aftlib.checkpoint_planning.operator import (
+    ReplayQuery,
+    bare_read,
+    prepare,
+    replay_in_process,
+)
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore, Preparation
 from aftlib.core.generators import block_model, draw
@@ -55,7 +59,7 @@ def log(tmp_path):
 
 
 def table(store, name):
-    values = {(r.start, r.key): getattr(r, name) for r in store.results()}
+    values = store.results().set_index(["start", "key"])[name]
     return np.array([[values[w, key] for key in MODEL.names] for w in range(0, 5 * WINDOW, WINDOW)])
 
 
@@ -74,16 +78,15 @@ def test_undisturbed_stream_is_exact(tmp_path, log, query):
     np.testing.assert_allclose(table(store, "value"), truth(log, query), rtol=1e-12)
     assert (table(store, "half_width") == 0).all()
     assert (table(store, "samples") == WINDOW).all()
-    assert not any(r.recovered for r in store.records())
+    assert not store.records()["recovered"].any()
 
 
 @pytest.mark.parametrize("point", ["begun", "restored", "replayed", "estimated"])
 def test_a_crash_before_the_commit_is_recovered_partially(tmp_path, log, point):
     store = stream(QUERY, log, tmp_path, [(point, 1)])
     records = store.records()
-    assert [r.recovered for r in records].count(True) == 1
-    assert records[1].recovered
-    assert records[1].sensors == len(QUERY.first_plan.replay[1].sensors) < 8
+    assert records.index[records["recovered"]].tolist() == [1]
+    assert records["sensors"][1] == len(QUERY.first_plan.replay[1].sensors) < 8
     assert (table(store, "samples") == WINDOW).all()
     half = table(store, "half_width")
     assert (half[1:] == 0).all()
@@ -95,14 +98,14 @@ def test_a_crash_before_the_commit_is_recovered_partially(tmp_path, log, point):
 
 def test_a_crash_after_the_commit_changes_nothing(tmp_path, log):
     store = stream(QUERY, log, tmp_path, [("committed", 1), ("committed", 3)])
-    assert not any(r.recovered for r in store.records())
+    assert not store.records()["recovered"].any()
     np.testing.assert_allclose(table(store, "value"), truth(log), rtol=1e-12)
 
 
 def test_a_recovery_that_crashes_is_recovered(tmp_path, log):
     crashes = [("replayed", 1), ("begun", 1), ("estimated", 1), ("restored", 1)]
     store = stream(QUERY, log, tmp_path, crashes)
-    assert sum(r.recovered for r in store.records()) == 1
+    assert store.records()["recovered"].sum() == 1
     assert (table(store, "samples") == WINDOW).all()
 
 
@@ -113,7 +116,7 @@ def test_failures_in_every_interval_keep_the_guarantee(tmp_path):
         place = tmp_path / str(seed)
         log = SensorLog.write(place / "log", draw(MODEL, 5 * WINDOW, seed), MODEL.names)
         store = stream(QUERY, log, place, [("replayed", b) for b in range(200)])
-        assert all(r.recovered for r in store.records())
+        assert store.records()["recovered"].all()
         off.append(np.abs(table(store, "value") - truth(log)))
         halves.append(table(store, "half_width"))
     off, halves = np.array(off), np.array(halves)
@@ -144,11 +147,11 @@ def test_prepared_sets_that_are_gone_or_damaged_are_refused(tmp_path, log):
     with pytest.raises(Crashed):
         prepare(QUERY, log, tmp_path, crashing([("replayed", 0)])).process(0, bare_read(log))
     operator = prepare(QUERY, log, tmp_path)
-    gain = tmp_path / "prepared" / operator.checkpoint.plan / "0-gain.npy"
+    gain = tmp_path / "prepared" / operator.checkpoint.plan / "0.npy"
     gain.write_bytes(gain.read_bytes()[:50])
-    with pytest.raises(ValueError, match="directory lacks intact files of interval 0 of plan"):
+    with pytest.raises(ValueError, match="directory lacks an intact file of interval 0 of plan"):
         operator.process(0, bare_read(log))
-    with pytest.raises(ValueError, match="directory lacks intact files of interval 0 of plan a"):
+    with pytest.raises(ValueError, match="directory lacks an intact file of interval 0 of plan a"):
         Preparation(tmp_path / "nowhere").load("a", 0)
 
 
@@ -192,8 +195,8 @@ def test_a_process_that_stops_of_itself_has_not_failed(tmp_path, log, error):
     with pytest.raises(error):
         replay_in_process(QUERY, log, tmp_path, stop)
     done = replay_in_process(QUERY, log, tmp_path)
-    assert not any(record.recovered for record in done.records)
-    assert all(result.half_width == 0 for result in done.results)
+    assert not done.records()["recovered"].any()
+    assert (done.results()["half_width"] == 0).all()
 
 
 @pytest.mark.parametrize("query", ["mean", "sum"])
@@ -209,11 +212,10 @@ def test_an_adaptive_plan_keeps_its_guarantee_whatever_fails(tmp_path, log, quer
         place = tmp_path / "".join(str(int(fails)) for fails in pattern)
         store = stream(adaptive, log, place, [("replayed", k) for k, f in enumerate(pattern) if f])
         assert len(store.results()) == 5 * 8
-        for record in store.records():
-            if record.recovered:
-                tuples = record.sensors * (record.stop - record.start)
-                assert adaptive.recovery_time(tuples) <= adaptive.t_sla_ms
-        assert [r.batch for r in store.records() if r.recovered] == np.flatnonzero(pattern).tolist()
+        recovered = store.records().query("recovered")
+        for tuples in recovered["tuples"]:
+            assert adaptive.recovery_time(tuples) <= adaptive.t_sla_ms
+        assert recovered["batch"].tolist() == np.flatnonzero(pattern).tolist()
         halves.append(table(store, "half_width").max())
     assert halves[0] == 0
     assert max(halves) > 0.9 * adaptive.requirement.epsilon  # and nearly all of ε is used
@@ -232,8 +234,9 @@ def test_a_second_driver_is_refused_while_the_first_is_at_work(tmp_path, log):
 
     done = replay_in_process(QUERY, log, tmp_path, rival)
     assert len(refused) == 1
-    assert not any(record.recovered for record in done.records)
-    assert replay_in_process(QUERY, log, tmp_path).records == done.records  # the lock is free again
+    assert not done.records()["recovered"].any()
+    again = replay_in_process(QUERY, log, tmp_path)  # the lock is free again
+    assert again.records().equals(done.records())
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3])
@@ -245,18 +248,20 @@ def test_a_recovery_is_committed_before_the_rest_is_planned(tmp_path, log, batch
         for number in range(batch + 1):
             replay.process(number, bare_read(log))
     with pytest.raises(Crashed):
-        prepare(QUERY, log, tmp_path, crashes).recover()
+        prepare(QUERY, log, tmp_path, crashes).recover(bare_read(log))
     path, fingerprint = tmp_path / "state.sqlite", QUERY.fingerprint
     left = CheckpointStore(path, fingerprint)
     assert left.committed(batch)
     assert left.restore().plan == ""
-    assert not prepare(QUERY, log, tmp_path).recover()  # nothing is left to be recovered
+    assert not prepare(QUERY, log, tmp_path).recover(
+        bare_read(log)
+    )  # nothing is left to be recovered
     planned = left.restore()
     assert planned.position == planned.times[0]
     assert planned.next_boundary > planned.position
     done = replay_in_process(QUERY, log, tmp_path)
-    assert len(done.results) == 5 * 8
-    assert [record.batch for record in done.records if record.recovered] == [batch]
+    assert len(done.results()) == 5 * 8
+    assert done.records().query("recovered")["batch"].tolist() == [batch]
 
 
 def test_a_gap_in_the_replay_set_replays_all_sensors(tmp_path):
@@ -266,7 +271,7 @@ def test_a_gap_in_the_replay_set_replays_all_sensors(tmp_path):
     values[3, first] = np.nan
     log = SensorLog.write(tmp_path / "log", values, MODEL.names)
     store = stream(QUERY, log, tmp_path, [("replayed", 0)])
-    record = store.records()[0]
+    record = store.records().loc[0]
     assert (record.recovered, record.sensors, record.stop) == (True, 8, second)
     assert not table(store, "half_width").any()
     assert table(store, "samples")[0].tolist() == [WINDOW - (i == first) for i in range(8)]

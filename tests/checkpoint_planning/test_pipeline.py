@@ -5,13 +5,8 @@ import shutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare
-from aftlib.checkpoint_planning.pipeline import (
-    PlannedLog,
-    replay_in_process,
-    replay_stream,
-    require_in_step,
-)
+from aftlib.checkpoint_planning.operator import ReplayQuery, prepare, replay_in_process
+from aftlib.checkpoint_planning.pipeline import PlannedLog, replay_stream, require_in_step
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -39,13 +34,14 @@ def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_p
     assert store.unfinished(first) is None  # the process ended of itself
     store.begin(1, first, "a killed process")
     done = replay_stream(spark, QUERY, log, tmp_path)
-    assert [(r.start, r.stop) for r in done.records[:2]] == [(0, first), (first, second)]
-    assert [r.recovered for r in done.records][:3] == [False, True, False]
-    assert done.records[1].sensors == len(QUERY.first_plan.replay[1].sensors) == 4
-    assert done.records[-1].stop == 120
+    records = done.records()
+    assert records[["start", "stop"]].iloc[:2].to_numpy().tolist() == [[0, first], [first, second]]
+    assert records["recovered"].tolist()[:3] == [False, True, False]
+    assert records["sensors"][1] == len(QUERY.first_plan.replay[1].sensors) == 4
+    assert records["stop"].iloc[-1] == 120
     assert (third, fourth) == (45, 60)
     true = log.read(None, 0, 120).reshape(2, 60, 8).mean(axis=1)
-    results = {(r.start, r.key): r for r in done.results}
+    results = {(r.start, r.key): r for r in done.results().itertuples()}
     assert len(results) == 16
     for (start, key), result in results.items():
         off = abs(result.value - true[start // 60, log.names.index(key)])
@@ -64,15 +60,15 @@ def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, tmp_path):
     with pytest.raises(StreamingQueryException, match="a full disk"):
         replay_stream(spark, QUERY, log, tmp_path, passes)
     done = replay_stream(spark, QUERY, log, tmp_path)
-    assert not any(r.recovered for r in done.records)
-    assert {r.half_width for r in done.results} == {0.0}
+    assert not done.records()["recovered"].any()
+    assert (done.results()["half_width"] == 0).all()
 
 
 @pytest.mark.parametrize("lost", [("commits",), ("commits", "offsets"), ("all",)], ids=str)
 def test_a_checkpoint_of_sparks_that_is_behind_does_no_harm(spark, log, tmp_path, lost):
     """A power failure may delete its last files, or all: no batch is done again."""
     place = tmp_path / "stream"
-    done = replay_stream(spark, QUERY, log, place)
+    done = replay_stream(spark, QUERY, log, place).records()
     if lost == ("all",):
         shutil.rmtree(place / "checkpoint")
     for name in set(lost) - {"all"}:
@@ -80,14 +76,14 @@ def test_a_checkpoint_of_sparks_that_is_behind_does_no_harm(spark, log, tmp_path
         last = max(int(path.name) for path in folder.glob("[0-9]*"))
         (folder / str(last)).unlink()
         (folder / f".{last}.crc").unlink(missing_ok=True)
-    assert replay_stream(spark, QUERY, log, place) == done
+    assert replay_stream(spark, QUERY, log, place).records().equals(done)
 
 
 def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):
-    done = replay_in_process(QUERY, log, tmp_path)
+    records = replay_in_process(QUERY, log, tmp_path).records()
     state = str(tmp_path / "state.sqlite")
     planned = PlannedLog(str(log.path), state, QUERY.fingerprint, 240, 2)
-    assert [planned.next_boundary(r.start) for r in done.records] == [r.stop for r in done.records]
+    assert [*map(planned.next_boundary, records["start"])] == records["stop"].tolist()
     assert planned.next_boundary(120) > 120  # the next one is planned
     with pytest.raises(ValueError, match="batch must go on at step 120, where the .*, got 7 from"):
         planned.next_boundary(7)

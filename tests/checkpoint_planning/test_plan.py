@@ -248,7 +248,10 @@ def test_what_is_no_requirement_or_recovery_time_is_refused():
             )
             for bad in (-1.0, np.nan, np.inf)
         ],
-        ({"checkpoint_variance": some(0.5)}, r"must be 0 if start is 0, .* got up to 0\.5;"),
+        (
+            {"checkpoint_variance": some(0.5)},
+            r"and 0 if start is 0, got 0\.5 for sensor 'X4' and start = 0;",
+        ),
         ({"method": "best"}, "method must be one of proposed, .* got 'best'"),
         ({"query": "mode"}, "query must be one of mean, sum.* got 'mode'"),
         ({"query": ["sum"]}, "query must be one of mean, sum.* got"),

@@ -62,7 +62,7 @@ def main(place: str, kind: str, store: str, point: str = "", batch: str = "0") -
 
         pipeline.replay_stream(session("crash"), QUERY, log, directory, reach)
     else:
-        pipeline.replay_in_process(QUERY, log, directory, reach)
+        operator.replay_in_process(QUERY, log, directory, reach)
 
 
 if __name__ == "__main__":

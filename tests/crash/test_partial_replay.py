@@ -57,7 +57,7 @@ def held(directory):
 
 def check(store, log):
     """Every window of every key once, whole; exact unless estimated, then within its variance."""
-    results = {(r.start, r.key): r for r in store.results()}
+    results = {(r.start, r.key): r for r in store.results().itertuples()}
     windows = range(0, log.steps, driver.WINDOW)
     assert sorted(results) == sorted((w, key) for w in windows for key in log.names)
     assert {r.samples for r in results.values()} == {driver.WINDOW}
@@ -68,9 +68,8 @@ def check(store, log):
             sigma = result.half_width / driver.QUERY.requirement.z
             assert abs(result.value - true[i, k]) <= 5 * sigma + 1e-9
             assert result.half_width <= driver.QUERY.requirement.epsilon * (1 + 1e-9)
-    spans = [(r.start, r.stop) for r in store.records()]
-    assert spans[0][0] == 0
-    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
+    records = store.records()
+    assert records["start"].tolist() == [0, *records["stop"][:-1]]
 
 
 @pytest.mark.parametrize("seed", range(BARE))
@@ -106,9 +105,9 @@ def test_spark_drivers_killed(spark, tmp_path, seed, once):
         replay_stream(spark, driver.QUERY, log, tmp_path)
         store = held(tmp_path)
     check(store, log)
-    recovered = [r for r in store.records() if r.recovered]
-    assert [r.batch for r in recovered] == [batch]
-    assert recovered[0].sensors == len(driver.QUERY.first_plan.replay[batch].sensors)
+    recovered = store.records().query("recovered")
+    assert recovered["batch"].tolist() == [batch]
+    assert recovered["sensors"].tolist() == [len(driver.QUERY.first_plan.replay[batch].sensors)]
     once()
 
 

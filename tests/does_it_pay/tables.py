@@ -8,8 +8,7 @@ import pandas as pd
 from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import Measurements
-from aftlib.does_it_pay.partial import EXACT_PROCESS, PARTIAL
-from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL, NOTHING
+from aftlib.does_it_pay.schemes import EXACT, EXACT_PROCESS, GUARD, MODEL, NOTHING, PARTIAL
 
 SENSORS, WINDOWS, RATES = 12, (6, 24), (100.0, 400.0, 1600.0, np.inf)
 SAMPLE_S = 1e-8

@@ -5,7 +5,7 @@ import pytest
 
 from aftlib.core.recovery_costs import break_even_rate
 from aftlib.does_it_pay.break_even import COMPARED, expected_again
-from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL
+from aftlib.does_it_pay.schemes import EXACT, GUARD, MODEL
 from tests.does_it_pay.tables import COSTS, RATES, SENSORS, SHARES, WINDOWS, measurements
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from aftlib.does_it_pay.claims import CLAIMS
-from aftlib.does_it_pay.partial import PARTIAL
-from aftlib.does_it_pay.workers import GUARD, MODEL, NOTHING
+from aftlib.does_it_pay.schemes import GUARD, MODEL, NOTHING, PARTIAL
 from tests import judging
 from tests.does_it_pay.tables import WINDOWS, measurements
 

@@ -6,8 +6,7 @@ import pytest
 from aftlib.does_it_pay import figures
 from aftlib.does_it_pay.break_even import COMPARED
 from aftlib.does_it_pay.experiments import SCHEMES, NotebookParameters, own_numbers, scheme_table
-from aftlib.does_it_pay.partial import EXACT_PROCESS
-from aftlib.does_it_pay.workers import EXACT, MODEL, NOTHING
+from aftlib.does_it_pay.schemes import EXACT, EXACT_PROCESS, MODEL, NOTHING
 from tests.does_it_pay.tables import RATES, WINDOWS, measurements
 
 

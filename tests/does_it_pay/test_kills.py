@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 
-from aftlib.does_it_pay import partial, workers
+from aftlib.does_it_pay import schemes
 from aftlib.does_it_pay.cases import Kill, draw_schedule, read_case
 from aftlib.does_it_pay.experiments import planned_again, score_results
-from aftlib.does_it_pay.partial import EXACT_PROCESS, PARTIAL, recover_partially
-from aftlib.does_it_pay.workers import EXACT, GUARD, MODEL, NOTHING, recover_workers
+from aftlib.does_it_pay.schemes import (
+    EXACT,
+    EXACT_PROCESS,
+    GUARD,
+    MODEL,
+    NOTHING,
+    PARTIAL,
+    recover_partially,
+    recover_workers,
+)
 
 WIDTH = 6
 SCHEDULE = [
@@ -67,7 +75,7 @@ def test_the_planned_samples_are_read_again(case, streamed, scheme):
 def test_a_limited_read_takes_its_time_and_parts_add_up(streamed, scheme):
     rows, _, _ = streamed[scheme]
     assert (rows["read_s"] >= rows["again"] / rows["rate"]).all()
-    assert np.allclose(rows[workers.PARTS].sum(axis=1), rows["seconds"])
+    assert np.allclose(rows[schemes.PARTS].sum(axis=1), rows["seconds"])
 
 
 def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch):
@@ -79,7 +87,7 @@ def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch
         def update(self, values):
             return type("Recovered", (), {"estimate": np.zeros((1, values.size))})
 
-    monkeypatch.setitem(workers.ESTIMATORS, GUARD, lambda _: Half())
+    monkeypatch.setitem(schemes.ESTIMATORS, GUARD, lambda _: Half())
     rows, results = recover_workers(case, GUARD, tmp_path / "half", SCHEDULE)
     lost = results[(results["window"] == 0) & results["sensor"].isin(case.assignment.workers[1])]
     assert (lost["estimated"] == (lost["sensor"] % 2 == 0)).all()
@@ -91,21 +99,21 @@ def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch
 def test_control_a_replacement_that_repeats_an_emitted_window_doubles_it(
     case, tmp_path, monkeypatch
 ):
-    process = workers.Coordinator.process
+    process = schemes.Coordinator.process
 
     def twice(self, window, kill):
         if kill and kill.emitted:
             self.sink.commit(window, case.truth[window], np.zeros(12, bool))
         return process(self, window, kill)
 
-    monkeypatch.setattr(workers.Coordinator, "process", twice)
+    monkeypatch.setattr(schemes.Coordinator, "process", twice)
     _, results = recover_workers(case, EXACT, tmp_path / "twice", SCHEDULE)
     assert score_results(case, results)["doubled"] == 12
 
 
 def test_control_a_lost_replay_is_counted(case, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        workers.Coordinator, "_replace", lambda self, crashed, *_: _resume(self, crashed)
+        schemes.Coordinator, "_replace", lambda self, crashed, *_: _resume(self, crashed)
     )
     _, results = recover_workers(case, EXACT, tmp_path / "lost", SCHEDULE[:1])
     assert score_results(case, results)["lost"] >= 6
@@ -115,7 +123,7 @@ def _resume(coordinator, crashed):
     for index in crashed:
         sensors = coordinator.workers[index].sensors
         begin = WIDTH
-        worker = workers.Worker(coordinator.log, sensors, coordinator.case.windows, begin)
+        worker = schemes.Worker(coordinator.log, sensors, coordinator.case.windows, begin)
         worker.wait()
         coordinator.workers[index] = worker
     return None, None
@@ -141,5 +149,5 @@ def test_a_case_without_enough_whole_windows_is_refused():
 
 
 def test_d2_plans_for_the_budget(case):
-    plan = partial.replay_query(case).first_plan
+    plan = schemes.replay_query(case).first_plan
     assert max(plan.tuples) <= max(12, int(0.15 * WIDTH * 12))

@@ -1,7 +1,11 @@
-"""D1's worker processes under kills: nothing, exact replay, estimates by D1's model or the guard.
+"""Every way to recover, under kills: D1's worker processes, and D2's process with all sensors.
 
-This process is the coordinator. It lets all workers read one window after the other, notices a
-crash because the worker's pipe closes, starts a replacement, and commits each window's results.
+D1's workers recover nothing, replay exactly, or estimate by D1's model or by the guard. This
+process is their coordinator. It lets all workers read one window after the other, notices a crash
+because the worker's pipe closes, starts a replacement, and commits each window's results.
+
+D2's replacement reads few sensors again. The exact process takes the same checkpoints, but its
+replacement reads all sensors again.
 """
 
 from __future__ import annotations
@@ -11,20 +15,35 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from aftlib.approximately_once.worker import Worker
+from aftlib.approximately_once.worker import FORKS, Worker
+from aftlib.checkpoint_planning.operator import ReplayQuery
+from aftlib.checkpoint_planning.plan import RecoveryTime
+from aftlib.checkpoint_planning.recoveries import (
+    RECOVERY,
+    Passage,
+    first_passages,
+    run_driver,
+)
+from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import SensorLog
 from aftlib.does_it_pay.cases import Case, Kill
 from aftlib.guard import Guard
 from aftlib.guard.known import KnownModel
 
+FORKS.set_forkserver_preload([__name__])
 PARTS = ["start_s", "read_s", "estimate_s", "commit_s"]
 """Parts of a recovery: until the replacement works, reading again, estimating, committing."""
 NOTHING, EXACT, MODEL, GUARD = "nothing", "exact replay", "D1 by model", "D1 by guard"
+EXACT_PROCESS, PARTIAL = "exact replay, D2's checkpoints", "D2"
+SAMPLES = RecoveryTime(0, 1)
+"""Counts samples instead of milliseconds: T_SLA is then the number that may be read again."""
 
 
 def known_model(case: Case) -> KnownModel:
@@ -209,3 +228,56 @@ def recover_workers(
     finally:
         coordinator.stop()
     return pd.DataFrame(rows), sink.results()
+
+
+def replay_query(case: Case) -> ReplayQuery:
+    """Return D2's query.
+
+    The model of a step is chosen so that windows have the case's model, even if steps depend on
+    each other.
+    """
+    width, model = case.windows.width, case.model
+    step = GaussianModel(model.mean, model.covariance * width, model.names)
+    budget = max(model.size, int(case.budget * width * model.size))
+    return ReplayQuery(step, width, case.requirement, SAMPLES, budget)
+
+
+def recover_partially(
+    case: Case, scheme: str, directory: Path, schedule: Sequence[Kill]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Stream a case by D2's process under a schedule of kills; the frames of `recover_workers`.
+
+    It is killed in the interval with most samples to read again, when the interval is read but not
+    committed, or after the commit. `scheme` is `PARTIAL` or `EXACT_PROCESS`.
+    """
+    query, width = replay_query(case), case.windows.width
+    log, state = case.write_log(directory / "log"), directory / "state"
+    worst = query.first_plan.times[int(np.argmax(query.first_plan.tuples))]
+    processes, rate = list[list[Passage]](), np.inf
+    for kill in schedule:
+        point = "committed" if kill.emitted else "replayed", kill.window * width + worst
+        processes.append(run_driver(state, query, log, point, rate, scheme == EXACT_PROCESS))
+        rate = kill.rate
+    processes.append(run_driver(state, query, log, None, rate, scheme == EXACT_PROCESS))
+
+    store = CheckpointStore(state / "state.sqlite", query.fingerprint)
+    at = first_passages(processes[1:]).merge(store.records(), on="batch")
+    at["killed"] = [passages[-1].at for passages in processes[:-1]]
+    rows = pd.DataFrame(map(vars, schedule))
+    rows[PARTS] = np.diff(at[["killed", "restored", "replayed", "estimated", "committed"]])
+    rows["seconds"] = at["committed"] - at["killed"]
+    rows["again"] = at["tuples"].where(~rows["emitted"], 0)
+    undisturbed = [
+        {"rate": np.nan, "emitted": False, "commit_s": committed.at - estimated.at}
+        for passages in processes
+        for estimated, committed in pairwise(passages[RECOVERY:])
+        if committed.point == "committed"
+    ]
+    results = store.results()
+    number = {name: i for i, name in enumerate(case.model.names)}
+    emitted = results[["value"]].assign(
+        window=results["start"] // width,
+        sensor=results["key"].map(number),
+        estimated=results["half_width"] > 0,
+    )
+    return pd.concat([rows, pd.DataFrame(undisturbed)], ignore_index=True), emitted
