@@ -53,7 +53,7 @@ class RecoveryTime:
         require_number("fixed_ms", self.fixed_ms, least=0)
         require_number("per_tuple_ms", self.per_tuple_ms, above=0)
 
-    def __call__(self, tuples: int) -> float:
+    def __call__(self, tuples: float) -> float:
         """Return the milliseconds to recover by replaying `tuples` ≥ 0 tuples."""
         if not tuples >= 0:
             raise ValueError(f"tuples must be at least 0, got {tuples!r}")

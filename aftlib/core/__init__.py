@@ -7,7 +7,7 @@ again over any steps. `windows` has time windows and their aggregates.
 `covariance` fits it to rows with gaps, `labels` aligns pandas objects and names rows of results.
 `requirement` decides whether an estimate is precise enough, `intervals` bounds a rate.
 `recovery_costs` computes the duration of a recovery and the monthly cost of failures.
-`planfile` reads what a machine needs of plan.json, which `aft plan` writes.
+`planfile` writes and reads plan.json, the result of `aft plan`.
 
 `paths` writes files whole or not at all, `sqlite` opens a file with durable transactions, `arrays`
 packs arrays into one value, `checks` validates arguments, and `compiling` wraps numba.

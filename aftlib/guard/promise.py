@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -119,15 +120,17 @@ class Promise:
         from aftlib.core.planfile import read_plan
 
         plan = read_plan(path)
-        terms, step = plan.question, plan.data.step_seconds
+        terms, step = SimpleNamespace(**plan["question"]), plan["data"]["step_seconds"]
         if step is None:
             raise ValueError(
                 f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
                 "from a file with a column of times"
             )
         durations = [f"{round(n * step * 1e6)}us" for n in (terms.window, terms.slide)]
-        seasons = [f"{round(n * terms.slide * step * 1e6)}us" for n in plan.data.seasons_in_windows]
-        workers = changes.get("workers", plan.assignment)
+        seasons = [
+            f"{round(n * terms.slide * step * 1e6)}us" for n in plan["data"]["seasons_in_windows"]
+        ]
+        workers = changes.get("workers", plan["assignment"])
         given = changes.pop("epsilon", {})
         if isinstance(given, Mapping):
             limits = dict(terms.epsilon) | dict(given)

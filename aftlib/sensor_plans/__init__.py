@@ -9,6 +9,6 @@ Modules, in the order in which data pass through them:
    second half with the `guard` and with other methods.
 4. `plan` puts the parts together: assignment, `recovery` (checkpoints, replay, what pays),
    back-test, one outage, `cautions`.
-5. `planfile` writes and reads plan.json; `command` is `aft plan`.
+5. `command` is `aft plan`; `aftlib.core.planfile` writes and reads its result, plan.json.
 6. `experiments`, `figures` and `claims` are notebook 06's.
 """

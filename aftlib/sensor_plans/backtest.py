@@ -16,10 +16,9 @@ from aftlib.guard import Guard
 from aftlib.guard.accounts import pooled_slack, slack
 
 GUARD, ALWAYS, BASELINE = "guard", "its estimates, always", "baseline model Σ/w"
-CONFORMAL, LINEAR = "conformal half-width ≤ ε", "linear interpolation"
-HINDSIGHT = "baseline model, best in hindsight"
+LINEAR, HINDSIGHT = "linear interpolation", "baseline model, best in hindsight"
 _BASELINE_ALWAYS = "baseline model, always"
-METHODS = (GUARD, BASELINE, ALWAYS, CONFORMAL, LINEAR)
+METHODS = (GUARD, BASELINE, ALWAYS, LINEAR)
 OnSegment = Callable[[int, int], None]
 SEGMENTS, LEAST_SEGMENT = 50, 10
 """Most segments of the second half, which intervals resample, and fewest windows of a segment."""
@@ -30,8 +29,6 @@ MOST_SCORED = 2_000_000
 """Most pairs (sensor, window) that are scored, the last ones; this takes about a minute."""
 MANY = 400
 """Fewest certified windows of a sensor for which its share within ε is reported."""
-TRACKING = 0.02
-"""Step of the tracked half-width, in means of the last errors."""
 PAIRS, CERTIFIED, WRONG = range(3)
 
 
@@ -165,56 +162,44 @@ def walk_forward(
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
     guard = Guard(workers, limits, delta, horizons, seasons)
-    half_widths = TrackedHalfWidths(limits, delta, horizons)
     estimates = estimate_by_baseline(baseline, values, workers)
     estimable = certify_by_baseline(baseline, workers, limits, delta)
     segments = max(2, min(SEGMENTS, (len(values) - start) // LEAST_SEGMENT))
     edges = np.linspace(start, len(values), segments + 1).astype(int)
-    methods = (*METHODS, _BASELINE_ALWAYS)
-    counts = {method: np.zeros((segments, horizons, n, 3), np.int64) for method in methods}
+    shape = (segments, horizons, n, 3)
+    counts = {method: np.zeros(shape, np.int64) for method in (*METHODS, _BASELINE_ALWAYS)}
     outcomes = np.zeros((horizons, n, 2), np.int64)
     first, samples = max(0, start - WARM_UP), []
-    for begin, end in _spans(first, edges):
+    for place, (begin, end) in enumerate(pairwise([first, *edges.tolist()]), -1):
         truth, history = values[begin:end, None], guard.replay(values[begin:end])
         own, certified = np.abs(truth - history.estimate), history.decisions == 2
-        outcomes += _count(own, certified, limits)[..., 1:]
-        tracked = half_widths.replay(own)
+        outcomes += _count(truth, own, certified, limits)[..., 1:]
         if begin < start:
             continue
         baseline_errors = np.abs(truth - estimates[begin:end, None]).repeat(horizons, axis=1)
+        linear_errors = np.abs(truth - _interpolate(values, begin, end, horizons))
         always = np.ones(own.shape, bool)
         by_method = {
             GUARD: (own, certified),
             ALWAYS: (own, always),
-            BASELINE: (baseline_errors, np.broadcast_to(estimable, own.shape)),
+            BASELINE: (baseline_errors, estimable & always),
             _BASELINE_ALWAYS: (baseline_errors, always),
-            CONFORMAL: (own, tracked),
-            LINEAR: (np.abs(truth - _interpolate(values, begin, end, horizons)), always),
+            LINEAR: (linear_errors, always),
         }
-        place = int(np.searchsorted(edges, begin, side="right")) - 1
         for method, (errors, given) in by_method.items():
-            counts[method][place] += _count(errors, given, limits)
-            counts[method][place, ..., PAIRS] += (np.isfinite(truth) & np.isnan(errors)).sum(axis=0)
+            counts[method][place] = _count(truth, errors, given, limits)
         samples.append(own[:: max(1, len(own) * segments // SAMPLED), 0])
         on_segment(end - first, len(values) - first)
     errors = np.concatenate(samples)
     return Walk(counts, edges, outcomes, guard.rounds, guard.recoverable, errors, delta)
 
 
-def _spans(first: int, edges: np.ndarray, most: int = 2000) -> list[tuple[int, int]]:
-    """Parts of the walk, each of which lies in one segment and has at most `most` windows."""
-    marks = [first, *edges.tolist()]
-    return [
-        (begin, min(begin + most, end))
-        for mark, end in pairwise(marks)
-        for begin in range(mark, end, most)
-    ]
-
-
-def _count(errors: np.ndarray, certified: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Windows with known errors, the certified ones, and the wrong ones of these, (H, n, 3)."""
-    known = np.isfinite(errors)
-    settled = certified & known
+def _count(
+    truth: np.ndarray, errors: np.ndarray, certified: np.ndarray, limits: np.ndarray
+) -> np.ndarray:
+    """Windows whose truth is known, the certified ones, and the wrong ones of these, (H, n, 3)."""
+    known = np.broadcast_to(np.isfinite(truth), errors.shape)
+    settled = certified & np.isfinite(errors)
     return np.stack([known, settled, settled & (errors > limits)], axis=-1).sum(axis=0)
 
 
@@ -260,12 +245,10 @@ def left_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.
 
 def compare(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
     """Share certified and share of these within ε, of every method, on the same windows."""
-    lines = []
-    for method in METHODS:
-        summary = walk.summary(method)
-        shown = {name: summary[name] for name in ("declared", "within", "interval")}
-        lines.append({"method": method} | shown)
-    return [*lines, {"method": HINDSIGHT} | hindsight(walk, baseline, workers)]
+    shown = ("declared", "within", "interval")
+    lines = {method: walk.summary(method) for method in METHODS}
+    lines[HINDSIGHT] = hindsight(walk, baseline, workers)
+    return [{"method": name} | {key: line[key] for key in shown} for name, line in lines.items()]
 
 
 def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
@@ -284,35 +267,3 @@ def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[in
     certified, wrong = total[most - 1, CERTIFIED], total[most - 1, WRONG]
     share = float(certified / sensors[:, PAIRS].sum())
     return {"declared": share, "within": float(1 - wrong / certified), "interval": None}
-
-
-class TrackedHalfWidths:
-    """Half-widths that grow after a miss and shrink after a hit; one per horizon and sensor.
-
-    q ← q + η ([|error| > q] − δ), with η in proportion to the last errors, so that a share 1 − δ of
-    *all* windows is within q (Angelopoulos, Candès and Tibshirani 2023). A window counts as
-    certified if its half-width is at most ε.
-    """
-
-    def __init__(self, limits: np.ndarray, delta: float, horizons: int) -> None:
-        self._limits, self._delta = limits, delta
-        self._width = np.full((horizons, len(limits)), np.inf)
-        self._usual = np.full((horizons, len(limits)), np.nan)  # mean of the last errors
-        self._pending = [np.full((h + 1, len(limits)), np.inf) for h in range(horizons)]
-
-    def replay(self, errors: np.ndarray) -> np.ndarray:
-        """Whether each window is certified; absolute errors have shape (rounds, horizons, n)."""
-        certified = np.zeros(errors.shape, bool)
-        for row, given in zip(errors, certified, strict=True):
-            for h, pending in enumerate(self._pending):
-                given[h] = pending[0] <= self._limits
-                pending[:-1] = pending[1:]
-                pending[-1] = self._width[h]
-            known = np.isfinite(row)
-            new = known & np.isnan(self._usual)
-            self._usual[new], self._width[new] = row[new], 2 * row[new]
-            step = TRACKING * np.where(known, row - self._usual, 0)
-            self._usual += np.where(known, step, 0)
-            miss = np.where(row > self._width, 1.0, 0.0) - self._delta
-            self._width += np.where(known, 5 * TRACKING * self._usual * miss, 0)
-        return certified

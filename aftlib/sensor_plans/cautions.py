@@ -98,7 +98,7 @@ def _copies(names: Sequence[str], values: np.ndarray) -> Iterator[str]:
 
 
 def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]:
-    """Yield a warning for each sensor that shifts or drifts away from its neighbours."""
+    """Yield a warning for each sensor that moves away from its neighbours for good."""
     z = (values - np.nanmedian(values, axis=0)) / np.nanstd(values, axis=0)
     related = np.ma.corrcoef(np.ma.masked_invalid(z), rowvar=False).filled(0.0)
     for i, name in enumerate(table.names):
@@ -108,15 +108,11 @@ def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]
             continue
         difference = (z[:, i] - _median(z[:, alike])) * np.nanstd(values[:, i])
         known = np.flatnonzero(np.isfinite(difference))
-        at, shift, stepped, ramp, ramped = _fit_shift(difference[known])
-        if max(stepped, ramped) < SHIFT:
-            continue
-        if ramped > stepped:
-            yield f"Drift: {name} moves by {ramp:+.3g} against the sensors most like it."
-        else:
+        at, shift, share = _fit_shift(difference[known])
+        if share >= SHIFT:
             yield (
                 f"Level shift: {name} moves by {shift:+.3g} against the sensors most like it at "
-                f"{table.at(int(known[at]) * width)}. Was it replaced or moved?"
+                f"{table.at(int(known[at]) * width)}. Was it replaced or moved, or does it drift?"
             )
 
 
@@ -125,20 +121,16 @@ def _median(rows: np.ndarray) -> np.ndarray:
     return np.ma.median(np.ma.masked_invalid(rows), axis=1).filled(np.nan)
 
 
-def _fit_shift(series: np.ndarray) -> tuple[int, float, float, float, float]:
-    """The best single shift: its place, height and explained share; rise and share of a line."""
+def _fit_shift(series: np.ndarray) -> tuple[int, float, float]:
+    """The best single shift: its place, its height, and the share of the variance it explains."""
     n, centred = len(series), series - series.mean()
-    total = max(float((centred**2).sum()), 1e-300)
     counts = np.arange(1, n)
-    sums = np.cumsum(centred)[:-1]
-    gains = sums**2 * n / (counts * (n - counts))
+    gains = np.cumsum(centred)[:-1] ** 2 * n / (counts * (n - counts))
     margin = max(1, n // 20)  # a shift at the very end is an outage
     gains[:margin] = gains[n - 1 - margin :] = 0
     at = int(gains.argmax()) + 1
-    line = np.linspace(-0.5, 0.5, n)
-    rise = float(line @ centred / (line @ line))
     height = float(series[at:].mean() - series[:at].mean())
-    return at, height, float(gains.max() / total), rise, float(rise**2 * (line @ line) / total)
+    return at, height, float(gains.max() / max(float((centred**2).sum()), 1e-300))
 
 
 def _longest_run(column: np.ndarray) -> int:

@@ -14,9 +14,9 @@ import jinja2
 from tqdm import tqdm
 
 from aftlib.core.paths import require_writable
+from aftlib.core.planfile import read_plan, write_plan
 from aftlib.core.recovery_costs import MONTH_S
 from aftlib.sensor_plans.plan import plan as make_plan
-from aftlib.sensor_plans.planfile import read_plan, write_plan
 from aftlib.sensor_plans.question import Question, read_assignment, read_epsilon
 from aftlib.sensor_plans.sensor_file import read_sensors
 

@@ -1,7 +1,8 @@
-"""Notebook 06's experiments: plans of real or generated sensors, and disturbed streams."""
+"""Notebook 06's experiments: the plan that it shows, and disturbed streams."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,10 +12,10 @@ from pydantic import model_validator
 
 from aftlib.core.checks import require_choice
 from aftlib.core.paths import beijing_pm25
+from aftlib.core.planfile import read_plan
 from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.sensor_plans.backtest import BASELINE, GUARD, Walk, shares, walk_forward
 from aftlib.sensor_plans.plan import plan
-from aftlib.sensor_plans.planfile import read_plan
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_file import read_sensors
 from aftlib.sensor_plans.window_results import fit_model
@@ -23,19 +24,18 @@ from aftlib.workbench.parameters import parameter
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
 EPSILON_SD = 0.5
-BEIJING, AIR = "Beijing's stations", "air, generated"
+BEIJING = "Beijing's stations"
 
 
 class NotebookParameters(Question):
     """Parameters of notebook 06: the question, and the sensors to which it is put."""
 
-    data: str | None = parameter(None, "a CSV or Parquet file; null: Beijing's and generated air")
+    data: str | None = parameter(None, "a CSV or Parquet file; null: Beijing's stations")
     plan: str | None = parameter(None, "a plan.json of `aft plan`, shown instead")
-    rows: int = parameter(20_000, "hours of generated air", smoke=8_000, full=60_000, least=200)
     rounds: int = parameter(
         3_000, "windows of the streams with trouble", smoke=1_200, full=10_000, least=600
     )
-    seed: int = parameter(1, "of everything generated", least=0)
+    seed: int = parameter(1, "of the streams with trouble", least=0)
 
     @model_validator(mode="after")
     def require_one(self) -> Self:
@@ -49,43 +49,15 @@ class NotebookParameters(Question):
         return self
 
 
-def plans(parameters: NotebookParameters) -> dict[str, dict[str, Any]]:
-    """The given plan, or that of the data, or those of Beijing's and generated air, by name."""
+def plan_sensors(parameters: NotebookParameters) -> dict[str, Any]:
+    """Return the given plan, or a new one for the data or for Beijing's stations."""
     p = parameters
     if p.plan is not None:
-        stored = read_plan(p.plan)
-        return {stored["data"]["name"]: stored}
+        return read_plan(p.plan)
     question = p.model_dump(include=set(Question.model_fields))
     if p.data is not None:
-        tables: dict[str, Any] = {Path(p.data).name: read_sensors(p.data)}
-    else:
-        tables = {BEIJING: pd.read_parquet(beijing_pm25()), AIR: generate_air(p.rows, p.seed)}
-    return {name: plan(table, name=name, **question) for name, table in tables.items()}
-
-
-def generate_air(rows: int, seed: int) -> pd.DataFrame:
-    """Twelve generated stations, hourly: skewed readings with episodes and gaps."""
-    rng = np.random.default_rng(seed)
-    episodes = slow(rng, rows, 1, 0.97) + 0.36 * slow(rng, rows, 12, 0.9)
-    air = 60 * np.exp(0.8 * episodes)
-    air[rng.random(air.shape) < 0.02] = np.nan
-    time = pd.date_range("2024-01-01", periods=rows, freq="h", name="time")
-    return pd.DataFrame(air, time, [f"air {i + 1}" for i in range(12)])
-
-
-def slow(rng: np.random.Generator, rows: int, n: int, memory: float) -> np.ndarray:
-    """Independent AR(1) series of unit variance, shape (rows, n)."""
-    shocks = rng.normal(size=(rows, n)) * np.sqrt(1 - memory**2)
-    return follow(shocks, memory, memory * rng.normal(size=n))
-
-
-def follow(shocks: np.ndarray, memory: float, carried: np.ndarray | float = 0.0) -> np.ndarray:
-    """AR(1) series of shocks, (rows, …): each value is its shock and `memory` times the last."""
-    values = np.empty_like(shocks)
-    for row, shock in enumerate(shocks):
-        values[row] = shock + carried
-        carried = memory * values[row]
-    return values
+        return plan(read_sensors(p.data), name=Path(p.data).name, **question)
+    return plan(pd.read_parquet(beijing_pm25()), name=BEIJING, **question)
 
 
 def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
@@ -101,7 +73,8 @@ def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndar
     """
     require_choice("trouble", trouble, TROUBLES)
     own = rng.normal(size=(rounds, SENSORS))
-    common = follow(rng.normal(size=rounds), 0.9)
+    shocks = rng.normal(size=rounds).tolist()
+    common = np.array([*accumulate(shocks, lambda last, shock: 0.9 * last + shock)])
     half, noise = rounds // 2, np.full(rounds, 0.4)
     if trouble == "change of regime":
         noise[half:] *= 3

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
 import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 from IPython.display import Markdown
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, CONFORMAL, GUARD, HINDSIGHT, LINEAR
+from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT, LINEAR
 from aftlib.workbench.style import BLUE, GREEN, GREY, HEIGHT, ORANGE, RED, styled
 
 LOOK = {
@@ -20,7 +21,6 @@ LOOK = {
     BASELINE: (RED, "x"),
     HINDSIGHT: (RED, "x-open"),
     ALWAYS: (GREEN, "triangle-up"),
-    CONFORMAL: (ORANGE, "diamond"),
     LINEAR: (GREY, "square"),
 }
 GUARANTEE = {"color": RED, "dash": "dash"}
@@ -28,13 +28,11 @@ MOST, LISTED = 60, 200
 """Most sensors in a figure, and in a table."""
 
 
-def facts(plans: Mapping[str, Mapping[str, Any]]) -> Markdown:
+def facts(plan: Mapping[str, Any]) -> Markdown:
     """What was read, and the warnings to see before a plan is trusted."""
-    lines = []
-    for name, plan in plans.items():
-        lines.append(f"**{_plain(name)}** — " + "; ".join(map(_plain, plan["data"]["read"])) + ".")
-        lines += [f"- {_plain(caution)}" for caution in plan["cautions"]] or ["- No warnings."]
-        lines.append("")
+    data, cautions = plan["data"], plan["cautions"] or ["No warnings."]
+    read = "; ".join(map(_plain, data["read"]))
+    lines = [f"**{_plain(data['name'])}** — {read}.", "", *(f"- {_plain(c)}" for c in cautions)]
     return Markdown("\n".join(lines))
 
 
@@ -85,30 +83,27 @@ def outage(plan: Mapping[str, Any]) -> go.Figure:
     return figure.update_xaxes(title_text="start of the window", row=len(names), col=1)
 
 
-def guarantee(plans: Mapping[str, Mapping[str, Any]]) -> go.Figure:
-    """Share certified against share within ε, for every method and set; dashed: the guarantee."""
-    figure = _panels([*plans], "Guarantee and measurement (dashed: 1 − δ)", "share certified")
-    for column, plan in enumerate(plans.values(), 1):
-        for line in plan["compared"]:
-            if (within := line["within"]) is None:
-                continue
-            color, symbol = LOOK[line["method"]]
-            low, high = line["interval"] or (within, within)
-            figure.add_scatter(
-                x=[line["declared"]],
-                y=[within],
-                error_y={"array": [high - within], "arrayminus": [within - low]},
-                name=line["method"],
-                mode="markers",
-                marker={"color": color, "symbol": symbol, "size": 12},
-                showlegend=column == 1,
-                row=1,
-                col=column,
-            )
-        figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE, row=1, col=column)
-    figure.update_yaxes(title_text="share of these within ε", row=1, col=1)
-    figure.update_xaxes(range=[-0.05, 1.05], tickformat=".0%")
-    return figure.update_layout(hovermode="closest", height=HEIGHT + 90)
+def guarantee(plan: Mapping[str, Any]) -> go.Figure:
+    """Share certified against share within ε, for every method; dashed: the guarantee."""
+    figure = go.Figure()
+    for line in plan["compared"]:
+        if (within := line["within"]) is None:
+            continue
+        color, symbol = LOOK[line["method"]]
+        low, high = line["interval"] or (within, within)
+        figure.add_scatter(
+            x=[line["declared"]],
+            y=[within],
+            error_y={"array": [high - within], "arrayminus": [within - low]},
+            name=line["method"],
+            mode="markers",
+            marker={"color": color, "symbol": symbol, "size": 12},
+        )
+    figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
+    title = "Guarantee and measurement (dashed: 1 − δ)"
+    styled(figure, title, "share certified", "share of these within ε")
+    figure.update_xaxes(range=[-0.05, 1.05], tickformat=".0%").update_yaxes(tickformat=".0%")
+    return figure.update_layout(hovermode="closest")
 
 
 def over_time(plan: Mapping[str, Any]) -> go.Figure:
@@ -143,35 +138,25 @@ def recoverable(plan: Mapping[str, Any]) -> go.Figure:
     return figure.update_layout(hovermode="closest")
 
 
-def troubles(table: pd.DataFrame, delta: float) -> go.Figure:
+def troubles(shares: pd.DataFrame, delta: float) -> go.Figure:
     """Share certified and share within ε in disturbed streams."""
-    names = list(table["trouble"].unique())
-    figure = _panels(names, "When something goes wrong (dashed: 1 − δ)", "window")
-    shares = {"within": ("within ε", "solid"), "declared": ("certified", "dot")}
-    for (trouble, method), part in table.groupby(["trouble", "method"], sort=False):
-        for share, (text, dash) in shares.items():
-            figure.add_scatter(
-                x=part["window"],
-                y=part[share],
-                name=f"{method}: {text}",
-                line={"color": LOOK[str(method)][0], "dash": dash},
-                showlegend=trouble == names[0],
-                row=1,
-                col=names.index(trouble) + 1,
-            )
-    figure.add_hline(1 - delta, line={"color": GREY, "dash": "dash"})
-    figure.update_yaxes(range=[0, 1.03]).update_yaxes(title_text="share", row=1, col=1)
-    return figure.update_layout(height=HEIGHT + 60)
-
-
-def _panels(titles: Sequence[str], title: str, x: str) -> go.Figure:
-    """Panels side by side with a common axis of shares and a legend below."""
-    figure = make_subplots(
-        cols=len(titles), shared_yaxes=True, subplot_titles=[escape(text) for text in titles]
+    names = {"declared": "certified", "within": "within ε"}
+    figure = px.line(
+        shares.rename(columns=names).melt(["trouble", "method", "window"], [*names.values()]),
+        x="window",
+        y="value",
+        color="method",
+        line_dash="variable",
+        facet_col="trouble",
+        color_discrete_map={method: color for method, (color, _) in LOOK.items()},
+        line_dash_map={"certified": "dot", "within ε": "solid"},
     )
-    legend = {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"}
-    styled(figure, title, x, "").update_layout(legend=legend, margin={"t": 90})
-    return figure.update_yaxes(tickformat=".0%")
+    figure.for_each_annotation(lambda note: note.update(text=note.text.removeprefix("trouble=")))
+    figure.add_hline(1 - delta, line={"color": GREY, "dash": "dash"})
+    styled(figure, "When something goes wrong (dashed: 1 − δ)", "window", "", HEIGHT + 60)
+    legend = {"orientation": "h", "y": -0.25, "yanchor": "top", "x": 0, "title": ""}
+    figure.update_yaxes(tickformat=".0%", range=[0, 1.03]).update_yaxes(title_text="share", col=1)
+    return figure.update_layout(legend=legend, margin={"t": 90})
 
 
 def machines(plan: Mapping[str, Any]) -> Styler:

@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from aftlib.approximately_once.assignment import Assignment, assign_greedy, assign_spread
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.planfile import VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
 from aftlib.sensor_plans.backtest import (
@@ -23,7 +24,6 @@ from aftlib.sensor_plans.backtest import (
     shares,
 )
 from aftlib.sensor_plans.cautions import data_cautions, guarantee_cautions
-from aftlib.sensor_plans.planfile import VERSION
 from aftlib.sensor_plans.question import HORIZONS, Question, answered, group_sensors
 from aftlib.sensor_plans.recovery import pays_below, plan_recovery, worth
 from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
@@ -66,7 +66,7 @@ def plan(
     Returns
     -------
     dict
-        The fields of plan.json (see `planfile.Plan`).
+        The fields of plan.json (see `aftlib.core.planfile.read_plan`).
 
     Raises
     ------
@@ -197,7 +197,6 @@ def summarize(walk: Walk, names: Sequence[str]) -> dict[str, Any]:
         "N": walk.guarantees,  # certified one window ahead, in all windows that the guard was fed
         "fed": walk.rounds,
         "slack_errors": walk.pooled_allowance,
-        "slack": walk.pooled_allowance / walk.guarantees if walk.guarantees else None,
         "excess_over_theorem": walk.excess,
     }
 

@@ -16,14 +16,13 @@ import numpy as np
 
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
+from aftlib.core.recovery_costs import BYTES_PER_SAMPLE
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.window_results import Survey
 
 EXACT, GUARD, NEITHER = "exact recovery", "guard", "neither"
-NEVER = "Exact recovery never ends, because the stream takes the whole read rate"
 LEAST_SAVING = 0.05
-"""Least share of the outage that the guard must save if neither keeps T_SLA.
+"""Least share of the longest recovery that the guard must save to be recommended.
 
 Ours: for less, an operator does not accept estimates.
 """
@@ -102,110 +101,81 @@ def score_replay(
     return {"all": float(within.sum() / known.sum()), "worst": float(worst)}
 
 
-def recovery_costs(question: Question) -> RecoveryCosts:
-    """Constants of the plan's recovery time, without the waiting for input."""
-    per_sample = DOCUMENT_RECOVERY_TIME.per_tuple_ms / 1e3
-    return RecoveryCosts(question.fixed_ms / 1e3, per_sample, 0.0, 0.0)
-
-
 def pays_below(
     question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
 ) -> float:
     """Read rate, samples per second, below which the guard is recommended; inf: at any rate.
 
     `sizes` are the numbers of sensors of the machines, `certified` is the share of windows that the
-    guard certified. Exact recovery misses T_SLA below the rate, or, where every recovery misses
-    T_SLA, the guard saves `LEAST_SAVING` of the outage.
+    guard certified. Below the rate exact recovery of the largest machine misses T_SLA, and the
+    guard saves `LEAST_SAVING` of its time.
     """
-    costs, t_sla_s = recovery_costs(question), question.t_sla_ms / 1e3
-    if certified <= 0:
+    if certified <= LEAST_SAVING:
         return 0.0
-    if t_sla_s > costs.start_s:
-        per_sample = (t_sla_s - costs.start_s) / (max(sizes) * width)
-    elif certified <= LEAST_SAVING:
-        return 0.0
-    else:
-        mean = sum(sizes) / len(sizes) * width / 2
-        per_sample = LEAST_SAVING * costs.start_s / (mean * (certified - LEAST_SAVING))
-    wait = per_sample - costs.sample_s
-    return sum(sizes) / step_s + 1 / wait if wait > 0 else math.inf
+    missed_ms = question.t_sla_ms - question.fixed_ms
+    saving_ms = LEAST_SAVING * question.fixed_ms / (certified - LEAST_SAVING)
+    per_sample_ms = max(missed_ms, saving_ms) / (max(sizes) * width)
+    wait_ms = per_sample_ms - DOCUMENT_RECOVERY_TIME.per_tuple_ms
+    return sum(sizes) / step_s + 1000 / wait_ms if wait_ms > 0 else math.inf
 
 
 def worth(
     question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
 ) -> dict[str, Any]:
-    """Compare exact recovery with the guard at the question's read rate, for `pays_below`'s plan.
+    """Compare exact recovery with the guard at the question's read rate.
 
-    Returns the fields of plan.json's part `worth`. A time is None if it is infinite, because the
-    read rate does not exceed the stream's own; then nothing is read again. The longest recovery is
-    that of the largest machine after a failure at the end of a window.
+    Arguments as `pays_below`. Returns the fields of plan.json's part `worth`. The longest recovery
+    is that of the largest machine after a failure at the end of a window. A month has failures of
+    the mean machine in the middle of a window. Times are None if no recovery ends, because the
+    stream takes the whole read rate.
     """
-    costs, read_rate = recovery_costs(question), float(question.read_rate or 0)
-    sensors = sum(sizes)
-    operation = Operation(
-        sensors, sensors / step_s, width * step_s, read_rate, question.failures_per_month
-    )
-    schemes = [
-        Scheme(EXACT, costs, 1 / len(sizes), 1.0),
-        Scheme(GUARD, costs, 1 / len(sizes), 1.0 - certified, skips_input=True),
-    ]
-    rows = []
-    for scheme, month in zip(schemes, monthly_costs(operation, schemes), strict=True):
-        # the month is of the mean machine, which fails in the middle of a window
-        samples = scheme.replayed * max(sizes) * width
-        longest = operation.recovery_s(costs, samples, scheme.replayed < 1)
-        again = samples if math.isfinite(longest) else 0.0
-        rows.append({**vars(month), "longest_s": longest, "samples_read_again": again})
-    recommended, reason = _recommend(operation, rows, question.t_sla_ms / 1e3, certified)
-    finite = [{name: None if x == math.inf else x for name, x in row.items()} for row in rows]
+    samples_per_s, failures = sum(sizes) / step_s, question.failures_per_month
+    recovery_time = question.recovery_time(samples_per_s)
+    start_windows, mean_size = question.fixed_ms / 1e3 / (width * step_s), sum(sizes) / len(sizes)
+    schemes = []
+    for scheme, estimated in ((EXACT, 0.0), (GUARD, certified)):
+        longest, mean = ((1 - estimated) * n * width for n in (max(sizes), mean_size / 2))
+        row: dict[str, Any] = {"scheme": scheme, "longest_s": None, "outage_minutes": None}
+        row |= {"samples_read_again": 0.0, "gb_read_again": 0.0}
+        if recovery_time is not None:
+            row["longest_s"] = recovery_time(longest) / 1e3
+            row["outage_minutes"] = failures * recovery_time(mean) / 60_000
+            row["samples_read_again"] = longest
+            row["gb_read_again"] = failures * mean * BYTES_PER_SAMPLE / 1e9
+        # windows that begin while the replacement starts are estimated, too
+        row["estimated_results"] = failures * mean_size * estimated * (1 + start_windows)
+        schemes.append(row)
+    recommended, reason = _recommend(question, *(row["longest_s"] for row in schemes))
     return {
-        "read_rate": read_rate,
-        "samples_per_s": operation.samples_per_s,
-        "failures_per_month": question.failures_per_month,
-        "schemes": finite,
+        "read_rate": question.read_rate,
+        "samples_per_s": samples_per_s,
+        "failures_per_month": failures,
+        "schemes": schemes,
         "recommended": recommended,
         "reason": reason,
     }
 
 
-def _recommend(
-    operation: Operation, rows: Sequence[dict[str, Any]], t_sla_s: float, certified: float
-) -> tuple[str, str]:
+def _recommend(question: Question, slow: float | None, fast: float | None) -> tuple[str, str]:
     """Recommend a scheme, with the reason: exact recovery unless the guard gains something.
 
-    The guard's time is for the mean certified share. After a failure in which fewer sensors are
-    certified it takes longer, at most as long as exact recovery and the estimates.
+    The guard's time `fast` is for the mean certified share. After a failure in which fewer sensors
+    are certified it takes longer, at most as long as exact recovery, `slow`.
     """
-    slow, fast = (row["longest_s"] for row in rows)
-    if operation.read_rate < operation.samples_per_s:
+    if slow is None or fast is None:
         return NEITHER, (
-            f"The stream takes {operation.samples_per_s:.3g} samples per second, more than the "
-            "source hands out, so no recovery keeps up; raise the read rate or plan fewer sensors."
+            "No recovery ends, because the stream takes the whole read rate; raise the read rate "
+            "or plan fewer sensors."
         )
-    if not operation.failures_per_month:
-        return EXACT, "Without failures, estimates gain nothing."
-    if math.isinf(fast):
-        return NEITHER, (
-            f"{NEVER}. Nor does the guard, which estimates only its certified {certified:.1%}; "
-            "raise the read rate or plan fewer sensors."
-        )
-    limit = f"T_SLA = {t_sla_s:g} s"
-    need = f"Exact recovery takes up to {_seconds(slow)}" if math.isfinite(slow) else NEVER
-    if slow <= t_sla_s:
-        return EXACT, f"{need}, within {limit}, and estimates nothing."
-    saved = 1 - rows[1]["recovery_s"] / rows[0]["recovery_s"]
-    if fast > t_sla_s and saved < LEAST_SAVING:
-        return EXACT, (
-            f"{need}, not within {limit}, and the guard does not save {LEAST_SAVING:.0%} of the "
-            "outage."
-        )
-    but = "" if fast <= t_sla_s else f", but saves {saved:.0%} of the outage"
+    limit_s = question.t_sla_ms / 1e3
+    need = f"Exact recovery takes up to {slow:.3g} s"
+    if slow <= limit_s:
+        return EXACT, f"{need}, within T_SLA = {limit_s:g} s, and estimates nothing."
+    if fast > (1 - LEAST_SAVING) * slow:
+        return EXACT, f"{need}, and the guard does not save {LEAST_SAVING:.0%} of it."
+    kept = "within" if fast <= limit_s else "not within"
     return GUARD, (
-        f"{need}, not within {limit}. With the certified share of the back-test the guard takes "
-        f"{_seconds(fast)}, {'not ' * bool(but)}within {limit}{but}; where it certifies nothing, "
-        "as long as exact recovery."
+        f"{need}, not within T_SLA = {limit_s:g} s. With the certified share of the back-test the "
+        f"guard takes {fast:.3g} s, {kept} T_SLA; where it certifies nothing, as long as exact "
+        "recovery."
     )
-
-
-def _seconds(value: float) -> str:
-    return f"{value:,.0f} s" if value >= 100 else f"{value:.3g} s"

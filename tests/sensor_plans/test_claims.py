@@ -7,12 +7,12 @@ import pytest
 
 from aftlib.guard import Guard
 from aftlib.sensor_plans import backtest, claims
-from aftlib.sensor_plans.experiments import NotebookParameters, plans, troubles
+from aftlib.sensor_plans.experiments import NotebookParameters, plan_sensors, troubles
 from tests import judging
 
 
-def run_backtests(rows=20_000):
-    return plans(NotebookParameters(rows=rows)), troubles(1200, 0.05, 1)
+def run_backtests():
+    return plan_sensors(NotebookParameters()), troubles(1200, 0.05, 1)
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +20,9 @@ def backtests():
     return run_backtests()
 
 
-def list_changed(plans, walks):
+def list_changed(sensor_plan, walks):
     """Return the verdicts that differ from the recorded ones, by claim."""
-    records = judging.judge(claims.CLAIMS, {"plans": plans, "walks": walks})
+    records = judging.judge(claims.CLAIMS, {"sensor_plan": sensor_plan, "walks": walks})
     return {id: record.verdict for id, record in records.items() if not record.as_recorded}
 
 
@@ -63,21 +63,20 @@ def test_all_claims_come_out_as_recorded(backtests):
 )
 def test_a_guard_that_is_wrong_is_noticed(change, changed, monkeypatch):
     monkeypatch.setattr(backtest, "Guard", guard_with(change))
-    verdicts = list_changed(*run_backtests(8000))
+    verdicts = list_changed(*run_backtests())
     assert {id: verdict for id, verdict in verdicts.items() if id in changed} == changed
 
 
 def test_troubles_and_adversaries_alone_can_exceed_the_bound(backtests, monkeypatch):
-    sets, walks = backtests
+    sensor_plan, walks = backtests
     with monkeypatch.context() as patch:
         patch.setattr(backtest, "Guard", guard_with(certify(2)))
-        assert list_changed(sets, troubles(1200, 0.05, 1)) == {"G-1": "does not hold"}
+        assert list_changed(sensor_plan, troubles(1200, 0.05, 1)) == {"G-1": "does not hold"}
     monkeypatch.setattr(claims, "against_adversary", lambda delta, attacked: 3.0)
-    assert list_changed(sets, walks) == {"G-1": "does not hold"}
+    assert list_changed(sensor_plan, walks) == {"G-1": "does not hold"}
 
 
 def test_shares_that_too_few_windows_settle_are_open(backtests):
-    sets, walks = deepcopy(backtests[0]), backtests[1]
-    for plan in sets.values():
-        plan["backtest"]["interval"] = [0.94, 0.96]
-    assert list_changed(sets, walks) == {"G-1": "open"}
+    sensor_plan, walks = deepcopy(backtests[0]), backtests[1]
+    sensor_plan["backtest"]["interval"] = [0.94, 0.96]
+    assert list_changed(sensor_plan, walks) == {"G-1": "open"}

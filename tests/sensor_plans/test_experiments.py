@@ -4,19 +4,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.core.planfile import write_plan
 from aftlib.sensor_plans.experiments import (
-    AIR,
     BEIJING,
     TROUBLES,
     NotebookParameters,
     draw_trouble,
-    generate_air,
     over_time,
-    plans,
+    plan_sensors,
     troubles,
 )
 from aftlib.sensor_plans.plan import plan
-from aftlib.sensor_plans.planfile import write_plan
 from tests.refusals import refused
 
 test_parameters_that_cannot_be_run_are_refused = refused(
@@ -30,27 +28,21 @@ test_parameters_that_cannot_be_run_are_refused = refused(
 
 
 def test_a_file_alone_and_a_plan_alone(tmp_path):
-    generate_air(2000, 1).to_csv(tmp_path / "one.csv")
-    (made,) = plans(NotebookParameters(data=str(tmp_path / "one.csv"))).values()
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(2000, 1)) + 0.2 * rng.normal(size=(2000, 4))
+    frame = pd.DataFrame(values, pd.date_range("2026-01-01", periods=2000, freq="h"), [*"abcd"])
+    frame.to_csv(tmp_path / "one.csv", index_label="time")
+    made = plan_sensors(NotebookParameters(data=str(tmp_path / "one.csv")))
     write_plan(made, tmp_path / "plan.json")
-    (stored,) = plans(NotebookParameters(plan=str(tmp_path / "plan.json"))).values()
+    stored = plan_sensors(NotebookParameters(plan=str(tmp_path / "plan.json")))
     assert stored["data"]["name"] == "one.csv"
-    assert stored["backtest"] == made["backtest"]
-    assert stored["backtest"] == plan(generate_air(2000, 1))["backtest"]
+    assert stored["backtest"] == made["backtest"] == plan(frame)["backtest"]
 
 
-def test_without_files_the_first_set_is_real():
-    made = plans(NotebookParameters(rows=2000, window=50))
-    assert list(made) == [BEIJING, AIR]
-    assert made[BEIJING]["data"]["steps"] == 35_064
-    assert made[BEIJING]["sensors"][0]["name"] == "Aotizhongxin"
-
-
-def test_the_generated_set_is_the_same_for_a_seed():
-    one = generate_air(500, 1)
-    pd.testing.assert_frame_equal(one, generate_air(500, 1))
-    assert 0.005 < one.isna().mean().mean() < 0.04
-    assert not np.array_equal(generate_air(500, 2), one)
+def test_without_a_file_the_plan_is_for_beijings_stations():
+    made = plan_sensors(NotebookParameters(window=50))
+    assert (made["data"]["name"], made["data"]["steps"]) == (BEIJING, 35_064)
+    assert made["sensors"][0]["name"] == "Aotizhongxin"
 
 
 def test_troubles_begin_in_the_middle():
