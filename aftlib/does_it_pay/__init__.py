@@ -2,13 +2,13 @@
 
 The modules, in the order in which data pass through them:
 
-1. `cases` makes a stream of real sensors, its workers, the guarantee of estimates, and the seeded
-   schedule of kills.
-2. `schemes` kills D1's worker processes: nothing is recovered, replayed, or estimated by D1's model
-   or by the guard. It also kills D2's process. Replacements read again at a limited rate.
-3. `break_even` takes the constants of the cost model from unlimited recoveries and predicts the
+1. `schemes` streams a case under kills. It kills D1's worker processes: nothing is recovered,
+   replayed, or estimated by D1's model or by the guard. It also kills D2's process. Replacements
+   read again at a limited rate.
+2. `break_even` takes the constants of the cost model from unlimited recoveries and predicts the
    limited ones.
-4. `experiments` runs these modules, `figures` draws the results, `claims` judges them.
+3. `experiments` reads a case of real sensors, draws the kills, and runs every scheme. `figures`
+   draws the results, `claims` judges them.
 
 `aftlib.core.recovery_costs` has the cost model and the monthly cost of a user's failures.
 """

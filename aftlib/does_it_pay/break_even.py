@@ -5,13 +5,14 @@ The constants come from the shortest windows. Longer windows and limited rates a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import bootstrap
 
-from aftlib.core.intervals import LEVELS, RESAMPLES
+from aftlib.core.intervals import RESAMPLES
 from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.does_it_pay.schemes import EXACT, EXACT_PROCESS, GUARD, MODEL, PARTIAL
 
@@ -74,7 +75,7 @@ def compare_with_model(
     for key, group in recoveries.groupby(["scheme", "width", "rate"], sort=False):
         point: Any = key
         scheme, width, rate = point
-        low, high = median_interval(group["seconds"].to_numpy())
+        low, high = resampled_interval(np.median, group["seconds"].to_numpy())
         again = expected_again(recoveries, scheme, width)
         estimates = scheme in COMPARED
         rows.append(
@@ -93,12 +94,11 @@ def compare_with_model(
     return pd.DataFrame(rows)
 
 
-def median_interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the percentile interval at 95 % of a median, by resampling with a fixed seed."""
-    rng = np.random.default_rng(1)
-    medians = np.median(values[rng.integers(0, len(values), (RESAMPLES, len(values)))], axis=1)
-    low, high = np.quantile(medians, LEVELS)
-    return float(low), float(high)
+def resampled_interval(statistic: Callable[..., Any], *samples: np.ndarray) -> tuple[float, float]:
+    """Return the percentile interval at 95 % of a statistic, by resampling with a fixed seed."""
+    options: dict[str, Any] = {"method": "percentile", "rng": np.random.default_rng(1)}
+    interval = bootstrap(samples, statistic, n_resamples=RESAMPLES, **options).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
 def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
@@ -143,13 +143,10 @@ def _extra_times(
     case = recoveries[recoveries["width"] == width]
     work = case["read_s"] + case["estimate_s"] + case["commit_s"] - case["again"] / case["rate"]
     mine, other = (work[case["scheme"] == name].to_numpy() for name in (scheme, exact))
-    rng = np.random.default_rng(1)
-    resampled = [
-        values[rng.integers(0, len(values), (RESAMPLES, len(values)))].mean(axis=1)
-        for values in (mine, other)
-    ]
-    low, high = np.quantile(resampled[0] - resampled[1], LEVELS)
-    return float(mine.mean() - other.mean()), (float(low), float(high))
+    interval = resampled_interval(
+        lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis), mine, other
+    )
+    return float(mine.mean() - other.mean()), interval
 
 
 def _rate(saved: float, extra_s: float) -> float:

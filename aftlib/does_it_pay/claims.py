@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from aftlib.core.intervals import ratio_interval, share_interval
 from aftlib.does_it_pay.break_even import COMPARED
@@ -36,19 +35,14 @@ def nothing_is_lost(measured: Measurements) -> Finding:
     )
 
 
-def times_of(measured: Measurements, scheme: str, rate: float) -> np.ndarray:
-    """Return the recovery times of a scheme in the longest windows at a rate."""
-    rows = measured.recoveries
-    rows = rows[(rows["width"] == rows["width"].max()) & (rows["scheme"] == scheme)]
-    return rows.loc[rows["rate"] == rate, "seconds"].to_numpy()
-
-
 def time_ratio(
     measured: Measurements, scheme: str, rate: float
 ) -> tuple[float, tuple[float, float]]:
-    """Return the ratio of an approximate recovery's mean time to the exact one's."""
-    exact = times_of(measured, COMPARED[scheme], rate)
-    return ratio_interval(times_of(measured, scheme, rate), exact)
+    """Return the ratio of mean times of approximate and exact recovery in the longest windows."""
+    rows = measured.recoveries
+    rows = rows[(rows["width"] == rows["width"].max()) & (rows["rate"] == rate)]
+    seconds = rows.set_index("scheme")["seconds"]
+    return ratio_interval(seconds[scheme].to_numpy(), seconds[COMPARED[scheme]].to_numpy())
 
 
 def largest_ratio(measured: Measurements, ratios: dict[str, tuple]) -> Finding:
@@ -65,27 +59,16 @@ def outage_is_halved(measured: Measurements) -> Finding:
     finding = largest_ratio(measured, ratios)
     shares = ", ".join(f"{name} {ratios[name][0]:.2f}" for name in ratios)
     guard = time_ratio(measured, GUARD, slowest)[0]
-    free = ratios_without_limit(measured)
+    free = ", ".join(f"{name} {time_ratio(measured, name, np.inf)[0]:.2f}" for name in COMPARED)
     text = f"{shares}, {GUARD} {guard:.2f}. Without a limit: {free}."
     return replace(finding, sensitivity=text)
 
 
-def ratios_without_limit(measured: Measurements) -> str:
-    """Return the ratios at unlimited reads as text: the price with a local log."""
-    ratios = {name: time_ratio(measured, name, np.inf) for name in COMPARED}
-    return ", ".join(f"{name} {value:.2f}" for name, (value, _) in ratios.items())
-
-
-def prediction_factors(measured: Measurements) -> pd.Series:
-    """Return the factor between measured and predicted time at each limited point."""
-    points = measured.points
-    points = points[np.isfinite(points["rate"]) & (points["scheme"] != NOTHING)]
-    return np.exp(np.abs(np.log(points["seconds"] / points["predicted_s"])))
-
-
 def times_are_predicted(measured: Measurements) -> Finding:
     """P-3: the factor between measured and predicted times that 90 % of the points keep."""
-    factors = prediction_factors(measured)
+    points = measured.points
+    points = points[np.isfinite(points["rate"]) & (points["scheme"] != NOTHING)]
+    factors = np.exp(np.abs(np.log(points["seconds"] / points["predicted_s"])))
     even = measured.break_even
     even = even[even["width"] > even["width"].min()]
     both = even[["scheme", "predicted", "measured"]].itertuples(index=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,11 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.paths import beijing_pm25
 from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
+from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
 from aftlib.does_it_pay.break_even import (
     BY_PROCESS,
     COMPARED,
@@ -21,13 +26,14 @@ from aftlib.does_it_pay.break_even import (
     expected_again,
     measured_costs,
 )
-from aftlib.does_it_pay.cases import Case, Kill, draw_schedule, read_case
 from aftlib.does_it_pay.schemes import (
     EXACT,
     EXACT_PROCESS,
     GUARD,
     MODEL,
     NOTHING,
+    Case,
+    Kill,
     recover_partially,
     recover_workers,
     replay_query,
@@ -91,10 +97,29 @@ class NotebookParameters(ParameterModel):
         return draw_schedule(self.rates, self.kills, self.workers, self.seed)
 
     def read_case(self, width: int) -> Case:
-        """Return the stream with windows of `width` steps."""
-        own = {"workers", "learned", "epsilon_sd", "delta", "budget"}
-        streamed = self.schedule[-1].window + 2
-        return read_case(width, streamed=streamed, **self.model_dump(include=own))
+        """Return Beijing's PM2.5 as a case with windows of `width` steps.
+
+        ε is `epsilon_sd` times the median standard deviation of the sensors' window means. The
+        model is fitted to the first `learned` windows. Of the later ones, as many as the schedule
+        needs are streamed, those with a gap left out. ValueError when there are too few.
+        """
+        table, needed = pd.read_parquet(beijing_pm25()), self.schedule[-1].window + 2
+        samples, n = table.to_numpy(dtype=float), table.shape[1]
+        every = samples[: len(samples) // width * width].reshape(-1, width, n)
+        later = every[self.learned :]
+        later = later[np.isfinite(later).all(axis=(1, 2))]
+        if len(later) < needed:
+            raise ValueError(
+                f"the data have {len(later)} windows of {width} steps without a gap after the "
+                f"first {self.learned}, but the kills need {needed}: give fewer kills or rates"
+            )
+        values = np.concatenate([*every[: self.learned], *later[:needed]])
+        windows = Windows(width, width)
+        means, _ = windows.aggregate(values, 0, range(self.learned))
+        model = GaussianModel.fit(pd.DataFrame(means, columns=table.columns), missing="estimate")
+        deviation = float(np.median(np.sqrt(model.covariance.diagonal())))
+        requirement = Requirement(self.epsilon_sd * deviation, self.delta)
+        return Case(values, model, windows, self.workers, requirement, self.learned, self.budget)
 
     @property
     def operation(self) -> Operation:
@@ -107,6 +132,23 @@ class NotebookParameters(ParameterModel):
             failures_per_month=self.own_failures,
             price_per_gb=self.own_price,
         )
+
+
+def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -> list[Kill]:
+    """Draw the kills of a stream: `kills` per rate and without a limit, in random order.
+
+    As many more hit after their window is emitted. Every second window has a kill; the first kill,
+    which no result counts, warms up.
+    """
+    rng = np.random.default_rng(seed)
+    points = [(rate, False) for rate in (*rates, np.inf)] + [(np.inf, True)]
+    drawn = [(np.inf, False)]
+    for _ in range(kills):
+        drawn += [points[i] for i in rng.permutation(len(points))]
+    return [
+        Kill(2 * number, int(rng.integers(workers)), rate, emitted)
+        for number, (rate, emitted) in enumerate(drawn)
+    ]
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
-from plotly.subplots import make_subplots
 
 from aftlib.core.recovery_costs import Operation, monthly_costs
 from aftlib.does_it_pay.break_even import BY_PROCESS, COMPARED
 from aftlib.does_it_pay.experiments import (
-    BY_WORKERS,
     SCHEMES,
     Measurements,
     own_numbers,
@@ -59,63 +57,44 @@ OWN = {
 }
 
 
-def symbol_of(scheme: str) -> str:
-    """Return a scheme's marker: open where results are estimates."""
-    return "circle-open" if scheme in COMPARED else "circle"
-
-
 def recovery_times(measured: Measurements) -> go.Figure:
     """Seconds from the kill until all due windows are out, against the read rate.
 
     One row of panels per kind of process, one column per window length.
     """
-    points = measured.points
-    windows = sorted(points["width"].unique())
-    rows = {"one of D1's workers killed": BY_WORKERS, "D2's process killed": BY_PROCESS}
-    titles = [f"{row}, windows of {width} steps" for row in rows for width in windows]
-    figure = make_subplots(
-        rows=2, cols=len(windows), subplot_titles=titles, vertical_spacing=0.17, shared_yaxes=True
+    points = measured.points.sort_values("rate")
+    limited = sorted(points["rate"][np.isfinite(points["rate"])].unique())
+    beyond = BEYOND * limited[-1]
+    panels = {False: "one of D1's workers killed", True: "D2's process killed"}
+    points = points.assign(
+        rate=points["rate"].replace(np.inf, beyond),
+        up=points["seconds_high"] - points["seconds"],
+        down=points["seconds"] - points["seconds_low"],
+        process=points["scheme"].isin(BY_PROCESS).map(panels),
+        steps=points["width"].map("windows of {} steps".format),
     )
-    limited = np.array(sorted(rate for rate in points["rate"].unique() if np.isfinite(rate)))
-    beyond = limited.max() * BEYOND
-    for number, (schemes, width) in enumerate((s, w) for s in rows.values() for w in windows):
-        place = {"row": number // len(windows) + 1, "col": number % len(windows) + 1}
-        for scheme in schemes:
-            here = points[(points["width"] == width) & (points["scheme"] == scheme)]
-            add_times(figure, scheme, here.sort_values("rate"), beyond, place)
-    title = "Seconds until all due windows are out, by read rate"
-    styled(figure, title, "", "", 700)
+    look = {
+        **{"x": "rate", "color": "scheme", "facet_row": "process", "facet_col": "steps"},
+        "category_orders": {"scheme": [*SCHEMES], "process": [*panels.values()]},
+        "color_discrete_map": COLORS,
+    }
+    symbols = {name: "circle-open" if name in COMPARED else "circle" for name in SCHEMES}
+    marks = {"y": "seconds", "error_y": "up", "error_y_minus": "down", "symbol_map": symbols}
+    figure = px.scatter(points, **look, **marks, symbol="scheme")
+    figure.update_traces(marker_size=9, error_y_thickness=1)
+    for column, dash, width in (("predicted_s", "dot", 1.5), ("fixed_s", "dash", 0.8)):
+        lines = px.line(points, **look, y=column)
+        lines.update_traces(line={"dash": dash, "width": width}, showlegend=False, hoverinfo="skip")
+        figure.add_traces(lines.data)
+    figure.for_each_annotation(lambda title: title.update(text=title.text.partition("=")[2]))
+    styled(figure, "Seconds until all due windows are out, by read rate", "", "", 700)
     labels = [f"{rate:g}" for rate in limited] + ["unlimited"]
     figure.update_xaxes(type="log", tickvals=[*limited, beyond], ticktext=labels)
-    figure.update_xaxes(title_text="samples per second, logarithmic", row=2)
+    figure.update_xaxes(title_text="samples per second, logarithmic", row=1)
     figure.update_yaxes(type="log", dtick=1)
     figure.update_yaxes(title_text="seconds, logarithmic", col=1)
     figure.update_layout(hovermode="closest", legend=LEGEND, margin={"b": 130})
     return figure
-
-
-def add_times(
-    figure: go.Figure, scheme: str, here: pd.DataFrame, beyond: float, place: dict[str, int]
-) -> None:
-    """Add a scheme's measured times, its cost model, and its fixed part to a panel."""
-    color = COLORS[scheme]
-    x = here["rate"].replace(np.inf, beyond)
-    look = {"x": x, "legendgroup": scheme, **place}
-    up, down = here["seconds_high"] - here["seconds"], here["seconds"] - here["seconds_low"]
-    figure.add_scatter(
-        **look,
-        y=here["seconds"],
-        name=scheme,
-        mode="markers",
-        showlegend=place["col"] == 1,
-        error_y={"array": up, "arrayminus": down, "thickness": 1},
-        marker={"color": color, "symbol": symbol_of(scheme), "size": 9},
-    )
-    for column, dash, width in (("predicted_s", "dot", 1.5), ("fixed_s", "dash", 0.8)):
-        line = {"color": color, "dash": dash, "width": width}
-        figure.add_scatter(
-            **look, y=here[column], mode="lines", line=line, showlegend=False, hoverinfo="skip"
-        )
 
 
 def own_outage(measured: Measurements, operation: Operation) -> go.Figure:

@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from aftlib.approximately_once.assignment import Assignment, assign_spread
 from aftlib.approximately_once.worker import FORKS, Worker
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import RecoveryTime
@@ -32,8 +34,9 @@ from aftlib.checkpoint_planning.recoveries import (
 )
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.does_it_pay.cases import Case, Kill
+from aftlib.core.windows import Windows
 from aftlib.guard import Guard
 from aftlib.guard.known import KnownModel
 
@@ -44,6 +47,50 @@ NOTHING, EXACT, MODEL, GUARD = "nothing", "exact replay", "D1 by model", "D1 by 
 EXACT_PROCESS, PARTIAL = "exact replay, D2's checkpoints", "D2"
 SAMPLES = RecoveryTime(0, 1)
 """Counts samples instead of milliseconds: T_SLA is then the number that may be read again."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One SIGKILL in a window, and the rate at which the replacement reads again."""
+
+    window: int
+    worker: int
+    rate: float  # samples per second; infinite if reading is not limited
+    emitted: bool = False  # whether it hits after the window is emitted, or just before its end
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One stream of sensors, its workers, and the guarantee of its estimates."""
+
+    values: np.ndarray  # samples, shape (steps, n); after the learned windows none is missing
+    model: GaussianModel  # of the windows' means
+    windows: Windows  # tumbling
+    workers: int
+    requirement: Requirement
+    learned: int  # windows before the first one that is streamed
+    budget: float  # share of a window's samples that D2 may read again
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Sensors of each worker."""
+        return assign_spread(self.model, self.workers, self.requirement)
+
+    @cached_property
+    def history(self) -> np.ndarray:
+        """Means of the learned windows, shape (learned, n), NaN where all samples are missing."""
+        return self.windows.aggregate(self.values, 0, range(self.learned))[0]
+
+    @cached_property
+    def truth(self) -> np.ndarray:
+        """Means of the streamed windows, shape (windows, n)."""
+        streamed = self.values[self.learned * self.windows.width :]
+        return streamed.reshape(-1, self.windows.width, self.model.size).mean(axis=1)
+
+    def write_log(self, directory: Path) -> SensorLog:
+        """Write the samples of the streamed windows, from which replacements read again."""
+        streamed = self.values[self.learned * self.windows.width :]
+        return SensorLog.write(directory, streamed, self.model.names)
 
 
 def known_model(case: Case) -> KnownModel:
