@@ -2,8 +2,8 @@
 
 Modules, in the order in which data pass through them:
 
-1. `table_file` reads CSV as texts, and Parquet; `sensor_file` makes an even grid of samples of it,
-   by `time_columns`, after the four checks of `sensor_checks`.
+1. `sensor_file` reads Parquet, and CSV as texts, into times and numbers; `sensor_checks` refuses
+   what is no measurement, and puts the samples on an even grid.
 2. `question`: ε, δ, T_SLA, windows, workers, read rate, and a grouping that is given.
 3. `window_results` aggregates the windows and fits the models; `backtest` walks forward through the
    second half with the `guard` and with other methods.

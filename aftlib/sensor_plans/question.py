@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import listed, require_number
-from aftlib.sensor_plans.time_columns import as_duration
+from aftlib.sensor_plans.sensor_checks import as_duration
 from aftlib.workbench.parameters import ParameterModel, parameter
 
 HORIZONS = 5

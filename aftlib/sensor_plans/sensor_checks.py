@@ -1,20 +1,25 @@
-"""Four checks that a table of sensors holds measurements: each refuses what it finds, with a fix.
+"""Checks that a table of sensors holds measurements: each refuses what it finds, with a fix.
 
-Fill values, counters and clocks, dots that may group thousands, and samples recorded on change.
+Texts, dots that may group thousands, fill values, counters and clocks, samples recorded on change,
+and times that repeat or lie off the even grid.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from aftlib.core.checks import listed
 
 IN_PYTHON = "change the table in Python and call plan(frame)"
+MOST_MISSING = 0.5
+"""Share of a sensor's samples that may be missing: with more, most results would be guesses."""
 USUAL_CODES = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
 """Usual fill values, sign and fraction ignored; one occurrence is suspicious."""
 LARGEST = 1e30
@@ -25,93 +30,56 @@ STATES = 9
 """A column with fewer distinct numbers may have states instead of a range of measurements."""
 RISES = 8
 """Least rises of a counter."""
-_GROUPED = r"[-+]?[1-9]\d{0,2}(\.\d{3})+"
-_FORMAT = dict(year="%Y", month="%m", day="%d", hour="%H", minute="%M", second="%S")
-_PART = re.compile(
+_DATE_PARTS = re.compile(
     r"year|month|day|hour|minute|second|week|weekday|day.?of.?(week|month|year)|doy|"
     r"jahr|monat|tag|stunde|sekunde|woche|wochentag",
     re.I,
 )
+_ROUND = ("100ms", "1s", "10s", "30s", "1min", "5min", "10min", "15min", "30min", "1h", "1D")
 
 
-def require_fill_values_marked(
-    names: Sequence[str], values: np.ndarray, missing: Sequence[float]
-) -> None:
-    """Refuse numbers that stand for missing samples and are not in `missing`."""
-    columns = zip(names, values.T, strict=True)
-    codes = {name: find_fill_values(column[np.isfinite(column)]) for name, column in columns}
-    bad = [name for name in names if codes[name]]
-    if bad:
-        every = sorted({*missing, *(code for name in bad for code in codes[name])})
-        raise ValueError(
-            f"column {listed(bad)} must hold measurements, got {codes[bad[0]][0]:g}, far from the "
-            f"others; if that stands for missing samples, give --missing "
-            f"{','.join(f'{code:g}' for code in every)}; if every number is measured, give "
-            "--missing none"
+def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataFrame:
+    """Numbers of the columns, NaN where missing; ValueError for other cells."""
+    decimal, thousands = options.get("decimal", "."), options.get("thousands", "\0")
+    whole = rf"(0|[1-9]\d*|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+)"
+    form = rf"[-+]?{whole}?({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
+    columns, odd = dict[str, np.ndarray](), dict[str, pd.Series]()
+    for name, column in frame.items():
+        if not is_numeric_dtype(column.dtype):
+            texts = column.astype("str").str.strip().replace("", None)
+            column = texts
+            if decimal != "." or thousands != "\0":
+                column = texts.where(texts.str.fullmatch(form).fillna(False).astype(bool))
+                column = column.str.replace(thousands, "", regex=False)
+                column = column.str.replace(decimal, ".", regex=False)
+            column = pd.to_numeric(column, errors="coerce")
+            bad = column.isna() & texts.notna() & (texts.str.lower() != "nan")
+            if bad.any():
+                odd[str(name)] = texts[bad]
+        columns[str(name)] = column.to_numpy(dtype=float, na_value=np.nan)
+    if odd:
+        _refuse_texts(odd, len(frame))
+    return pd.DataFrame(columns, frame.index)
+
+
+def _refuse_texts(odd: Mapping[str, pd.Series], rows: int) -> None:
+    """Raise ValueError for cells that are no numbers, with the options that may read them."""
+    mostly = [name for name in odd if len(odd[name]) > rows / 2]
+    name = next((name for name in odd if name not in mostly), next(iter(odd)))
+    marks = " ".join(f"--csv {quote(f'na_values={cell}')}" for cell in sorted({*odd[name]})[:5])
+    fix = f"give {marks} if they stand for missing samples, else {IN_PYTHON}"
+    if odd[name].str.fullmatch(r"[-+]?[\d.]*(,\d+)+(\.\d*)?").all():
+        fix = (
+            "if commas begin decimals, give --csv decimal=, or, where dots group digits, --csv "
+            "decimal=, --csv thousands=.; if they group digits, --csv thousands=,; if a code "
+            f"follows them, {IN_PYTHON}"
         )
-
-
-def find_fill_values(column: np.ndarray) -> list[float]:
-    """Numbers, at either end of a sensor's samples, that repeat exactly and lie far from others."""
-    codes: list[float] = []
-    numbers, counts = np.unique(column, return_counts=True)
-    while len(numbers) > 2:
-        lows, highs = np.quantile(numbers[1:-1], [0.05, 0.95])
-        states = len(numbers) < STATES
-        for at in (0, -1):
-            value, count = float(numbers[at]), counts[at]
-            distance = max(lows - value, value - highs)
-            usual = (np.floor(abs(value)) == USUAL_CODES).any()
-            usual &= not states or abs(value) >= 999
-            far = distance > (1 if usual else FAR) * max(highs - lows, 1e-12)
-            # a machine that is off measures 0, and one outlier alone is named as such
-            if (far and (usual or (count > 2 and value != 0 and not states))) or abs(
-                value
-            ) >= LARGEST:
-                codes.append(value)
-                numbers, counts = np.delete(numbers, at), np.delete(counts, at)
-                break
-        else:
-            break
-    return codes
-
-
-def require_no_counters(names: Sequence[str], values: np.ndarray) -> None:
-    """Refuse clocks, counters, row numbers and parts of dates among the sensors."""
-    bad = []
-    for name, column in zip(names, values.T, strict=True):
-        known = column[np.isfinite(column)]
-        if _counts(known) or (_PART.fullmatch(name.strip()) and not (known % 1).any()):
-            bad.append(name)
-    if bad:
-        lower = {name.strip().lower(): name for name in bad}
-        fix = "take it as times by --time with --time-unit or --time-format"
-        if lower.keys() >= {"year", "month", "day"}:
-            parts = [part for part in _FORMAT if part in lower]
-            columns, form = (",".join(lower[p] for p in parts), " ".join(_FORMAT[p] for p in parts))
-            fix = f"take them as times by --time {quote(columns)} --time-format {quote(form)}"
-        raise ValueError(
-            f"column {listed(bad)} must hold measurements, got numbers of a clock or a counter; "
-            f"leave it out by --drop {quote(','.join(bad))}, {fix}, write the differences of a "
-            "meter, or give --missing none if every number is measured"
-        )
-
-
-def _counts(column: np.ndarray) -> bool:
-    """Whether numbers grow (or fall) steadily, apart from rare falls to near the lowest."""
-    changes = np.diff(column)
-    changes = changes[changes != 0]
-    if len(changes) < RISES:
-        return False
-    rises = changes > 0
-    if rises.mean() < 0.5 and np.ptp(changes) < 1e-9 * abs(changes[0]):
-        return True  # row numbers or times, the newest first
-    resets = (
-        rises.mean() > 1 - 1 / RISES
-        and (column[1:][np.diff(column) < 0] <= column.min() + 2 * np.median(changes[rises])).all()
+    elif name in mostly:
+        fix = f"leave out what is no sensor by --drop {quote(','.join(mostly))}, or {IN_PYTHON}"
+    raise ValueError(
+        f"column {name!r} must hold numbers, got {odd[name].iloc[0]!r:.80} ({len(odd[name]):,} "
+        f"such); {fix}"
     )
-    shuffled = len(column) > 24 and bool((np.diff(np.sort(column)) == 1).all())
-    return bool(rises.all() or resets or rises.mean() > 0.995 or shuffled)
 
 
 def require_plain_dots(texts: pd.DataFrame, separator: object) -> None:
@@ -122,7 +90,7 @@ def require_plain_dots(texts: pd.DataFrame, separator: object) -> None:
         dotted = cells[cells.str.fullmatch(r"[-+]?[\d.]*\.\d+")]
         if not len(dotted) or re.fullmatch(r"\d{1,2}\.\d{1,2}\.\d{4}", dotted.iloc[0]):
             continue
-        if not dotted.str.fullmatch(_GROUPED).all():
+        if not dotted.str.fullmatch(r"[-+]?[1-9]\d{0,2}(\.\d{3})+").all():
             return  # this column has a plain decimal, so the file's dots begin decimals
         whole = cells[cells.str.fullmatch(r"[-+]?\d+")]
         if (len(whole) or separator != ",") and not whole.str.fullmatch(r"[-+]?\d{4,}").any():
@@ -134,23 +102,195 @@ def require_plain_dots(texts: pd.DataFrame, separator: object) -> None:
         )
 
 
-def require_polled(names: Sequence[str], values: np.ndarray, times: pd.DatetimeIndex) -> None:
+def require_fill_values_marked(frame: pd.DataFrame, missing: Sequence[float]) -> None:
+    """Refuse numbers that stand for missing samples and are not in `missing`."""
+    codes = {name: _find_fill_values(column.dropna().to_numpy()) for name, column in frame.items()}
+    bad = [name for name in codes if codes[name]]
+    if bad:
+        every = sorted({*missing, *(code for name in bad for code in codes[name])})
+        raise ValueError(
+            f"column {listed(bad)} must hold measurements, got {codes[bad[0]][0]:g}, far from the "
+            f"others; if that stands for missing samples, give --missing "
+            f"{','.join(f'{code:g}' for code in every)}; if every number is measured, give "
+            "--missing none"
+        )
+
+
+def _find_fill_values(column: np.ndarray) -> list[float]:
+    """Numbers, at either end of a sensor's samples, that repeat exactly and lie far from others."""
+    codes: list[float] = []
+    numbers, counts = np.unique(column, return_counts=True)
+    while len(numbers) > 2:
+        low, high = np.quantile(numbers[1:-1], [0.05, 0.95])
+        states = len(numbers) < STATES
+        for at in (0, -1):
+            value = float(numbers[at])
+            usual = (np.floor(abs(value)) == USUAL_CODES).any() and (
+                abs(value) >= 999 or not states
+            )
+            # a machine that is off measures 0, and one outlier alone is named as such
+            repeated = counts[at] > 2 and value != 0 and not states
+            limit = (1 if usual else FAR) * max(high - low, 1e-12)
+            far = max(low - value, value - high) > limit and (usual or repeated)
+            if far or abs(value) >= LARGEST:
+                codes.append(value)
+                numbers, counts = np.delete(numbers, at), np.delete(counts, at)
+                break
+        else:
+            break
+    return codes
+
+
+def require_no_counters(frame: pd.DataFrame) -> None:
+    """Refuse clocks, counters, row numbers and parts of dates among the sensors."""
+    known = {name: column.dropna().to_numpy() for name, column in frame.items()}
+    parts = [n for n in known if _DATE_PARTS.fullmatch(str(n)) and not (known[n] % 1).any()]
+    if bad := [str(name) for name in known if name in parts or _counts(known[name])]:
+        raise ValueError(
+            f"column {listed(bad)} must hold measurements, got numbers of a clock or a counter; "
+            f"leave it out by --drop {quote(','.join(bad))}, take it as times by --time with "
+            "--time-unit or --time-format, such as --time year,month,day,hour --time-format "
+            "'%Y %m %d %H', write the differences of a meter, or give --missing none if every "
+            "number is measured"
+        )
+
+
+def _counts(column: np.ndarray) -> bool:
+    """Whether numbers grow (or fall) steadily, apart from rare falls to near the lowest."""
+    changes = np.diff(column)
+    changes = changes[changes != 0]
+    if len(changes) < RISES:
+        return False
+    rises = changes > 0
+    lowest = column.min() + 2 * np.median(changes[rises]) if rises.any() else -np.inf
+    resets = rises.mean() > 1 - 1 / RISES and (column[1:][np.diff(column) < 0] <= lowest).all()
+    shuffled = len(column) > 24 and bool((np.diff(np.sort(column)) == 1).all())
+    linear = np.ptp(changes) < 1e-9 * abs(changes[0])
+    return bool(linear or resets or rises.mean() > 0.995 or shuffled)
+
+
+def require_distinct(frame: pd.DataFrame, times: pd.DatetimeIndex, ids: pd.Series | None) -> None:
+    """Refuse two rows of one time, or two samples of one sensor and time."""
+    keys = pd.DataFrame({"time": times, "sensor": None if ids is None else ids.to_numpy()})
+    twice = times[keys.duplicated().to_numpy()]
+    if not len(twice):
+        return
+    fix = "average them by --resample, keep one of them, or, if clocks were set back, give --tz"
+    if ids is None and frame.shape[1]:
+        first, last = map(str, frame.columns[[0, -1]])
+        fix = (
+            f"if a row is one sample, give --long {quote(f'{times.name},{first},{last}')}; if "
+            f"another column holds the hour, give --time {quote(f'{times.name},{first}')}; or {fix}"
+        )
+    raise ValueError(f"two different rows share the time {twice[0]!s} ({len(twice):,} such): {fix}")
+
+
+def require_polled(frame: pd.DataFrame) -> None:
     """Refuse sensors that record a sample when the value changes, at uneven times.
 
     The mean of such samples is not the mean over time, and silence is no gap.
     """
-    order = np.argsort(times.asi8, kind="stable")
     changing = []
-    for name, column in zip(names, values[order].T, strict=True):
-        known = np.isfinite(column)
-        samples, distances = column[known], np.diff(times.asi8[order][known])
-        if len(samples) < 50 or len(np.unique(samples)) > len(samples) / 2:
+    for name, column in frame.sort_index(kind="stable").items():
+        samples = column.dropna()
+        if len(samples) < 50 or samples.nunique() > len(samples) / 2:
             continue  # a number that is not rounded never repeats
-        short, long = np.quantile(distances, [0.25, 0.9])
-        if (np.diff(samples) == 0).mean() < 0.02 and long > 2 * max(short, 1):
+        short, long = np.quantile(np.diff(samples.index.astype("int64")), [0.25, 0.9])
+        if (samples.diff() == 0).mean() < 0.02 and long > 2 * max(short, 1):
             changing.append(name)
-    if len(changing) > len(names) / 2:
+    if len(changing) > frame.shape[1] / 2:
         raise ValueError(
             f"{listed(changing)} record a sample only when the value changes; hold the last value "
             "in Python, such as frame.resample('1min').ffill(), and call plan(frame)"
         )
+
+
+def note(notes: list[str], flags: Any, text: str) -> None:
+    """Add how many flags are true to the notes, if any is."""
+    if count := int(np.sum(flags)):
+        notes.append(f"{text}: {count:,}")
+
+
+def as_duration(name: str, text: str) -> pd.Timedelta:
+    """Return a duration such as "2s" or "10min"; ValueError, with `name`, for another text."""
+    try:
+        length = pd.Timedelta(text)
+        if re.search(r"[a-zµ:]", str(text), re.I) and length > pd.Timedelta(0):
+            return length.as_unit("ns")
+    except (ValueError, TypeError):
+        pass
+    raise ValueError(
+        f"{name} must be a duration such as '2s', '500ms' or '10min', got {text!r}: write a number "
+        "above 0 and a unit"
+    )
+
+
+def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> pd.DataFrame:
+    """Samples in order of time, on an even grid; missing steps are NaN."""
+    note(notes, np.diff(frame.index.astype("int64")) < 0, "rows out of order, sorted")
+    frame = frame.sort_index(kind="stable")
+    times = pd.DatetimeIndex(frame.index).as_unit("ns")
+    if resample is None:
+        period = _find_period(frame.set_axis(times))
+    else:
+        period = as_duration("--resample", resample)
+        # rows in the middle of steps, such as 00:30 and 01:30 for hours, belong to the step before
+        phase = (times.asi8 % period.value) / period.value
+        middle = np.cos(2 * np.pi * phase).mean() < -0.5
+        times = (times if middle else times + period / 2).floor(period)
+        notes.append(f"rows averaged into steps of {resample}: {len(frame):,}")
+    frame = frame.groupby(times).mean()
+    steps = (frame.index[-1] - frame.index[0]) // period + 1
+    share = frame.notna().sum().max() / steps
+    if share < 1 - MOST_MISSING:
+        fix = "take a longer --resample"
+        if resample is None:
+            fix = f"average what comes apart by --resample {_usual_step(frame)}"
+        raise ValueError(
+            f"sensors must have samples at half of the steps of {period}, got {share:.0%}; {fix}; "
+            "correct a wrong time, or plan for a part without the longest gap"
+        )
+    return frame.asfreq(pd.tseries.frequencies.to_offset(period))
+
+
+def _find_period(frame: pd.DataFrame) -> pd.Timedelta:
+    """The commonest distance of times; ValueError where times repeat or lie off its grid."""
+    times = pd.DatetimeIndex(frame.index)
+    if len(times) < 2:
+        raise ValueError("FILE must hold at least two times, got one: give a longer record")
+    distances, counts = np.unique(np.diff(times.asi8), return_counts=True)
+    period = pd.Timedelta(distances[counts.argmax()])
+    off = times[(times.asi8 - times.asi8[0]) % period.value != 0]
+    if len(off):
+        raise ValueError(
+            f"times must lie on an even grid, got {off[0]} off the period of {period}; average the "
+            f"rows of each step by --resample {_usual_step(frame)}; if they are months, leave the "
+            "times out by --drop, so that a row is a step"
+        )
+    return period
+
+
+def _usual_step(frame: pd.DataFrame) -> str:
+    """Longest median time between a sensor's samples, rounded up, for --resample."""
+    known = [column.dropna().index.to_series() for _, column in frame.items()]
+    median = max(pd.Timedelta(times.diff().median()) for times in known if len(times) > 1)
+    return next((text for text in _ROUND if pd.Timedelta(text) >= 0.98 * median), "30D")
+
+
+def require_usable(frame: pd.DataFrame) -> None:
+    """Refuse too few sensors or steps, and sensors that never vary or miss most samples."""
+    rows, sensors = frame.shape
+    if sensors < 2 or rows < 2:
+        raise ValueError(
+            f"FILE must hold two sensors and two rows or more, got {sensors} and {rows}: a sensor "
+            "is estimated from others, and --csv sep= names what separates the columns"
+        )
+    lost = frame.isna().mean() > MOST_MISSING
+    still = frame.min() == frame.max()
+    for flags, wanted in ((lost, "have samples at half of the steps"), (still, "vary")):
+        if flags.any():
+            bad = list(frame.columns[flags])
+            raise ValueError(
+                f"sensors must {wanted}, got {listed(bad)}, which do not; leave them out by "
+                f"--drop {quote(','.join(bad))}"
+            )

@@ -1,4 +1,4 @@
-"""A user's table of sensors: read by pandas, put on an even grid of steps, and checked.
+"""A user's table of sensors: read by pandas, checked, and put on an even grid of steps.
 
 Names, ids, times and numbers are read as texts first. A table is read right, or refused with the
 option that reads it right; in Python `plan(frame)` takes any table that pandas can make. Messages
@@ -7,47 +7,34 @@ name the options of `aft plan`, which are the arguments of `read_sensors`.
 
 from __future__ import annotations
 
+import glob
+import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
+from csv import reader as csv_reader
 from dataclasses import dataclass
-from itertools import compress
+from itertools import product
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_float_dtype, is_numeric_dtype
+from pandas.api.types import is_datetime64_any_dtype, is_float_dtype
+from pandas.tseries.api import guess_datetime_format
 
 from aftlib.core.checks import listed
-from aftlib.sensor_plans.sensor_checks import (
-    IN_PYTHON,
-    require_fill_values_marked,
-    require_no_counters,
-    require_polled,
-)
-from aftlib.sensor_plans.table_file import read_files
-from aftlib.sensor_plans.time_columns import (
-    find_times,
-    join_parts,
-    note,
-    put_on_grid,
-    read_times,
-    usual_step,
-)
+from aftlib.sensor_plans import sensor_checks
+from aftlib.sensor_plans.sensor_checks import IN_PYTHON, note
 
-MOST_MISSING = 0.5
-"""Share of a sensor's samples that may be missing: with more, most results would be guesses."""
-_NAMELESS = re.compile(r"Unnamed: \d+|index|")
-_HOURS = r"\s*\d{1,2}:\d\d(:\d\d(\.\d+)?)?( ?[AaPp][Mm])?\s*"
-_SIGNS = {  # what reads a number, by its form; the first that fits all odd cells
-    r"[-+]?[1-9]\d{0,2},\d{3}": "give --csv decimal=, if the comma begins decimals, --csv "
-    "thousands=, if it groups",
-    r"[-+]?(0|[1-9]\d*)?,\d+([eE][-+]?\d+)?": "give --csv decimal=,",
-    r"[-+]?[1-9]\d{0,2}((,\d{3})+\.\d*|(,\d{3}){1,})": "give --csv thousands=,",
-    r"[-+]?[1-9]\d{0,2}((\.\d{3})+,\d+|(\.\d{3}){2,})": "give --csv decimal=, --csv thousands=.",
-}
-_CODES = r"[-+]?\d+,\d"  # a number with one decimal, or with a code of one digit
+BYTES_IN_MEMORY = 8
+"""Bytes of memory per byte of a file, roughly."""
+UNITS = {1: "s", 5: "D", 10: "s", 13: "ms", 16: "us", 19: "ns"}
+"""Units of times by their digits: since a start, and today's since 1970."""
+_CLOCK = re.compile(r"date|date.?time|time|time.?stamp|ts|datum|zeit|zeitstempel|epoch", re.I)
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*|\d{1,2}[- ][A-Za-z]{3,}[- ]\d{2,4}.*")
+_NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?|nan", re.I)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,81 +117,180 @@ def read_sensors(
         When the table cannot be read with certainty, has less than two sensors or two steps, or a
         sensor never varies or misses most of its samples. The message has the option that reads it.
     """
-    options, notes = dict(csv or {}), list[str]()
-    if options and isinstance(data, pd.DataFrame):
-        raise ValueError(f"--csv must be given with a CSV file, got {options} with a DataFrame")
-    frame = data if isinstance(data, pd.DataFrame) else read_files(Path(data), options)
+    notes = list[str]()
+    frame = data if isinstance(data, pd.DataFrame) else _read_files(Path(data), csv or {})
     frame = _tidy(frame, notes)
     if long is None:
-        frame, time = join_parts(_leave_out(frame, drop), time)
-        time = time or find_times(frame)
-        times = None if time is None else read_times(frame.pop(time), time_format, time_unit, tz)
-        if not isinstance(data, pd.DataFrame):
-            _require_names(frame)
-        if times is not None and resample is None:
-            _require_rows(frame, times)
-        values = _read_numbers(frame, options, times)
+        frame, time = _find_times(_leave_out(frame, drop), time)
     elif time is not None or len({*long}) != 3 or not {*long} <= {*frame.columns}:
         raise ValueError(
             f"--long must name the columns of time, sensor and value, without --time, got "
             f"{list(long)}; columns are {listed(frame.columns)}"
         )
     else:
-        times = read_times(frame[long[0]], time_format, time_unit, tz)
-        numbers = _read_numbers(frame[[long[2]]], options, None)
         if ignored := [name for name in frame if name not in long]:
-            notes.append(f"other columns, not read: {', '.join(map(str, ignored))}")
-        frame = _pivot(times, frame[long[1]], numbers[:, 0], resample is not None, notes)
-        times, frame = pd.DatetimeIndex(frame.index), _leave_out(frame, drop)
-        values = frame.to_numpy()
-
-    names = tuple(map(str, frame.columns))
-    marked = np.zeros(values.shape, bool)
-    for code in missing or ():
-        marked |= np.isclose(values, code, rtol=1e-6, atol=0)
-    note(notes, marked, "samples marked as missing")
-    note(notes, np.isinf(values), "infinite samples, taken as missing")
-    values = np.where(marked | np.isinf(values), np.nan, values)
-    if missing is None or len(missing):
-        require_fill_values_marked(names, values, missing or ())
-    if times is not None:
-        require_polled(names, values, times)
-        values, times = put_on_grid(values, times, resample, notes)
+            notes.append(f"other columns, not read: {listed(ignored)}")
+        frame, time = frame[list(long)], long[0]
+    if time is not None:
+        again = frame.duplicated()
+        note(notes, again, "rows that repeat another, left out")
+        frame = frame[~again]
+        times = _read_times(frame.pop(time), time_format, time_unit, tz)
+        ids = None if long is None else _read_ids(frame.pop(long[1]))
+        if resample is None:
+            sensor_checks.require_distinct(frame, times, ids)
+        frame = sensor_checks.require_numbers(frame, csv or {}).set_axis(times, axis=0)
+        if ids is not None:
+            frame = frame.iloc[:, 0].groupby([times, ids.to_numpy()]).mean().unstack()
+            frame = _leave_out(frame, drop)
     elif resample is not None or tz is not None:
         raise ValueError(
             f"--resample and --tz must be given with times, got {resample or tz!r} and no column "
             "of times: name it by --time"
         )
+    else:
+        frame = sensor_checks.require_numbers(frame, csv or {})
+
+    gone = np.isinf(frame.to_numpy())
+    for code in missing or ():
+        gone |= np.isclose(frame, code, rtol=1e-6, atol=0)
+    note(notes, gone, "samples marked as missing, or infinite")
+    frame = frame.mask(gone)
     if missing is None or len(missing):
-        require_no_counters(names, values)
-    _require_usable(names, values, times, resample)
-    return SensorTable(values, names, times, tuple(notes))
+        sensor_checks.require_fill_values_marked(frame, missing or ())
+    if time is not None:
+        sensor_checks.require_polled(frame)
+        frame = sensor_checks.put_on_grid(frame, resample, notes)
+    if missing is None or len(missing):
+        sensor_checks.require_no_counters(frame)
+    sensor_checks.require_usable(frame)
+    grid = frame.index if isinstance(frame.index, pd.DatetimeIndex) else None
+    return SensorTable(frame.to_numpy(), tuple(frame.columns), grid, tuple(notes))
+
+
+def _read_files(data: Path, options: Mapping[str, Any]) -> pd.DataFrame:
+    """Read the files of a path, directory or pattern as one table, in order of their names."""
+    files = [data]
+    if not data.is_file():
+        paths = data.iterdir() if data.is_dir() else map(Path, glob.glob(str(data)))
+        files = sorted(path for path in paths if path.is_file() and path.name[0] not in "._")
+    if not files:
+        raise ValueError(f"FILE must be a file, a directory or a pattern, got {str(data)!r}")
+    size = BYTES_IN_MEMORY * sum(file.stat().st_size for file in files)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if size > memory / 2:
+        raise ValueError(
+            f"FILE takes about {size / 1e9:,.1f} GB of {memory / 1e9:,.1f} GB of memory: aggregate "
+            "it to windows with Spark, and plan with --window 1"
+        )
+    frames = [_read_file(file, options) for file in files]
+    for file, frame in zip(files, frames, strict=True):
+        if list(frame.columns) != list(frames[0].columns):
+            raise ValueError(
+                f"files must have the same columns, got {listed(frame.columns)} in {file.name!r} "
+                f"and {listed(frames[0].columns)} in {files[0].name!r}; plan for files of one kind"
+            )
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+
+def _read_file(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
+    """Read one file; ValueError, with the reason and the fix, if it is no table."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    try:
+        if start in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
+            raise ValueError("it is a spreadsheet or an archive: save it as CSV")
+        if start == b"PAR1":
+            frame = pd.read_parquet(path)
+            return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
+        with warnings.catch_warnings():  # pandas warns where it leaves out cells
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            compression = "gzip" if start[:2] == b"\x1f\x8b" else "infer"
+            return _read_csv(path, {"compression": compression, **options})
+    except (ValueError, TypeError, LookupError, OSError, EOFError, Warning) as error:
+        fix = ""
+        if isinstance(error, UnicodeError):
+            fix = "; name its encoding, such as --csv encoding=cp1252 or --csv encoding=utf-16"
+        elif isinstance(error, pd.errors.ParserError | pd.errors.ParserWarning):
+            fix = f"; give each line as many cells as the line of names, or {IN_PYTHON}"
+        reason = str(error).strip()
+        raise ValueError(f"{path.name!r} cannot be read: {reason}{fix}") from error
+
+
+def _read_csv(path: Path, options: dict[str, Any]) -> pd.DataFrame:
+    """Read a CSV file as texts, or refuse it with the option that finds its columns and names."""
+    defaults = {"encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
+    options = {**defaults, **options}
+    signs = {options.pop(name) for name in ("decimal", "thousands") if name in options}
+    raw: dict[str, Any] = {
+        "sep": "\1",
+        "header": None,
+        "quoting": 3,
+        "nrows": 30,
+        "skip_blank_lines": False,
+    }
+    same = {name: options[name] for name in ("encoding", "compression")}
+    lines = pd.read_csv(path, dtype=str, **raw, **same)[0].fillna("")
+    _require_names(lines.tolist(), options)
+    if len(options.get("sep", ",")) > 1:
+        options.setdefault("engine", "python")  # a regular expression
+    frame = pd.read_csv(path, dtype=str, **options).rename(columns=str)
+    for name in frame.columns:  # pandas numbers columns of the same name silently
+        original = name.rpartition(".")[0]
+        if original in frame.columns and not lines.str.contains(name, regex=False).any():
+            raise ValueError(f"columns must differ, got {original!r} more than once; rename them")
+    if not signs:
+        sensor_checks.require_plain_dots(frame, options.get("sep", ","))
+    return frame
+
+
+def _require_names(lines: list[str], options: Mapping[str, Any]) -> None:
+    """Refuse lines that need an option to find the columns and their names."""
+    text, separator = "".join(lines), options.get("sep", ",")
+    best = max(";\t|", key=text.count)
+    if "sep" not in options and text.count(best) > text.count(","):
+        name = "sep=" + best.replace("\t", r"\t")
+        raise ValueError(f"it needs --csv {quote(name)}, which separates its columns")
+    if {"header", "names", "skiprows"} & {*options} or len(separator) > 1:
+        return
+    rows = [[cell.strip() for cell in row] for row in csv_reader(lines, delimiter=separator)]
+    numbers = [[bool(_NUMBER.fullmatch(c) or _DATE.match(c)) for c in row] for row in rows]
+    samples = [sum(row) >= max(2, len(row) / 2) for row in numbers]
+    first = samples.index(True) if True in samples else 0
+    if not first and (_DATE.match(rows[0][0]) or all("." in cell for cell in rows[0])):
+        fix = "--csv header=None --time 0" if _DATE.match(rows[0][0]) else "--csv header=None"
+        raise ValueError(f"it needs a line of names: give {fix}")
+    whole = [i for i in range(first) if len({*rows[i]} - {""}) == len(rows[i]) == len(rows[first])]
+    timed = [i for i in whole if any(map(_CLOCK.fullmatch, rows[i]))]
+    names = next(iter(timed or whole), first)
+    skipped = [i for i in range(first) if i != names]
+    if names < first and skipped and not any(map(any, numbers[names + 1 : first])):
+        fix = f"--csv {quote(f'skiprows={skipped}')}"
+        raise ValueError(f"it needs {fix}, which skips lines without samples")
 
 
 def _tidy(frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
     """The table with its index as columns, names as texts, and without empty or repeated heads."""
     if isinstance(frame.index, pd.PeriodIndex):
         frame = frame.set_axis(frame.index.to_timestamp(), axis=0)
-    if not (isinstance(frame.index, pd.RangeIndex) and frame.index.name is None):
+    if not isinstance(frame.index, pd.RangeIndex) or frame.index.name is not None:
         frame = frame.reset_index()
     frame = frame.set_axis([str(name).strip() for name in frame.columns], axis=1)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(f"columns must differ, got {twice!r} more than once; rename them")
-    empty = frame.isna().all(axis=1).to_numpy()
-    heads = np.zeros(len(frame), bool)
-    for row in np.flatnonzero(frame.iloc[:, 0].astype(str).str.strip() == frame.columns[0]):
-        heads[row] = [str(cell).strip() for cell in frame.iloc[row]] == list(frame.columns)
+    texts = frame.select_dtypes(["str", "object"])
+    heads = (texts == list(texts)).all(axis=1) & (texts.shape == frame.shape)
+    empty = frame.isna().all(axis=1)
+    note(notes, heads & ~empty, "rows that repeat the line of names, left out")
     note(notes, empty, "empty rows, left out")
-    note(notes, heads, "rows that repeat the line of names, left out")
     frame = frame[~(empty | heads)].reset_index(drop=True)
     if not frame.size:
         raise ValueError("FILE must hold sensors and rows, got none: is it the right one?")
-    if _NAMELESS.fullmatch(frame.columns[0]):
-        numbers = pd.to_numeric(frame.iloc[:, 0], errors="coerce")
-        if not is_numeric_dtype(numbers) or (numbers.diff()[1:] == 1).all():
-            notes.append("row numbers in the first column, left out")
-            return frame.iloc[:, 1:].copy()
+    numbers = pd.to_numeric(frame.iloc[:, 0], errors="coerce")
+    if frame.columns[0] in ("Unnamed: 0", "index") and (numbers.diff()[1:] == 1).all():
+        notes.append("row numbers in the first column, left out")
+        return frame.iloc[:, 1:]
     return frame
 
 
@@ -215,138 +301,93 @@ def _leave_out(frame: pd.DataFrame, drop: Sequence[str]) -> pd.DataFrame:
     return frame.drop(columns=list(drop))
 
 
-def _require_names(frame: pd.DataFrame) -> None:
-    if nameless := [name for name in frame.columns if _NAMELESS.fullmatch(name)]:
+def _find_times(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, str | None]:
+    """The table and its column of times, of several such as "date,hour" joined by blanks."""
+    for name in map(str, frame if time is None else ()):
+        cell = "".join(frame[name].dropna()[:1].astype(str))
+        typed = is_datetime64_any_dtype(frame[name].dtype)
+        if typed or _CLOCK.fullmatch(name) or _DATE.fullmatch(cell.strip()):
+            return frame, name
+    if time is None or time in frame:
+        return frame, time
+    parts = time.split(",")
+    if len(parts) < 2 or not {*parts} <= {*frame}:
+        names = listed(frame.columns)
+        raise ValueError(f"--time must name a column, got {time!r}; columns are {names}")
+    texts = [frame[part].astype(str).str.strip() for part in parts]
+    joined = texts[0].str.cat(pd.concat(texts[1:], axis=1), sep=" ")
+    return frame.drop(columns=parts).assign(**{time: joined}), time
+
+
+def _read_times(
+    column: pd.Series, time_format: str | None, unit: str | None, tz: str | None
+) -> pd.DatetimeIndex:
+    """Times of a column; ValueError, with the option that reads it, for what is not certain."""
+    texts = column.astype(str).str.strip()
+    if unit is not None:
+        if unit not in UNITS.values():
+            raise ValueError(f"--time-unit must be one of {listed(UNITS.values())}, got {unit!r}")
+        numbers, kind = pd.to_numeric(column, errors="coerce"), f"numbers for --time-unit {unit}"
+        read = pd.to_datetime(numbers, unit=unit, errors="coerce", utc=True)  # type: ignore
+    elif is_datetime64_any_dtype(column.dtype):
+        read, kind = column, "times"
+    elif time_format is not None:
+        kind, zoned = f"times of --time-format {time_format!r}", "%z" in time_format
+        read = pd.to_datetime(texts, format=time_format, errors="coerce", utc=zoned)
+    else:
+        read, kind = _read_iso(texts), "ISO 8601 times"
+    if read.isna().any():
+        row = int(read.isna().to_numpy().argmax())
         raise ValueError(
-            f"columns must have names, got none for {listed(nameless)}: name them in the first "
-            f"line, or leave them out by --drop {quote(','.join(nameless))}"
+            f"column {column.name!r} must hold {kind} in every row, got {texts.iloc[row]!r:.80} "
+            f"in row {row + 1}; {_advise_times(texts)}"
         )
-
-
-def _require_rows(frame: pd.DataFrame, times: pd.DatetimeIndex) -> None:
-    """Refuse times whose hours stand in another column, and rows that are single samples."""
-    hours = next((n for n in frame if frame[n].astype(str).str.fullmatch(_HOURS).all()), None)
-    if hours is not None:
+    times = pd.DatetimeIndex(read, name=column.name)
+    try:
+        return times if tz is None else times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"columns {times.name!r} and {hours!r} hold parts of times: give --time "
-            f"{quote(f'{times.name},{hours}')}, which joins them"
-        )
-    if len(times.unique()) < len(times) / 2:
-        columns = ",".join([str(times.name), str(frame.columns[0]), str(frame.columns[-1])])
+            f"--tz must be the zone of local times, such as Europe/Berlin, got {tz!r} for "
+            f"{column.name!r}: {error}; leave it out, or write the offset from UTC into the file"
+        ) from error
+
+
+def _read_iso(texts: pd.Series) -> pd.Series:
+    """Times of ISO 8601 texts, NaT for others; with an offset in every row they become UTC."""
+    plain = texts.str.replace(r"\s*(Z|UTC|GMT)$", "+00:00", regex=True)
+    zoned = plain.str.contains(r":\d\d.*[-+]\d\d|\+00:00", regex=True).fillna(False).astype(bool)
+    if zoned.any() and not zoned.all():
         raise ValueError(
-            f"every time occurs {len(times) / len(times.unique()):.0f} times: if a row is one "
-            f"sample, give --long {quote(columns)}, or average the rows of each time by --resample"
+            f"column {texts.name!r} must have an offset from UTC in every row or in none, got "
+            f"{texts[zoned].iloc[0]!r} and {texts[~zoned].iloc[0]!r}: write them alike"
         )
+    dates = plain.where(plain.str.match(r"\d{4}-\d\d-\d\d").fillna(False).astype(bool))
+    return pd.to_datetime(dates, format="ISO8601", errors="coerce", utc=bool(zoned.any()))
 
 
-def _read_numbers(
-    frame: pd.DataFrame, options: Mapping[str, Any], times: pd.DatetimeIndex | None
-) -> np.ndarray:
-    """Numbers of the columns, (rows, n), NaN where missing; ValueError for other cells."""
-    decimal, thousands = options.get("decimal", "."), options.get("thousands")
-    whole = rf"(\d{{1,3}}({re.escape(thousands)}\d{{3}})+|\d+)" if thousands else r"(0|[1-9]\d*)"
-    form = rf"[-+]?{whole}?({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
-    numbers, odd = [], dict[str, pd.Series]()
-    for name in frame.columns:
-        column = frame[name]
-        if not is_numeric_dtype(column.dtype):
-            texts = column.astype("str").str.strip().replace("", None)
-            column = texts
-            if decimal != "." or thousands:
-                column = texts.where(texts.str.fullmatch(form).fillna(False).astype(bool))
-                column = column.str.replace(thousands or "\0", "", regex=False)
-                column = column.str.replace(decimal, ".", regex=False)
-            column = pd.to_numeric(column, errors="coerce")
-            bad = column.isna() & texts.notna() & (texts.str.lower() != "nan")
-            if bad.any():
-                odd[name] = texts[bad]
-        numbers.append(column.to_numpy(dtype=float, na_value=np.nan))
-    if odd:
-        _refuse_texts(frame, odd, times)
-    return np.column_stack(numbers) if numbers else np.empty((len(frame), 0))
+def _advise_times(texts: pd.Series) -> str:
+    """The options by which texts are times, for an error message."""
+    some = texts.dropna().drop_duplicates()
+    ends = [*some[:1], *some[-1:]]
+    whole = some.str.fullmatch(r"\d+(\.\d*)?").all()
+    unit = UNITS.get(len(ends[0].partition(".")[0])) if ends and whole else None
+    options = [f"--time-unit {unit} for times since 1970 or a start"] if unit else []
+    forms = {"%m/%d/%Y %I:%M %p", "%d.%m.%y %H:%M"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas warns of the order of day and month
+        for end, day_first in product(ends, (True, False)):
+            forms |= {guess_datetime_format(end, dayfirst=day_first) or "%Y"}
+    for form in sorted(forms):
+        if pd.to_datetime(some, format=form, errors="coerce").notna().all():
+            options.append(f"--time-format {quote(form)}")
+    given = ", or ".join([*options, "another format, such as --time-format %y%m%d%H%M"])
+    return f"give {given}; if rows are steps, leave it out by --drop {quote(str(texts.name))}"
 
 
-def _refuse_texts(
-    frame: pd.DataFrame, odd: Mapping[str, pd.Series], times: pd.DatetimeIndex | None
-) -> None:
-    """Raise ValueError for cells that are no numbers, with the option that reads them."""
-    mostly = [name for name in odd if len(odd[name]) > len(frame) / 2]
-    name = next((name for name in odd if name not in mostly), next(iter(odd)))
-    cells, first = sorted({*odd[name]}), odd[name].iloc[0]
-    option = next((fix for form, fix in _SIGNS.items() if odd[name].str.fullmatch(form).all()), "")
-    codes = odd[name].str.fullmatch(_CODES).all() and odd[name].str[-1].nunique() <= 3 < len(
-        odd[name]
-    )
-    fix = IN_PYTHON
-    if codes or odd[name].str.fullmatch(r"[-+]?0\d+,\d+").any():
-        fix = f"the part after the comma may be a code, not decimals; {IN_PYTHON}"
-    elif option:
-        fix = option
-    elif name in mostly and frame.shape[1] == 2 and times is not None:
-        value = next(column for column in frame if column != name)
-        fix = f"if a row is one sample, give --long {quote(f'{times.name},{name},{value}')}"
-    elif name in mostly and not re.match(r"[-+]?\d", first):
-        texts = [name for name in mostly if not re.match(r"[-+]?\d", odd[name].iloc[0])]
-        fix = f"leave out what is no sensor by --drop {quote(','.join(texts))}, or {IN_PYTHON}"
-    elif len(cells) <= 5 and not any(re.search(r"\d", cell) for cell in cells):
-        marks = " ".join(f"--csv {quote(f'na_values={cell}')}" for cell in cells)
-        fix = f"give {marks} if that stands for missing samples"
-    raise ValueError(
-        f"column {name!r} must hold numbers, got {first!r:.80} ({len(odd[name]):,} such); {fix}"
-    )
-
-
-def _pivot(
-    times: pd.DatetimeIndex,
-    ids: pd.Series,
-    numbers: np.ndarray,
-    average: bool,
-    notes: list[str],
-) -> pd.DataFrame:
-    """One row per time and one column per sensor, from one row per sample."""
-    if ids.isna().any():
-        raise ValueError(f"column {ids.name!r} must name a sensor in every row: remove the others")
-    if is_float_dtype(ids.dtype) and (ids % 1 == 0).all():
-        ids = ids.astype("int64")  # whole numbers that once had a gap among them
-    sensors = ids.astype(str).str.strip().to_numpy()
-    samples = pd.DataFrame({"time": times, "sensor": sensors, "value": numbers})
-    again = samples.duplicated().to_numpy()
-    note(notes, again, "rows that repeat another, left out")
-    samples = samples[~again]
-    twice = samples.duplicated(["time", "sensor"])
-    if twice.any() and not average:
-        first = samples[twice].iloc[0]
-        raise ValueError(
-            f"two different samples of {first['sensor']!r} share the time {first['time']} "
-            f"({int(twice.sum()):,} such); keep one of them, or average them by --resample"
-        )
-    return samples.pivot_table(index="time", columns="sensor", values="value", dropna=False)
-
-
-def _require_usable(
-    names: Sequence[str], values: np.ndarray, times: pd.DatetimeIndex | None, resample: str | None
-) -> None:
-    """Refuse too few sensors or steps, and sensors that never vary or miss most samples."""
-    if len(names) < 2 or len(values) < 2:
-        raise ValueError(
-            f"FILE must hold two sensors and two rows or more, got {len(names)} and {len(values)}: "
-            "a sensor is estimated from others"
-        )
-    gone = np.isnan(values)
-    lost, still = gone.mean(axis=0) > MOST_MISSING, np.nanmin(values, 0) == np.nanmax(values, 0)
-    if lost.all():
-        fix = "plan for a part without the longest gap"
-        if gone.all(axis=1).mean() < MOST_MISSING:
-            fix = "take a longer --resample"
-            if times is not None and resample is None:
-                fix = f"average what comes apart by --resample {usual_step(values, times)}"
-        raise ValueError(
-            f"sensors must have samples at half of the steps, got {1 - gone.mean():.0%}; {fix}"
-        )
-    for flags, wanted in ((lost, "have samples at half of the steps"), (still, "vary")):
-        if flags.any():
-            bad = list(compress(names, flags))
-            raise ValueError(
-                f"sensors must {wanted}, got {listed(bad)}, which do not; leave them out by "
-                f"--drop {quote(','.join(bad))}"
-            )
+def _read_ids(column: pd.Series) -> pd.Series:
+    """Names of sensors as texts, one in every row."""
+    if column.isna().any():
+        raise ValueError(f"column {column.name!r} must name a sensor in every row, got none in one")
+    if is_float_dtype(column.dtype) and (column % 1 == 0).all():
+        column = column.astype("int64")  # whole numbers that once had a gap among them
+    return column.astype(str).str.strip()
