@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from aftlib.approximately_once.best import assign_best
     from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime, plan_checkpoints
     from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
-    from aftlib.core.gaussian import GaussianModel
-    from aftlib.core.posterior import Posterior
+    from aftlib.core.gaussian import GaussianModel, Posterior
     from aftlib.core.requirement import Requirement
     from aftlib.exponential_histogram import ExponentialHistogram
     from aftlib.guard.guard import Guard
@@ -52,7 +51,7 @@ _HOMES = {
     "ExponentialHistogram": "aftlib.exponential_histogram",
     "GaussianModel": "aftlib.core.gaussian",
     "Guard": "aftlib.guard.guard",
-    "Posterior": "aftlib.core.posterior",
+    "Posterior": "aftlib.core.gaussian",
     "Promise": "aftlib.guard.promise",
     "RecoveryTime": "aftlib.checkpoint_planning.plan",
     "ReplaySet": "aftlib.checkpoint_planning.replay",

@@ -1,10 +1,13 @@
-"""Covariances from few rows or rows with gaps, and the independent groups of keys in them."""
+"""Covariances from few rows or rows with gaps, their inverse, and their independent groups."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.linalg.lapack import dpotri
+
+from aftlib.core.checks import listed
 
 LEAST_EIGENVALUE = 1e-6
 """Least eigenvalue of a correlation matrix; correlations shrink until the matrix has it."""
@@ -12,11 +15,42 @@ LEAST_EIGENVALUE = 1e-6
 MOST_STEPS, PRECISE = 200, 1e-5
 """Steps of expectation maximization, and the change of a correlation at which they end."""
 
+MOST_CELLS = 10**7
+"""Cells of an array of rows that are solved together."""
+
 MOST_ORDERED = 300
 """Most keys of a correlated group that are put in the best order of their clustering."""
 
-_ROWS = 128
-"""Rows of a covariance that are compared at once, which saves a second n × n matrix."""
+
+def fit_moments(
+    values: np.ndarray, names: Sequence[str], missing: str, shrinkage: float | str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of rows (rows, n), as `GaussianModel.fit` describes.
+
+    ValueError, which names the columns, when they do not determine both.
+    """
+    rows, n = values.shape
+    bad = np.isinf(values) if missing == "estimate" else ~np.isfinite(values)
+    if bad.any():
+        raise ValueError(
+            f"frame must be finite, got {int(bad.sum())} missing or non-finite values in "
+            f"{int(bad.any(axis=1).sum())} of {rows} rows, in {listed(names, bad.any(axis=0))}"
+            "; drop or fill those rows first, or give missing='estimate'"
+        )
+    if rows <= n and shrinkage == 0:
+        raise ValueError(
+            f"frame must have more rows than keys, got {rows} rows for {n} keys; "
+            "give more rows or fewer keys, or shrinkage='auto'"
+        )
+    least, most = np.fmin.reduce(values, initial=np.nan), np.fmax.reduce(values, initial=np.nan)
+    stuck = ~(least < most)
+    if stuck.any():
+        raise ValueError(
+            f"each key must have two different values, got none in {listed(names, stuck)}; drop it"
+        )
+    if shrinkage == 0 and not np.isnan(values).any():
+        return complete_moments(values, names)
+    return gappy_moments(values, shrinkage, names)
 
 
 def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -106,11 +140,11 @@ def _maximize(
     """
     rows, n = z.shape
     missing = gaps.sum(axis=1)
-    parts = [
-        (chosen, np.nonzero(gaps[chosen])[1].reshape(len(chosen), count))
-        for count in np.unique(missing[missing > 0]).tolist()
-        for chosen in np.array_split(*_chunks(np.flatnonzero(missing == count), count * n))
-    ]
+    parts = []
+    for count in np.unique(missing[missing > 0]).tolist():
+        alike = np.flatnonzero(missing == count)
+        for chosen in np.array_split(alike, max(1, len(alike) * count * n // MOST_CELLS)):
+            parts.append((chosen, np.nonzero(gaps[chosen])[1].reshape(len(chosen), count)))
     mean = np.zeros(n)
     for _ in range(MOST_STEPS):
         precision, added = np.linalg.inv(spread), np.zeros((n, n))
@@ -131,47 +165,35 @@ def _maximize(
     return mean, spread
 
 
-def _chunks(rows: np.ndarray, cells: int) -> tuple[np.ndarray, int]:
-    """Rows, and into how many parts to split them so that no array has over 10⁷ cells."""
-    return rows, max(1, len(rows) * cells // 10**7)
-
-
 def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.ndarray]:
     """Connected components of the correlation graph, each as ascending key indices.
 
     Two keys are connected if their |correlation| exceeds `least`; for `least` = 0, if their
-    covariance is not exactly 0. Each row is read at most once, O(n²). If all keys form one group,
-    a few rows suffice.
+    covariance is not exactly 0.
     """
-    deviation = np.sqrt(covariance.diagonal()) if least else np.empty(0)
-    unseen, groups = np.ones(len(covariance), dtype=bool), []
+    deviation, groups = np.sqrt(covariance.diagonal()), []
+    unseen = np.ones(len(covariance), dtype=bool)
     while unseen.any():
-        inside = np.zeros(len(covariance), dtype=bool)
-        waiting = [int(np.argmax(unseen))]
-        inside[waiting] = True
-        while waiting and inside.sum() < unseen.sum():
-            rows = waiting[:_ROWS]
-            near = (covariance[rows] != 0) | (covariance[:, rows].T != 0)
-            if least:
-                near = np.abs(covariance[rows]) > np.outer(least * deviation[rows], deviation)
-            neighbours = near.any(axis=0) & ~inside
-            inside |= neighbours
-            waiting = [*waiting[_ROWS:], *np.flatnonzero(neighbours)]
+        inside, edge = np.zeros_like(unseen), np.flatnonzero(unseen)[:1]
+        inside[edge] = True
+        while edge.size and (inside != unseen).any():
+            near = np.abs(covariance[edge]) > least * deviation[edge, None] * deviation
+            edge = np.flatnonzero(near.any(axis=0) & ~inside)
+            inside[edge] = True
         unseen &= ~inside
         groups.append(np.flatnonzero(inside))
     return groups
 
 
-def largest_asymmetry(covariance: np.ndarray) -> tuple[float, int, int]:
-    """Largest |Σ_ij − Σ_ji|, and the first i, j with this value, without a second n × n matrix."""
-    worst = (-1.0, 0, 0)
-    for first in range(0, len(covariance), _ROWS):
-        upper, lower = covariance[first : first + _ROWS, first:], covariance[first:, first:]
-        gap = np.abs(upper - lower[:, : len(upper)].T)
-        i, j = np.unravel_index(gap.argmax(), gap.shape)
-        if gap[i, j] > worst[0]:
-            worst = float(gap[i, j]), first + int(i), first + int(j)
-    return worst
+def invert_factored(factor: np.ndarray) -> np.ndarray:
+    """Return (L Lᵀ)⁻¹ for a lower factor L, in one new matrix."""
+    inverse, _ = dpotri(factor, lower=1)
+    for first in range(0, len(inverse), 256):
+        last = min(first + 256, len(inverse))
+        inverse[first:last, last:] = inverse[last:, first:last].T
+        corner = np.tril(inverse[first:last, first:last])
+        inverse[first:last, first:last] = corner + np.tril(corner, -1).T
+    return inverse.T  # row by row in memory
 
 
 def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:

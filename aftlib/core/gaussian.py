@@ -3,28 +3,67 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.linalg.lapack import dpotri
+from scipy.linalg import cho_factor, cho_solve, cholesky, issymmetric, solve_triangular
 
 from aftlib.core.checks import listed, require_choice, require_number
-from aftlib.core.covariance import (
-    complete_moments,
-    gappy_moments,
-    independent_groups,
-    largest_asymmetry,
-)
-from aftlib.core.labels import as_numbers, in_one_order, labels_of
-from aftlib.core.posterior import Posterior
+from aftlib.core.covariance import fit_moments, independent_groups, invert_factored
+from aftlib.core.labels import as_numbers, frame_of_keys, in_one_order, labels_of
 
 if TYPE_CHECKING:  # recovery does not need pandas, which takes long to load
     import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Distribution of the k keys that were not observed, given those that were.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the k keys, in the model's order.
+    mean : ndarray, shape (k,) or (rows, k)
+        μ_{Y|o} (D1 eq. (1)); one row per row of observed values where several were given.
+    variance : ndarray, shape (k,)
+        The diagonal of the covariance.
+    covariance : ndarray, shape (k, k)
+        Σ_{Y|o} (D1 eq. (2)), the same for all rows.
+    rows : tuple
+        Labels of the rows; empty for one row.
+
+    Examples
+    --------
+    >>> from aftlib import GaussianModel
+    >>> model = GaussianModel([18, 19], [[4, 3], [3, 4]], ["kitchen", "hall"])
+    >>> posterior = model.condition({"hall": [19, 20, 21]})
+    >>> posterior.mean.ravel(), posterior.variance
+    (array([18.  , 18.75, 19.5 ]), array([1.75]))
+    """
+
+    names: tuple[str, ...]
+    mean: np.ndarray
+    variance: np.ndarray
+    covariance: np.ndarray = field(repr=False)
+    rows: tuple[Any, ...] = field(default=(), repr=False)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per key, or per row and key: mean, variance, standard deviation `sd`."""
+        columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
+        if self.mean.ndim == 1:
+            return frame_of_keys(columns, self.names)
+        import pandas as pd  # here, because recovery makes no frames and pandas takes long to load
+
+        labels = pd.MultiIndex.from_product([self.rows, self.names], names=["row", "key"])
+        repeated = {
+            name: np.broadcast_to(v, self.mean.shape).ravel() for name, v in columns.items()
+        }
+        return pd.DataFrame(repeated, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +78,7 @@ class GaussianModel:
     mean : array_like or Series, shape (n,)
         μ, in sensor units.
     covariance : array_like or DataFrame, shape (n, n)
-        Σ, symmetric positive definite, squared sensor units.
+        Σ, symmetric (but for rounding) positive definite, squared sensor units.
     names : sequence of str, optional
         n different names; default the labels of `mean` or `covariance`, else "X1" … "Xn". Labelled
         pandas objects are put in the order of the names.
@@ -80,11 +119,8 @@ class GaussianModel:
             raise ValueError(f"covariance must have shape ({n}, {n}), got {sigma.shape}")
 
         labels = tuple(f"X{i}" for i in range(1, n + 1)) if names is None else tuple(names)
-        if len(labels) != n:
-            raise ValueError(f"names must have {n} entries, one per key, got {len(labels)}")
-        if len(set(labels)) != n:
-            repeated = next(name for name in labels if labels.count(name) > 1)
-            raise ValueError(f"names must differ, got {repeated!r} more than once")
+        if not len(labels) == len(set(labels)) == n:
+            raise ValueError(f"names must be {n} different ones, one per key, got {listed(labels)}")
 
         for argument, values in (("mean", mu), ("covariance", sigma)):
             if not np.isfinite(values).all():
@@ -92,12 +128,15 @@ class GaussianModel:
                     f"{argument} must be finite, got {int((~np.isfinite(values)).sum())} NaN or "
                     "infinite values; fit on rows without missing values"
                 )
-        gap, i, j = largest_asymmetry(sigma)
-        if gap > 1e-8 * max(sigma.max(), -sigma.min()):
-            raise ValueError(
-                f"covariance must be symmetric, got {sigma[i, j]!r} at ({i}, {j}) and "
-                f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding is the cause"
-            )
+        if not issymmetric(sigma):
+            gap = np.abs(sigma - sigma.T)
+            i, j = np.unravel_index(gap.argmax(), gap.shape)
+            if gap[i, j] > 1e-8 * np.abs(sigma).max():
+                raise ValueError(
+                    f"covariance must be symmetric, got {sigma[i, j]!r} at ({i}, {j}) and "
+                    f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding is the cause"
+                )
+            sigma = _freeze((sigma + sigma.T) / 2)
 
         object.__setattr__(self, "mean", mu)
         object.__setattr__(self, "covariance", sigma)
@@ -129,8 +168,8 @@ class GaussianModel:
         Raises
         ------
         ValueError
-            When a value is infinite, or missing and that is refused; when a key is constant or
-            has too few values; when two keys never occur together; or when there are too few rows
+            When a value is infinite, or missing and that is refused; when a key has no two
+            different values; when two keys never occur together; or when there are too few rows
             for n keys without shrinkage.
 
         Examples
@@ -150,35 +189,9 @@ class GaussianModel:
         require_choice("missing", missing, ("refuse", "estimate"))
         if shrinkage != "auto" and not (isinstance(shrinkage, int | float) and 0 <= shrinkage <= 1):
             raise ValueError(f"shrinkage must be 'auto' or inside [0, 1], got {shrinkage!r}")
-        rows, n = values.shape
-        columns = getattr(frame, "columns", None)
-        names = [f"X{i + 1}" for i in range(n)] if columns is None else [str(c) for c in columns]
-
-        bad = np.isinf(values) if missing == "estimate" else ~np.isfinite(values)
-        if bad.any():
-            raise ValueError(
-                f"frame must be finite, got {int(bad.sum())} missing or non-finite values in "
-                f"{int(bad.any(axis=1).sum())} of {rows} rows, in {listed(names, bad.any(axis=0))}"
-                "; drop or fill those rows first, or give missing='estimate'"
-            )
-        if rows <= n and shrinkage == 0:
-            raise ValueError(
-                f"frame must have more rows than keys, got {rows} rows for {n} keys; "
-                "give more rows or fewer keys, or shrinkage='auto'"
-            )
-        few = np.isfinite(values).sum(axis=0) < 2
-        if few.any():
-            raise ValueError(
-                f"each key must have 2 values, got fewer for {listed(names, few)}; drop it"
-            )
-        constant = np.nanmin(values, axis=0) == np.nanmax(values, axis=0)
-        if constant.any():
-            raise ValueError(
-                f"each key must vary, got one value only in {listed(names, constant)}; drop it"
-            )
-        if shrinkage == 0 and not np.isnan(values).any():
-            return cls(*complete_moments(values, names), names)
-        return cls(*gappy_moments(values, shrinkage, names), names)
+        columns = getattr(frame, "columns", [f"X{i + 1}" for i in range(values.shape[1])])
+        names = [str(column) for column in columns]
+        return cls(*fit_moments(values, names, missing, shrinkage), names)
 
     @property
     def size(self) -> int:
@@ -211,7 +224,7 @@ class GaussianModel:
     @cached_property
     def precision(self) -> np.ndarray:
         """Λ = Σ⁻¹, shape (n, n)."""
-        inverse = self._each_group(_inverse, self.cholesky)
+        inverse = self._each_group(invert_factored, self.cholesky)
         inverse.flags.writeable = False
         return inverse
 
@@ -266,14 +279,9 @@ class GaussianModel:
 
         o = np.array([position[name] for name in names], dtype=np.intp)
         y = np.setdiff1d(np.arange(self.size), o)
-        mean, covariance = self.mean[y], self.covariance[np.ix_(y, y)]
-        mean = np.tile(mean, (values.shape[1], 1)) if values.ndim == 2 else mean
-        if o.size:
-            factor = cholesky(self.covariance[np.ix_(o, o)], lower=True)
-            explained = solve_triangular(factor, self.covariance[np.ix_(o, y)], lower=True)
-            off = (values.T - self.mean[o]).T
-            mean = mean + solve_triangular(factor, off, lower=True).T @ explained
-            covariance = covariance - explained.T @ explained
+        gain = self.gain(o, y)
+        mean = self.mean[y] + (values.T - self.mean[o]) @ gain.T
+        covariance = self.covariance[np.ix_(y, y)] - gain @ self.covariance[np.ix_(o, y)]
         variance = np.maximum(np.diag(covariance), 0)
         labels = () if values.ndim == 1 else range(values.shape[1])
         rows = tuple(getattr(observed, "index", labels) if table else labels)
@@ -358,10 +366,7 @@ class GaussianModel:
 
     def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
         """Indices, shape (k,), of keys given as indices or names; errors name `argument`."""
-        several: Any = sorted(keys) if isinstance(keys, set | frozenset) else keys
-        if not isinstance(several, np.ndarray):
-            several = list(several) if isinstance(several, Iterable) else [[several]]
-        given = np.asarray(several)
+        given = np.asarray(sorted(keys) if isinstance(keys, set | frozenset) else keys)
         if given.size == 0:
             return np.empty(0, dtype=np.intp)
         if given.ndim == 1 and given.dtype.kind == "U" and {*given.tolist()} <= {*self.names}:
@@ -386,14 +391,3 @@ def _freeze(values: ArrayLike) -> np.ndarray:
     array = np.array(values, dtype=float)
     array.flags.writeable = False
     return array
-
-
-def _inverse(factor: np.ndarray) -> np.ndarray:
-    """(L Lᵀ)⁻¹ from the lower factor L, in one new matrix."""
-    inverse, _ = dpotri(factor, lower=1)
-    for first in range(0, len(inverse), 256):
-        last = min(first + 256, len(inverse))
-        inverse[first:last, last:] = inverse[last:, first:last].T
-        corner = np.tril(inverse[first:last, first:last])
-        inverse[first:last, first:last] = corner + np.tril(corner, -1).T
-    return inverse.T  # row by row in memory

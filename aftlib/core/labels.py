@@ -1,7 +1,8 @@
-"""Labels of values: arguments are put in the order of the names, and results are labelled."""
+"""Arrays of values: put in the order of their labels, labelled in results, packed into bytes."""
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,15 +17,10 @@ if TYPE_CHECKING:  # recovery makes no frames, and pandas takes long to load
 
 
 def _as_mapping(values: Any) -> Any:
-    """Return a row with names (of `itertuples`, sqlite3 or pyarrow) as a dictionary."""
+    """Return a row of `itertuples` or a table of pyarrow as a dictionary."""
     if hasattr(values, "_asdict"):
         return values._asdict()
-    if hasattr(values, "column_names"):
-        return values.to_pydict()
-    keys = getattr(values, "keys", None)
-    if isinstance(values, Mapping | type) or hasattr(values, "index") or not callable(keys):
-        return values
-    return dict(zip(keys(), values, strict=True))
+    return values.to_pydict() if hasattr(values, "column_names") else values
 
 
 def labels_of(values: Any, names: Sequence[str] = ()) -> list[str] | None:
@@ -119,37 +115,35 @@ def in_one_order(
         return mean, covariance, names
     import pandas as pd
 
+    def is_default(index: pd.Index) -> bool:
+        return index.equals(pd.RangeIndex(len(index)))
+
     axes: dict[str, pd.Index] = {}
     if isinstance(mean, pd.Series):
         axes["mean"] = mean.index
     if isinstance(covariance, pd.DataFrame):
-        axes |= {"covariance": covariance.index, "covariance's columns": covariance.columns}
-    labels = {axis: [str(label) for label in index] for axis, index in axes.items()}
-    numbered = [axis for axis, index in axes.items() if index.equals(pd.RangeIndex(len(index)))]
-    if len(numbered) == len(labels):  # only pandas' default labels 0, 1, …
+        rows, columns = covariance.index, covariance.columns
+        axes["covariance"] = columns if is_default(rows) else rows
+        axes["covariance's columns"] = rows if is_default(columns) else columns
+    own = next((axis for axis, index in axes.items() if not is_default(index)), "")
+    if not own:  # only pandas' default labels 0, 1, …
         return mean, covariance, names
-    own = next(axis for axis in labels if axis not in numbered)
-    order = [str(name) for name in (labels[own] if names is None else names)]
-    for axis in numbered:
-        if sorted(labels[axis]) != sorted(order):
-            del labels[axis]
-    for axis, entries in labels.items():
-        if sorted(entries) != sorted(order):
-            differ = sorted(set(entries) ^ set(order)) or "some repeat"
+    order = [str(name) for name in (axes[own] if names is None else names)]
+    mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
+    for axis, index in axes.items():
+        place = {str(label): i for i, label in enumerate(index)}
+        if differ := sorted({*place} ^ {*order}):
+            if is_default(index):
+                continue
             raise ValueError(
                 f"{axis} must have the same labels as {'names' if names else own}, "
                 f"got a difference in {differ}; pass .to_numpy() to go by position"
             )
-        if len(set(entries)) != len(entries):
-            repeated = next(label for label in entries if entries.count(label) > 1)
-            raise ValueError(f"names must differ, got {repeated!r} more than once")
-
-    at = {axis: pd.Index(entries).get_indexer(pd.Index(order)) for axis, entries in labels.items()}
-    sides = [at[axis] for axis in ("covariance", "covariance's columns") if axis in at]
-    mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
-    mu = mu[at["mean"]] if "mean" in at else mu
-    if sides and sigma.shape == (len(order), len(order)):
-        sigma = sigma[np.ix_(sides[0], sides[-1])]
+        at = [place[name] for name in order]
+        if axis == "mean":
+            mu = mu[at]
+        else:
+            sigma = sigma.take(at, axis=int(axis != "covariance"))
     return mu, sigma, order
 
 
@@ -160,3 +154,16 @@ def frame_of_keys(columns: Mapping[str, Any], names: Sequence[str]) -> pd.DataFr
     size = len(next(iter(columns.values())))
     labels = list(names) or [f"X{number + 1}" for number in range(size)]
     return pd.DataFrame(columns, pd.Index(labels, name="key"))
+
+
+def pack_arrays(**arrays: Any) -> bytes:
+    """Return arrays as bytes; the same arrays give the same bytes."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def unpack_arrays(data: bytes) -> dict[str, np.ndarray]:
+    """Return the arrays that `pack_arrays` packed; ValueError or numpy's error for other data."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)

@@ -4,84 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Any, ClassVar
 
 import numpy as np
 
 from aftlib.core.checks import require_choice, require_number
 
-
-class Aggregate:
-    """A linear aggregate function, Σ x / divisor: Gaussian samples have a Gaussian result.
-
-    Samples are added to a part, parts are merged in any order, and the merged part is finished with
-    the number of samples in it. A new aggregate is one class, entered in `AGGREGATES`.
-    """
-
-    initial: ClassVar[float]
-    """The part without samples."""
-    merge: ClassVar[np.ufunc]
-    """Merges two parts; `merge.reduce` makes a part of samples."""
-    spark: ClassVar[str]
-    """Its name in ``pyspark.sql.functions``."""
-
-    def add(self, values: np.ndarray, axis: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Return the part and the number of the finite samples along an axis."""
-        present = np.isfinite(values)
-        finite = np.where(present, values, self.initial)
-        part = self.merge.reduce(finite, axis=axis, initial=self.initial)
-        return part, present.sum(axis=axis)
-
-    def finish(self, parts: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """Return the results of parts with `samples` samples each, NaN where there are none."""
-        return np.where(samples > 0, parts, np.nan)
-
-    def divisor(self, steps: Any) -> Any:
-        """Return the number by which a sum over `steps` steps is divided."""
-        return steps**0
-
-    def of_mean(self, mean: Any, steps: Any) -> Any:
-        """Return the result of a linear aggregate over `steps` steps with the mean `mean`."""
-        return mean * steps / self.divisor(steps)
-
-    def extrapolate(self, results: np.ndarray, samples: np.ndarray, steps: int) -> np.ndarray:
-        """Estimate the results of whole windows from `results` over `samples` of their steps."""
-        return results
-
-
-class Sum(Aggregate):
-    """Σ x."""
-
-    initial, merge, spark = 0.0, np.add, "sum"
-
-    def extrapolate(self, results: np.ndarray, samples: np.ndarray, steps: int) -> np.ndarray:
-        """Scale the sums up to all steps."""
-        return results * steps / np.maximum(samples, 1)
-
-
-class Mean(Aggregate):
-    """Σ x / L."""
-
-    initial, merge, spark = 0.0, np.add, "avg"
-
-    def finish(self, parts: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """Return the means of the samples present."""
-        return np.divide(parts, samples, out=np.full(parts.shape, np.nan), where=samples > 0)
-
-    def divisor(self, steps: Any) -> Any:
-        """Return the number of steps."""
-        return steps
-
-    def of_mean(self, mean: Any, steps: Any) -> Any:
-        """Return the mean itself."""
-        return mean
-
-
-AGGREGATES: dict[str, Aggregate] = {
-    "mean": Mean(),
-    "sum": Sum(),
-}
-"""Aggregates by the name of the query."""
+AGGREGATES = {"mean": "avg", "sum": "sum"}
+"""Queries, and their names in ``pyspark.sql.functions``."""
 
 
 @dataclass(frozen=True)
@@ -143,25 +72,23 @@ class Windows:
         slices = len(values) // self.pane
         panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
         # added along contiguous memory: NumPy's pairwise order then depends on `pane` alone
-        return self.aggregation.add(np.ascontiguousarray(panes.transpose(0, 2, 1)), axis=-1)
+        panes = np.ascontiguousarray(panes.transpose(0, 2, 1))
+        present = np.isfinite(panes)
+        return np.where(present, panes, 0.0).sum(axis=-1), present.sum(axis=-1)
 
     def joined(
         self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the result of `aggregate` from slices; window i begins with slice `starts[i]`."""
-        sums = self._fold_slices(sums, starts, self.aggregation.merge)
-        samples = self._fold_slices(samples, starts, np.add)
-        return self.aggregation.finish(sums, samples), samples
+        sums, samples = self._add_slices(sums, starts), self._add_slices(samples, starts)
+        divisor = samples if self.query == "mean" else 1
+        out = np.full(sums.shape, np.nan)
+        return np.divide(sums, divisor, out=out, where=samples > 0), samples
 
-    @property
-    def aggregation(self) -> Aggregate:
-        """The aggregate that `query` names."""
-        return AGGREGATES[self.query]
-
-    def _fold_slices(self, sums: np.ndarray, starts: np.ndarray, fold: np.ufunc) -> np.ndarray:
+    def _add_slices(self, sums: np.ndarray, starts: np.ndarray) -> np.ndarray:
         total = sums[starts]
         for offset in range(1, self.width // self.pane):
-            fold(total, sums[starts + offset], out=total)
+            total += sums[starts + offset]
         return total
 
     def _count_until(self, step: int) -> int:

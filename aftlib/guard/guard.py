@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.core.arrays import pack_arrays, unpack_arrays
 from aftlib.core.checks import (
     items_in_order,
     listed,
@@ -21,7 +20,13 @@ from aftlib.core.checks import (
     require_number,
     require_numbers,
 )
-from aftlib.core.labels import as_numbers, labels_of, values_by_name
+from aftlib.core.labels import (
+    as_numbers,
+    labels_of,
+    pack_arrays,
+    unpack_arrays,
+    values_by_name,
+)
 from aftlib.guard.accounts import slack
 from aftlib.guard.prediction import Model
 from aftlib.guard.proposal import Risk

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from aftlib.core.windows import AGGREGATES
 from aftlib.guard.guard import VERSION
 from aftlib.guard.promise import Promise
 from aftlib.guard.rounds import LARGEST
@@ -165,10 +164,10 @@ class KeyedGuard:
         Results of partial windows are extrapolated to all samples.
         """
         promise, number = self.promise, np.nan_to_num(samples)
-        kind = AGGREGATES[promise.query]
         enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
         partial = number < promise.samples
-        whole = np.where(partial, kind.extrapolate(value, number, promise.samples), value)
+        extrapolates = partial & (promise.query == "sum")
+        whole = np.where(extrapolates, value * promise.samples / np.maximum(number, 1), value)
         return np.where(enough, whole, np.nan)
 
     def _round(
@@ -210,7 +209,7 @@ class KeyedGuard:
         quantile = stdtrit(np.maximum(samples - 1, 1), 1 - self.promise.delta / 2)
         left = np.maximum(1 / np.maximum(samples, 1) - 1 / whole, 0)
         half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
-        return np.asarray(AGGREGATES[self.promise.query].of_mean(half_width, whole))
+        return half_width * whole if self.promise.query == "sum" else half_width
 
 
 def least_log(promise: Promise) -> int:

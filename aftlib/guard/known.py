@@ -8,8 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.core.arrays import pack_arrays, unpack_arrays
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.labels import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
 from aftlib.guard.guard import Recovered, limits_of, require_measured, worker_of_each
 

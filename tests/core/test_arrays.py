@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aftlib.core.arrays import pack_arrays, unpack_arrays
+from aftlib.core.labels import pack_arrays, unpack_arrays
 
 
 def test_arrays_come_back_from_their_bytes():

@@ -1,10 +1,11 @@
-"""Independent groups and symmetry of a covariance, without a second matrix of its size."""
+"""Independent groups of a covariance."""
 
 import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
 
-from aftlib.core.covariance import independent_groups, largest_asymmetry
+from aftlib.core.covariance import independent_groups
+from aftlib.core.gaussian import GaussianModel
 
 
 @pytest.mark.parametrize("n", [1, 5, 127, 300])
@@ -21,17 +22,9 @@ def test_groups_are_scipys_connected_components(n, least):
     assert [g.tolist() for g in independent_groups(covariance, least)] == wanted
 
 
-@pytest.mark.parametrize("n", [1, 2, 127, 300])
-def test_the_largest_asymmetry_is_that_of_the_whole_matrix(n):
-    matrix = np.random.default_rng(n).normal(size=(n, n))
-    gap = np.abs(matrix - matrix.T)
-    largest, i, j = largest_asymmetry(matrix)
-    assert largest == gap.max() == gap[i, j]
-    assert (i, j) == np.unravel_index(gap.argmax(), gap.shape)
-
-
 def test_a_covariance_on_one_side_only_connects():
     covariance = np.eye(3)
     covariance[1, 0] = 1e-12  # within what counts as symmetric
-    assert [group.tolist() for group in independent_groups(covariance)] == [[0, 1], [2]]
-    assert [group.tolist() for group in independent_groups(covariance.T)] == [[0, 1], [2]]
+    model = GaussianModel(np.zeros(3), covariance)
+    assert [group.tolist() for group in model.groups] == [[0, 1], [2]]
+    assert np.array_equal(model.covariance, model.covariance.T)
