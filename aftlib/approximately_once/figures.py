@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.approximately_once.experiments import ASSIGN, CHANCE, DOCUMENT, RANDOM, divisors
+from aftlib.approximately_once.experiments import ASSIGN, CHANCE, DOCUMENT, RANDOM
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.workbench.style import (
@@ -18,7 +18,6 @@ from aftlib.workbench.style import (
     ORANGE,
     PURPLE,
     RED,
-    explorable,
     line_figure,
     line_look,
     styled,
@@ -135,27 +134,17 @@ def _over_workers(
     )  # fmt: skip
 
 
-def explore(model: GaussianModel, m: int, epsilon: float, delta: float) -> Any:
-    """Reliability of each of `m` workers; in JupyterLab with sliders for ε, δ and m."""
-
-    def draw(epsilon: float, delta: float, m: int) -> go.Figure:
-        figure, counts = go.Figure(), []
-        for name in [*DOCUMENT, *(name for name in ASSIGN if name not in LOOKS)]:
-            rng, requirement = np.random.default_rng(m), Requirement(epsilon, delta)
-            assignment = ASSIGN[name](model, m, requirement, rng=rng)
-            counts.append(f"{name} {assignment.estimable.sum()}")
-            reliability = np.sort(assignment.reliability)[::-1]
-            look = LOOKS.get(name, line_look("#56B4E9", "star")) | {"mode": "markers"}
-            figure.add_scatter(x=list(range(1, m + 1)), y=reliability, name=name, **look)
-        threshold(figure, 1 - delta, "1 − δ")
-        title = f"Estimable of {m} workers at ε = {epsilon:g}: {', '.join(counts)}"
-        styled(figure, title, "workers, most reliable first", "reliability R")
-        return figure.update_layout(hovermode="closest")
-
-    tolerances = np.linspace(epsilon / 4, 3 * epsilon, 45).round(3).tolist()
-    return explorable(
-        draw,
-        epsilon=("ε", tolerances, epsilon),
-        delta=("δ", [0.01, 0.02, 0.05, 0.1, 0.2], delta),
-        m=("m", divisors(model.size)[1:], m),
-    )
+def explore(model: GaussianModel, m: int, epsilon: float, delta: float) -> go.Figure:
+    """Reliability of each of `m` workers."""
+    figure, counts = go.Figure(), []
+    for name in [*DOCUMENT, *(name for name in ASSIGN if name not in LOOKS)]:
+        rng, requirement = np.random.default_rng(m), Requirement(epsilon, delta)
+        assignment = ASSIGN[name](model, m, requirement, rng=rng)
+        counts.append(f"{name} {assignment.estimable.sum()}")
+        reliability = np.sort(assignment.reliability)[::-1]
+        look = LOOKS.get(name, line_look("#56B4E9", "star")) | {"mode": "markers"}
+        figure.add_scatter(x=list(range(1, m + 1)), y=reliability, name=name, **look)
+    threshold(figure, 1 - delta, "1 − δ")
+    title = f"Estimable of {m} workers at ε = {epsilon:g}: {', '.join(counts)}"
+    styled(figure, title, "workers, most reliable first", "reliability R")
+    return figure.update_layout(hovermode="closest")

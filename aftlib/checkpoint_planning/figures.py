@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
@@ -20,10 +18,8 @@ from aftlib.workbench.style import (
     ORANGE,
     PURPLE,
     RED,
-    explorable,
     line_figure,
     line_look,
-    named,
     nearest,
     styled,
 )
@@ -79,7 +75,6 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
         x=failure, y=2.75, text=f"failure at t = {failure}", showarrow=False, font={"color": RED}
     )
     styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
-    named(figure, y="sensor")
     figure.update_yaxes(
         range=[-1, 3], tickvals=[0, 1, 2], categoryorder="array", categoryarray=["X3", "X2", "X1"]
     )
@@ -112,27 +107,18 @@ def explore(
     epsilon: float,
     delta: float,
     t_sla_ms: float,
-) -> Any:
-    """Draw the sensors replayed after a failure; in JupyterLab with sliders for ε, δ and T_SLA.
+) -> go.Figure:
+    """Draw the sensors replayed after a failure.
 
     `plan_window` is called with ε, δ, T_SLA in ms and a method. The figure leaves out a method
     that has no plan, because a recovery takes longer than T_SLA.
     """
-
-    def draw(epsilon: float, delta: float, t_sla_ms: float) -> go.Figure:
-        plans = {}
-        for method in (method for method in LOOKS if method != SPARED):
-            with suppress(ValueError):
-                plans[method] = plan_window(epsilon, delta, t_sla_ms, method)
-        title = f"One plan (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
-        return plan(plans, title)
-
-    return explorable(
-        draw,
-        epsilon=("ε", np.linspace(epsilon / 4, 2 * epsilon, 36).round(4).tolist(), epsilon),
-        delta=("δ", [0.01, 0.02, 0.05, 0.1, 0.2], delta),
-        t_sla_ms=("T_SLA (ms)", [30, 35, 40, 50, 60, 75, 100, 150, 200, 300], t_sla_ms),
-    )
+    plans = {}
+    for method in (method for method in LOOKS if method != SPARED):
+        with suppress(ValueError):
+            plans[method] = plan_window(epsilon, delta, t_sla_ms, method)
+    title = f"One plan (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
+    return plan(plans, title)
 
 
 def counts(frame: pd.DataFrame, x: str, delta: float, start: float) -> go.Figure:

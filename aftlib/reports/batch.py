@@ -184,7 +184,7 @@ def run_job(job: Job, progress: bool = False) -> Executed:
     A notebook that fails is saved too, up to and with its error.
     """
     job.target.parent.mkdir(parents=True, exist_ok=True)
-    os.environ |= {"PLOTLY_RENDERER": "plotly_mimetype", "JPY_SESSION_NAME": ""}
+    os.environ["PLOTLY_RENDERER"] = "plotly_mimetype"
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
     defaults = job.model.profile(job.profile) if job.model and job.profile else {}
     record: dict[str, Any] = {

@@ -30,9 +30,8 @@ from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.pages import write_front_pages, write_report
 from aftlib.sensor_plans.command import command as plan_command
 from aftlib.sensor_plans.command import page_parameters
-from aftlib.workbench.pages import count_text, duration, tally
 from aftlib.workbench.parameters import PROFILES
-from aftlib.workbench.scorecard import unexpected
+from aftlib.workbench.scorecard import count_text, duration, tally, unexpected
 
 VALUES = click.option(
     *("-p", "--parameter", "values"), multiple=True, metavar="NAME=VALUE", help="A parameter."

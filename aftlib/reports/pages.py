@@ -24,8 +24,7 @@ from aftlib.core.paths import write_whole
 from aftlib.reports.batch import Executed
 from aftlib.reports.documents import DOCUMENTS, Document
 from aftlib.workbench.claims import NOT_RUN, Summary
-from aftlib.workbench.pages import render, shown, tally
-from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table
+from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, shown, tally
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLOTLY_SCRIPT = "plotly.min.js"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +32,6 @@ def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) 
     figure.update_xaxes(title_text=x, showline=True, linecolor="#999", ticks="outside")
     figure.update_yaxes(title_text=y, showline=True, linecolor="#999", ticks="outside")
     return figure
-
-
-def named(figure: go.Figure, **columns: str) -> go.Figure:
-    """Name the untitled ones of the axes x, y, z for the figure's CSV; return the same figure."""
-    return figure.update_layout(meta={**(figure.layout.meta or {}), "columns": columns})
 
 
 def with_slider(
@@ -151,47 +145,3 @@ def threshold(figure: go.Figure, y: float, text: str, position: str = "top right
     """Draw a dashed line across a figure at `y`; returns the same figure."""
     line = {"color": "#333", "dash": "dash"}
     return figure.add_hline(y, line=line, annotation_text=text, annotation_position=position)
-
-
-def is_live() -> bool:
-    """Return whether this process is the kernel of a notebook that is open in JupyterLab.
-
-    JupyterLab's server names the notebook in the environment; papermill and nbconvert do not.
-    """
-    return bool(os.environ.get("JPY_SESSION_NAME"))
-
-
-def explorable(draw: Callable[..., go.Figure], **controls: tuple[str, Sequence[Any], Any]) -> Any:
-    """Return the figure that `draw` makes, in JupyterLab below a slider for each argument.
-
-    Parameters
-    ----------
-    draw
-        Called with one value per control, by name.
-    **controls
-        For each argument of `draw`: a label, the values to choose from, and the first value, which
-        joins the others where it is missing.
-
-    Returns
-    -------
-    widget or figure
-        An ``ipywidgets.interactive`` that draws again whenever a slider is moved; the figure of the
-        first values where no notebook is open, or ipywidgets is not installed.
-    """
-    first = {name: value for name, (_, _, value) in controls.items()}
-    if not is_live():
-        return draw(**first)
-    try:
-        from ipywidgets import SelectionSlider, interactive
-    except ModuleNotFoundError:
-        return draw(**first)
-    sliders = {
-        name: SelectionSlider(
-            options=[(f"{option:g}", option) for option in sorted({*options, value})],
-            value=value,
-            description=label,
-            continuous_update=False,
-        )
-        for name, (label, options, value) in controls.items()
-    }
-    return interactive(draw, {"auto_display": True}, **sliders)
