@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -39,7 +40,7 @@ class Promise:
     delta : float
         Share δ of the estimated windows whose error may be larger than ε.
     window, slide : str
-        Durations as pandas reads them, such as "10min"; by default windows tumble.
+        Durations as pandas reads them, such as "10min", or timedeltas; by default windows tumble.
     watermark : str
         How late a sample may come. A window ends when a sample comes whose time is at least this
         much after the window's end.
@@ -79,16 +80,16 @@ class Promise:
     workers: Sequence[Sequence[str]]
     epsilon: ArrayLike
     delta: float
-    window: str
-    slide: str | None = None
-    watermark: str = "0s"
+    window: str | timedelta
+    slide: str | timedelta | None = None
+    watermark: str | timedelta = "0s"
     query: str = "mean"
     samples: int = 1
     share: float = 0.5
     horizons: int = 5
-    seasons: Sequence[str] = ()
+    seasons: Sequence[str | timedelta] = ()
     model: GaussianModel | None = None
-    ahead: str = "1h"
+    ahead: str | timedelta = "1h"
     behind: str = "1971-01-01"
 
     def __post_init__(self) -> None:
@@ -168,7 +169,7 @@ class Promise:
     @property
     def step(self) -> int:
         """Time from one window's start to the next one's, in microseconds."""
-        return microseconds("slide", self.slide) if self.slide else self.width
+        return microseconds("slide", self.slide) if self.slide is not None else self.width
 
     @property
     def earliest(self) -> pd.Timestamp:
@@ -192,7 +193,7 @@ class Promise:
         """The parameters that the state of a guard depends on, as JSON."""
         fixed = {name: value for name, value in asdict(self).items() if name not in _OF_INPUT}
         fixed["epsilon"] = dict(zip(self.sensors, self.limits, strict=True))
-        return json.dumps(fixed, default=lambda value: value.tolist(), sort_keys=True)
+        return json.dumps(fixed, default=plain, sort_keys=True)
 
     @classmethod
     def from_content(cls, content: str) -> Self:
@@ -255,8 +256,17 @@ class Promise:
         return GaussianModel(model.mean[at], model.covariance[np.ix_(at, at)], names)
 
 
-def microseconds(name: str, duration: str) -> int:
+def plain(value: Any) -> Any:
+    """Return a duration or an array as JSON knows it."""
+    if isinstance(value, timedelta):
+        return f"{microseconds('duration', value)}us"
+    return value.tolist()
+
+
+def microseconds(name: str, duration: str | timedelta) -> int:
     """Return a duration such as "10min" in microseconds; errors name the argument `name`."""
+    if not isinstance(duration, str | timedelta):  # pandas would read a number as nanoseconds
+        raise ValueError(f"{name} must be a duration such as '10min', got {duration!r}")
     try:
         length = pd.Timedelta(duration)
     except (ValueError, TypeError) as error:

@@ -7,10 +7,14 @@ guard, on the executor that has the group, and Spark's checkpoint holds the guar
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import wraps
 from importlib import import_module
+from types import MethodType
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
@@ -34,6 +38,10 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 WATERMARK = "spark.watermarkDelayMs"
 """Metadata by which Spark marks the column of a watermark."""
+ONE_QUERY = (
+    "a query may have one recoverable; unite the streams of samples before it, with a column for "
+    "group, or write these windows to a table, and read that in a second query"
+)
 RESULT = (
     "start", "sensor", "state", "value", "half_width", "samples", "recoverable", "window_time",
 )  # fmt: skip
@@ -43,7 +51,10 @@ _TYPES = {
     "sensor": {"string"},
     "value": {"tinyint", "smallint", "int", "bigint", "float", "double"},
 }
-_NO_GROUP = ("float", "double", "array", "map", "struct", "variant")  # NaN; no equality in Python
+_NO_GROUP = (
+    *("float", "double", "array", "map", "struct", "variant"),  # NaN; no equality in Python
+    *("interval", "time(", "void", "string collate"),  # no key of Spark's state
+)
 _ROWS = (
     "sensor string, state string, value double, half_width double, samples bigint, recoverable int"
 )
@@ -105,8 +116,8 @@ def recoverable(
     ------
     ValueError
         When the stream is no streaming DataFrame or lacks a column, has a watermark on another
-        column, or the session's state store is not RocksDB; while it runs, when the checkpoint's
-        promise differs in a fixed parameter.
+        column or a `recoverable` already, or the session's state store is not RocksDB; while it
+        runs, when the checkpoint's promise differs in a fixed parameter.
     ModuleNotFoundError
         Without the extra `spark`.
 
@@ -114,8 +125,8 @@ def recoverable(
     -----
     Some rows are left out before the watermark: those without time, group, sensor or a value below
     1e100, those of sensors that the promise does not name, and those with implausible times. They
-    are counted by reason in the query's progress (`observedMetrics`, "rejected"). Spark counts the
-    rows that came too late (`numRowsDroppedByWatermark`).
+    are counted by reason in the query's progress (`observedMetrics`, "rejected"). Spark counts what
+    came too late (`numRowsDroppedByWatermark`): a sensor's samples of a window in a task are one.
 
     Between two runs of a query `workers`, `epsilon`, `delta` and `model` of its promise may change:
     then the guards begin anew. `watermark`, `ahead` and `behind` may change at will.
@@ -128,6 +139,7 @@ def recoverable(
     >>> writer = windows.writeStream.option("checkpointLocation", "state")  # doctest: +SKIP
     >>> writer.start("windows")  # doctest: +SKIP
     """
+    require_arguments(stream, promise)
     columns = columns_by_role(stream, time=time, sensor=sensor, value=value, group=group)
     require_settings(stream)
     windows = aggregate(stream, promise, columns, now)
@@ -147,25 +159,72 @@ def recoverable(
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
     last = F.timestamp_micros(F.col("start") + promise.width - 1)
     last = last.alias("window_time", metadata={WATERMARK: 0})
-    result = rows.select(start, *of_group, *RESULT[1:-1], last)
-    setattr(result, "withWatermark", refuse_watermark)  # noqa: B010 - of this one object
-    return result
+    return Windows.of(rows.select(start, *of_group, *RESULT[1:-1], last))
 
 
-def refuse_watermark(*_: object) -> None:
-    """Refuse a second watermark, with which Spark would wait for ever and write nothing."""
-    raise ValueError(
-        "the windows have a watermark already, got a second one: aggregate and join by their "
-        "column window_time, as in groupBy(window('window_time', '1 hour')), without withWatermark"
-    )
+class Windows(ClassicDataFrame):
+    """The DataFrame of `recoverable`, and those made of it; it refuses what Spark accepts in vain.
+
+    With a second watermark Spark waits for ever and writes nothing. Of two parts of one query that
+    have the same keyed state, it writes one.
+    """
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> Windows:
+        """Return a DataFrame as one of this class."""
+        return cls(frame._jdf, frame.sparkSession)
+
+    def __getattribute__(self, name: str) -> Any:
+        """Return an attribute; methods check their arguments, and return `Windows`."""
+        found = super().__getattribute__(name)
+        if name.startswith("_") or not isinstance(found, MethodType):
+            return found
+
+        @wraps(found)
+        def checked(*args: Any, **named: Any) -> Any:
+            if name == "withWatermark":
+                raise ValueError(
+                    "the windows have a watermark already, got a second one: aggregate and join by "
+                    "their column window_time, as in groupBy(window('window_time', '1 hour')), "
+                    "without withWatermark"
+                )
+            if any(isinstance(other, Windows) for other in (*args, *named.values())):
+                raise ValueError(
+                    f"other must be without recoverable, got windows in {name}: {ONE_QUERY}"
+                )
+            result = found(*args, **named)
+            return Windows.of(result) if isinstance(result, DataFrame) else result
+
+        return checked
+
+
+def require_arguments(stream: DataFrame, promise: Promise) -> None:
+    """Refuse what is no stream or no promise for it."""
+    if not isinstance(stream, DataFrame) or not stream.isStreaming:
+        raise ValueError(
+            f"stream must be streaming (spark.readStream), got a {type(stream).__name__} that is "
+            "not: for a table use Guard.replay"
+        )
+    if isinstance(stream, Windows) or "CollectMetrics rejected" in plan_of(stream):
+        raise ValueError(f"stream must be without recoverable, got windows: {ONE_QUERY}")
+    if not isinstance(promise, Promise):
+        raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
+    if odd := [name for name in promise.sensors if not isinstance(name, str)]:
+        raise ValueError(
+            f"promise must name the sensors by texts, got {listed(odd)}: give {str(odd[0])!r}, and "
+            "cast the stream's column to string"
+        )
+
+
+def plan_of(stream: DataFrame) -> str:
+    """Return Spark's plan of a stream."""
+    return str(stream._jdf.queryExecution().analyzed().toString())
 
 
 def columns_by_role(stream: DataFrame, **given: str | None) -> dict[str, str]:
     """Return the stream's columns by role; ValueError if one is missing or has another type."""
-    if not stream.isStreaming:
-        raise ValueError(
-            "stream must be streaming (spark.readStream); for a table use Guard.replay"
-        )
+    exact = stream.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    fold = str if exact else str.lower
     types: dict[str, list[str]] = {}
     for column in stream.schema.fields:
         types.setdefault(column.name, []).append(column.dataType.simpleString())
@@ -173,14 +232,17 @@ def columns_by_role(stream: DataFrame, **given: str | None) -> dict[str, str]:
     for argument, name in given.items():
         if name is None:
             continue
+        if not isinstance(name, str):
+            raise ValueError(f"{argument} must be a column's name, got {name!r}: give a text")
         if name not in types and name[:1] == name[-1:] == "`":
             name = name[1:-1].replace("``", "`")
         wanted = _TYPES.get(argument, set())
         kind = types.get(name, ["missing"])[0]
-        if len(types.get(name, [])) > 1:
+        named = [each for each in stream.columns if fold(each) == fold(name)]
+        if name in types and len(named) > 1:
             raise ValueError(
-                f"{argument} must name one column, got {name!r}, which {len(types[name])} columns "
-                "have: rename or drop the others"
+                f"{argument} must name one column, got {name!r}, which {len(named)} columns have "
+                f"({listed(named)}): rename or drop the others"
             )
         if name not in types or (wanted and kind not in wanted):
             fits = f"of type {' or '.join(sorted(wanted))}" if wanted else "of the groups"
@@ -253,13 +315,13 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
     Spark permits one watermark in a chain of operators.
     """
     marked = [column.name for column in stream.schema.fields if WATERMARK in column.metadata]
-    plan = stream._jdf.queryExecution().analyzed().toString()
-    if time in marked or "EventTimeWatermark" not in plan:
+    if time in marked or "EventTimeWatermark" not in plan_of(stream):
         return time in marked
     raise ValueError(
         f"time must name the column of the stream's watermark, got {time!r} and a watermark on "
         f"{listed(marked) or 'another column'}: call withWatermark({time!r}, …) instead of that "
-        "one, in a union on each of its inputs"
+        "one, after all changes of the column and after a union; behind an aggregation take "
+        "window_time(…) of its window as the time, without another watermark"
     )
 
 

@@ -1,5 +1,7 @@
 """The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
 
+from datetime import timedelta
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -238,6 +240,7 @@ def test_the_cache_keeps_the_guards_that_come_again_and_drops_stale_ones():
         ({"slide": "0s"}, "slide must be above 0"),
         ({"window": "0s"}, "window must be above 0, got '0s'"),
         ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
+        ({"window": 300}, "window must be a duration such as '10min', got 300"),
         ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
         ({"ahead": "later"}, "ahead must be a duration such as '10min', got 'later'"),
         ({"behind": "once"}, "behind must be a point in time such as '2020-01-01', got 'once'"),
@@ -249,6 +252,15 @@ def test_the_cache_keeps_the_guards_that_come_again_and_drops_stale_ones():
 def test_impossible_promises_are_refused(changed, message):
     with pytest.raises(ValueError, match=message):
         Promise(**(TERMS | changed))
+
+
+def test_durations_may_be_timedeltas():
+    durations = {"window": timedelta(minutes=5), "seasons": [pd.Timedelta("1h")]}
+    promise = Promise(**TERMS | durations, watermark=timedelta(seconds=1))
+    assert promise.width == 5 * MINUTE
+    read = Promise.from_content(promise.content)
+    assert (read.window, read.seasons) == (f"{5 * MINUTE}us", [f"{60 * MINUTE}us"])
+    read.require_continuation(promise)
 
 
 def test_a_promise_comes_from_a_plan(tmp_path):

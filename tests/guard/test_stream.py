@@ -263,6 +263,23 @@ def test_a_watermark_by_which_spark_would_wait_for_ever_is_refused(rocksdb, tmp_
         recoverable(stream, Promise(**TERMS)).withWatermark("start", "1 hour")
 
 
+def test_what_spark_accepts_in_vain_is_refused(rocksdb, tmp_path):
+    """It waits for ever for the windows of a second watermark, and drops a second keyed state."""
+    promise, stream = Promise(**TERMS), reader(rocksdb, tmp_path)
+    windows = recoverable(stream, promise)
+    later = windows.where("state = 'lost'").withColumn("more", F.lit(1))
+    with pytest.raises(ValueError, match=r"a second one: .* by their column window_time"):
+        later.withWatermark("start", "1 hour")
+    for join in (windows.union, windows.unionByName, lambda other: windows.join(other, "start")):
+        with pytest.raises(ValueError, match=r"windows in .* one recoverable; unite the streams"):
+            join(later)
+    rolled = windows.groupBy("sensor", F.window("window_time", "1 hour")).avg("value")
+    rolled = rolled.select("sensor", F.col("avg(value)").alias("value"), F.window_time("window"))
+    for given, column in ((windows, "window_time"), (rolled, "window_time(window)")):
+        with pytest.raises(ValueError, match="stream must be without recoverable, got windows"):
+            recoverable(given, promise, time=column)
+
+
 def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
     rows = long(minutes(rounds=4))
     put(tmp_path / "in", [pd.concat([rows, rows[:3].assign(site=None)])])
@@ -319,7 +336,16 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
         recoverable(stream, promise, group="site")
     with pytest.raises(ValueError, match="not be named as a column of the result, got 'State'"):
         recoverable(stream.selectExpr("*", "sensor AS State"), promise, group="State")
-    for kind in ("double", "array<string>"):
+    two = stream.select("*", F.col("value").alias("Value"))
+    with pytest.raises(ValueError, match=r"one column, got 'value', .* \('value', 'Value'\)"):
+        recoverable(two, promise)
+    with pytest.raises(ValueError, match="time must be a column's name, got Column"):
+        recoverable(stream, promise, time=stream["time"])
+    with pytest.raises(ValueError, match="promise must be a Promise, got {'workers'"):
+        recoverable(stream, TERMS)
+    with pytest.raises(ValueError, match="sensors by texts, got 1, 2: give '1', and cast"):
+        recoverable(stream, Promise(**TERMS | {"workers": [[1], [2]]}))
+    for kind in ("double", "array<string>", "interval day", "string collate UTF8_LCASE"):
         other = stream.selectExpr("*", f"CAST(NULL AS {kind}) AS site")
         with pytest.raises(ValueError, match="group must name a column of names or whole numbers"):
             recoverable(other, promise, group="site")

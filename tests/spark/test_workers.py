@@ -87,6 +87,23 @@ def test_a_process_of_its_own_connects_and_authenticates_before_it_imports(tmp_p
             process.wait()
 
 
+def test_the_planner_of_keyed_state_prints_nothing(tmp_path):
+    """Spark's prints eight lines when a query starts, which end up in a notebook."""
+    name = "transform_with_state_driver_worker"
+    program = PLANNER.replace('Path("gate").read_text()', 'print("Starting")')
+    (tmp_path / f"{name}.py").write_text(program)
+    path = str(tmp_path / "socket")
+    with socket.create_server(path, family=socket.AF_UNIX) as server:
+        own = {"PYTHON_WORKER_FACTORY_SOCK_PATH": path}
+        command = [launcher(tmp_path), "-m", name]
+        process = subprocess.Popen(
+            command, env=os.environ | own, cwd=tmp_path, stdout=subprocess.PIPE
+        )
+        server.settimeout(500)
+        server.accept()[0].close()
+        assert process.communicate(timeout=500)[0] == b""
+
+
 def test_other_archives_and_folders_stay_on_the_path(tmp_path):
     spark = Path(pyspark.__file__).parent
     entries = [f"{spark}/python/lib/pyspark.zip", f"{spark}/jars/core.jar", "/a b", "/own.zip"]
