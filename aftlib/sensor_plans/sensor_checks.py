@@ -35,7 +35,6 @@ _DATE_PARTS = re.compile(
     r"jahr|monat|tag|stunde|sekunde|woche|wochentag",
     re.I,
 )
-_ROUND = ("100ms", "1s", "10s", "30s", "1min", "5min", "10min", "15min", "30min", "1h", "1D")
 
 
 def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataFrame:
@@ -64,18 +63,21 @@ def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataF
 
 def _refuse_texts(odd: Mapping[str, pd.Series], rows: int) -> None:
     """Raise ValueError for cells that are no numbers, with the options that may read them."""
-    mostly = [name for name in odd if len(odd[name]) > rows / 2]
-    name = next((name for name in odd if name not in mostly), next(iter(odd)))
-    marks = " ".join(f"--csv {quote(f'na_values={cell}')}" for cell in sorted({*odd[name]})[:5])
-    fix = f"give {marks} if they stand for missing samples, else {IN_PYTHON}"
+    many = [name for name in odd if len(odd[name]) > rows / 2]
+    texts = [name for name in many if not re.match(r"[-+]?\d", odd[name].iloc[0])]
+    name = next((name for name in odd if name not in many), next(iter(odd)))
+    fix = IN_PYTHON
     if odd[name].str.fullmatch(r"[-+]?[\d.]*(,\d+)+(\.\d*)?").all():
         fix = (
             "if commas begin decimals, give --csv decimal=, or, where dots group digits, --csv "
             "decimal=, --csv thousands=.; if they group digits, --csv thousands=,; if a code "
             f"follows them, {IN_PYTHON}"
         )
-    elif name in mostly:
-        fix = f"leave out what is no sensor by --drop {quote(','.join(mostly))}, or {IN_PYTHON}"
+    elif name in texts:
+        fix = f"leave out what is no sensor by --drop {quote(','.join(texts))}, or {IN_PYTHON}"
+    elif name not in many:
+        marks = " ".join(f"--csv {quote(f'na_values={cell}')}" for cell in sorted({*odd[name]})[:5])
+        fix = f"give {marks} if they stand for missing samples, else {IN_PYTHON}"
     raise ValueError(
         f"column {name!r} must hold numbers, got {odd[name].iloc[0]!r:.80} ({len(odd[name]):,} "
         f"such); {fix}"
@@ -271,10 +273,14 @@ def _find_period(frame: pd.DataFrame) -> pd.Timedelta:
 
 
 def _usual_step(frame: pd.DataFrame) -> str:
-    """Longest median time between a sensor's samples, rounded up, for --resample."""
-    known = [column.dropna().index.to_series() for _, column in frame.items()]
-    median = max(pd.Timedelta(times.diff().median()) for times in known if len(times) > 1)
-    return next((text for text in _ROUND if pd.Timedelta(text) >= 0.98 * median), "30D")
+    """Longest median time between a sensor's samples, rounded to its unit, for --resample."""
+    known = [column.dropna().index.to_series().diff().median() for _, column in frame.items()]
+    median = max(
+        (pd.Timedelta(step) for step in known if pd.notna(step)), default=pd.Timedelta("1D")
+    )
+    units = {unit: pd.Timedelta(f"1{unit}") for unit in ("D", "h", "min", "s", "ms", "us", "ns")}
+    unit = next(unit for unit in units if median >= units[unit])
+    return f"{round(median / units[unit])}{unit}"
 
 
 def require_usable(frame: pd.DataFrame) -> None:

@@ -118,20 +118,21 @@ def read_sensors(
         sensor never varies or misses most of its samples. The message has the option that reads it.
     """
     notes = list[str]()
+    if csv and isinstance(data, pd.DataFrame):
+        raise ValueError(f"--csv must be given with a CSV file, got {csv} with a DataFrame")
     frame = data if isinstance(data, pd.DataFrame) else _read_files(Path(data), csv or {})
     frame = _tidy(frame, notes)
     if long is None:
-        frame, time = _find_times(_leave_out(frame, drop), time)
-    elif time is not None or len({*long}) != 3 or not {*long} <= {*frame.columns}:
-        raise ValueError(
-            f"--long must name the columns of time, sensor and value, without --time, got "
-            f"{list(long)}; columns are {listed(frame.columns)}"
-        )
+        frame = _leave_out(frame, drop)
+    frame, time = _choose_columns(frame, time, long, notes)
+    if time is None:
+        if resample is not None or tz is not None:
+            raise ValueError(
+                f"--resample and --tz must be given with times, got {resample or tz!r} and no "
+                "column of times: name it by --time"
+            )
+        frame = sensor_checks.require_numbers(frame, csv or {})
     else:
-        if ignored := [name for name in frame if name not in long]:
-            notes.append(f"other columns, not read: {listed(ignored)}")
-        frame, time = frame[list(long)], long[0]
-    if time is not None:
         again = frame.duplicated()
         note(notes, again, "rows that repeat another, left out")
         frame = frame[~again]
@@ -143,13 +144,6 @@ def read_sensors(
         if ids is not None:
             frame = frame.iloc[:, 0].groupby([times, ids.to_numpy()]).mean().unstack()
             frame = _leave_out(frame, drop)
-    elif resample is not None or tz is not None:
-        raise ValueError(
-            f"--resample and --tz must be given with times, got {resample or tz!r} and no column "
-            "of times: name it by --time"
-        )
-    else:
-        frame = sensor_checks.require_numbers(frame, csv or {})
 
     gone = np.isinf(frame.to_numpy())
     for code in missing or ():
@@ -222,15 +216,9 @@ def _read_csv(path: Path, options: dict[str, Any]) -> pd.DataFrame:
     defaults = {"encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
     options = {**defaults, **options}
     signs = {options.pop(name) for name in ("decimal", "thousands") if name in options}
-    raw: dict[str, Any] = {
-        "sep": "\1",
-        "header": None,
-        "quoting": 3,
-        "nrows": 30,
-        "skip_blank_lines": False,
-    }
+    raw: dict[str, Any] = dict(header=None, quoting=3, nrows=30, skip_blank_lines=False)
     same = {name: options[name] for name in ("encoding", "compression")}
-    lines = pd.read_csv(path, dtype=str, **raw, **same)[0].fillna("")
+    lines = pd.read_csv(path, sep="\1", dtype=str, **raw, **same)[0].fillna("")
     _require_names(lines.tolist(), options)
     if len(options.get("sep", ",")) > 1:
         options.setdefault("engine", "python")  # a regular expression
@@ -240,7 +228,7 @@ def _read_csv(path: Path, options: dict[str, Any]) -> pd.DataFrame:
         if original in frame.columns and not lines.str.contains(name, regex=False).any():
             raise ValueError(f"columns must differ, got {original!r} more than once; rename them")
     if not signs:
-        sensor_checks.require_plain_dots(frame, options.get("sep", ","))
+        sensor_checks.require_plain_dots(frame.select_dtypes("str"), options.get("sep", ","))
     return frame
 
 
@@ -251,12 +239,14 @@ def _require_names(lines: list[str], options: Mapping[str, Any]) -> None:
     if "sep" not in options and text.count(best) > text.count(","):
         name = "sep=" + best.replace("\t", r"\t")
         raise ValueError(f"it needs --csv {quote(name)}, which separates its columns")
-    if {"header", "names", "skiprows"} & {*options} or len(separator) > 1:
+    if {"header", "names", "skiprows", "comment"} & {*options} or len(separator) > 1:
         return
     rows = [[cell.strip() for cell in row] for row in csv_reader(lines, delimiter=separator)]
     numbers = [[bool(_NUMBER.fullmatch(c) or _DATE.match(c)) for c in row] for row in rows]
     samples = [sum(row) >= max(2, len(row) / 2) for row in numbers]
-    first = samples.index(True) if True in samples else 0
+    if True not in samples:
+        return
+    first = samples.index(True)
     if not first and (_DATE.match(rows[0][0]) or all("." in cell for cell in rows[0])):
         fix = "--csv header=None --time 0" if _DATE.match(rows[0][0]) else "--csv header=None"
         raise ValueError(f"it needs a line of names: give {fix}")
@@ -301,8 +291,19 @@ def _leave_out(frame: pd.DataFrame, drop: Sequence[str]) -> pd.DataFrame:
     return frame.drop(columns=list(drop))
 
 
-def _find_times(frame: pd.DataFrame, time: str | None) -> tuple[pd.DataFrame, str | None]:
-    """The table and its column of times, of several such as "date,hour" joined by blanks."""
+def _choose_columns(
+    frame: pd.DataFrame, time: str | None, long: Sequence[str] | None, notes: list[str]
+) -> tuple[pd.DataFrame, str | None]:
+    """The columns to read, and the one of times; several such as "date,hour" are joined."""
+    if long is not None:
+        if time is not None or len({*long}) != 3 or not {*long} <= {*frame.columns}:
+            raise ValueError(
+                f"--long must name the columns of time, sensor and value, without --time, got "
+                f"{list(long)}; columns are {listed(frame.columns)}"
+            )
+        if ignored := [name for name in frame if name not in long]:
+            notes.append(f"other columns, not read: {listed(ignored)}")
+        return frame[list(long)], long[0]
     for name in map(str, frame if time is None else ()):
         cell = "".join(frame[name].dropna()[:1].astype(str))
         typed = is_datetime64_any_dtype(frame[name].dtype)
@@ -335,12 +336,15 @@ def _read_times(
         kind, zoned = f"times of --time-format {time_format!r}", "%z" in time_format
         read = pd.to_datetime(texts, format=time_format, errors="coerce", utc=zoned)
     else:
-        read, kind = _read_iso(texts), "ISO 8601 times"
-    if read.isna().any():
-        row = int(read.isna().to_numpy().argmax())
+        read, kind = _read_iso(texts), "ISO 8601 times, all or none with an offset from UTC,"
+    bad = read.isna()
+    if bad.any():
+        fix = f"correct or remove {bad.sum():,} such rows"
+        if time_format is not None or bad.mean() > 0.5:
+            fix = _advise_times(texts)
         raise ValueError(
-            f"column {column.name!r} must hold {kind} in every row, got {texts.iloc[row]!r:.80} "
-            f"in row {row + 1}; {_advise_times(texts)}"
+            f"column {column.name!r} must hold {kind} in every row, got {texts[bad].iloc[0]!r:.80} "
+            f"in row {int(bad.to_numpy().argmax()) + 1}; {fix}"
         )
     times = pd.DatetimeIndex(read, name=column.name)
     try:
@@ -353,16 +357,12 @@ def _read_times(
 
 
 def _read_iso(texts: pd.Series) -> pd.Series:
-    """Times of ISO 8601 texts, NaT for others; with an offset in every row they become UTC."""
-    plain = texts.str.replace(r"\s*(Z|UTC|GMT)$", "+00:00", regex=True)
-    zoned = plain.str.contains(r":\d\d.*[-+]\d\d|\+00:00", regex=True).fillna(False).astype(bool)
-    if zoned.any() and not zoned.all():
-        raise ValueError(
-            f"column {texts.name!r} must have an offset from UTC in every row or in none, got "
-            f"{texts[zoned].iloc[0]!r} and {texts[~zoned].iloc[0]!r}: write them alike"
-        )
-    dates = plain.where(plain.str.match(r"\d{4}-\d\d-\d\d").fillna(False).astype(bool))
-    return pd.to_datetime(dates, format="ISO8601", errors="coerce", utc=bool(zoned.any()))
+    """Times of ISO 8601 texts, in UTC if the first has an offset; NaT for what is not alike."""
+    plain = texts.str.replace(r"\s*(Z|UTC|GMT)$", "+00:00", regex=True).fillna("")
+    zoned = plain.str.contains(r":\d\d.*[-+]\d\d|\+00:00", regex=True)
+    alike = plain.str.match(r"\d{4}-\d\d-\d\d") & (zoned == zoned.iloc[0])
+    utc = bool(zoned.iloc[0])
+    return pd.to_datetime(plain.where(alike), format="ISO8601", errors="coerce", utc=utc)
 
 
 def _advise_times(texts: pd.Series) -> str:

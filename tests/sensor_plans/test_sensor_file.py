@@ -89,6 +89,7 @@ READ_RIGHT = {
     "no times": (WIDE.to_csv(index=False), "f.csv"),
     "out of order": (text(LINES[0], *LINES[200:], *LINES[1:200]), "f.csv"),
     "repeated rows": (text(*LINES[:50], *LINES[40:]), "f.csv"),
+    "comments": (text("# logger 7", "# x,y", *LINES), "f.csv"),
     "blank lines": (text(*LINES[:5], "", ",,,", *LINES[5:]), "f.csv"),
     "quoted": (text(*(",".join(f'"{c}"' for c in line.split(",")) for line in LINES)), "f.csv"),
 }
@@ -99,7 +100,8 @@ def test_what_is_certain_is_read_right(case, tmp_path):
     content, name = READ_RIGHT[case]
     long = not isinstance(content, str) or "station" in content
     long = long and "v" in (content if isinstance(content, str) else content.columns)
-    table = read(write(tmp_path, content, name), "--long time,station,v" if long else "")
+    options = "--csv 'comment=#'" * (case == "comments")
+    table = read(write(tmp_path, content, name), "--long time,station,v" if long else options)
     same(table, names=("0071", "0113", "0114") if long else ("a", "b", "c"))
 
 
@@ -275,6 +277,9 @@ test_what_no_option_reads_is_refused_with_the_cause = refused(
     ("", "", "cannot be read: No columns to parse from file"),
     (text(LINES[0]), "", "FILE must hold sensors and rows, got none"),
     (text(*LINES), "--time date", "--time must name a column, got 'date'; columns are 'time', 'a'"),
+    (text(*LINES, "total,1,2,3"), "", "got 'total' in row 401; correct or remove 1 such rows"),
+    (WIDE.map("{}%".format).to_csv(), "", "got '.*%'.*such\\); change the table in Python"),
+    (text(*LINES), "--csv decimal=,", "got '1.*such\\); change the table in Python"),
     (text(*LINES), "--drop x", "--drop must name columns, got \\['x'\\]; columns are"),
     (text(*LINES), "--csv parse=1", "cannot be read: .*unexpected keyword argument 'parse'"),
     (WIDE.to_csv(index=False), "--resample 1h", "must be given with times, got '1h' and no column"),
@@ -297,7 +302,11 @@ test_what_no_option_reads_is_refused_with_the_cause = refused(
         "got '45352.000000' in row 1; give --time-unit D",
     ),
     (timed(t if i else "soon" for i, t in enumerate(TIMES)), "", "got 'soon' in row 1"),
-    (timed(f"{t}{'Z' * (i > 9)}" for i, t in enumerate(TIMES)), "", "an offset .* in every row or"),
+    (
+        timed(f"{t}{'Z' * (i > 9)}" for i, t in enumerate(TIMES)),
+        "",
+        "all or none with an offset from UTC, in every row",
+    ),
     (
         timed(t if i else "" for i, t in enumerate(TIMES)),
         "",
