@@ -17,7 +17,7 @@ from aftlib.core.paths import require_writable
 from aftlib.core.planfile import read_plan, write_plan
 from aftlib.core.recovery_costs import MONTH_S
 from aftlib.sensor_plans.plan import plan as make_plan
-from aftlib.sensor_plans.question import Question, read_assignment, read_epsilon
+from aftlib.sensor_plans.question import Question, read_by_sensor
 from aftlib.sensor_plans.sensor_file import read_sensors
 
 BAD_INPUT = 2
@@ -70,9 +70,9 @@ def command(
         texts = {name: options.pop(name) for name in Question.model_fields}
         question = Question.parse({name: text for name, text in texts.items() if text is not None})
         if isinstance(epsilon := question.get("epsilon"), str):
-            question["epsilon"] = read_epsilon(epsilon)
+            question["epsilon"] = read_by_sensor("epsilon", epsilon, float)
         Question(**question)
-        grouping = None if assignment is None else read_assignment(assignment)
+        grouping = None if assignment is None else read_by_sensor("assignment", assignment, str)
         if output.suffix != ".json" or output.is_dir():
             raise ValueError(f"output must be a file that ends in .json, got {str(output)!r}")
         require_writable(output.parent)

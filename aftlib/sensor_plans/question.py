@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -29,7 +28,9 @@ class Question(ParameterModel):
         None, "largest error of a window's result in the sensors' units, one for all or by sensor"
     )
     epsilon_sd: float | None = parameter(
-        0.5, "where epsilon is null: in standard deviations of each sensor's window results"
+        0.5,
+        "where epsilon is null: in standard deviations of each sensor's window results",
+        above=0,
     )
     delta: float = parameter(0.05, "share δ of the guarantees that may be wrong", above=0, below=1)
     t_sla: str = parameter("2s", "longest recovery permitted")
@@ -49,14 +50,13 @@ class Question(ParameterModel):
     @model_validator(mode="after")
     def require_limits(self) -> Self:
         """Refuse a question without ε, an ε of 0, and a T_SLA that is no duration."""
-        limits = self.epsilon if isinstance(self.epsilon, dict) else {"": self.epsilon}
-        if self.epsilon is None:
-            if self.epsilon_sd is None:
-                raise ValueError("epsilon or epsilon_sd must be given, got none: give one of them")
-            require_number("epsilon_sd", self.epsilon_sd, above=0)
-            limits = {}
-        for name, limit in limits.items():
-            require_number(f"epsilon of {name!r}" if name else "epsilon", limit or 0.0, above=0)
+        if self.epsilon is None and self.epsilon_sd is None:
+            raise ValueError("epsilon or epsilon_sd must be given, got none: give one of them")
+        if isinstance(self.epsilon, dict):
+            for name, limit in self.epsilon.items():
+                require_number(f"epsilon of {name!r}", limit, above=0)
+        elif self.epsilon is not None:
+            require_number("epsilon", self.epsilon, above=0)
         as_duration("t_sla", self.t_sla)
         return self
 
@@ -68,14 +68,13 @@ class Question(ParameterModel):
     def width(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> int:
         """Steps of a window; ValueError when there are too few windows, or sensors for workers."""
         width: Any = self.window
-        if isinstance(width, str) and not re.fullmatch(r"\s*\d+\s*", width):
+        if not str(width).strip().isdigit():
             if step is None:
                 raise ValueError(f"window must be samples where FILE has no times, got {width!r}")
-            width = as_duration("window", width) / step
+            width = as_duration("window", str(width)) / step
             if width < 1 or width % 1:
-                raise ValueError(
-                    f"window must be a multiple of the step {step}, got {self.window!r}"
-                )
+                window = self.window
+                raise ValueError(f"window must be a multiple of the step {step}, got {window!r}")
         width = int(width)
         require_number("window", width, least=1)
         if steps // width < LEAST_WINDOWS:
@@ -91,14 +90,14 @@ class Question(ParameterModel):
         """ε of each sensor, shape (n,), from the spread of its window results."""
         if self.epsilon is None:
             return float(self.epsilon_sd or 0) * spread
-        if not isinstance(self.epsilon, dict):
-            return np.full(len(names), float(self.epsilon))
-        if {*self.epsilon} != {*names}:
-            odd = sorted({*self.epsilon} ^ {*names})
+        limits = self.epsilon
+        if not isinstance(limits, dict):
+            limits = dict.fromkeys(names, limits)
+        if odd := sorted({*limits} ^ {*names}):
             raise ValueError(
                 f"epsilon must have each sensor of FILE once, got a difference in {listed(odd)}"
             )
-        return np.array([self.epsilon[name] for name in names], float)
+        return np.array([limits[name] for name in names], float)
 
     def recovery_time(self, samples_per_s: float) -> RecoveryTime | None:
         """The one recovery time of the plan; None if the read rate leaves nothing for recovery.
@@ -131,25 +130,11 @@ def answered(
     }
 
 
-def read_epsilon(path: str) -> dict[str, float]:
-    """Return ε of each sensor from a JSON object or CSV lines ``sensor,ε``."""
-    limits = {
-        name: pd.to_numeric(text, errors="coerce") for name, text in _read_pairs("epsilon", path)
-    }
-    if bad := [name for name, limit in limits.items() if not limit > 0]:
-        raise ValueError(
-            f"epsilon must be above 0, got another value for {listed(bad)} in {path!r}"
-        )
-    return {name: float(limit) for name, limit in limits.items()}
+def read_by_sensor(name: str, file: str, kind: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the value of each sensor, a `kind`, from a JSON object or lines ``sensor,value``.
 
-
-def read_assignment(path: str) -> dict[str, str]:
-    """Return the worker of each sensor from a JSON object or CSV lines ``sensor,worker``."""
-    return dict(_read_pairs("assignment", path))
-
-
-def _read_pairs(name: str, file: str) -> list[tuple[str, str]]:
-    """Pairs of texts, with the sensor first; ValueError for another file, or a repeated sensor."""
+    ValueError, with `name`, for another file or a repeated sensor.
+    """
     path = Path(file)
     if not path.is_file():
         raise ValueError(f"{name} must be an existing file, got {file!r}")
@@ -159,7 +144,7 @@ def _read_pairs(name: str, file: str) -> list[tuple[str, str]]:
         else:
             rows = pd.read_csv(path, header=None, dtype=str, keep_default_na=False).values.tolist()
             rows = rows[rows[0][0].strip().lower() == "sensor" :]
-        pairs = [(str(sensor).strip(), str(value).strip()) for sensor, value in rows]
+        pairs = [(str(sensor).strip(), kind(str(value).strip())) for sensor, value in rows]
     except (ValueError, TypeError, IndexError) as error:
         raise ValueError(
             f"{name} must be a JSON object by sensor or CSV lines with a sensor and a value, got "
@@ -168,7 +153,7 @@ def _read_pairs(name: str, file: str) -> list[tuple[str, str]]:
     sensors = [sensor for sensor, _ in pairs]
     if twice := [sensor for sensor in sensors if sensors.count(sensor) > 1]:
         raise ValueError(f"{name} must name each sensor once, got {twice[0]!r} twice in {file!r}")
-    return pairs
+    return dict(pairs)
 
 
 def group_sensors(assignment: Any, names: Sequence[str]) -> tuple[list[str], list[list[int]]]:

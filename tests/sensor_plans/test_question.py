@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.sensor_plans.question import Question, group_sensors, read_assignment, read_epsilon
+from aftlib.sensor_plans.question import Question, group_sensors, read_by_sensor
 from tests.refusals import refused
 
 HOUR = pd.Timedelta(hours=1)
@@ -60,7 +60,7 @@ def test_epsilon_of_each_sensor(tmp_path):
     (tmp_path / "e.json").write_text(json.dumps({"a": 1, "b": 0.5}))
     (tmp_path / "e.csv").write_text("sensor,epsilon\nb,0.5\na,1\n")
     for name in ("e.json", "e.csv"):
-        limits = read_epsilon(str(tmp_path / name))
+        limits = read_by_sensor("epsilon", str(tmp_path / name), float)
         assert Question(epsilon=limits).limits(("a", "b"), spread).tolist() == [1, 0.5]
     with pytest.raises(ValueError, match="each sensor of FILE once, got a difference in 'b', 'c'"):
         Question(epsilon={"c": 1.0, "a": 2.0}).limits(("a", "b"), spread)
@@ -73,20 +73,24 @@ def test_epsilon_of_each_sensor(tmp_path):
         ("e.json", '{"a": 1, "a": 3}', "each sensor once, got 'a' twice"),
         ("e.csv", "a\n", "must be a JSON object by sensor or CSV lines"),
         ("e.json", "[1, 2]", "must be a JSON object by sensor or CSV lines"),
-        ("e.csv", "a,x\n", "epsilon must be above 0, got another value for 'a'"),
+        (
+            "e.csv",
+            "a,x\n",
+            "epsilon must be a JSON object .*could not convert string to float: 'x'",
+        ),
     ],
 )
 def test_another_file_of_epsilon_is_refused(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=message):
-        read_epsilon(str(tmp_path / name))
+        read_by_sensor("epsilon", str(tmp_path / name), float)
 
 
 def test_a_grouping_is_read_as_texts(tmp_path):
     (tmp_path / "g.csv").write_text("sensor,worker\n0071,01\n0072,02\n0073,01\n")
     (tmp_path / "g.json").write_text('{"0071": "01", "0072": "02", "0073": "01"}')
     for name in ("g.csv", "g.json"):
-        given = read_assignment(str(tmp_path / name))
+        given = read_by_sensor("assignment", str(tmp_path / name), str)
         assert group_sensors(given, ["0071", "0072", "0073"]) == (["01", "02"], [[0, 2], [1]])
     assert group_sensors([["b"], ["a", "c"]], ["a", "b", "c"]) == (["1", "0"], [[0, 2], [1]])
     with pytest.raises(ValueError, match="got no worker for 'c' and 'x', which FILE lacks"):
