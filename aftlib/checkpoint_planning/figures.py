@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 
 from aftlib.checkpoint_planning.experiments import AXES, SPARED
@@ -53,18 +54,16 @@ _TIMES[_PARTS["full_ms"]] = {"mode": "lines", "line": {"color": RED, "dash": "da
 
 def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go.Figure:
     """Draw fig. 1's values by step, coloured by their source in a recovery."""
-    figure = go.Figure()
-    for state, color in _STATES.items():
-        chosen, symbol = cells[cells["state"] == state], "square"
-        text = "white"
-        if state == "estimated":  # open marks
-            symbol, text = "square-open", color
-        figure.add_scatter(
-            x=chosen["step"], y=chosen["sensor"], mode="markers+text", name=state,
-            text=chosen["value"].map("{:g}".format), textfont={"color": text, "size": 15},
-            marker={"symbol": symbol, "size": 38, "color": color, "line": {"width": 3}},
-            hovertemplate="%{y} at step %{x}: %{text}<extra>" + state + "</extra>",
-        )  # fmt: skip
+    figure = px.scatter(
+        cells.assign(text=cells["value"].map("{:g}".format)), "step", "sensor", "state",
+        text="text", symbol="state", color_discrete_map=_STATES,
+        symbol_map=dict.fromkeys(_STATES, "square") | {"estimated": "square-open"},
+        category_orders={"state": [*_STATES], "sensor": ["X1", "X2", "X3"]},
+    )  # fmt: skip
+    figure.update_traces(
+        marker={"size": 38, "line_width": 3}, textfont={"size": 15, "color": "white"}
+    )
+    figure.update_traces(textfont_color=ORANGE, selector={"name": "estimated"})
     for time in times[1:-1]:
         figure.add_vline(time + 0.5, line={"color": GREEN, "width": 3})
         figure.add_annotation(
@@ -75,9 +74,7 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
         x=failure, y=2.75, text=f"failure at t = {failure}", showarrow=False, font={"color": RED}
     )
     styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
-    figure.update_yaxes(
-        range=[-1, 3], tickvals=[0, 1, 2], categoryorder="array", categoryarray=["X3", "X2", "X1"]
-    )
+    figure.update_yaxes(range=[-1, 3])
     figure.update_xaxes(dtick=1, range=[0.4, max(times) + 0.6])
     return figure.update_layout(hovermode="closest")
 

@@ -28,7 +28,6 @@ from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
     IntervalRecord,
-    Preparation,
 )
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -97,7 +96,6 @@ class PartialReplay:
     query: ReplayQuery
     log: SensorLog
     store: CheckpointStore
-    preparation: Preparation
     process_id: str
     passes: Passes = ignore_points
     interval: tuple[int, int] = (0, 0)
@@ -160,7 +158,7 @@ class PartialReplay:
         failed = self.store.begin(batch, start, self.process_id)
         self.passes("begun", batch)
         if failed:
-            prepared = self.preparation.load(checkpoint.plan, checkpoint.interval)
+            prepared = self.store.load_prepared(checkpoint.plan, checkpoint.interval)
         end_phase("restored")
 
         replayed = sensors if prepared is None else prepared.sensors.tolist()
@@ -210,7 +208,7 @@ class PartialReplay:
             query = replace(query, method=EXACTLY_ONCE)  # it adds no error
         variance = checkpoint.variance / squared_divisor(query.query, max(done, 1))
         plan = query.plan(done, variance) if done else query.first_plan
-        name = self.preparation.save(self.query.fingerprint, plan)
+        name = self.store.prepare(plan)
         times = tuple(checkpoint.window + tau for tau in plan.times)
         return replace(checkpoint, times=times, plan=name)
 
@@ -230,12 +228,9 @@ def prepare(
             f"log must have the model's {query.model.size} keys in their order, got "
             f"{len(log.names)} (missing {missing}, new {new}); fit the model on these sensors"
         )
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    store = CheckpointStore(directory / "state.sqlite", query.fingerprint)
+    store = CheckpointStore(directory, query.fingerprint)
     store.require_log(json.dumps(log.identity, sort_keys=True))
-    prepared = Preparation(directory / "prepared")
-    return PartialReplay(query, log, store, prepared, uuid.uuid4().hex, passes)
+    return PartialReplay(query, log, store, uuid.uuid4().hex, passes)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ class PlannedLog(PlannedInput):
     """A sensor log as a stream whose micro-batches end at the plan's τ."""
 
     log: str  # path
-    state: str  # path of the checkpoint store
+    state: str  # directory of the checkpoint store
     fingerprint: str  # of the stream
     stop: int  # step at which the stream ends, the end of the last whole window
     tasks: int  # slices of the sensors that are read in parallel
@@ -135,7 +135,7 @@ def replay_stream(
         operator.recover(bare_read(log))
         planned = PlannedLog(
             log=str(log.path.absolute()),
-            state=str(operator.store.path.absolute()),
+            state=str(operator.store.path.parent.absolute()),
             fingerprint=query.fingerprint,
             stop=operator.stop,
             tasks=tasks,

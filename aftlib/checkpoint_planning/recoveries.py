@@ -20,8 +20,7 @@ from scipy.stats import theilslopes
 
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, prepare
 from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime
-from aftlib.checkpoint_planning.replay import ReplaySet
-from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, Preparation
+from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, PreparedReplay
 from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -112,21 +111,15 @@ def wide_log(directory: Path, sensors: int, rows: int, seed: int) -> SensorLog:
     return SensorLog.write(path, values, [f"X{i}" for i in range(1, sensors + 1)])
 
 
-def equally_correlated(sensors: int, size: int) -> ReplaySet:
-    """Return the replay set of the first `size` of n equally correlated sensors of variance 1.
+def equally_correlated(sensors: int, size: int) -> PreparedReplay:
+    """Prepare a replay of the first `size` of n equally correlated sensors of variance 1.
 
-    Below the diagonal, each column of the Cholesky factor is constant, so the factor has a closed
-    form. `select_replay` would need Σ, an n × n matrix.
+    It has a closed form; `select_replay` would need Σ, an n × n matrix.
     """
-    factor, explained = np.zeros((size, sensors)), 0.0
-    for row in range(size):
-        pivot = np.sqrt(1 - explained)
-        below = (CORRELATION - explained) / pivot
-        factor[row, row], factor[row, row + 1 :] = pivot, below
-        explained += below**2
-    variance = np.full(sensors, 1 - explained)
+    weight = CORRELATION / (1 + (size - 1) * CORRELATION)
+    variance = np.full(sensors, 1 - size * CORRELATION * weight)
     variance[:size] = 0
-    return ReplaySet(tuple(range(size)), variance, factor, np.ones(size + 1))
+    return PreparedReplay(np.arange(size), np.full((sensors - size, size), weight), variance)
 
 
 def recovery_times(
@@ -152,41 +145,28 @@ def recovery_times(
     for n in sorted(set(ns)):
         log = wide_log(directory, n, rows, seed)
         sizes = sorted({max(1, round(share * n)) for share in SHARES} | {n})
-        store, preparation, plans = _stored_plans(scratch, log, sizes)
-        read, mean = bare_read(log), np.zeros(n)
+        read, zeros = bare_read(log), np.zeros(n)
+        store = CheckpointStore(scratch / str(n), "recovery times")
+        store.save(Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan=""))
+        for size in sizes:
+            equally_correlated(n, size).save(scratch / f"{n}-{size}.npy")
         for turn, size in product(range(-1, turns), sizes):
             clock = [time.perf_counter()]
             store.restore()
             clock.append(time.perf_counter())
-            prepared = preparation.load(plans[size], 0) if size < n else None
+            path = scratch / f"{n}-{size}.npy"
+            prepared = PreparedReplay.load(path) if size < n else None
             clock.append(time.perf_counter())
             sums, _ = read(range(size), 0, log.steps)
             clock.append(time.perf_counter())
             if prepared is not None:
-                prepared.estimate(mean, sums, log.steps)
+                prepared.estimate(zeros, sums, log.steps)
             clock.append(time.perf_counter())
             parts = [*np.diff(clock).tolist(), clock[-1] - clock[0]]
             measured.append((n, size, size * log.steps, turn, *(1e3 * part for part in parts)))
     names = ["state_ms", "gain_ms", "rep_ms", "est_ms", "total_ms"]
     frame = pd.DataFrame(measured, columns=["n", "sensors", "tuples", "turn", *names])
     return frame[frame["turn"] >= 0].reset_index(drop=True)
-
-
-def _stored_plans(
-    scratch: Path, log: SensorLog, sizes: Sequence[int]
-) -> tuple[CheckpointStore, Preparation, dict[int, str]]:
-    """Store a checkpoint of the log's sensors, and a plan's preparation for each |O| < n."""
-    n, zeros = len(log.names), np.zeros(len(log.names))
-    checkpoint = Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan="")
-    store = CheckpointStore(scratch / f"{n}.sqlite", "recovery times")
-    store.save(checkpoint)
-    preparation, names = Preparation(scratch / "prepared"), {}
-    for size in sizes:
-        if size < n:
-            replay = (equally_correlated(n, size),)
-            plan = CheckpointPlan((0, log.steps), replay, Requirement(1, 0.5), "mean", zeros)
-            names[size] = preparation.save(f"{n} equally correlated", plan)
-    return store, preparation, names
 
 
 def solving_times(n: int = 10_000, size: int = 1_000, turns: int = 5) -> pd.DataFrame:
@@ -338,7 +318,7 @@ def kill_drivers(
         kills = [("replayed", query.window * window + tau) for window, tau in enumerate(taus)]
         kills.append(("planned", kills[-1][1]))  # the last process recovers the last interval
         processes = [run_driver(directory, query, log, kill) for kill in kills]
-        records = CheckpointStore(directory / "state.sqlite", query.fingerprint).records()
+        records = CheckpointStore(directory, query.fingerprint).records()
         frames.append(first_passages(processes[1:]).merge(records, on="batch"))
         left -= len(taus)
     if not frames:

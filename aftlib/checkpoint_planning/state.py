@@ -66,19 +66,56 @@ class IntervalRecord:
     est_ms: float
 
 
+@dataclass(frozen=True, eq=False)
+class PreparedReplay:
+    """The preparation of an interval: the replay set O, and the gain that estimates the others."""
+
+    sensors: np.ndarray  # (|O|,) indices
+    gain: np.ndarray  # (n − |O|, |O|)
+    variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
+
+    def save(self, path: Path) -> None:
+        """Write the preparation as a file."""
+        with path.open("wb") as file:
+            for array in (self.sensors, self.gain, self.variance):
+                np.save(file, array)
+
+    @classmethod
+    def load(cls, path: Path) -> PreparedReplay:
+        """Load a file; OSError, ValueError or EOFError when it is gone or damaged."""
+        with path.open("rb") as file:
+            return cls(*(np.load(file) for _ in range(3)))
+
+    def estimate(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
+        """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (5), (10)).
+
+        No sample of O may be missing.
+        """
+        everyone = np.empty(mean.size)
+        others = np.setdiff1d(np.arange(mean.size), self.sensors)
+        everyone[self.sensors] = sums
+        deviation = sums - steps * mean[self.sensors]
+        everyone[others] = steps * mean[others] + self.gain @ deviation
+        return everyone
+
+
 class CheckpointStore:
-    """State of one stream that survives its process, in an SQLite file: one writer, many readers.
+    """State of one stream that survives its process: one writer, many readers.
+
+    A directory has it as an SQLite file, and the preparations of plans as files.
 
     Invariant: `commit` is one transaction, so either all of these are stored or none: the
     checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
     disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
-    The file is made when absent. ValueError when it is no such store, or of a stream with another
-    `fingerprint`.
+    Both are made when absent. ValueError when the file is no such store, or of a stream with
+    another `fingerprint`.
     """
 
-    def __init__(self, path: Path | str, fingerprint: str) -> None:
-        self.path = Path(path)
+    def __init__(self, directory: Path | str, fingerprint: str) -> None:
+        self.fingerprint, self.prepared = fingerprint, Path(directory) / "prepared"
+        self.prepared.mkdir(parents=True, exist_ok=True)
+        self.path = Path(directory) / "state.sqlite"
 
         def create(connection: sqlite3.Connection) -> None:
             for table in _TABLES:
@@ -90,11 +127,11 @@ class CheckpointStore:
             if stored != fingerprint:
                 raise ValueError(
                     f"path belongs to another stream ({stored}), not to this one ({fingerprint}): "
-                    f"{str(path)!r}; go on with the model, window and plan that it began with"
+                    f"{str(self.path)!r}; go on with the model, window and plan that it began with"
                 )
 
         self._connection = open_database(
-            path, "a checkpoint store", APPLICATION, create=create, check=check
+            self.path, "a checkpoint store", APPLICATION, create=create, check=check
         )
 
     def require_log(self, identity: str) -> None:
@@ -187,6 +224,35 @@ class CheckpointStore:
         batches = f"SELECT *, {derived} FROM batches ORDER BY batch"
         return pd.read_sql(batches, self._connection).astype({"recovered": bool})
 
+    def prepare(self, plan: CheckpointPlan) -> str:
+        """Compute and store the data that recoveries of a plan need; return the plan's name.
+
+        There is one folder per plan; its name is a hash of the plan and the stream, so that it
+        never serves another plan. Files, because SQLite reads a matrix of some megabytes ten times
+        as slowly.
+        """
+        digest = hashlib.sha256(self.fingerprint.encode())
+        for numbers in (plan.times, *(replay.sensors for replay in plan.replay)):
+            digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)
+        folder = self.prepared / digest.hexdigest()[:16]
+        if not folder.exists():
+            with atomic_directory(folder) as scratch:
+                for k, replay in enumerate(plan.replay):
+                    sensors = np.array(replay.sensors, dtype=np.int64)
+                    prepared = PreparedReplay(sensors, replay.gain(), replay.variance)
+                    prepared.save(scratch / f"{k}.npy")
+        return folder.name
+
+    def load_prepared(self, plan: str, interval: int) -> PreparedReplay:
+        """Load the preparation of a plan's interval; ValueError when it is gone or damaged."""
+        try:
+            return PreparedReplay.load(self.prepared / plan / f"{interval}.npy")
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(
+                f"directory lacks an intact file of interval {interval} of plan {plan} ({error}); "
+                f"restore {str(self.prepared)!r} from a copy, or start the stream again"
+            ) from error
+
     def _rows(self, query: str, *values: object) -> list[tuple]:
         return self._connection.execute(query, values).fetchall()
 
@@ -202,61 +268,3 @@ def _replace_checkpoint(connection: sqlite3.Connection, checkpoint: Checkpoint) 
         checkpoint.plan,
     )
     connection.execute("REPLACE INTO checkpoint VALUES (1, ?, ?, ?, ?, ?, ?, ?)", row)
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedReplay:
-    """The preparation of an interval: the replay set O, and the gain that estimates the others."""
-
-    sensors: np.ndarray  # (|O|,) indices
-    gain: np.ndarray  # (n − |O|, |O|)
-    variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
-
-    def estimate(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
-        """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (5), (10)).
-
-        No sample of O may be missing.
-        """
-        everyone = np.empty(mean.size)
-        others = np.setdiff1d(np.arange(mean.size), self.sensors)
-        everyone[self.sensors] = sums
-        deviation = sums - steps * mean[self.sensors]
-        everyone[others] = steps * mean[others] + self.gain @ deviation
-        return everyone
-
-
-class Preparation:
-    """Replay sets and gain matrices as files, made with the plan so that recovery only loads them.
-
-    Files, because SQLite reads a matrix of some megabytes ten times as slowly. There is one folder
-    per plan; its name is a hash of the plan and the query, so that it never serves another plan.
-    """
-
-    def __init__(self, directory: Path | str) -> None:
-        self.directory = Path(directory)
-
-    def save(self, fingerprint: str, plan: CheckpointPlan) -> str:
-        """Compute and store the data that recoveries of a plan need; return their name."""
-        digest = hashlib.sha256(fingerprint.encode())
-        for numbers in (plan.times, *(replay.sensors for replay in plan.replay)):
-            digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)
-        name = digest.hexdigest()[:16]
-        if not (self.directory / name).exists():
-            with atomic_directory(self.directory / name) as scratch:
-                for k, replay in enumerate(plan.replay):
-                    sensors = np.array(replay.sensors, dtype=np.int64)
-                    with (scratch / f"{k}.npy").open("wb") as file:
-                        for array in (sensors, replay.gain(), replay.variance):
-                            np.save(file, array)
-        return name
-
-    def load(self, name: str, interval: int) -> PreparedReplay:
-        """Load the preparation of an interval; ValueError when it is gone or damaged."""
-        try:
-            with (self.directory / name / f"{interval}.npy").open("rb") as file:
-                return PreparedReplay(*(np.load(file) for _ in range(3)))
-        except (OSError, ValueError, EOFError) as error:
-            raise ValueError(
-                f"directory lacks an intact file of interval {interval} of plan {name} ({error}); "
-                f"restore {str(self.directory)!r} from a copy, or start the stream again"
-            ) from error

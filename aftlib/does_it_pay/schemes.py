@@ -307,7 +307,7 @@ def recover_partially(
         rate = kill.rate
     processes.append(run_driver(state, query, log, None, rate, scheme == EXACT_PROCESS))
 
-    store = CheckpointStore(state / "state.sqlite", query.fingerprint)
+    store = CheckpointStore(state, query.fingerprint)
     at = first_passages(processes[1:]).merge(store.records(), on="batch")
     at["killed"] = [passages[-1].at for passages in processes[:-1]]
     rows = pd.DataFrame(map(vars, schedule))

@@ -14,7 +14,7 @@ from aftlib.checkpoint_planning.operator import (
     replay_in_process,
 )
 from aftlib.checkpoint_planning.plan import RecoveryTime
-from aftlib.checkpoint_planning.state import CheckpointStore, Preparation
+from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
@@ -152,7 +152,7 @@ def test_prepared_sets_that_are_gone_or_damaged_are_refused(tmp_path, log):
     with pytest.raises(ValueError, match="directory lacks an intact file of interval 0 of plan"):
         operator.process(0, bare_read(log))
     with pytest.raises(ValueError, match="directory lacks an intact file of interval 0 of plan a"):
-        Preparation(tmp_path / "nowhere").load("a", 0)
+        operator.store.load_prepared("a", 0)
 
 
 def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
@@ -249,8 +249,7 @@ def test_a_recovery_is_committed_before_the_rest_is_planned(tmp_path, log, batch
             replay.process(number, bare_read(log))
     with pytest.raises(Crashed):
         prepare(QUERY, log, tmp_path, crashes).recover(bare_read(log))
-    path, fingerprint = tmp_path / "state.sqlite", QUERY.fingerprint
-    left = CheckpointStore(path, fingerprint)
+    left = CheckpointStore(tmp_path, QUERY.fingerprint)
     assert left.committed(batch)
     assert left.restore().plan == ""
     assert not prepare(QUERY, log, tmp_path).recover(

@@ -81,8 +81,7 @@ def test_a_checkpoint_of_sparks_that_is_behind_does_no_harm(spark, log, tmp_path
 
 def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):
     records = replay_in_process(QUERY, log, tmp_path).records()
-    state = str(tmp_path / "state.sqlite")
-    planned = PlannedLog(str(log.path), state, QUERY.fingerprint, 240, 2)
+    planned = PlannedLog(str(log.path), str(tmp_path), QUERY.fingerprint, 240, 2)
     assert [*map(planned.next_boundary, records["start"])] == records["stop"].tolist()
     assert planned.next_boundary(120) > 120  # the next one is planned
     with pytest.raises(ValueError, match="batch must go on at step 120, where the .*, got 7 from"):

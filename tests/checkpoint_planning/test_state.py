@@ -14,7 +14,6 @@ from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
     IntervalRecord,
-    Preparation,
     PreparedReplay,
 )
 from aftlib.core.generators import block_model
@@ -38,14 +37,14 @@ def same(one, other):
 
 @pytest.fixture
 def store(tmp_path):
-    return CheckpointStore(tmp_path / "state.sqlite", "one")
+    return CheckpointStore(tmp_path / "one", "one")
 
 
 def test_commit_is_restored_by_another_process(store):
     assert store.restore() is None
     assert not store.committed(0)
     store.commit(C1, RESULTS, record())
-    again = CheckpointStore(store.path, "one")
+    again = CheckpointStore(store.path.parent, "one")
     assert same(again.restore(), C1)
     assert again.committed(0)
     (stored,) = again.records().to_dict("records")
@@ -106,19 +105,18 @@ def test_full_disk_while_committing(store):
 
 
 def test_files_of_others_are_refused(tmp_path, store):
-    text = tmp_path / "text"
-    text.write_text("no database " * 100)
+    (tmp_path / "state.sqlite").write_text("no database " * 100)
     with pytest.raises(ValueError, match="path must be a checkpoint store or a new file"):
-        CheckpointStore(text, "one")
-    foreign = tmp_path / "foreign.sqlite"
-    with sqlite3.connect(foreign) as connection:
+        CheckpointStore(tmp_path, "one")
+    (tmp_path / "state.sqlite").unlink()
+    with sqlite3.connect(tmp_path / "state.sqlite") as connection:
         connection.execute("CREATE TABLE windows (a)")
     with pytest.raises(ValueError, match="path must be a checkpoint store, got a file with other"):
-        CheckpointStore(foreign, "one")
+        CheckpointStore(tmp_path, "one")
     with pytest.raises(
         ValueError, match=r"path belongs to another stream \(one\), not to this one"
     ):
-        CheckpointStore(store.path, "two")
+        CheckpointStore(store.path.parent, "two")
 
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
@@ -136,13 +134,14 @@ def test_completed_sums_are_the_posterior_mean():
 
 
 def test_a_name_is_of_the_query_the_times_and_the_sets(tmp_path):
-    preparation, plan = Preparation(tmp_path), QUERY.plan()
+    plan = QUERY.plan()
     other = replace(plan, times=(0, 59, 60), replay=(plan.replay[0],) * 2)
     fewer = replace(other, replay=(plan.replay[0], plan.replay[0].loosened(2.0)))
-    named = [("a", plan), ("b", plan), ("a", other), ("a", fewer)]
-    names = [preparation.save(*about) for about in named]
+    stores = [CheckpointStore(tmp_path / name, name) for name in "abaa"]
+    pairs = [*zip(stores, (plan, plan, other, fewer), strict=True)]
+    names = [store.prepare(plan) for store, plan in pairs]
     assert len(set(names)) == 4
-    assert [preparation.save(*about) for about in named] == names
+    assert [store.prepare(plan) for store, plan in pairs] == names
 
 
 def test_a_name_depends_on_where_one_set_ends_and_the_next_begins(tmp_path):
@@ -151,5 +150,5 @@ def test_a_name_depends_on_where_one_set_ends_and_the_next_begins(tmp_path):
         return SimpleNamespace(times=(0, 2, 3), replay=replay)
 
     plans = some_plan((4,), (5, 6)), some_plan((4, 5), (6,))
-    one, other = (Preparation(tmp_path).save("a", plan) for plan in plans)
+    one, other = (CheckpointStore(tmp_path, "a").prepare(plan) for plan in plans)
     assert one != other
