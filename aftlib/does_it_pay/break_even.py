@@ -71,27 +71,15 @@ def compare_with_model(
     Columns: scheme, width, rate; seconds, the median, with seconds_low and seconds_high, its 95 %
     interval; predicted_s; fixed_s, the predicted part that does not depend on the rate; kills.
     """
-    rows = []
-    for key, group in recoveries.groupby(["scheme", "width", "rate"], sort=False):
-        point: Any = key
-        scheme, width, rate = point
-        low, high = resampled_interval(np.median, group["seconds"].to_numpy())
-        again = expected_again(recoveries, scheme, width)
-        estimates = scheme in COMPARED
-        rows.append(
-            {
-                "scheme": scheme,
-                "width": width,
-                "rate": rate,
-                "seconds": group["seconds"].median(),
-                "seconds_low": low,
-                "seconds_high": high,
-                "predicted_s": costs[scheme].recovery_s(again, estimates, rate),
-                "fixed_s": costs[scheme].fixed_s(again, estimates),
-                "kills": len(group),
-            }
-        )
-    return pd.DataFrame(rows)
+    by_point = recoveries.groupby(["scheme", "width", "rate"], sort=False)["seconds"]
+    points = by_point.agg(seconds="median", kills="size").reset_index()
+    intervals = [resampled_interval(np.median, seconds.to_numpy()) for _, seconds in by_point]
+    points[["seconds_low", "seconds_high"]] = intervals
+    for i, scheme, width, rate in points[["scheme", "width", "rate"]].itertuples():
+        again, estimates = expected_again(recoveries, scheme, width), scheme in COMPARED
+        points.loc[i, "predicted_s"] = costs[scheme].recovery_s(again, estimates, rate)
+        points.loc[i, "fixed_s"] = costs[scheme].fixed_s(again, estimates)
+    return points
 
 
 def resampled_interval(statistic: Callable[..., Any], *samples: np.ndarray) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
@@ -101,14 +102,13 @@ def own_outage(measured: Measurements, operation: Operation) -> go.Figure:
     """Minutes of outage per month by your read rate; the dashed line is yours."""
     schemes = own_schemes(measured)
     rates = np.geomspace(1.2 * operation.samples_per_s, 1e4 * operation.samples_per_s, 60)
-    figure = go.Figure()
     own = vars(operation)
-    months = [monthly_costs(Operation(**{**own, "read_rate": rate}), schemes) for rate in rates]
-    for number, scheme in enumerate(schemes):
-        minutes = [month[number].outage_minutes for month in months]
-        figure.add_scatter(
-            x=rates, y=minutes, name=scheme.name, mode="lines", line={"color": COLORS[scheme.name]}
-        )
+    months = {
+        rate: monthly_costs(Operation(**own | {"read_rate": rate}), schemes) for rate in rates
+    }
+    rows = [(rate, cost.scheme, cost.outage_minutes) for rate in rates for cost in months[rate]]
+    outages = pd.DataFrame(rows, columns=["rate", "scheme", "minutes"])
+    figure = px.line(outages, "rate", "minutes", color="scheme", color_discrete_map=COLORS)
     figure.add_vline(x=operation.read_rate, line={"color": "#333", "dash": "dash"})
     title = "Your outage by read rate, from the cost model"
     styled(figure, title, "samples per second, logarithmic", "minutes per month, logarithmic")
