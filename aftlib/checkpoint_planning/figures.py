@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import pairwise
 
 import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
 
 from aftlib.checkpoint_planning.experiments import AXES, SPARED
-from aftlib.checkpoint_planning.plan import CheckpointPlan
+from aftlib.checkpoint_planning.plan import METHODS, CheckpointPlan
 from aftlib.workbench.style import (
     BLUE,
     GREEN,
@@ -79,43 +78,37 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
     return figure.update_layout(hovermode="closest")
 
 
-def plan(plans: Mapping[str, CheckpointPlan], title: str) -> go.Figure:
-    """Draw the sensors replayed after a failure, by its time and the method; marks: checkpoints."""
-    figure = go.Figure()
-    for method, planned in plans.items():
-        look = LOOKS[method]
-        figure.add_scatter(
-            x=[t for pair in pairwise(planned.times) for t in pair],
-            y=[len(replay.sensors) for replay in planned.replay for _ in (0, 1)],
-            mode="lines", line=look["line"], fill="tozeroy" if method == "proposed" else None,
-            name=f"{method} ({len(planned.checkpoints)})",
-        )  # fmt: skip
-        figure.add_scatter(
-            x=planned.checkpoints, y=[len(r.sensors) for r in planned.replay[:-1]], mode="markers",
-            marker=look["marker"], showlegend=False,
-            name=f"{method}: checkpoint", hovertemplate="τ = %{x:,}<extra></extra>",
-        )  # fmt: skip
-    styled(figure, title, "steps since the window began", "sensors |O| replayed on failure")
-    return figure.update_layout(hovermode="closest").update_yaxes(rangemode="tozero")
-
-
-def explore(
+def plan(
     plan_window: Callable[[float, float, float, str], CheckpointPlan],
     epsilon: float,
     delta: float,
     t_sla_ms: float,
 ) -> go.Figure:
-    """Draw the sensors replayed after a failure.
+    """Draw the sensors replayed after a failure, by its time and the method; marks: checkpoints.
 
     `plan_window` is called with ε, δ, T_SLA in ms and a method. The figure leaves out a method
     that has no plan, because a recovery takes longer than T_SLA.
     """
-    plans = {}
-    for method in (method for method in LOOKS if method != SPARED):
+    figure = go.Figure()
+    for method in (name for name in LOOKS if name in METHODS):
+        look = LOOKS[method]
         with suppress(ValueError):
-            plans[method] = plan_window(epsilon, delta, t_sla_ms, method)
+            planned = plan_window(epsilon, delta, t_sla_ms, method)
+            sizes = [len(replay.sensors) for replay in planned.replay]
+            figure.add_scatter(
+                x=planned.times, y=[*sizes, sizes[-1]], mode="lines",
+                line=look["line"] | {"shape": "hv"},
+                fill="tozeroy" if method == "proposed" else None,
+                name=f"{method} ({len(planned.checkpoints)})",
+            )  # fmt: skip
+            figure.add_scatter(
+                x=planned.checkpoints, y=sizes[:-1], mode="markers", marker=look["marker"],
+                showlegend=False, name=f"{method}: checkpoint",
+                hovertemplate="τ = %{x:,}<extra></extra>",
+            )  # fmt: skip
     title = f"One plan (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
-    return plan(plans, title)
+    styled(figure, title, "steps since the window began", "sensors |O| replayed on failure")
+    return figure.update_layout(hovermode="closest").update_yaxes(rangemode="tozero")
 
 
 def counts(frame: pd.DataFrame, x: str, delta: float, start: float) -> go.Figure:

@@ -76,6 +76,15 @@ def test_counts_are_those_of_the_plans(case):
     assert list(line.y) == chosen["checkpoints"].tolist()
 
 
+def test_a_plan_is_drawn_with_its_checkpoints_or_left_out(case):
+    shown = figures.plan(case.plan, 0.4, 0.05, 20)
+    planned = case.plan(0.4, 0.05, 20)
+    (marks,) = (trace for trace in shown.data if trace.name == "proposed: checkpoint")
+    assert marks.x == planned.checkpoints and planned.checkpoints
+    assert marks.y == tuple(len(replay.sensors) for replay in planned.replay[:-1])
+    assert not figures.plan(case.plan, 0.4, 0.05, 0.5).data  # every recovery takes longer
+
+
 def slow_failures(case, part, point):
     """(12) window by window and sensor by sensor, from the posterior of the sums."""
     samples, plan, names = draw(case.model, 300, 1, first=300 * part), case.plan(*point), range(6)
