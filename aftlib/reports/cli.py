@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,8 +109,7 @@ def reproduce(
 @click.argument("notebook")
 @VALUES
 @click.option("--profile", type=click.Choice(PROFILES), help="Sets the values that are not given.")
-@click.option("--open", "show", is_flag=True, help="Open the report in a browser.")
-def run(notebook: str, values: tuple[str, ...], profile: str | None, show: bool) -> None:
+def run(notebook: str, values: tuple[str, ...], profile: str | None) -> None:
     """Run one NOTEBOOK (01, D1, or a file) with parameters of your own, into reports/own."""
     with clear_errors():
         path, document = find_notebook(notebook)
@@ -127,8 +125,6 @@ def run(notebook: str, values: tuple[str, ...], profile: str | None, show: bool)
         executed = run_job(Job(path, parameters, target, profile or "", model), progress=True)
         page = write_report(executed, target.with_suffix(".html"), document)
     click.echo(describe(executed, page))
-    if show:
-        webbrowser.open(page.as_uri())
     if executed.error:
         sys.exit(1)
 

@@ -24,12 +24,10 @@ from aftlib.core.paths import write_whole
 from aftlib.reports.batch import Executed
 from aftlib.reports.documents import DOCUMENTS, Document
 from aftlib.workbench.claims import NOT_RUN, Summary
-from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, shown, tally
+from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, tally
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLOTLY_SCRIPT = "plotly.min.js"
-STORED = "full.json"
-"""Verdicts of the stored run of the profile "full", beside the index."""
 _LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
 
 
@@ -200,24 +198,9 @@ def write_front_pages(
         "counts": tally(claim.verdict for claim in claims if not claim.project),
         "own": tally(claim.verdict for claim in claims if claim.project),
         "profiles": sorted({claim.profile for claim in claims if claim.profile}),
-        "stored": read_stored(folder, claims),
     }
     write_whole(folder / "README.md", render("readme.md.j2", **values))
     return write_whole(folder / "index.html", render("index.html.j2", css=_css(), **values))
-
-
-def read_stored(folder: Path, claims: Sequence[ClaimRecord]) -> dict[str, str]:
-    """Return, by claim, the verdict of the stored full run where this run's verdict differs."""
-    path = folder / STORED
-    if not path.is_file():
-        return {}
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    verdicts = {claim.id: claim.verdict for claim in claims}
-    return {
-        line["id"]: f"{line['verdict']} ({shown(line['measured'])}), full run of {stored['date']}"
-        for line in stored["claims"]
-        if verdicts.get(line["id"], line["verdict"]) != line["verdict"]
-    }
 
 
 def _literal(value: Any) -> str:

@@ -59,25 +59,19 @@ def outage(plan: Mapping[str, Any]) -> go.Figure:
     names = [escape(sensor["name"]) for sensor in shown["sensors"]]
     figure = make_subplots(rows=len(names), shared_xaxes=True, subplot_titles=names)
     for row, sensor in enumerate(shown["sensors"], 1):
-        place: dict[str, Any] = {"row": row, "col": 1}
+        place: dict[str, Any] = {"row": row, "col": 1, "showlegend": row == 1}
+        line = {"color": GREY}
+        figure.add_scatter(x=shown["times"], y=sensor["truth"], name="truth", line=line, **place)
+        colors = [BLUE if certified else ORANGE for certified in sensor["certified"]]
         figure.add_scatter(
-            x=shown["times"], y=sensor["truth"], name="truth", line={"color": GREY}, **place
+            x=shown["lost"],
+            y=sensor["estimate"],
+            error_y={"array": sensor["half_width"]},
+            name="estimate (blue: certified, orange: not)",
+            mode="markers",
+            marker={"color": colors, "symbol": "circle-open", "size": 9},
+            **place,
         )
-        for certified, color, name in ((True, BLUE, "certified"), (False, ORANGE, "not certified")):
-            chosen = [i for i, flag in enumerate(sensor["certified"]) if flag is certified]
-            figure.add_scatter(
-                x=[shown["lost"][i] for i in chosen],
-                y=[sensor["estimate"][i] for i in chosen],
-                error_y={"array": [sensor["half_width"][i] for i in chosen]},
-                name=f"estimate, {name}",
-                mode="markers",
-                marker={"color": color, "symbol": "circle-open", "size": 9},
-                **place,
-            )
-    named: set[str] = set()  # the legend has each name once
-    for trace in figure.data:
-        trace.showlegend = bool(len(trace.x)) and trace.name not in named
-        named |= {trace.name} if trace.showlegend else set()
     title = f"An outage of machine {escape(plan['machines'][shown['machine']]['name'])}"
     styled(figure, title, "", "window's result", height=160 + 150 * len(names))
     return figure.update_xaxes(title_text="start of the window", row=len(names), col=1)

@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.upstream_backup.experiments import TIME_LIMIT, explain_gap
 from aftlib.upstream_backup.system import PROPOSED, UPSTREAM
-from aftlib.workbench.claims import Claim, Finding, Summary, Threshold, not_run
+from aftlib.workbench.claims import SIMULATED, Claim, Finding, Summary, Threshold, not_run
 
 LOW_RATE = 1000
 """Tuples per second up to which the document finds little difference in counts (D4-2, D4-4)."""
@@ -137,10 +139,11 @@ def saves_nothing_for_either(either: pd.DataFrame) -> Finding:
     )
 
 
+simulated_claim = partial(Claim, basis=SIMULATED)
 FEWER = Threshold("the document's sentence; ours: at every rate", high=1, strict=True)
 
 CLAIMS = [
-    Claim(
+    simulated_claim(
         "D4-1",
         "The proposal processes fewer tuples again than upstream backup.",
         "4.3, fig. 5",
@@ -148,10 +151,9 @@ CLAIMS = [
         sends_less,
         expected="below 1 at every rate",
         threshold=FEWER,
-        basis="simulated",
         unit="× upstream backup's",
     ),
-    Claim(
+    simulated_claim(
         "D4-2",
         "At low rates the numbers differ little; the difference grows with the rate.",
         "4.3, fig. 5",
@@ -159,10 +161,9 @@ CLAIMS = [
         grows_with_rate,
         expected="at most a tenth",
         threshold=Threshold("ours: a tenth of the axis; the same from 0.06 on", high=0.1),
-        basis="simulated",
         unit="of the largest difference",
     ),
-    Claim(
+    simulated_claim(
         "D4-3",
         "The proposal recovers sooner than upstream backup.",
         "4.3, fig. 6",
@@ -170,10 +171,9 @@ CLAIMS = [
         recovers_sooner,
         expected="below 1 at every rate",
         threshold=FEWER,
-        basis="simulated",
         unit="× upstream backup's",
     ),
-    Claim(
+    simulated_claim(
         "D4-4",
         "Up to 1,000 tuples/s the gap comes from Nagle's algorithm, because communication starts.",
         "4.3, fig. 6",
@@ -181,11 +181,10 @@ CLAIMS = [
         blames_nagle,
         expected="at least half of the gap",
         threshold=Threshold("ours: a cause makes at least half; the same from 0.5 to 1", low=0.5),
-        basis="simulated",
         unit="of the gap",
         recorded="does not hold",
     ),
-    Claim(
+    simulated_claim(
         "D4-7",
         "At low rates the level-1 ACK arrives before the next tuple, so the queue is empty.",
         "4.3",
@@ -193,11 +192,10 @@ CLAIMS = [
         queue_is_empty,
         expected="at most 1 tuple",
         threshold=Threshold("the document's sentence", high=1),
-        basis="simulated",
         unit="tuples",
         recorded="does not hold",
     ),
-    Claim(
+    simulated_claim(
         "D4-8",
         "When either node fails equally often, the proposal sends as many tuples again.",
         "ours",
@@ -205,7 +203,6 @@ CLAIMS = [
         saves_nothing_for_either,
         expected="1 within a tenth",
         threshold=Threshold("ours: equal within a tenth", 0.9, 1.1),
-        basis="simulated",
         unit="× upstream backup's",
         project=True,
     ),

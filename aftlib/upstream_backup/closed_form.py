@@ -46,7 +46,6 @@ class Traffic:
     """Bytes per second on all links, with headers and without TCP's own acknowledgements."""
 
     stream: float  # without fault tolerance: tuples to one node, results downstream
-    into_node: float  # tuples to the node alone: the denominator of Hwang et al.
     copies: float  # the same tuples or results a second time
     acks: float  # of level 0 and level 1, between all nodes
     checkpoints: float  # checkpoint messages, and the secondary's messages to upstream
@@ -67,11 +66,6 @@ class Traffic:
         """Traffic for availability, divided by the traffic without fault tolerance."""
         return self.availability / self.stream
 
-    @property
-    def relative_to_input(self) -> float:
-        """Traffic for availability, divided by the traffic of the stream into the node."""
-        return self.availability / self.into_node
-
 
 def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     """Bytes per second of a scheme while nothing fails.
@@ -86,7 +80,6 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     copies = {"ack": 1, "checkpoint": 0, "copy": 2}[scheme.trimmed_by] if scheme.both else 0
     return Traffic(
         stream=2 * hop,
-        into_node=hop,
         copies=copies * hop,
         acks=2 * message * _acks_per_s(parameters, scheme) if scheme.trimmed_by == "ack" else 0,
         checkpoints=_checkpoint_bytes(parameters) if scheme.trimmed_by == "checkpoint" else 0,

@@ -48,14 +48,9 @@ BASE, PROPOSAL = "as it is", "proposed"
 SWITCHES: dict[str, tuple[Scheme, dict[str, Any], dict[str, int]]] = {
     "as it is": (UPSTREAM, {}, {}),
     "no handshake": (UPSTREAM, {"handshake": False}, {}),
-    "no initial window": (UPSTREAM, {"initial_window": None}, {}),
-    "initial window 1": (UPSTREAM, {"initial_window": 1}, {}),
     "Nagle on": (UPSTREAM, {}, {"nagle": 1}),
-    "delayed ACKs": (UPSTREAM, {}, {"delayed_acks": 2}),
-    "window 1, delayed ACKs": (UPSTREAM, {"initial_window": 1}, {"delayed_acks": 2}),
     "neither": (UPSTREAM, {"handshake": False, "initial_window": None}, {}),
     "proposed": (PROPOSED, {}, {}),
-    "proposed, Nagle on": (PROPOSED, {}, {"nagle": 1}),
 }
 """Changes to TCP, one at a time: scheme, fields of `Tcp`, options of ns-3's scenario."""
 _INTERVAL: Any = {"least": 0.1, "most": 10_000}
@@ -253,8 +248,7 @@ def tcp_parts() -> pd.DataFrame:
     """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
 
     Columns switch; rate; failure_ms; ns3_ms: of ns-3's stored run; ms: of the simulation of the
-    same failure. The simulation has neither Nagle's algorithm nor delayed ACKs, so ms is NaN for
-    them.
+    same failure. The simulation has no Nagle's algorithm, so ms is NaN with it.
     """
     stored = read_runs("switches")
     ours, drawn = [], read_systems(stored)
@@ -285,12 +279,11 @@ def explain_gap(parts: pd.DataFrame, by: Sequence[str] = ("rate",)) -> pd.DataFr
 
 
 def compare_costs(case: Sweep, rate: float) -> pd.DataFrame:
-    """All five schemes at one rate: traffic for availability by three denominators (2.2)."""
+    """All five schemes at one rate: traffic for availability by two denominators (2.2)."""
     costs = [traffic(case.at(rate), scheme) for scheme in SCHEMES.values()]
     columns = {
         "of all traffic": [one.share_of_all for one in costs],
         "of the stream without fault tolerance": [one.relative for one in costs],
-        "of the input": [one.relative_to_input for one in costs],
     }
     return pd.DataFrame(columns, index=list(SCHEMES))
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import nbformat
 import pytest
 
-from aftlib.core.paths import write_whole
-from tests import tiny_package
 from tests.reports.conftest import BAD, GOOD, aft, write_notebook
 
 pytestmark = pytest.mark.slow
@@ -117,18 +114,6 @@ def test_run_takes_any_notebook(home, tmp_path):
     done = aft("run", path)
     assert done.exit_code == 1 and "ZeroDivisionError" in done.output
     assert (home / "reports" / "own" / "mine.html").is_file()
-
-
-def test_the_stored_full_run_is_shown_beside_a_verdict_that_differs(home, monkeypatch):
-    line = {"id": "D1-2", "verdict": "holds", "measured": 0.98}
-    stored = {"date": "2026-01-31", "claims": [line]}
-    write_whole(home / "reports" / "full.json", json.dumps(stored))
-    monkeypatch.setitem(
-        vars(tiny_package), "CLAIMS", [replace(one, timed=True) for one in tiny_package.CLAIMS]
-    )
-    assert aft("reproduce", "-p", "m=5").exit_code == 0
-    index = (home / "reports" / "index.html").read_text()
-    assert "holds (0.98), full run of 2026-01-31" in index
 
 
 def test_watch_shows_the_tables_of_a_stream_or_says_how_to_get_them(home, tmp_path):
