@@ -127,9 +127,7 @@ def _find_fill_values(column: np.ndarray) -> list[float]:
         states = len(numbers) < STATES
         for at in (0, -1):
             value = float(numbers[at])
-            usual = (np.floor(abs(value)) == USUAL_CODES).any() and (
-                abs(value) >= 999 or not states
-            )
+            usual = np.floor(abs(value)) in USUAL_CODES and (abs(value) >= 999 or not states)
             # a machine that is off measures 0, and one outlier alone is named as such
             repeated = counts[at] > 2 and value != 0 and not states
             limit = (1 if usual else FAR) * max(high - low, 1e-12)

@@ -326,6 +326,12 @@ def test_ambiguous_dots_are_never_guessed(tmp_path):
     )
 
 
+def test_first_rows_without_samples_are_not_taken_for_lines_above_the_names(tmp_path):
+    gaps = [f"{t},,," for t in TIMES[:3]]
+    table = read(write(tmp_path, text(LINES[0], gaps[0], gaps[1], gaps[2], *LINES[4:])))
+    assert len(table.values) == 400 and np.isnan(table.values[:3]).all()
+
+
 def test_other_encodings_are_named(tmp_path):
     path = write(tmp_path, text(*LINES).replace(",a,", ",Außen °C,", 1), encoding="cp1252")
     with pytest.raises(ValueError, match="--csv encoding=cp1252"):
