@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.group import GroupedData
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
@@ -159,23 +160,18 @@ def recoverable(
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
     last = F.timestamp_micros(F.col("start") + promise.width - 1)
     last = last.alias("window_time", metadata={WATERMARK: 0})
-    return Windows.of(rows.select(start, *of_group, *RESULT[1:-1], last))
+    return refusing(rows.select(start, *of_group, *RESULT[1:-1], last))
 
 
-class Windows(ClassicDataFrame):
-    """The DataFrame of `recoverable`, and those made of it; it refuses what Spark accepts in vain.
+class Refusing:
+    """What is made of the windows of `recoverable`; it refuses what Spark accepts in vain.
 
     With a second watermark Spark waits for ever and writes nothing. Of two parts of one query that
     have the same keyed state, it writes one.
     """
 
-    @classmethod
-    def of(cls, frame: DataFrame) -> Windows:
-        """Return a DataFrame as one of this class."""
-        return cls(frame._jdf, frame.sparkSession)
-
     def __getattribute__(self, name: str) -> Any:
-        """Return an attribute; methods check their arguments, and return `Windows`."""
+        """Return an attribute; methods check their arguments, and return the same kind."""
         found = super().__getattribute__(name)
         if name.startswith("_") or not isinstance(found, MethodType):
             return found
@@ -188,14 +184,30 @@ class Windows(ClassicDataFrame):
                     "their column window_time, as in groupBy(window('window_time', '1 hour')), "
                     "without withWatermark"
                 )
-            if any(isinstance(other, Windows) for other in (*args, *named.values())):
+            if any(isinstance(other, Refusing) for other in (*args, *named.values())):
                 raise ValueError(
                     f"other must be without recoverable, got windows in {name}: {ONE_QUERY}"
                 )
-            result = found(*args, **named)
-            return Windows.of(result) if isinstance(result, DataFrame) else result
+            return refusing(found(*args, **named))
 
         return checked
+
+
+class Windows(Refusing, ClassicDataFrame):
+    """A DataFrame made of windows."""
+
+
+class GroupedWindows(Refusing, GroupedData):
+    """Windows after `groupBy`."""
+
+
+def refusing(result: Any) -> Any:
+    """Return a DataFrame, also a grouped one, as one that refuses; anything else as it is."""
+    if isinstance(result, DataFrame):
+        return Windows(result._jdf, result.sparkSession)
+    if isinstance(result, GroupedData):
+        return GroupedWindows(result._jgd, result._df)
+    return result
 
 
 def require_arguments(stream: DataFrame, promise: Promise) -> None:

@@ -275,6 +275,8 @@ def test_what_spark_accepts_in_vain_is_refused(rocksdb, tmp_path):
             join(later)
     rolled = windows.groupBy("sensor", F.window("window_time", "1 hour")).avg("value")
     rolled = rolled.select("sensor", F.col("avg(value)").alias("value"), F.window_time("window"))
+    with pytest.raises(ValueError, match="windows in union: a query may have one recoverable"):
+        rolled.union(rolled)
     for given, column in ((windows, "window_time"), (rolled, "window_time(window)")):
         with pytest.raises(ValueError, match="stream must be without recoverable, got windows"):
             recoverable(given, promise, time=column)
