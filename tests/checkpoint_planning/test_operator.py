@@ -174,12 +174,6 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
             prepare(QUERY, copy, tmp_path)
 
 
-@pytest.mark.parametrize("query", ["mode", ["sum"]])
-def test_a_stream_of_an_unknown_query_is_refused(query):
-    with pytest.raises(ValueError, match="query must be one of mean, sum, got .+"):
-        _ = replace(QUERY, query=query).first_plan
-
-
 def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):
     tight = ReplayQuery(MODEL, WINDOW, Requirement(0.9, 0.05), RecoveryTime(1.0, 0.1), 1.5)
     with pytest.raises(ValueError, match="t_sla_ms must be at least 1.8, the .* got 1.5"):
@@ -219,24 +213,6 @@ def test_an_adaptive_plan_keeps_its_guarantee_whatever_fails(tmp_path, log, quer
         halves.append(table(store, "half_width").max())
     assert halves[0] == 0
     assert max(halves) > 0.9 * adaptive.requirement.epsilon  # and nearly all of ε is used
-
-
-def test_a_second_driver_is_refused_while_the_first_is_at_work(tmp_path, log):
-    refused = []
-
-    def rival(point, batch):
-        if (point, batch) == ("replayed", 1):
-            with pytest.raises(
-                TimeoutError, match=r"driver\.lock' is held by process \d+ on "
-            ) as error:
-                replay_in_process(QUERY, log, tmp_path)
-            refused.append(error)
-
-    done = replay_in_process(QUERY, log, tmp_path, rival)
-    assert len(refused) == 1
-    assert not done.records()["recovered"].any()
-    again = replay_in_process(QUERY, log, tmp_path)  # the lock is free again
-    assert again.records().equals(done.records())
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3])

@@ -50,20 +50,6 @@ def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_p
         assert (result.half_width > 0) <= (start == 0)
 
 
-def test_a_stream_that_stopped_of_itself_goes_on_exactly(spark, tmp_path):
-    log = SensorLog.write(tmp_path / "log", draw(MODEL, 60, 2), MODEL.names)
-
-    def passes(point, batch):
-        if (point, batch) == ("estimated", 2):
-            raise RuntimeError("a full disk")
-
-    with pytest.raises(StreamingQueryException, match="a full disk"):
-        replay_stream(spark, QUERY, log, tmp_path, passes)
-    done = replay_stream(spark, QUERY, log, tmp_path)
-    assert not done.records()["recovered"].any()
-    assert (done.results()["half_width"] == 0).all()
-
-
 @pytest.mark.parametrize("lost", [("commits",), ("commits", "offsets"), ("all",)], ids=str)
 def test_a_checkpoint_of_sparks_that_is_behind_does_no_harm(spark, log, tmp_path, lost):
     """A power failure may delete its last files, or all: no batch is done again."""
