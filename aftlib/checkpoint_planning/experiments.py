@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Self
@@ -203,8 +204,8 @@ def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFram
     point lies below 1 − δ.
     """
     points = list(rates[AXES].itertuples(index=False, name=None))
-    parts = _DrawnParts(case, points)
-    failed = np.stack(sweep(spark, parts, range(1 + case.replications)))
+    fail = partial(draw_failures, case, points)
+    failed = np.stack(sweep(spark, fail, range(1 + case.replications)))
     disjoint = failed[:, ::WINDOWS].reshape(-1, len(points))
     error = np.maximum(disjoint.std(axis=0, ddof=1), 1e-12) / np.sqrt(len(disjoint))
     sampled = disjoint.mean(axis=0)
@@ -218,36 +219,28 @@ def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFram
     )
 
 
-@dataclass(frozen=True)
-class _DrawnParts:
-    """Function that a task runs: draw a data set, and recover its windows at all points."""
+def draw_failures(case: PlanningCase, points: Sequence[Point], part: int) -> np.ndarray:
+    """Draw a data set and recover its windows from every checkpoint of each point's plan.
 
-    case: PlanningCase
-    points: Sequence[Point]
-
-    def __call__(self, part: int) -> np.ndarray:
-        """Return the share of failures, mean over sensors and checkpoints: (windows, points)."""
-        case, window = self.case, self.case.window
-        rows = case.log.steps
-        drawn = (
-            draw(case.model, rows, case.seed, part * rows) if part else case.log.read(None, 0, rows)
-        )
-        totals = np.zeros((rows + 1, case.model.size))  # any interval's sum is a difference
-        np.cumsum(drawn - case.model.mean, axis=0, out=totals[1:])
-        starts = np.arange(0, rows - window + 1, window // WINDOWS)
-        return np.column_stack([self._failed(totals, starts, point) for point in self.points])
-
-    def _failed(self, totals: np.ndarray, starts: np.ndarray, point: Point) -> np.ndarray:
-        plan, window = self.case.plan(*point), self.case.window
-        shares = []
+    Return the share of failures, mean over sensors and checkpoints: (windows, points).
+    """
+    rows, window, n = case.log.steps, case.window, case.model.size
+    totals = np.zeros((rows + 1, n))  # any interval's sum is a difference
+    drawn = draw(case.model, rows, case.seed, part * rows)
+    np.cumsum(drawn - case.model.mean, axis=0, out=totals[1:])
+    starts = np.arange(0, rows - window + 1, window // WINDOWS)
+    failed = np.empty((len(starts), len(points)))
+    for i, point in enumerate(points):
+        plan, shares = case.plan(*point), []
         for tau, replay in zip(plan.times, plan.replay, strict=False):
             others = replay.estimated
             if others.size:
                 rest = totals[starts + window] - totals[starts + tau]
                 error = rest[:, others] - rest[:, replay.sensors] @ replay.gain().T
                 wrong = np.abs(error) / window > plan.requirement.epsilon
-                shares.append(wrong.sum(axis=1) / self.case.model.size)
-        return np.mean(shares, axis=0)
+                shares.append(wrong.sum(axis=1) / n)
+        failed[:, i] = np.mean(shares, axis=0)
+    return failed
 
 
 def beijing_failures(delta: float) -> pd.DataFrame:
