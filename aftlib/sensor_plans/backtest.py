@@ -24,7 +24,6 @@ SEGMENTS, LEAST_SEGMENT = 50, 10
 """Most segments of the second half, which intervals resample, and fewest windows of a segment."""
 WARM_UP = 5000
 """Most windows before the second half that the guard is fed; its memory is some 600."""
-SAMPLED = 2000
 MOST_SCORED = 2_000_000
 """Most pairs (sensor, window) that are scored, the last ones; this takes about a minute."""
 MANY = 400
@@ -45,7 +44,7 @@ class Walk:
     outcomes: np.ndarray  # (H, n, 2) all guarantees of the guard, and the wrong ones
     rounds: int  # windows that the guard was fed
     recoverable: np.ndarray  # (H, n) whether the guard certifies a loss after the last window
-    errors: np.ndarray  # (about `SAMPLED`, n) a sample of the errors one window after a loss
+    errors: np.ndarray  # (windows scored, n) one window after a loss
     delta: float
 
     @property
@@ -188,7 +187,7 @@ def walk_forward(
         }
         for method, (errors, given) in by_method.items():
             counts[method][place] = _count(truth, errors, given, limits)
-        samples.append(own[:: max(1, len(own) * segments // SAMPLED), 0])
+        samples.append(own[:, 0])
         on_segment(end - first, len(values) - first)
     errors = np.concatenate(samples)
     return Walk(counts, edges, outcomes, guard.rounds, guard.recoverable, errors, delta)

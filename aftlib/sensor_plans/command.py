@@ -156,7 +156,7 @@ def report_text(plan: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"f": format, "size": size_of}
+    environment.filters["f"] = format
     problems = [sensor for sensor in plan["sensors"] if sensor["declared"][0] < 0.5]
     others = [sensor for sensor in plan["sensors"] if sensor["declared"][0] >= 0.5]
     return environment.get_template("plan.txt.j2").render(
@@ -167,14 +167,6 @@ def report_text(plan: dict[str, Any]) -> str:
         most=LISTED,
         month_minutes=MONTH_S / 60,
     )
-
-
-def size_of(gigabytes: float) -> str:
-    """Return a size as text, in the unit that gives a number from 1 on."""
-    for unit, factor in (("GB", 1), ("MB", 1e3), ("kB", 1e6)):
-        if gigabytes * factor >= 1:
-            return f"{gigabytes * factor:.3g} {unit}"
-    return f"{gigabytes * 1e9:.0f} bytes"
 
 
 def page_parameters(path: Path) -> dict[str, Any]:

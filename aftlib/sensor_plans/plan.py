@@ -142,9 +142,8 @@ def regroup(survey: Survey, workers: int) -> dict[str, Any] | None:
     if not 1 < workers < len(survey.names):
         return None
     groups = assign_sensors(survey.model, workers, survey.unit)
-    test = summarize(survey.walk(groups, lambda done, of: None), survey.names)
-    shown = {name: test[name] for name in ("declared_recoverable", "within_epsilon")}
-    return {"assignment": name_groups(groups, survey.names), **shown}
+    certified = survey.walk(groups, lambda done, of: None).summary(GUARD)["declared"]
+    return {"assignment": name_groups(groups, survey.names), "declared_recoverable": certified}
 
 
 def assign_sensors(model: GaussianModel, workers: int, requirement: Requirement) -> list[list[int]]:
@@ -226,23 +225,17 @@ def describe_sensors(
 
 
 def describe_machines(
-    walk: Walk,
-    workers: Sequence[Sequence[int]],
-    machines: Sequence[str],
-    names: Sequence[str],
+    walk: Walk, workers: Sequence[Sequence[int]], machines: Sequence[str], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """What is certified one window ahead if a machine fails, and which sensors are the problem."""
-    certified = walk.certified_shares[0]
     rows = []
     for machine, keys in zip(machines, workers, strict=True):
-        problems = sorted((i for i in keys if certified[i] < 0.5), key=lambda i: certified[i])
+        sensors = [names[i] for i in keys]
+        certified = pd.Series(walk.certified_shares[0, list(keys)], sensors)
+        problems = certified[certified < 0.5].sort_values().to_dict()
+        declared = float(certified.mean())
         rows.append(
-            {
-                "name": machine,
-                "sensors": [names[i] for i in keys],
-                "declared": float(certified[list(keys)].mean()),
-                "problems": {names[i]: float(certified[i]) for i in problems},
-            }
+            {"name": machine, "sensors": sensors, "declared": declared, "problems": problems}
         )
     return rows
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from aftlib.checkpoint_planning.plan import plan_checkpoints
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.recovery_costs import BYTES_PER_SAMPLE
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.window_results import Survey
 
@@ -44,20 +43,19 @@ def plan_recovery(survey: Survey) -> dict[str, Any]:
     step = GaussianModel(model.mean * scale, model.covariance * scale, model.names)
     times: tuple[int, ...] = (0, width)
     sets: list[Sequence[int]] = [range(model.size)]
-    reason, scores = "", None
+    reason, within = "", None
     if recovery_time is None:
         reason = "No recovery ends: the stream takes the whole read rate."
     else:
         problem = step, width, survey.unit, recovery_time, question.t_sla_ms
         try:
             chosen = plan_checkpoints(*problem, query=question.query)
-            scores = score_replay(model, chosen.replay[0].sensors, survey.second)
-            if scores and scores["all"] < 1 - delta:
+            within = score_replay(model, chosen.replay[0].sensors, survey.second)
+            if within is not None and within < 1 - delta:
                 chosen = plan_checkpoints(*problem, method="exactly-once", query=question.query)
                 reason = (
-                    f"Replay: read everything again. With the planned sets {scores['all']:.1%} of "
-                    f"the estimates were within ε in the back-test (guaranteed: {1 - delta:.0%}), "
-                    f"of the worst sensor {scores['worst']:.1%}."
+                    f"Replay: read everything again. With the planned sets {within:.1%} of the "
+                    f"estimates were within ε in the back-test (guaranteed: {1 - delta:.0%})."
                 )
             times, sets = chosen.times, [part.sensors for part in chosen.replay]
         except ValueError:  # T_SLA is too short for one step
@@ -72,33 +70,24 @@ def plan_recovery(survey: Survey) -> dict[str, Any]:
         ms = None if recovery_time is None else recovery_time(tuples)
         names = [model.names[i] for i in sensors]
         rows.append({"from": begin, "until": end, "sensors": names, "tuples": tuples, "ms": ms})
-    within = None if reason or scores is None else scores["all"]
     return {
         "checkpoints": list(times[1:-1]),
         "replay": rows,
-        "replay_within": within,
+        "replay_within": None if reason else within,
         "read_everything": reason,
     }
 
 
-def score_replay(
-    model: GaussianModel, read: Sequence[int], scaled: np.ndarray
-) -> dict[str, float] | None:
+def score_replay(model: GaussianModel, read: Sequence[int], scaled: np.ndarray) -> float | None:
     """Share of the estimates within ε where only the sensors `read` are read again.
 
-    Of all and of the worst sensor; None where nothing is estimated.
+    `scaled` are window results in units of ε, (N, n). None where nothing is estimated.
     """
     others = np.setdiff1d(np.arange(model.size), read)
     off = scaled[:, list(read)] - model.mean[list(read)]
-    gain = model.gain(list(read), others)
-    errors = np.abs(scaled[:, others] - model.mean[others] - off @ gain.T)
+    errors = np.abs(scaled[:, others] - model.mean[others] - off @ model.gain(list(read), others).T)
     known = np.isfinite(errors)
-    if not known.any():
-        return None
-    within = (errors <= 1) & known
-    by_sensor = within.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    worst = by_sensor[known.any(axis=0)].min()
-    return {"all": float(within.sum() / known.sum()), "worst": float(worst)}
+    return float((errors <= 1).sum() / known.sum()) if known.any() else None
 
 
 def pays_below(
@@ -136,12 +125,12 @@ def worth(
     for scheme, estimated in ((EXACT, 0.0), (GUARD, certified)):
         longest, mean = ((1 - estimated) * n * width for n in (max(sizes), mean_size / 2))
         row: dict[str, Any] = {"scheme": scheme, "longest_s": None, "outage_minutes": None}
-        row |= {"samples_read_again": 0.0, "gb_read_again": 0.0}
+        row |= {"samples_read_again": 0.0, "samples_per_month": 0.0}
         if recovery_time is not None:
             row["longest_s"] = recovery_time(longest) / 1e3
             row["outage_minutes"] = failures * recovery_time(mean) / 60_000
             row["samples_read_again"] = longest
-            row["gb_read_again"] = failures * mean * BYTES_PER_SAMPLE / 1e9
+            row["samples_per_month"] = failures * mean
         # windows that begin while the replacement starts are estimated, too
         row["estimated_results"] = failures * mean_size * estimated * (1 + start_windows)
         schemes.append(row)

@@ -99,7 +99,7 @@ def test_days_are_seasonal_periods_and_noise_has_none():
 def test_a_replay_set_is_scored_by_the_windows_within_epsilon_of_its_estimates():
     model = GaussianModel(np.zeros(3), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
     scaled = np.array([[0, 0.5, 0.2], [0, 1.5, 0.1], [2, 1.5, 0], [np.nan, 0, 9], [2, np.nan, 1]])
-    assert score_replay(model, (0,), scaled) == {"all": 6 / 7, "worst": 2 / 3}
+    assert score_replay(model, (0,), scaled) == 6 / 7
     assert score_replay(model, (0, 1, 2), scaled) is None
 
 
