@@ -364,12 +364,12 @@ def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
     """
     from scipy.stats import theilslopes  # imported here: it takes 0.4 s to load
 
-    tuples, total_ms = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
-    if not tuples.any():
+    if times.empty or not times["tuples"].any():
         raise ValueError(
-            f"times must hold recoveries that replay tuples, got {len(tuples)} that replay none; "
+            f"times must hold recoveries that replay tuples, got {len(times)} that replay none; "
             "choose a smaller epsilon"
         )
+    tuples, total_ms = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
     slope = float(theilslopes(total_ms, tuples).slope) if len(np.unique(tuples)) > 1 else 0.0
     slope = max(slope, 0.01 * float(np.median(total_ms)) / tuples.max())
     return RecoveryTime(max(0.0, float(np.median(total_ms - slope * tuples))), slope)

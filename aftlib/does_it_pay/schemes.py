@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,23 +93,16 @@ class Case:
         return SensorLog.write(directory, streamed, self.model.names)
 
 
-def known_model(case: Case) -> KnownModel:
-    """Return D1's estimator: the model that was fitted to the learned windows."""
-    epsilon, delta = case.requirement.epsilon, case.requirement.delta
-    return KnownModel(case.model, case.assignment.workers, epsilon, delta)
-
-
-def learned_guard(case: Case) -> Guard:
-    """Return a guard that has seen the learned windows."""
-    guard = Guard(case.assignment.workers, case.requirement.epsilon, case.requirement.delta)
+def start_estimator(case: Case, scheme: str) -> Guard | KnownModel | None:
+    """Return D1's model or a guard, which know the learned windows; None for other schemes."""
+    given = case.assignment.workers, case.requirement.epsilon, case.requirement.delta
+    if scheme == MODEL:
+        return KnownModel(case.model, *given)
+    if scheme != GUARD:
+        return None
+    guard = Guard(*given)
     guard.update(case.history)
     return guard
-
-
-ESTIMATORS: dict[str, Callable[[Case], Guard | KnownModel]] = {
-    MODEL: known_model,
-    GUARD: learned_guard,
-}
 
 
 class Sink:
@@ -263,8 +256,7 @@ def recover_workers(
     """
     directory.mkdir(parents=True)
     log, sink = case.write_log(directory / "log"), Sink(directory / "results.sqlite")
-    estimator = ESTIMATORS[scheme](case) if scheme in ESTIMATORS else None
-    coordinator = Coordinator(case, log, sink, scheme != NOTHING, estimator)
+    coordinator = Coordinator(case, log, sink, scheme != NOTHING, start_estimator(case, scheme))
     kills, rows = {kill.window: kill for kill in schedule}, []
     try:
         for window in range(len(case.truth)):

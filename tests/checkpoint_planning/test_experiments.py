@@ -187,8 +187,9 @@ def test_a_cost_that_cannot_be_seen_is_taken_to_be_just_too_small(tuples, total)
 
 def test_recoveries_that_replay_nothing_are_refused():
     nothing = pd.DataFrame({"tuples": [0, 0], "total_ms": [1, 2]})
-    with pytest.raises(ValueError, match="times must hold recoveries that replay tuples, got 2"):
-        recoveries.fit_recovery_time(nothing)
+    for times, count in ((nothing, 2), (pd.DataFrame(), 0)):
+        with pytest.raises(ValueError, match=f"times must hold .* replay tuples, got {count}"):
+            recoveries.fit_recovery_time(times)
 
 
 @pytest.mark.parametrize(

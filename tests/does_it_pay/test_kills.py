@@ -90,7 +90,7 @@ def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch
         def update(self, values):
             return type("Recovered", (), {"estimate": np.zeros((1, values.size))})
 
-    monkeypatch.setitem(schemes.ESTIMATORS, GUARD, lambda _: Half())
+    monkeypatch.setattr(schemes, "start_estimator", lambda case, scheme: Half())
     rows, results = recover_workers(case, GUARD, tmp_path / "half", SCHEDULE)
     lost = results[(results["window"] == 0) & results["sensor"].isin(case.assignment.workers[1])]
     assert (lost["estimated"] == (lost["sensor"] % 2 == 0)).all()
