@@ -206,13 +206,11 @@ def stream_rates(
 
 
 class Passage(NamedTuple):
-    """A point that a driver passed in a batch over the steps [start, stop), and the time in s."""
+    """A point that a driver passed, and when."""
 
     point: str  # one of `PartialReplay`, or "started" or "killed"
     batch: int
-    start: int
-    stop: int
-    at: float  # of the monotonic clock
+    at: float  # seconds of the monotonic clock
 
 
 def drive(
@@ -236,10 +234,9 @@ def drive(
         return sums
 
     def passes(point: str, batch: int) -> None:
-        start, stop = operator.interval
-        pipe.send(Passage(point, batch, start, stop, time.monotonic()))
-        if kill is not None and point == kill[0] and start <= kill[1] < stop:
-            pipe.send(Passage("killed", batch, start, stop, time.monotonic()))
+        pipe.send(Passage(point, batch, time.monotonic()))
+        if kill is not None and point == kill[0] and kill[1] in range(*operator.interval):
+            pipe.send(Passage("killed", batch, time.monotonic()))
             pipe.recv()
 
     with driver(query, log, directory) as operator:
@@ -269,7 +266,7 @@ def run_driver(
     """
     ours, theirs = FORKS.Pipe()
     process = FORKS.Process(target=drive, args=(theirs, directory, query, log, kill, rate, exact))
-    passed = [Passage("started", -1, 0, 0, time.monotonic())]
+    passed = [Passage("started", -1, time.monotonic())]
     process.start()
     theirs.close()
     with ours:
