@@ -10,9 +10,11 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from aftlib.spark.java import UNOPTIMIZED
 from aftlib.spark.session import session
 from tests.postgres import Schema, any_server, fresh_schema
+
+UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM whose work is too short for optimized code to pay."""
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

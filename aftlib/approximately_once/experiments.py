@@ -21,7 +21,7 @@ from aftlib.approximately_once.assignment import (
 from aftlib.approximately_once.best import assign_best
 from aftlib.core.checks import require_choice
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import COVARIANCES, draw, generated_model
+from aftlib.core.generators import block_model, draw, random_model
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.requirement import Requirement
 from aftlib.spark.sweep import sweep
@@ -78,9 +78,7 @@ class NotebookParameters(ParameterModel):
     delta: float = parameter(0.05, "permitted failure probability δ", above=0, below=1)
     dimensions: int = parameter(120, "sensors of the generated data", least=2, most=5000)
     blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
-    covariance: str = parameter(
-        "block", "of generated sensors: block, autoregressive, factor or random"
-    )
+    covariance: str = parameter("block", "of generated sensors: block or random")
     rows: int = parameter(
         20_000, "sampled windows", smoke=5000, quick=10_000, full=200_000, least=100
     )
@@ -92,7 +90,7 @@ class NotebookParameters(ParameterModel):
     @model_validator(mode="after")
     def check_together(self) -> Self:
         """Refuse values that do not fit together."""
-        require_choice("covariance", self.covariance, COVARIANCES)
+        require_choice("covariance", self.covariance, ("block", "random"))
         n = self.dimensions
         given = [("blocks", self.blocks), *(("workers", m) for m in self.workers or [])]
         for name, number in given:
@@ -105,7 +103,9 @@ class NotebookParameters(ParameterModel):
     @property
     def model(self) -> GaussianModel:
         """The model of the windows' results, which also generates the sample."""
-        return generated_model(self.covariance, self.dimensions, self.blocks, self.seed)
+        if self.covariance == "random":
+            return random_model(self.dimensions, self.seed)
+        return block_model(self.dimensions, self.blocks)
 
     @property
     def settings(self) -> tuple[list[int], list[float]]:

@@ -25,7 +25,7 @@ from aftlib.checkpoint_planning.plan import (
     RecoveryTime,
 )
 from aftlib.checkpoint_planning.replay import select_replay
-from aftlib.core.checks import require_number, require_numbers, with_value
+from aftlib.core.checks import require_number, require_numbers
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
 from aftlib.core.paths import beijing_pm25
@@ -112,9 +112,9 @@ class NotebookParameters(ParameterModel):
             model=model,
             log=write_samples(spark, model, rows, self.seed, path),
             window=self.window,
-            epsilons=tuple(with_value(self.epsilons, self.epsilon)),
-            deltas=tuple(with_value(self.deltas, self.delta)),
-            t_slas=tuple(with_value(self.t_slas, self.t_sla)),
+            epsilons=tuple(sorted({*self.epsilons, self.epsilon})),
+            deltas=tuple(sorted({*self.deltas, self.delta})),
+            t_slas=tuple(sorted({*self.t_slas, self.t_sla})),
             replications=self.replications,
             seed=self.seed,
         )

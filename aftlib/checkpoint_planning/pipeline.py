@@ -158,7 +158,7 @@ def require_in_step(operator: PartialReplay, directory: Path) -> None:
         f"remove the folder {str(directory / 'checkpoint')!r}; the state tells Spark which "
         "micro-batches it has, and none of them is done again",
     )
-    offset = place.spark_checkpoint().offset
+    offset = place.committed_offset()
     needed = offset[PlannedLog.unit] if offset else 0
     missing = f"state must have come to step {needed}, which Spark's checkpoint counts as done"
     place.require_state(needed, operator.checkpoint.position, missing, operator.store.path)

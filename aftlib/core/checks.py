@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import compress
 from typing import Any
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "above": operator.gt, "below": operator.lt, "at least": operator.ge, "at most": operator.le
+}  # fmt: skip
 
 
 def require_number(
@@ -37,17 +42,12 @@ def require_number(
         with suppress(OverflowError):  # 10**400
             number = float(value)
     checked = value if whole else number  # a Fraction above 0 may be the float 0
-    if not (
-        math.isfinite(number)
-        and (above is None or checked > above)
-        and (below is None or checked < below)
-        and (least is None or checked >= least)
-        and (most is None or checked <= most)
+    bounds = {"above": above, "below": below, "at least": least, "at most": most}
+    given = {word: bound for word, bound in bounds.items() if bound is not None}
+    if not math.isfinite(number) or not all(
+        _COMPARE[word](checked, bound) for word, bound in given.items()
     ):
-        bounds = {"above": above, "below": below, "at least": least, "at most": most}
-        wanted = " and ".join(
-            f"{word} {bound:g}" for word, bound in bounds.items() if bound is not None
-        )
+        wanted = " and ".join(f"{word} {bound:g}" for word, bound in given.items())
         noun = "a whole number " if whole else "" if wanted else "a finite number"
         raise ValueError(
             f"{name} must be {noun}{wanted}".rstrip()
@@ -105,8 +105,7 @@ def items_in_order(name: str, values: Any, example: str) -> list[Any]:
 def names_in_order(values: Any) -> list[str]:
     """Return names as texts; ValueError unless they are a list of texts or whole numbers."""
     names = items_in_order("names", values, "['a', 'b']")
-    kinds = str | numbers.Integral
-    odd = [name for name in names if not isinstance(name, kinds) or isinstance(name, bool)]
+    odd = [name for name in names if not isinstance(name, str | numbers.Integral)]
     if odd:
         raise ValueError(f"names must be texts or whole numbers, got {listed(odd)}: give texts")
     return [str(name) for name in names]
@@ -126,14 +125,3 @@ def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> s
     quoted = [f"{name!r:.80}" for name in (names if chosen is None else compress(names, chosen))]
     more = f" and {len(quoted) - 8} more" if len(quoted) > 8 else ""
     return ", ".join(quoted[:8]) + more
-
-
-def with_value(grid: Iterable[float], *values: float) -> list[float]:
-    """Return the numbers of `grid` and `values` in ascending order, without duplicates.
-
-    Examples
-    --------
-    >>> with_value([0.1, 0.05, 0.1], 0.07)
-    [0.05, 0.07, 0.1]
-    """
-    return sorted({*grid, *values})

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from aftlib.core.checks import require_choice, require_number
+from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import ROWS_PER_RANGE
 
-COVARIANCES = ("block", "autoregressive", "factor", "random")
-"""Kinds of covariance of generated keys; the first is the documents'."""
 EXPLAINED = 0.9
 """Share of a key's variance that other keys explain, about that of the documents' blocks."""
 
@@ -37,25 +35,6 @@ def block_model(
     return GaussianModel(np.full(dimensions, mean), np.kron(np.eye(blocks), block))
 
 
-def autoregressive_model(dimensions: int) -> GaussianModel:
-    """Model of unit variances in which keys i and j correlate by 0.9^|i − j|."""
-    position = np.arange(dimensions)
-    distance = np.abs(position[:, None] - position)
-    return GaussianModel(np.zeros(dimensions), 0.9**distance)
-
-
-def factor_model(dimensions: int, factors: int, seed: int) -> GaussianModel:
-    """Model of unit variances in which each key is its own mixture of `factors` common factors.
-
-    The factors explain the share `EXPLAINED` of each key's variance. `seed` draws the mixtures.
-    """
-    mixture = np.random.default_rng(seed).standard_normal((dimensions, factors))
-    mixture *= np.sqrt(EXPLAINED) / np.linalg.norm(mixture, axis=1, keepdims=True)
-    covariance = mixture @ mixture.T
-    np.fill_diagonal(covariance, 1.0)
-    return GaussianModel(np.zeros(dimensions), covariance)
-
-
 def random_model(dimensions: int, seed: int) -> GaussianModel:
     """Model of unit variances whose correlations are those of a Wishart matrix.
 
@@ -68,20 +47,6 @@ def random_model(dimensions: int, seed: int) -> GaussianModel:
     covariance = sample @ sample.T
     np.fill_diagonal(covariance, 1.0)
     return GaussianModel(np.zeros(dimensions), covariance)
-
-
-def generated_model(covariance: str, dimensions: int, groups: int, seed: int) -> GaussianModel:
-    """Return the model with one of `COVARIANCES`, with `groups` blocks or factors.
-
-    `seed` draws the covariance of "factor" and "random". ValueError for any other name.
-    """
-    require_choice("covariance", covariance, COVARIANCES)
-    return {
-        "block": lambda: block_model(dimensions, groups),
-        "autoregressive": lambda: autoregressive_model(dimensions),
-        "factor": lambda: factor_model(dimensions, groups, seed),
-        "random": lambda: random_model(dimensions, seed),
-    }[covariance]()
 
 
 def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:

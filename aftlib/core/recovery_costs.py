@@ -60,21 +60,6 @@ class RecoveryCosts:
         return self.fixed_s(samples, estimates) + (wait if samples else 0.0)
 
 
-def break_even_rate(
-    exact: RecoveryCosts, exact_samples: float, costs: RecoveryCosts, samples: float
-) -> float:
-    """Return the read rate, samples per second, at which both recoveries take equally long.
-
-    Below this rate the approximate recovery, with `costs` and `samples`, is faster. The rate is
-    infinite if that recovery is always faster, and 0 if it never is.
-    """
-    saved = exact_samples - samples
-    extra = costs.fixed_s(samples, True) - exact.fixed_s(exact_samples, False)
-    if saved <= 0:
-        return math.inf if saved == 0 and extra < 0 else 0.0
-    return saved / extra if extra > 0 else math.inf
-
-
 @dataclass(frozen=True)
 class Operation:
     """Load, read rate, failures and prices of a user's stream.

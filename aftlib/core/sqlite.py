@@ -1,10 +1,8 @@
-"""SQLite files that several processes change, and that survive a power failure."""
+"""SQLite files that survive a power failure, and that other processes may read meanwhile."""
 
 from __future__ import annotations
 
-import random
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +16,7 @@ def open_database(
     application: int,
     *,
     create: Callable[[sqlite3.Connection], object],
-    check: Callable[[sqlite3.Connection], object] | None = None,
+    check: Callable[[sqlite3.Connection], object] = lambda _: None,
     timeout_s: float = 30.0,
 ) -> sqlite3.Connection:
     """Open a database file of one application, or create it.
@@ -28,72 +26,52 @@ def open_database(
     thread may use the connection, but only one at a time.
 
     `what` names the file in errors, such as "a checkpoint store"; `application` is SQLite's
-    `application_id` of such files. `create` makes the tables of a new file, in one process only and
-    as one transaction, so it must not call `executescript`. `check` raises ValueError when the file
-    belongs to another application. `timeout_s` is the longest wait for other processes, now and at
-    every later statement.
+    `application_id` of such files. `create` makes the tables of a new file as one transaction, so
+    it must not call `executescript`; only one process at a time may open a new file. `check` raises
+    ValueError when the file belongs to another application. `timeout_s` is the longest wait for
+    other processes, at every statement.
 
     ValueError when the file is damaged or belongs to another application, and then it stays
     unchanged. TimeoutError when other processes held it for the whole time.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        connection = None
+    try:
+        connection = sqlite3.connect(
+            path, timeout=timeout_s, isolation_level=None, check_same_thread=False
+        )
         try:
-            left = max(0.0, deadline - time.monotonic())
-            connection = sqlite3.connect(
-                path, timeout=left, isolation_level=None, check_same_thread=False
-            )
-            _prepare(connection, path, what, application, create)
-            if check:
-                check(connection)
-            connection.execute(f"PRAGMA busy_timeout = {int(1000 * timeout_s)}")
-            return connection
-        except BaseException as error:
-            if connection:
-                connection.close()
-            if not isinstance(error, sqlite3.Error):
-                raise
-            if not is_busy(error):
-                raise ValueError(
-                    f"path must be {what} or a new file, got {str(path)!r} ({error}); "
-                    "choose another path, or restore the file from a copy"
-                ) from error
-            if time.monotonic() >= deadline:
-                raise TimeoutError(
-                    f"{str(path)!r} is {what} that other processes hold ({error}); "
-                    "wait for them or end them, and start again"
-                ) from error
-        # SQLite gives up at once when two processes switch a file to the write-ahead log
-        time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
+            _prepare(connection, application, create)
+            check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+    except sqlite3.Error as error:
+        if is_busy(error):
+            raise TimeoutError(
+                f"{str(path)!r} is {what} that other processes hold ({error}); "
+                "wait for them or end them, and start again"
+            ) from error
+        raise ValueError(
+            f"path must be {what} or a new file, got {str(path)!r} ({error}); "
+            "choose another path, or restore the file from a copy"
+        ) from error
 
 
 def _prepare(
     connection: sqlite3.Connection,
-    path: Path | str,
-    what: str,
     application: int,
     create: Callable[[sqlite3.Connection], object],
 ) -> None:
-    def is_new() -> bool:
-        # read the tables first: their creator sets the id in the same transaction
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        stored_id = connection.execute("PRAGMA application_id").fetchone()[0]
-        if stored_id != application and (stored_id or tables):
-            raise ValueError(
-                f"path must be {what}, got a file with other data {str(path)!r}; choose another "
-                "path"
-            )
-        return not tables
-
-    new = is_new()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (stored_id,) = connection.execute("PRAGMA application_id").fetchone()
+    if stored_id != application and (stored_id or tables):
+        raise sqlite3.DatabaseError("it has other data")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    if new:
+    if not tables:
         with transaction(connection, "create"):
-            if is_new():  # no other process created it first
-                connection.execute(f"PRAGMA application_id = {application}")
-                create(connection)
+            connection.execute(f"PRAGMA application_id = {application}")
+            create(connection)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ class TaskStopped(RuntimeError):
 class TaskInjector(Injector):
     """An injector that can also end a single task: a fault of the kind "stop"."""
 
-    def stop(self, fault: Fault, pid: int) -> None:  # noqa: ARG002
+    def stop(self, fault: Fault) -> None:
         """End the calling thread."""
         raise TaskStopped(f"{fault.target} was ended on purpose")
 

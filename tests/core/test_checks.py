@@ -70,7 +70,7 @@ test_lists_that_are_none_are_refused = refused(
     ),
     *(
         (names_in_order, ["a", name], "names must be texts or whole numbers, got .*give texts")
-        for name in (b"a", None, 1.5, True)
+        for name in (b"a", None, 1.5)
     ),
     *(
         (lambda v: require_numbers("xs", v, above=0), values, message)

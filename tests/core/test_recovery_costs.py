@@ -11,7 +11,6 @@ from aftlib.core.recovery_costs import (
     Operation,
     RecoveryCosts,
     Scheme,
-    break_even_rate,
     monthly_costs,
 )
 from tests.refusals import refused
@@ -28,27 +27,6 @@ def test_a_recovery_starts_reads_estimates_and_commits():
     assert APPROXIMATE.recovery_s(1000, False, 500) == pytest.approx(0.5 + 0.001 + 2 + 0.05)
     assert APPROXIMATE.recovery_s(0, True, 0) == pytest.approx(0.75)
     assert APPROXIMATE.recovery_s(1, True, 0) == math.inf
-
-
-@pytest.mark.parametrize("samples", [0, 300])
-def test_at_the_break_even_rate_both_take_equally_long_and_below_it_the_approximate_pays(samples):
-    rate = break_even_rate(EXACT, 1000, APPROXIMATE, samples)
-    assert 1000 < rate < math.inf
-
-    def saved(at):
-        exact = EXACT.recovery_s(1000, False, at)
-        return exact - APPROXIMATE.recovery_s(samples, True, at)
-
-    assert saved(rate) == pytest.approx(0, abs=1e-12)
-    assert saved(rate * 0.9) > 0 > saved(rate * 1.1)
-
-
-def test_it_pays_at_every_rate_or_at_none():
-    quick = replace(APPROXIMATE, start_s=0.1)
-    assert break_even_rate(EXACT, 1000, quick, 0) == math.inf
-    assert break_even_rate(EXACT, 1000, quick, 1000) == math.inf
-    assert break_even_rate(EXACT, 1000, quick, 1001) == 0
-    assert break_even_rate(EXACT, 1000, APPROXIMATE, 1000) == 0
 
 
 def month_by_month(operation, scheme, failures, rng):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from aftlib.core.recovery_costs import break_even_rate
 from aftlib.does_it_pay.break_even import COMPARED, expected_again
 from aftlib.does_it_pay.schemes import EXACT, GUARD, MODEL
 from tests.does_it_pay.tables import COSTS, RATES, SENSORS, SHARES, WINDOWS, measurements
@@ -27,7 +26,8 @@ def test_break_even_is_where_both_recoveries_take_equally_long():
     for row in measurements().break_even.to_dict("records"):
         exact, scheme = COMPARED[row["scheme"]], row["scheme"]
         samples = [SHARES[name] * SENSORS * row["width"] for name in (exact, scheme)]
-        expected = break_even_rate(COSTS[exact], samples[0], COSTS[scheme], samples[1])
+        fixed = [COSTS[exact].fixed_s(samples[0], False), COSTS[scheme].fixed_s(samples[1], True)]
+        expected = (samples[0] - samples[1]) / (fixed[1] - fixed[0])
         assert row["measured"] == pytest.approx(expected, rel=0.05)
         assert row["predicted"] == pytest.approx(expected, rel=0.05)
         assert row["measured_low"] <= row["measured"]

@@ -1,35 +1,13 @@
-"""Directories of streaming queries: claimed once, worked in by one driver, in step with Spark."""
+"""Directories of streaming queries: worked in by one driver, in step with Spark."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 
-import numpy as np
 import pytest
 
-from aftlib.spark.checkpoint import QueryDirectory, SparkCheckpoint
-
-
-def test_a_query_claims_its_directory_and_another_is_refused(tmp_path):
-    directory = QueryDirectory(tmp_path / "new")
-    own = {"epsilon": np.array([0.5, 1.0]), "width": np.int64(3), "name": "a"}
-    directory.claim("query", own)
-    directory.checkpoint.mkdir()
-    directory.claim("query", own | {"epsilon": [0.5, 1.0]})
-    with pytest.raises(
-        ValueError, match="query must be .* began with, width = 3, got 4: go on with"
-    ):
-        directory.claim("query", own | {"width": 4})
-    for damaged in ('{"epsilon": [0.5', "[]", ""):
-        (directory.path / "query.json").write_text(damaged)
-        with pytest.raises(ValueError, match="query must be .*(: restore that file|: go on with)"):
-            directory.claim("query", own)
-    (directory.path / "query.json").unlink()
-    with pytest.raises(
-        ValueError, match=r"the query of its stream in .*query\.json, which is miss"
-    ):
-        directory.claim("query", own)
+from aftlib.spark.checkpoint import QueryDirectory
 
 
 def come_in(path, queue):
@@ -66,11 +44,11 @@ def write_checkpoint(directory, started, committed):
 
 def test_sparks_checkpoint_reports_its_progress(tmp_path):
     directory = QueryDirectory(tmp_path)
-    assert directory.spark_checkpoint() == SparkCheckpoint(-1, -1)
+    assert directory.committed_offset() is None
     write_checkpoint(directory, started=0, committed=-1)
-    assert directory.spark_checkpoint() == SparkCheckpoint(0, -1)
+    assert directory.committed_offset() is None
     write_checkpoint(directory, started=2, committed=1)
-    assert directory.spark_checkpoint() == SparkCheckpoint(2, 1, {"step": 20})
+    assert directory.committed_offset() == {"step": 20}
 
 
 @pytest.mark.parametrize("text", [None, "", "v1\n{}", 'v1\n{}\n{"st'])
@@ -80,7 +58,7 @@ def test_a_checkpoint_without_its_last_offset_is_refused_with_the_fix(tmp_path, 
     file = directory.checkpoint / "offsets" / "1"
     file.unlink() if text is None else file.write_text(text)
     with pytest.raises(ValueError, match="must be whole, .*1' cut or missing, .*: remove the fold"):
-        directory.spark_checkpoint()
+        directory.committed_offset()
 
 
 def test_a_checkpoint_ahead_of_the_state_is_refused_and_one_behind_is_not(tmp_path):

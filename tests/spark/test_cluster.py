@@ -15,7 +15,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from aftlib.spark.java import UNOPTIMIZED, java_home
+from aftlib.spark.java import java_home
+from tests.conftest import UNOPTIMIZED
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\

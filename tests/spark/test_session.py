@@ -10,8 +10,8 @@ import warnings
 import pyarrow as pa
 import pytest
 
-from aftlib.spark.java import UNOPTIMIZED
 from aftlib.spark.session import FILE_MANAGER, PROPERTIES, environment, master, session
+from tests.conftest import UNOPTIMIZED
 
 # Spark's start script calls these. `java` usually lives in the same directory as these.
 TOOLS = ("bash", "dirname", "ls", "ps", "sh", "uname")
