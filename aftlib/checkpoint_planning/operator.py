@@ -263,7 +263,7 @@ def replay_in_process(
 
 def bare_read(log: SensorLog) -> Read:
     """Return a reader of a log in this process, which reads consecutive intervals in advance."""
-    return partial(interval_sums, LogReader(log, ahead=True, shared=True))
+    return partial(interval_sums, LogReader(log))
 
 
 def interval_sums(

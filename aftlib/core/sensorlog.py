@@ -6,9 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +21,6 @@ ROW_GROUP = 1024
 """Steps per row group, the smallest unit that a read of one key touches."""
 MANIFEST = "manifest.json"
 _TAIL = 4096  # bytes at a file's end, with the statistics of its last columns
-_NARROW = 1000  # most columns of a log whose footers are cached; wider ones take megabytes
 
 
 @dataclass(frozen=True)
@@ -114,17 +111,13 @@ class SensorLog:
 class LogReader:
     """Reader of a log that reads no row group twice if each read begins where the last one ended.
 
-    A reader stores the steps that it read beyond the end of a read, at most one file, for the next
-    read of the same keys. With `ahead` a thread reads in advance, once a second read has begun
-    where the first one ended. So commits and computations between two reads need not wait for the
-    disk. `shared` readers of a process share a cache of the footers of files.
+    It stores the steps that it read beyond the end of a read, at most one file, for the next read
+    of the same keys.
     """
 
-    def __init__(self, log: SensorLog, *, ahead: bool = False, shared: bool = False) -> None:
-        self.log, self.shared = log, shared and len(log.names) <= _NARROW
-        self._pool = ThreadPoolExecutor(1) if ahead else None
+    def __init__(self, log: SensorLog) -> None:
+        self.log = log
         self._rest: tuple[list[str], int, np.ndarray] = [], 0, np.empty((0, 0))
-        self._next: tuple[list[str], int, Future[np.ndarray]] | None = None
 
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
         """As `SensorLog.blocks`."""
@@ -137,19 +130,10 @@ class LogReader:
                 f"got {begin!r} and {stop!r}"
             )
         names, at = [log.names[k] for k in wanted], begin
-        goes_on = self._rest[:2] == (names, begin)
         while at < stop:
             values = self._rest[2]
             if self._rest[:2] != (names, at) or not len(values):
-                if self._next and self._next[:2] == (names, at):
-                    future, self._next = self._next[2], None  # a failed read is repeated
-                    values = future.result()
-                else:
-                    values = self._read_on(names, at, stop)
-                after = at + len(values)
-                if self._pool and goes_on and after < log.steps:
-                    future = self._pool.submit(self._read_on, names, after, log.steps)
-                    self._next = names, after, future
+                values = self._read_on(names, at, stop)
             block = values[: stop - at]
             at += len(block)
             self._rest = names, at, values[len(block) :]
@@ -164,9 +148,7 @@ class LogReader:
         path, last = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
         first, columns = inside // ROW_GROUP, list(dict.fromkeys(names))
         try:
-            about = path.stat()
-            footer = _footer(path, about.st_mtime_ns, about.st_size) if self.shared else None
-            with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
+            with pq.ParquetFile(path, pre_buffer=False) as file:
                 footer = file.metadata
                 groups = range(first, min(-(-last // ROW_GROUP), footer.num_row_groups))
                 begins = [footer.row_group(g).column(0).statistics.min for g in groups]
@@ -218,9 +200,3 @@ def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dic
     """Write the manifest, which makes the log complete."""
     manifest = {"names": list(names), "steps": int(steps), "about": about}
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
-
-
-@lru_cache(maxsize=16)
-def _footer(path: Path, changed: int, size: int) -> pq.FileMetaData:  # noqa: ARG001
-    """Read the footer of a file; a file with another size or time of change is read again."""
-    return pq.read_metadata(path)

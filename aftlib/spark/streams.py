@@ -94,19 +94,25 @@ def drain(
     """Run a stream until its source has ended; stop it also after an error.
 
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
-    `each` is called with every micro-batch and its number. RuntimeError if somebody else has
-    stopped the stream, as a second run in the same directory does: Spark itself then ends silently,
-    even if input is left.
+    `each` is called with every micro-batch and its number; at the end `drain` releases it with all
+    its references, which Spark would keep until the JVM collects garbage. RuntimeError if somebody
+    else has stopped the stream, as a second run in the same directory does: Spark itself then ends
+    silently, even if input is left.
     """
+    acts = [each]
     if each is not None:
-        writer = writer.foreachBatch(each)
-    stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+        writer = writer.foreachBatch(lambda frame, batch: acts[0](frame, batch))  # type: ignore[misc]
     try:
-        stream.processAllAvailable()
-        if not stream.isActive:
+        stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+        try:
+            stream.processAllAvailable()
+        finally:
+            stopped = not stream.isActive
+            stream.stop()
+        if stopped:
             raise RuntimeError(
                 f"stream in {str(directory)!r} was stopped by somebody else before its end: let "
                 "one run at a time work in a directory, and run it again"
             )
     finally:
-        stream.stop()
+        acts.clear()

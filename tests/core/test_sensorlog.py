@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import threading
 from itertools import pairwise
 
 import numpy as np
@@ -54,32 +53,21 @@ def test_reading_some_keys_touches_their_columns_and_row_groups_only(log, monkey
     assert read == [([1], ["b"]), ([3], ["b", "a"]), ([0], ["b", "a"])]
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_reading_onward_gives_the_same_and_no_row_group_twice(log, values, monkeypatch, ahead):
+def test_reading_onward_gives_the_same_and_no_row_group_twice(log, values, monkeypatch):
     read, original = [], pq.ParquetFile.read_row_groups
 
     def watched(file, groups, columns, **how):
-        read.append((len(groups), threading.current_thread() is threading.main_thread()))
+        read.append(len(groups))
         return original(file, groups, columns, **how)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", watched)
-    reader, cuts = LogReader(log, ahead=ahead), [0, 700, 701, 1024, 3000, 3000, 9000, 9990]
+    reader, cuts = LogReader(log), [0, 700, 701, 1024, 3000, 3000, 9000, 9990]
     for begin, stop in pairwise(cuts):
         rows = np.concatenate([*reader.blocks([2, 0], begin, stop), np.empty((0, 2))])
         np.testing.assert_array_equal(rows, values[begin:stop, [2, 0]])
-    assert sum(groups for groups, _ in read) == -(-10_000 // ROW_GROUP)
-    assert any(not here for _, here in read) == ahead
-    [again] = reader.blocks([1], 9990, 10_000)  # another key: cached row groups do not serve it
+    assert sum(read) == -(-10_000 // ROW_GROUP)
+    [again] = reader.blocks([1], 9990, 10_000)  # another key: stored steps do not serve it
     np.testing.assert_array_equal(again, values[9990:, [1]])
-
-
-def test_a_file_that_was_replaced_is_read_again(log, values):
-    blocks = LogReader(log, shared=True).blocks
-    assert next(blocks(None, 0, 10))[0, 0] == values[0, 0]
-    write_part(log.path, 0, values[:2058] + 1, NAMES)
-    np.testing.assert_array_equal(next(blocks(None, 0, 10)), values[:10] + 1)
-    with pytest.raises(ValueError, match=r"path must hold a log of 10000 steps.*without step 2058"):
-        list(blocks(None, 2057, 2059))
 
 
 @pytest.mark.parametrize(
@@ -94,12 +82,11 @@ def test_a_file_that_was_replaced_is_read_again(log, values):
         (lambda log, v: part_path(log.path, 0).unlink(), "No such file"),
     ],
 )
-@pytest.mark.parametrize("how", [{}, {"ahead": True, "shared": True}])
-def test_another_file_in_a_part_s_place_is_refused(log, values, spoil, reason, how):
+def test_another_file_in_a_part_s_place_is_refused(log, values, spoil, reason):
     """A reader once returned the steps of another part, or of row groups of another size."""
     spoil(log, values)
     with pytest.raises(ValueError, match=rf"must hold a log of 10000 .*part-00000.*{reason}"):
-        list(LogReader(log, **how).blocks(None, 0, 4096))
+        list(log.blocks(None, 0, 4096))
 
 
 def packed_in(log, rows):
@@ -109,18 +96,6 @@ def packed_in(log, rows):
 
 def cut(path):
     path.write_bytes(path.read_bytes()[:-100])
-
-
-def test_what_could_not_be_read_ahead_is_read_when_it_is_back(log, values):
-    reader, place = LogReader(log, ahead=True), part_path(log.path, 1)
-    list(reader.blocks(None, 0, 10))
-    place.rename(place.with_suffix(".gone"))
-    list(reader.blocks(None, 10, 4096))
-    reader._next[2].exception()
-    place.with_suffix(".gone").rename(place)
-    with pytest.raises(ValueError, match="without step 4096 .*No such file"):
-        next(reader.blocks(None, 4096, 4100))
-    np.testing.assert_array_equal(next(reader.blocks(None, 4096, 4100)), values[4096:4100])
 
 
 @pytest.mark.parametrize(("name", "value"), [("steps", 1.5), ("steps", None), ("names", 3)])
