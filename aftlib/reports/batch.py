@@ -27,7 +27,6 @@ from nbclient.exceptions import DeadKernelError
 from aftlib.core.paths import atomic_file, notebooks_dir
 from aftlib.reports.documents import DOCUMENTS, Document, all_claims
 from aftlib.workbench.claims import not_run
-from aftlib.workbench.parameters import ParameterModel
 from aftlib.workbench.scorecard import MIME, ClaimRecord
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -46,7 +45,6 @@ class Job:
     parameters: dict[str, Any]
     target: Path
     profile: str = ""
-    model: type[ParameterModel] | None = None
 
     @property
     def name(self) -> str:
@@ -93,7 +91,7 @@ class Executed:
             return []
         outputs = (output for cell in self.content.cells for output in cell.get("outputs", []))
         lines = (line for output in outputs for line in output.get("data", {}).get(MIME, []))
-        about = (self.record["name"], self.record["profile"], self.record["changed"])
+        about = (self.record["name"], self.record["profile"])
         return list({line["id"]: ClaimRecord(**line).with_run(*about) for line in lines}.values())
 
 
@@ -144,7 +142,7 @@ def plan_jobs(
         mine = {name: text for name, text in given.items() if name in model.model_fields}
         parameters = model.profile(profile) | model.parse(mine)
         model(**parameters)
-        jobs.append(Job(notebooks_dir() / name, parameters, folder / name, profile, model))
+        jobs.append(Job(notebooks_dir() / name, parameters, folder / name, profile))
     return jobs
 
 
@@ -186,12 +184,10 @@ def run_job(job: Job, progress: bool = False) -> Executed:
     job.target.parent.mkdir(parents=True, exist_ok=True)
     os.environ["PLOTLY_RENDERER"] = "plotly_mimetype"
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
-    defaults = job.model.profile(job.profile) if job.model and job.profile else {}
     record: dict[str, Any] = {
         "name": job.name,
         "profile": job.profile,
         "parameters": job.parameters,
-        "changed": {k: v for k, v in job.parameters.items() if defaults.get(k, object()) != v},
         "key": job.key,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": read_versions(),

@@ -30,7 +30,7 @@ from aftlib.reports.pages import write_front_pages, write_report
 from aftlib.sensor_plans.command import command as plan_command
 from aftlib.sensor_plans.command import page_parameters
 from aftlib.workbench.parameters import PROFILES
-from aftlib.workbench.scorecard import count_text, duration, tally, unexpected
+from aftlib.workbench.scorecard import count_text, tally, unexpected
 
 VALUES = click.option(
     *("-p", "--parameter", "values"), multiple=True, metavar="NAME=VALUE", help="A parameter."
@@ -108,8 +108,7 @@ def reproduce(
 @main.command()
 @click.argument("notebook")
 @VALUES
-@click.option("--profile", type=click.Choice(PROFILES), help="Sets the values that are not given.")
-def run(notebook: str, values: tuple[str, ...], profile: str | None) -> None:
+def run(notebook: str, values: tuple[str, ...]) -> None:
     """Run one NOTEBOOK (01, D1, or a file) with parameters of your own, into reports/own."""
     with clear_errors():
         path, document = find_notebook(notebook)
@@ -117,12 +116,11 @@ def run(notebook: str, values: tuple[str, ...], profile: str | None) -> None:
         model = document.parameters if document else None
         parameters = model.parse(given) if model else dict(given)
         if model:
-            parameters = (model.profile(profile) if profile else {}) | parameters
             model(**parameters)
         name = "-".join([path.stem, *(f"{key}={value}" for key, value in given.items())])
         safe = "".join(c if c.isalnum() or c in "-_=.,[]" else "_" for c in name)[:100]
         target = reports_dir() / "own" / f"{safe}.ipynb"
-        executed = run_job(Job(path, parameters, target, profile or "", model), progress=True)
+        executed = run_job(Job(path, parameters, target), progress=True)
         page = write_report(executed, target.with_suffix(".html"), document)
     click.echo(describe(executed, page))
     if executed.error:
@@ -152,7 +150,7 @@ def describe(executed: Executed, page: Path) -> str:
     counts = tally(claim.verdict for claim in executed.claims)
     verdicts = ", ".join(count_text(verdict, n) for verdict, n in counts.items() if n)
     result = f"✘ failed: {executed.error}" if executed.error else verdicts
-    return f"{record['name']} in {duration(record['seconds'])}: {result}; {page}"
+    return f"{record['name']} in {record['seconds']:.0f} s: {result}; {page}"
 
 
 def write_plan_page(plan: Path) -> Path:

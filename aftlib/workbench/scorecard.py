@@ -33,8 +33,7 @@ SYMBOLS = {"holds": "✔", "holds if": "✔", "does not hold": "✘", "open": "�
 class ClaimRecord(BaseModel):
     """One line of ``claims.json``: a claim, the finding of a run, and the identity of that run.
 
-    `changed` are the parameters that had other values than the profile's own. ValueError
-    (pydantic's) for a field that is missing, unknown or of the wrong type.
+    ValueError (pydantic's) for a field that is missing, unknown or of the wrong type.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -59,7 +58,6 @@ class ClaimRecord(BaseModel):
     recorded: str
     notebook: str = ""
     profile: str = ""
-    changed: dict[str, Any] = {}
 
     @classmethod
     def of(cls, claim: Claim, finding: Finding) -> ClaimRecord:
@@ -75,12 +73,9 @@ class ClaimRecord(BaseModel):
         }
         return cls(**(same | fields))
 
-    def with_run(
-        self, notebook: str, profile: str = "", changed: Mapping[str, Any] | None = None
-    ) -> ClaimRecord:
-        """Return the record, labelled with its run: notebook, profile and changed values."""
-        about = {"notebook": notebook, "profile": profile, "changed": dict(changed or {})}
-        return self.model_copy(update=about)
+    def with_run(self, notebook: str, profile: str = "") -> ClaimRecord:
+        """Return the record, labelled with its run."""
+        return self.model_copy(update={"notebook": notebook, "profile": profile})
 
     @property
     def word(self) -> str:
@@ -168,22 +163,9 @@ def render(template: str, **values: Any) -> str:
         autoescape=template.endswith(".html.j2"),
         undefined=jinja2.StrictUndefined,
     )
-    filters = {"shown": shown, "shown_interval": shown_interval, "duration": duration}
-    environment.filters |= filters | {"count_text": count_text}
+    filters = {"shown": shown, "shown_interval": shown_interval, "count_text": count_text}
+    environment.filters |= filters
     return environment.get_template(template).render(values)
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in words.
-
-    >>> [duration(seconds) for seconds in (7.6, 65, 3725)]
-    ['8 s', '1 min 05 s', '1 h 02 min']
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def shown(value: Value) -> str:
