@@ -78,7 +78,7 @@ def times_are_predicted(measured: Measurements) -> Finding:
 
 def costs_little(measured: Measurements) -> Finding:
     """P-4: the time that an update or a checkpoint adds while nothing fails."""
-    rows = measured.fault_free[measured.fault_free["scheme"].isin([*COMPARED])]
+    rows = measured.outcomes[measured.outcomes["scheme"].isin([*COMPARED])]
     rows = rows[(rows["width"] == rows["width"].max()) & (rows["parts"] > 0)]
     each = (rows["added_ms"] / rows["parts"]).set_axis(rows["scheme"])
     return Finding(

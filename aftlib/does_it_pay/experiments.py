@@ -157,15 +157,13 @@ class Measurements:
 
     Each frame has the columns scheme and width, the steps of a window. `recoveries` has one row per
     kill before a window's end: rate, the times of `schemes.Coordinator.process`, again, and
-    planned, the samples to read again by plan. `fault_free` has one row per scheme and width:
-    added_ms, the mean time that the scheme adds to a window while nothing fails, and parts, its
-    checkpoints or updates per window. `outcomes` has one row per scheme and width: kills, due,
-    lost, doubled, wrong: results that are not exact and not marked as estimates; estimated, within:
-    the share of the estimates within ε.
+    planned, the samples to read again by plan. `outcomes` has one row per scheme and width: kills,
+    due, lost, doubled, wrong: results that are not exact and not marked as estimates; estimated,
+    within: the share of the estimates within ε; added_ms: the mean time that the scheme adds to a
+    window while nothing fails; parts: its checkpoints or updates per window.
     """
 
     recoveries: pd.DataFrame
-    fault_free: pd.DataFrame
     outcomes: pd.DataFrame
     sample_s: float
     workers: int
@@ -193,7 +191,7 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
     Processes are forked from a server, so a script must guard its main code by ``if __name__ ==
     "__main__":``, as `multiprocessing` requires.
     """
-    schedule, recoveries, fault_free, outcomes = p.schedule, [], [], []
+    schedule, recoveries, outcomes = p.schedule, [], []
     for width in p.windows:
         case = p.read_case(width)
         plan = replay_query(case).first_plan
@@ -209,17 +207,15 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
             parts, column = 1, "estimate_s"
             if scheme in BY_PROCESS:  # the last checkpoint of a window is its result
                 parts, column = len(plan.times) - 2, "commit_s"
-            added = 1e3 * calm[column].mean() * parts
-            fault_free.append(about | {"added_ms": added, "parts": parts})
+            about |= {"added_ms": 1e3 * calm[column].mean() * parts, "parts": parts}
             outcomes.append(about | {"kills": len(schedule)} | score_results(case, results))
     log = case.write_log(directory / "log")
     begin = time.perf_counter()
     log.read(None, 0, log.steps)
     sample_s = (time.perf_counter() - begin) / case.truth.size / case.windows.width
-    frames = pd.DataFrame(fault_free), pd.DataFrame(outcomes)
     return Measurements(
         pd.concat(recoveries, ignore_index=True),
-        *frames,
+        pd.DataFrame(outcomes),
         sample_s=sample_s,
         workers=p.workers,
         checkpoints=len(plan.times) - 1,
@@ -267,13 +263,11 @@ def scheme_table(measured: Measurements) -> pd.DataFrame:
     medians = slow.groupby("scheme")[["again", "seconds", "read_s"]].median()
     wait = slow.groupby("scheme")["again"].median() / rate
     table = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
-    table = table[["lost", "doubled", "estimated", "within"]].join(medians["again"])
+    table = table[["lost", "doubled", "estimated", "within", "added_ms"]].join(medians["again"])
     table["fixed_ms"] = 1e3 * (medians["seconds"] - wait)
     table["reading_s"] = wait
     table["seconds"] = medians["seconds"]
-    fault_free = measured.fault_free
-    added = fault_free[fault_free["width"] == width].set_index("scheme")["added_ms"]
-    return table.join(added)
+    return table
 
 
 def own_schemes(measured: Measurements) -> list[Scheme]:
