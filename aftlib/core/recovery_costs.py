@@ -147,7 +147,6 @@ class MonthlyCost:
     price: float
     checkpoint_minutes: float  # work of all checkpoints
     estimated_results: float  # results that are estimates, within ε with probability 1 − δ
-    estimated_share: float  # of all results
 
 
 def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[MonthlyCost]:
@@ -183,7 +182,6 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[Month
                 price=gigabytes * operation.price_per_gb,
                 checkpoint_minutes=windows * scheme.checkpoints * scheme.costs.checkpoint_s / 60,
                 estimated_results=estimated,
-                estimated_share=min(1.0, estimated / (windows * operation.sensors)),
             )
         )
     return rows

@@ -67,7 +67,6 @@ def test_checkpoints_and_estimates_of_a_month_are_counted():
     assert exact.estimated_results == 0
     assert d1.estimated_results == pytest.approx(30 * 5 * (1 + 0.5 / 60))
     assert d2.estimated_results == pytest.approx(30 * 7.5)
-    assert d2.estimated_share == pytest.approx(d2.estimated_results / (MONTH_S / 60 * 10))
     assert exact.price == pytest.approx(2 * exact.gb_read_again) and d1.price == 0
 
 

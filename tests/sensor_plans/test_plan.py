@@ -49,6 +49,16 @@ def test_the_plan_is_as_documented_and_comes_back(made, tmp_path):
     assert (question["horizons"], data["step_seconds"]) == (5, 3600)
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"version": 1}, "version 1 instead of 2"), ({"question": ...}, "question is missing")],
+)
+def test_another_version_and_a_file_that_is_no_plan_are_refused(made, tmp_path, change, reason):
+    changed = {name: part for name, part in (made | change).items() if part is not ...}
+    with pytest.raises(ValueError, match=f"plan must name a file that .*{reason}.*make a new plan"):
+        read_plan(write_plan(changed, tmp_path / "plan.json"))
+
+
 def test_progress_is_reported_while_one_thread_computes_the_small_products():
     progress, seen = [], []
 
