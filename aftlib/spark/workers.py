@@ -6,9 +6,8 @@ waits tens of milliseconds for a delayed acknowledgement. Twelve empty tasks tak
 cores, with Spark's own daemon and TCP 0.37 s.
 
 Spark starts any other process, such as the one that plans the micro-batches of a streaming source,
-by itself, and waits 10 s for its connection and 10 s for its secret. No property changes these
-limits. On a busy machine the imports alone may take longer, so such a process connects and sends
-the secret first, and imports afterwards.
+by itself, and waits 10 s for its connection. No property changes this limit. On a busy machine the
+imports alone may take longer, so such a process connects first, and imports afterwards.
 """
 
 import atexit
@@ -33,12 +32,11 @@ MODULES = (
 """Imports that the tasks of all packages need."""
 
 _PATH = "PYTHON_WORKER_FACTORY_SOCK_PATH"
-_PORT = "PYTHON_WORKER_FACTORY_PORT"
 # Spark puts archives with its own modules in front of Python's path. They are installed here
 # anyway, and each process would take about 0.5 s to compile them.
 _LAUNCHER = """\
 #!/bin/sh
-[ -z "${path}${port}" ] || set -- -m aftlib.spark.workers "$@"
+[ -z "${path}" ] || set -- -m aftlib.spark.workers "$@"
 set -f; IFS=:; kept=
 for entry in $PYTHONPATH; do
   case $entry in {spark}/*) ;; *) kept=$kept${{kept:+:}}$entry ;; esac
@@ -57,10 +55,8 @@ def launcher(folder: Path) -> Path:
 
     from aftlib.spark.java import write_program
 
-    spark = str(Path(pyspark.__file__).parent)
-    script = _LAUNCHER.format(
-        path=_PATH, port=_PORT, spark=shlex.quote(spark), python=shlex.quote(sys.executable)
-    )
+    spark = shlex.quote(str(Path(pyspark.__file__).parent))
+    script = _LAUNCHER.format(path=_PATH, spark=spark, python=shlex.quote(sys.executable))
     return write_program(folder / f"python-{sha256(script.encode()).hexdigest()[:16]}", script)
 
 
@@ -84,25 +80,10 @@ def local_processes() -> dict[str, str]:
 
 
 def connect_first(module: str) -> None:
-    """Connect to the JVM, then run `module`.
-
-    A connection by TCP begins with the secret, as `SocketAuthHelper` expects it.
-    """
-    buffered = int(os.environ.get("SPARK_BUFFER_SIZE", 65536))
-    if path := os.environ.get(_PATH):
-        connection = socket.socket(socket.AF_UNIX)
-        connection.connect(path)
-        file = connection.makefile("rwb", buffered)
-    else:
-        host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
-        connection = socket.create_connection((host, int(os.environ[_PORT])))
-        file = connection.makefile("rwb", buffered)
-        secret = os.environ["PYTHON_WORKER_FACTORY_SECRET"].encode()
-        file.write(len(secret).to_bytes(4, "big") + secret)
-        file.flush()
-        reply = file.read(int.from_bytes(file.read(4), "big"))
-        if reply != b"ok":
-            raise ConnectionError(f"the JVM must answer the secret by b'ok', got {reply!r}")
+    """Connect to the JVM by its Unix socket, then run `module`."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(os.environ[_PATH])
+    file = connection.makefile("rwb", int(os.environ.get("SPARK_BUFFER_SIZE", 65536)))
 
     import pyspark.util
 
@@ -137,7 +118,7 @@ def run_daemon() -> None:
 
 
 if __name__ == "__main__":
-    if {_PATH, _PORT} & os.environ.keys():
+    if _PATH in os.environ:
         connect_first(sys.argv[-1])
     else:
         run_daemon()
