@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ def price(sensor_plan: Mapping[str, Any]) -> Finding:
     )
 
 
+own_claim = partial(Claim, basis=SIMULATED, project=True)
 CLAIMS = [
-    Claim(
+    own_claim(
         "G-1",
         "Whatever the data, at most a share δ of the certified estimates and a fixed slack are "
         "wrong.",
@@ -66,10 +68,8 @@ CLAIMS = [
         expected="≥ 1 − δ",
         threshold=Threshold("the guarantee (ε, δ)", low=1 - DELTA),
         unit="of the certified windows",
-        basis=SIMULATED,
-        project=True,
     ),
-    Claim(
+    own_claim(
         "G-3",
         "The guarantee costs at most a tenth of the windows on real data.",
         "back-test",
@@ -79,8 +79,6 @@ CLAIMS = [
         expected="≤ 10 %",
         threshold=Threshold("ours: 8 % to 100 % give the same verdict", high=0.1),
         unit="of the windows",
-        basis=SIMULATED,
-        project=True,
     ),
 ]
 SUMMARY = Summary(

@@ -50,7 +50,8 @@ def plan_recovery(survey: Survey) -> dict[str, Any]:
         problem = step, width, survey.unit, recovery_time, question.t_sla_ms
         try:
             chosen = plan_checkpoints(*problem, query=question.query)
-            within = score_replay(model, chosen.replay[0].sensors, survey.second)
+            second_half = survey.values[len(survey.values) // 2 :] / survey.limits
+            within = score_replay(model, chosen.replay[0].sensors, second_half)
             if within is not None and within < 1 - delta:
                 chosen = plan_checkpoints(*problem, method="exactly-once", query=question.query)
                 reason = (

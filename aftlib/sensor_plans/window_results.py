@@ -70,11 +70,6 @@ class Survey:
         return Requirement(1.0, self.question.delta)
 
     @property
-    def second(self) -> np.ndarray:
-        """Results of the second half in units of ε."""
-        return np.asarray(self.values[len(self.values) // 2 :] / self.limits)
-
-    @property
     def step_s(self) -> float | None:
         """Seconds of a step; None where there are no times."""
         return None if self.table.step is None else self.table.step.total_seconds()
