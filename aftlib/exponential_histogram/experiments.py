@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from aftlib.exponential_histogram.bits import BitStream, count_exactly, relative_error
+from aftlib.core.checks import require_number
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import HistogramOperator, count_events
 from aftlib.spark.sweep import sweep as in_parallel
@@ -52,6 +53,70 @@ ROUNDING = 1 + 1e-12
 """Factor by which rounding may enlarge an error."""
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 _AXES = ("epsilon", "window", "share", "burst")
+EVENTS_PER_RANGE = 2**16
+"""Events of one random generator; no parameter, because the events of a seed depend on it."""
+
+
+@dataclass(frozen=True)
+class BitStream:
+    """An endless stream of bits; how a caller cuts the stream does not change the bits.
+
+    `burst` is at least 1, and at least share / (1 - share), where the mean run of zeros is one
+    event. Without `burst`, events are independent. ValueError for a parameter outside its range.
+    """
+
+    share: float  # probability of a one, in (0, 1)
+    burst: float | None = None  # mean length of a run of ones, in events
+    seed: int = 0  # not negative
+
+    def __post_init__(self) -> None:
+        require_number("share", self.share, above=0, below=1)
+        if self.burst is not None:
+            least = max(1.0, self.share / (1 - self.share))
+            fix = "lengthen it, or leave it out for independent events"
+            require_number("burst", self.burst, least=least, fix=fix)
+
+    def draw(self, size: int, first: int = 0) -> NDArray[np.bool_]:
+        """Events `first` … `first + size - 1`, counted from 0, shape (size,)."""
+        ranges = range(first // EVENTS_PER_RANGE, -(-(first + size) // EVENTS_PER_RANGE))
+        parts = [self.draw_range(index) for index in ranges]
+        whole = np.concatenate(parts) if parts else np.empty(0, bool)
+        offset = first - ranges.start * EVENTS_PER_RANGE
+        return whole[offset : offset + size]
+
+    def draw_range(self, index: int) -> NDArray[np.bool_]:
+        """Events of range number `index`, shape (EVENTS_PER_RANGE,)."""
+        rng = np.random.default_rng([self.seed, index])
+        if self.burst is None:
+            return rng.random(EVENTS_PER_RANGE, np.float32) < self.share
+
+        # Runs of ones and of zeros in turn, of geometric lengths; each range begins again.
+        ones, zeros = self.burst, self.burst * (1 - self.share) / self.share
+        first = bool(rng.random() < self.share)  # so that the share is right from the first event
+        means = (ones, zeros) if first else (zeros, ones)
+        pairs = 16 + int(1.5 * EVENTS_PER_RANGE / (ones + zeros))
+        runs = np.empty(0, np.int64)
+        while runs.sum() < EVENTS_PER_RANGE:
+            drawn = np.column_stack([rng.geometric(min(1.0, 1 / mean), pairs) for mean in means])
+            runs = np.append(runs, drawn.ravel())
+        bits = (np.arange(runs.size) & 1 == 0) == first
+        # cut first: where ones are rare, a run of zeros is longer than many ranges
+        ends = np.minimum(np.cumsum(runs), EVENTS_PER_RANGE)
+        return np.repeat(bits, np.diff(ends, prepend=0))
+
+
+def count_exactly(events: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
+    """Ones among the last `window` events, after each event, shape (n,)."""
+    exact = np.cumsum(events, dtype=np.int64)
+    exact[window:] -= exact[:-window]  # NumPy copies what overlaps
+    return exact
+
+
+def relative_error(estimates: Any, exact: Any) -> NDArray[np.float64]:
+    """|estimate − exact| / exact; if exact is 0: 0 where the estimate is 0, else infinite."""
+    off = np.abs(np.asarray(estimates) - np.asarray(exact))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(off == 0, 0.0, off / exact)
 
 
 class NotebookParameters(ParameterModel):
@@ -201,8 +266,7 @@ def sweep(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
         return dict(zip(_AXES, point, strict=True)) | measure(stream.draw(size), window, epsilon)
 
     # long streams first, so that none of them runs alone at the end
-    axes = (p.epsilons, p.windows, p.shares, [float(burst) for burst in p.bursts])
-    points = sorted(product(*axes), key=lambda point: -point[1])
+    points = sorted(product(p.epsilons, p.windows, p.shares, p.bursts), key=lambda at: -at[1])
     table = pd.DataFrame(in_parallel(spark, measure_point, points))
     return table.sort_values(list(_AXES), ignore_index=True)
 

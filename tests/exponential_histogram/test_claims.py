@@ -6,12 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.exponential_histogram import bits as streams
 from aftlib.exponential_histogram import experiments, figures
-from aftlib.exponential_histogram.bits import BitStream
 from aftlib.exponential_histogram.buckets import Buckets
 from aftlib.exponential_histogram.claims import CLAIMS, SUMMARY
-from aftlib.exponential_histogram.experiments import NotebookParameters
+from aftlib.exponential_histogram.experiments import BitStream, NotebookParameters
 from tests import judging
 
 SMALL = NotebookParameters(
@@ -113,8 +111,8 @@ def test_a_stream_does_not_depend_on_how_it_is_cut(share, burst):
 def test_exact_counts_are_a_loop():
     bits = BitStream(0.4).draw(50)
     loop = [int(bits[max(0, i - 6) : i + 1].sum()) for i in range(50)]
-    assert streams.count_exactly(bits, 7).tolist() == loop
-    errors = streams.relative_error([2, 0, 1], np.array([4, 0, 0]))
+    assert experiments.count_exactly(bits, 7).tolist() == loop
+    errors = experiments.relative_error([2, 0, 1], np.array([4, 0, 0]))
     assert errors.tolist() == [0.5, 0, np.inf]
 
 
@@ -142,7 +140,7 @@ def test_every_figure_can_be_drawn(frames):
     ("given", "message"),
     [
         ({"windows": [10_000_000]}, "windows_of_events × the largest of windows must be at most"),
-        ({"shares": [0.99], "bursts": [5]}, "burst must be at least 99 event"),
+        ({"shares": [0.99], "bursts": [5]}, "burst must be at least 99, got 5"),
         ({"demo_events": 1}, "demo_events must be at least 5"),
     ],
 )

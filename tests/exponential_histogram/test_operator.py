@@ -13,8 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.bits import BitStream
-from aftlib.exponential_histogram.experiments import run_operator
+from aftlib.exponential_histogram.experiments import BitStream, run_operator
 from aftlib.exponential_histogram.operator import HistogramOperator, count_events
 
 OPERATOR = HistogramOperator(200, 0.05)
