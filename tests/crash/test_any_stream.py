@@ -64,7 +64,7 @@ def test_the_pages_worker_is_killed_and_its_windows_are_estimated(spark):
         if (table["state"] == "estimated").any():
             break
     assert not table.duplicated(["start", "sensor"]).any()
-    exact, estimated = (table[table["state"] == state] for state in ("exact", "estimated"))
+    estimated = table[table["state"] == "estimated"]
 
     # the killed worker's sensors lose windows around the kill
     at = (table["start"].astype("datetime64[us]").astype("int64") / 1e6 - killed).to_numpy()
@@ -77,4 +77,3 @@ def test_the_pages_worker_is_killed_and_its_windows_are_estimated(spark):
     samples = 3 * np.sin(times[:, None] + np.arange(5) / 50)
     off = np.abs(estimated["value"] - truth - samples.mean(1))
     assert (off <= 0.5).mean() >= 0.9
-    assert exact["recoverable"].max() > 0
