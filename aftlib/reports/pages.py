@@ -6,6 +6,7 @@ import copy
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from aftlib.core.paths import write_whole
 from aftlib.reports.batch import Executed
 from aftlib.reports.documents import DOCUMENTS, Document
 from aftlib.workbench.claims import NOT_RUN, Summary
-from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, tally
+from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, shown, tally
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLOTLY_SCRIPT = "plotly.min.js"
+STORED = "full.json"
+"""Verdicts of the last whole run of the profile "full", beside the index."""
 _LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
 
 
@@ -178,6 +181,11 @@ def write_front_pages(
     """Write ``claims.json``, ``index.html`` and ``README.md``; return the index."""
     lines = [claim.model_dump(mode="json") for claim in claims]
     write_whole(folder / "claims.json", json.dumps(lines, ensure_ascii=False, indent=1) + "\n")
+    profiles = sorted({claim.profile for claim in claims if claim.profile})
+    if profiles == ["full"] and len(reports) == len(DOCUMENTS):
+        keep = [{name: line[name] for name in ("id", "verdict", "measured")} for line in lines]
+        full = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "claims": keep}
+        write_whole(folder / STORED, json.dumps(full, ensure_ascii=False, indent=1) + "\n")
     sections = []
     for document in DOCUMENTS:
         mine = [claim for claim in claims if claim.notebook == document.notebook]
@@ -197,10 +205,25 @@ def write_front_pages(
         "sections": sections,
         "counts": tally(claim.verdict for claim in claims if not claim.project),
         "own": tally(claim.verdict for claim in claims if claim.project),
-        "profiles": sorted({claim.profile for claim in claims if claim.profile}),
+        "profiles": profiles,
+        "stored": read_stored(folder, claims),
     }
     write_whole(folder / "README.md", render("readme.md.j2", **values))
     return write_whole(folder / "index.html", render("index.html.j2", css=_css(), **values))
+
+
+def read_stored(folder: Path, claims: Sequence[ClaimRecord]) -> dict[str, str]:
+    """Return, by claim, the verdict of the stored full run where this run's verdict differs."""
+    path = folder / STORED
+    if not path.is_file():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    verdicts = {claim.id: claim.verdict for claim in claims}
+    return {
+        line["id"]: f"{line['verdict']} ({shown(line['measured'])}), full run of {stored['date']}"
+        for line in stored["claims"]
+        if verdicts.get(line["id"], line["verdict"]) != line["verdict"]
+    }
 
 
 def _literal(value: Any) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import nbformat
 import pytest
 
+from tests import tiny_package
 from tests.reports.conftest import BAD, GOOD, aft, write_notebook
 
 pytestmark = pytest.mark.slow
@@ -114,6 +116,22 @@ def test_run_takes_any_notebook(home, tmp_path):
     done = aft("run", path)
     assert done.exit_code == 1 and "ZeroDivisionError" in done.output
     assert (home / "reports" / "own" / "mine.html").is_file()
+
+
+def test_the_last_full_run_is_shown_beside_a_verdict_that_differs(home, monkeypatch):
+    assert aft("reproduce", "--profile", "full").exit_code == 0
+    (full,) = [
+        line
+        for line in json.loads((home / "reports" / "full.json").read_text())["claims"]
+        if line["id"] == "D1-2"
+    ]
+    assert full["verdict"] == "holds"
+    monkeypatch.setitem(
+        vars(tiny_package), "CLAIMS", [replace(one, timed=True) for one in tiny_package.CLAIMS]
+    )
+    assert aft("reproduce", "-p", "m=5").exit_code == 0
+    readme = (home / "reports" / "README.md").read_text()
+    assert re.search(r"does not hold; holds \([\d.]+\), full run of \d{4}-", readme)
 
 
 def test_watch_shows_the_tables_of_a_stream_or_says_how_to_get_them(home, tmp_path):
