@@ -291,17 +291,19 @@ def worker_sizes(
     require_instance("model", model, GaussianModel)
     require_instance("requirement", requirement, Requirement)
     n = model.size
-    whole = isinstance(workers, int | np.integer)
-    if uneven:
-        require_number("workers", workers, least=1, most=n, whole=True)
-    if not uneven and not (whole and workers >= 1 and n % workers == 0):
-        divisors = ", ".join(str(d) for d in range(1, n + 1) if n % d == 0)
+    require_number("workers", workers, least=1, most=n, whole=True)
+    if not uneven and n % workers:
         raise ValueError(
-            f"workers must divide the {n} keys, got {workers!r}; choose one of {divisors}, or "
+            f"workers must divide the {n} keys, got {workers!r}; choose from {divisors(n)}, or "
             "give uneven=True for workers whose sizes differ by one"
         )
     m = int(workers)
     return [n // m + (i < n % m) for i in range(m)]
+
+
+def divisors(n: int) -> list[int]:
+    """Return the numbers that divide `n`, ascending."""
+    return [m for m in range(1, n + 1) if n % m == 0]
 
 
 def _fill(keys: Iterable[int], sizes: Sequence[int]) -> tuple[list[list[int]], list[int]]:

@@ -17,6 +17,7 @@ from aftlib.approximately_once.assignment import (
     assign_packed,
     assign_random,
     assign_spread,
+    divisors,
 )
 from aftlib.approximately_once.best import assign_best
 from aftlib.core.checks import require_choice
@@ -112,11 +113,6 @@ class NotebookParameters(ParameterModel):
         """The values of m and of ε, both ascending."""
         usual = [m for m in WORKERS if self.dimensions % m == 0] or divisors(self.dimensions)[1:]
         return sorted({*(self.workers or usual)}), sorted({*(self.epsilons or EPSILONS)})
-
-
-def divisors(n: int) -> list[int]:
-    """Return the numbers that divide `n`, ascending."""
-    return [m for m in range(1, n + 1) if n % m == 0]
 
 
 def grid(spark: SparkSession, parameters: NotebookParameters) -> pd.DataFrame:

@@ -1,10 +1,10 @@
 """D5: counts and sums over sliding windows, within a relative error ε, from few buckets.
 
-`canonical` has the rule which buckets a total has. `inputs` checks events and times and counts
-their units. `buckets` adds units one by one, or (by the compiled `kernels`) a whole array at once,
-with the same result. `histogram` is the public class: estimates, merging, bytes. `operator` is one
-histogram per key as state of a Spark stream. `experiments` produce frames; `figures` and `claims`
-show and judge them.
+`units` checks events and times, counts their units, and has the rule which buckets a total has.
+`buckets` adds units one by one, or (by the compiled `kernels`) a whole array at once, with the same
+result. `histogram` is the public class: estimates, merging, bytes. `operator` is one histogram per
+key as state of a Spark stream. `experiments` produce frames; `figures` and `claims` show and judge
+them.
 """
 
 from aftlib.exponential_histogram.histogram import ExponentialHistogram

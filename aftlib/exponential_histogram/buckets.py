@@ -9,8 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.exponential_histogram.canonical import bucket_sizes, top_level
-from aftlib.exponential_histogram.inputs import MAX_UNITS, Units
+from aftlib.exponential_histogram.units import MAX_UNITS, Units, bucket_sizes, top_level
 
 NO_TIMES = np.empty(0, np.int64)
 NO_ANSWERS = np.empty(0, np.float64)

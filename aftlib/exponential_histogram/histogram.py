@@ -13,8 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from aftlib.core.checks import require_choice, require_number
 from aftlib.exponential_histogram.buckets import NEVER, NO_ANSWERS, NO_TIMES, Buckets, halves
-from aftlib.exponential_histogram.canonical import least_buckets
-from aftlib.exponential_histogram.inputs import MAX_UNITS, as_times, running, units_of
+from aftlib.exponential_histogram.units import (
+    MAX_UNITS,
+    NO_BITS,
+    Units,
+    as_bits,
+    as_integers,
+    as_times,
+    check_total,
+    least_buckets,
+    refuse,
+    running,
+)  # fmt: skip
 
 #: An event of at most so many units is added unit by unit.
 _FEW = 16
@@ -30,6 +40,23 @@ def _require_window(window: Any) -> None:
             f"window must be a whole number from 1 to 2**61 - 1, got {window!r}: count events, "
             "or with timed=True units of the timestamps, such as 60_000 for a minute in ms"
         )
+
+
+def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
+    """Convert events of the kind `values` to units of 1/scale; ValueError if `total` overflows."""
+    if values == "bits" and scale == 1:  # by blocks, at the speed of counting
+        from aftlib.exponential_histogram.kernels import BLOCK_SHIFT, count_blocks
+
+        bits = as_bits(events)
+        cum, valid = count_blocks(bits)
+        if not valid:
+            refuse(bits > 1, bits, *NO_BITS)
+        return Units(bits.size, cum, BLOCK_SHIFT, bits)
+    units = as_integers(events) if values == "integers" else as_bits(events)
+    if values == "bits":
+        refuse(units > 1, units, *NO_BITS)
+    check_total(total, units, scale)
+    return running(units.astype(np.int64) * scale)
 
 
 class ExponentialHistogram:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aftlib.core.compiling import LONGS, OCTETS, byte_mask, jit, ones
-from aftlib.exponential_histogram.canonical import bucket_sizes as sizes_of
-from aftlib.exponential_histogram.canonical import top_level as level_of
+from aftlib.exponential_histogram.units import bucket_sizes as sizes_of
+from aftlib.exponential_histogram.units import top_level as level_of
 
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
@@ -277,7 +277,7 @@ def apply(
 ) -> tuple[NDArray[np.int64], int]:
     """Return the timestamps and the total after a chunk.
 
-    `units` is an `inputs.Units` as a plain tuple. `buckets` are those before the chunk. `answers`
+    `units` is an `units.Units` as a plain tuple. `buckets` are those before the chunk. `answers`
     has `out`, `sure` and `how`. If `out` is not empty, it gets the estimate after each event; for
     the first `sure` events this is the exact total.
     """

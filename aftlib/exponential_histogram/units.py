@@ -1,10 +1,17 @@
-"""Checked events and times: bits or integers become units, counted by blocks or one by one.
+"""Units: checked events and times, and the rule which buckets a number of units has.
 
-Other inputs are refused by a ValueError that names the position.
+Bits or integers become units, counted by blocks or one by one. Other inputs are refused by a
+ValueError that names the position.
+
+With `least` = ⌈k/2⌉ and k = ⌈1/ε⌉, every size but the largest has `least` or `least` + 1 buckets,
+and the largest has 1 … `least` + 1. Exactly one such list sums to a given total. So sizes need not
+be stored: a histogram is its total and one timestamp per bucket (Datar, Gionis, Indyk, Motwani).
+`kernels` compiles the same functions (core.compiling).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 #: Totals stay below this, so that no sum of two of them leaves 64 bits.
 MAX_UNITS = 2**61
-_NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="integers"'
+NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="integers"'
 
 
 class Units(NamedTuple):
@@ -28,23 +35,6 @@ class Units(NamedTuple):
     bits: NDArray[np.uint8] = np.empty(0, np.uint8)
 
 
-def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
-    """Convert events of the kind `values` to units of 1/scale; ValueError if `total` overflows."""
-    if values == "bits" and scale == 1:  # by blocks, at the speed of counting
-        from aftlib.exponential_histogram.kernels import BLOCK_SHIFT, count_blocks
-
-        bits = as_bits(events)
-        cum, valid = count_blocks(bits)
-        if not valid:
-            refuse(bits > 1, bits, *_NO_BITS)
-        return Units(bits.size, cum, BLOCK_SHIFT, bits)
-    units = as_integers(events) if values == "integers" else as_bits(events)
-    if values == "bits":
-        refuse(units > 1, units, *_NO_BITS)
-    check_total(total, units, scale)
-    return running(units.astype(np.int64) * scale)
-
-
 def running(units: NDArray[np.integer]) -> Units:
     """Return units in which every event is a block of its own."""
     cum = np.zeros(units.size + 1, np.int64)
@@ -56,7 +46,7 @@ def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
     """Events as one byte each; the caller must refuse unsigned bytes that are not 0 or 1."""
     array = _row(events, "bits (booleans, 0 or 1)")
     if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
-        refuse((array < 0) | (array > 1), array, *_NO_BITS)
+        refuse((array < 0) | (array > 1), array, *NO_BITS)
         return array.astype(np.uint8)
     return np.ascontiguousarray(array).view(np.uint8)
 
@@ -122,3 +112,35 @@ def _row(values: ArrayLike, wanted: str, name: str = "events") -> NDArray[Any]:
     if array.dtype.kind not in "biu":
         raise ValueError(f"{name} must be {wanted}, got type {array.dtype}: convert them first")
     return array
+
+
+def least_buckets(epsilon: float) -> int:
+    """⌈k/2⌉ for k = ⌈1/ε⌉; two buckets of one size merge when there are ⌈k/2⌉ + 2 of them."""
+    # Below 1e-18 nothing would merge before the total reaches its limit.
+    return (math.ceil(1 / max(epsilon, 1e-18)) + 1) // 2
+
+
+def top_level(total: int, least: int, level: int = 0) -> int:
+    """Level of the largest bucket, whose size is 2**level; the search starts at `level`."""
+    while level > 0 and ((least + 1) << level) - least > total:
+        level -= 1
+    while ((least + 1) << (level + 1)) - least <= total:
+        level += 1
+    return level
+
+
+def bucket_sizes(total: int, least: int) -> NDArray[np.int64]:
+    """Size of each bucket, newest first; empty when the total is 0."""
+    if total == 0:
+        return np.empty(0, np.int64)
+    level = 0
+    while ((least + 1) << (level + 1)) - least <= total:
+        level += 1
+    rest = total - least * ((1 << level) - 1)
+    sizes = np.empty((least + 1) * level + (rest >> level), np.int64)
+    first = 0
+    for i in range(level + 1):
+        count = least + ((rest >> i) & 1) if i < level else rest >> level
+        sizes[first : first + count] = 1 << i
+        first += count
+    return sizes[:first]
