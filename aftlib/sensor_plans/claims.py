@@ -85,7 +85,8 @@ SUMMARY = Summary(
     claimed="A guard certifies beforehand which lost windows it may estimate: whatever the data, "
     "hardly more than a share δ of these estimates are off by more than ε.",
     found="At Beijing's stations {G-1.measured:.1%} of the certified windows were within ε "
-    "(guaranteed: 95 %). The guarantee costs {G-3.measured:.0%} of Beijing's windows.",
+    "(guaranteed: 95 % less a fixed number of errors). The guarantee costs {G-3.measured:.0%} of "
+    "Beijing's windows.",
     sure="The bound is a theorem, checked against adversaries; the shares are a back-test on one "
     "real set.",
     limits="Failures must not depend on the data; one machine fails at a time; below some 500 "

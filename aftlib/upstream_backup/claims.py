@@ -104,7 +104,7 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         n=failures,
         counted=f"failures in ns-3 at {at:,.0f} tuples/s",
         sensitivity=f"At {max(shares):,.0f}/s it is {shares[max(shares)][0]:.0%}. Reversed "
-        f"({idle:.0%}) if the connection were open but idle; the text says that it is opened.",
+        f"({idle:.0%}) if the connection were open but idle; we read that it is opened.",
     )
 
 
@@ -211,9 +211,9 @@ CLAIMS = [
 SUMMARY = Summary(
     claimed="A secondary that processes half of the tuples halves what must be sent again after a "
     "failure, and recovery is shorter.",
-    found="Both hold when the primary fails ({D4-1.measured:.2f} of the tuples). Nagle's algorithm "
-    "does not make the gap at low rates ({D4-4.measured:.0%} of it at 200 tuples/s), and queues "
-    "are not empty there ({D4-7.measured:.1f} tuples).",
+    found="Both hold when the primary fails ({D4-1.measured:.2f} of the tuples). At low rates "
+    "Nagle's algorithm makes {D4-4.measured:.0%} of the gap at most, if the connection is opened "
+    "at recovery, and queues are not empty ({D4-7.measured:.1f} tuples at 200 tuples/s).",
     sure="The simulation agrees with stored runs of ns-3 in all counts, and within 2 % in times.",
     limits="When either node may fail, nothing is saved ({D4-8.measured:.2f}). Only the proposal "
     "gives wrong join results without sorting: 25 per failure at 1,000 tuples/s.",
