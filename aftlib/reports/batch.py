@@ -23,6 +23,7 @@ import nbformat
 import papermill
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
+from pydantic import ValidationError
 
 from aftlib.core.paths import atomic_file, notebooks_dir
 from aftlib.reports.documents import DOCUMENTS, Document, all_claims
@@ -86,13 +87,20 @@ class Executed:
 
     @property
     def claims(self) -> list[ClaimRecord]:
-        """The verdicts of the run's scorecards, the last one of each claim; none on failure."""
+        """The verdicts of the run's scorecards, the last one of each claim.
+
+        None on failure, or if another version of the library stored them in its own form.
+        """
         if self.error:
             return []
         outputs = (output for cell in self.content.cells for output in cell.get("outputs", []))
         lines = (line for output in outputs for line in output.get("data", {}).get(MIME, []))
         about = (self.record["name"], self.record["profile"])
-        return list({line["id"]: ClaimRecord(**line).with_run(*about) for line in lines}.values())
+        try:
+            records = {line["id"]: ClaimRecord(**line).with_run(*about) for line in lines}
+        except ValidationError:
+            return []
+        return list(records.values())
 
 
 @cache

@@ -9,6 +9,7 @@ from dataclasses import replace
 import nbformat
 import pytest
 
+from aftlib.reports import batch
 from tests import tiny_package
 from tests.reports.conftest import BAD, GOOD, aft, write_notebook
 
@@ -132,6 +133,14 @@ def test_the_last_full_run_is_shown_beside_a_verdict_that_differs(home, monkeypa
     assert aft("reproduce", "-p", "m=5").exit_code == 0
     readme = (home / "reports" / "README.md").read_text()
     assert re.search(r"does not hold; holds \([\d.]+\), full run of \d{4}-", readme)
+
+
+def test_a_report_of_another_version_counts_as_not_run(home):
+    assert aft("reproduce").exit_code == 0
+    path = home / "reports" / "01_tiny.ipynb"
+    assert len(batch.Executed.read(path).claims) == 2
+    path.write_text(path.read_text().replace('"sensitivity"', '"sensitivities"'))
+    assert batch.Executed.read(path).claims == []
 
 
 def test_watch_shows_the_tables_of_a_stream_or_says_how_to_get_them(home, tmp_path):
