@@ -93,17 +93,17 @@ def command(
         click.echo(report_text(result))
         click.echo(f"Plan: {output}")
     if report:
-        with clear_errors(1, output):
+        with clear_errors(1, f"{output} is written, but its page is not"):
             click.echo(f"Report: {write_page(output)}")
 
 
 @contextmanager
-def clear_errors(status: int, file: Path) -> Iterator[None]:
-    """Turn errors about arguments and files into one line that names the file, and a status."""
+def clear_errors(status: int, where: Path | str) -> Iterator[None]:
+    """Turn an error about arguments or files into a line that begins with `where`, and a status."""
     try:
         yield
     except (ValueError, OSError) as error:
-        click.echo(f"Error: {printable(f'{file}: {error}')}", err=True)
+        click.echo(f"Error: {printable(f'{where}: {error}')}", err=True)
         raise click.exceptions.Exit(status) from error
 
 
