@@ -30,31 +30,10 @@ from aftlib.core.labels import (
 from aftlib.guard.accounts import slack
 from aftlib.guard.prediction import Model
 from aftlib.guard.proposal import Risk
-from aftlib.guard.rounds import LARGEST, Rounds, Rules, State
+from aftlib.guard.rounds import LARGEST, Recovered, Rounds, Rules, State
 
 VERSION = 8
 _MOST_HORIZONS, _MOST_ROUNDS = 1000, 2**62 - 1  # for the memory, and for sums of int64
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """Estimates of the missing windows, one row per round.
-
-    Attributes
-    ----------
-    estimate : ndarray, shape (rounds, n)
-        Estimates of the missing windows; NaN for the others, or where nothing is known yet.
-    half_width : ndarray, shape (rounds, n)
-        Half-width of this one estimate: a share 1 − δ of the last comparable errors were within it.
-        It may be above ε, which is a limit for all certified estimates together. NaN where too few
-        errors are known.
-    declared : ndarray of bool, shape (rounds, n)
-        Whether an error of at most ε was guaranteed before the loss.
-    """
-
-    estimate: np.ndarray
-    half_width: np.ndarray
-    declared: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -275,8 +254,8 @@ class Guard:
             for r, row in enumerate(rows):
                 slots = (self.rounds - 1 - h) % (self.horizons + 1)
                 recovered, predicted = self._all.advance(row)
-                estimate[r], half_width[r] = recovered.value, recovered.half_width
-                certified[r] = recovered.certified
+                estimate[r], half_width[r] = recovered.estimate, recovered.half_width
+                certified[r] = recovered.declared
                 if trace:
                     decisions[r], shadow[r] = self._all.state.decisions[slots, h], predicted
         return Recovered(estimate, half_width, certified), History(decisions, shadow)

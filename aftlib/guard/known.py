@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
@@ -49,12 +50,8 @@ class KnownModel:
         delta: float,
         horizons: int = 5,
     ) -> None:
-        self.model, self.horizons, self.rounds = model, horizons, 0
+        self.model, self.horizons = model, horizons
         self._worker = worker_of_each(workers)
-        if model.size != self._worker.size:
-            raise ValueError(
-                f"model must have the {self._worker.size} sensors of the workers, got {model.size}"
-            )
         self._limits = limits_of(epsilon, model.size, model.names)
         self._requirement = Requirement(1.0, delta)  # of errors in units of ε
         self._gain = np.zeros((model.size, model.size))  # of each sensor, given other workers'
@@ -71,7 +68,7 @@ class KnownModel:
         self._estimable = np.array(estimable)[self._worker]
         self._missing = np.zeros(model.size, bool)  # of the last window
         self._counts = np.zeros((2, model.size))
-        self._solved: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+        self._solved = lru_cache(MOST_PATTERNS)(self._solve)
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -97,7 +94,9 @@ class KnownModel:
         for r, row in enumerate(rows):
             missing = np.isnan(row)
             if missing.any():
-                estimate[r, missing], half_width[r, missing] = self._estimates(row, missing)
+                gain, half_width[r, missing] = self._solved(missing.tobytes())
+                deviation = (row - self.model.mean)[~missing]
+                estimate[r, missing] = self.model.mean[missing] + gain @ deviation
                 one_worker = np.ptp(self._worker[missing]) == 0
                 certified[r] = missing & self._estimable & one_worker
             else:
@@ -105,26 +104,18 @@ class KnownModel:
                 wrong = np.abs(shadow - row) > self._limits
                 self._counts += np.stack([self._estimable, self._estimable & wrong])
             self._missing = missing
-        self.rounds += len(rows)
         return Recovered(estimate, half_width, certified)
 
     def skip(self, rounds: int) -> None:
         """Process `rounds` windows in which no sensor sent anything."""
-        self.rounds += rounds
         self._missing = self._missing | (rounds > 0)
 
-    def _estimates(self, row: np.ndarray, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means and half-widths of the missing sensors, given the others."""
-        observed, key = np.flatnonzero(~missing), missing.tobytes()
-        if key not in self._solved:
-            gain, covariance = self.model.conditional(observed, np.flatnonzero(missing))
-            variance = np.maximum(np.diag(covariance), 0)
-            if len(self._solved) >= MOST_PATTERNS:
-                self._solved.clear()
-            self._solved[key] = gain, self._requirement.half_width(variance)
-        gain, half_width = self._solved[key]
-        mean = self.model.mean
-        return mean[missing] + gain @ (row - mean)[observed], half_width
+    def _solve(self, gaps: bytes) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gain from the other sensors to the missing ones, and their half-widths."""
+        missing = np.frombuffer(gaps, bool)
+        there, gone = np.flatnonzero(~missing), np.flatnonzero(missing)
+        gain, covariance = self.model.conditional(there, gone)
+        return gain, self._requirement.half_width(np.maximum(np.diag(covariance), 0))
 
     @property
     def nbytes(self) -> int:
@@ -133,11 +124,10 @@ class KnownModel:
 
     def to_bytes(self) -> bytes:
         """Return the state; the model is not part of it."""
-        return pack_arrays(rounds=self.rounds, missing=self._missing, counts=self._counts)
+        return pack_arrays(missing=self._missing, counts=self._counts)
 
     def restored(self, data: bytes) -> Self:
         """Continue from the state that `to_bytes` returned."""
         fields = unpack_arrays(data)
-        self.rounds, self._missing = int(fields["rounds"]), fields["missing"]
-        self._counts = fields["counts"]
+        self._missing, self._counts = fields["missing"], fields["counts"]
         return self

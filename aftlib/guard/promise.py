@@ -217,9 +217,10 @@ class Promise:
     def guard(self, state: bytes | None = None) -> Guard | KnownModel:
         """Return a new guard, or the one whose `to_bytes` returned `state`."""
         alone = [worker for worker in self.workers if isinstance(worker, str)]
-        if alone:
+        if odd := alone or [name for name in self.sensors if not isinstance(name, str)]:
             raise ValueError(
-                f"workers must be lists of sensors, got {alone[0]!r}: give [{alone[0]!r}]"
+                f"workers must be lists of sensors' names, got {odd[0]!r}: give [['{odd[0]}'], …], "
+                "and cast the stream's column of sensors to string"
             )
         names = self.sensors
         twice = sorted({name for name in names if names.count(name) > 1})

@@ -69,13 +69,25 @@ class Rules:
     every: int  # most windows between two fits
 
 
-@dataclass
-class Estimates:
-    """What a round gives for its missing sensors; all arrays have shape (n,)."""
+@dataclass(frozen=True)
+class Recovered:
+    """Estimates of the missing windows, one row per round.
 
-    value: np.ndarray
+    Attributes
+    ----------
+    estimate : ndarray, shape (rounds, n)
+        Estimates of the missing windows; NaN for the others, or where nothing is known yet.
+    half_width : ndarray, shape (rounds, n)
+        Half-width of this one estimate: a share 1 − δ of the last comparable errors were within it.
+        It may be above ε, which is a limit for all certified estimates together. NaN where too few
+        errors are known.
+    declared : ndarray of bool, shape (rounds, n)
+        Whether an error of at most ε was guaranteed before the loss.
+    """
+
+    estimate: np.ndarray
     half_width: np.ndarray
-    certified: np.ndarray
+    declared: np.ndarray
 
 
 def new_state(sensors: int, horizons: int) -> State:
@@ -116,7 +128,7 @@ class Rounds:
         """Whether the model contains the windows of earlier rounds."""
         return self.model.moments.shape[1] >= 2 * self.rules.workers.size
 
-    def advance(self, now: np.ndarray) -> tuple[Estimates, np.ndarray]:
+    def advance(self, now: np.ndarray) -> tuple[Recovered, np.ndarray]:
         """Process a window; return the estimates of missing sensors and all shadow predictions.
 
         The shadow predictions have shape (H, n); NaN before there are so many rounds.
@@ -131,12 +143,12 @@ class Rounds:
         estimates = self._recover(np.flatnonzero(absent), shadow, inflation)
         state.rounds = t + 1
         if empty:
-            self._pass_empty(t)
-            return estimates, shadow
-        self._remember(now, absent, waves, t)
+            self._forget(t)
+        else:
+            self._remember(now, absent, waves, t)
         self._look_ahead(now, absent, waves, t)
-        state.seen += 1
-        if self._is_due():
+        state.seen += not empty
+        if not empty and self._is_due():
             prediction.absorb(self.model, FORGET, state.seen - state.fitted)
             state.fitted = state.seen
             if state.seen >= prediction.FIRST_FIT:
@@ -209,7 +221,7 @@ class Rounds:
         state.tolerance[:k] = np.where(scored & usable, followed, limit)
         learn(wrong, decisions, state.accounts[:k], state.pools[:k], rules.delta)
 
-    def _recover(self, gone: np.ndarray, shadow: np.ndarray, inflation: np.ndarray) -> Estimates:
+    def _recover(self, gone: np.ndarray, shadow: np.ndarray, inflation: np.ndarray) -> Recovered:
         """Return the estimates of the sensors `gone`, from the horizons of their losses."""
         state, t = self.state, self.state.rounds
         value, half_width = np.full((2, shadow.shape[1]), np.nan)
@@ -223,7 +235,7 @@ class Rounds:
             width = proposal.half_widths(self.risk, slot, h, gone, self.rules.delta)
             half_width[gone] = self.model.scale[IN_USE, gone] * inflation[h, gone] * width
             certified[gone] = state.decisions[slot, h, gone] == CERTIFIED
-        return Estimates(value, half_width, certified)
+        return Recovered(value, half_width, certified)
 
     def _remember(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray, t: int) -> None:
         """Put the window into rings, means and moments, with its gaps filled by the model."""
@@ -251,6 +263,12 @@ class Rounds:
             sums = model.products[: len(slots)]
             faded = (1 - FORGET) * sums + product
             model.products[: len(slots)] = np.where(np.isfinite(product), faded, sums)
+
+    def _forget(self, t: int) -> None:
+        """Put a round without any window into the rings; nothing is learned."""
+        state, slot = self.state, t % len(self.state.windows)
+        state.windows[slot] = state.filled[slot] = self.model.residual[slot] = np.nan
+        state.levels[slot] = state.level
 
     def _fill_gaps(
         self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray, t: int
@@ -282,16 +300,6 @@ class Rounds:
         proposed = proposal.propose(risk, slot, limit, rules.delta)
         state.decisions[slot] = certify(proposed, state.accounts, state.pools, rules.delta)
         state.allowed[slot] = state.tolerance
-
-    def _pass_empty(self, t: int) -> None:
-        """Put a round without any window into the rings; nothing is learned or certified."""
-        state, slot = self.state, t % len(self.state.windows)
-        state.windows[slot] = state.filled[slot] = self.model.residual[slot] = np.nan
-        state.levels[slot] = state.level
-        state.decisions[slot] = 0
-        state.allowed[slot] = 0.0
-        self.risk.features[slot] = 0.0
-        self.risk.risk[slot] = -1.0
 
     def _is_due(self) -> bool:
         """Whether to fit the model: first after `FIRST_FIT` windows, then at growing intervals.

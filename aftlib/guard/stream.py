@@ -221,11 +221,6 @@ def require_arguments(stream: DataFrame, promise: Promise) -> None:
         raise ValueError(f"stream must be without recoverable, got windows: {ONE_QUERY}")
     if not isinstance(promise, Promise):
         raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
-    if odd := [name for name in promise.sensors if not isinstance(name, str)]:
-        raise ValueError(
-            f"promise must name the sensors by texts, got {listed(odd)}: give {str(odd[0])!r}, and "
-            "cast the stream's column to string"
-        )
 
 
 def plan_of(stream: DataFrame) -> str:

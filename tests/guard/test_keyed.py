@@ -245,7 +245,8 @@ def test_the_cache_keeps_the_guards_that_come_again_and_drops_stale_ones():
         ({"ahead": "later"}, "ahead must be a duration such as '10min', got 'later'"),
         ({"behind": "once"}, "behind must be a point in time such as '2020-01-01', got 'once'"),
         ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),
-        ({"workers": ["hall", ["b"]]}, r"workers must be lists .* got 'hall': give \['hall'\]"),
+        ({"workers": ["hall", ["b"]]}, r"workers must be lists .* got 'hall': give \[\['hall'\], "),
+        ({"workers": [[1], [2]]}, r"lists of sensors' names, got 1: give \[\['1'\], …\], and cast"),
         ({"delta": 1}, "delta must be above 0 and below 1"),
     ],
 )
