@@ -27,7 +27,7 @@ from aftlib.core.labels import (
     unpack_arrays,
     values_by_name,
 )
-from aftlib.guard.accounts import slack
+from aftlib.guard.accounts import CERTIFIED, slack
 from aftlib.guard.prediction import Model
 from aftlib.guard.proposal import Risk
 from aftlib.guard.rounds import LARGEST, Recovered, Rounds, Rules, State
@@ -183,7 +183,7 @@ class Guard:
         decisions = state.decisions[
             last, np.minimum(ahead, self.horizons - 1), np.arange(last.size)
         ]
-        return (ahead < self.horizons) & (decisions == 2)
+        return (ahead < self.horizons) & (decisions == CERTIFIED)
 
     @property
     def outcomes(self) -> np.ndarray:

@@ -127,10 +127,10 @@ class Promise:
                 f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
                 "from a file with a column of times"
             )
-        durations = [f"{round(n * step * 1e6)}us" for n in (terms.window, terms.slide)]
-        seasons = [
-            f"{round(n * terms.slide * step * 1e6)}us" for n in plan["data"]["seasons_in_windows"]
-        ]
+
+        def duration(steps: float) -> str:
+            return f"{round(steps * step * 1e6)}us"
+
         workers = changes.get("workers", plan["assignment"])
         given = changes.pop("epsilon", {})
         if isinstance(given, Mapping):
@@ -146,13 +146,13 @@ class Promise:
             "workers": workers,
             "epsilon": given,
             "delta": terms.delta,
-            "window": durations[0],
-            "slide": durations[1],
+            "window": duration(terms.window),
+            "slide": duration(terms.slide),
             "query": terms.query,
             "samples": terms.window,
             "share": 1.0 if terms.query == "sum" else cls.share,
             "horizons": terms.horizons,
-            "seasons": seasons,
+            "seasons": [duration(n * terms.slide) for n in plan["data"]["seasons_in_windows"]],
         }
         return cls(**parameters | changes)
 
