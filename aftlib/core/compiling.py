@@ -29,8 +29,8 @@ else:
     COMPILED = True
 
 # Arguments may be read-only and start at any address, as Arrow's buffers do.
-OCTETS, LONGS, DOUBLES = (
-    f"Array({kind}, 1, 'C', readonly=True, aligned=False)" for kind in ("uint8", "int64", "float64")
+OCTETS, LONGS = (
+    f"Array({kind}, 1, 'C', readonly=True, aligned=False)" for kind in ("uint8", "int64")
 )
 
 

@@ -171,10 +171,8 @@ class Claim:
             )
         require_choice(f"basis of {self.id}", self.basis, BASES)
         require_choice(f"recorded of {self.id}", self.recorded, VERDICTS[:-1])
-        if (self.recorded == HOLDS_IF) != bool(self.condition) and self.recorded in (
-            HOLDS,
-            HOLDS_IF,
-        ):
+        needed = {HOLDS: False, HOLDS_IF: True}.get(self.recorded, bool(self.condition))
+        if needed != bool(self.condition):
             raise ValueError(
                 f"condition of {self.id} must be given exactly if it is recorded as {HOLDS_IF!r}, "
                 f"got {self.condition!r} and {self.recorded!r}"

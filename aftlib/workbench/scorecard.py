@@ -106,11 +106,7 @@ def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
         claim
         for claim in claims
         if not claim.as_recorded
-        and not (
-            claim.profile == "smoke"
-            and claim.verdict != NOT_RUN
-            and (claim.timed or OPEN in (claim.verdict, claim.recorded))
-        )
+        and (claim.contradicts or claim.profile != "smoke" or claim.verdict == NOT_RUN)
     ]
 
 
@@ -151,8 +147,7 @@ def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
 
     Claims that do not hold come first.
     """
-    order = {DOES_NOT_HOLD: 0}
-    ordered = sorted(claims, key=lambda claim: (claim.project, order.get(claim.verdict, 1)))
+    ordered = sorted(claims, key=lambda claim: (claim.project, claim.verdict != DOES_NOT_HOLD))
     return render("claims.html.j2", claims=ordered, link=link)
 
 
@@ -163,8 +158,7 @@ def render(template: str, **values: Any) -> str:
         autoescape=template.endswith(".html.j2"),
         undefined=jinja2.StrictUndefined,
     )
-    filters = {"shown": shown, "shown_interval": shown_interval, "count_text": count_text}
-    environment.filters |= filters
+    environment.filters.update(shown=shown, shown_interval=shown_interval, count_text=count_text)
     return environment.get_template(template).render(values)
 
 
