@@ -30,9 +30,9 @@ from aftlib.checkpoint_planning.state import (
     IntervalRecord,
 )
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.paths import locked
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
-from aftlib.spark.checkpoint import QueryDirectory
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
 """Sums and numbers of the samples of some sensors over the steps [start, stop)."""
@@ -242,7 +242,7 @@ def driver(
     A driver whose block ends, also by an error, has not crashed: the batch that it began is not
     recovered, but read completely. TimeoutError when another driver uses the directory.
     """
-    with QueryDirectory(directory).locked():
+    with locked(Path(directory)):
         operator = prepare(query, log, directory, passes)
         try:
             yield operator

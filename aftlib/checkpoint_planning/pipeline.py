@@ -30,8 +30,7 @@ from aftlib.checkpoint_planning.operator import (
 )
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.checkpoint import QueryDirectory
-from aftlib.spark.streams import PlannedInput, drain
+from aftlib.spark.streams import PlannedInput, QueryDirectory, drain
 
 _LONG = pa.int64()
 SUMS = pa.schema(

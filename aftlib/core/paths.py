@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import IO
 
 MARKERS = ("notebooks", "pyproject.toml")
 
@@ -148,22 +147,26 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
         flush(target.parent)
 
 
-def take_lock(file: IO[str]) -> None:
-    """Lock an open file until it is closed, or until this process and its forks have ended.
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other drivers out of a folder while the block runs, or this process and its forks do.
 
     TimeoutError, which names the holder, when another process holds the lock.
     """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        raise TimeoutError(
-            f"{file.name!r} is held by {file.read()}, or by a process that it started: wait until "
-            "it has ended, or end it"
-        ) from None
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()}")
-    file.flush()
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "driver.lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise TimeoutError(
+                f"{file.name!r} is held by {file.read()}, or by a process that it started: wait "
+                "until it has ended, or end it"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
 
 
 @contextmanager

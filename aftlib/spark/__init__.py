@@ -3,6 +3,6 @@
 `session` starts the one session of the process, on the Java that `java` finds, with the archive of
 classes that `archive` makes and the Python processes that `workers` starts. `sweep` distributes
 numbered work over tasks; `streams` runs a streaming query on planned micro-batches until its input
-has ended. `checkpoint` has the lock and progress of a streaming query. `faults` kills a
-process at a named point of its work, once.
+has ended, and reads its progress from Spark's checkpoint. `faults` kills a process at a named point
+of its work, once.
 """

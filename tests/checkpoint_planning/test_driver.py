@@ -11,9 +11,9 @@ from aftlib.checkpoint_planning.operator import ReplayQuery, prepare, replay_in_
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
+from aftlib.core.paths import locked
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.checkpoint import QueryDirectory
 
 MODEL = GaussianModel([1 / 3, -2], [[0.1, 0.05], [0.05, 0.7]], names=["süd", "nord"])
 QUERY = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(1 / 7, 0.1), 2 / 3)
@@ -36,7 +36,7 @@ def test_a_query_is_known_by_its_values_and_not_by_their_types():
 def test_a_driver_does_not_recover_from_one_that_still_runs(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
     query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
-    with QueryDirectory(tmp_path / "task").locked():
+    with locked(tmp_path / "task"):
         alive = prepare(query, log, tmp_path / "task")
         alive.store.begin(0, 0, alive.process_id)
         with pytest.raises(TimeoutError, match="is held by process .*: wait until it has ended"):

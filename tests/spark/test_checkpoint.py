@@ -7,12 +7,13 @@ import os
 
 import pytest
 
-from aftlib.spark.checkpoint import QueryDirectory
+from aftlib.core.paths import locked
+from aftlib.spark.streams import QueryDirectory
 
 
 def come_in(path, queue):
     try:
-        with QueryDirectory(path).locked():
+        with locked(path):
             queue.put("in")
     except TimeoutError as error:
         queue.put(str(error))
@@ -21,7 +22,7 @@ def come_in(path, queue):
 def test_one_driver_works_in_a_directory(tmp_path):
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    with QueryDirectory(tmp_path).locked():
+    with locked(tmp_path):
         other = context.Process(target=come_in, args=(tmp_path, queue))
         other.start()
         refusal = queue.get()
