@@ -7,28 +7,50 @@ from itertools import combinations
 
 import numpy as np
 
-from aftlib.sensor_plans.backtest import Walk
+from aftlib.sensor_plans.backtest import GUARD, Walk
 from aftlib.sensor_plans.sensor_file import SensorTable
-from aftlib.sensor_plans.window_results import outliers
+from aftlib.sensor_plans.window_results import Survey, outliers
 
 LEARNING = 250
 """Windows that the guard needs before it certifies anything."""
+LATE, LATE_LEARNING = 50, 600
+"""Windows by which a sensor starts after the first, and that it needs then, to count as late."""
+EASED = 1.2
+"""Least ε in 1 − δ quantiles of the errors at which the guard certifies most windows."""
 STILL = 30
-"""Fewest consecutive steps with one value that count as stuck."""
+"""Fewest consecutive samples of one value that count as stuck."""
 QUIET = 0.1
 """Share of a sensor's samples that may be missing without a caution."""
 COPIES = 0.9999
 """Correlation, of results and of their changes, from which two sensors are one source."""
+FEW, MOST_SAMPLES = 30, 50_000
+"""Fewest rows with both of two sensors, and most samples, the last ones, that are compared."""
 SHIFT = 0.5
 """Share of the variance of a sensor's difference from its neighbours that one shift explains."""
+NEAR, LARGER = 3, 1.5
+"""Most windows between two shifts of one time, and how much larger the other is then."""
 NEIGHBOURS, RELATED = 5, 0.5
 """Most sensors with which a sensor is compared, and their least correlation."""
 NAMED = 6
 """Most sensors that a caution names, the worst first."""
 
 
-def guarantee_cautions(names: Sequence[str], limits: np.ndarray, walk: Walk) -> Iterator[str]:
+def fails(walk: Walk) -> bool:
+    """Whether the guard missed its guarantee in the back-test, by more than chance explains."""
+    interval = walk.summary(GUARD)["interval"]
+    return interval is not None and interval[1] < 1 - walk.delta
+
+
+def guarantee_cautions(survey: Survey, walk: Walk) -> Iterator[str]:
     """Yield warnings about the value of the guarantee."""
+    names, limits = survey.names, survey.limits
+    if fails(walk):
+        yield (
+            f"Back-test: only {walk.summary(GUARD)['within']:.1%} of what was certified in the "
+            f"second half was within ε (guaranteed: {1 - walk.delta:.0%}, up to the slack). "
+            "Estimating is not recommended: recover exactly, or plan from the data after the "
+            "change."
+        )
     if walk.edges[0] < LEARNING:
         yield (
             f"Too few windows: {walk.edges[0]} before the back-test, and the guard needs about "
@@ -41,10 +63,18 @@ def guarantee_cautions(names: Sequence[str], limits: np.ndarray, walk: Walk) -> 
             f"{permitted:.0f} errors beyond the share δ, more than δ itself. Rely on the "
             "back-test rather than on the bound."
         )
-    never = np.flatnonzero(walk.certified_shares[0] < 0.05)
+    known = np.isfinite(survey.values)
+    late = known.argmax(axis=0) - known.any(axis=1).argmax()
+    unlearned = (late >= LATE) & (len(known) - known.argmax(axis=0) < LATE_LEARNING)
+    for i in np.flatnonzero(unlearned).tolist():
+        yield (
+            f"Late start: {names[i]} has no window before {survey.at(known[:, i].argmax())}; such "
+            f"a sensor needs about {LATE_LEARNING} windows before it is certified."
+        )
+    never = np.flatnonzero((walk.certified_shares[0] < 0.05) & ~unlearned)
     if len(never) and walk.edges[0] >= LEARNING:
         worth = [
-            f"{names[i]} {walk.least_epsilon[i]:.4g} (asked {limits[i]:.4g})"
+            f"{names[i]} {EASED * walk.least_epsilon[i]:.4g} (asked {limits[i]:.4g})"
             for i in sorted(never.tolist(), key=lambda i: -walk.least_epsilon[i] / limits[i])
         ]
         yield (
@@ -63,11 +93,11 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
             + (f" and {len(steps) - 1} more such" if len(steps) > 1 else "")
             + "; it is left out of the spread that scales ε."
         )
-    yield from _copies(names, values)
+    yield from _copies(names, values, table.values)
     yield from _shifts(table, values, width)
     runs = np.array([_longest_run(column) for column in table.values.T])
     if (stuck := runs >= max(STILL, 3 * width)).any():
-        worst = [f"{names[i]} ({runs[i]:,} steps)" for i in np.argsort(-runs) if stuck[i]]
+        worst = [f"{names[i]} ({runs[i]:,} samples)" for i in np.argsort(-runs) if stuck[i]]
         yield f"Stuck on one value: {listed(worst)}. Such a sensor is easy to certify."
     silent = gone.all(axis=1)
     missing = (gone & ~silent[:, None]).sum(axis=0) / max(1, (~silent).sum())
@@ -83,12 +113,12 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
         )
 
 
-def _copies(names: Sequence[str], values: np.ndarray) -> Iterator[str]:
-    whole = values[np.isfinite(values).all(axis=1)]
-    if len(whole) < 30:
-        return
-    with np.errstate(invalid="ignore", divide="ignore"):
-        alike = np.minimum(np.corrcoef(whole.T), np.corrcoef(np.diff(whole, axis=0).T))
+def _copies(names: Sequence[str], values: np.ndarray, samples: np.ndarray) -> Iterator[str]:
+    alike = np.full((len(names), len(names)), 0.0)
+    for rows in (values, samples[-MOST_SAMPLES:]):
+        level, change = _correlate(rows), _correlate(np.diff(rows, axis=0))
+        same = np.sign(level) * np.sign(change)
+        alike = np.fmax(alike, same * np.minimum(np.abs(level), np.abs(change)))
     for i, j in combinations(range(len(names)), 2):
         if alike[i, j] > COPIES:
             yield (
@@ -97,23 +127,48 @@ def _copies(names: Sequence[str], values: np.ndarray) -> Iterator[str]:
             )
 
 
+def _correlate(rows: np.ndarray) -> np.ndarray:
+    """Correlation of each two columns over the rows that have both; NaN below `FEW` such rows."""
+    present = np.isfinite(rows)
+    ones, seen = present.astype(float), np.maximum(1, present.sum(axis=0))
+    z = np.where(present, rows, 0.0)
+    z = np.where(present, z - z.sum(axis=0) / seen, 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = z / np.sqrt((z**2).sum(axis=0) / seen)
+        counts, sums, squares = ones.T @ ones, z.T @ ones, (z**2).T @ ones
+        variances = squares / counts - (sums / counts) ** 2
+        covariances = z.T @ z / counts - sums * sums.T / counts**2
+        related = covariances / np.sqrt(variances * variances.T)
+    return np.where(counts >= FEW, related, np.nan)
+
+
 def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]:
     """Yield a warning for each sensor that moves away from its neighbours for good."""
     z = (values - np.nanmedian(values, axis=0)) / np.nanstd(values, axis=0)
     related = np.ma.corrcoef(np.ma.masked_invalid(z), rowvar=False).filled(0.0)
-    for i, name in enumerate(table.names):
+    found: dict[int, tuple[int, float, list[int]]] = {}
+    for i in range(len(related)):
         others = np.argsort(-related[i] + 9 * (np.arange(len(related)) == i))[:NEIGHBOURS]
         alike = [j for j in others.tolist() if j != i and related[i, j] > RELATED]
         if len(alike) < 2:
             continue
-        difference = (z[:, i] - _median(z[:, alike])) * np.nanstd(values[:, i])
+        difference = z[:, i] - _median(z[:, alike])
         known = np.flatnonzero(np.isfinite(difference))
         at, shift, share = _fit_shift(difference[known])
         if share >= SHIFT:
-            yield (
-                f"Level shift: {name} moves by {shift:+.3g} against the sensors most like it at "
-                f"{table.at(int(known[at]) * width)}. Was it replaced or moved, or does it drift?"
-            )
+            found[i] = int(known[at]), shift, alike
+    for i, (at, shift, alike) in found.items():
+        # a neighbour's shift, seen from here, is smaller and has the other sign
+        if any(
+            j in found and abs(found[j][0] - at) <= NEAR and found[j][1] / shift < -LARGER
+            for j in alike
+        ):
+            continue
+        yield (
+            f"Level shift: {table.names[i]} moves by {shift * np.nanstd(values[:, i]):+.3g} "
+            f"against the sensors most like it at {table.at(at * width)}. Was it replaced or "
+            "moved, or does it drift?"
+        )
 
 
 def _median(rows: np.ndarray) -> np.ndarray:
@@ -134,7 +189,8 @@ def _fit_shift(series: np.ndarray) -> tuple[int, float, float]:
 
 
 def _longest_run(column: np.ndarray) -> int:
-    """Most consecutive samples of one value."""
+    """Most consecutive samples of one value, whatever is missing between them."""
+    column = column[np.isfinite(column)]
     ends = np.flatnonzero(np.append(column[1:] != column[:-1], True))
     return int(np.diff(np.append(-1, ends)).max())
 

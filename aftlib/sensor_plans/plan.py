@@ -23,7 +23,7 @@ from aftlib.sensor_plans.backtest import (
     or_none,
     shares,
 )
-from aftlib.sensor_plans.cautions import data_cautions, guarantee_cautions
+from aftlib.sensor_plans.cautions import data_cautions, fails, guarantee_cautions
 from aftlib.sensor_plans.question import HORIZONS, Question, answered, group_sensors
 from aftlib.sensor_plans.recovery import pays_below, plan_recovery, worth
 from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
@@ -98,6 +98,7 @@ def plan(
     recovery = plan_recovery(survey)
     limits = dict(zip(names, survey.limits.tolist(), strict=True))
     summary = summarize(walk, names)
+    certified = 0.0 if fails(walk) else summary["declared_recoverable"]
     return {
         "version": VERSION,
         "data": describe_data(survey, name),
@@ -111,10 +112,10 @@ def plan(
         "sensors": describe_sensors(survey, walk, workers),
         "segments": describe_segments(survey, walk),
         "outage": show_outage(survey, walk, workers),
-        **weigh_costs(survey, sizes, summary["declared_recoverable"]),
+        **weigh_costs(survey, sizes, certified),
         "cautions": [
             *filter(None, [recovery["read_everything"]]),
-            *guarantee_cautions(names, survey.limits, walk),
+            *guarantee_cautions(survey, walk),
             *data_cautions(table, survey.values, survey.width),
         ],
     }
@@ -205,7 +206,12 @@ def describe_sensors(
 ) -> list[dict[str, Any]]:
     """One row per sensor; lists have an entry per horizon, 1 … H windows."""
     worker_of = {i: worker for worker, keys in enumerate(workers) for i in keys}
-    explained = 1 - left_variance(survey.model, workers) / np.diag(survey.model.covariance)
+    left = left_variance(survey.model, workers) / np.diag(survey.model.covariance)
+    windows = len(survey.values) // 2
+    if windows > 2 * len(survey.names):  # else shrinkage takes out what a fit to few rows promises
+        own = np.array([len(workers[worker_of[i]]) for i in range(len(left))])
+        left *= (windows - 1) / (windows - 1 - (len(left) - own))
+    explained = 1 - left
     certified, within = shares(walk.counts[GUARD].sum(axis=0))
     return [
         {

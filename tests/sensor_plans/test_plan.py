@@ -254,7 +254,12 @@ CHANGES = {
     "Near-copies: s0 and s5 (r = 1.000000)": lambda v: v.__setitem__(
         (slice(None), 5), 32 + 1.8 * v[:, 0]
     ),
-    "Stuck on one value: s3 (300 steps)": lambda v: v.__setitem__((slice(4000, 4300), 3), 1.25),
+    "Near-copies: s1 and s5 (r = 1.000000)": lambda v: v.__setitem__((slice(None), 5), -v[:, 1]),
+    "Stuck on one value: s3 (300 samples)": lambda v: v.__setitem__((slice(4000, 4300), 3), 1.25),
+    "Stuck on one value: s3 (270 samples)": lambda v: (
+        v.__setitem__((slice(4000, 4300), 3), 1.25),
+        v.__setitem__((slice(4000, 4300, 10), 3), np.nan),
+    ),
     "Clock gaps: 100 of 6,000 steps have no sample of any sensor, the first at 2026-03-25": (
         lambda v: v.__setitem__(slice(2000, 2100), np.nan)
     ),
@@ -272,6 +277,53 @@ def test_cautions_name_the_sensor_and_the_time(caution):
     cautions = plan(sensors(change=CHANGES[caution]), epsilon_sd=0.3)["cautions"]
     cautions = [line for line in cautions if not line.startswith("Replay")]
     assert [line.startswith(caution) for line in cautions] == [True], cautions
+
+
+def test_copies_with_gaps_of_their_own_are_named():
+    def copy(values):
+        values[:, 5] = values[:, 0]
+        values[np.random.default_rng(3).random(values.shape) < 0.09] = np.nan
+
+    cautions = plan(sensors(change=copy), epsilon_sd=0.3)["cautions"]
+    named = [line for line in cautions if line.startswith("Near-copies")]
+    assert len(named) == 1 and named[0].startswith("Near-copies: s0 and s5 (r = 1.000000)")
+
+
+def test_of_three_sensors_the_one_that_shifts_is_named():
+    made = plan(sensors(n=3, change=lambda v: v[3000:, 1].__iadd__(3)), epsilon_sd=0.3)
+    named = [line.split()[2] for line in made["cautions"] if line.startswith("Level shift")]
+    assert named == ["s1"]
+
+
+def test_a_late_sensor_is_named_as_such_instead_of_a_larger_epsilon():
+    late = sensors(change=lambda v: v.__setitem__((slice(2700), 3), np.nan))
+    cautions = plan(late, epsilon_sd=0.3)["cautions"]
+    assert any(line.startswith("Late start: s3 has no window before 2026-") for line in cautions)
+    assert not any(line.startswith("ε is too small") for line in cautions)
+
+
+def test_a_guard_that_fails_its_back_test_is_not_recommended():
+    def change(values):
+        values[3000:] = 3 * np.random.default_rng(5).normal(size=(3000, 7))
+
+    question = {"epsilon_sd": 0.3, "workers": 2, "t_sla": "60s", "fixed_ms": 1e3}
+    good = plan(sensors(), **question)
+    assert good["pays_below"] > 0
+    made = plan(sensors(change=change), **question, read_rate=0.9 * good["pays_below"])
+    assert made["backtest"]["interval"][1] < 0.95 and made["backtest"]["declared_recoverable"] > 0
+    assert made["worth"]["recommended"] == "exact recovery" and made["pays_below"] == 0
+    assert any(line.startswith("Back-test: only ") for line in made["cautions"])
+
+
+def test_what_the_others_explain_is_true_of_new_rows_too():
+    """A fit to few windows explained five points more than is true."""
+    rng = np.random.default_rng(5)
+    loadings = rng.normal(size=(30, 3))
+    covariance = loadings @ loadings.T + 1.5 * np.eye(30)
+    values = rng.multivariate_normal(np.zeros(30), covariance, 600)
+    rows = plan(pd.DataFrame(values, columns=[f"s{i}" for i in range(30)]), window=1)["sensors"]
+    truth = 1 - 1 / (np.diag(np.linalg.inv(covariance)) * np.diag(covariance))
+    assert np.mean([row["explained"] for row in rows]) == pytest.approx(truth.mean(), abs=0.02)
 
 
 def test_few_windows_are_a_caution():
