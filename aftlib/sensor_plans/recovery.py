@@ -162,7 +162,10 @@ def _recommend(question: Question, slow: float | None, fast: float | None) -> tu
     if slow <= limit_s:
         return EXACT, f"{need}, within T_SLA = {limit_s:g} s, and estimates nothing."
     if fast > (1 - LEAST_SAVING) * slow:
-        return EXACT, f"{need}, and the guard does not save {LEAST_SAVING:.0%} of it."
+        saves = f"does not save {LEAST_SAVING:.0%} of it"
+        if fast == slow:
+            saves = "certifies nothing, or its back-test failed"
+        return EXACT, f"{need}, and the guard {saves}."
     kept = "within" if fast <= limit_s else "not within"
     return GUARD, (
         f"{need}, not within T_SLA = {limit_s:g} s. With the certified share of the back-test the "

@@ -42,6 +42,7 @@ def test_the_comparison_by_hand():
         ({"t_sla": "22s"}, 18.0, EXACT, "takes up to 21 s, within T_SLA"),
         ({"t_sla": "2s"}, 18.0, GUARD, "guard takes 6 s, not within T_SLA"),
         ({"t_sla": "2s", "certified": 0.05}, 18.0, EXACT, "the guard does not save 5% of it"),
+        ({"t_sla": "2s", "certified": 0.0}, 18.0, EXACT, "certifies nothing, or its back-test"),
         ({"certified": 1.0}, 8.0, NEITHER, "the stream takes the whole read rate"),
         ({}, 7.0, NEITHER, "raise the read rate"),
     ],
