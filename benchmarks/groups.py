@@ -167,8 +167,8 @@ def guard_costs(n: int) -> dict[str, Any]:
     snapshot, log = keyed.snapshot(), []
     began = time.perf_counter()
     for each in windows[256:]:
-        _, entries = keyed.process(each)
-        log += entries
+        _, part = keyed.process(each)
+        log.append(part)
     middle = time.perf_counter()
     KeyedGuard(promise).restore(snapshot, log, keyed.token)
     return {

@@ -32,7 +32,7 @@ from aftlib.guard.prediction import Model
 from aftlib.guard.proposal import Risk
 from aftlib.guard.rounds import LARGEST, Recovered, Rounds, Rules, State
 
-VERSION = 8
+VERSION = 9
 _MOST_HORIZONS, _MOST_ROUNDS = 1000, 2**62 - 1  # for the memory, and for sums of int64
 
 

@@ -7,11 +7,12 @@ the log again, which gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.special import stdtrit
 
 from aftlib.guard.guard import VERSION
@@ -28,14 +29,6 @@ TOKEN = 16
 """Bytes of a token."""
 DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
 _STATES = np.array(["exact", "estimated", "lost"], object)
-
-
-class Entry(NamedTuple):
-    """A window in a group's log, which has the windows since the group's last snapshot."""
-
-    token: bytes  # of the guard before it
-    start: int  # µs
-    values: bytes
 
 
 class _Round(NamedTuple):
@@ -62,21 +55,21 @@ class KeyedGuard:
         self.next = NONE  # start of the next window
         self.token = hash_of(f"{VERSION} {promise.content}".encode())
         self.logged = 0  # windows since the snapshot
-        self.reported: np.ndarray | None = None  # the audit that the last rows reported
         self._limits = np.array(promise.limits)
         self._names = np.array(promise.sensors, object)
         self._place = {name: place for place, name in enumerate(promise.sensors)}
         self._step = promise.step
+        self._entry = np.dtype([("start", np.int64), ("window", float, (len(self._names),))])
 
-    def process(self, windows: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], list[Entry]]:
-        """Process windows in the order of their starts; return their rows and entries for the log.
+    def process(self, windows: pd.DataFrame) -> tuple[dict[str, np.ndarray], bytes]:
+        """Process windows in the order of their starts; return their rows, and them for the log.
 
         `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
         a window), one row per window and sensor. Of a gap without any window, only the first H
         windows get rows. The rows are returned as columns, because a DataFrame of a group's few
         rows takes longer than the guard.
         """
-        rounds, entries = [], []
+        rounds, log = [], b""
         for start, value, samples, variance in self._arranged(windows):
             listed = 0 if self.next == NONE else self.guard.horizons  # windows of a gap with rows
             for empty in range(self.next, start, self._step)[:listed]:
@@ -85,9 +78,10 @@ class KeyedGuard:
                 self.next = empty + self._step
             self._skip_to(start)
             rounds.append(self._round(start, self._used(value, samples), samples, variance))
-            entries.append(Entry(self.token, start, rounds[-1].window.tobytes()))
-            self._record(entries[-1])
-        return self._rows(rounds), entries
+            entry = np.array((start, rounds[-1].window), self._entry)
+            self._record(entry)
+            log += entry.tobytes()
+        return self._rows(rounds), log
 
     @property
     def audit(self) -> np.ndarray:
@@ -102,7 +96,7 @@ class KeyedGuard:
     @property
     def is_due(self) -> bool:
         """Whether to write a snapshot; groups that began together do not write them together."""
-        least = least_log(self.promise)
+        least = max(LEAST_LOG, len(self._names) // 3)
         by_chance = self.token[0] % SPREAD == 0
         return self.logged >= least and (by_chance or self.logged >= 2 * least)
 
@@ -111,10 +105,10 @@ class KeyedGuard:
         self.logged = 0
         return self.token + self.next.to_bytes(8, "big", signed=True) + self.guard.to_bytes()
 
-    def restore(self, snapshot: bytes | None, entries: Iterable[Entry], token: bytes) -> None:
+    def restore(self, snapshot: bytes | None, log: Iterable[bytes], token: bytes) -> None:
         """Continue from the stored state; ValueError when its parts do not belong together.
 
-        Without a snapshot, this guard processes the windows of the log that it has not processed.
+        Without a snapshot, this guard processes the parts of the log that it has not processed.
         """
         if snapshot is not None:
             self.token = snapshot[:TOKEN]
@@ -125,9 +119,9 @@ class KeyedGuard:
                 raise ValueError(
                     f"the snapshot of a group cannot be read ({error}): {DAMAGED}"
                 ) from error
-        for entry in entries:
-            self._skip_to(entry.start)
-            self.guard.update(np.frombuffer(entry.values))
+        for entry in np.frombuffer(b"".join(log), self._entry):
+            self._skip_to(int(entry["start"]))
+            self.guard.update(entry["window"])
             self._record(entry)
         if self.token != token:
             raise ValueError(
@@ -140,15 +134,14 @@ class KeyedGuard:
             self.guard.skip((start - self.next) // self._step)
             self.next = start
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: np.ndarray) -> None:
         """Count a window that the guard received, and hash it."""
-        self.next = entry.start + self._step
+        self.next = int(entry["start"]) + self._step
         self.logged += 1
-        start = entry.start.to_bytes(8, "big", signed=True)
-        self.token = hash_of(self.token + start + entry.values)
+        self.token = hash_of(self.token + entry.tobytes())
 
     def _arranged(
-        self, windows: Mapping[str, Any]
+        self, windows: pd.DataFrame
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         """Yield start, values, samples and variances of each window, by sensor; NaN if missing."""
         column = np.array([self._place[name] for name in windows["sensor"]], int)
@@ -210,11 +203,6 @@ class KeyedGuard:
         left = np.maximum(1 / np.maximum(samples, 1) - 1 / whole, 0)
         half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
         return half_width * whole if self.promise.query == "sum" else half_width
-
-
-def least_log(promise: Promise) -> int:
-    """Return the smallest number of windows between two snapshots of a group."""
-    return max(LEAST_LOG, len(promise.sensors) // 3)
 
 
 def hash_of(content: bytes) -> bytes:

@@ -29,11 +29,12 @@ class GuardProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        head = f"struct<key: {self.key}, token: binary, chunks: int, since: int>"
-        bucket = f"format int, promise binary, next int, heads array<{head}>"
+        head = f"struct<key: {self.key}, token: binary, chunks: int, parts: int>"
+        bucket = f"format int, promise binary, heads array<{head}>"
         self.bucket = handle.getValueState("bucket", bucket)
-        self.log = handle.getMapState("log", "number int", "windows binary")
-        self.chunks = handle.getMapState("chunks", f"key {self.key}, part int", "content binary")
+        part = f"key {self.key}, part int"
+        self.log = handle.getMapState("log", part, "token binary, windows binary")
+        self.chunks = handle.getMapState("chunks", part, "content binary")
         self.promise = handle.getValueState("promise", "content string")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803

@@ -55,7 +55,7 @@ def prepare(directory: Path) -> None:
 class Forgetting(StoredGuards):
     """Guards that start again with every micro-batch."""
 
-    def stored(self, place: int) -> KeyedGuard:
+    def stored(self, group: str) -> KeyedGuard:
         return KeyedGuard(self.promise)
 
 
