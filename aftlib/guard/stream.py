@@ -48,9 +48,9 @@ RESULT = (
 )  # fmt: skip
 """Columns of the result, besides the group's."""
 _TYPES = {
-    "time": {"timestamp"},  # Spark's watermark takes no other
-    "sensor": {"string"},
-    "value": {"tinyint", "smallint", "int", "bigint", "float", "double"},
+    "time": ("timestamp",),  # Spark's watermark takes no other
+    "sensor": ("string",),
+    "value": ("tinyint", "smallint", "int", "bigint", "float", "double"),
 }
 _NO_GROUP = (
     *("float", "double", "array", "map", "struct", "variant"),  # NaN; no equality in Python
@@ -141,7 +141,10 @@ def recoverable(
     >>> writer.start("windows")  # doctest: +SKIP
     """
     require_arguments(stream, promise)
-    columns = columns_by_role(stream, time=time, sensor=sensor, value=value, group=group)
+    roles = {"time": time, "sensor": sensor, "value": value, "group": group}
+    columns = {
+        role: column_of(stream, role, name) for role, name in roles.items() if name is not None
+    }
     require_settings(stream)
     windows = aggregate(stream, promise, columns, now)
     key = windows.schema["key"].dataType.simpleString()
@@ -228,46 +231,32 @@ def plan_of(stream: DataFrame) -> str:
     return str(stream._jdf.queryExecution().analyzed().toString())
 
 
-def columns_by_role(stream: DataFrame, **given: str | None) -> dict[str, str]:
-    """Return the stream's columns by role; ValueError if one is missing or has another type."""
+def column_of(stream: DataFrame, argument: str, name: str) -> str:
+    """Return a column's name without backticks; ValueError if it does not fit the argument."""
+    if not isinstance(name, str):
+        raise ValueError(f"{argument} must be a column's name, got {name!r}: give a text")
+    if name not in stream.columns and name[:1] == name[-1:] == "`":
+        name = name[1:-1].replace("``", "`")
     exact = stream.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     fold = str if exact else str.lower
-    types: dict[str, list[str]] = {}
-    for column in stream.schema.fields:
-        types.setdefault(column.name, []).append(column.dataType.simpleString())
-    columns = {}
-    for argument, name in given.items():
-        if name is None:
-            continue
-        if not isinstance(name, str):
-            raise ValueError(f"{argument} must be a column's name, got {name!r}: give a text")
-        if name not in types and name[:1] == name[-1:] == "`":
-            name = name[1:-1].replace("``", "`")
-        wanted = _TYPES.get(argument, set())
-        kind = types.get(name, ["missing"])[0]
-        named = [each for each in stream.columns if fold(each) == fold(name)]
-        if name in types and len(named) > 1:
-            raise ValueError(
-                f"{argument} must name one column, got {name!r}, which {len(named)} columns have "
-                f"({listed(named)}): rename or drop the others"
-            )
-        if name not in types or (wanted and kind not in wanted):
-            fits = f"of type {' or '.join(sorted(wanted))}" if wanted else "of the groups"
-            raise ValueError(
-                f"{argument} must name a column {fits}, got {name!r} of type {kind}: rename or "
-                f"cast it (the stream has {listed(types)})"
-            )
-        if not wanted and kind.startswith(_NO_GROUP):
-            raise ValueError(
-                f"{argument} must name a column of names or whole numbers, got {name!r} of type "
-                f"{kind}: cast it to string"
-            )
-        if not wanted and name.lower() in RESULT:
-            raise ValueError(
-                f"{argument} must not be named as a column of the result, got {name!r}: rename it"
-            )
-        columns[argument] = name
-    return columns
+    columns = [field for field in stream.schema.fields if fold(field.name) == fold(name)]
+    kinds = [column.dataType.simpleString() for column in columns]
+    if argument == "group":
+        wanted, fits = "names or whole numbers", not "".join(kinds).startswith(_NO_GROUP)
+    else:
+        wanted, fits = f"type {' or '.join(_TYPES[argument])}", {*kinds} <= {*_TYPES[argument]}
+    if len(columns) != 1 or not fits:
+        named = [f"{column.name}: {kind}" for column, kind in zip(columns, kinds, strict=True)]
+        raise ValueError(
+            f"{argument} must name one column of {wanted}, got {name!r} for "
+            f"{listed(named) or 'none'}: rename, cast or drop columns (the stream has "
+            f"{listed(stream.columns)})"
+        )
+    if argument == "group" and name.lower() in RESULT:
+        raise ValueError(
+            f"group must not be named as a column of the result, got {name!r}: rename it"
+        )
+    return columns[0].name
 
 
 def require_settings(stream: DataFrame) -> None:
@@ -305,15 +294,9 @@ def aggregate(
         F.count("value").alias("samples"),
         variance.alias("variance"),
     )
-    return windows.select(
-        F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).alias("bucket"),
-        "key",
-        F.unix_micros(F.col("window.start")).alias("start"),
-        "sensor",
-        "value",
-        "samples",
-        "variance",
-    )
+    bucket = F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).alias("bucket")
+    start = F.unix_micros(F.col("window.start")).alias("start")
+    return windows.select(bucket, "key", start, "sensor", "value", "samples", "variance")
 
 
 def has_watermark(stream: DataFrame, time: str) -> bool:
