@@ -100,11 +100,17 @@ def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataF
 
 
 def skew_is_faster(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame) -> Finding:
-    """D3-4: with a shared table, skewed input is faster than uniform input."""
+    """D3-4: with a shared table, input of skew 1.4 is faster than uniform input."""
     runs = measured[measured["strategy"] == LATE_GLOBAL]
     wide = runs.pivot_table(index="turn", columns="skew", values="throughput")
-    text = f"With 10,000 keys a task keeps all sums. {stored_gains(engines, 'flink shared')}"
-    return least_gain(wide.div(wide[UNIFORM], axis=0), text, control=p.keys >= ENOUGH_KEYS)
+    gains: Any = wide.div(wide[UNIFORM], axis=0).drop(columns=UNIFORM)
+    nearest = min(gains.columns, key=lambda skew: abs(skew - STOPPED))
+    least = gains.columns.min()
+    text = "With 10,000 keys a task keeps all sums. "
+    if least < nearest:
+        text += f"At skew {least:g}: × {gains[least].median():.2f}. "
+    text += stored_gains(engines, "flink shared")
+    return ratio_of_turns(gains[nearest], text, control=p.keys >= ENOUGH_KEYS)
 
 
 def nobody_is_disturbed(killed: pd.DataFrame) -> Finding:
@@ -178,7 +184,7 @@ CLAIMS = [
     ),
     Claim(
         "D3-4", "With shared state, skewed input is even faster than input without skew.", "6",
-        "A key space in which skew lowers the number of sums, the document's own explanation.",
+        "Skew 1.4, and so many keys that skew lowers the number of sums: the document's reason.",
         skew_is_faster, "> 1", Threshold("section 6: faster", low=1, strict=True),
         condition="there are at least 100,000 keys", unit="× uniform keys'", timed=True,
         recorded=HOLDS_IF,
