@@ -14,7 +14,9 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from socket import SHUT_RDWR
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -99,28 +101,40 @@ def drain(
     """Run a stream until its source has ended; stop it also after an error.
 
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
-    `each` is called with every micro-batch and its number; at the end `drain` releases it with all
-    its references, which Spark would keep until the JVM collects garbage. RuntimeError if somebody
-    else has stopped the stream, as a second run in the same directory does: Spark itself then ends
-    silently, even if input is left.
+    `each` is called with every micro-batch and its number. At the end `drain` frees two things. One
+    is `each` with all its references, which Spark would keep until the JVM collects garbage. The
+    other is a py4j connection with a thread in this process, which Spark would never close. A
+    RuntimeError is raised if somebody else has stopped the stream, as a second run in the same
+    directory does: Spark itself then ends silently, even if input is left.
     """
-    acts = [each]
+    acts, connections, stream = [each], list[Any](), None
+
+    def act(frame: DataFrame, batch: int) -> None:
+        client = frame.sparkSession.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+        getter = getattr(client, "get_thread_connection", lambda: None)  # not with unpinned threads
+        connections[:] = [getter()]
+        acts[0](frame, batch)  # type: ignore[misc]
+
     if each is not None:
-        writer = writer.foreachBatch(lambda frame, batch: acts[0](frame, batch))  # type: ignore[misc]
+        writer = writer.foreachBatch(act)
     try:
         stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
-        try:
-            stream.processAllAvailable()
-        finally:
-            stopped = not stream.isActive
-            stream.stop()
-        if stopped:
+        stream.processAllAvailable()
+        if not stream.isActive:
             raise RuntimeError(
                 f"stream in {str(directory)!r} was stopped by somebody else before its end: let "
                 "one run at a time work in a directory, and run it again"
             )
     finally:
-        acts.clear()
+        try:
+            if stream is not None:
+                stream.stop()
+        finally:
+            acts.clear()
+            for connection in connections:
+                with suppress(AttributeError, OSError):  # closed already
+                    connection.socket.shutdown(SHUT_RDWR)  # which ends the thread that reads it
+            connections.clear()
 
 
 class QueryDirectory:
