@@ -175,11 +175,11 @@ class Refusing:
 
     def __getattribute__(self, name: str) -> Any:
         """Return an attribute; methods check their arguments, and return the same kind."""
-        found = super().__getattribute__(name)
-        if name.startswith("_") or not isinstance(found, MethodType):
-            return found
+        method = super().__getattribute__(name)
+        if name.startswith("_") or not isinstance(method, MethodType):
+            return method
 
-        @wraps(found)
+        @wraps(method)
         def checked(*args: Any, **named: Any) -> Any:
             if name == "withWatermark":
                 raise ValueError(
@@ -191,7 +191,7 @@ class Refusing:
                 raise ValueError(
                     f"other must be without recoverable, got windows in {name}: {ONE_QUERY}"
                 )
-            return refusing(found(*args, **named))
+            return refusing(method(*args, **named))
 
         return checked
 

@@ -146,7 +146,7 @@ def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]
     """Yield a warning for each sensor that moves away from its neighbours for good."""
     z = (values - np.nanmedian(values, axis=0)) / np.nanstd(values, axis=0)
     related = np.ma.corrcoef(np.ma.masked_invalid(z), rowvar=False).filled(0.0)
-    found: dict[int, tuple[int, float, list[int]]] = {}
+    shifts: dict[int, tuple[int, float, list[int]]] = {}
     for i in range(len(related)):
         others = np.argsort(-related[i] + 9 * (np.arange(len(related)) == i))[:NEIGHBOURS]
         alike = [j for j in others.tolist() if j != i and related[i, j] > RELATED]
@@ -156,11 +156,11 @@ def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]
         known = np.flatnonzero(np.isfinite(difference))
         at, shift, share = _fit_shift(difference[known])
         if share >= SHIFT:
-            found[i] = int(known[at]), shift, alike
-    for i, (at, shift, alike) in found.items():
+            shifts[i] = int(known[at]), shift, alike
+    for i, (at, shift, alike) in shifts.items():
         # a neighbour's shift, seen from here, is smaller and has the other sign
         if any(
-            j in found and abs(found[j][0] - at) <= NEAR and found[j][1] / shift < -LARGER
+            j in shifts and abs(shifts[j][0] - at) <= NEAR and shifts[j][1] / shift < -LARGER
             for j in alike
         ):
             continue

@@ -133,9 +133,9 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
         )
         return many / few
 
-    found, control = growth(STOPPED), bool(np.median(growth(UNIFORM)) >= STILL)
-    text = f"Receivers bear {b:.0%} here; {np.mean(found < STILL):.0%} of hash functions stop it."
-    value = float(np.median(found))
+    growths, control = growth(STOPPED), bool(np.median(growth(UNIFORM)) >= STILL)
+    text = f"Receivers bear {b:.0%} here; {np.mean(growths < STILL):.0%} of hash functions stop it."
+    value = float(np.median(growths))
     return Finding(value, None, HASHES, "hash functions", sensitivity=text, control=control)
 
 

@@ -290,7 +290,7 @@ def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:
     "at every merge" commits each batch to the SQLite file; "at barriers" merges all ten in memory
     and commits once; "never" only merges in memory. Columns flush, turn, per_s: sums per second.
     """
-    rng, found = np.random.default_rng([seed, 4]), []
+    rng, speeds = np.random.default_rng([seed, 4]), []
     for turn in range(turns):
         batches = [_batch(rng.choice(keys, min(rows, keys), replace=False)) for _ in range(10)]
         for flush in ("at every merge", "at barriers", "never"):
@@ -306,8 +306,8 @@ def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:
                     shared.commit("server", 2, sums.take(), {})
                 seconds = time.perf_counter() - begin
             per_s = sum(map(len, batches)) / seconds
-            found.append({"flush": flush, "turn": turn, "per_s": per_s})
-    return pd.DataFrame(found)
+            speeds.append({"flush": flush, "turn": turn, "per_s": per_s})
+    return pd.DataFrame(speeds)
 
 
 def _batch(keys: np.ndarray) -> Partials:
