@@ -169,8 +169,9 @@ SUMMARY = Summary(
     claimed="D1 says that estimating lost windows costs less than reading their input again; we "
     "ask up to which read rate this pays, for D1, the guard and D2.",
     found="At the slowest rate D2 needs {P-2.measured:.0%} of exact replay's time, and D1 by model "
-    "less. Where input is read without a limit, D1 by model saves some milliseconds, D1 by guard "
-    "and D2 little or nothing, because the start of a replacement decides.",
+    "less; half is saved if reading takes twice as long as a start. Where input is read without a "
+    "limit, D1 by model saves some milliseconds, D1 by guard and D2 little or nothing, because the "
+    "start of a replacement decides.",
     sure="In {P-1.n:,} kills, recoveries lost or doubled {P-1.measured:g} results, or erred "
     "without marking an estimate; 90 % of the measured times lie within a factor of "
     "{P-3.measured:.2f} of a cost model.",
