@@ -217,6 +217,6 @@ SUMMARY = Summary(
     "lower, is {D1-5.measured:.2f} times a random one's.",
     sure="All verdicts follow from formulas, and sampled windows agree with them. The settings "
     "are ours, because the document's are only in its figures.",
-    limits="The model must be right: in Beijing, real errors are more frequent than it predicts. "
-    "Whether recovery becomes faster is measured in report 07.",
+    limits="The model must be right: in Beijing, errors are more frequent than it predicts, but "
+    "stay below δ. Whether recovery becomes faster is measured in report 07.",
 )
