@@ -59,11 +59,7 @@ def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str,
     with tempfile.TemporaryDirectory(prefix="aft-") as name:
         place = Path(name)
         write(spark, place / "in", groups, sensors)
-        stream = (
-            spark.readStream.schema(SCHEMA)
-            .option("maxFilesPerTrigger", FILES)
-            .parquet(str(place / "in"))
-        )
+        stream = read(spark, place / "in")
         names = [f"s{i}" for i in range(sensors)]
         promise = Promise([names[i::4] for i in range(4)], 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES)
         plain = batches(mean_of(stream), place / "plain")
@@ -84,21 +80,30 @@ def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str,
     }
 
 
-def write(spark: SparkSession, place: Path, groups: int, sensors: int) -> None:
+def write(
+    spark: SparkSession, place: Path, groups: int, sensors: int, samples: int = SAMPLES
+) -> None:
     """Write `FILES` files per window, in the order in which a stream reads them."""
     place.mkdir()
-    per_group = sensors * SAMPLES
+    per_group = sensors * samples
     for window in range(WINDOWS):
         number = spark.range(0, groups * per_group, 1, FILES)
-        common = F.sin(F.col("id") % SAMPLES / 9 + window)
+        second = F.floor(F.col("id") % samples * WIDTH / samples)
+        common = F.sin(second / 9 + window)
         number.select(
-            F.timestamp_seconds(BEGIN + window * WIDTH + F.col("id") % SAMPLES).alias("time"),
+            F.timestamp_seconds(BEGIN + window * WIDTH + second).alias("time"),
             F.concat(F.lit("g"), F.floor(F.col("id") / per_group)).alias("site"),
-            F.concat(F.lit("s"), F.floor(F.col("id") / SAMPLES) % sensors).alias("sensor"),
+            F.concat(F.lit("s"), F.floor(F.col("id") / samples) % sensors).alias("sensor"),
             (common + 0.1 * F.randn(window)).alias("value"),
         ).write.parquet(str(place / f"window{window}"))
         for i, file in enumerate(sorted((place / f"window{window}").glob("*.parquet"))):
             file.rename(place / f"{window:03}-{i}.parquet")
+
+
+def read(spark: SparkSession, place: Path) -> DataFrame:
+    """Return the stream of these files, a window per micro-batch."""
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES)
+    return rows.parquet(str(place))
 
 
 def mean_of(stream: DataFrame) -> DataFrame:

@@ -19,8 +19,8 @@ from aftlib.shared_state.tuples import TupleLog
 
 #: Tuples of a block: few enough that its columns fit the cache, many enough to make calls cheap.
 BLOCK = 32_768
-#: Bytes read at once: at most this much of a partition is in memory.
-CHUNK = 16 * 2**20
+#: Bytes read at once, few enough for the cache; no line may be longer.
+CHUNK = 2**20
 #: Watermark of a partition of which nothing was read, and of one that was read to its end.
 NEVER, END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 #: Most digits of a number.

@@ -35,6 +35,13 @@ def test_a_card_has_at_most_60_words(claim):
     assert len(words) <= 60 - 12  # verdict, number, evidence
 
 
+def test_the_one_page_has_at_most_350_words():
+    page = (ROOT / "reports" / "README.md").read_text().partition("\n✔")[0]
+    parts = [document.id for document in DOCUMENTS if document.summary]
+    assert re.findall(r"^\*\*(\w+)\.\*\*", page, re.MULTILINE) == parts
+    assert len([word for word in page.split() if re.search(r"\w", word)]) <= 350
+
+
 def verdicts_of(text: str, column: int) -> dict[str, str]:
     """Verdicts of a Markdown table's rows, whose first column begins with a claim's id."""
     rows = [
