@@ -1,9 +1,15 @@
 """D2: checkpoints and partial replay that meet ε, δ and T_SLA.
 
+T_SLA permits a number of tuples: sensors to replay × steps since the last checkpoint. So the fewer
+sensors are replayed, and the more are estimated, the fewer checkpoints a window needs. ε and δ
+permit an error variance. A failure late in a window leaves fewer steps to estimate, so that each
+of them may err more and fewer sensors are replayed.
+
 In the order in which data pass through the modules:
 
 `replay` selects the sensors to replay, and `plan` the times τ of a window's checkpoints: it
-alternates between a replay set O and the latest next τ that T_SLA permits.
+alternates between a replay set O and the latest next τ that T_SLA permits. In a plan τ counts from
+the window's first step, in a stored checkpoint from the stream's.
 `state` has what survives a driver: running sums, batch number and finished windows in SQLite, one
 transaction per batch; and the prepared replay sets as files.
 `operator` aggregates a window, interval by interval. An interval in which an earlier process

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.experiments import AXES, SPARED, PlanningCase
+from aftlib.checkpoint_planning.plan import EXACTLY_ONCE, NO_RELAXATION, PROPOSED
 from aftlib.core.intervals import share_interval, t_interval
 from aftlib.workbench.claims import Claim, Finding, Summary, Threshold, not_run
 
-EXACT, FIXED, PROPOSED = "exactly-once", "no-relaxation", "proposed"
 LARGEST_Z = 4.5
 """A sampled rate further from the exact one refutes the formula; of 105 points, some reach 3."""
 RESTORED_MS = 2.0
@@ -32,7 +32,7 @@ def _by_method(counts: pd.DataFrame) -> pd.DataFrame:
 
 def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
     """D2-1: the largest difference from ⌈w / l⌉ − 1, l = ⌊(T_SLA − fixed) / (n · per tuple)⌋."""
-    exact = counts[counts["method"] == EXACT]
+    exact = counts[counts["method"] == EXACTLY_ONCE]
     per_step = case.recovery_time.per_tuple_ms * case.model.size
     steps = (exact["t_sla_ms"] - case.recovery_time.fixed_ms) / per_step
     by_hand = np.ceil(case.window / np.floor(steps * (1 + 1e-12))) - 1
@@ -43,9 +43,10 @@ def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
 def are_ordered(counts: pd.DataFrame) -> Finding:
     """D2-2: points at which the methods are out of order; each must also save somewhere."""
     wide = _by_method(counts)
-    disorder = (wide[PROPOSED] > wide[FIXED]) | (wide[FIXED] > wide[EXACT])
-    spared = (wide[PROPOSED] > wide[FIXED]) | (wide[FIXED] > wide[SPARED])
-    saves = (wide[FIXED] < wide[EXACT]).any() and (wide[PROPOSED] < wide[FIXED]).any()
+    proposed, unrelaxed, exact = wide[PROPOSED], wide[NO_RELAXATION], wide[EXACTLY_ONCE]
+    disorder = (proposed > unrelaxed) | (unrelaxed > exact)
+    spared = (proposed > unrelaxed) | (unrelaxed > wide[SPARED])
+    saves = (unrelaxed < exact).any() and (proposed < unrelaxed).any()
     tightest = counts[counts["t_sla_ms"] == counts["t_sla_ms"].min()]
     means = tightest.groupby("method")["checkpoints"].mean()
     return Finding(
@@ -61,13 +62,13 @@ def are_ordered(counts: pd.DataFrame) -> Finding:
 def saves_where_estimating_does_not(counts: pd.DataFrame) -> Finding:
     """D2-3: share of the points where no-relaxation saves nothing but proposed does."""
     wide = _by_method(counts)
-    useless = wide[(wide[FIXED] >= wide[EXACT]) & (wide[EXACT] > 0)]
+    useless = wide[(wide[NO_RELAXATION] >= wide[EXACTLY_ONCE]) & (wide[EXACTLY_ONCE] > 0)]
     if useless.empty:
         return not_run("No-relaxation saves checkpoints at every point.")
-    spared = wide[(wide[FIXED] >= wide[SPARED]) & (wide[SPARED] > 0)]
+    spared = wide[(wide[NO_RELAXATION] >= wide[SPARED]) & (wide[SPARED] > 0)]
     share = (spared[PROPOSED] < spared[SPARED]).mean()
     return Finding(
-        (useless[PROPOSED] < useless[EXACT]).mean(),
+        (useless[PROPOSED] < useless[EXACTLY_ONCE]).mean(),
         n=len(useless),
         counted="points where no-relaxation saves nothing",
         sensitivity=f"Exactly-once without T_est: at {share:.0%} of {len(spared)} such points.",
@@ -77,7 +78,7 @@ def saves_where_estimating_does_not(counts: pd.DataFrame) -> Finding:
 def saves_most_at_short_t_sla(counts: pd.DataFrame) -> Finding:
     """D2-4: share of the pairs (ε, δ) at which the shortest T_SLA saves the most checkpoints."""
     wide = _by_method(counts)
-    saved = (wide[EXACT] - wide[PROPOSED]).unstack("t_sla_ms")
+    saved = (wide[EXACTLY_ONCE] - wide[PROPOSED]).unstack("t_sla_ms")
     spared = (wide[SPARED] - wide[PROPOSED]).unstack("t_sla_ms")
     means = ", ".join(f"{mean:.0f}" for mean in saved.mean())
     return Finding(
@@ -97,7 +98,7 @@ def _first_is_largest(saved: pd.DataFrame) -> pd.Series:
 def saves_most_where_loose(counts: pd.DataFrame) -> Finding:
     """D2-13: share of the T_SLA at which no-relaxation saves most at the largest ε and δ."""
     wide = _by_method(counts)
-    saved = (wide[EXACT] - wide[FIXED]).unstack("t_sla_ms")
+    saved = (wide[EXACTLY_ONCE] - wide[NO_RELAXATION]).unstack("t_sla_ms")
     loosest = saved.iloc[-1]
     most = (loosest >= saved.max()) & (loosest > 0)
     return Finding(
@@ -188,7 +189,7 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
 def raises_throughput(rates: pd.DataFrame) -> Finding:
     """D2-11: the proposed plan's throughput over exactly-once's, pair by pair."""
     wide = rates.pivot_table(index="turn", columns="plan", values="rate")
-    logs = np.log((wide[PROPOSED] / wide[EXACT]).to_numpy())
+    logs = np.log((wide[PROPOSED] / wide[EXACTLY_ONCE]).to_numpy())
     centre, low, high = (float(np.exp(bound)) for bound in t_interval(logs))
     taken = rates.groupby("plan")["checkpoints"].first()
     return Finding(
@@ -196,8 +197,8 @@ def raises_throughput(rates: pd.DataFrame) -> Finding:
         (low, high),
         n=len(logs),
         counted="pairs of windows",
-        sensitivity=f"{taken[EXACT]} checkpoints (T_est paid) against {taken[PROPOSED]}, each "
-        "flushed to the disk. Where a tuple costs more or a flush less, the gain is smaller.",
+        sensitivity=f"{taken[EXACTLY_ONCE]} checkpoints (T_est paid) against {taken[PROPOSED]}, "
+        "each flushed to the disk. Where a tuple costs more or a flush less, the gain is smaller.",
     )
 
 

@@ -98,7 +98,7 @@ class PartialReplay:
     store: CheckpointStore
     process_id: str
     passes: Passes = ignore_points
-    interval: tuple[int, int] = (0, 0)
+    batch_steps: tuple[int, int] = (0, 0)
     """First step of the last batch, and the step after it."""
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class PartialReplay:
             self.passes(point, batch)
 
         checkpoint = self.checkpoint
-        start, stop = self.interval = checkpoint.position, checkpoint.next_boundary
+        start, stop = self.batch_steps = checkpoint.position, checkpoint.next_boundary
         steps, sensors, prepared = stop - start, range(model.size), None
         failed = self.store.begin(batch, start, self.process_id)
         self.passes("begun", batch)
@@ -186,7 +186,11 @@ class PartialReplay:
         self._commit(aggregated, record)
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
-        """Commit the batch; after a recovery, plan the rest of the window after the commit."""
+        """Commit the batch, with a plan for the steps that follow.
+
+        After a recovery the plan is made after the commit, so that the recovery does not wait. If
+        the process crashes in between, the next one plans.
+        """
         window, results = checkpoint.window, None
         if checkpoint.position == window + self.query.window:
             results = _window_results(self.query, checkpoint)
@@ -213,7 +217,7 @@ class PartialReplay:
         return replace(checkpoint, times=times, plan=name)
 
 
-def prepare(
+def open_operator(
     query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
 ) -> PartialReplay:
     """Return the operator on the state in a directory, with a new id of this process.
@@ -243,7 +247,7 @@ def driver(
     recovered, but read completely. TimeoutError when another driver uses the directory.
     """
     with locked(Path(directory)):
-        operator = prepare(query, log, directory, passes)
+        operator = open_operator(query, log, directory, passes)
         try:
             yield operator
         finally:

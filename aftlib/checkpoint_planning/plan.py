@@ -20,7 +20,6 @@ EXACTLY_ONCE, NO_RELAXATION, PROPOSED = "exactly-once", "no-relaxation", "propos
 ADAPTIVE = "adaptive"
 """Ours: plan each interval as the only one that fails, and plan again after a failure."""
 METHODS = (PROPOSED, NO_RELAXATION, EXACTLY_ONCE, ADAPTIVE)
-QUERIES = ("mean", "sum")
 
 _MOST_TUPLES = 2**53
 
@@ -89,10 +88,10 @@ SPARED_RECOVERY_TIME = RecoveryTime(fixed_ms=2.0, per_tuple_ms=9.332e-4)
 class CheckpointPlan:
     """Checkpoint times of a window, and the sensors to replay after a failure in each interval.
 
-    A plan is valid until the first approximate recovery, because its later replay sets
-    assume exact checkpoints. After a failure in interval k, plan again with `start` =
-    times[k + 1] and `checkpoint_variance` = restored_variance(k). An "adaptive" plan guarantees
-    `single_failure_variance`; the next plan covers later failures.
+    Set k suffices if every interval from k on fails. A plan is valid until the first approximate
+    recovery, because its later replay sets assume exact checkpoints. After a failure in interval k,
+    plan again with `start` = times[k + 1] and `checkpoint_variance` = restored_variance(k). An
+    "adaptive" plan guarantees `single_failure_variance`; the next plan covers later failures.
 
         R(c^k, O) = min_i ``P(|Y_i − y_i| ≤ ε | c^k, o)``     (D2 eq. (12))
 
@@ -267,11 +266,11 @@ def plan_checkpoints(
     require_instance("requirement", requirement, Requirement)
     require_instance("recovery_time", recovery_time, RecoveryTime)
     require_choice("method", method, METHODS)
-    require_choice("query", query, QUERIES)
+    require_choice("query", query, ("mean", "sum"))
     require_number("window", window, least=1, whole=True)
     require_number("start", start, least=0, below=window, whole=True)
     window, start = int(window), int(start)
-    variance = _restored_variance(model, start, checkpoint_variance)
+    variance = _checked_variance(model, start, checkpoint_variance)
     if method == EXACTLY_ONCE:
         first = ReplaySet.everything(model.size)
     else:
@@ -289,7 +288,10 @@ def plan_checkpoints(
 def _latest_checkpoints(
     first: ReplaySet, start: int, window: int, most: int, relaxes: bool
 ) -> tuple[list[int], list[ReplaySet]]:
-    """Take each checkpoint as late as `most` tuples allow; relax the set at each (D2 fig. 4)."""
+    """Take each checkpoint as late as `most` tuples allow; relax the set at each (D2 fig. 4).
+
+    Each set would suffice until the window's end, because all later intervals may fail, too.
+    """
     times, replay = [start], [first]
     while True:
         sensors = len(replay[-1].sensors)
@@ -297,8 +299,8 @@ def _latest_checkpoints(
         times.append(min(window, reached))
         if times[-1] == window:
             return times, replay
-        left = (window - start) / (window - times[-1])
-        replay.append(first.loosened(left) if relaxes else first)
+        ratio = (window - start) / (window - times[-1])  # of the target (20) to the first one
+        replay.append(first.loosened(ratio) if relaxes else first)
 
 
 def _equal_intervals(
@@ -354,13 +356,13 @@ def _target(
             "method='exactly-once', which adds no error of its own"
         )
     target = np.maximum(left, 0) / (window - start)
-    if method == NO_RELAXATION:
+    if method == NO_RELAXATION:  # a plan that begins later does not relax either
         return np.minimum(target, allowed / window)
     return target
 
 
-def _restored_variance(model: GaussianModel, start: int, given: ArrayLike | None) -> np.ndarray:
-    """Return the variance of the restored checkpoint as a read-only copy."""
+def _checked_variance(model: GaussianModel, start: int, given: ArrayLike | None) -> np.ndarray:
+    """Return the argument `checkpoint_variance`, checked, as a read-only copy."""
     variance = np.zeros(model.size) if given is None else np.array(given, dtype=float)
     if variance.shape != (model.size,):
         raise ValueError(

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, prepare
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, open_operator
 from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, PreparedReplay
 from aftlib.core.checks import require_number
@@ -80,7 +80,7 @@ def three_sensors(directory: Path, failure: int = 5) -> ThreeSensors:
     log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())
     interval = int(np.searchsorted(plan.times, failure)) - 1
     begin, end = plan.times[interval : interval + 2]
-    operator = prepare(query, log, directory / "state")
+    operator = open_operator(query, log, directory / "state")
     operator.store.begin(interval, begin, "the process that crashed")
     operator.finish(bare_read(log))
 
@@ -193,7 +193,7 @@ def stream_rates(
     """
     rows, read = [], bare_read(log)
     for turn, (name, query) in product(range(-1, turns), queries.items()):
-        operator = prepare(query, log, scratch / f"{name}-{turn}")
+        operator = open_operator(query, log, scratch / f"{name}-{turn}")
         intervals = len(query.first_plan.replay)
         start = time.perf_counter()
         for batch in range(intervals):
@@ -235,14 +235,14 @@ def drive(
 
     def passes(point: str, batch: int) -> None:
         pipe.send(Passage(point, batch, time.monotonic()))
-        if kill is not None and point == kill[0] and kill[1] in range(*operator.interval):
+        if kill is not None and point == kill[0] and kill[1] in range(*operator.batch_steps):
             pipe.send(Passage("killed", batch, time.monotonic()))
             pipe.recv()
 
     with driver(query, log, directory) as operator:
         operator.passes = passes
-        if exact:
-            operator.process_id = "exact"  # to a process with the crashed one's id nothing failed
+        if exact:  # as if the crashed process went on: then nothing failed, and all is read
+            operator.process_id = "exact"
         operator.recover(read_slowly)
         operator.finish(read)
 

@@ -30,7 +30,7 @@ class ReplaySet:
         k rows depend on the first k sensors only.
     share : ndarray, shape (``|O|`` + 1,)
         Largest ratio of a sensor's variance to its permitted variance (target), after 0 … ``|O|``
-        choices. It never increases.
+        choices: above 1 until the choices suffice. It never increases.
 
     Examples
     --------

@@ -34,11 +34,11 @@ class Checkpoint:
     """c^k: the running aggregates of one window at τ_k (D2 section 3.2)."""
 
     window: int  # its first step t'
-    position: int  # step τ_k up to which it has aggregated
+    position: int  # step τ_k of the stream, up to which it has aggregated
     sums: np.ndarray  # (n,) over [window, position), estimated parts included
     counts: np.ndarray  # (n,) samples in each sum; an estimated step counts as one
     variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing was estimated
-    times: tuple[int, ...]  # τ of the current plan, from the step of planning to the window's end
+    times: tuple[int, ...]  # τ of the current plan as steps of the stream, to the window's end
     plan: str  # name of the prepared plan; empty while the rest of the window is not planned yet
 
     @property
@@ -148,8 +148,8 @@ class CheckpointStore:
     def begin(self, batch: int, start: int, process_id: str) -> bool:
         """Record that a process begins a batch; True if another process began it and crashed.
 
-        The record survives the process, but a power failure may delete it. The batch is then not
-        recovered, but read from all sensors.
+        The batch is identified by its first step. The record survives the process, but a power
+        failure may delete it. The batch is then not recovered, but read from all sensors.
         """
         with transaction(self._connection, f"begin batch {batch} in", synced=False) as connection:
             row = (batch, start, process_id)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning import recoveries
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare, replay_in_process
+from aftlib.checkpoint_planning.operator import ReplayQuery, open_operator, replay_in_process
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
@@ -37,7 +37,7 @@ def test_a_driver_does_not_recover_from_one_that_still_runs(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((14, 2)), list(MODEL.names))
     query = ReplayQuery(MODEL, 7, Requirement(0.3, 0.05), RecoveryTime(0.1, 0.01), 1)
     with locked(tmp_path / "task"):
-        alive = prepare(query, log, tmp_path / "task")
+        alive = open_operator(query, log, tmp_path / "task")
         alive.store.begin(0, 0, alive.process_id)
         with pytest.raises(TimeoutError, match="is held by process .*: wait until it has ended"):
             replay_in_process(query, log, tmp_path / "task")

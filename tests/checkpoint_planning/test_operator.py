@@ -10,7 +10,7 @@ import pytest
 from aftlib.checkpoint_planning.operator import (
     ReplayQuery,
     bare_read,
-    prepare,
+    open_operator,
     replay_in_process,
 )
 from aftlib.checkpoint_planning.plan import RecoveryTime
@@ -43,13 +43,13 @@ def stream(query, log, directory, points=()):
     """Process the whole log; after each crash a new operator continues in the same directory."""
     at, read, batch = crashing(points), bare_read(log), 0
     directory.mkdir(exist_ok=True)
-    operator = prepare(query, log, directory, at)
+    operator = open_operator(query, log, directory, at)
     while (state := operator.store.restore()) is None or state.position < log.steps:
         try:
             operator.process(batch, read)
             batch += 1
         except Crashed:
-            operator = prepare(query, log, directory, at)
+            operator = open_operator(query, log, directory, at)
     return operator.store
 
 
@@ -145,8 +145,8 @@ def test_gaps_are_counted_and_stay_gaps(tmp_path):
 
 def test_prepared_sets_that_are_gone_or_damaged_are_refused(tmp_path, log):
     with pytest.raises(Crashed):
-        prepare(QUERY, log, tmp_path, crashing([("replayed", 0)])).process(0, bare_read(log))
-    operator = prepare(QUERY, log, tmp_path)
+        open_operator(QUERY, log, tmp_path, crashing([("replayed", 0)])).process(0, bare_read(log))
+    operator = open_operator(QUERY, log, tmp_path)
     gain = tmp_path / "prepared" / operator.checkpoint.plan / "0.npy"
     gain.write_bytes(gain.read_bytes()[:50])
     with pytest.raises(ValueError, match="directory lacks an intact file of interval 0 of plan"):
@@ -159,25 +159,25 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
     stream(QUERY, log, tmp_path)
     other = ReplayQuery(MODEL, WINDOW, Requirement(0.5, 0.05), QUERY.recovery_time, 1.5)
     with pytest.raises(ValueError, match="path belongs to another stream"):
-        prepare(other, log, tmp_path)
+        open_operator(other, log, tmp_path)
     renamed = SensorLog.write(tmp_path / "other", np.zeros((5, 8)), list("abcdefgh"))
     with pytest.raises(ValueError, match=r"log must have the model's 8 keys .*missing \['X1'"):
-        prepare(QUERY, renamed, tmp_path)
+        open_operator(QUERY, renamed, tmp_path)
     for part, about in ((slice(8 * WINDOW), {}), (slice(5 * WINDOW), {"seed": 3})):
         values, place = draw(MODEL, 8 * WINDOW, 2)[part], tmp_path / f"log-{part.stop}"
         with pytest.raises(ValueError, match="log must be the one that the stream in .* began"):
-            prepare(QUERY, SensorLog.write(place, values, MODEL.names, about), tmp_path)
+            open_operator(QUERY, SensorLog.write(place, values, MODEL.names, about), tmp_path)
     for change, refused in ((0, False), (1e-3, True)):  # elsewhere, and with other samples
         values = draw(MODEL, 5 * WINDOW, 2) + change
         copy = SensorLog.write(tmp_path / f"copy-{change}", values, MODEL.names)
         with pytest.raises(ValueError, match="check_sum") if refused else nullcontext():
-            prepare(QUERY, copy, tmp_path)
+            open_operator(QUERY, copy, tmp_path)
 
 
 def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):
     tight = ReplayQuery(MODEL, WINDOW, Requirement(0.9, 0.05), RecoveryTime(1.0, 0.1), 1.5)
     with pytest.raises(ValueError, match="t_sla_ms must be at least 1.8, the .* got 1.5"):
-        prepare(tight, log, tmp_path)
+        open_operator(tight, log, tmp_path)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -220,15 +220,15 @@ def test_a_recovery_is_committed_before_the_rest_is_planned(tmp_path, log, batch
     """Planning may take long; if a process crashes in it, the interval stays recovered."""
     crashes = crashing([("replayed", batch), ("committed", batch)])
     with pytest.raises(Crashed):
-        replay = prepare(QUERY, log, tmp_path, crashes)
+        replay = open_operator(QUERY, log, tmp_path, crashes)
         for number in range(batch + 1):
             replay.process(number, bare_read(log))
     with pytest.raises(Crashed):
-        prepare(QUERY, log, tmp_path, crashes).recover(bare_read(log))
+        open_operator(QUERY, log, tmp_path, crashes).recover(bare_read(log))
     left = CheckpointStore(tmp_path, QUERY.fingerprint)
     assert left.committed(batch)
     assert left.restore().plan == ""
-    assert not prepare(QUERY, log, tmp_path).recover(
+    assert not open_operator(QUERY, log, tmp_path).recover(
         bare_read(log)
     )  # nothing is left to be recovered
     planned = left.restore()

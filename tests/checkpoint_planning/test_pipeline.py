@@ -5,7 +5,7 @@ import shutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, prepare, replay_in_process
+from aftlib.checkpoint_planning.operator import ReplayQuery, open_operator, replay_in_process
 from aftlib.checkpoint_planning.pipeline import PlannedLog, replay_stream, require_in_step
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.generators import block_model, draw
@@ -30,7 +30,7 @@ def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_p
     with pytest.raises(StreamingQueryException, match="injected"):
         replay_stream(spark, QUERY, log, tmp_path, passes)
     first, second, third, fourth = QUERY.first_plan.times[1:]
-    store = prepare(QUERY, log, tmp_path).store
+    store = open_operator(QUERY, log, tmp_path).store
     assert store.unfinished(first) is None  # the process ended of itself
     store.begin(1, first, "a killed process")
     done = replay_stream(spark, QUERY, log, tmp_path)
@@ -77,7 +77,7 @@ def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):
 def test_a_checkpoint_of_sparks_that_is_ahead_of_the_state_is_refused(log, tmp_path):
     """A whole stream on Spark in tests/crash/test_spark_checkpoint.py is refused, too."""
     replay_in_process(QUERY, log, tmp_path)
-    operator = prepare(QUERY, log, tmp_path)
+    operator = open_operator(QUERY, log, tmp_path)
     place = tmp_path / "checkpoint"
     for folder in ("offsets", "commits"):
         (place / folder).mkdir(parents=True)
