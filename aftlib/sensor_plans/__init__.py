@@ -1,5 +1,9 @@
 """From a table of sensors to a plan and a back-test of its guarantee.
 
+The unit is a window's result of one sensor: ε, the guard and the back-test are about these, not
+about samples. Models are fitted to the first half of the windows; the second half judges. A plan is
+the dictionary that plan.json holds; where its fields say "declared", the code says certified.
+
 Modules, in the order in which data pass through them:
 
 1. `sensor_file` reads Parquet, and CSV as texts, into times and numbers; `sensor_checks` refuses
@@ -7,8 +11,8 @@ Modules, in the order in which data pass through them:
 2. `question`: ε, δ, T_SLA, windows, workers, read rate, and a grouping that is given.
 3. `window_results` aggregates the windows and fits the models; `backtest` walks forward through the
    second half with the `guard` and with other methods.
-4. `plan` puts the parts together: assignment, `recovery` (checkpoints, replay, what pays),
-   back-test, one outage, `cautions`.
+4. `plan` puts the parts together: assignment, `recovery` (checkpoints and replay sets after a
+   failure of all machines; what pays after a failure of one), back-test, one outage, `cautions`.
 5. `command` is `aft plan`; `aftlib.core.planfile` writes and reads its result, plan.json.
 6. `experiments`, `figures` and `claims` are notebook 06's.
 """

@@ -12,13 +12,14 @@ import numpy as np
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.core.requirement import Requirement
-from aftlib.guard import Guard
-from aftlib.guard.accounts import pooled_slack, slack
+from aftlib.guard import Guard, accounts
 
 GUARD, ALWAYS, BASELINE = "guard", "its estimates, always", "baseline model Σ/w"
 LINEAR, HINDSIGHT = "linear interpolation", "baseline model, best in hindsight"
 _BASELINE_ALWAYS = "baseline model, always"
 METHODS = (GUARD, BASELINE, ALWAYS, LINEAR)
+HORIZONS = 5
+"""Windows of the longest outage with guarantees."""
 OnSegment = Callable[[int, int], None]
 SEGMENTS, LEAST_SEGMENT = 50, 10
 """Most segments of the second half, which intervals resample, and fewest windows of a segment."""
@@ -29,6 +30,7 @@ MOST_SCORED = 2_000_000
 MANY = 400
 """Fewest certified windows of a sensor for which its share within ε is reported."""
 PAIRS, CERTIFIED, WRONG = range(3)
+"""Counts of windows: of known truth, the certified ones of these, and the wrong ones of those."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,6 @@ class Walk:
         return int(self.outcomes[0, :, 0].sum())
 
     @property
-    def weights(self) -> np.ndarray:
-        """Weights of the horizons, H : … : 2 : 1, shape (H,)."""
-        down = np.arange(self.outcomes.shape[0], 0, -1.0)
-        return down / down.sum()
-
-    @property
     def certified_shares(self) -> np.ndarray:
         """Share of the windows that the guard certified, shape (H, n)."""
         return shares(self.counts[GUARD].sum(axis=0))[0]
@@ -71,16 +67,16 @@ class Walk:
         """
         guarantees, wrong = np.moveaxis(self.outcomes, -1, 0)
         beyond, ahead = wrong - self.delta * guarantees, range(1, len(guarantees) + 1)
-        single = [slack(self.rounds, self.delta, h) for h in ahead]
-        pool = [pooled_slack(self.rounds, self.delta, beyond.shape[1], h) for h in ahead]
+        single = [accounts.slack(self.rounds, self.delta, h) for h in ahead]
+        pool = [accounts.pooled_slack(self.rounds, self.delta, beyond.shape[1], h) for h in ahead]
         return float(max((beyond.T - single).max(), (beyond.sum(axis=1) - pool).max()))
 
     @property
     def pooled_allowance(self) -> float:
         """Errors beyond δN that all sensors together may have one window after a loss."""
         n = self.outcomes.shape[1]
-        single = n * slack(self.rounds, self.delta, 1)
-        return float(min(single, pooled_slack(self.rounds, self.delta, n)))
+        single = n * accounts.slack(self.rounds, self.delta, 1)
+        return float(min(single, accounts.pooled_slack(self.rounds, self.delta, n)))
 
     @property
     def least_epsilon(self) -> np.ndarray:
@@ -89,8 +85,9 @@ class Walk:
             return np.nanquantile(self.errors, 1 - self.delta, axis=0)
 
     def of(self, method: str) -> np.ndarray:
-        """Counts of one method, as weighted means over the horizons, shape (segments, n, 3)."""
-        return np.einsum("h,shnk->snk", self.weights, self.counts[method])
+        """Counts of one method, means over the horizons weighted H : … : 1, (segments, n, 3)."""
+        down = np.arange(len(self.outcomes), 0, -1.0)
+        return np.einsum("h,shnk->snk", down / down.sum(), self.counts[method])
 
     def summary(self, method: str) -> dict[str, Any]:
         """Share certified, share of these within ε with its interval, and the worst sensor."""
@@ -145,7 +142,7 @@ def walk_forward(
     delta: float,
     baseline: GaussianModel,
     *,
-    horizons: int = 5,
+    horizons: int = HORIZONS,
     seasons: Sequence[float] = (),
     on_segment: OnSegment = lambda done, of: None,
 ) -> Walk:
@@ -169,9 +166,9 @@ def walk_forward(
     counts = {method: np.zeros(shape, np.int64) for method in (*METHODS, _BASELINE_ALWAYS)}
     outcomes = np.zeros((horizons, n, 2), np.int64)
     first, samples = max(0, start - WARM_UP), []
-    for place, (begin, end) in enumerate(pairwise([first, *edges.tolist()]), -1):
+    for place, (begin, end) in enumerate(pairwise([first, *edges.tolist()]), -1):  # -1: warm-up
         truth, history = values[begin:end, None], guard.replay(values[begin:end])
-        own, certified = np.abs(truth - history.estimate), history.decisions == 2
+        own, certified = np.abs(truth - history.estimate), history.decisions == accounts.CERTIFIED
         outcomes += _count(truth, own, certified, limits)[..., 1:]
         if begin < start:
             continue

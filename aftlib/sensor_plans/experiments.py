@@ -13,7 +13,7 @@ from pydantic import model_validator
 from aftlib.core.checks import require_choice
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import read_plan
-from aftlib.guard.accounts import CAP, POOL_CAP, Accounts, most_credits, pool_unit
+from aftlib.guard.accounts import CAP, CERTIFIED, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.sensor_plans.backtest import BASELINE, GUARD, Walk, shares, walk_forward
 from aftlib.sensor_plans.plan import plan
 from aftlib.sensor_plans.question import Question
@@ -105,11 +105,12 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
     """
     accounts, counts = Accounts(SENSORS, delta), np.zeros((SENSORS, 2))
     for t in range(rounds):
-        certified = accounts.certify(np.ones(SENSORS))
-        wrong = (certified == 2) & (np.arange(SENSORS) < attacked) & (t >= rounds // 2)
-        accounts.update(certified, wrong)
+        decisions = accounts.certify(np.ones(SENSORS))
+        certified = decisions == CERTIFIED
+        wrong = certified & (np.arange(SENSORS) < attacked) & (t >= rounds // 2)
+        accounts.update(decisions, wrong)
         if t >= rounds // 2:
-            counts += np.column_stack([certified == 2, wrong])
+            counts += np.column_stack([certified, wrong])
     beyond, credit = counts[:, 1] - delta * counts[:, 0], most_credits(rounds)
     pool = pool_unit(SENSORS) * (POOL_CAP + credit) + SENSORS * (1 - delta)
     return float(max(beyond.max() - CAP - credit, beyond.sum() - pool))

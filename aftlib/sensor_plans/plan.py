@@ -16,6 +16,7 @@ from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
 from aftlib.sensor_plans.backtest import (
     GUARD,
+    HORIZONS,
     OnSegment,
     Walk,
     compare,
@@ -24,8 +25,8 @@ from aftlib.sensor_plans.backtest import (
     shares,
 )
 from aftlib.sensor_plans.cautions import data_cautions, fails, guarantee_cautions
-from aftlib.sensor_plans.question import HORIZONS, Question, answered, group_sensors
-from aftlib.sensor_plans.recovery import pays_below, plan_recovery, worth
+from aftlib.sensor_plans.question import Question, group_sensors
+from aftlib.sensor_plans.recovery import compare_schemes, pays_below, plan_recovery
 from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
 from aftlib.sensor_plans.window_results import Survey
 
@@ -96,13 +97,12 @@ def plan(
     walk = survey.walk(workers, on_segment)
     sizes = [len(keys) for keys in workers]
     recovery = plan_recovery(survey)
-    limits = dict(zip(names, survey.limits.tolist(), strict=True))
     summary = summarize(walk, names)
     certified = 0.0 if fails(walk) else summary["declared_recoverable"]
     return {
         "version": VERSION,
         "data": describe_data(survey, name),
-        "question": answered(terms, survey.width, limits, len(sizes), survey.samples_per_s),
+        "question": describe_question(survey, len(sizes)),
         "assignment": name_groups(workers, names),
         "machines": describe_machines(walk, workers, machines, names),
         "regrouping": None if assignment is None else regroup(survey, len(sizes)),
@@ -123,19 +123,13 @@ def plan(
 
 def weigh_costs(survey: Survey, sizes: Sequence[int], certified: float) -> dict[str, Any]:
     """Below which read rate estimating pays (None: at any), and the comparison at the user's."""
-    terms, step_s = survey.question, survey.step_s
+    terms, step_s, compared = survey.question, survey.step_s, None
     if step_s is None:
-        if terms.read_rate is not None:
-            raise ValueError(
-                f"read_rate must be given with data that have times, got {terms.read_rate}: add a "
-                "column of times"
-            )
         return {"pays_below": None, "worth": None}
-    below = pays_below(terms, sizes, survey.width, step_s, certified)
-    rates = None
     if terms.read_rate is not None:
-        rates = worth(terms, sizes, survey.width, step_s, certified)
-    return {"pays_below": below if np.isfinite(below) else None, "worth": rates}
+        compared = compare_schemes(terms, sizes, survey.width, step_s, certified)
+    below = pays_below(terms, sizes, survey.width, step_s, certified)
+    return {"pays_below": below, "worth": compared}
 
 
 def regroup(survey: Survey, workers: int) -> dict[str, Any] | None:
@@ -180,6 +174,21 @@ def describe_data(survey: Survey, name: str) -> dict[str, Any]:
         "last": str(survey.table.at(steps - 1)),
         "windows": len(survey.values),
         "seasons_in_windows": survey.seasons,
+    }
+
+
+def describe_question(survey: Survey, workers: int) -> dict[str, Any]:
+    """The question, with values for what the user left open."""
+    terms, recovery_time = survey.question, survey.question.recovery_time(survey.samples_per_s)
+    return terms.model_dump() | {
+        "epsilon": dict(zip(survey.names, survey.limits.tolist(), strict=True)),
+        "epsilon_sd": terms.epsilon_sd if terms.epsilon is None else None,
+        "t_sla_ms": terms.t_sla_ms,
+        "window": survey.width,
+        "slide": survey.width,
+        "workers": workers,
+        "horizons": HORIZONS,
+        "per_tuple_ms": recovery_time and recovery_time.per_tuple_ms,
     }
 
 

@@ -16,8 +16,6 @@ from aftlib.core.checks import listed, require_number
 from aftlib.sensor_plans.sensor_checks import as_duration
 from aftlib.workbench.parameters import ParameterModel, parameter
 
-HORIZONS = 5
-"""Windows of the longest outage with guarantees."""
 LEAST_WINDOWS = 8
 
 
@@ -66,7 +64,10 @@ class Question(ParameterModel):
         return as_duration("t_sla", self.t_sla) / pd.Timedelta(1, "ms")
 
     def width(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> int:
-        """Steps of a window; ValueError when there are too few windows, or sensors for workers."""
+        """Steps of a window; ValueError when the data do not fit the question.
+
+        There may be too few windows, too few sensors for the workers, or no times (`step` is None).
+        """
         width: Any = self.window
         if not str(width).strip().isdigit():
             if step is None:
@@ -84,6 +85,11 @@ class Question(ParameterModel):
             )
         if (self.workers or 1) > len(names):
             raise ValueError(f"workers must be at most {len(names)} sensors, got {self.workers}")
+        if self.read_rate is not None and step is None:
+            raise ValueError(
+                f"read_rate must be given with data that have times, got {self.read_rate}: add a "
+                "column of times"
+            )
         return width
 
     def limits(self, names: Sequence[str], spread: np.ndarray) -> np.ndarray:
@@ -111,23 +117,6 @@ class Question(ParameterModel):
                 return None
             per_tuple += 1000 / spare
         return RecoveryTime(self.fixed_ms, per_tuple)
-
-
-def answered(
-    question: Question, width: int, epsilon: dict[str, float], workers: int, samples_per_s: float
-) -> dict[str, Any]:
-    """The question as plan.json has it, with values for what the user left open."""
-    recovery_time = question.recovery_time(samples_per_s)
-    return question.model_dump() | {
-        "epsilon": epsilon,
-        "epsilon_sd": question.epsilon_sd if question.epsilon is None else None,
-        "t_sla_ms": question.t_sla_ms,
-        "window": width,
-        "slide": width,
-        "workers": workers,
-        "horizons": HORIZONS,
-        "per_tuple_ms": recovery_time and recovery_time.per_tuple_ms,
-    }
 
 
 def read_by_sensor(name: str, file: str, kind: Callable[[str], Any]) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Recovery of a user's sensors: checkpoints and replay sets (D2), and whether estimating pays.
 
-After a failure of one machine, input is read again at a limited rate. Exact recovery reads all
-samples of the machine's open windows. The guard reads the sensors that it did not certify, and
+`plan_recovery` is for a failure of all machines. `compare_schemes` and `pays_below` are for a
+failure of one machine, whose input is read again at a limited rate: exact recovery reads all
+samples of the machine's open windows; the guard reads the sensors that it did not certify, and
 estimates the rest. All parts have the plan's one recovery time.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -93,8 +93,8 @@ def score_replay(model: GaussianModel, read: Sequence[int], scaled: np.ndarray) 
 
 def pays_below(
     question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
-) -> float:
-    """Read rate, samples per second, below which the guard is recommended; inf: at any rate.
+) -> float | None:
+    """Read rate, samples per second, below which the guard is recommended; None: at any rate.
 
     `sizes` are the numbers of sensors of the machines, `certified` is the share of windows that the
     guard certified. Below the rate exact recovery of the largest machine misses T_SLA, and the
@@ -106,10 +106,10 @@ def pays_below(
     saving_ms = LEAST_SAVING * question.fixed_ms / (certified - LEAST_SAVING)
     per_sample_ms = max(missed_ms, saving_ms) / (max(sizes) * width)
     wait_ms = per_sample_ms - DOCUMENT_RECOVERY_TIME.per_tuple_ms
-    return sum(sizes) / step_s + 1000 / wait_ms if wait_ms > 0 else math.inf
+    return sum(sizes) / step_s + 1000 / wait_ms if wait_ms > 0 else None
 
 
-def worth(
+def compare_schemes(
     question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
 ) -> dict[str, Any]:
     """Compare exact recovery with the guard at the question's read rate.

@@ -1,13 +1,16 @@
 """Checks that a table of sensors holds measurements: each refuses what it finds, with a fix.
 
 Texts, dots that may group thousands, fill values, counters and clocks, samples recorded on change,
-and times that repeat or lie off the even grid.
+and times that repeat or lie off the even grid. Two of them also convert: `require_numbers` returns
+texts as numbers, and `put_on_grid` the samples on an even grid.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import compress
 from shlex import quote
 from typing import Any
 
@@ -213,12 +216,10 @@ def note(notes: list[str], flags: Any, text: str) -> None:
 
 def as_duration(name: str, text: str) -> pd.Timedelta:
     """Return a duration such as "2s" or "10min"; ValueError, with `name`, for another text."""
-    try:
+    with suppress(ValueError, TypeError):
         length = pd.Timedelta(text)
         if re.search(r"[a-zµ:]", str(text), re.I) and length > pd.Timedelta(0):
             return length.as_unit("ns")
-    except (ValueError, TypeError):
-        pass
     raise ValueError(
         f"{name} must be a duration such as '2s', '500ms' or '10min', got {text!r}: write a number "
         "above 0 and a unit"
@@ -289,12 +290,15 @@ def require_usable(frame: pd.DataFrame) -> None:
             f"FILE must hold two sensors and two rows or more, got {sensors} and {rows}: a sensor "
             "is estimated from others, and --csv sep= names what separates the columns"
         )
-    lost = frame.isna().mean() > MOST_MISSING
-    still = frame.min() == frame.max()
-    for flags, wanted in ((lost, "have samples at half of the steps"), (still, "vary")):
-        if flags.any():
-            bad = list(frame.columns[flags])
-            raise ValueError(
-                f"sensors must {wanted}, got {listed(bad)}, which do not; leave them out by "
-                f"--drop {quote(','.join(bad))}"
-            )
+    lost, still = frame.isna().mean() > MOST_MISSING, frame.min() == frame.max()
+    refuse_sensors(frame.columns, lost, "have samples at half of the steps")
+    refuse_sensors(frame.columns, still, "vary")
+
+
+def refuse_sensors(names: Iterable[str], flags: Iterable[bool], wanted: str) -> None:
+    """Refuse the flagged sensors, because they do not do what is `wanted`."""
+    if bad := [*compress(names, flags)]:
+        raise ValueError(
+            f"sensors must {wanted}, got {listed(bad)}, which do not; leave them out by "
+            f"--drop {quote(','.join(bad))}"
+        )

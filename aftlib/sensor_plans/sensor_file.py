@@ -241,6 +241,8 @@ def _require_names(lines: list[str], options: Mapping[str, Any]) -> None:
         raise ValueError(f"it needs --csv {quote(name)}, which separates its columns")
     if {"header", "names", "skiprows", "comment"} & {*options} or len(separator) > 1:
         return
+    # the first line of samples has mostly numbers and times; a line of names stands before it, has
+    # as many cells, all different, and preferably a name of a column of times
     rows = [[cell.strip() for cell in row] for row in csv_reader(lines, delimiter=separator)]
     numbers = [[bool(_NUMBER.fullmatch(c) or _DATE.match(c)) for c in row] for row in rows]
     samples = [sum(row) >= max(2, len(row) / 2) for row in numbers]

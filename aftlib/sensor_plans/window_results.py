@@ -9,11 +9,11 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from aftlib.core.checks import listed
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.sensor_plans.backtest import OnSegment, Walk, walk_forward
-from aftlib.sensor_plans.question import HORIZONS, Question
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_checks import refuse_sensors
 from aftlib.sensor_plans.sensor_file import SensorTable
 
 LEAST_PERIOD = 0.02
@@ -42,7 +42,7 @@ class Survey:
     limits: np.ndarray  # (n,) ε of each sensor
     seasons: list[float]  # seasonal periods in windows, the strongest first
     model: GaussianModel  # of the window results in units of ε, without outliers
-    baseline: GaussianModel  # the documents' model Σ/w of the window results
+    baseline: GaussianModel  # the documents' model Σ/w of the window results, in sensor units
 
     @classmethod
     def of(cls, table: SensorTable, question: Question) -> Self:
@@ -91,7 +91,6 @@ class Survey:
             self.limits,
             self.question.delta,
             self.baseline,
-            horizons=HORIZONS,
             seasons=self.seasons,
             on_segment=on_segment,
         )
@@ -114,15 +113,8 @@ def require_results(names: Sequence[str], values: np.ndarray) -> None:
     half = len(values) // 2
     few = (np.isfinite(values[:half]).sum(axis=0) < 2) | (np.isfinite(values[half:]).sum(0) < 2)
     still = np.fmax.reduce(values[:half]) == np.fmin.reduce(values[:half])
-    for flags, wanted in (
-        (few, "have two windows in each half"),
-        (still, "vary in the first half, from which the model is made"),
-    ):
-        if flags.any():
-            raise ValueError(
-                f"sensors must {wanted}, got {listed(names, flags)}, which do not; leave them out "
-                "by --drop"
-            )
+    refuse_sensors(names, few, "have two windows in each half")
+    refuse_sensors(names, still, "vary in the first half, from which the model is made")
 
 
 def outliers(values: np.ndarray) -> np.ndarray:
@@ -150,11 +142,10 @@ def find_seasons(first: np.ndarray, width: int, step: pd.Timedelta | None) -> li
 
     `first` are the window results of the first half, shape (rows, n). Without times there are none.
     """
-    explained = {}
-    deviation = np.nanstd(first, axis=0)
-    z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.where(deviation > 0, deviation, 1))
     if step is None:
         return []
+    explained, deviation = {}, np.nanstd(first, axis=0)
+    z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.where(deviation > 0, deviation, 1))
     for days in (1, 0.5, 7, 3.5, 365.25, 365.25 / 2):
         period = pd.Timedelta(days=days) / step
         if period < 2 or 3 * period > len(first) * width:
