@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from aftlib.core.checks import require_choice
+from aftlib.core.sqlite import transaction
 from aftlib.core.windows import Windows
 from aftlib.shared_state.parsing import END, NEVER, Progress
 from aftlib.shared_state.sums import ADD, AGGREGATES, MAX, MIN, Partials
@@ -32,8 +33,9 @@ from aftlib.shared_state.sums import ADD, AGGREGATES, MAX, MIN, Partials
 #: Rows of an SQLite statement.
 ROWS = 50
 _TABLES = (
-    "output (place bigint)",  # where the first window begins that is not yet out
+    "output (place bigint)",  # event time at which the first window begins that is not yet out
     "commits (server text PRIMARY KEY, epoch bigint)",
+    # by partition: `Progress`, with the offset as place
     "progress (part bigint PRIMARY KEY, place bigint, watermark bigint, "
     "tuples bigint, late bigint)",
     "results (win bigint, key bigint, {value}, count bigint, PRIMARY KEY (win, key)){sorted}",
@@ -217,8 +219,8 @@ class SqliteTable(GlobalTable):
         except sqlite3.IntegrityError as error:
             raise OverflowError(_LARGEST) from error
 
-    def _transaction(self) -> AbstractContextManager[None]:
-        return transaction(self._connection)
+    def _transaction(self) -> AbstractContextManager[Any]:
+        return transaction(self._connection, "change the global table")
 
 
 class PostgresTable(GlobalTable):
@@ -268,7 +270,7 @@ class OwnFile:
     def __init__(self, path: Path) -> None:
         self._connection = connection = connect(path)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # waits until a failed server is gone
-        with transaction(connection):
+        with transaction(connection, "create the tables of"):
             for table in (
                 "segments (epoch, part, since, place, watermark, tuples, late)",
                 "rows (epoch, slice, key, value, count)",
@@ -277,7 +279,7 @@ class OwnFile:
 
     def flush(self, epoch: int, partials: Partials, segments: Segments) -> None:
         """Store a complete epoch durably, in one transaction."""
-        with transaction(self._connection):
+        with transaction(self._connection, f"flush epoch {epoch} to"):
             self._connection.executemany(
                 f"INSERT INTO segments VALUES ({epoch}, ?, ?, ?, ?, ?, ?)",
                 [(part, since, *astuple(now)) for part, (since, now) in segments.items()],
@@ -298,7 +300,7 @@ class OwnFile:
 
     def drop(self, epoch: int) -> None:
         """Remove an epoch, which the global table holds."""
-        with transaction(self._connection):
+        with transaction(self._connection, f"drop epoch {epoch} from"):
             for table in ("segments", "rows"):
                 self._connection.execute(f"DELETE FROM {table} WHERE epoch = {epoch}")
 
@@ -331,16 +333,3 @@ def insert_rows(
 def read_rows(cursor: Iterable[tuple[int, ...]]) -> Partials:
     """Return rows of four integers as partials."""
     return Partials.of(np.fromiter(chain.from_iterable(cursor), np.int64).reshape(-1, 4))
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit all statements of the block or none."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # a full disk has already rolled it back
-            connection.execute("ROLLBACK")
-        raise
