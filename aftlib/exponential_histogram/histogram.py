@@ -282,7 +282,7 @@ class ExponentialHistogram:
             self.error_bound = error + self.epsilon + error * self.epsilon
 
         held.origin = origin
-        held.single(now, 0)
+        held.single(now, 0)  # old buckets expire
         return self
 
     def to_bytes(self) -> bytes:
