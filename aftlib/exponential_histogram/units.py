@@ -3,8 +3,9 @@
 Bits or integers become units, counted by blocks or one by one. Other inputs are refused by a
 ValueError that names the position.
 
-With `least` = ⌈k/2⌉ and k = ⌈1/ε⌉, every size but the largest has `least` or `least` + 1 buckets,
-and the largest has 1 … `least` + 1. Exactly one such list sums to a given total. So sizes need not
+With k = ⌈1/ε⌉ and `least` = ⌈k/2⌉, every size but the largest has `least` or `least` + 1 buckets,
+and the largest has 1 … `least` + 1. So a bucket of size 2**i exists from a total of
+least · (2**i - 1) + 2**i on. Exactly one such list sums to a given total. So sizes need not
 be stored: a histogram is its total and one timestamp per bucket (Datar, Gionis, Indyk, Motwani).
 `kernels` compiles the same functions (core.compiling).
 """
@@ -133,7 +134,7 @@ def bucket_sizes(total: int, least: int) -> NDArray[np.int64]:
     """Size of each bucket, newest first; empty when the total is 0."""
     if total == 0:
         return np.empty(0, np.int64)
-    level = 0
+    level = 0  # as `top_level`, which the compiled copy of this function cannot call
     while ((least + 1) << (level + 1)) - least <= total:
         level += 1
     rest = total - least * ((1 << level) - 1)

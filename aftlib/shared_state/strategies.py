@@ -35,9 +35,10 @@ _BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 @jit(f"Tuple((int64[::1], int64[::1]))({', '.join([LONGS] * 3)}, int64)")
 def deal_out(parts: Any, keys: Any, values: Any, tasks: int) -> tuple[Any, Any]:
-    """Return tuples by the task of their key, and where each task's end.
+    """Return tuples by the task of their key, and where each task's end; `parts` are slices.
 
-    A task's are its three columns, one after the other: 3 · (end − begin) numbers.
+    Task t has the tuples ends[t] … ends[t + 1] − 1, and of the flat array the numbers
+    3 · ends[t] … 3 · ends[t + 1] − 1: its tuples' slices, then their keys, then their values.
     """
     ends = np.zeros(tasks + 1, np.int64)
     for key in keys:

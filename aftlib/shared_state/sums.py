@@ -1,7 +1,8 @@
 """Partial aggregates by slice and key: how tasks reduce tuples, and how partial results merge.
 
 Aggregates are associative and commutative functions of whole numbers (D3 eqs. (4)-(6)), exact or an
-OverflowError. Importing this module imports numba.
+OverflowError. In the compiled loops a `part` is the number of a slice. Importing this module
+imports numba.
 """
 
 from __future__ import annotations
@@ -221,7 +222,8 @@ class SliceSums:
         self.pane, self._how = pane, aggregate.how
         self._table, self._used = np.zeros((_FIRST_ROWS, 4), np.int64), 0
         self._dense = _NO_CELLS  # slice, first key, cells (values and counts)
-        self._run = -1, 0, 0  # slice of the last tuples, their number, number of the next check
+        # slice of the last tuples, their number so far, and the number at which to look for cells
+        self._run = -1, 0, 0
 
     def add(self, block: np.ndarray) -> None:
         """Add tuples: slice number, key and value, shape (3, n), each row contiguous."""
@@ -263,6 +265,7 @@ class SliceSums:
         number, look = (number, look) if part == before else (0, _FIRST_LOOK)
         number += len(parts)
         if number >= look:
+            # a power of two of cells, from a multiple of it on if all keys of the block fit there
             low, high = int(keys.min()), int(keys.max())
             size = 1 << (high - low).bit_length()
             low = low // size * size if high < low // size * size + size else low
