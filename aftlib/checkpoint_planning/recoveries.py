@@ -303,8 +303,8 @@ def kill_drivers(
     plan, rng = query.first_plan, np.random.default_rng(seed)
     partial = [
         tau
-        for tau, end, replay in zip(plan.times, plan.checkpoints, plan.replay, strict=False)
-        if 0 < len(replay.sensors) < query.model.size and end < query.window
+        for tau, replay in zip(plan.times, plan.replay[:-1], strict=False)
+        if 0 < len(replay.sensors) < query.model.size
     ]
     windows, left = log.steps // query.window, count if partial else 0
     frames = list[pd.DataFrame]()

@@ -140,7 +140,7 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     variance = model.covariance.diagonal().copy()
     factor, sensors = np.empty((8, model.size)), list[int]()
     share = [float(np.max(variance / target))]
-    while share[-1] > 1 + COMPARED_TO and len(sensors) < model.size:
+    while share[-1] > 1 + COMPARED_TO:
         pivot = int(np.argmax(variance / target >= share[-1] * (1 - COMPARED_TO)))
         if len(sensors) == len(factor):
             factor = np.concatenate([factor, np.empty_like(factor)])

@@ -123,12 +123,11 @@ def or_none(numbers: np.ndarray | float) -> Any:
 def interval(counts: np.ndarray) -> tuple[float, float]:
     """Interval of the share within ε, resampling whole segments of time.
 
-    Counts have shape (segments, 3), because sensors of a segment err together. If no segment
-    has an error, the low end is the exact binomial bound for that number of independent segments.
+    Counts have shape (segments, 3), because sensors of a segment err together; some segment has a
+    certified window. If no segment has an error, the low end is the exact binomial bound for that
+    number of independent segments.
     """
     used = counts[counts[:, CERTIFIED] > 0]
-    if not len(used):
-        return 0.0, 1.0
     wrong, certified = used[:, WRONG], used[:, CERTIFIED]
     if not wrong.any():
         return float(LEVELS[0] ** (1 / len(used))), 1.0

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from aftlib.core.checks import require_choice
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import read_plan
 from aftlib.guard.accounts import CAP, CERTIFIED, POOL_CAP, Accounts, most_credits, pool_unit
@@ -71,7 +70,6 @@ def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndar
     They share a slow common part. "drift": two sensors drift away steadily; "stuck sensors": two
     sensors repeat their last value; "change of regime": the noise of each sensor triples.
     """
-    require_choice("trouble", trouble, TROUBLES)
     own = rng.normal(size=(rounds, SENSORS))
     shocks = rng.normal(size=rounds).tolist()
     common = np.array([*accumulate(shocks, lambda last, shock: 0.9 * last + shock)])

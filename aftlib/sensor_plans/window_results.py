@@ -140,12 +140,13 @@ def fit_model(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
 def find_seasons(first: np.ndarray, width: int, step: pd.Timedelta | None) -> list[float]:
     """At most four of day, week, year and their halves, in windows, that explain most variance.
 
-    `first` are the window results of the first half, shape (rows, n). Without times there are none.
+    `first` are the window results of the first half, shape (rows, n); each sensor varies. Without
+    times there are no seasons.
     """
     if step is None:
         return []
-    explained, deviation = {}, np.nanstd(first, axis=0)
-    z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.where(deviation > 0, deviation, 1))
+    explained = {}
+    z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.nanstd(first, axis=0))
     for days in (1, 0.5, 7, 3.5, 365.25, 365.25 / 2):
         period = pd.Timedelta(days=days) / step
         if period < 2 or 3 * period > len(first) * width:

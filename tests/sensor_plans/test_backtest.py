@@ -169,7 +169,6 @@ def test_intervals_hold_the_share_and_are_cautious_without_errors():
     assert np.mean(held) > 0.88
     low, high = interval(np.tile([30, 20, 0], (50, 1)))
     assert (round(low, 3), high) == (0.929, 1.0)
-    assert interval(np.zeros((50, 3))) == (0.0, 1.0)
 
 
 # the fourth sensor is predicted best by the others, then the second, the first and the third
