@@ -1,13 +1,18 @@
 """Modules that all packages share. They import no other package, no Spark and no Plotly.
 
-`generators` makes seeded samples, and `sensorlog` stores them, so that any sensors can be read
-again over any steps. `windows` has time windows and their aggregates.
+D1 and D2 share an idea: after a failure some sensors' samples are read again, and a Gaussian model
+estimates the others from them. An estimate counts if its posterior variance is at most (ε/z)².
 
-`gaussian` models how sensors depend on each other and estimates lost values; `covariance` fits it
-to rows with gaps. `labels` puts values into the order of their names, names rows of results, and
-packs arrays into one value. `requirement` decides whether an estimate is precise enough,
-`intervals` bounds a rate. `recovery_costs` computes the duration of a recovery and the monthly cost
-of failures. `planfile` writes and reads plan.json, the result of `aft plan`.
+In the order in which samples pass through them: `generators` makes seeded samples, and `sensorlog`
+stores them, so that any sensors can be read again over any steps. `windows` has time windows and
+their aggregates. `labels` puts a user's values into the order of their names, names rows of
+results, and packs arrays into one value. `covariance` fits moments to rows, also with gaps;
+`gaussian` is the model, and estimates lost values. `requirement` decides whether an estimate is
+precise enough.
+
+`intervals` has the confidence intervals of what was measured. `recovery_costs` computes the
+duration of a recovery and the monthly cost of failures. `planfile` writes and reads plan.json, the
+result of `aft plan`.
 
 `paths` writes files whole or not at all, `sqlite` opens a file with durable transactions, `checks`
 validates arguments, and `compiling` wraps numba.

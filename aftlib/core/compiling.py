@@ -50,7 +50,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
         with suppress(RuntimeError):  # numba has no folder to store it in
             kernel.enable_caching()
             stored = kernel._cache._cache_file
-            stored._source_stamp = kernel_sources(Path(inspect.getfile(function)).parent)
+            stored._source_stamp = _hash_kernels(Path(inspect.getfile(function)).parent)
         if signature is not None:
             with register_dispatcher(kernel):
                 kernel.compile(signature)
@@ -61,7 +61,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
 
 
 @cache
-def kernel_sources(package: Path) -> str:
+def _hash_kernels(package: Path) -> str:
     """Return a hash of this module and all modules in the folder `package` that mention it."""
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for path in sorted(package.rglob("*.py")):

@@ -49,11 +49,11 @@ def fit_moments(
             f"each key must have two different values, got none in {listed(names, stuck)}; drop it"
         )
     if shrinkage == 0 and not np.isnan(values).any():
-        return complete_moments(values, names)
-    return gappy_moments(values, shrinkage, names)
+        return _complete_moments(values, names)
+    return _shrunk_moments(values, shrinkage, names)
 
 
-def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def _complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and unbiased covariance without gaps; ValueError for perfectly correlated keys."""
     covariance = np.atleast_2d(np.cov(values, rowvar=False))
     scale = np.sqrt(np.diag(covariance))
@@ -66,23 +66,25 @@ def complete_moments(values: np.ndarray, names: Sequence[str]) -> tuple[np.ndarr
     return values.mean(axis=0), covariance
 
 
-def gappy_moments(
+def _shrunk_moments(
     values: np.ndarray, shrinkage: float | str, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of values with gaps (NaN), by maximum likelihood.
+    """Mean and covariance with shrunk correlations; of greatest likelihood if there are gaps (NaN).
 
-    `values` (rows, n) have at least two different values per column. Expectation maximization
-    replaces each gap by its conditional mean and adds its conditional covariance, so that the
-    inverse of the covariance is as honest as without gaps (Little and Rubin 2002, section 8.2).
-    In each step the correlations R shrink to (1 − λ) R + λ I with λ = `shrinkage`; "auto" is
-    λ = Σ Var(r_ij) / Σ r_ij² over i ≠ j, which has the least expected squared error (Schäfer and
-    Strimmer 2005, target D). With 0, λ has only the part of Var(r_ij) that gaps cause: short
-    records with many gaps would otherwise claim far too small posterior variances. ValueError when
+    `values` (rows, n) have at least two different values per column. The correlations R shrink to
+    (1 − λ) R + λ I with λ = `shrinkage`; "auto" is λ = Σ Var(r_ij) / Σ r_ij² over i ≠ j, which has
+    the least expected squared error (Schäfer and Strimmer 2005, target D). With 0, λ has only the
+    part of Var(r_ij) that gaps cause: short records with many gaps would otherwise claim far too
+    small posterior variances.
+
+    If there are gaps, expectation maximization replaces each by its conditional mean and adds its
+    conditional covariance, so that the inverse of the covariance is as honest as without gaps
+    (Little and Rubin 2002, section 8.2). It shrinks the correlations in each step. ValueError when
     two keys never occur together, because nothing is known about their covariance then.
     """
     values = values[np.isfinite(values).any(axis=1)]
     present = np.isfinite(values)
-    counts = present.T.astype(float) @ present
+    counts = present.T.astype(float) @ present  # rows that have both keys of a pair
     if (apart := np.argwhere(np.triu(counts < 2, 1))).size:
         one, other = (names[i] for i in apart[0])
         raise ValueError(
@@ -92,26 +94,27 @@ def gappy_moments(
     mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     z = np.where(present, (values - mean) / deviation, 0.0)
     products = z.T @ z / counts
-    share = float(shrinkage or 0) if shrinkage != "auto" else _best_share(z, counts, products)
-    if shrinkage == 0:
-        share = _best_share(z, counts, products, 1 - counts / len(values))
+    part = 1 - counts / len(values) if shrinkage == 0 else 1.0  # what gaps cause, or everything
+    automatic = shrinkage in (0, "auto")
+    share = _best_share(z, counts, products, part) if automatic else float(shrinkage)
 
-    off, spread = np.zeros(len(mean)), _shrunk(products, 0.0)
+    # from pairs of keys, each over its own rows: only `_shrunk` makes that positive definite
+    off, spread, remaining = np.zeros(len(mean)), _shrunk(products, 0.0), share
     if not present.all():
         off, spread = _maximize(z, ~present, spread, share)
+        remaining = 0.0
     scale = np.sqrt(np.diag(spread))
-    done = 0.0 if not present.all() else share  # EM has shrunk it already
-    correlation = _shrunk(spread / np.outer(scale, scale), done)
+    correlation = _shrunk(spread / np.outer(scale, scale), remaining)
     unbiased = deviation * scale * np.sqrt(len(values) / (len(values) - 1))
     return mean + off * deviation, correlation * np.outer(unbiased, unbiased)
 
 
 def _best_share(
-    z: np.ndarray, counts: np.ndarray, products: np.ndarray, part: np.ndarray | float = 1.0
+    z: np.ndarray, counts: np.ndarray, products: np.ndarray, part: np.ndarray | float
 ) -> float:
     """The share λ of least expected squared error; r_ij is the mean of z_i z_j over common rows.
 
-    `part` is the part of each Var(r_ij) that counts.
+    `part` is the part of each Var(r_ij) that counts: 1, or the share of rows without both keys.
     """
     squares = (z**2).T @ z**2 / counts
     noise = part * (squares - products**2) * counts**2 / (counts - 1) ** 3
@@ -197,11 +200,12 @@ def invert_factored(factor: np.ndarray) -> np.ndarray:
 
 
 def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:
-    """Connected components of the correlation graph; if there is one only, clustering orders it.
+    """An order of all keys in which strongly correlated keys are neighbours, cut into groups.
 
-    Keys that are neighbours in the order are strongly correlated. The clustering tree permits
-    several orders. Up to `MOST_ORDERED` keys the order of least total distance is chosen, O(n³);
-    with more keys any order, O(n²).
+    The groups are the connected components of the correlation graph (rounding excluded). If there
+    is more than one, each has ascending key indices. A single one is in the order of its
+    clustering. The clustering tree permits several orders. Up to `MOST_ORDERED` keys the order of
+    least total distance is chosen, O(n³); with more keys any order, O(n²).
     """
     groups = independent_groups(covariance, 1e-12)
     if len(groups) > 1 or len(covariance) < 3:

@@ -268,9 +268,11 @@ class GaussianModel:
                 f"observed has {problem} key {wrong[0]!r}; "
                 f"known keys are {', '.join(self.names[:12])}{' …' if self.size > 12 else ''}"
             )
-        table = hasattr(observed, "columns")
-        parts = [*observed.values()] if isinstance(observed, Mapping) else observed
-        values = as_numbers("observed", parts).T if table else as_numbers("observed", parts)
+        if isinstance(observed, Mapping):
+            values = as_numbers("observed", [*observed.values()]).T
+        else:
+            values = as_numbers("observed", observed)
+        # now of shape (observed keys,), or (rows, observed keys)
         if not np.isfinite(values).all():
             raise ValueError(
                 f"observed must be finite, got {observed!r:.300}; leave missing keys out, and call "
@@ -280,12 +282,11 @@ class GaussianModel:
         o = np.array([position[name] for name in names], dtype=np.intp)
         y = np.setdiff1d(np.arange(self.size), o)
         gain = self.gain(o, y)
-        mean = self.mean[y] + (values.T - self.mean[o]) @ gain.T
+        mean = self.mean[y] + (values - self.mean[o]) @ gain.T
         covariance = self.covariance[np.ix_(y, y)] - gain @ self.covariance[np.ix_(o, y)]
         variance = np.maximum(np.diag(covariance), 0)
-        labels = () if values.ndim == 1 else range(values.shape[1])
-        rows = tuple(getattr(observed, "index", labels) if table else labels)
-        return Posterior(tuple(self.names[i] for i in y), mean, variance, covariance, rows)
+        rows = () if values.ndim == 1 else getattr(observed, "index", range(len(values)))
+        return Posterior(tuple(self.names[i] for i in y), mean, variance, covariance, tuple(rows))
 
     def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
         """Σ_YO Σ_OO⁻¹ of two lists of key indices, shape (wanted, observed) (D1 eq. (1))."""
@@ -308,7 +309,7 @@ class GaussianModel:
         if len(y) >= len(o):
             gain = self.gain(o, w)
             return gain, self.covariance[np.ix_(w, w)] - gain @ self.covariance[np.ix_(o, w)]
-        at = np.searchsorted(y, w)
+        at = np.searchsorted(y, w)  # places of the wanted keys among the unobserved
         inverse = np.linalg.inv(self.precision[np.ix_(y, y)])[at]
         return -inverse @ self.precision[np.ix_(y, o)], inverse[:, at]
 

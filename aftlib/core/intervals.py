@@ -10,32 +10,13 @@ LEVELS = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
 RESAMPLES = 1000
 
 
-def bootstrap_interval(
-    rates: np.ndarray, block: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile intervals of mean rates, resampling blocks of whole windows.
-
-    Windows that overlap share samples, and keys of a window err together. So `block` consecutive
-    windows of `rates` (..., windows) are drawn together. The bounds (...) have level `CONFIDENCE`
-    and come from `RESAMPLES` resamples, which are the same for every row of `rates`.
-    """
-    windows = rates.shape[-1]
-    if block < 1 or windows < 1:
-        raise ValueError(f"block and windows must be at least 1, got {block!r} and {windows!r}")
-    count = max(1, windows // block)
-    edges = np.linspace(0, windows, count + 1).astype(int)[:-1]
-    means = np.add.reduceat(rates, edges, axis=-1) / np.diff([*edges, windows])
-    weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
-    low, high = np.quantile(means @ weights.T, LEVELS, axis=-1)
-    return low, high
-
-
 def bootstrap_share(
     hits: np.ndarray, totals: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Percentile interval of Σ hits / Σ totals, resampling whole units.
 
-    Both have shape (units,); errors within a unit may depend on each other. No total may be 0.
+    Both have shape (units,); errors within a unit may depend on each other. No total may be 0. If
+    each is 1, the share is the mean of `hits`.
     """
     units = len(totals)
     weights = rng.multinomial(units, np.full(units, 1 / units), size=RESAMPLES)
@@ -43,17 +24,16 @@ def bootstrap_share(
     return float(low), float(high)
 
 
-def t_interval(means: np.ndarray, family: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def t_interval(means: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centre, low and high (...) of t intervals at level `CONFIDENCE`.
 
-    `means` (..., parts) come from two or more independent parts. If `family` is above 1, that many
-    such intervals hold jointly at this level (Bonferroni).
+    `means` (..., parts) come from two or more independent parts.
     """
     parts = means.shape[-1]
     if parts < 2:
         raise ValueError(f"means must come from at least 2 parts, got {parts}; replicate more")
     centre = means.mean(axis=-1)
-    quantile = stdtrit(parts - 1, 1 - (1 - CONFIDENCE) / 2 / family)
+    quantile = stdtrit(parts - 1, 1 - LEVELS[0])
     half = means.std(axis=-1, ddof=1) / np.sqrt(parts) * quantile
     return centre, centre - half, centre + half
 
@@ -86,5 +66,5 @@ def ratio_interval(
         error = (x - ratio * y).std(ddof=1) / np.sqrt(least)
     else:
         error = np.hypot(x.std(ddof=1) / np.sqrt(len(x)), ratio * y.std(ddof=1) / np.sqrt(len(y)))
-    half = stdtrit(least - 1, 1 - (1 - CONFIDENCE) / 2 / family) * error / abs(y.mean())
+    half = stdtrit(least - 1, 1 - LEVELS[0] / family) * error / abs(y.mean())
     return ratio, (float(ratio - half), float(ratio + half))

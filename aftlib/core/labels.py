@@ -110,7 +110,11 @@ def as_numbers(argument: str, values: Any, names: Sequence[str] = ()) -> np.ndar
 def in_one_order(
     mean: ArrayLike | pd.Series, covariance: ArrayLike | pd.DataFrame, names: Sequence[str] | None
 ) -> tuple[ArrayLike, ArrayLike, Sequence[str] | None]:
-    """Return mean, covariance and names in the order of `names`; if None, of the pandas labels."""
+    """Return mean, covariance and names in the order of `names`; if None, of the pandas labels.
+
+    pandas' default labels 0, 1, … count as none. A covariance may have labels on one axis only; its
+    other axis then has the same. ValueError when the labels of two arguments differ.
+    """
     if "pandas" not in sys.modules:  # without it nothing has labels, and it takes long to load
         return mean, covariance, names
     import pandas as pd
@@ -125,10 +129,10 @@ def in_one_order(
         rows, columns = covariance.index, covariance.columns
         axes["covariance"] = columns if is_default(rows) else rows
         axes["covariance's columns"] = rows if is_default(columns) else columns
-    own = next((axis for axis, index in axes.items() if not is_default(index)), "")
-    if not own:  # only pandas' default labels 0, 1, …
+    labelled = next((axis for axis, index in axes.items() if not is_default(index)), "")
+    if not labelled:
         return mean, covariance, names
-    order = [str(name) for name in (axes[own] if names is None else names)]
+    order = [str(name) for name in (axes[labelled] if names is None else names)]
     mu, sigma = np.asarray(mean, dtype=float), np.asarray(covariance, dtype=float)
     for axis, index in axes.items():
         place = {str(label): i for i, label in enumerate(index)}
@@ -136,7 +140,7 @@ def in_one_order(
             if is_default(index):
                 continue
             raise ValueError(
-                f"{axis} must have the same labels as {'names' if names else own}, "
+                f"{axis} must have the same labels as {'names' if names else labelled}, "
                 f"got a difference in {differ}; pass .to_numpy() to go by position"
             )
         at = [place[name] for name in order]

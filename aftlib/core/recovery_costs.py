@@ -1,4 +1,4 @@
-"""Times of recoveries by a cost model with four constants, and the break-even read rate.
+"""Times of recoveries by a cost model with four constants, and the monthly costs of failures.
 
 A recovery starts a replacement, reads samples again, perhaps estimates others, and commits a
 checkpoint. With S samples read again at R samples per second it takes
@@ -6,7 +6,8 @@ checkpoint. With S samples read again at R samples per second it takes
     T(R) = start + S · (per sample + 1/R) + [estimate] + checkpoint.
 
 So an approximate recovery, which reads fewer samples and may cost more otherwise, is the faster one
-below the read rate R* = (S_exact − S_approximate) / (fixed_approximate − fixed_exact).
+below the read rate R* = (S_exact − S_approximate) / (fixed_approximate − fixed_exact), where the
+part `fixed_s` of T does not depend on R.
 """
 
 from __future__ import annotations
@@ -153,35 +154,33 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[Month
     """Return the monthly cost of each scheme in an operation.
 
     A failure comes at a uniformly random moment between two checkpoints, so half an interval is
-    lost on average. Live reads continue during a recovery and leave `read_rate` − `samples_per_s`
-    for repeated reads. If they leave nothing, a recovery with repeated reads takes infinitely long
-    and reads nothing. If a scheme skips the input of its estimated sensors until the replacement
-    works, their windows that begin in this time are estimated, too.
+    lost on average. If live reads leave nothing for repeated reads (`Operation.recovery_s`), a
+    recovery with repeated reads takes infinitely long and reads nothing. If a scheme skips the
+    input of its estimated sensors until the replacement works, their windows that begin in this
+    time are estimated, too.
     """
-    windows = MONTH_S / operation.window_s
+    windows, failures = MONTH_S / operation.window_s, operation.failures_per_month
     rows = []
     for scheme in schemes:
         interval_s = operation.window_s / scheme.checkpoints
         lost = operation.samples_per_s * scheme.lost * interval_s / 2
         again, estimates = scheme.replayed * lost, scheme.replayed < 1
         recovery_s = operation.recovery_s(scheme.costs, again, estimates)
+        outage_s = failures * recovery_s if failures else 0.0  # 0 · ∞ is no number
         again = again if math.isfinite(recovery_s) else 0.0
         skips = scheme.skips_input or not scheme.replayed
         hit = 1.0 + skips * scheme.costs.start_s / operation.window_s
         sensors = operation.sensors * scheme.lost * (1 - scheme.replayed)
-        estimated = operation.failures_per_month * sensors * hit
-        gigabytes = operation.failures_per_month * again * BYTES_PER_SAMPLE / 1e9
+        gigabytes = failures * again * BYTES_PER_SAMPLE / 1e9
         rows.append(
             MonthlyCost(
                 scheme=scheme.name,
                 recovery_s=recovery_s,
-                outage_minutes=operation.failures_per_month * recovery_s / 60
-                if operation.failures_per_month
-                else 0.0,
+                outage_minutes=outage_s / 60,
                 gb_read_again=gigabytes,
                 price=gigabytes * operation.price_per_gb,
                 checkpoint_minutes=windows * scheme.checkpoints * scheme.costs.checkpoint_s / 60,
-                estimated_results=estimated,
+                estimated_results=failures * sensors * hit,
             )
         )
     return rows

@@ -112,7 +112,7 @@ class LogReader:
     """Reader of a log that reads no row group twice if each read begins where the last one ended.
 
     It stores the steps that it read beyond the end of a read, at most one file, for the next read
-    of the same keys.
+    of the same keys: their names, the first of these steps, and the samples.
     """
 
     def __init__(self, log: SensorLog) -> None:
@@ -131,8 +131,8 @@ class LogReader:
             )
         names, at = [log.names[k] for k in wanted], begin
         while at < stop:
-            values = self._rest[2]
-            if self._rest[:2] != (names, at) or not len(values):
+            rest_names, rest_begin, values = self._rest
+            if (rest_names, rest_begin) != (names, at) or not len(values):
                 values = self._read_on(names, at, stop)
             block = values[: stop - at]
             at += len(block)
@@ -144,13 +144,13 @@ class LogReader:
 
         ValueError when the file is damaged, or holds other steps than its name implies.
         """
-        index, inside = divmod(begin, ROWS_PER_RANGE)
-        path, last = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
+        index, inside = divmod(begin, ROWS_PER_RANGE)  # the file, and the place of `begin` in it
+        path, end = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
         first, columns = inside // ROW_GROUP, list(dict.fromkeys(names))
         try:
             with pq.ParquetFile(path, pre_buffer=False) as file:
                 footer = file.metadata
-                groups = range(first, min(-(-last // ROW_GROUP), footer.num_row_groups))
+                groups = range(first, min(-(-end // ROW_GROUP), footer.num_row_groups))
                 begins = [footer.row_group(g).column(0).statistics.min for g in groups]
                 due = [index * ROWS_PER_RANGE + g * ROW_GROUP for g in groups]
                 rows = sum(footer.row_group(g).num_rows for g in groups)

@@ -27,9 +27,9 @@ def open_database(
 
     `what` names the file in errors, such as "a checkpoint store"; `application` is SQLite's
     `application_id` of such files. `create` makes the tables of a new file as one transaction, so
-    it must not call `executescript`; only one process at a time may open a new file. `check` raises
-    ValueError when the file belongs to another application. `timeout_s` is the longest wait for
-    other processes, at every statement.
+    it must not call `executescript`; only one process at a time may open a new file. `check` may
+    raise ValueError for a file of this application that is not the expected one. `timeout_s` is the
+    longest wait for other processes, at every statement.
 
     ValueError when the file is damaged or belongs to another application, and then it stays
     unchanged. TimeoutError when other processes held it for the whole time.
@@ -58,9 +58,7 @@ def open_database(
 
 
 def _prepare(
-    connection: sqlite3.Connection,
-    application: int,
-    create: Callable[[sqlite3.Connection], object],
+    connection: sqlite3.Connection, application: int, create: Callable[[sqlite3.Connection], object]
 ) -> None:
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     (stored_id,) = connection.execute("PRAGMA application_id").fetchone()

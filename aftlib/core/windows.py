@@ -47,6 +47,8 @@ class Windows:
         a sample is missing; they must cover the windows. The aggregate is NaN where a window has no
         sample. Slices are summed first and windows from slices, always in the same order, so the
         bits do not depend on how a log was cut into batches or keys into workers.
+
+        ValueError when `first_step` is no multiple, or a step of a window is not covered.
         """
         if first_step % self.pane:
             raise ValueError(
@@ -61,34 +63,24 @@ class Windows:
                     f"got {first_step} … {last_step}"
                 )
 
-        starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
-        return self.joined(*self.slices(values), starts)
-
-    def slices(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sum and number of the samples present in every whole slice: (slices, n).
-
-        `values` (steps, n) are consecutive steps from a multiple of `pane`.
-        """
         slices = len(values) // self.pane
         panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
         # added along contiguous memory: NumPy's pairwise order then depends on `pane` alone
         panes = np.ascontiguousarray(panes.transpose(0, 2, 1))
         present = np.isfinite(panes)
-        return np.where(present, panes, 0.0).sum(axis=-1), present.sum(axis=-1)
 
-    def joined(
-        self, sums: np.ndarray, samples: np.ndarray, starts: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the result of `aggregate` from slices; window i begins with slice `starts[i]`."""
-        sums, samples = self._add_slices(sums, starts), self._add_slices(samples, starts)
+        starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
+        sums = self._add_slices(np.where(present, panes, 0.0).sum(axis=-1), starts)
+        samples = self._add_slices(present.sum(axis=-1), starts)
         divisor = samples if self.query == "mean" else 1
         out = np.full(sums.shape, np.nan)
         return np.divide(sums, divisor, out=out, where=samples > 0), samples
 
-    def _add_slices(self, sums: np.ndarray, starts: np.ndarray) -> np.ndarray:
-        total = sums[starts]
+    def _add_slices(self, slices: np.ndarray, starts: np.ndarray) -> np.ndarray:
+        """Return the sum of each window's slices; window i begins with slice `starts[i]`."""
+        total = slices[starts]
         for offset in range(1, self.width // self.pane):
-            total += sums[starts + offset]
+            total += slices[starts + offset]
         return total
 
     def _count_until(self, step: int) -> int:

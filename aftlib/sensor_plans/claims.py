@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.intervals import bootstrap_interval
+from aftlib.core.intervals import bootstrap_share
 from aftlib.sensor_plans.backtest import GUARD, HINDSIGHT, MANY, Walk
 from aftlib.sensor_plans.experiments import SENSORS, against_adversary
 from aftlib.workbench.claims import MEASURED, Claim, Finding, Summary, Threshold, not_run
@@ -42,11 +42,11 @@ def keeps_guarantee(sensor_plan: Mapping[str, Any], walks: Mapping[str, Walk]) -
 def price(sensor_plan: Mapping[str, Any]) -> Finding:
     """G-3: how many fewer windows than a model that was tuned in hindsight."""
     certified = {line["method"]: line["declared"] for line in sensor_plan["compared"]}
-    by_segment = np.array([[part["declared"] for part in sensor_plan["segments"]]])
+    by_segment = np.array([part["declared"] for part in sensor_plan["segments"]])
     difference = certified[HINDSIGHT] - certified[GUARD]
     level = difference + by_segment.mean()
-    ends = bootstrap_interval(by_segment, 1, np.random.default_rng(1))
-    low, high = sorted(float(level - end[0]) for end in ends)
+    ends = bootstrap_share(by_segment, np.ones(by_segment.size), np.random.default_rng(1))
+    low, high = sorted(float(level - end) for end in ends)
     return Finding(
         difference,
         (min(low, difference), max(high, difference)),
