@@ -15,12 +15,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: its kind, its target process, and the step of this process at which it hits.
+    """One fault: its kind, its target process, and the step of this process from which on it hits.
 
     `kind` is a method of the injector, such as "kill". `target` names a process by its role, and
     its number where there are several, such as ``server-0`` or ``driver``. `step` counts the
-    target's progress: steps, tuples or micro-batches; `point` names the place in its work, if there
-    are several.
+    target's progress: steps, tuples or micro-batches; a target that passes it without a report is
+    hit at its next one. `point` names the place in its work, if there are several.
     """
 
     kind: str = "kill"

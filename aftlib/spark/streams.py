@@ -48,7 +48,7 @@ class PlannedInput(ABC):
 
     @abstractmethod
     def partitions(self, start: int, stop: int) -> Sequence[InputPartition]:
-        """Input of the tasks of the micro-batch (start, stop], one partition each."""
+        """Input of the tasks of the micro-batch [start, stop), one partition each."""
 
     @abstractmethod
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -94,9 +94,7 @@ class _Reader(DataSourceStreamReader):
 
 
 def drain(
-    writer: DataStreamWriter,
-    directory: Path,
-    each: Callable[[DataFrame, int], None] | None = None,
+    writer: DataStreamWriter, directory: Path, each: Callable[[DataFrame, int], None]
 ) -> None:
     """Run a stream until its source has ended; stop it also after an error.
 
@@ -107,18 +105,19 @@ def drain(
     RuntimeError is raised if somebody else has stopped the stream, as a second run in the same
     directory does: Spark itself then ends silently, even if input is left.
     """
+    # Spark keeps `act`; lists that are emptied at the end free what it refers to.
     acts, connections, stream = [each], list[Any](), None
 
     def act(frame: DataFrame, batch: int) -> None:
         client = frame.sparkSession.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
         getter = getattr(client, "get_thread_connection", lambda: None)  # not with unpinned threads
         connections[:] = [getter()]
-        acts[0](frame, batch)  # type: ignore[misc]
+        acts[0](frame, batch)
 
-    if each is not None:
-        writer = writer.foreachBatch(act)
+    writer = writer.foreachBatch(act)
     try:
-        stream = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+        place = str(QueryDirectory(directory).checkpoint)
+        stream = writer.option("checkpointLocation", place).start()
         stream.processAllAvailable()
         if not stream.isActive:
             raise RuntimeError(

@@ -1,8 +1,4 @@
-"""Numbered work, or one function over many parameters, as one Spark job.
-
-`by_number` runs numbered work, `sweep` applies a function to many points, and `write_samples`
-writes seeded samples of a model.
-"""
+"""One Spark job per call: numbered work, one function over many points, seeded samples as a log."""
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ def by_number(
     work: Callable[[int], Iterator[pa.RecordBatch]],
     schema: str | StructType,
     tasks: int | None = None,
-    barrier: bool = False,
 ) -> DataFrame:
     """Frame of the results of `work` for 0 … `numbers` − 1, by default one task for each."""
 
@@ -40,7 +35,7 @@ def by_number(
                 yield from work(number)
 
     spread = spark.range(0, numbers, 1, tasks or numbers)
-    return spread.mapInArrow(each, schema, barrier=barrier)
+    return spread.mapInArrow(each, schema)
 
 
 def sweep(
@@ -56,7 +51,7 @@ def sweep(
         raise ValueError("points must hold at least one parameter set, got none; give one")
     context = spark.sparkContext
     tasks = min(len(points), 4 * context.defaultParallelism)
-    # neighbours often cost alike: deal them out in turn
+    # Spark cuts a list into runs. Neighbours often cost alike, so they are dealt out in turn.
     pairs = sorted(enumerate(points), key=lambda pair: pair[0] % tasks)
     results = context.parallelize(pairs, tasks).map(lambda pair: (pair[0], function(pair[1])))
     return [result for _, result in sorted(results.collect(), key=lambda pair: pair[0])]

@@ -1,5 +1,7 @@
 """Start Spark's Python processes on this machine.
 
+This module is a library for `session`, and also the program that Spark starts: see `launcher`.
+
 In a local session Spark forks the workers of tasks from a daemon (``spark.python.daemon.module``),
 which loads their common imports. They exchange data with the JVM by Unix sockets: by TCP each task
 waits tens of milliseconds for a delayed acknowledgement. Twelve empty tasks take 0.08 s on two
@@ -46,10 +48,11 @@ PYTHONPATH=$kept exec {python} "$@"
 
 
 def launcher(folder: Path) -> Path:
-    """Write a program into `folder` that starts this Python, by `connect_first` if Spark waits.
+    """Write a program into `folder` that starts this Python.
 
-    The processes import the installed pyspark, not the one in Spark's archives. The program is
-    named after its contents and appears by one rename, like the wrapper of Java.
+    For a process whose connection Spark awaits it runs `connect_first`. The processes import the
+    installed pyspark, not the one in Spark's archives. The program is named after its contents and
+    appears by one rename, like the wrapper of Java.
     """
     import pyspark
 
