@@ -1,5 +1,8 @@
 """A claim of a document as one object: its sentence, its main reading, its judge and its verdict.
 
+A judge makes a `Finding` from a notebook's variables, and the claim's `Threshold` decides on it.
+The claim also has the verdict on record, `recorded`, with which a run is compared.
+
 Each package that judges claims lists them as `CLAIMS` in its ``claims.py``, and there sums them up
 in four sentences, `SUMMARY`.
 """
@@ -17,9 +20,8 @@ import numpy as np
 
 from aftlib.core.checks import require_choice
 
-HOLDS, HOLDS_IF, DOES_NOT_HOLD, OPEN, NOT_RUN = VERDICTS = (
-    *("holds", "holds if", "does not hold", "open", "not run"),
-)
+VERDICTS = ("holds", "holds if", "does not hold", "open", "not run")
+HOLDS, HOLDS_IF, DOES_NOT_HOLD, OPEN, NOT_RUN = VERDICTS
 EXACT, MEASURED, SIMULATED, MODELLED = BASES = ("exact", "measured", "simulated", "modelled")
 FEWEST = 5
 """Observations below which an interval says nothing; the number of observations is shown then."""
@@ -132,12 +134,12 @@ class Claim:
     judge
         Function that returns a `Finding`; its parameters name the notebook's variables.
     expected
-        The value with which the claim holds, as text for readers.
+        The value with which the claim holds, as text for readers, whatever the verdict is.
     threshold
         The same as numbers; None where `Finding.holds` decides.
     condition
-        One condition that a reader can check. A claim that meets its threshold under a condition
-        "holds if".
+        One condition that a reader can check. A claim with a condition that meets its threshold
+        "holds if". Required if `recorded` is "holds if", refused if it is "holds".
     basis
         One of `BASES`.
     unit
@@ -171,8 +173,7 @@ class Claim:
             )
         require_choice(f"basis of {self.id}", self.basis, BASES)
         require_choice(f"recorded of {self.id}", self.recorded, VERDICTS[:-1])
-        needed = {HOLDS: False, HOLDS_IF: True}.get(self.recorded, bool(self.condition))
-        if needed != bool(self.condition):
+        if self.recorded == (HOLDS if self.condition else HOLDS_IF):
             raise ValueError(
                 f"condition of {self.id} must be given exactly if it is recorded as {HOLDS_IF!r}, "
                 f"got {self.condition!r} and {self.recorded!r}"

@@ -66,15 +66,15 @@ class ParameterModel(BaseModel):
     def parse(cls, texts: Mapping[str, str]) -> dict[str, Any]:
         """Return values written as JSON, such as ``[1, 2]``, ``1e3`` or ``null``, by name.
 
-        A text that is no JSON, or that stands for a text parameter, stays a text.
+        A text that is no JSON, or the value of a text parameter, stays a text.
         """
         values: dict[str, Any] = {}
         for name, text in texts.items():
             values[name] = text
             field = cls.model_fields.get(name)
-            kept = field is not None and field.annotation in (str, str | None) and text != "null"
+            is_text = field is not None and field.annotation in (str, str | None)
             with suppress(json.JSONDecodeError):
-                values[name] = text if kept else json.loads(text)
+                values[name] = text if is_text and text != "null" else json.loads(text)
         return values
 
     @classmethod

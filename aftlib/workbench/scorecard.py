@@ -1,4 +1,8 @@
-"""Verdicts of a run: shown as a scorecard in a notebook, stored as JSON; the pages' templates."""
+"""Verdicts of a run: shown as a scorecard in a notebook, stored as JSON.
+
+A `ClaimRecord` joins a claim and its finding. A notebook's output stores it without its run, which
+is added when the record is read back. `render` fills the templates of all pages, also of reports.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,7 @@ from aftlib.workbench.claims import (
 )
 
 MIME = "application/vnd.aft.claims+json"
-_PACKAGES = ("workbench", "reports")
-TEMPLATES = [Path(__file__).parents[1] / package / "templates" for package in _PACKAGES]
+TEMPLATES = [Path(__file__).parents[1] / p / "templates" for p in ("workbench", "reports")]
 SYMBOLS = {"holds": "✔", "holds if": "✔", "does not hold": "✘", "open": "≈", "not run": "○"}
 
 
@@ -97,16 +100,17 @@ class ClaimRecord(BaseModel):
         return not (self.as_recorded or self.timed or OPEN in (self.verdict, self.recorded))
 
 
-def unexpected(claims: Iterable[ClaimRecord]) -> list[ClaimRecord]:
-    """Return the claims whose verdict differs from the recorded one ("not run" always does).
+def unexpected(records: Iterable[ClaimRecord]) -> list[ClaimRecord]:
+    """Return the records whose verdict differs from the recorded one ("not run" always does).
 
-    The smoke profile is too small for timed claims, and leaves others open.
+    The smoke profile is too small for timed claims, and leaves others open; so of its differences
+    only contradictions and "not run" count.
     """
     return [
-        claim
-        for claim in claims
-        if not claim.as_recorded
-        and (claim.contradicts or claim.profile != "smoke" or claim.verdict == NOT_RUN)
+        record
+        for record in records
+        if not record.as_recorded
+        and (record.contradicts or record.profile != "smoke" or record.verdict == NOT_RUN)
     ]
 
 
@@ -142,12 +146,12 @@ class Scorecard:
         }
 
 
-def claims_table(claims: Sequence[ClaimRecord], link: bool = False) -> str:
-    """Return the HTML table of `claims`; with `link`, each claim links to its line in its report.
+def claims_table(records: Sequence[ClaimRecord], link: bool = False) -> str:
+    """Return the HTML table of claims; with `link`, each claim links to its line in its report.
 
     Claims that do not hold come first.
     """
-    ordered = sorted(claims, key=lambda claim: (claim.project, claim.verdict != DOES_NOT_HOLD))
+    ordered = sorted(records, key=lambda record: (record.project, record.verdict != DOES_NOT_HOLD))
     return render("claims.html.j2", claims=ordered, link=link)
 
 
