@@ -90,21 +90,21 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         return not_run("Simulation and ns-3 disagree.")
     gaps = explain_gap(parts, by=("rate", "failure_ms"))
     shares = {}
-    for rate in (rate for rate in parts["rate"].unique() if rate <= LOW_RATE):
+    for rate in parts.loc[parts["rate"] <= LOW_RATE, "rate"].unique():
         added = gaps.loc[rate, "nagle"].to_numpy()
         whole = added + gaps.loc[rate, "gap"].to_numpy()
-        shares[rate] = (*ratio_interval(added, whole, paired=True), len(added))
+        shares[rate] = ratio_interval(added, whole, paired=True)
     at = max(shares, key=lambda rate: shares[rate][0])
-    value, interval, failures = shares[at]
+    value, interval = shares[at]
     mean = gaps.loc[at].mean()
-    idle = mean["nagle"] / (mean["gap"] + mean["nagle"] - mean["handshake"])
+    if_idle = mean["nagle"] / (mean["gap"] + mean["nagle"] - mean["handshake"])
     return Finding(
         value,
         interval,
-        n=failures,
+        n=len(gaps.loc[at]),
         counted=f"failures in ns-3 at {at:,.0f} tuples/s",
         sensitivity=f"At {max(shares):,.0f}/s it is {shares[max(shares)][0]:.0%}. Reversed "
-        f"({idle:.0%}) if the connection were open but idle; we read that it is opened.",
+        f"({if_idle:.0%}) if the connection were open but idle; we read that it is opened.",
     )
 
 

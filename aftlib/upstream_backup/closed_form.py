@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from aftlib.upstream_backup.simulation import Segments, written_ns
 from aftlib.upstream_backup.system import MS, Parameters, Scheme
 
-_SECONDS = 10
+_SECONDS = 10  # of the stream whose segments `traffic` counts
 
 
 def expected_queue(parameters: Parameters, scheme: Scheme) -> float:
@@ -77,7 +77,7 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
     written = written_ns(parameters, _SECONDS * 1000 * MS - 1)
     segments = len(Segments.cut(written, parameters.tuples_per_segment).sizes)
     hop = (len(written) * parameters.tuple_bytes + segments * header) / _SECONDS
-    copies = {"ack": 1, "checkpoint": 0, "copy": 2}[scheme.trimmed_by] if scheme.both else 0
+    copies = {"ack": 1, "copy": 2}[scheme.trimmed_by] if scheme.both else 0
     return Traffic(
         stream=2 * hop,
         copies=copies * hop,
@@ -88,7 +88,10 @@ def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
 
 
 def _acks_per_s(parameters: Parameters, scheme: Scheme) -> float:
-    """ACKs per second; a node gets one in every interval that its turn touches."""
+    """ACKs per second; a node gets one in every interval that its turn touches.
+
+    There are `turns` of each node per second.
+    """
     often, turns = 1000 / parameters.ack_ms, 500 / parameters.switching_ms
     shares = (0.5, 0.5) if scheme.switching else (1.0,)
     return min(sum(min(often, share * often + turns) for share in shares), parameters.rate)

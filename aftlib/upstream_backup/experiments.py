@@ -20,7 +20,8 @@ from aftlib.upstream_backup.system import (
     NODES,
     PROPOSED,
     SCHEMES,
-    SIMULATED,
+    SIMULATED_SCHEMES,
+    STEADY_MS,
     UPSTREAM,
     Failure,
     Parameters,
@@ -44,7 +45,6 @@ TIME_LIMIT = 0.15
 """Relative difference from ns-3 up to which times agree."""
 STORED_RUNS = Path(__file__).parent / "ns3"
 """Folder of the tables that ns-3 made (benchmarks/ns3)."""
-BASE, PROPOSAL = "as it is", "proposed"
 SWITCHES: dict[str, tuple[Scheme, dict[str, Any], dict[str, int]]] = {
     "as it is": (UPSTREAM, {}, {}),
     "no handshake": (UPSTREAM, {"handshake": False}, {}),
@@ -93,8 +93,8 @@ class NotebookParameters(ParameterModel):
     def system(self) -> Parameters:
         """The system at the rate of the tables."""
         tcp = Tcp(handshake=self.handshake, initial_window=self.initial_window)
-        intervals = {name: getattr(self, name) for name in ("ack_ms", "heartbeat_ms")}
-        return Parameters(rate=self.rate, switching_ms=self.switching_ms, tcp=tcp, **intervals)
+        shared = {"rate", "ack_ms", "heartbeat_ms", "switching_ms"}
+        return Parameters(tcp=tcp, **self.model_dump(include=shared))
 
     @property
     def sweep(self) -> Sweep:
@@ -112,22 +112,19 @@ def example(scheme: Scheme) -> Simulated:
 class Sweep:
     """Input rates, and failures at the same random times for both schemes and every rate.
 
-    The times lie in [steady_ms, steady_ms + spread_ms); the document has 30 s for both. If the
-    queues settle after steady_ms, this interval begins when they have settled.
+    The times are `failure_times`, but not before the queues have settled.
     """
 
     rates: tuple[float, ...]  # tuples per second
     trials: int  # failures at each rate, each in a stream of its own; an interval needs two
     seed: int = 1  # of the failure times
-    steady_ms: float = 2000.0
-    spread_ms: float = 2000.0
     parameters: Parameters = field(default_factory=Parameters)  # all but the rate
 
     @property
     def failures_ms(self) -> np.ndarray:
         """Failure times, shape (trials,)."""
-        steady = max(self.steady_ms, self.parameters.settling_ms + self.parameters.ack_ms)
-        return failure_times(self.trials, self.seed, steady, self.spread_ms)
+        steady = max(STEADY_MS, self.parameters.settling_ms + self.parameters.ack_ms)
+        return failure_times(self.trials, self.seed, steady)
 
     def drawn(self, rate: float) -> list[tuple[Parameters, float]]:
         """Return, for each trial, the system with random phases and the failure time."""
@@ -151,7 +148,7 @@ def recoveries(spark: SparkSession, case: Sweep, nodes: Sequence[str] = NODES[:1
     """
     points: list[Trial] = [
         ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
-        for rate, scheme, node in product(case.rates, SIMULATED, nodes)
+        for rate, scheme, node in product(case.rates, SIMULATED_SCHEMES, nodes)
         for trial, (system, time) in enumerate(case.drawn(rate))
     ]
     return pd.DataFrame(sweep(spark, run_trial, points))
@@ -170,7 +167,7 @@ def measure_recovery(
     """Simulate one failure of a node; return the measures of its recovery."""
     recovery = simulate(parameters, scheme, Failure(failure_ms, node)).recovery
     measures = {name: getattr(recovery, name) for name in MEASURES}
-    return measures | {"resent": len(recovery.resent)}
+    return measures | {"resent": len(recovery.resent)}  # there the tuples, here their number
 
 
 def summarize(trials: pd.DataFrame) -> pd.DataFrame:
@@ -205,7 +202,7 @@ def compare_with_ns3() -> pd.DataFrame:
     difference.
     """
     stored = read_runs("recoveries")
-    stored = stored[stored["scheme"].isin([scheme.name for scheme in SIMULATED])]
+    stored = stored[stored["scheme"].isin([scheme.name for scheme in SIMULATED_SCHEMES])]
     points = zip(read_systems(stored), stored["scheme"], stored["failure_ms"], strict=True)
     rows = [measure_recovery(system, SCHEMES[name], time) for system, name, time in points]
     ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms"]]
@@ -269,11 +266,11 @@ def explain_gap(parts: pd.DataFrame, by: Sequence[str] = ("rate",)) -> pd.DataFr
     ms = parts.pivot_table(index=[*by], columns="switch", values="ns3_ms", dropna=False)
     return pd.DataFrame(
         {
-            "gap": ms[BASE] - ms[PROPOSAL],
-            "handshake": ms[BASE] - ms["no handshake"],
+            "gap": ms["as it is"] - ms["proposed"],
+            "handshake": ms["as it is"] - ms["no handshake"],
             "initial_window": ms["no handshake"] - ms["neither"],
-            "tuples": ms["neither"] - ms[PROPOSAL],
-            "nagle": ms["Nagle on"] - ms[BASE],
+            "tuples": ms["neither"] - ms["proposed"],
+            "nagle": ms["Nagle on"] - ms["as it is"],
         }
     )
 
@@ -310,7 +307,7 @@ def wrong_joins(case: Sweep, rate: float, trials: int = 10) -> pd.Series:
     arrive after later tuples that went to the survivor.
     """
     wrong = {}
-    for scheme in SIMULATED:
+    for scheme in SIMULATED_SCHEMES:
         counts = []
         for system, time in case.drawn(rate)[:trials]:
             delivered = simulate(system, scheme, Failure(time)).delivered

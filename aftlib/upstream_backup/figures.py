@@ -7,23 +7,12 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from aftlib.upstream_backup.experiments import example
+from aftlib.upstream_backup.experiments import EXAMPLE, example
 from aftlib.upstream_backup.simulation import NEVER, Route, Simulated
 from aftlib.upstream_backup.system import MS, PROPOSED, UPSTREAM
-from aftlib.workbench.style import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    RED,
-    line_figure,
-    line_look,
-    styled,
-)
+from aftlib.workbench.style import BLUE, GREEN, ORANGE, RED, line_figure, line_look, styled
 
-LOOK = {
-    UPSTREAM.name: line_look(RED, "square", "dot"),
-    PROPOSED.name: line_look(BLUE),
-}
+LOOK = {UPSTREAM.name: line_look(RED, "square", "dot"), PROPOSED.name: line_look(BLUE)}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
 _PARTS = (
     ("handshake", "open the connection", ORANGE),
@@ -70,19 +59,19 @@ def recoveries(title: str) -> go.Figure:
 
 def _arrows(run: Simulated) -> list[tuple[str, str, str, list[tuple]]]:
     """Messages by kind: name, color, dash, and rows of begin, end, sent, arrived (ms), label."""
-    outage, delay = run.recovery.outage, 5 * MS
+    outage, delay = run.recovery.outage, EXAMPLE.link.delay_ns
     resent = set(run.recovery.resent.tolist())
     data, again, results = list[tuple](), list[tuple](), list[tuple]()
     for route in (run.failed, run.survivor):
         place = _PLACES[route.node]
-        for i in _shown(route):
+        for i in _drawn_tuples(route):
             number = int(route.ids[i])
             repeated = route is run.survivor and number in resent
             rows = again if repeated else data
             label = str(number)
             rows.append((0, place, route.queued[i] / MS, (route.sent[i] + delay) / MS, label))
             if route.delivered[i] < NEVER:
-                results.append((place, 3, route.written[i] / MS, route.delivered[i] / MS, label))
+                results.append((place, 3, route.emitted[i] / MS, route.delivered[i] / MS, label))
     request = [(_PLACES[outage.survivor], 0, outage.detected / MS, outage.request / MS, "request")]
     return [
         ("tuple", BLUE, "solid", data),
@@ -92,8 +81,8 @@ def _arrows(run: Simulated) -> list[tuple[str, str, str, list[tuple]]]:
     ]
 
 
-def _shown(route: Route) -> np.ndarray:
-    """Positions of a route's tuples that were queued within the drawn time."""
+def _drawn_tuples(route: Route) -> np.ndarray:
+    """Positions of a route's tuples queued in the drawn time, whose end leaves room for arrows."""
     low, high = (round(ms * MS) for ms in _SHOWN_MS)
     return np.flatnonzero((route.queued >= low) & (route.queued <= high - 20 * MS))
 
@@ -116,6 +105,7 @@ def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataF
             marker=marker | {"symbol": f"{marker['symbol']}-open", "size": 15},
             error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
         )  # fmt: skip
+    # its label would be crowded between those of 10,000 and 20,000
     ticks = [rate for rate in sorted(means["rate"].unique()) if rate != 15_000]
     texts = [f"{rate / 1000:g}k" if rate >= 1000 else f"{rate:g}" for rate in ticks]
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts).update_yaxes(type="log")

@@ -27,7 +27,7 @@ class Route:
     queued: np.ndarray  # entry into the queue
     sent: np.ndarray  # end of the segment on the wire to the node
     done: np.ndarray  # processed
-    written: np.ndarray  # result written to the connection downstream
+    emitted: np.ndarray  # result written to the connection downstream
     delivered: np.ndarray  # result at the downstream node
     crash: int = NEVER
 
@@ -83,29 +83,28 @@ def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simula
     to_secondary = np.zeros(len(written), dtype=bool)
     if scheme.switching:
         to_secondary = ~primary_turn(parameters, written)
-    to_failed = to_secondary == (outage.node == NODES[1])
+    to_failed = to_secondary == (outage.node == NODES[1])  # none if upstream backup's idle one
     to_failed &= written < outage.request
-    idle = not scheme.switching and outage.node == NODES[1]
 
     own = np.flatnonzero(to_failed)
     failed = travel(parameters, outage.node, own, written[own], crash=outage.crash)
-    first = acknowledged(parameters, failed, outage.request)
-    resent = failed.ids[:0] if idle else failed.ids[first:]
-    before = failed.queued_before(outage.crash) - acknowledged(parameters, failed, outage.crash)
+    resent = failed.ids[acknowledged(parameters, failed, outage.request) :]
+    queue = failed.queued_before(outage.crash) - acknowledged(parameters, failed, outage.crash)
 
     rest = np.flatnonzero(~to_failed)
     ids = np.concatenate([resent, rest])
     queued = np.concatenate([np.full(len(resent), outage.request), written[rest]])
-    order = np.argsort(queued, kind="stable")
+    order = np.argsort(queued, kind="stable")  # at the request, what is sent again comes first
     opened, window = 0, None
-    if not scheme.switching and not idle:  # upstream backup opens the connection at recovery
+    # only upstream backup opens the connection to the survivor at recovery
+    if not scheme.switching and outage.node == NODES[0]:
         opened, window = outage.request, parameters.tcp.initial_window
         opened += parameters.handshake_ns if parameters.tcp.handshake else 0
     survivor = travel(parameters, outage.survivor, ids[order], queued[order], opened, window)
 
     place = survivor.queued_before(outage.request)
     again = survivor.done[place : place + len(resent)]
-    recovery = Recovery(outage, before, resent, again)
+    recovery = Recovery(outage, queue, resent, again)
     delivered = np.full(len(written), NEVER)
     for route in (failed, survivor):
         delivered[route.ids] = np.minimum(delivered[route.ids], route.delivered)
@@ -218,17 +217,18 @@ def travel(
     finished = done[cut.last]
     arrival = lindley(finished, wire) + delay
     alive = finished < crash
-    written = np.where(alive, finished, NEVER)[cut.of]
+    emitted = np.where(alive, finished, NEVER)[cut.of]
     delivered = np.where(alive, arrival, NEVER)[cut.of]
     processed = np.where(done < crash, done, NEVER)
-    return Route(node, ids, queued, sent, processed, written, delivered, crash)
+    return Route(node, ids, queued, sent, processed, emitted, delivered, crash)
 
 
 def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
     """Number of a route's tuples that level-0 and level-1 ACKs have taken from the queue by a time.
 
-    The last level-0 ACK that counts reached the node before its crash, and its level-1 ACK arrived
-    by `time`. It names all results that had arrived when it was sent.
+    The downstream node sends a level-0 ACK of all results that have arrived, and the node passes it
+    on at once, as a level-1 ACK. The last that counts reached the node before its crash, and the
+    upstream node by `time`.
     """
     (every, phase), hop = parameters.cycle("ack"), parameters.hop_ns
     latest = min(route.crash - 1 - hop, time - 2 * hop)

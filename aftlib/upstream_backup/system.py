@@ -16,7 +16,9 @@ US = 1_000
 NODES = ("primary", "secondary")
 FULLEST = 0.95
 """Largest share of a link to use; beyond it TCP's ACKs, which are not simulated, matter."""
-_STREAM = 4
+STEADY_MS = 2000.0
+"""Failures come after this time; the document has 30 s."""
+_STREAM = 4  # part of the seeds; the phases have `_STREAM` + 2
 
 
 @dataclass(frozen=True)
@@ -204,8 +206,8 @@ ACTIVE = Scheme("active standby", both=True)
 ACTIVE_WAN = Scheme("active standby (WAN)", both=True, trimmed_by="copy")
 PROPOSED = Scheme("proposed", switching=True)
 SCHEMES = {scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_WAN, PROPOSED)}
-SIMULATED = (UPSTREAM, PROPOSED)
-"""The schemes that D4 compares (figs 5 and 6); ns-3's stored runs have all five."""
+SIMULATED_SCHEMES = (UPSTREAM, PROPOSED)
+"""The schemes that D4 compares (figs 5 and 6), and that are simulated here; ns-3 ran all five."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def drawn_phases(count: int, seed: int) -> list[Phases]:
 
 
 def failure_times(
-    count: int, seed: int, steady_ms: float = 2000.0, spread_ms: float = 2000.0
+    count: int, seed: int, steady_ms: float = STEADY_MS, spread_ms: float = 2000.0
 ) -> np.ndarray:
     """Draw failure times in ms. All schemes and rates have the same, so that trials are paired.
 

@@ -9,7 +9,7 @@ import pytest
 from aftlib.upstream_backup import experiments, simulation
 from aftlib.upstream_backup.claims import CLAIMS, SUMMARY
 from aftlib.upstream_backup.experiments import Sweep, run_trial
-from aftlib.upstream_backup.system import NODES, PROPOSED, SIMULATED, UPSTREAM
+from aftlib.upstream_backup.system import NODES, PROPOSED, SIMULATED_SCHEMES, UPSTREAM
 from tests import judging
 
 CASE = Sweep((200, 1000, 15_000), 12, seed=1)
@@ -20,7 +20,7 @@ def trials(*nodes, case=CASE):
     points = [
         ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
         for rate in case.rates
-        for scheme in SIMULATED
+        for scheme in SIMULATED_SCHEMES
         for node in nodes
         for trial, (system, time) in enumerate(case.drawn(rate))
     ]

@@ -21,7 +21,7 @@ from aftlib.upstream_backup.system import (
     MS,
     PASSIVE,
     PROPOSED,
-    SIMULATED,
+    SIMULATED_SCHEMES,
     UPSTREAM,
     Failure,
     Parameters,
@@ -92,7 +92,7 @@ def test_a_route_is_a_loop_over_tuples(rate):
     np.testing.assert_array_equal(route.delivered, delivered)
 
 
-@pytest.mark.parametrize("scheme", SIMULATED, ids=lambda s: s.name)
+@pytest.mark.parametrize("scheme", SIMULATED_SCHEMES, ids=lambda s: s.name)
 @pytest.mark.parametrize("node", ["primary", "secondary"])
 def test_every_result_arrives_and_the_survivor_gets_exactly_the_queue(scheme, node):
     for system, time in zip(drawn_phases(20, 2), failure_times(20, 2), strict=True):
@@ -129,7 +129,7 @@ def test_nothing_is_acknowledged_before_the_first_interval_has_passed():
     assert counts == [0, 0, 0, 0, 1]
 
 
-@pytest.mark.parametrize("scheme", SIMULATED, ids=lambda s: s.name)
+@pytest.mark.parametrize("scheme", SIMULATED_SCHEMES, ids=lambda s: s.name)
 @pytest.mark.parametrize("rate", [200, 1000])
 def test_the_closed_form_agrees(scheme, rate):
     p = Parameters(rate=rate)
