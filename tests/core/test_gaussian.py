@@ -241,6 +241,18 @@ def test_fewer_rows_than_keys_are_fitted_by_shrinkage(rows):
     assert (error[off] ** 2).sum() < (independent[off] ** 2).sum()
 
 
+def test_one_gap_does_not_shrink_twice():
+    whole = np.random.default_rng(0).normal(size=(200, 3)) @ np.diag([1.0, 2, 3]) + 1
+    whole[:, 1] += whole[:, 0]
+    gappy = whole.copy()
+    gappy[7, 1] = np.nan
+    fits = [
+        GaussianModel.fit(values, missing="estimate", shrinkage=0.3).covariance
+        for values in (whole, gappy)
+    ]
+    np.testing.assert_allclose(fits[0], fits[1], rtol=0.05, atol=0.05)
+
+
 def test_shrinkage_vanishes_as_rows_grow():
     values, _ = with_gaps(0.0, rows=20_000, sensors=10)
     shrunk, usual = GaussianModel.fit(values, shrinkage="auto"), GaussianModel.fit(values)
