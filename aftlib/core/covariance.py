@@ -73,9 +73,9 @@ def _shrunk_moments(
 
     `values` (rows, n) have at least two different values per column. The correlations R shrink to
     (1 − λ) R + λ I with λ = `shrinkage`; "auto" is λ = Σ Var(r_ij) / Σ r_ij² over i ≠ j, which has
-    the least expected squared error (Schäfer and Strimmer 2005, target D). With 0, λ has only the
-    part of Var(r_ij) that gaps cause: short records with many gaps would otherwise claim far too
-    small posterior variances.
+    the least expected squared error (Schäfer and Strimmer 2005, target D). With a number, λ is at
+    least the part of that which gaps cause: short records with many gaps would otherwise claim far
+    too small posterior variances.
 
     If there are gaps, expectation maximization replaces each by its conditional mean and adds its
     conditional covariance, so that the inverse of the covariance is as honest as without gaps
@@ -94,9 +94,9 @@ def _shrunk_moments(
     mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     z = np.where(present, (values - mean) / deviation, 0.0)
     products = z.T @ z / counts
-    part = 1 - counts / len(values) if shrinkage == 0 else 1.0  # what gaps cause, or everything
-    automatic = shrinkage in (0, "auto")
-    share = _best_share(z, counts, products, part) if automatic else float(shrinkage)
+    automatic = shrinkage == "auto"
+    part = 1.0 if automatic else 1 - counts / len(values)  # everything, or what gaps cause
+    share = max(_best_share(z, counts, products, part), 0.0 if automatic else float(shrinkage))
 
     # from pairs of keys, each over its own rows: only `_shrunk` makes that positive definite
     off, spread, remaining = np.zeros(len(mean)), _shrunk(products, 0.0), share

@@ -160,7 +160,7 @@ class GaussianModel:
         missing : {"refuse", "estimate"}
             "refuse" raises an error for gaps (NaN). "estimate" takes the μ and Σ of greatest
             likelihood, by expectation maximization. Gaps must not depend on the missing values.
-            The part of the error that gaps cause shrinks the correlations even with `shrinkage` 0.
+            The part of the error that gaps cause shrinks the correlations, whatever `shrinkage` is.
         shrinkage : float or "auto"
             Share λ in [0, 1] by which correlations shrink to 0. "auto", for few rows, takes the λ
             of least expected squared error (Schäfer and Strimmer 2005).

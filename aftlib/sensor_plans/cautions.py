@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 
 from aftlib.sensor_plans.backtest import GUARD, Walk
 from aftlib.sensor_plans.sensor_file import SensorTable
@@ -23,10 +24,16 @@ QUIET = 0.1
 """Share of a sensor's samples that may be missing without a caution."""
 COPIES = 0.9999
 """Correlation, of results and of their changes, from which two sensors are one source."""
-FEW, MOST_SAMPLES = 30, 50_000
+FEW, MOST_SAMPLES = 30, 10_000
 """Fewest rows with both of two sensors, and most samples, the last ones, that are compared."""
+LEAST_SAMPLES, MOST_CELLS = 512, 200_000
+"""Fewest samples, and most of all sensors, the last ones, in which copies are looked for later."""
 SHIFT = 0.5
 """Share of the variance of a sensor's difference from its neighbours that one shift explains."""
+EDGE, ABRUPT = 10, 0.75
+"""Windows beside an edge of a shift that ends, and the share of its height that they differ by."""
+PARTS, WIDE = 20, 4
+"""Parts of the time in which sensors are compared; deviations beyond which, in medians, are cut."""
 NEAR, LARGER = 3, 1.5
 """Most windows between two shifts of one time, and how much larger the other is then."""
 NEIGHBOURS, RELATED = 5, 0.5
@@ -114,78 +121,106 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
 
 
 def _copies(names: Sequence[str], values: np.ndarray, samples: np.ndarray) -> Iterator[str]:
-    alike = np.full((len(names), len(names)), 0.0)
-    for rows in (values, samples[-MOST_SAMPLES:]):
-        level, change = _correlate(rows), _correlate(np.diff(rows, axis=0))
-        same = np.sign(level) * np.sign(change)
-        alike = np.fmax(alike, same * np.minimum(np.abs(level), np.abs(change)))
-    for i, j in combinations(range(len(names)), 2):
-        if alike[i, j] > COPIES:
+    samples = samples[-MOST_SAMPLES:]
+    alike = np.fmax(_likeness(values), _likeness(samples))
+    found = [(i, j, 0, alike[i, j]) for i, j in combinations(range(len(names)), 2)]
+    for i, j, lag in _lags(samples[-max(LEAST_SAMPLES, MOST_CELLS // len(names)) :]):
+        pair = np.column_stack([samples[:-lag, i], samples[lag:, j]])
+        found.append((i, j, lag, _likeness(pair)[0, 1]))
+    for i, j, lag, r in found:
+        if r > COPIES:
+            later = f", which repeats it {lag} steps later" if lag else ""
             yield (
-                f"Near-copies: {names[i]} and {names[j]} (r = {alike[i, j]:.6f}). If these are two "
+                f"Near-copies: {names[i]} and {names[j]}{later} (r = {r:.6f}). If these are two "
                 "names for one source they are no redundancy: leave one out by --drop."
             )
 
 
-def _correlate(rows: np.ndarray) -> np.ndarray:
-    """Correlation of each two columns over the rows that have both; NaN below `FEW` such rows."""
-    present = np.isfinite(rows)
-    ones, seen = present.astype(float), np.maximum(1, present.sum(axis=0))
-    z = np.where(present, rows, 0.0)
-    z = np.where(present, z - z.sum(axis=0) / seen, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        z = z / np.sqrt((z**2).sum(axis=0) / seen)
-        counts, sums, squares = ones.T @ ones, z.T @ ones, (z**2).T @ ones
-        variances = squares / counts - (sums / counts) ** 2
-        covariances = z.T @ z / counts - sums * sums.T / counts**2
-        related = covariances / np.sqrt(variances * variances.T)
-    return np.where(counts >= FEW, related, np.nan)
+def _likeness(rows: np.ndarray) -> np.ndarray:
+    """Correlation of each two columns, or that of their changes if it is nearer to 0."""
+    frame = pd.DataFrame(rows)
+    level, change = (part.corr(min_periods=FEW).to_numpy() for part in (frame, frame.diff()))
+    return np.sign(level * change) * np.minimum(np.abs(level), np.abs(change))
+
+
+def _lags(samples: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Yield two columns and a lag, by which the second seems to repeat the first later."""
+    changes = np.nan_to_num(np.diff(samples, axis=0)).T
+    changes /= np.maximum(np.linalg.norm(changes, axis=1, keepdims=True), 1e-300)
+    spectra = np.fft.rfft(changes, 2 * changes.shape[1])
+    for i, spectrum in enumerate(spectra):
+        cross = np.abs(np.fft.irfft(spectra * spectrum.conj()))[:, : len(samples) // 2]
+        lags = cross.argmax(axis=1)
+        near = (lags > 0) & (cross.max(axis=1) > RELATED)
+        yield from ((i, j, int(lags[j])) for j in np.flatnonzero(near).tolist())
 
 
 def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]:
-    """Yield a warning for each sensor that moves away from its neighbours for good."""
-    z = (values - np.nanmedian(values, axis=0)) / np.nanstd(values, axis=0)
-    related = np.ma.corrcoef(np.ma.masked_invalid(z), rowvar=False).filled(0.0)
-    shifts: dict[int, tuple[int, float, list[int]]] = {}
-    for i in range(len(related)):
-        others = np.argsort(-related[i] + 9 * (np.arange(len(related)) == i))[:NEIGHBOURS]
-        alike = [j for j in others.tolist() if j != i and related[i, j] > RELATED]
-        if len(alike) < 2:
-            continue
-        difference = z[:, i] - _median(z[:, alike])
-        known = np.flatnonzero(np.isfinite(difference))
-        at, shift, share = _fit_shift(difference[known])
-        if share >= SHIFT:
-            shifts[i] = int(known[at]), shift, alike
-    for i, (at, shift, alike) in shifts.items():
+    """Yield a warning for each sensor that moves away from its neighbours, for good or a while."""
+    results, shifts = pd.DataFrame(values), dict[int, tuple[int, int, float, list[int]]]()
+    # a large shift hides who is alike, but not in deviations from the median of a part of the time
+    parts = np.arange(len(values)) * PARTS // len(values)
+    local = results - results.groupby(parts).transform("median")
+    usual, scale = results.std(), local.abs().median()
+    scale = scale.where(scale > 0, usual)
+    clipped = (local / scale).clip(-WIDE, WIDE)
+    for units, rows, least in ((usual, results, -np.inf), (scale, clipped, ABRUPT)):
+        related = rows.corr(min_periods=FEW).to_numpy(copy=True)
+        np.fill_diagonal(related, np.nan)
+        z = results / units
+        for i in range(len(table.names)):
+            nearest = np.argsort(-related[i])[:NEIGHBOURS].tolist()
+            alike = [j for j in nearest if related[i, j] > RELATED]
+            difference = (z[i] - z[alike].median(axis=1)).dropna()
+            if i in shifts or len(alike) < 2 or len(difference) < FEW:
+                continue
+            begin, end, height, share, abrupt = _fit_shift(difference.to_numpy())
+            if share >= SHIFT and abrupt > least:
+                at = [*difference.index, len(values)]
+                shifts[i] = at[begin], at[end], height * units[i] / scale[i], alike
+    for i, (begin, end, height, alike) in sorted(shifts.items()):
         # a neighbour's shift, seen from here, is smaller and has the other sign
         if any(
-            j in shifts and abs(shifts[j][0] - at) <= NEAR and shifts[j][1] / shift < -LARGER
+            j in shifts and abs(shifts[j][0] - begin) <= NEAR and shifts[j][2] / height < -LARGER
             for j in alike
         ):
             continue
+        until = f" until {table.at(end * width)}" if end < len(values) else ""
         yield (
-            f"Level shift: {table.names[i]} moves by {shift * np.nanstd(values[:, i]):+.3g} "
-            f"against the sensors most like it at {table.at(at * width)}. Was it replaced or "
-            "moved, or does it drift?"
+            f"Level shift: {table.names[i]} moves by {height * scale[i]:+.3g} against the sensors "
+            f"most like it at {table.at(begin * width)}{until}. Was it replaced or moved, or does "
+            "it drift?"
         )
 
 
-def _median(rows: np.ndarray) -> np.ndarray:
-    """Median of each row without its gaps; NaN where all are gaps."""
-    return np.ma.median(np.ma.masked_invalid(rows), axis=1).filled(np.nan)
+def _fit_shift(series: np.ndarray) -> tuple[int, int, float, float, float]:
+    """The best shift: begin, end, height, its share of the variance, and how abrupt its edges are.
 
-
-def _fit_shift(series: np.ndarray) -> tuple[int, float, float]:
-    """The best single shift: its place, its height, and the share of the variance it explains."""
-    n, centred = len(series), series - series.mean()
-    counts = np.arange(1, n)
-    gains = np.cumsum(centred)[:-1] ** 2 * n / (counts * (n - counts))
+    It ends before the series if the sums of deviations turn at two abrupt edges. In a short series,
+    such as a few days, no edge is abrupt.
+    """
+    n, sums = len(series), np.append(0.0, np.cumsum(series - series.mean()))
     margin = max(1, n // 20)  # a shift at the very end is an outage
-    gains[:margin] = gains[n - 1 - margin :] = 0
-    at = int(gains.argmax()) + 1
-    height = float(series[at:].mean() - series[:at].mean())
-    return at, height, float(gains.max() / max(float((centred**2).sum()), 1e-300))
+
+    def shift(begin: int, end: int) -> tuple[int, int, float, float, float]:
+        jump = float(sums[end] - sums[begin])
+        height = jump * n / ((end - begin) * (n - end + begin)) or 1e-300
+        turns = [
+            sign * (sums[min(at + EDGE, n)] - 2 * sums[at] + sums[max(at - EDGE, 0)])
+            for at, sign in ((begin, 1), (end, -1))
+            if at < n
+        ]
+        share = height * jump / max(n * float(series.var()), 1e-300)
+        abrupt = min(turn / height / EDGE for turn in turns) if margin >= EDGE else 0.0
+        return begin, end, height, share, abrupt
+
+    cuts = np.arange(margin, n - margin + 1)
+    best = shift(int(cuts[(sums[cuts] ** 2 / (cuts * (n - cuts))).argmax()]), n)
+    first, last = sorted((int(sums.argmin()), int(sums.argmax())))
+    if EDGE <= first <= last - EDGE <= n - 2 * EDGE:
+        brief = shift(first, last)
+        best = brief if brief[-1] > ABRUPT else best
+    return best
 
 
 def _longest_run(column: np.ndarray) -> int:

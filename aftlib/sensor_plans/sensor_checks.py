@@ -25,8 +25,8 @@ MOST_MISSING = 0.5
 """Share of a sensor's samples that may be missing: with more, most results would be guesses."""
 USUAL_CODES = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
 """Usual fill values, sign and fraction ignored; one occurrence is suspicious."""
-LARGEST = 1e30
-"""A number of this size or more is no measurement."""
+LARGEST, HUGE = 1e30, 1e100
+"""A number of this size or more is no measurement, and one of which products overflow."""
 FAR = 3
 """Distance of a repeated fill value from the other samples, in their 90 % ranges."""
 STATES = 9
@@ -107,25 +107,34 @@ def require_plain_dots(texts: pd.DataFrame, separator: object) -> None:
         )
 
 
-def require_fill_values_marked(frame: pd.DataFrame, missing: Sequence[float]) -> None:
-    """Refuse numbers that stand for missing samples and are not in `missing`."""
-    codes = {name: _find_fill_values(column.dropna().to_numpy()) for name, column in frame.items()}
+def require_fill_values_marked(frame: pd.DataFrame, missing: Sequence[float] | None) -> None:
+    """Refuse numbers that stand for missing samples and are not in `missing`.
+
+    If that is empty, every number is measured; then only those are refused that overflow.
+    """
+    limit = HUGE if missing is not None and not len(missing) else LARGEST
+    known = {name: column.dropna().to_numpy() for name, column in frame.items()}
+    codes = {name: _find_fill_values(column, limit) for name, column in known.items()}
     bad = [name for name in codes if codes[name]]
     if bad:
-        every = sorted({*missing, *(code for name in bad for code in codes[name])})
+        every = sorted({*(missing or ()), *(code for name in bad for code in codes[name])})
+        measured = "give --missing none"
+        if max(map(abs, every)) >= HUGE:
+            measured = f"{IN_PYTHON}, in another unit: its squares overflow"
         raise ValueError(
             f"column {listed(bad)} must hold measurements, got {codes[bad[0]][0]:g}, far from the "
-            f"others; if that stands for missing samples, give --missing "
-            f"{','.join(f'{code:g}' for code in every)}; if every number is measured, give "
-            "--missing none"
+            "others or too large; if that stands for missing samples, give --missing "
+            f"{','.join(f'{code:.9g}' for code in every)}; if every number is measured, {measured}"
         )
 
 
-def _find_fill_values(column: np.ndarray) -> list[float]:
-    """Numbers, at either end of a sensor's samples, that repeat exactly and lie far from others."""
-    codes: list[float] = []
+def _find_fill_values(column: np.ndarray, limit: float) -> list[float]:
+    """Numbers from `limit`, and those at an end that repeat exactly and lie far from others."""
     numbers, counts = np.unique(column, return_counts=True)
-    while len(numbers) > 2:
+    ordinary = np.abs(numbers) < limit
+    codes: list[float] = numbers[~ordinary].tolist()
+    numbers, counts = numbers[ordinary], counts[ordinary]
+    while len(numbers) > 2 and limit == LARGEST:
         low, high = np.quantile(numbers[1:-1], [0.05, 0.95])
         states = len(numbers) < STATES
         for at in (0, -1):
@@ -135,7 +144,7 @@ def _find_fill_values(column: np.ndarray) -> list[float]:
             repeated = counts[at] > 2 and value != 0 and not states
             limit = (1 if usual else FAR) * max(high - low, 1e-12)
             far = max(low - value, value - high) > limit and (usual or repeated)
-            if far or abs(value) >= LARGEST:
+            if far:
                 codes.append(value)
                 numbers, counts = np.delete(numbers, at), np.delete(counts, at)
                 break
@@ -290,9 +299,10 @@ def require_usable(frame: pd.DataFrame) -> None:
             f"FILE must hold two sensors and two rows or more, got {sensors} and {rows}: a sensor "
             "is estimated from others, and --csv sep= names what separates the columns"
         )
-    lost, still = frame.isna().mean() > MOST_MISSING, frame.min() == frame.max()
+    lost, still = frame.isna().mean() > MOST_MISSING, frame.max() - frame.min() <= 1 / HUGE
     refuse_sensors(frame.columns, lost, "have samples at half of the steps")
-    refuse_sensors(frame.columns, still, "vary")
+    # squares of less are 0
+    refuse_sensors(frame.columns, still, f"vary, by more than {1 / HUGE:g}")
 
 
 def refuse_sensors(names: Iterable[str], flags: Iterable[bool], wanted: str) -> None:

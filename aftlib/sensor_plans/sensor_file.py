@@ -150,8 +150,7 @@ def read_sensors(
         gone |= np.isclose(frame, code, rtol=1e-6, atol=0)
     note(notes, gone, "samples marked as missing, or infinite")
     frame = frame.mask(gone)
-    if missing is None or len(missing):
-        sensor_checks.require_fill_values_marked(frame, missing or ())
+    sensor_checks.require_fill_values_marked(frame, missing)
     if time is not None:
         sensor_checks.require_polled(frame)
         frame = sensor_checks.put_on_grid(frame, resample, notes)

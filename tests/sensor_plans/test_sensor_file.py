@@ -155,6 +155,10 @@ REFUSED = {  # content, name, encoding or "", what the message says, scale of wh
         text(*LINES).replace(SAMPLES[7], "-999,9999,").replace(SAMPLES[9], "9.96921e36,,"),
         "--missing -999,9999,9.96921e\\+36;",
     ),
+    "squares overflow": (
+        text(*LINES).replace(SAMPLES[7], "1e160,-1e200,"),
+        "column 'a', 'b' must .* got 1e\\+160, .* --missing -1e\\+200,1e\\+160; .* another unit",
+    ),
     "days first": (timed(f"{t:%d.%m.%Y %H:%M}" for t in TIMES), "--time-format '%d.%m.%Y %H:%M'"),
     "months first": (timed(f"{t:%m/%d/%Y %H:%M}" for t in TIMES), "--time-format '%m/%d/%Y"),
     "am and pm": (timed(f"{t:%m/%d/%Y %I:%M %p}" for t in TIMES), "%I:%M %p'"),
@@ -241,6 +245,12 @@ def advice_of(message, choice):
 
 test_what_no_option_reads_is_refused_with_the_cause = refused(
     lambda content, options, tmp_path: read(write(tmp_path, content), options),
+    (
+        (WIDE * 1e160).to_csv(),
+        "--missing none",
+        "column 'a', 'b', 'c' must hold measurements, got .*e.161, .* its squares overflow",
+    ),
+    ((WIDE * 1e-160).to_csv(), "--missing none", "sensors must vary, by more than 1e-100, got 'a'"),
     (  # P6: a number and its quality
         text(
             LINES[0],
@@ -289,7 +299,7 @@ test_what_no_option_reads_is_refused_with_the_cause = refused(
         "two different rows share the time",
     ),
     (text(*LINES), "--drop a,b", "two sensors and two rows or more, got 1"),
-    (WIDE.assign(b=1).to_csv(), "", "sensors must vary, got 'b', which do not.*--drop b"),
+    (WIDE.assign(b=1).to_csv(), "", "sensors must vary, .*, got 'b', which do not.*--drop b"),
     (
         WIDE.assign(b=WIDE.b.where(WIDE.index < TIMES[99])).to_csv(),
         "",
