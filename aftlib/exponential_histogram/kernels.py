@@ -191,7 +191,7 @@ def sweep(held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int
             brought = event_of(chunk, edge - held.total, brought)
             until = first_at(chunk, time_of(chunk, brought) + window, event)
         else:
-            while held.starts[oldest] > held.total - edge + 1:
+            while held.starts[oldest] > held.total - edge + 1:  # the rank of unit `edge`
                 oldest -= 1
             until = first_at(chunk, held.stamps[oldest] + window, event)
         if out.size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -78,20 +79,20 @@ class Walk:
         single = n * accounts.slack(self.rounds, self.delta, 1)
         return float(min(single, accounts.pooled_slack(self.rounds, self.delta, n)))
 
-    @property
+    @cached_property
     def least_epsilon(self) -> np.ndarray:
         """The smallest useful ε, shape (n,): a share 1 − δ of the errors is below it."""
         with np.errstate(invalid="ignore"):
             return np.nanquantile(self.errors, 1 - self.delta, axis=0)
 
-    def of(self, method: str) -> np.ndarray:
+    def weighted_counts(self, method: str) -> np.ndarray:
         """Counts of one method, means over the horizons weighted H : … : 1, (segments, n, 3)."""
         down = np.arange(len(self.outcomes), 0, -1.0)
         return np.einsum("h,shnk->snk", down / down.sum(), self.counts[method])
 
     def summary(self, method: str) -> dict[str, Any]:
         """Share certified, share of these within ε with its interval, and the worst sensor."""
-        segments = self.of(method)
+        segments = self.weighted_counts(method)
         certified, within = shares(segments.sum(axis=(0, 1)))
         guarantees = self.counts[method].sum(axis=(0, 1))[:, CERTIFIED]
         by_sensor = shares(segments.sum(axis=0))[1]
@@ -252,7 +253,7 @@ def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[in
     Sensors are ranked by their expected error, and the number of certified sensors is chosen
     afterwards, which no real system could do. The guard's share is compared with this share.
     """
-    sensors = walk.of(_BASELINE_ALWAYS).sum(axis=0)
+    sensors = walk.weighted_counts(_BASELINE_ALWAYS).sum(axis=0)
     order = np.argsort(left_variance(baseline, workers) / np.diag(baseline.covariance))
     total = np.cumsum(sensors[order], axis=0)
     satisfied = total[:, WRONG] <= walk.delta * total[:, CERTIFIED]

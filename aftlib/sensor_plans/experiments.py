@@ -122,7 +122,7 @@ def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
     parts = []
     for trouble, walk in walks.items():
         for method in (GUARD, BASELINE):
-            certified, within = shares(walk.of(method).sum(axis=1))
+            certified, within = shares(walk.weighted_counts(method).sum(axis=1))
             part = {"window": walk.edges[:-1], "declared": certified, "within": within}
             parts.append(pd.DataFrame({"trouble": trouble, "method": method} | part))
     return pd.concat(parts, ignore_index=True)

@@ -257,7 +257,7 @@ def describe_machines(
 
 def describe_segments(survey: Survey, walk: Walk) -> list[dict[str, Any]]:
     """Share certified, and share of these within ε, in each segment of time."""
-    certified, within = shares(walk.of(GUARD).sum(axis=1))
+    certified, within = shares(walk.weighted_counts(GUARD).sum(axis=1))
     rows = zip(walk.edges[:-1], certified.tolist(), or_none(within), strict=True)
     return [{"start": survey.at(begin), "declared": c, "within": w} for begin, c, w in rows]
 

@@ -313,7 +313,7 @@ def _choose_columns(
     if time is None or time in frame:
         return frame, time
     parts = time.split(",")
-    if len(parts) < 2 or not {*parts} <= {*frame}:
+    if not {*parts} <= {*frame}:
         names = listed(frame.columns)
         raise ValueError(f"--time must name a column, got {time!r}; columns are {names}")
     texts = [frame[part].astype(str).str.strip() for part in parts]
