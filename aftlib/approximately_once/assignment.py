@@ -359,3 +359,24 @@ def assess(
     reliability = requirement.reliability([model.block_variance(keys).max() for keys in key_sets])
     met = requirement.is_met_by(reliability)
     return Assignment(key_sets, reliability, met, names=model.names)
+
+
+def residual_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return the variance of each key given the keys of all other workers (D1 eq. (2)), (n,)."""
+    variance = np.empty(model.size)
+    for keys in map(list, workers):
+        variance[keys] = model.block_variance(keys)
+    return variance
+
+
+def residuals(
+    model: GaussianModel, workers: Sequence[Sequence[int]], scaled: np.ndarray
+) -> np.ndarray:
+    """Return truth minus estimate of each key from the other workers' keys, shape (n, windows).
+
+    x_A − E[x_A | rest] = (Λ_AA)⁻¹ (Λ (x − μ))_A, and `scaled` is Λ (x − μ), shape (n, windows).
+    """
+    errors = np.empty_like(scaled)
+    for keys in map(list, workers):
+        errors[keys] = np.linalg.inv(model.precision[np.ix_(keys, keys)]) @ scaled[keys]
+    return errors

@@ -18,6 +18,8 @@ from aftlib.approximately_once.assignment import (
     assign_random,
     assign_spread,
     divisors,
+    residual_variance,
+    residuals,
 )
 from aftlib.approximately_once.best import assign_best
 from aftlib.core.checks import require_choice
@@ -173,8 +175,9 @@ class ErrorRates:
             rng = np.random.default_rng([self.seed, number])
             assignment = self.assign[method](self.model, m, requirement, rng=rng)
             if assignment.workers != workers:  # otherwise the sample's errors are the same
-                workers, variance = assignment.workers, variances(self.model, assignment)
-                off = np.abs(errors(self.model, assignment, self.scaled)) if number == 0 else None
+                workers = assignment.workers
+                variance = residual_variance(self.model, workers)
+                off = np.abs(residuals(self.model, workers, self.scaled)) if number == 0 else None
             chance, counted = 1 - requirement.reliability(variance), assignment.estimable_keys
             row = {"epsilon": epsilon, "estimable": assignment.estimable.sum()}
             row["everyone"] = chance.mean()
@@ -198,25 +201,6 @@ class ErrorRates:
         return pd.DataFrame({"workers": m, "epsilon": self.epsilons, "bound": bounds})
 
 
-def variances(model: GaussianModel, assignment: Assignment) -> np.ndarray:
-    """Variance of each sensor given all other workers' (D1 eq. (2)), shape (n,)."""
-    variance = np.empty(model.size)
-    for keys in map(list, assignment.workers):
-        variance[keys] = model.block_variance(keys)
-    return variance
-
-
-def errors(model: GaussianModel, assignment: Assignment, scaled: np.ndarray) -> np.ndarray:
-    """Truth minus estimate of every sensor from the other workers', shape (n, windows).
-
-    x_A − E[x_A | rest] = (Λ_AA)⁻¹ (Λ (x − μ))_A, and `scaled` is Λ (x − μ).
-    """
-    off = np.empty_like(scaled)
-    for keys in map(list, assignment.workers):
-        off[keys] = np.linalg.inv(model.precision[np.ix_(keys, keys)]) @ scaled[keys]
-    return off
-
-
 def beijing(delta: float, workers: int = 6) -> pd.DataFrame:
     """Greedy on hourly PM2.5 of twelve stations: a model of the first half, tried on the second.
 
@@ -233,8 +217,8 @@ def beijing(delta: float, workers: int = 6) -> pd.DataFrame:
         assignment = assign_greedy(model, workers, requirement)
         counted = assignment.estimable_keys
         if counted.any():
-            chance = 1 - requirement.reliability(variances(model, assignment)[counted])
-            off = np.abs(errors(model, assignment, scaled)[counted])
-            rates = chance.mean(), (off > epsilon).mean()
+            variance = residual_variance(model, assignment.workers)[counted]
+            off = np.abs(residuals(model, assignment.workers, scaled)[counted])
+            rates = (1 - requirement.reliability(variance)).mean(), (off > epsilon).mean()
             rows.append((epsilon, assignment.estimable.sum(), *rates))
     return pd.DataFrame(rows, columns=["epsilon", "estimable", "expected", "measured"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from aftlib.approximately_once.assignment import residual_variance, residuals
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.core.requirement import Requirement
@@ -216,27 +217,15 @@ def estimate_by_baseline(
     Gaps among the others are replaced by their mean.
     """
     z = np.nan_to_num(values - model.mean)
-    scaled, estimates = z @ model.precision, np.empty(values.shape)
-    for keys in map(list, workers):
-        block = np.linalg.inv(model.precision[np.ix_(keys, keys)])
-        estimates[:, keys] = model.mean[keys] + z[:, keys] - scaled[:, keys] @ block
-    return estimates
+    return model.mean + z - residuals(model, workers, model.precision @ z.T).T
 
 
 def certify_by_baseline(
     model: GaussianModel, workers: Sequence[Sequence[int]], limits: np.ndarray, delta: float
 ) -> np.ndarray:
     """Whether the baseline model would certify each sensor, shape (n,) (D1 eq. (8))."""
-    unit, variance = Requirement(1.0, delta), left_variance(model, workers)
+    unit, variance = Requirement(1.0, delta), residual_variance(model, workers)
     return unit.is_met_by(unit.reliability(variance / limits**2))
-
-
-def left_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.ndarray:
-    """Variance of each sensor given the sensors of the other workers, shape (n,)."""
-    variance = np.empty(model.size)
-    for keys in map(list, workers):
-        variance[keys] = model.block_variance(keys)
-    return variance
 
 
 def compare(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
@@ -254,7 +243,7 @@ def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[in
     afterwards, which no real system could do. The guard's share is compared with this share.
     """
     sensors = walk.weighted_counts(_BASELINE_ALWAYS).sum(axis=0)
-    order = np.argsort(left_variance(baseline, workers) / np.diag(baseline.covariance))
+    order = np.argsort(residual_variance(baseline, workers) / np.diag(baseline.covariance))
     total = np.cumsum(sensors[order], axis=0)
     satisfied = total[:, WRONG] <= walk.delta * total[:, CERTIFIED]
     most = int(np.flatnonzero(satisfied).max(initial=-1)) + 1

@@ -9,21 +9,17 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from aftlib.approximately_once.assignment import Assignment, assign_greedy, assign_spread
+from aftlib.approximately_once.assignment import (
+    Assignment,
+    assign_greedy,
+    assign_spread,
+    residual_variance,
+)
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.planfile import VERSION
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
-from aftlib.sensor_plans.backtest import (
-    GUARD,
-    HORIZONS,
-    OnSegment,
-    Walk,
-    compare,
-    left_variance,
-    or_none,
-    shares,
-)
+from aftlib.sensor_plans.backtest import GUARD, HORIZONS, OnSegment, Walk, compare, or_none, shares
 from aftlib.sensor_plans.cautions import data_cautions, fails, guarantee_cautions
 from aftlib.sensor_plans.question import Question, group_sensors
 from aftlib.sensor_plans.recovery import compare_schemes, pays_below, plan_recovery
@@ -215,7 +211,7 @@ def describe_sensors(
 ) -> list[dict[str, Any]]:
     """One row per sensor; lists have an entry per horizon, 1 … H windows."""
     worker_of = {i: worker for worker, keys in enumerate(workers) for i in keys}
-    left = left_variance(survey.model, workers) / np.diag(survey.model.covariance)
+    left = residual_variance(survey.model, workers) / np.diag(survey.model.covariance)
     windows = len(survey.values) // 2
     if windows > 2 * len(survey.names):  # else shrinkage takes out what a fit to few rows promises
         own = np.array([len(workers[worker_of[i]]) for i in range(len(left))])
