@@ -33,6 +33,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import locked
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
+from aftlib.core.windows import divisor
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
 """Sums and numbers of the samples of some sensors over the steps [start, stop)."""
@@ -298,14 +299,13 @@ def _first_checkpoint(query: ReplayQuery, window: int) -> Checkpoint:
 
 def _window_results(query: ReplayQuery, checkpoint: Checkpoint) -> pd.DataFrame:
     """Return the results of a finished window, one per sensor (D2 eqs (14)–(16))."""
-    samples = np.maximum(checkpoint.counts, 1)
-    divisor = samples if query.query == "mean" else 1
+    number = divisor(query.query, np.maximum(checkpoint.counts, 1))
     columns = {
         "start": checkpoint.window,
         "stop": checkpoint.position,
         "key": query.model.names,
-        "value": np.where(checkpoint.counts > 0, checkpoint.sums / divisor, np.nan),
-        "half_width": query.requirement.half_width(checkpoint.variance) / divisor,
+        "value": np.where(checkpoint.counts > 0, checkpoint.sums / number, np.nan),
+        "half_width": query.requirement.half_width(checkpoint.variance) / number,
         "samples": checkpoint.counts,
     }
     return pd.DataFrame(columns)

@@ -14,6 +14,7 @@ from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_rep
 from aftlib.core.checks import require_choice, require_instance, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import AGGREGATES, divisor
 
 EXACTLY_ONCE, NO_RELAXATION, PROPOSED = "exactly-once", "no-relaxation", "proposed"
 """The document's methods to choose the replayed sensors (section 6.2)."""
@@ -184,7 +185,7 @@ class CheckpointPlan:
 
 def squared_divisor(query: str, steps: int) -> int:
     """Return the square of the number that divides a sum over `steps` steps (D2 eq. (14))."""
-    return steps**2 if query == "mean" else 1
+    return int(divisor(query, steps) ** 2)
 
 
 def plan_checkpoints(
@@ -266,7 +267,7 @@ def plan_checkpoints(
     require_instance("requirement", requirement, Requirement)
     require_instance("recovery_time", recovery_time, RecoveryTime)
     require_choice("method", method, METHODS)
-    require_choice("query", query, ("mean", "sum"))
+    require_choice("query", query, AGGREGATES)
     require_number("window", window, least=1, whole=True)
     require_number("start", start, least=0, below=window, whole=True)
     window, start = int(window), int(start)

@@ -15,6 +15,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, issymmetric, solve_tri
 from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.covariance import fit_moments, independent_groups, invert_factored
 from aftlib.core.labels import as_numbers, frame_of_keys, in_one_order, labels_of
+from aftlib.core.windows import AGGREGATES, divisor
 
 if TYPE_CHECKING:  # recovery does not need pandas, which takes long to load
     import pandas as pd
@@ -360,10 +361,10 @@ class GaussianModel:
             When steps < 1, or for another query.
         """
         require_number("steps", steps, least=1, whole=True)
-        require_choice("query", query, ("mean", "sum"))
-        if query == "mean":
-            return GaussianModel(self.mean, self.covariance / steps, self.names)
-        return GaussianModel(self.mean * steps, self.covariance * steps, self.names)
+        require_choice("query", query, AGGREGATES)
+        number = divisor(query, steps)
+        scale = steps / number  # of the mean
+        return GaussianModel(self.mean * scale, self.covariance * scale / number, self.names)
 
     def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
         """Indices, shape (k,), of keys given as indices or names; errors name `argument`."""

@@ -9,8 +9,13 @@ import numpy as np
 
 from aftlib.core.checks import require_choice, require_number
 
-AGGREGATES = {"mean": "avg", "sum": "sum"}
-"""Queries, and their names in ``pyspark.sql.functions``."""
+AGGREGATES = {"mean": "avg(value)", "sum": "sum(value)"}
+"""Queries, and what Spark computes of a window's samples `value`."""
+
+
+def divisor(query: str, samples: np.ndarray | int) -> np.ndarray | int:
+    """Return what divides the sum of so many samples; models and plans hold for any such query."""
+    return samples if query == "mean" else 1
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class Windows:
 
     width: int  # steps
     slide: int  # steps, 1 … width, so that no step falls between windows
-    query: str = "mean"  # or "sum": the aggregate of a key's samples in a window
+    query: str = "mean"  # one of AGGREGATES: of a key's samples in a window
 
     def __post_init__(self) -> None:
         require_number("width", self.width, least=1)
@@ -41,7 +46,7 @@ class Windows:
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean or sum of the samples present, and their number, both (len(windows), n).
+        """Aggregates of the samples present, and their number, both (len(windows), n).
 
         `values` (steps, n) are consecutive steps from `first_step`, a multiple of `pane`, NaN where
         a sample is missing; they must cover the windows. The aggregate is NaN where a window has no
@@ -72,9 +77,8 @@ class Windows:
         starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
         sums = self._add_slices(np.where(present, panes, 0.0).sum(axis=-1), starts)
         samples = self._add_slices(present.sum(axis=-1), starts)
-        divisor = samples if self.query == "mean" else 1
         out = np.full(sums.shape, np.nan)
-        return np.divide(sums, divisor, out=out, where=samples > 0), samples
+        return np.divide(sums, divisor(self.query, samples), out=out, where=samples > 0), samples
 
     def _add_slices(self, slices: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Return the sum of each window's slices; window i begins with slice `starts[i]`."""

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
+from aftlib.core.windows import divisor
 from aftlib.guard.guard import VERSION
 from aftlib.guard.promise import Promise
 from aftlib.guard.rounds import LARGEST
@@ -59,6 +60,7 @@ class KeyedGuard:
         self._names = np.array(promise.sensors, object)
         self._place = {name: place for place, name in enumerate(promise.sensors)}
         self._step = promise.step
+        self._scale = promise.samples / divisor(promise.query, promise.samples)  # result / mean
         self._entry = np.dtype([("start", np.int64), ("window", float, (len(self._names),))])
 
     def process(self, windows: pd.DataFrame) -> tuple[dict[str, np.ndarray], bytes]:
@@ -158,9 +160,8 @@ class KeyedGuard:
         """
         promise, number = self.promise, np.nan_to_num(samples)
         enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
-        partial = number < promise.samples
-        extrapolates = partial & (promise.query == "sum")
-        whole = np.where(extrapolates, value * promise.samples / np.maximum(number, 1), value)
+        present = np.clip(number, 1, promise.samples)
+        whole = value * (self._scale * divisor(promise.query, present) / present)
         return np.where(enough, whole, np.nan)
 
     def _round(
@@ -202,7 +203,7 @@ class KeyedGuard:
         quantile = stdtrit(np.maximum(samples - 1, 1), 1 - self.promise.delta / 2)
         left = np.maximum(1 / np.maximum(samples, 1) - 1 / whole, 0)
         half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
-        return half_width * whole if self.promise.query == "sum" else half_width
+        return half_width * self._scale
 
 
 def hash_of(content: bytes) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import listed, require_number
+from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.guard import Guard, limits_of
@@ -93,8 +93,7 @@ class Promise:
     behind: str = "1971-01-01"
 
     def __post_init__(self) -> None:
-        if self.query not in list(AGGREGATES):
-            raise ValueError(f"query must be 'mean' or 'sum', got {self.query!r}")
+        require_choice("query", self.query, AGGREGATES)
         require_number("samples", self.samples, least=1, whole=True)
         require_number("share", self.share, above=0, most=1)
         if not self.width:

@@ -287,10 +287,9 @@ def aggregate(
         late = microseconds("watermark", promise.watermark)
         rows = rows.withWatermark("time", f"{late} microseconds")
     width, step = f"{promise.width} microseconds", f"{promise.step} microseconds"
-    total = getattr(F, AGGREGATES[promise.query])
     variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
     windows = rows.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
-        total("value").alias("value"),
+        F.expr(AGGREGATES[promise.query]).alias("value"),
         F.count("value").alias("samples"),
         variance.alias("variance"),
     )

@@ -14,9 +14,7 @@ from aftlib.checkpoint_planning.experiments import NotebookParameters as Checkpo
 from aftlib.does_it_pay import claims as does_it_pay
 from aftlib.does_it_pay.experiments import NotebookParameters as DoesItPay
 from aftlib.exponential_histogram import claims as exponential_histogram
-from aftlib.exponential_histogram.experiments import (
-    NotebookParameters as ExponentialHistogram,
-)
+from aftlib.exponential_histogram.experiments import NotebookParameters as ExponentialHistogram
 from aftlib.sensor_plans import claims as sensor_plans
 from aftlib.sensor_plans.experiments import NotebookParameters as SensorPlans
 from aftlib.shared_state import claims as shared_state

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
 from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
-from aftlib.core.checks import listed, require_number
+from aftlib.core.checks import listed, require_choice, require_number
+from aftlib.core.windows import AGGREGATES
 from aftlib.sensor_plans.sensor_checks import as_duration
 from aftlib.workbench.parameters import ParameterModel, parameter
 
@@ -33,7 +34,7 @@ class Question(ParameterModel):
     delta: float = parameter(0.05, "share δ of the guarantees that may be wrong", above=0, below=1)
     t_sla: str = parameter("2s", "longest recovery permitted")
     window: int | str = parameter(10, "samples, or a duration such as 6h")
-    query: Literal["mean", "sum"] = parameter("mean", "of a window's samples: mean or sum")
+    query: str = parameter("mean", f"of a window's samples: {' or '.join(AGGREGATES)}")
     workers: int | None = parameter(None, "machines; null: one per sensor", least=1)
     fixed_ms: float = parameter(
         DOCUMENT_RECOVERY_TIME.fixed_ms,
@@ -55,6 +56,7 @@ class Question(ParameterModel):
                 require_number(f"epsilon of {name!r}", limit, above=0)
         elif self.epsilon is not None:
             require_number("epsilon", self.epsilon, above=0)
+        require_choice("query", self.query, AGGREGATES)
         as_duration("t_sla", self.t_sla)
         return self
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.checkpoint_planning.plan import plan_checkpoints
+from aftlib.checkpoint_planning.plan import plan_checkpoints, squared_divisor
 from aftlib.core.gaussian import GaussianModel
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.window_results import Survey
@@ -39,7 +39,7 @@ def plan_recovery(survey: Survey) -> dict[str, Any]:
     """
     model, width, question = survey.model, survey.width, survey.question
     recovery_time, delta = question.recovery_time(survey.samples_per_s), question.delta
-    scale = width if question.query == "mean" else 1 / width
+    scale = squared_divisor(question.query, width) / width
     step = GaussianModel(model.mean * scale, model.covariance * scale, model.names)
     times: tuple[int, ...] = (0, width)
     sets: list[Sequence[int]] = [range(model.size)]

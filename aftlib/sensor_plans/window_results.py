@@ -11,6 +11,7 @@ import pandas as pd
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import divisor
 from aftlib.sensor_plans.backtest import OnSegment, Walk, walk_forward
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_checks import refuse_sensors
@@ -103,9 +104,8 @@ def aggregate(samples: np.ndarray, width: int, query: str) -> np.ndarray:
     """
     whole = samples[: len(samples) // width * width].reshape(-1, width, samples.shape[1])
     counts, sums = np.isfinite(whole).sum(axis=1), np.nansum(whole, axis=1)
-    if query == "sum":
-        return np.where(counts == width, sums, np.nan)
-    return np.where(2 * counts >= width, sums / np.maximum(counts, 1), np.nan)
+    enough = counts == width if query == "sum" else 2 * counts >= width
+    return np.where(enough, sums / divisor(query, np.maximum(counts, 1)), np.nan)
 
 
 def require_results(names: Sequence[str], values: np.ndarray) -> None:

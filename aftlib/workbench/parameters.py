@@ -9,7 +9,6 @@ notebook cannot run.
 from __future__ import annotations
 
 import json
-import typing
 from collections.abc import Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -87,11 +86,9 @@ class ParameterModel(BaseModel):
 def kind_of(annotation: Any) -> str:
     """Return a type as a notebook writes it.
 
-    >>> kind_of(float), kind_of(list[int]), kind_of(int | None), kind_of(typing.Literal["a", "b"])
-    ('float', 'list[int]', 'int | None', 'str')
+    >>> kind_of(float), kind_of(list[int]), kind_of(int | None)
+    ('float', 'list[int]', 'int | None')
     """
-    if typing.get_origin(annotation) is typing.Literal:
-        return "str"
     return annotation.__name__ if type(annotation) is type else str(annotation)
 
 

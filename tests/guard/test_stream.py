@@ -10,10 +10,12 @@ import pytest
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
+from aftlib.core.windows import AGGREGATES
 from aftlib.guard.groups import AUDIT
 from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.metrics import metrics_table, record_metrics, sensor_table
 from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB
+from tests.core.test_windows import TWINS
 from tests.guard.test_keyed import processed
 
 NAMES = ["a", "b", "c", "d"]
@@ -33,6 +35,14 @@ def rocksdb(spark):
     spark.conf.set(PROVIDER, ROCKSDB)
     yield spark
     spark.conf.set(PROVIDER, before)
+
+
+@pytest.mark.parametrize("query", AGGREGATES)
+def test_spark_computes_the_aggregate(spark, query):
+    samples = np.array([1.0, 4.0, 7.5])
+    frame = spark.createDataFrame(pd.DataFrame({"value": samples}))
+    (row,) = frame.agg(F.expr(AGGREGATES[query])).collect()
+    assert row[0] == pytest.approx(TWINS[query](samples, axis=0))
 
 
 def now():
