@@ -79,14 +79,15 @@ def grows(grown: pd.DataFrame, engines: pd.DataFrame) -> Finding:
     return ratio_of_turns(wide[max(wide)] / wide[min(wide)], stored)
 
 
+def shuffled(keys: int, skew: float, tasks: int, receivers: float) -> np.ndarray:
+    """Throughput behind a shuffle to some tasks, by hash function."""
+    return shuffle_throughput(busiest_shares(keys, skew, tasks), tasks, receivers)
+
+
 def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame) -> Finding:
     """D3-2: behind a shuffle to 24 tasks, skew lowers throughput."""
     b = receivers_share(measured)
-    skewed, uniform = (
-        shuffle_throughput(busiest_shares(p.keys, skew, MANY), MANY, b)
-        for skew in (LEAST_SKEW, UNIFORM)
-    )
-    ratios = skewed / uniform
+    ratios = shuffled(p.keys, LEAST_SKEW, MANY, b) / shuffled(p.keys, UNIFORM, MANY, b)
     text = f"Here {b:.0%}; over hash functions {ratios.min():.2f} … {ratios.max():.2f}. "
     text += f"The reverse on few tasks: {stored_gains(engines, 'flink keyed')}"
     value = float(np.median(ratios))
@@ -121,11 +122,7 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
     b = receivers_share(measured)
 
     def growth(skew: float) -> np.ndarray:
-        few, many = (
-            shuffle_throughput(busiest_shares(p.keys, skew, tasks), tasks, b)
-            for tasks in (FEW, MANY)
-        )
-        return many / few
+        return shuffled(p.keys, skew, MANY, b) / shuffled(p.keys, skew, FEW, b)
 
     growths, control = growth(STOPPED), bool(np.median(growth(UNIFORM)) >= STILL)
     text = f"Receivers bear {b:.0%} here; {np.mean(growths < STILL):.0%} of hash functions stop it."
