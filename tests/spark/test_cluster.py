@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyspark
 import pytest
 
 from aftlib.spark.java import java_home
 from tests.conftest import UNOPTIMIZED
+from tests.guard.test_stream import in_order, long, minutes, put, require_equal
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\
@@ -42,6 +45,22 @@ PROGRAM = """\
     log = write_samples(spark, block_model(6, 2), 9000, 5, place / "log")
     assert (log.read(None, 0, 9000) == draw(block_model(6, 2), 9000, 5)).all()
     print(spark.sparkContext.master)
+    """
+GROUPS_AND_NOTEBOOK = """\
+    import json, sys
+    from pathlib import Path
+    from aftlib import Promise, recoverable
+    from aftlib.reports.batch import plan_jobs, run_job
+    from aftlib.spark.session import session
+    from tests.guard.test_stream import TERMS, now, reader, run
+
+    place = Path(sys.argv[1])
+    stream = reader(session("groups"), place.parent / "in")
+    rows, _ = run(recoverable(stream, Promise(**TERMS), group="site", now=now()), place)
+    rows.to_parquet(place / "table.parquet")
+    session().stop()
+    (job,) = plan_jobs(place, "smoke", ["01"], {})
+    print(json.dumps([claim.model_dump() for claim in run_job(job).claims]))
     """
 
 
@@ -97,15 +116,38 @@ def cluster(folder: Path) -> Iterator[str]:
             daemon.wait()
 
 
+def run_on(master: str, program: str, place: Path) -> str:
+    """Run a program with a place of its own; what it prints."""
+    own = {"AFT_MASTER": master, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), str(place)],
+        env=os.environ | own, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
 @pytest.mark.spark
 @pytest.mark.crash
 @pytest.mark.long
 def test_jobs_on_two_workers_give_the_local_results_after_a_kill(tmp_path):
     with cluster(tmp_path) as url:
-        own = {"AFT_MASTER": url, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
-        run = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path)],
-            env=os.environ | own, capture_output=True, text=True, timeout=500, check=False,
-        )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    assert run.stdout.split() == [url]
+        assert run_on(url, PROGRAM, tmp_path).split() == [url]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_hundred_groups_and_a_notebook_on_two_workers_give_the_local_results(tmp_path):
+    sites = []
+    for seed in range(100):
+        samples = minutes(seed=seed)
+        samples[-150:-138, seed % 3] = np.nan  # a worker is away
+        sites.append(long(samples, f"g{seed}"))
+    rows = pd.concat(sites).sort_values(["time", "site"], kind="stable")
+    put(tmp_path / "in", [rows[:300_000], rows[300_000:]])
+    verdicts = run_on("local[2]", GROUPS_AND_NOTEBOOK, tmp_path / "local")
+    with cluster(tmp_path) as url:
+        assert run_on(url, GROUPS_AND_NOTEBOOK, tmp_path / "there") == verdicts
+    local, there = (pd.read_parquet(tmp_path / p / "table.parquet") for p in ("local", "there"))
+    assert {"exact", "estimated"} <= set(local["state"]) and len(verdicts) > 1_000
+    require_equal(in_order(there, "site"), in_order(local, "site"))
