@@ -56,7 +56,7 @@ class Walk:
         """Number of guarantees one window ahead, over all sensors."""
         return int(self.outcomes[0, :, 0].sum())
 
-    @property
+    @cached_property
     def certified_shares(self) -> np.ndarray:
         """Share of the windows that the guard certified, shape (H, n)."""
         return shares(self.counts[GUARD].sum(axis=0))[0]

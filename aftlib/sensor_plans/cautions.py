@@ -86,7 +86,7 @@ def guarantee_cautions(survey: Survey, walk: Walk) -> Iterator[str]:
         ]
         yield (
             f"ε is too small for {len(never)} of {len(names)} sensors: they are hardly ever "
-            f"certified. The smallest ε that would be worth it: {listed(worth)}."
+            f"certified. The smallest ε that would be worth it: {list_first(worth)}."
         )
 
 
@@ -105,14 +105,14 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
     runs = np.array([_longest_run(column) for column in table.values.T])
     if (stuck := runs >= max(STILL, 3 * width)).any():
         worst = [f"{names[i]} ({runs[i]:,} samples)" for i in np.argsort(-runs) if stuck[i]]
-        yield f"Stuck on one value: {listed(worst)}. Such a sensor is easy to certify."
+        yield f"Stuck on one value: {list_first(worst)}. Such a sensor is easy to certify."
     silent = gone.all(axis=1)
     missing = (gone & ~silent[:, None]).sum(axis=0) / max(1, (~silent).sum())
     if (missing > QUIET).any():
         quiet = [
             f"{names[i]} ({missing[i]:.0%})" for i in np.argsort(-missing) if missing[i] > QUIET
         ]
-        yield f"Long silences: samples are missing in {listed(quiet)}."
+        yield f"Long silences: samples are missing in {list_first(quiet)}."
     if silent.any():
         yield (
             f"Clock gaps: {silent.sum():,} of {len(silent):,} steps have no sample of any sensor, "
@@ -230,7 +230,7 @@ def _longest_run(column: np.ndarray) -> int:
     return int(np.diff(np.append(-1, ends)).max())
 
 
-def listed(texts: Sequence[str]) -> str:
+def list_first(texts: Sequence[str]) -> str:
     """The first few texts, and how many more there are."""
     more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
     return ", ".join(texts[:NAMED]) + more

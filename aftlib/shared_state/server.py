@@ -85,7 +85,7 @@ class Server:
         self.tables: dict[int, tuple[SliceSums, Segments]] = {}
         self.writes: dict[int, int] = {}  # epoch of each running task's last batch
         self.stands = shared.progress()
-        self.merges, self.ended = 0, False
+        self.merges, self.stopped = 0, False
 
     def run(self) -> None:
         """Run the tasks to the end of their partitions; replace those that fail.
@@ -110,7 +110,7 @@ class Server:
                         self.checkpoint()
                         due = time.monotonic() + self.job.checkpoint_s
             finally:
-                self.ended = True  # after an error, the other tasks stop here
+                self.stopped = True  # after an error, the other tasks stop here
 
     @staticmethod
     def _must_restart(future: Future[None], starts: int) -> bool:
@@ -131,7 +131,7 @@ class Server:
             tasks, step = self.job.servers * self.job.tasks, 0
             readers = self.job.source.readers(number, tasks, stands)
             batches = {partition: self.batches(reader) for partition, reader in readers.items()}
-            while batches and not self.ended:
+            while batches and not self.stopped:
                 for partition in list(batches):
                     batch = next(batches[partition], None)
                     if batch is None:
