@@ -119,7 +119,7 @@ def commit_in_steps(self: PartialReplay, checkpoint: Checkpoint, record: Interva
 
 def sums_first(self: PartialReplay, checkpoint: Checkpoint, record: IntervalRecord) -> None:
     """The broken control that doubles: an interval's sums are stored before its position."""
-    self.store.save(replace(checkpoint, position=self.interval[0]))
+    self.store.save(replace(checkpoint, position=record.start))
     self.passes("between", record.batch)
     COMMIT(self, checkpoint, record)
 
