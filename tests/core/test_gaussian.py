@@ -100,7 +100,7 @@ test_bad_arguments_are_named = refused(
     (lambda: TWO.block_variance(3), "keys must be a sequence of key indices"),
     (lambda: TWO.aggregate(0), "steps must be a whole number at least 1, got 0"),
     (lambda: TWO.aggregate(1.5), "steps must be a whole number"),
-    (lambda: TWO.aggregate(3, "median"), "query must be one of mean, sum, got 'median'"),
+    (lambda: TWO.aggregate(3, "median"), "query must be one of mean, sum.*, got 'median'"),
     (lambda: GaussianModel.fit(np.zeros(3)), r"frame must have shape \(rows, n\)"),
     (lambda: GaussianModel.fit([[1.0, np.nan]]), "1 missing or non-finite values in 1 of 1"),
     (lambda: GaussianModel.fit(np.eye(2)), "more rows than keys, got 2 rows for 2"),
