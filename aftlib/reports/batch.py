@@ -89,7 +89,8 @@ class Executed:
     def claims(self) -> list[ClaimRecord]:
         """The verdicts of the run's scorecards, the last one of each claim.
 
-        None on failure, or if another version of the library stored them in its own form.
+        The list is empty after a failure, or if another version of the library stored them in a
+        form of its own.
         """
         if self.error:
             return []
@@ -134,9 +135,12 @@ def plan_jobs(
 ) -> list[Job]:
     """Return the jobs of a reproduction into `folder`; all parameters are checked before any run.
 
-    `only` names notebooks, all by default. ValueError for a parameter that none of them has.
+    `only` names documents or their notebooks, all by default. ValueError for another notebook, or
+    a parameter that none of them has.
     """
     wanted = [find_notebook(name)[1] for name in only]
+    if None in wanted:
+        raise ValueError(f"only must name documents, got {only[wanted.index(None)]!r}: use aft run")
     chosen = [document for document in DOCUMENTS if not only or document in wanted]
     known = {name for document in chosen for name in document.parameters.model_fields}
     if unknown := sorted(given.keys() - known):
@@ -146,11 +150,11 @@ def plan_jobs(
         )
     jobs = []
     for document in chosen:
-        model, name = document.parameters, f"{document.notebook}.ipynb"
-        mine = {name: text for name, text in given.items() if name in model.model_fields}
-        parameters = model.profile(profile) | model.parse(mine)
+        model, file = document.parameters, f"{document.notebook}.ipynb"
+        own = {name: text for name, text in given.items() if name in model.model_fields}
+        parameters = model.profile(profile) | model.parse(own)
         model(**parameters)
-        jobs.append(Job(notebooks_dir() / name, parameters, folder / name, profile))
+        jobs.append(Job(notebooks_dir() / file, parameters, folder / file, profile))
     return jobs
 
 
@@ -163,16 +167,16 @@ def run_jobs(
     """
 
     def perform(job: Job) -> Executed:
-        done = None if fresh else Executed.read(job.target)
-        if done and not done.error and done.record["key"] == job.key:
+        earlier = None if fresh else Executed.read(job.target)
+        if earlier and not earlier.error and earlier.record["key"] == job.key:
             announce(f"{job.name}: done already")
-            return done
+            return earlier
         announce(f"{job.name}: running")
         return run_job(job, progress=processes == 1)
 
     with ThreadPoolExecutor(processes) as pool:
-        for done in as_completed([pool.submit(perform, job) for job in jobs]):
-            yield done.result()
+        for future in as_completed([pool.submit(perform, job) for job in jobs]):
+            yield future.result()
 
 
 class LocalKernel(AsyncKernelManager):
@@ -248,11 +252,9 @@ def collect_claims(reports: Mapping[str, Executed]) -> list[ClaimRecord]:
     records = []
     for id, (document, claim) in all_claims().items():
         report = reports.get(document.notebook)
-        judged = {record.id: record for record in report.claims} if report else {}
-        if id not in judged:
-            record = ClaimRecord.of(claim, not_run("its notebook has not run"))
-            judged[id] = record.with_run(document.notebook)
-        records.append(judged[id])
+        by_id = {record.id: record for record in report.claims} if report else {}
+        missing = ClaimRecord.of(claim, not_run("its notebook has not run"))
+        records.append(by_id.get(id, missing.with_run(document.notebook)))
     return records
 
 

@@ -59,7 +59,7 @@ def read_values(texts: tuple[str, ...]) -> dict[str, str]:
 @click.pass_context
 def main(context: click.Context) -> None:
     """Approximate fault tolerance: reproduce experiments, or plan for your own sensors."""
-    context.obj = write_plan_page
+    context.obj = write_plan_page  # for `aft plan`: its package may not import this one
 
 
 @main.command()
@@ -85,23 +85,22 @@ def reproduce(
     with clear_errors():
         chosen = plan_jobs(folder, profile, only, read_values(values))
         folder.mkdir(parents=True, exist_ok=True)
-    failed = []
+    failed = False
     for executed in run_jobs(chosen, jobs, fresh, click.echo):
         document = next(d for d in DOCUMENTS if d.notebook == executed.record["name"])
         page = write_report(executed, executed.path.with_suffix(".html"), document)
         reports = read_reports(folder)
-        index = write_front_pages(folder, reports, collect_claims(reports))
+        records = collect_claims(reports)
+        index = write_front_pages(folder, reports, records)  # after each: a run can take long
         click.echo(describe(executed, page))
-        failed += [executed] * bool(executed.error)
+        failed |= bool(executed.error)
     names = {job.name for job in chosen}
-    claims = [claim for claim in collect_claims(read_reports(folder)) if claim.notebook in names]
-    surprises = unexpected(claims)
-    for claim in surprises:
-        kind = "differs from" if claim.contradicts else "is not sure of"
-        click.echo(f"{claim.id} {kind} its record: {claim.word}, recorded {claim.recorded}")
+    surprises = unexpected(record for record in records if record.notebook in names)
+    for record in surprises:
+        kind = "differs from" if record.contradicts else "is not sure of"
+        click.echo(f"{record.id} {kind} its record: {record.word}, recorded {record.recorded}")
     click.echo(f"Index: {index}")
-    wrong = surprises if strict else [claim for claim in surprises if claim.contradicts]
-    if failed or wrong:
+    if failed or any(strict or record.contradicts for record in surprises):
         sys.exit(1)
 
 

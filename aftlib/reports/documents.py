@@ -1,11 +1,10 @@
-"""The documents that the project reproduces, with their claims, summaries and parameters."""
+"""The documents and what this project adds, each with its notebook, claims and parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
 
 from aftlib.approximately_once import claims as approximately_once
 from aftlib.approximately_once.experiments import NotebookParameters as ApproximatelyOnce
@@ -21,13 +20,16 @@ from aftlib.shared_state import claims as shared_state
 from aftlib.shared_state.experiments import NotebookParameters as SharedState
 from aftlib.upstream_backup import claims as upstream_backup
 from aftlib.upstream_backup.experiments import NotebookParameters as UpstreamBackup
-from aftlib.workbench.claims import Summary
+from aftlib.workbench.claims import Claim, Summary
 from aftlib.workbench.parameters import ParameterModel
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document, the notebook that judges it (without ``.ipynb``), and its package's modules."""
+    """A document, the notebook that judges it (without ``.ipynb``), and its package's modules.
+
+    G and P are no documents but what this project adds; they are listed alike.
+    """
 
     id: str
     title: str
@@ -37,14 +39,14 @@ class Document:
     parameters: type[ParameterModel]
 
     @property
-    def claims(self) -> Sequence[Any]:
+    def claims(self) -> Sequence[Claim]:
         """The claims that the notebook judges, in order; some may be of another document."""
         return self.module.CLAIMS
 
     @property
-    def summary(self) -> Summary | None:
+    def summary(self) -> Summary:
         """The four sentences on top of the report."""
-        return getattr(self.module, "SUMMARY", None)
+        return self.module.SUMMARY
 
 
 DOCUMENTS = [
@@ -108,15 +110,15 @@ DOCUMENTS = [
 ]
 
 
-def all_claims() -> dict[str, tuple[Document, Any]]:
+def all_claims() -> dict[str, tuple[Document, Claim]]:
     """Return every claim by id, with the document whose notebook judges it.
 
     ValueError for an id that occurs twice.
     """
-    judged: dict[str, tuple[Document, Any]] = {}
+    by_id: dict[str, tuple[Document, Claim]] = {}
     for document in DOCUMENTS:
         for claim in document.claims:
-            if claim.id in judged:
+            if claim.id in by_id:
                 raise ValueError(f"claim {claim.id} is listed twice: give it the next free number")
-            judged[claim.id] = (document, claim)
-    return judged
+            by_id[claim.id] = (document, claim)
+    return by_id

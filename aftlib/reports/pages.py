@@ -145,15 +145,11 @@ def list_parameters(executed: Executed, document: Document | None) -> list[tuple
     ]
 
 
-def fill_summary(
-    summary: Summary | None, claims: Sequence[ClaimRecord]
-) -> list[tuple[str, str]] | None:
+def fill_summary(summary: Summary, claims: Sequence[ClaimRecord]) -> list[tuple[str, str]] | None:
     """Return the sentences of the box with their headings; None if a value has not been measured.
 
     Sentences name values as ``{D1-3.measured:.1%}``.
     """
-    if summary is None:
-        return None
     values = {claim.id: claim for claim in claims if claim.verdict != NOT_RUN}
     headings = {
         "Claimed": summary.claimed,

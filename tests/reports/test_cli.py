@@ -95,6 +95,7 @@ def test_profiles_set_parameters(home):
         (["-p", "m=0"], "m must be at least 1, got 0"),
         (["-p", "m=many"], "m must fit int, got 'many'"),
         (["--only", "D9"], "notebook must be a file or one of 01_tiny"),
+        (["--only", __file__], "only must name documents, got "),
     ],
 )
 def test_refusals_come_before_any_run(home, arguments, message):
