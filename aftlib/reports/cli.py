@@ -29,7 +29,7 @@ from aftlib.reports.documents import DOCUMENTS
 from aftlib.reports.pages import write_front_pages, write_report
 from aftlib.sensor_plans.command import command as plan_command
 from aftlib.sensor_plans.command import page_parameters
-from aftlib.workbench.parameters import PROFILES
+from aftlib.workbench.parameters import PROFILES, ParameterModel
 from aftlib.workbench.scorecard import count_text, tally, unexpected
 
 VALUES = click.option(
@@ -112,9 +112,9 @@ def run(notebook: str, values: tuple[str, ...]) -> None:
     with clear_errors():
         path, document = find_notebook(notebook)
         given = read_values(values)
-        model = document.parameters if document else None
-        parameters = model.parse(given) if model else dict(given)
-        if model:
+        model = document.parameters if document else ParameterModel
+        parameters = model.parse(given)
+        if document:
             model(**parameters)
         name = "-".join([path.stem, *(f"{key}={value}" for key, value in given.items())])
         safe = "".join(c if c.isalnum() or c in "-_=.,[]" else "_" for c in name)[:100]

@@ -115,9 +115,9 @@ def test_run_writes_a_report_of_its_own(home):
 def test_run_takes_any_notebook(home, tmp_path):
     path = tmp_path / "mine.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=BAD), path)
-    done = aft("run", path)
-    assert done.exit_code == 1 and "ZeroDivisionError" in done.output
-    assert (home / "reports" / "own" / "mine.html").is_file()
+    done = aft("run", path, "-p", "m=8")
+    assert done.exit_code == 1 and "ZeroDivisionError" in done.output  # not a text / 0
+    assert (home / "reports" / "own" / "mine-m=8.html").is_file()
 
 
 def test_the_last_full_run_is_shown_beside_a_verdict_that_differs(home, monkeypatch):
