@@ -49,7 +49,7 @@ def test_all_verdicts_but_the_timed_one_come_out_as_recorded(frames):
     records = judging.judge(CLAIMS, frames)
     assert {id for id, one in records.items() if not (one.as_recorded or one.timed)} == set()
     assert records["D5-2"].measured > 1.1
-    assert "ε where ones are few" in SUMMARY.found.format_map(records)
+    assert "1.7 ε; subtracting" in SUMMARY.found.format_map(records)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_reproduce_writes_report_index_readme_and_claims(home):
     assert re.findall(r"https?://(?!www\.w3\.org)\S+", outside) == []
 
     readme = (home / "reports" / "README.md").read_text()
-    assert "**D1 · Tiny.** All works. With 4 workers it holds. Very." in readme
+    assert "**D1.** All works. With 4 workers it holds. Very." in readme
     assert "| D1-1 | Workers <scale>. (6.1) | ✔ holds | 4 |" in readme
     index = (home / "reports" / "index.html").read_text()
     assert 'href="01_tiny.html#claim-D1-1"' in index and "✔ 2 hold" in index
