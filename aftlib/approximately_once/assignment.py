@@ -129,7 +129,8 @@ def assign_greedy(
     sizes = worker_sizes(model, workers, requirement, uneven)
     alone = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(alone)
-    done, reserve = _fill(np.flatnonzero(~alive).tolist(), sizes)  # lines 3–9
+    # `reserve` is a worker that need not be estimable, for keys that fit nowhere (lines 3–10)
+    done, reserve = _fill(np.flatnonzero(~alive).tolist(), sizes)
 
     small = sizes[-1]
     wide = sum(size > small for size in sizes[len(done) :])  # workers that may have one key more
@@ -137,6 +138,7 @@ def assign_greedy(
     def is_full(keys: list[int]) -> bool:
         return len(keys) > small or (len(keys) == small and not wide)
 
+    # the reserve is one of the workers that are left
     filling = _OpenWorkers(model.precision, max(0, len(sizes) - len(done) - 1), sizes[0])
     ties = np.arange(model.size) if rng is None else rng.permutation(model.size)
     order = np.lexsort((ties, -np.round(alone, _DIGITS)))
@@ -145,7 +147,7 @@ def assign_greedy(
         target = reserve if chosen is None else filling.members[chosen]
         if chosen is None:
             reserve.append(key)
-        wide -= len(target) > small
+        wide -= len(target) > small  # at 0, workers with `small` keys become full
         done += [filling.close(i) for i in filling.still_open if is_full(filling.members[i])]
         if is_full(reserve):
             done.append(reserve)
@@ -171,7 +173,7 @@ def assign_spread(
     >>> assign_spread(GaussianModel(np.zeros(4), pairs), 2, requirement).reliability.round(3)
     array([0.961, 0.961])
     """
-    worker_sizes(model, workers, requirement, uneven)
+    worker_sizes(model, workers, requirement, uneven)  # checks the arguments
     order = np.concatenate(correlated_groups(model.covariance)).tolist()
     return assess(model, [order[i::workers] for i in range(workers)], requirement)
 

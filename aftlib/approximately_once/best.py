@@ -151,7 +151,10 @@ def _largest_estimable(
 def _deal_out(
     parts: Sequence[np.ndarray], alone: np.ndarray, sizes: Sequence[int], k: int
 ) -> list[list[int]]:
-    """Deal out the parts' keys to the k smallest workers in turn; the others take the rest."""
+    """Return the keys of each worker, the k smallest workers first.
+
+    The parts' keys are dealt out to these k in turn; the others take the rest.
+    """
     first = len(sizes) - k  # sizes descend
     space = sum(sizes[first:])
     # leave over keys that are not estimable alone first, then keys of the largest part

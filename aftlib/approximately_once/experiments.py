@@ -174,7 +174,7 @@ class ErrorRates:
             requirement = Requirement(epsilon, self.delta)
             rng = np.random.default_rng([self.seed, number])
             assignment = self.assign[method](self.model, m, requirement, rng=rng)
-            if assignment.workers != workers:  # otherwise the sample's errors are the same
+            if assignment.workers != workers:  # else variances and errors are those of the last ε
                 workers = assignment.workers
                 variance = residual_variance(self.model, workers)
                 off = np.abs(residuals(self.model, workers, self.scaled)) if number == 0 else None
@@ -189,10 +189,8 @@ class ErrorRates:
             rows.append(row)
         columns = ["epsilon", "estimable", "rate", "largest", "everyone", "sampled", "error"]
         frame = pd.DataFrame(rows, columns=columns)
-        z = (frame["sampled"] - frame["rate"]) / frame["error"]
-        return frame.assign(
-            method=method, workers=m, draw=number, z=z.where(frame["rate"] >= RAREST)
-        )
+        z = ((frame["sampled"] - frame["rate"]) / frame["error"]).where(frame["rate"] >= RAREST)
+        return frame.assign(method=method, workers=m, draw=number, z=z)
 
     def bounds(self, m: int) -> pd.DataFrame:
         """Return an upper bound on the estimable workers of any assignment to m workers."""

@@ -89,10 +89,9 @@ def estimable_workers(grid: pd.DataFrame, title: str, start: float) -> go.Figure
 
 def behind_h_best(grid: pd.DataFrame, title: str, start: float) -> go.Figure:
     """Estimable workers that h-best has more, over m, with a slider for ε; means over draws."""
-    setting = ["workers", "epsilon"]
-    best = grid[grid["method"] == "h-best"][[*setting, "estimable"]]
+    best = grid[grid["method"] == "h-best"][["workers", "epsilon", "estimable"]]
     others = grid[~grid["method"].isin(["h-best", "h-worst"])]
-    both = others.merge(best, on=setting, suffixes=("", "_of_best"))
+    both = others.merge(best, on=["workers", "epsilon"], suffixes=("", "_of_best"))
     behind = both.assign(behind=both["estimable_of_best"] - both["estimable"])
     titles = title, WORKERS, "estimable workers fewer than h-best"
     return _over_workers(behind, "behind", titles, start)

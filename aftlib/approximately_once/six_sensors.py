@@ -43,6 +43,9 @@ WORKERS = (("X1", "X2", "X3"), ("X4", "X5", "X6"))
 def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: int) -> pd.DataFrame:
     """Stream fig. 8's six sensors through two workers, and kill worker B by SIGKILL.
 
+    The workers aggregate samples in windows of 10 s, a new one every 5 s. For Spark each of their
+    results is one sample, at the window's start, so that its own windows are of 5 s.
+
     `directory` must be new. In the document, `failure` is step 16 and `recovery` is step 19. The
     frame has the rows of `recoverable`, with `start` and `stop` in steps, and the true window mean
     in a column `truth`.

@@ -1,10 +1,11 @@
 """A worker process of D1: it aggregates its sensors' samples and emits each finished window.
 
 A worker that begins at the present resumes: the windows that it has not read from their first step
-are lost. A worker that begins where a lost window begins replays it.
+are lost. A worker that begins where a lost window begins replays it. SIGKILL ends it, as the
+failures that are tried here do.
 
 With a folder, it also writes each finished window as a file. Spark streams the folder, and
-`aftlib.guard.recoverable` estimates the windows that are missing.
+`aftlib.guard.stream.recoverable` estimates the windows that are missing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from aftlib.core.windows import Windows
 FORKS = get_context("forkserver")
 # workers are forked from a process that has the imports
 FORKS.set_forkserver_preload([__name__])
-READY = "ready"
 SCHEMA = "time timestamp, sensor string, value double"
 """Spark's schema of the files: a window's start, and its result for one sensor."""
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,13 +46,14 @@ def run(
 ) -> None:
     """Read samples up to each step that the pipe names, and send the windows that are finished.
 
-    `begin` is the first step that is read. A message is (step, rate), with the rate in samples per
-    second; None ends the worker.
+    The first window is the first one that begins at the step `begin` or later. A message is (step,
+    rate), with the rate in samples per second.
     """
     first = -(-begin // windows.slide) * windows.slide  # of the next window
     samples = np.empty((0, len(sensors)))
-    pipe.send(READY)
-    for step, rate in iter(pipe.recv, None):
+    pipe.send("ready")
+    while True:
+        step, rate = pipe.recv()
         new = log.read(sensors, min(step, first + len(samples)), step)
         time.sleep(new.size / rate)
         samples = np.concatenate([samples, new])
@@ -117,7 +118,7 @@ class Worker:
         return now
 
     def stop(self) -> None:
-        """End the process."""
+        """Kill the process, if it still runs, and wait until it has ended."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
