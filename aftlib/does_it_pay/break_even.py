@@ -107,8 +107,8 @@ def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
         for scheme, exact in COMPARED.items():
             first, _ = _extra_times(recoveries, scheme, exact, shortest)
             extra, (low, high) = _extra_times(recoveries, scheme, exact, width)
-            again = (expected_again(recoveries, name, width) for name in (exact, scheme))
-            saved = next(again) - next(again)
+            saved = expected_again(recoveries, exact, width)
+            saved -= expected_again(recoveries, scheme, width)
             rows.append(
                 {
                     "scheme": scheme,
@@ -139,6 +139,7 @@ def _extra_times(
 
 
 def _rate(saved: float, extra_s: float) -> float:
+    """Return the read rate below which estimating is faster; 0 if no sample is saved."""
     if saved <= 0:
         return 0.0
     return saved / extra_s if extra_s > 0 else np.inf

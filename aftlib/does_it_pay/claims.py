@@ -78,8 +78,8 @@ def times_are_predicted(measured: Measurements) -> Finding:
 def costs_little(measured: Measurements) -> Finding:
     """P-4: the time that an update or a checkpoint adds while nothing fails."""
     rows = measured.outcomes[measured.outcomes["scheme"].isin([*COMPARED])]
-    rows = rows[(rows["width"] == rows["width"].max()) & (rows["parts"] > 0)]
-    each = (rows["added_ms"] / rows["parts"]).set_axis(rows["scheme"])
+    rows = rows[(rows["width"] == rows["width"].max()) & (rows["additions"] > 0)]
+    each = (rows["added_ms"] / rows["additions"]).set_axis(rows["scheme"])
     return Finding(
         float(each.max()),
         n=int(measured.outcomes["kills"].min()),

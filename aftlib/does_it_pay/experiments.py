@@ -156,11 +156,11 @@ class Measurements:
     """All schemes under the same kills.
 
     Each frame has the columns scheme and width, the steps of a window. `recoveries` has one row per
-    kill before a window's end: rate, the times of `schemes.Coordinator.process`, again, and
-    planned, the samples to read again by plan. `outcomes` has one row per scheme and width: kills,
+    kill before a window's end: rate, the columns of `schemes.Coordinator.process`, and planned, the
+    samples to read again by plan. `outcomes` has one row per scheme and width: kills,
     due, lost, doubled, wrong: results that are not exact and not marked as estimates; estimated,
     within: the share of the estimates within ε; added_ms: the mean time that the scheme adds to a
-    window while nothing fails; parts: its checkpoints or updates per window.
+    window while nothing fails; additions: the checkpoints or updates in it, for that time.
     """
 
     recoveries: pd.DataFrame
@@ -192,7 +192,7 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
     "__main__":``, as `multiprocessing` requires.
     """
     schedule, recoveries, outcomes = p.schedule, [], []
-    for width in p.windows:
+    for width in sorted(p.windows):
         case = p.read_case(width)
         plan = replay_query(case).first_plan
         for number, scheme in enumerate(SCHEMES):
@@ -204,12 +204,12 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
             before_end = kills[~kills["emitted"].astype(bool)]
             recoveries.append(before_end.assign(**about, planned=planned_again(case, scheme)))
             calm = rows[rows["rate"].isna()]
-            parts, column = 1, "estimate_s"
-            if scheme in BY_PROCESS:  # the last checkpoint of a window is its result
-                parts, column = len(plan.times) - 2, "commit_s"
-            about |= {"added_ms": 1e3 * calm[column].mean() * parts, "parts": parts}
+            additions, column = 1, "estimate_s"
+            if scheme in BY_PROCESS:  # a window's last checkpoint has its result, and is not added
+                additions, column = len(plan.times) - 2, "commit_s"
+            about |= {"added_ms": 1e3 * calm[column].mean() * additions, "additions": additions}
             outcomes.append(about | {"kills": len(schedule)} | score_results(case, results))
-    log = case.write_log(directory / "log")
+    log = case.write_log(directory / "log")  # the longest windows' case comes last
     begin = time.perf_counter()
     log.read(None, 0, log.steps)
     sample_s = (time.perf_counter() - begin) / case.truth.size / case.windows.width
@@ -254,20 +254,19 @@ def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
 def scheme_table(measured: Measurements) -> pd.DataFrame:
     """Return one row per scheme, in the longest windows: outcomes, samples and times.
 
-    Outcomes count all kills; fixed_ms and reading_s, the parts of seconds, are medians at the
-    slowest rate.
+    Outcomes count all kills. At the slowest rate, seconds is the median time of a recovery. Of it,
+    reading_s is the wait for the samples, and fixed_ms the rest.
     """
     width, rate = measured.recoveries["width"].max(), measured.recoveries["rate"].min()
     rows = measured.recoveries
     slow = rows[(rows["width"] == width) & (rows["rate"] == rate)]
-    medians = slow.groupby("scheme")[["again", "seconds", "read_s"]].median()
-    wait = slow.groupby("scheme")["again"].median() / rate
-    table = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
-    table = table[["lost", "doubled", "estimated", "within", "added_ms"]].join(medians["again"])
+    medians = slow.groupby("scheme")[["again", "seconds"]].median()
+    wait = medians["again"] / rate
+    outcomes = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
+    table = outcomes[["lost", "doubled", "estimated", "within"]].join(medians["again"])
     table["fixed_ms"] = 1e3 * (medians["seconds"] - wait)
     table["reading_s"] = wait
-    table["seconds"] = medians["seconds"]
-    return table
+    return table.join(medians["seconds"]).join(outcomes["added_ms"])
 
 
 def own_schemes(measured: Measurements) -> list[Scheme]:

@@ -27,9 +27,6 @@ LEGEND = {"y": -0.18, "yanchor": "top", "x": 0, "xanchor": "left"}
 BEYOND = 8
 """Where “unlimited” stands on an axis of rates, as a multiple of the highest rate."""
 OUTCOMES = {
-    "lost": "lost",
-    "doubled": "doubled",
-    "estimated": "estimated",
     "within": "of these within ε",
     "again": "samples read again",
     "fixed_ms": "fixed, ms",
@@ -37,22 +34,20 @@ OUTCOMES = {
     "seconds": "recovery, s",
     "added_ms": "added to a window while nothing fails, ms",
 }
+"""Titles of the columns that do not read as they are named; those of `EVEN` and `OWN`, too."""
 EVEN = {
-    "scheme": "scheme",
     "width": "window, steps",
     "saved": "samples saved",
     "extra_ms": "extra time, ms",
     "extra_low": "95 %, from",
     "extra_high": "to",
     "predicted": "break-even, predicted",
-    "measured": "measured",
     "measured_low": "at least",
 }
 OWN = {
     "recovery_s": "recovery, s",
     "outage_minutes": "outage, minutes",
     "gb_read_again": "read again, GB",
-    "price": "price",
     "checkpoint_minutes": "checkpoints, minutes",
     "estimated_results": "estimated results",
 }
@@ -126,21 +121,21 @@ def outcome_table(measured: Measurements) -> Styler:
         "recovery, s": "{:.2f}",
         OUTCOMES["added_ms"]: "{:.2f}",
     }
-    table = scheme_table(measured)[[*OUTCOMES]].rename(columns=OUTCOMES)
+    table = scheme_table(measured).rename(columns=OUTCOMES)
     return table.style.format(formats, precision=0, na_rep="–")
 
 
 def break_even_table(measured: Measurements) -> Styler:
     """Break-even rates in samples per second; ∞: faster at every rate."""
     rates = ["break-even, predicted", "measured", "at least"]
-    table = measured.break_even[[*EVEN]].rename(columns=EVEN)
+    table = measured.break_even.rename(columns=EVEN)
     table[rates] = table[rates].map(lambda rate: "∞" if np.isinf(rate) else f"{rate:,.0f}")
     return table.style.format(precision=1).hide(axis="index")
 
 
 def own_table(measured: Measurements, operation: Operation) -> Styler:
     """Cost of each scheme in the user's operation per month."""
-    table = own_numbers(measured, operation)[[*OWN]].rename(columns=OWN)
+    table = own_numbers(measured, operation).rename(columns=OWN)
     formats: dict[Any, Any] = {"read again, GB": "{:.6f}", "price": "{:.6f}"}
     formats["estimated results"] = "{:,.0f}"
     return table.style.format(formats, precision=2)

@@ -155,6 +155,9 @@ class Coordinator:
     def process(self, window: int, kill: Kill | None) -> dict[str, float]:
         """Process a window, in which one worker may be killed; return the times of a recovery.
 
+        A kill hits before the window's last step, or after the window is emitted: then nothing is
+        lost, but the worker must be replaced.
+
         seconds: from the kill, or from the begin of a window without one, until the results are
         committed and all workers work. It is the sum of `PARTS`. again: samples read again.
         """
@@ -164,25 +167,25 @@ class Coordinator:
         if kill and not kill.emitted:
             self._advance(end - 1)
             self._receive()
-            clock = [self.workers[kill.worker].kill()]
+            clock = [self.workers[kill.worker].kill()]  # the times of a recovery begin here
         self._advance(end)
         values, crashed = self._receive()
         if kill and kill.emitted:
             clock = [self.workers[kill.worker].kill()]
             crashed = [kill.worker]
 
-        again, lost, failed = 0, np.isnan(values), [self.workers[index] for index in crashed]
-        replacement, reader = self._replace(crashed, begin, end, lost)
+        again, failed = 0, [self.workers[index] for index in crashed]
+        replacement, reader = self._replace(crashed, begin, end, np.isnan(values))
         clock.append(time.monotonic())
-        if kill and reader is not None:
-            reader.advance(end, kill.rate)
+        if reader is not None:
+            reader.advance(end, kill.rate if kill else np.inf)
             values[reader.sensors] = reader.receive()[1][0]
             again = width * len(reader.sensors)
         clock.append(time.monotonic())
-        estimated = np.isnan(values) & (self.estimator is not None)
+        estimated = np.zeros(values.size, bool)
         if self.estimator is not None:
-            estimates = self.estimator.update(values).estimate[0]
-            values = np.where(estimated, estimates, values)
+            estimated = np.isnan(values)  # `_replace` had all others read again
+            values = np.where(estimated, self.estimator.update(values).estimate[0], values)
         clock.append(time.monotonic())
         self.sink.commit(window, values, estimated)
         clock.append(time.monotonic())
@@ -272,8 +275,8 @@ def recover_workers(
 def replay_query(case: Case) -> ReplayQuery:
     """Return D2's query.
 
-    The model of a step is chosen so that windows have the case's model, even if steps depend on
-    each other.
+    Its model is one of steps: the mean of `width` independent ones has the case's covariance. So
+    windows have the case's model, even if the real steps depend on each other.
     """
     width, model = case.windows.width, case.model
     step = GaussianModel(model.mean, model.covariance * width, model.names)
@@ -287,7 +290,8 @@ def recover_partially(
     """Stream a case by D2's process under a schedule of kills; the frames of `recover_workers`.
 
     It is killed in the interval with most samples to read again, when the interval is read but not
-    committed, or after the commit. `scheme` is `PARTIAL` or `EXACT_PROCESS`.
+    committed, or after the commit. Each process but the first recovers from the kill of the one
+    before it, at that kill's rate. `scheme` is `PARTIAL` or `EXACT_PROCESS`.
     """
     query, width = replay_query(case), case.windows.width
     log, state = case.write_log(directory / "log"), directory / "state"

@@ -48,7 +48,7 @@ def measurements(noise=0.0002, kills=9, seed=3):
             "doubled": 0,
             "wrong": 0,
             "added_ms": 2.0,
-            "parts": 1,
+            "additions": 1,
         }
         outcomes.append(about | harms | {"estimated": 60 * approximate, "within": 0.97})
     frames = map(pd.DataFrame, (rows, outcomes))

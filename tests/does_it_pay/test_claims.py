@@ -60,9 +60,9 @@ def test_unpredicted_times_turn_p3():
 def test_an_expensive_checkpoint_turns_p4_and_many_cheap_ones_do_not():
     measured = measurements()
     mine = measured.outcomes["scheme"] == PARTIAL
-    measured.outcomes.loc[mine, ["added_ms", "parts"]] = 60.0, 30
+    measured.outcomes.loc[mine, ["added_ms", "additions"]] = 60.0, 30
     assert verdict("P-4", measured) == "holds"
-    measured.outcomes.loc[mine, "parts"] = 1
+    measured.outcomes.loc[mine, "additions"] = 1
     assert verdict("P-4", measured) == "does not hold"
 
 

@@ -1,9 +1,10 @@
 """Real kills: what each scheme loses, doubles, estimates and reads again, and broken controls."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from aftlib.does_it_pay import schemes
+from aftlib.does_it_pay import experiments, schemes
 from aftlib.does_it_pay.experiments import (
     NotebookParameters,
     draw_schedule,
@@ -20,6 +21,7 @@ from aftlib.does_it_pay.schemes import (
     Kill,
     recover_partially,
     recover_workers,
+    replay_query,
 )
 
 WIDTH = 6
@@ -97,6 +99,29 @@ def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch
     score = score_results(case, results)
     assert score["lost"] == score["doubled"] == score["wrong"] == 0
     assert rows["again"].max() == WIDTH * (~lost["estimated"]).sum()
+
+
+def test_a_crash_without_a_kill_is_recovered_too(case, tmp_path):
+    log, sink = case.write_log(tmp_path / "log"), schemes.Sink(tmp_path / "results.sqlite")
+    coordinator = schemes.Coordinator(case, log, sink)
+    try:
+        coordinator.workers[1].kill()
+        assert coordinator.process(0, None)["again"] == WIDTH * 6
+    finally:
+        coordinator.stop()
+    assert np.allclose(sink.results()["value"], case.truth[0])
+
+
+def test_checkpoints_are_those_of_the_longest_windows_in_any_order(tmp_path, monkeypatch):
+    rows = {"window": [0, 2, 3], "rate": [np.inf, np.inf, np.nan], "emitted": False}
+    streamed = pd.DataFrame(rows | {"estimate_s": 0.0, "commit_s": 0.0})
+    result = pd.DataFrame({"window": [0], "sensor": [0], "value": [0.0], "estimated": [True]})
+    for stream in ("recover_workers", "recover_partially"):
+        monkeypatch.setattr(experiments, stream, lambda *_: (streamed, result))
+    p = NotebookParameters(windows=[24, WIDTH], rates=[150.0], kills=2, budget=0.03)
+    plans = [replay_query(p.read_case(width)).first_plan for width in p.windows]
+    checkpoints = [len(plan.times) - 1 for plan in plans]
+    assert experiments.measure(p, tmp_path).checkpoints == checkpoints[0] != checkpoints[1]
 
 
 def test_control_a_replacement_that_repeats_an_emitted_window_doubles_it(
