@@ -66,10 +66,13 @@ def settle(
         accounts["run"][repaid] = accounts["bad"][repaid] = 0
 
 
-def prove(
+def earn_credits(
     accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, delta: float, size: int
 ) -> None:
-    """Count `number` blocked proposals each; a run with few enough errors earns a credit."""
+    """Count `number` blocked proposals each; a run with few enough errors earns a credit.
+
+    `size` is how many sensors share the account, which lengthens the run.
+    """
     counted = (number > 0) & (accounts["credits"] < MOST_CREDITS)
     accounts["run"] += np.where(counted, number, 0)
     accounts["bad"] += np.where(counted, bad, 0)
@@ -112,9 +115,9 @@ def learn(
         settle(accounts, certified, errors, delta, CAP, 1.0)
         settle(pools, number, errors.sum(1), delta, POOL_CAP * unit, unit)
     if blocked.any():
-        errors, alone = np.where(blocked, wrong, 0), number == 0
-        prove(accounts, blocked, errors, delta, 1)
-        prove(pools, alone * blocked.sum(1), alone * errors.sum(1), delta, n)
+        errors, idle = np.where(blocked, wrong, 0), number == 0  # pools that certified nothing
+        earn_credits(accounts, blocked, errors, delta, 1)
+        earn_credits(pools, idle * blocked.sum(1), idle * errors.sum(1), delta, n)
 
 
 def pool_unit(sensors: int) -> float:

@@ -145,7 +145,8 @@ class StoredGuards:
         """Return the stored guard of a group, or a new one.
 
         Spark gives a task to any process of an executor. A process that did not have the group for
-        some micro-batches reads what it missed from the log; only a new one needs the snapshot.
+        some micro-batches looks back in the log for the guard that it has, and processes the parts
+        since then; only a process without any needs the snapshot, and then the whole log.
         """
         if group not in self.heads:
             return KeyedGuard(self.promise)

@@ -156,6 +156,7 @@ class Guard:
         self._names = None if names is None else names_in_order(names)
         if self._names is not None and not len(self._names) == len(set(self._names)) == n:
             raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")
+        # a fit costs O(n³) and a window O(n²), so a guard of many sensors fits less often
         limits, every = limits_of(epsilon, n, self._names), max(horizons, n // 3)
         rules = Rules(limits, float(delta), worker, np.array(seasons, float), every)
         self._all = Rounds.begin(rules, horizons)
@@ -179,7 +180,7 @@ class Guard:
         """
         state, ring = self._all.state, self.horizons + 1
         ahead = np.arange(self.horizons)[:, None] + state.missing
-        last = (self.rounds - 1 - state.missing) % ring
+        last = (self.rounds - 1 - state.missing) % ring  # place of each sensor's last window
         decisions = state.decisions[
             last, np.minimum(ahead, self.horizons - 1), np.arange(last.size)
         ]
@@ -223,7 +224,7 @@ class Guard:
         """
         require_number("rounds", rounds, least=0, most=_MOST_ROUNDS - self.rounds, whole=True)
         rounds = int(rounds)
-        first = min(rounds, self.horizons + 1)  # they fill the rings
+        first = min(rounds, self.horizons + 1)  # then all places of the rings are alike
         self.update(np.full((first, self._all.rules.workers.size), np.nan))
         self._all.state.rounds += rounds - first
         self._all.state.missing += rounds - first
@@ -252,11 +253,11 @@ class Guard:
         h = np.arange(self.horizons)
         with np.errstate(all="ignore"):
             for r, row in enumerate(rows):
-                slots = (self.rounds - 1 - h) % (self.horizons + 1)
                 recovered, predicted = self._all.advance(row)
                 estimate[r], half_width[r] = recovered.estimate, recovered.half_width
                 certified[r] = recovered.declared
                 if trace:
+                    slots = (self.rounds - 2 - h) % (self.horizons + 1)  # of h + 1 rounds before
                     decisions[r], shadow[r] = self._all.state.decisions[slots, h], predicted
         return Recovered(estimate, half_width, certified), History(decisions, shadow)
 
@@ -280,10 +281,9 @@ class Guard:
 
     def _fields(self) -> dict[str, Any]:
         """Return the state by name."""
-        parts = self._all.rules, self._all.state, self._all.model, self._all.risk
         return {
             f"{type(part).__name__}.{name}": value
-            for part in parts
+            for part in vars(self._all).values()
             for name, value in vars(part).items()
         }
 

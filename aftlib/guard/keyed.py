@@ -73,8 +73,8 @@ class KeyedGuard:
         """
         rounds, log = [], b""
         for start, value, samples, variance in self._arranged(windows):
-            listed = 0 if self.next == NONE else self.guard.horizons  # windows of a gap with rows
-            for empty in range(self.next, start, self._step)[:listed]:
+            with_rows = 0 if self.next == NONE else self.guard.horizons  # windows of a gap
+            for empty in range(self.next, start, self._step)[:with_rows]:
                 nothing = np.full(value.size, np.nan)
                 rounds.append(self._round(empty, nothing, nothing, nothing))
                 self.next = empty + self._step

@@ -57,9 +57,8 @@ class KnownModel:
         self._gain = np.zeros((model.size, model.size))  # of each sensor, given other workers'
         estimable = []
         for worker in range(len(workers)):
-            own, others = (
-                np.flatnonzero(at) for at in (self._worker == worker, self._worker != worker)
-            )
+            own = np.flatnonzero(self._worker == worker)
+            others = np.flatnonzero(self._worker != worker)
             gain, covariance = model.conditional(others, own)
             self._gain[np.ix_(own, others)] = gain
             variance = np.maximum(np.diag(covariance), 0) / self._limits[own] ** 2
@@ -76,8 +75,8 @@ class KnownModel:
 
         A sensor is not recoverable while another worker is away.
         """
-        away = np.bincount(self._worker, self._missing)[None, :] > 0
-        others = away.sum() - away[0, self._worker]
+        away = np.bincount(self._worker, self._missing) > 0
+        others = away.sum() - away[self._worker]
         return np.tile(self._estimable & (others == 0), (self.horizons, 1))
 
     @property

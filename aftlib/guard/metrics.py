@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQueryListener
 
-LAST = ("end", "delta")
-"""Observed metrics that are no counts."""
-
 
 def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQueryListener:
     """Write the metrics of all guarded streams of a session, for `metrics_table`.
@@ -66,7 +63,7 @@ def record_of(progress: dict[str, Any]) -> dict[str, Any]:
         "rows": progress["numInputRows"],
         "late": sum(each["numRowsDroppedByWatermark"] for each in operators),
         "rejected": observed["rejected"],
-        "windows": {k: v for k, v in observed["windows"].items() if k not in LAST},
+        "windows": {k: v for k, v in observed["windows"].items() if k != "end"},
         "sensors": observed.get("sensors", {}),
     }
 
@@ -101,9 +98,9 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
     """
     columns = {}
     for query, records in pd.DataFrame(read_records(directory)).groupby("query", sort=False):
-        parts = [pd.json_normalize(records[name]) for name in ("rejected", "windows")]
-        parts[0] = parts[0].add_prefix("rejected.")
-        totals = pd.concat([records[["rows", "late"]], *parts]).sum()
+        rejected = pd.json_normalize(records["rejected"]).add_prefix("rejected.")
+        windows = pd.json_normalize(records["windows"])
+        totals = pd.concat([records[["rows", "late"]], rejected, windows]).sum()
         newest = records.iloc[-1][["time", "seconds", "latency_s", "state_entries"]]
         columns[query] = pd.concat([pd.Series({"micro_batches": len(records)}), newest, totals])
     return pd.DataFrame(columns)

@@ -35,17 +35,14 @@ class GuardProcessor(StatefulProcessor):
         part = f"key {self.key}, part int"
         self.log = handle.getMapState("log", part, "token binary, windows binary")
         self.chunks = handle.getMapState("chunks", part, "content binary")
-        self.promise = handle.getValueState("promise", "content string")
+        self.written = handle.getValueState("promise", "content string")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's windows of a micro-batch."""
-        return self.stored().process(list(rows))
+        return self.guards().process(list(rows))
 
-    def stored(self) -> StoredGuards:
+    def guards(self) -> StoredGuards:
         """Return the guards that Spark's state variables hold for the current bucket of groups."""
         from aftlib.guard.groups import StoredGuards
 
-        return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.promise)
-
-    def close(self) -> None:
-        """Do nothing, because nothing is open."""
+        return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.written)

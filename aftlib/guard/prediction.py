@@ -22,6 +22,7 @@ JOINT = 150
 LOADING = 0.01
 """Share of each variance that is added to it, so that a fit may have more sensors than rows."""
 LEAST_VARIANCE = 1e-200
+"""Variance from which on a column is no constant."""
 FIRST_FIT = 60
 """Rounds before the first fit."""
 MOST_INFLATION = 1e6
@@ -99,8 +100,6 @@ def learn_rows(model: Model, place: int, z: np.ndarray, seen: np.ndarray, forget
 
 def absorb(model: Model, forget: float, count: int) -> None:
     """Add the `count` stored rows to the moments; older rows weigh less."""
-    if not count:
-        return
     rows = model.rows[:, :count]
     faded = rows * ((1 - forget) ** np.arange(count - 1, -1, -1))[:, np.newaxis]
     products = faded.swapaxes(1, 2) @ rows

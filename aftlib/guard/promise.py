@@ -106,7 +106,7 @@ class Promise:
         microseconds("watermark", self.watermark)
         microseconds("ahead", self.ahead)
         self.earliest  # noqa: B018 - refuses a `behind` that is no point in time
-        self.guard()
+        self.guard()  # refuses the other parameters
 
     @classmethod
     def from_plan(cls, path: Path | str, **changes: Any) -> Self:
@@ -222,8 +222,7 @@ class Promise:
                 "and cast the stream's column of sensors to string"
             )
         names = self.sensors
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"workers must hold each sensor once, got {', '.join(twice)} twice")
         if self.model is not None:
             known = KnownModel(

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 FLOOR = 0.03
+"""Added to |error|/σ before its logarithm, so that tiny errors do not dominate the regression."""
 USABLE, FAST, SLOW, MEAN, CHANGE, LEVEL, SIZE, SEASONS = range(8)
-"""Columns of the features: 1 where a window came, else all are ignored; fast and slow average of y;
-mean of the fast ones over all sensors; last change; deviation from the level, and its size; from
-`SEASONS` on the harmonics of the two most important seasons."""
+"""Columns of the features: 1 where a window came after a fit, else all are ignored; fast and slow
+average of y; mean of the fast ones over all sensors; last change; deviation from the level, and its
+size; from `SEASONS` on the harmonics of the two most important seasons."""
 FEATURES = SEASONS + 4
 RESIDUALS, OUTCOMES, BINS = 400, 500, 128
 LEAST_RESIDUALS, LEAST_OUTCOMES = 50, 60

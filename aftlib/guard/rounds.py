@@ -1,5 +1,11 @@
 """The guard's rounds; windows one by one or many at once give the same state.
 
+A round has four steps (`Rounds.advance`). It looks back: it predicts the window as if each sensor
+had been lost 1 … H rounds ago, and books the outcomes of the decisions of those rounds. A missing
+window's estimate is the prediction for the round of its loss. Then the round learns the window, and
+looks ahead: it decides which sensors may be lost from now on. Rings store what the next H rounds
+need of a round, such as its decisions, at the place `rounds` mod (H + 1).
+
 Gaps are normal. A window is predicted from the sensors that are there, in a real outage and in the
 shadow prediction alike, so that an account counts errors under the gaps that occur. The inflation
 is the factor by which gaps raise the standard deviation of an error. A guarantee covers gaps whose
@@ -66,7 +72,7 @@ class Rules:
     delta: float
     workers: np.ndarray  # (n,) number of each sensor's worker
     seasons: np.ndarray  # periods in rounds
-    every: int  # most windows between two fits
+    every: int  # most windows between two fits, of which the model stores the rows
 
 
 @dataclass(frozen=True)
@@ -133,20 +139,21 @@ class Rounds:
 
         The shadow predictions have shape (H, n); NaN before there are so many rounds.
         """
-        state, horizons, t = self.state, self.horizons, self.state.rounds
+        state, horizons = self.state, self.horizons
         absent = np.isnan(now)
-        empty, waves = bool(absent.all()), self._harmonics(t)
+        empty, waves = bool(absent.all()), self._harmonics()
         shadow, inflation = np.full((2, horizons, now.size), np.nan)
-        if t and not (empty and state.missing.min() >= horizons):
+        if state.rounds and not (empty and state.missing.min() >= horizons):
             self._look_back(now, waves, shadow, inflation)
         state.missing = np.where(absent, state.missing + 1, 0)
+        # after `_look_back`, which withdraws decisions
         estimates = self._recover(np.flatnonzero(absent), shadow, inflation)
-        state.rounds = t + 1
         if empty:
-            self._forget(t)
+            self._forget()
         else:
-            self._remember(now, absent, waves, t)
-        self._look_ahead(now, absent, waves, t)
+            self._remember(now, absent, waves)
+        self._look_ahead(now, absent, waves)
+        state.rounds += 1
         state.seen += not empty
         if not empty and self._is_due():
             prediction.absorb(self.model, FORGET, state.seen - state.fitted)
@@ -156,21 +163,23 @@ class Rounds:
                 proposal.refit_weights(self.risk)
         return estimates, shadow
 
-    def _slots(self, t: int) -> np.ndarray:
-        """Return the places in the rings of the rounds 1 … min(H, t) before round t."""
+    def _slots(self) -> np.ndarray:
+        """Return the places in the rings of the rounds 1 … min(H, t) before this round t."""
+        t = self.state.rounds
         return (t - 1 - np.arange(min(self.horizons, t))) % (self.horizons + 1)
 
-    def _harmonics(self, t: int) -> np.ndarray:
-        """Return sine and cosine of each season at round t, in turn."""
-        angles = 2 * np.pi * t / self.rules.seasons
-        waves = np.empty(2 * angles.size)
-        waves[0::2], waves[1::2] = np.sin(angles), np.cos(angles)
-        return waves
+    def _harmonics(self) -> np.ndarray:
+        """Return sine and cosine of each season at this round, in turn."""
+        angles = 2 * np.pi * self.state.rounds / self.rules.seasons
+        return np.stack([np.sin(angles), np.cos(angles)], axis=1).ravel()
 
     def _rows(
         self, now: np.ndarray, before: np.ndarray, level: np.ndarray, waves: np.ndarray
     ) -> np.ndarray:
-        """Return z of each model: windows now, and in joint models before, less level; seasons."""
+        """Return a row z for each row of `before`: windows now and before, less level; seasons.
+
+        Models that are not joint have no windows before; then only the number of rows counts.
+        """
         n, z = now.size, np.empty((len(before), self.model.moments.shape[1]))
         z[:, :n] = now - level
         if self.joint:
@@ -188,7 +197,7 @@ class Rounds:
         actual gaps.
         """
         state, model, risk, rules = self.state, self.model, self.risk, self.rules
-        slots = self._slots(state.rounds)
+        slots = self._slots()
         k = len(slots)
         places = slots, np.arange(k)
         level = state.levels[slots]
@@ -201,7 +210,7 @@ class Rounds:
 
         error, factor = np.abs(now - shadow[:k]), inflation[:k]
         known = ~np.isnan(error)
-        wrong = np.where(error > rules.epsilon, 1.0, 0.0 * error)
+        wrong = np.where(error > rules.epsilon, 1.0, 0.0 * error)  # NaN where unknown
         log_factor = np.log(factor)
         decisions = state.decisions[places]
         decisions[(decisions > 0) & (log_factor > state.allowed[places] + HARMLESS)] = UNCOVERED
@@ -237,11 +246,12 @@ class Rounds:
             certified[gone] = state.decisions[slot, h, gone] == CERTIFIED
         return Recovered(value, half_width, certified)
 
-    def _remember(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray, t: int) -> None:
+    def _remember(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> None:
         """Put the window into rings, means and moments, with its gaps filled by the model."""
-        state, model, slot = self.state, self.model, t % len(self.state.windows)
-        filled = self._fill_gaps(now, absent, waves, t)
-        first = (state.level_weight == 0) & ~absent  # first windows fill their earlier rounds, too
+        state, model, t = self.state, self.model, self.state.rounds
+        slot, filled = t % len(state.windows), self._fill_gaps(now, absent, waves)
+        # a sensor's first window replaces what filled its gaps in the rounds before
+        first = (state.level_weight == 0) & ~absent
         if first.any():
             state.filled = np.where(first & ~np.isnan(state.filled), now, state.filled)
         weight = state.level_weight * (1 - LEVEL_FORGET) + 1
@@ -255,7 +265,7 @@ class Rounds:
         seen = ~np.isnan(before[:, 0])  # else the model learns no pair of it
         prediction.learn_rows(model, state.seen - state.fitted, z, seen, FORGET)
         if not self.joint and t > 0:
-            z = self._rows(now, now[np.newaxis], state.levels[self._slots(t)[0]], waves)
+            z = self._rows(now, now[np.newaxis], state.levels[self._slots()[0]], waves)
             residual = z[0, : now.size] - prediction.predict(model, z, self.rules.workers)[0][0]
             model.residual[slot] = residual
             slots = (t - np.arange(min(self.horizons, t) + 1)) % len(state.windows)
@@ -264,20 +274,18 @@ class Rounds:
             faded = (1 - FORGET) * sums + product
             model.products[: len(slots)] = np.where(np.isfinite(product), faded, sums)
 
-    def _forget(self, t: int) -> None:
+    def _forget(self) -> None:
         """Put a round without any window into the rings; nothing is learned."""
-        state, slot = self.state, t % len(self.state.windows)
+        state, slot = self.state, self.state.rounds % len(self.state.windows)
         state.windows[slot] = state.filled[slot] = self.model.residual[slot] = np.nan
         state.levels[slot] = state.level
 
-    def _fill_gaps(
-        self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray, t: int
-    ) -> np.ndarray:
+    def _fill_gaps(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> np.ndarray:
         """Return the window with the model's values in its gaps."""
         state, model = self.state, self.model
-        if t == 0 or not absent.any():
+        if state.rounds == 0 or not absent.any():
             return now
-        before = self._slots(t)[:1]
+        before = self._slots()[:1]
         level = state.levels[before[0]]
         z = self._rows(now, state.windows[before], level, waves)[0]
         if model.scale[IN_USE].max() > 0:
@@ -287,9 +295,9 @@ class Rounds:
         values = np.where(np.abs(values) >= LARGEST, state.level, values)
         return np.where(absent, values, now)
 
-    def _look_ahead(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray, t: int) -> None:
+    def _look_ahead(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> None:
         """Certify which sensors could be lost from now on, and for how long."""
-        state, risk, rules = self.state, self.risk, self.rules
+        state, risk, rules, t = self.state, self.risk, self.rules, self.state.rounds
         slot, before = t % len(state.windows), (t - 1) % len(state.windows)
         scale = self.model.scale[IN_USE]
         usable = (scale > 0) & ~absent
@@ -304,8 +312,8 @@ class Rounds:
     def _is_due(self) -> bool:
         """Whether to fit the model: first after `FIRST_FIT` windows, then at growing intervals.
 
-        At least H windows lie between two fits. So the fit in use has no window after a
-        failure.
+        At least H windows lie between two fits. So the fit in use, the last but one, has no window
+        after a failure.
         """
         since, every = self.state.seen - self.state.fitted, self.rules.every
         if self.state.seen <= prediction.FIRST_FIT:

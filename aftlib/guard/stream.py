@@ -340,7 +340,6 @@ def window_metrics(promise: Promise) -> list[Column]:
         *(F.count(F.when(test, 1)).alias(name) for name, test in counts.items()),
         *(F.sum(name).alias(name) for name in AUDIT),
         (F.max("start") + promise.width).alias("end"),
-        F.max(F.lit(promise.delta)).alias("delta"),
     ]
 
 
