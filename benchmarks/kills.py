@@ -29,6 +29,8 @@ from aftlib.spark.session import session
 
 TURNS = int(os.environ.get("AFT_KILL_TURNS", "50"))
 """Kills of a server or a driver at each point; four times as many of a task."""
+TUPLES = 1_000_000
+"""Of D3's stream: so many that a server has a second checkpoint on a busy machine, too."""
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
 QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 POINTS = ("begun", "restored", "replayed", "estimated", "written", "committed", "planned")
@@ -47,9 +49,9 @@ def run() -> dict[str, Any]:
 def kill_servers(place: Path) -> list[dict[str, Any]]:
     """Count kills that left wrong sums or disturbed a task (D3)."""
     spark = session("benchmark")
-    every = experiments.kills(spark, place / "every", 400_000, seed=11, turns=TURNS)
+    every = experiments.kills(spark, place / "every", TUPLES, seed=11, turns=TURNS)
     with mock.patch.object(experiments, "POINTS", ()):  # servers have four points, tasks have one
-        tasks = experiments.kills(spark, place / "tasks", 400_000, seed=12, turns=3 * TURNS)
+        tasks = experiments.kills(spark, place / "tasks", TUPLES, seed=12, turns=3 * TURNS)
     frame = pd.concat([every, tasks], ignore_index=True)
     harmed = (frame[["wrong", "disturbed"]] > 0).assign(kills=1)
     points = harmed.groupby([frame["killed"], frame["point"]], sort=False).sum()
