@@ -305,12 +305,11 @@ CLAIMS = [
 ]  # fmt: skip
 
 SUMMARY = Summary(
-    claimed="Replaying few sensors and estimating the rest needs fewer checkpoints for the same "
-    "recovery time.",
-    found="Holds, within ε and δ; throughput is {D2-11.measured:.1f} times exactly-once's. Fails: "
-    "that 10,000 sensors recover no faster than by full replay (modelled: {D2-12.measured:.0%}). "
-    "Killed drivers met the limit in {D2-8.measured:.0%} of cases ({D2-8.verdict}).",
-    sure="Counts by formula, times of one machine.",
+    claimed="Replaying few sensors and estimating the rest needs fewer checkpoints.",
+    found="Holds within (ε, δ); throughput is {D2-11.measured:.1f} times exactly-once's. Fails: "
+    "that recovery of 10,000 sensors is no faster than full replay (by model {D2-12.measured:.0%} "
+    "of its time). Of killed drivers {D2-8.measured:.0%} kept the time limit ({D2-8.verdict}).",
+    sure="Formulas; times of one machine.",
     limits="If exactly-once is spared the time of estimating, it needs fewer checkpoints at the "
     "shortest T_SLA, though more from 50 ms on. Steps must be independent: at Beijing's stations "
     "the guarantee breaks.",

@@ -86,7 +86,7 @@ SUMMARY = Summary(
     "about a share δ is off by more than ε.",
     found="Holds: in Beijing {G-1.measured:.1%} were within ε (95 % promised); tuned in "
     "hindsight, D1's model certifies {G-3.measured:.0%} more.",
-    sure="A theorem, and one data set.",
+    sure="A theorem; one data set.",
     limits="Failures must not depend on the data; one machine fails at a time; below some 500 "
     "certified windows the bound says little.",
 )
