@@ -318,15 +318,15 @@ def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column |
     """Return the reason to leave a row out, or null."""
     time, sensor = quoted(columns["time"]), quoted(columns["sensor"])
     number = quoted(columns["value"]).cast("double")
-    ahead = F.make_dt_interval(secs=F.lit(microseconds("ahead", promise.ahead) / 1e6))
-    latest = (F.current_timestamp() if now is None else now) + ahead
+    ahead = microseconds("ahead", promise.ahead)  # a number: Spark adds an interval in each row
+    latest = F.unix_micros(F.current_timestamp() if now is None else now) + ahead
     tests = {
         "no_time": time.isNull(),
         "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
         "no_sensor": sensor.isNull(),
         "no_value": ~F.coalesce(F.abs(number) < LARGEST, F.lit(False)),
         "unknown_sensor": ~sensor.isin(promise.sensors),
-        "too_late": time > latest,
+        "too_late": F.unix_micros(time) > latest,
         "too_early": time < F.lit(promise.earliest.to_pydatetime()),
     }
     return F.coalesce(*[F.when(tests[reason], F.lit(reason)) for reason in REASONS])

@@ -118,6 +118,15 @@ def test_a_partial_window_has_its_own_half_width():
     np.testing.assert_allclose(total["half_width"][1:3], 5 * half_width, rtol=1e-6)
 
 
+def test_a_partial_window_counts_as_missing_if_the_promise_takes_whole_windows_only():
+    """The way out where a worker dies within a window, and the samples are its first ones."""
+    rows = long(np.ones((1, 4))).sort_values("sensor")
+    rows["samples"], rows["variance"] = [5, 4, 3, 5], 0.25
+    table, _ = processed(KeyedGuard(Promise(**TERMS, samples=5, share=1)), rows)
+    assert table["state"].tolist() == ["exact", "lost", "lost", "exact"]
+    np.testing.assert_array_equal(table["value"], [1, np.nan, np.nan, 1])
+
+
 @pytest.mark.parametrize("there", [3, 6, 20])
 def test_the_half_width_of_partial_windows_holds_as_often_as_it_says(there):
     """Samples that are missing at random; the normal quantile instead of Student's would not do."""
