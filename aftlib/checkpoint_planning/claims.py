@@ -307,10 +307,10 @@ CLAIMS = [
 SUMMARY = Summary(
     claimed="Replaying few sensors and estimating the rest needs fewer checkpoints.",
     found="Holds within (ε, δ); throughput is {D2-11.measured:.1f} times exactly-once's. Fails: "
-    "that recovery of 10,000 sensors is no faster than full replay (by model {D2-12.measured:.0%} "
-    "of its time). Of killed drivers {D2-8.measured:.0%} kept the time limit ({D2-8.verdict}).",
+    "no gain for 10,000 sensors; by model recovery takes {D2-12.measured:.0%} of full replay's "
+    "time. Of killed drivers {D2-8.measured:.0%} kept the time limit ({D2-8.verdict}).",
     sure="Formulas; times of one machine.",
     limits="If exactly-once is spared the time of estimating, it needs fewer checkpoints at the "
-    "shortest T_SLA, though more from 50 ms on. Steps must be independent: at Beijing's stations "
-    "the guarantee breaks.",
+    "shortest T_SLA, though more on average from 50 ms on. Steps must be independent: at "
+    "Beijing's stations the guarantee breaks.",
 )

@@ -60,6 +60,14 @@ def mathml(latex: str, block: bool = False) -> str:
         return f'<code title="{escape(str(error))}">{escape(latex)}</code>'
 
 
+def without_title(figure: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return a figure without its title, and the title: on a phone it would lie on the legend."""
+    layout = dict(figure.get("layout", {}))
+    title = layout.pop("title", {}).get("text", "")
+    layout["margin"] = layout.get("margin", {}) | {"t": 40}
+    return {**figure, "layout": layout}, title
+
+
 class Figures(Preprocessor):
     """Adds to each Plotly output the HTML that draws it, which nbconvert lacks.
 
@@ -74,8 +82,9 @@ class Figures(Preprocessor):
             data = output.get("data", {})
             if PLOTLY in data:
                 settings = {"responsive": True, "displaylogo": False}
-                data["text/html"] = to_html(
-                    data[PLOTLY],
+                figure, title = without_title(data[PLOTLY])
+                data["text/html"] = f'<p class="aft-title">{escape(title)}</p>' + to_html(
+                    figure,
                     config=settings,
                     include_plotlyjs=False,
                     full_html=False,

@@ -25,7 +25,9 @@ def keeps_guarantee(sensor_plan: Mapping[str, Any], walks: Mapping[str, Walk]) -
     excess = {"the plan": test["excess_over_theorem"]}
     excess |= {trouble: walk.excess for trouble, walk in walks.items()}
     for attacked in (1, SENSORS):
-        excess[f"an adversary against {attacked}"] = against_adversary(DELTA, attacked)
+        excess[f"one whose adversary attacks {attacked} of {SENSORS} sensors"] = against_adversary(
+            DELTA, attacked
+        )
     closest = max(excess, key=lambda name: excess[name])
     if excess[closest] > 0:
         return Finding(0.0, sensitivity=f"{closest}: {excess[closest]:.0f} errors above the bound")
@@ -34,8 +36,8 @@ def keeps_guarantee(sensor_plan: Mapping[str, Any], walks: Mapping[str, Walk]) -
         tuple(test["interval"]),
         n=sum(part["declared"] > 0 for part in sensor_plan["segments"]),
         counted="segments of time",
-        sensitivity=f"Closest to the bound of {len(excess)} streams: {closest}, "
-        f"{-excess[closest]:.0f} errors below.",
+        sensitivity=f"Of {len(excess)} streams {closest} came closest to the bound, "
+        f"with {-excess[closest]:.0f} fewer wrong estimates.",
     )
 
 
