@@ -24,10 +24,10 @@ QUIET = 0.1
 """Share of a sensor's samples that may be missing without a caution."""
 COPIES = 0.9999
 """Correlation, of results and of their changes, from which two sensors are one source."""
-FEW, MOST_SAMPLES = 30, 10_000
-"""Fewest rows with both of two sensors, and most samples, the last ones, that are compared."""
-LEAST_SAMPLES, MOST_CELLS = 512, 200_000
-"""Fewest samples, and most of all sensors, the last ones, in which copies are looked for later."""
+FEW = 30
+"""Fewest rows with both of two sensors that are compared."""
+LEAST_ROWS, MOST_CELLS = 512, 200_000
+"""The last rows in which copies are looked for: at least so many, or most cells of all sensors."""
 SHIFT = 0.5
 """Share of the variance of a sensor's difference from its neighbours that one shift explains."""
 EDGE, ABRUPT = 10, 0.75
@@ -121,10 +121,11 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
 
 
 def _copies(names: Sequence[str], values: np.ndarray, samples: np.ndarray) -> Iterator[str]:
-    samples = samples[-MOST_SAMPLES:]
+    last = slice(-max(LEAST_ROWS, MOST_CELLS // len(names)), None)
+    values, samples = values[last], samples[last]
     alike = np.fmax(_likeness(values), _likeness(samples))
     found = [(i, j, 0, alike[i, j]) for i, j in combinations(range(len(names)), 2)]
-    for i, j, lag in _lags(samples[-max(LEAST_SAMPLES, MOST_CELLS // len(names)) :]):
+    for i, j, lag in _lags(samples):
         pair = np.column_stack([samples[:-lag, i], samples[lag:, j]])
         found.append((i, j, lag, _likeness(pair)[0, 1]))
     for i, j, lag, r in found:
