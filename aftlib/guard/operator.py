@@ -6,6 +6,8 @@ guard, and with it pandas and scipy, is imported where rows are processed.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,12 @@ class GuardProcessor(StatefulProcessor):
 
     def __init__(self, content: str, key: str) -> None:
         self.content, self.key = content, key
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Let the process that only asks for the variables print no more: it prints each step."""
+        vars(self).update(state)
+        if "transform_with_state_driver_worker" in sys.argv[0]:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""

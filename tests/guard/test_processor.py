@@ -1,5 +1,6 @@
 """The processor of keyed state without Spark: its variables, changed promises, old formats."""
 
+import pickle
 import subprocess
 import sys
 
@@ -89,8 +90,18 @@ def test_a_changed_promise_begins_anew(handle, first):
     assert (audit[4:] == 0).all(axis=None)
     assert handle.variables["promise"].value == (AFTER.content,)
     assert handle.heads()["g"][1] == expected.token
-    with pytest.raises(ValueError, match="promise must have samples = 5 as the checkpoint has it"):
+    with pytest.raises(ValueError, match="must have samples = 5 as the checkpoint has it"):
         process(handle, Promise(**TERMS, samples=4), long(values[:10], 400))
+
+
+def test_the_process_that_asks_for_the_variables_prints_no_more(monkeypatch, capsys):
+    """Spark starts it when a query starts, also in a session of the user's own."""
+    for program, printed in (("worker.py", "x"), ("transform_with_state_driver_worker.py", "")):
+        monkeypatch.setattr(sys, "argv", [program])
+        monkeypatch.setattr(sys, "stdout", sys.stdout)
+        pickle.loads(pickle.dumps(GuardProcessor(PROMISE.content, "string")))
+        print("x", end="")
+        assert capsys.readouterr().out == printed
 
 
 def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):

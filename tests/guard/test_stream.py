@@ -1,8 +1,10 @@
 """`recoverable` on Spark: rows of one guard per group, odd rows counted, the state checked."""
 
 import os
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +19,7 @@ from aftlib.guard.metrics import metrics_table, record_metrics, sensor_table
 from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB
 from tests.core.test_windows import TWINS
 from tests.guard.test_keyed import processed
+from tests.plans import write_plan
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
@@ -259,6 +262,47 @@ def test_deduplication_before_and_a_roll_up_after_are_one_query(rocksdb, tmp_pat
     assert sum(late) == 0
 
 
+def test_the_pages_short_program_makes_its_tables(rocksdb, tmp_path, monkeypatch, capsys):
+    """From a plan to windows, hours and estimates; all samples come twice, and some never."""
+    page = (Path(__file__).parents[2] / "docs" / "any_stream.md").read_text()
+    program, table = re.findall(r"^```python no-run\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    for before, after in {
+        '"incoming"': f'"{tmp_path}/incoming"',  # the JVM has another working directory
+        'f"state/': f'f"{tmp_path}/state/',
+        "start(name)": f'start(f"{tmp_path}/{{name}}")',
+        "awaitAnyTermination()": "active[0].processAllAvailable()\n"
+        "spark.streams.active[1].processAllAvailable()",
+        '"windows")': f'"{tmp_path}/windows")',
+    }.items():
+        assert before in program + table
+        program, table = program.replace(before, after), table.replace(before, after)
+    plan = {"assignment": WORKERS, "question.epsilon": dict.fromkeys(NAMES, 0.5)}
+    plan |= {"question.slide": 5, "data.step_seconds": 60, "data.seasons_in_windows": []}
+    write_plan(tmp_path / "plan.json", None, [(0, 5, NAMES)], **plan)
+    samples = minutes(rounds=260)
+    samples[1150:1162, 0] = np.nan
+    rows = long(samples)[["time", "sensor", "value"]]
+    rows["time"] += pd.Timestamp.now("UTC").floor("D") - pd.Timedelta("2D") - START
+    rows["time"] = rows["time"].dt.strftime("%Y-%m-%dT%H:%M:%S")
+    (tmp_path / "incoming").mkdir()
+    twice = rows.loc[rows.index.repeat(2)]
+    twice.to_csv(tmp_path / "incoming" / "1.csv", header=False, index=False)
+    monkeypatch.chdir(tmp_path)
+    names = {"spark": rocksdb, "F": F, "Promise": Promise, "recoverable": recoverable}
+    try:
+        exec(program, names)
+    finally:
+        for query in rocksdb.streams.active:
+            query.stop()
+    exec(table, names)
+    printed = capsys.readouterr().out
+    assert 2 <= printed.count("estimated") <= 3
+    windows = rocksdb.read.parquet(str(tmp_path / "windows")).toPandas()
+    assert len(windows) == 4 * (260 - 13) and set(windows["samples"]) <= {0, 2, 3, 5}
+    hourly = rocksdb.read.parquet(str(tmp_path / "hourly")).toPandas()
+    assert len(hourly) >= 4 * 18 and hourly["avg(value)"].notna().all()
+
+
 def test_a_watermark_by_which_spark_would_wait_for_ever_is_refused(rocksdb, tmp_path):
     stream = reader(rocksdb, tmp_path)
     moved = stream.withWatermark("time", "1 minute").withColumn(
@@ -312,7 +356,7 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     run(recoverable(stream, before, now=now()), tmp_path)
     put(tmp_path / "in", [first, second])
     other = replace(after, horizons=3)
-    with pytest.raises(Exception, match="promise must have horizons = 5 as the checkpoint has it"):
+    with pytest.raises(Exception, match="must have horizons = 5 as the checkpoint has it"):
         run(recoverable(stream, other, now=now()), tmp_path)
     output, _ = run(recoverable(stream, after, now=now()), tmp_path)
 
@@ -324,6 +368,28 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     expected = pd.concat(tables)
     expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
     require_equal(in_order(output), in_order(expected))
+
+
+@pytest.mark.parametrize("policy", ["min", "max"])
+def test_an_input_without_rows_stops_the_windows_unless_the_fastest_ends_them(
+    rocksdb, tmp_path, policy
+):
+    """As the page says of inputs that each have a watermark of their own."""
+    rows, setting = long(minutes(rounds=20)), "spark.sql.streaming.multipleWatermarkPolicy"
+    (tmp_path / "idle").mkdir()
+    put(tmp_path / "in", [rows[:200], rows[200:]])
+    stream, idle = (reader(rocksdb, tmp_path / name) for name in ("in", "idle"))
+    both = stream.withWatermark("time", "1 minute").union(idle.withWatermark("time", "1 minute"))
+    rocksdb.conf.set(setting, policy)
+    try:
+        windows = recoverable(both, Promise(**TERMS), now=now())
+        writer = windows.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).format("noop").start()
+        assert query.awaitTermination(300)
+    finally:
+        rocksdb.conf.unset(setting)
+    metrics = [each["observedMetrics"]["windows"] for each in query.recentProgress]
+    assert sum(each["exact"] for each in metrics) == {"min": 0, "max": 4 * 19}[policy]
 
 
 def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
