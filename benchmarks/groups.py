@@ -84,12 +84,17 @@ def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str,
 
 
 def write(
-    spark: SparkSession, place: Path, groups: int, sensors: int, samples: int = SAMPLES
+    spark: SparkSession,
+    place: Path,
+    groups: int,
+    sensors: int,
+    samples: int = SAMPLES,
+    windows: int = WINDOWS,
 ) -> None:
     """Write `FILES` files per window, in the order in which a stream reads them."""
     place.mkdir()
     per_group = sensors * samples
-    for window in range(WINDOWS):
+    for window in range(windows):
         number = spark.range(0, groups * per_group, 1, FILES)
         second = F.floor(F.col("id") % samples * WIDTH / samples)
         common = F.sin(second / 9 + window)
@@ -143,7 +148,7 @@ def through_an_empty_processor(stream: DataFrame) -> DataFrame:
     return windows.groupBy("bucket").transformWithStateInPandas(Empty(), schema, "append", "none")
 
 
-def batches(result: DataFrame, checkpoint: Path) -> list[float]:
+def batches(result: DataFrame, checkpoint: Path, warm: int = WARM) -> list[float]:
     """Seconds of each micro-batch that is timed."""
     query = (
         result.writeStream.format("noop")
@@ -158,7 +163,7 @@ def batches(result: DataFrame, checkpoint: Path) -> list[float]:
         for progress in query.recentProgress
         if progress["numInputRows"]
     ]
-    return durations[WARM:]
+    return durations[warm:]
 
 
 def guard_costs(n: int) -> dict[str, Any]:

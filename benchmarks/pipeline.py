@@ -15,17 +15,12 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from aftlib import Promise, recoverable
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, replay_in_process
-from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model, draw
-from aftlib.core.requirement import Requirement
-from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.session import session
 from benchmarks import groups
 
-STEPS, REPEATS, COMMITS = 200_000, 3, 300
+COMMITS, WINDOWS, WARM = 300, 12, 5
 SENSORS, WORKERS, SAMPLES = 20, 4, (100_000, 1_000_000)
 """D1's stream: samples of one sensor per window, so 2 and 20 million rows per micro-batch."""
 
@@ -36,13 +31,7 @@ def run() -> dict:
     known = [known_model(spark, samples) for samples in SAMPLES]
     spark.stop()
     with tempfile.TemporaryDirectory(prefix="aft-") as name:
-        place, model = Path(name), block_model()
-        log = SensorLog.write(place / "log", draw(model, STEPS, 1), model.names)
-        return {
-            "known_model": known,
-            "checkpoint_planning": replay_overhead(place, log),
-            "durable_checkpoint": durable_checkpoint(place),
-        }
+        return {"known_model": known, "durable_checkpoint": durable_checkpoint(Path(name))}
 
 
 def known_model(spark: SparkSession, samples: int) -> dict:
@@ -55,10 +44,10 @@ def known_model(spark: SparkSession, samples: int) -> dict:
     promise = Promise(workers, 0.5, 0.05, window, samples=samples, model=model)
     with tempfile.TemporaryDirectory(prefix="aft-") as name:
         place = Path(name)
-        groups.write(spark, place / "in", 1, SENSORS, samples)
+        groups.write(spark, place / "in", 1, SENSORS, samples, WINDOWS)
         stream = groups.read(spark, place / "in")
-        plain = groups.batches(groups.mean_of(stream), place / "plain")
-        ours = groups.batches(recoverable(stream, promise, group="site"), place / "ours")
+        plain = groups.batches(groups.mean_of(stream), place / "plain", WARM)
+        ours = groups.batches(recoverable(stream, promise, group="site"), place / "ours", WARM)
     return {
         "rows_per_micro_batch": SENSORS * samples,
         "seconds_per_micro_batch": {"recoverable": ours, "plain_spark": plain},
@@ -96,27 +85,3 @@ def time_call(call, *arguments) -> float:  # noqa: ANN001, ANN002
     began = time.perf_counter()
     call(*arguments)
     return time.perf_counter() - began
-
-
-def replay_overhead(place: Path, log: SensorLog) -> dict:
-    """D2 in one process: planned checkpoints against sums without checkpoints; no failures."""
-    model, window = block_model(), 10_000
-    query = ReplayQuery(model, window, Requirement(0.01, 0.05), RecoveryTime(28.33, 9.332e-4), 50)
-    time_call(query.plan)  # the libraries loaded
-    planning = time_call(lambda: query.first_plan)  # once per query, whatever the stream's length
-    bare, replays = [], []
-    for i in range(REPEATS):
-        bare.append(time_call(window_sums, log, window))
-        replays.append(time_call(replay_in_process, query, log, place / f"replay{i}"))
-    return {
-        "checkpoints_a_window": len(query.first_plan.checkpoints),
-        "planning_seconds": planning,
-        "seconds": {"replay": replays, "no_fault_tolerance": bare},
-        "overhead_of_fault_tolerance": median(replays) / median(bare) - 1,
-    }
-
-
-def window_sums(log: SensorLog, window: int) -> list:
-    """Sums of every whole window, as the operator makes them."""
-    read, keys = bare_read(log), range(len(log.names))
-    return [read(keys, at, at + window) for at in range(0, log.steps - window + 1, window)]
