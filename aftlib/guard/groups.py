@@ -17,7 +17,7 @@ import pandas as pd
 
 from aftlib.guard.guard import VERSION
 from aftlib.guard.keyed import DAMAGED, KeyedGuard, hash_of
-from aftlib.guard.promise import Promise
+from aftlib.guard.promise import Promise, require_continuation
 
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
@@ -101,11 +101,11 @@ class StoredGuards:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Remove the state of a promise that has changed; refuse a change of its windows."""
+        """Remove the state of a promise that changed; refuse a change of windows or groups."""
         (before,) = self.written.get() or ("",)
         if not before:
             raise ValueError(f"the checkpoint must contain its promise, got none: {DAMAGED}")
-        self.promise.require_continuation(promise_of(before))
+        require_continuation(self.content, before)
         for head in self.heads.values():
             for part in range(head.chunks):
                 self.chunks.removeKey((head.key, part))

@@ -23,7 +23,8 @@ class GuardProcessor(StatefulProcessor):
     """The guards of a bucket of groups, with their state in four variables (`groups.StoredGuards`).
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
-    `Promise.content`, and `key` the type of a group's key in Spark's SQL.
+    `Promise.content`, with the name of the groups' column as `group` if there is one, and `key` the
+    type of a group's key in Spark's SQL.
     """
 
     def __init__(self, content: str, key: str) -> None:

@@ -196,22 +196,12 @@ class Promise:
 
     @classmethod
     def from_content(cls, content: str) -> Self:
-        """Return the promise that `content` describes."""
+        """Return the promise that `content` describes; a group's name is left out."""
         fields = json.loads(content)
+        fields.pop("group", None)
         if fields["model"] is not None:
             fields["model"] = GaussianModel(**fields["model"])
         return cls(**fields)
-
-    def require_continuation(self, before: Promise) -> None:
-        """Raise ValueError when a query of the promise `before` cannot go on with this promise."""
-        old, new = json.loads(before.content), json.loads(self.content)
-        differing = [name for name in new if new[name] != old[name]]
-        for name in sorted(set(differing) - {*_OF_GUARDS}):
-            raise ValueError(
-                f"promise must have {name} = {old[name]!r} as the checkpoint has it, got "
-                f"{new[name]!r}: only {', '.join(_OF_GUARDS + _OF_INPUT)} may change; set it "
-                "back, or choose another checkpointLocation"
-            )
 
     def guard(self, state: bytes | None = None) -> Guard | KnownModel:
         """Return a new guard, or the one whose `to_bytes` returned `state`."""
@@ -253,6 +243,24 @@ class Promise:
             )
         at = [model.names.index(name) for name in names]
         return GaussianModel(model.mean[at], model.covariance[np.ix_(at, at)], names)
+
+
+def fixed_part(content: str) -> str:
+    """Return the parameters of a content that may not change between two runs of a query."""
+    parts = json.loads(content).items()
+    return json.dumps({name: value for name, value in parts if name not in _OF_GUARDS})
+
+
+def require_continuation(content: str, before: str) -> None:
+    """Raise ValueError when a query of the content `before` cannot go on with this `content`."""
+    old, new = json.loads(before), json.loads(content)
+    for name in sorted({*old, *new} - {*_OF_GUARDS}):
+        if old.get(name) != new.get(name):
+            raise ValueError(
+                f"the query must have {name} = {old.get(name)!r} as its checkpoint has it, got "
+                f"{new.get(name)!r}: only {', '.join(_OF_GUARDS + _OF_INPUT)} may change; set it "
+                "back, or choose another checkpointLocation"
+            )
 
 
 def plain(value: Any) -> Any:

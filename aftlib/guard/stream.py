@@ -6,6 +6,7 @@ guard, on the executor that has the group, and Spark's checkpoint holds the guar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import wraps
 from importlib import import_module
@@ -16,12 +17,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.group import GroupedData
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.groups import AUDIT
 from aftlib.guard.operator import GuardProcessor
-from aftlib.guard.promise import Promise, microseconds
+from aftlib.guard.promise import Promise, fixed_part, microseconds, require_continuation
 from aftlib.guard.rounds import LARGEST
 
 import_module("google.protobuf")  # Spark's keyed state needs it in each worker
@@ -117,8 +119,9 @@ def recoverable(
     ------
     ValueError
         When the stream is no streaming DataFrame or lacks a column, has a watermark on another
-        column or a `recoverable` already, or the session's state store is not RocksDB; while it
-        runs, when the checkpoint's promise differs in a fixed parameter.
+        column or a `recoverable` already, or the session's state store is not RocksDB; when the
+        result is written to a checkpoint whose promise differs in a fixed parameter, or whose
+        `group` has another name.
     ModuleNotFoundError
         Without the extra `spark`.
 
@@ -149,8 +152,10 @@ def recoverable(
     windows = aggregate(stream, promise, columns, now)
     key = windows.schema["key"].dataType.simpleString()
     audit = "".join(f", {name} double" for name in AUDIT)
+    named = {role: name for role, name in columns.items() if role == "group"}
+    content = json.dumps(json.loads(promise.content) | named)
     rows = windows.groupBy("bucket").transformWithStateInPandas(
-        GuardProcessor(promise.content, key),
+        GuardProcessor(content, key),
         f"start bigint, key {key}, {_ROWS}{audit}",
         "append",
         "none",
@@ -163,7 +168,7 @@ def recoverable(
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
     last = F.timestamp_micros(F.col("start") + promise.width - 1)
     last = last.alias("window_time", metadata={WATERMARK: 0})
-    return refusing(rows.select(start, *of_group, *RESULT[1:-1], last))
+    return refusing(rows.select(start, *of_group, *RESULT[1:-1], last), content)
 
 
 class Refusing:
@@ -191,7 +196,7 @@ class Refusing:
                 raise ValueError(
                     f"other must be without recoverable, got windows in {name}: {ONE_QUERY}"
                 )
-            return refusing(method(*args, **named))
+            return refusing(method(*args, **named), self._content)
 
         return checked
 
@@ -199,17 +204,53 @@ class Refusing:
 class Windows(Refusing, ClassicDataFrame):
     """A DataFrame made of windows."""
 
+    @property
+    def writeStream(self) -> DataStreamWriter:  # noqa: N802
+        """A writer of these windows."""
+        return Writer(self)
+
 
 class GroupedWindows(Refusing, GroupedData):
     """Windows after `groupBy`."""
 
 
-def refusing(result: Any) -> Any:
+class Writer(DataStreamWriter):
+    """A writer that refuses a checkpoint of other windows or groups before it adds samples."""
+
+    def option(self, key: str, value: Any) -> DataStreamWriter:
+        """Set an option."""
+        return self.options(**{key: value})
+
+    def options(self, **options: Any) -> DataStreamWriter:
+        """Set options; ValueError for the checkpoint of a query that this one cannot go on with."""
+        for name, value in options.items():
+            if name.lower() == "checkpointlocation":
+                require_checkpoint(self._spark, str(value), vars(self._df)["_content"])
+        return super().options(**options)
+
+
+def require_checkpoint(spark: Any, place: str, content: str) -> None:
+    """Refuse a checkpoint of a query with other fixed parameters; note them in a new one."""
+    path = spark._jvm.org.apache.hadoop.fs.Path(place, "aftlib.json")
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    if files.exists(path) and files.getFileStatus(path).getLen():  # a crash may leave it empty
+        file = files.open(path)
+        require_continuation(content, file.readUTF())
+    else:
+        file = files.create(path)
+        file.writeUTF(fixed_part(content))
+    file.close()
+
+
+def refusing(result: Any, content: str) -> Any:
     """Return a DataFrame, also a grouped one, as one that refuses; anything else as it is."""
     if isinstance(result, DataFrame):
-        return Windows(result._jdf, result.sparkSession)
-    if isinstance(result, GroupedData):
-        return GroupedWindows(result._jgd, result._df)
+        result = Windows(result._jdf, result.sparkSession)
+    elif isinstance(result, GroupedData):
+        result = GroupedWindows(result._jgd, result._df)
+    else:
+        return result
+    result._content = content
     return result
 
 

@@ -10,6 +10,7 @@ from aftlib import Guard, Promise
 from aftlib.guard import keyed
 from aftlib.guard.groups import GuardCache, frame_of
 from aftlib.guard.keyed import KeyedGuard
+from aftlib.guard.promise import require_continuation
 from tests.plans import write_plan
 
 NAMES = ["a", "b", "c", "d"]
@@ -192,14 +193,15 @@ def test_wild_and_missing_values_do_not_end_a_stream(value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"window": "10min"}, "must have window = '5min' as the checkpoint has it, got '10min'"),
-        ({"horizons": 3}, "must have horizons = 5 as the checkpoint has it, got 3: only workers"),
+        ({"window": "10min"}, "must have window = '5min' as its checkpoint has it, got '10min'"),
+        ({"horizons": 3}, "must have horizons = 5 as its checkpoint has it, got 3: only workers"),
         ({"seasons": ["24h"]}, r"must have seasons = \[\] .* or choose another checkpointLocation"),
     ],
 )
 def test_changes_that_a_query_cannot_follow_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        Promise(**TERMS | {"samples": 5} | change).require_continuation(PROMISE)
+        after = Promise(**TERMS | {"samples": 5} | change)
+        require_continuation(after.content, PROMISE.content)
 
 
 def test_a_promise_is_the_same_from_its_content():
@@ -272,7 +274,7 @@ def test_durations_may_be_timedeltas():
     assert promise.width == 5 * MINUTE
     read = Promise.from_content(promise.content)
     assert (read.window, read.seasons) == (f"{5 * MINUTE}us", [f"{60 * MINUTE}us"])
-    read.require_continuation(promise)
+    require_continuation(read.content, promise.content)
 
 
 def test_a_promise_comes_from_a_plan(tmp_path):

@@ -356,7 +356,7 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     run(recoverable(stream, before, now=now()), tmp_path)
     put(tmp_path / "in", [first, second])
     other = replace(after, horizons=3)
-    with pytest.raises(Exception, match="must have horizons = 5 as the checkpoint has it"):
+    with pytest.raises(Exception, match="must have horizons = 5 as its checkpoint has it"):
         run(recoverable(stream, other, now=now()), tmp_path)
     output, _ = run(recoverable(stream, after, now=now()), tmp_path)
 
@@ -368,6 +368,28 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     expected = pd.concat(tables)
     expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
     require_equal(in_order(output), in_order(expected))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, "site"), ("site", None), ("site", "room"), ("site", "code")]
+)
+def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, before, after):
+    """It would mix the guards of both kinds of groups; set back, it goes on."""
+    promise, rows = Promise(**TERMS), long(minutes(rounds=60))
+    put(tmp_path / "in", [rows[:478]])
+    columns = {"room": F.lit("cellar"), "code": F.lit(7)}
+    stream = reader(rocksdb, tmp_path / "in").withColumns(columns)
+    right = recoverable(stream, promise, group=before, now=now())
+    whole, _ = run(right, tmp_path)
+    put(tmp_path / "in", [rows[:478], rows[478:]])
+    wrong = recoverable(stream, promise, group=after, now=now())
+    message = f"must have group = {before!r} .* got {after!r}: .* set it back, or choose another"
+    with pytest.raises(Exception, match=message):
+        run(wrong, tmp_path)
+    assert len(rocksdb.read.parquet(str(tmp_path / "rows")).toPandas()) == len(whole)
+    output, _ = run(right, tmp_path)
+    expected = expected_rows(rows, promise)
+    require_equal(in_order(output), in_order(expected.assign(**{before: "s"} if before else {})))
 
 
 @pytest.mark.parametrize("policy", ["min", "max"])
