@@ -1,28 +1,46 @@
 """The theorem of `guard.accounts`, over streams that an adversary chooses."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.guard.accounts import (
     CAP,
     Accounts,
+    certify,
     most_credits,
+    new_accounts,
     pooled_slack,
     slack,
 )
 
+STREAMS = 4
+
+
+class Streams(Accounts):
+    """The accounts of several streams, played at the same time, as the horizons of a guard."""
+
+    def __init__(self, sensors, delta, horizon):
+        super().__init__(sensors, delta, horizon)
+        self.accounts, self.pool = new_accounts(sensors, STREAMS)
+
+    def certify(self, proposed):
+        return certify(proposed, self.accounts, self.pool, self.delta)
+
 
 def play(accounts, propose, outcome, rounds):
-    """Certify, and learn `horizon` rounds later; return certified and wrong, one row per round."""
-    n = accounts.accounts.size
-    decisions, wrong = np.zeros((rounds, n), int), np.zeros((rounds, n))
+    """Certify, and learn `horizon` rounds later; return certified and wrong: round, stream, sensor.
+
+    One stream unless the accounts are `Streams`.
+    """
+    shape = (rounds, *accounts.accounts.shape)
+    decisions, wrong = np.zeros(shape, int), np.zeros(shape)
     for t in range(rounds):
         back = t - accounts.horizon
         if back >= 0:
             accounts.update(decisions[back], wrong[back])
-        decisions[t] = accounts.certify(propose(t, accounts))
-        wrong[t] = outcome(t, decisions[t], accounts)
+        decisions[t] = accounts.certify(propose(t))
+        wrong[t] = outcome(t, decisions[t])
     return decisions == 2, wrong
 
 
@@ -33,17 +51,18 @@ def excess(certified, wrong, delta):
 
 
 def check(certified, wrong, accounts):
-    delta, h, n = accounts.delta, accounts.horizon, certified.shape[1]
+    delta, h, n = accounts.delta, accounts.horizon, certified.shape[2]
     sums = excess(certified, wrong, delta)
-    bound = np.array([slack(t + 1, delta, h) for t in range(len(sums))])
-    assert (sums <= bound[:, None] + 1e-9).all()
-    least = np.minimum.accumulate(np.vstack([np.zeros(n), sums[:-1]]), axis=0)
-    assert (sums - least <= (bound - 5 + CAP)[:, None] + 1e-9).all()
-    pooled = np.array([pooled_slack(t + 1, delta, n, h) for t in range(len(sums))])
-    assert (sums.sum(axis=1) <= pooled + 1e-9).all()
+    bound = np.array([[[slack(t + 1, delta, h)]] for t in range(len(sums))])
+    assert (sums <= bound + 1e-9).all()
+    least = np.minimum.accumulate(np.vstack([np.zeros((1, *sums.shape[1:])), sums[:-1]]), axis=0)
+    assert (sums - least <= bound - 5 + CAP + 1e-9).all()
+    pooled = np.array([[pooled_slack(t + 1, delta, n, h)] for t in range(len(sums))])
+    assert (sums.sum(axis=2) <= pooled + 1e-9).all()
     return sums
 
 
+@settings(max_examples=100 // STREAMS)
 @given(
     seed=st.integers(0, 2**32),
     sensors=st.integers(1, 6),
@@ -57,37 +76,39 @@ def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
 ):
     rng = np.random.default_rng(seed)
 
-    def outcome(t, decisions, accounts):
-        wrong = (rng.random(sensors) < rates[t // 97 % len(rates)]).astype(float)
-        return np.where(rng.random(sensors) < unknown, np.nan, wrong)
+    shape = (STREAMS, sensors)
 
-    accounts = Accounts(sensors, delta, horizon)
-    check(*play(accounts, lambda t, a: rng.random(sensors) < 0.9, outcome, 1500), accounts)
+    def outcome(t, decisions):
+        rate = np.take(rates, t // 97 + np.arange(STREAMS), mode="wrap")[:, None]
+        wrong = (rng.random(shape) < rate).astype(float)
+        return np.where(rng.random(shape) < unknown, np.nan, wrong)
+
+    accounts = Streams(sensors, delta, horizon)
+    check(*play(accounts, lambda t: rng.random(shape) < 0.9, outcome, 1500), accounts)
 
 
+@settings(max_examples=100 // STREAMS)
 @given(
     sensors=st.integers(1, 4),
     horizon=st.integers(1, 5),
     delta=st.sampled_from([0.02, 0.05, 0.3]),
-    patience=st.integers(0, 400),
+    patience=st.lists(st.integers(0, 400), min_size=STREAMS, max_size=STREAMS),
 )
 def test_bounds_hold_when_certified_estimates_are_wrong(sensors, horizon, delta, patience):
     """Right while blocked or patient, so that credit is earned; wrong when certified."""
-
-    def outcome(t, decisions, accounts):
-        return np.where((decisions == 2) & (t % (patience + 1) == 0), 1.0, 0.0)
-
-    accounts = Accounts(sensors, delta, horizon)
-    check(*play(accounts, lambda t, a: [True] * sensors, outcome, 3000), accounts)
+    every = np.array(patience)[:, None] + 1
+    accounts, all_of_them = Streams(sensors, delta, horizon), np.ones((STREAMS, sensors), bool)
+    errs = lambda t, decisions: (decisions == 2) & (t % every == 0)  # noqa: E731
+    check(*play(accounts, lambda t: all_of_them, errs, 3000), accounts)
 
 
 def test_the_bound_is_reached():
     """With δ → 0 and errors only, an account permits exactly the errors of the theorem."""
     for horizon in (1, 3, 5):
         accounts = Accounts(20, 1e-6, horizon)
-        errs = lambda t, decisions, a: np.arange(20) == 0.0  # noqa: E731
-        certified, wrong = play(accounts, lambda t, a: [True] * 20, errs, 29)
-        assert check(certified, wrong, accounts)[-1, 0] > slack(29, 1e-6, horizon) - 0.001
+        errs = lambda t, decisions: np.arange(20) == 0  # noqa: E731
+        certified, wrong = play(accounts, lambda t: [True] * 20, errs, 29)
+        assert check(certified, wrong, accounts)[-1, 0, 0] > slack(29, 1e-6, horizon) - 0.001
 
 
 def test_without_the_account_the_bound_is_passed():
@@ -98,8 +119,8 @@ def test_without_the_account_the_bound_is_passed():
 
 def test_a_closed_account_comes_back_by_its_blocked_rounds():
     accounts = Accounts(1, 0.05)
-    errs_first = lambda t, decisions, a: np.array([float(t < 60)])  # noqa: E731
-    certified, _ = play(accounts, lambda t, a: [True], errs_first, 200)
+    errs_first = lambda t, decisions: t < 60  # noqa: E731
+    certified, _ = play(accounts, lambda t: [True], errs_first, 200)
     assert not certified[6:80].any()
     assert certified[100:].all()
 

@@ -11,13 +11,9 @@ from aftlib.sensor_plans.experiments import NotebookParameters, plan_sensors, tr
 from tests import judging
 
 
-def run_backtests():
-    return plan_sensors(NotebookParameters()), troubles(1200, 0.05, 1)
-
-
 @pytest.fixture(scope="module")
 def backtests():
-    return run_backtests()
+    return plan_sensors(NotebookParameters()), troubles(1200, 0.05, 1)
 
 
 def list_changed(sensor_plan, walks):
@@ -61,9 +57,9 @@ def test_all_claims_come_out_as_recorded(backtests):
         (estimates_too_high, {"G-1": "does not hold"}),
     ],
 )
-def test_a_guard_that_is_wrong_is_noticed(change, changed, monkeypatch):
+def test_a_guard_that_is_wrong_at_the_stations_is_noticed(backtests, change, changed, monkeypatch):
     monkeypatch.setattr(backtest, "Guard", guard_with(change))
-    verdicts = list_changed(*run_backtests())
+    verdicts = list_changed(plan_sensors(NotebookParameters()), backtests[1])
     assert {id: verdict for id, verdict in verdicts.items() if id in changed} == changed
 
 
