@@ -210,8 +210,8 @@ CLAIMS = [
 SUMMARY = Summary(
     claimed="With correlated sensors on different workers, a failed one's windows can be "
     "estimated within ε with probability 1 − δ; greedy assignment suffices.",
-    found="Holds: error rates stay at δ; greedy goes {D1-1.measured:.0%} of the way from the "
-    "worst assignment to the best, as does chance. Fails: greedy's error rate is "
+    found="Holds: error rates stay within δ; greedy goes {D1-1.measured:.0%} of the way from the "
+    "worst assignment to the best, as does a random one. Fails: greedy's error rate is "
     "{D1-5.measured:.2f} times a random assignment's, not far lower.",
     sure="By formula.",
     limits="The model must be right: in Beijing, errors are more frequent than it predicts, but "

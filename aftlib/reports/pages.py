@@ -68,6 +68,11 @@ def without_title(figure: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     return {**figure, "layout": layout}, title
 
 
+def is_broad(layout: Mapping[str, Any]) -> bool:
+    """Whether a figure has panels or a legend side by side, so that a phone has to scroll it."""
+    return "xaxis2" in layout or layout.get("legend", {}).get("orientation", "h") != "h"
+
+
 class Figures(Preprocessor):
     """Adds to each Plotly output the HTML that draws it, which nbconvert lacks.
 
@@ -83,7 +88,7 @@ class Figures(Preprocessor):
             if PLOTLY in data:
                 settings = {"responsive": True, "displaylogo": False}
                 figure, title = without_title(data[PLOTLY])
-                data["text/html"] = f'<p class="aft-title">{escape(title)}</p>' + to_html(
+                drawn = to_html(
                     figure,
                     config=settings,
                     include_plotlyjs=False,
@@ -91,6 +96,9 @@ class Figures(Preprocessor):
                     validate=False,
                     div_id=f"figure-{index}",
                 )
+                wide = ' class="aft-broad"' if is_broad(figure["layout"]) else ""
+                heading = f'<p class="aft-title">{escape(title)}</p>'
+                data["text/html"] = f"{heading}<div{wide}>{drawn}</div>"
             if MIME in data:
                 records = [ClaimRecord(**line) for line in data[MIME]]
                 data["text/html"] = f'<div class="wide">{claims_table(records)}</div>'

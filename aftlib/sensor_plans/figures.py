@@ -74,6 +74,7 @@ def outage(plan: Mapping[str, Any]) -> go.Figure:
         )
     title = f"An outage of machine {escape(plan['machines'][shown['machine']]['name'])}"
     styled(figure, title, "", "window's result", height=160 + 150 * len(names))
+    figure.update_layout(legend_y=1.12)  # above the first panel's name
     return figure.update_xaxes(title_text="start of the window", row=len(names), col=1)
 
 
