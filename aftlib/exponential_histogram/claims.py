@@ -140,7 +140,7 @@ CLAIMS = [
 
 SUMMARY = Summary(
     claimed="A few buckets count a window's ones within ε in logarithmic time and space.",
-    found="Holds for time and space. Fails: its estimate errs by up to {D5-2.measured:.1f} ε; "
+    found="Time and space hold. Fails: its estimate errs by up to {D5-2.measured:.1f} ε; "
     "subtracting (s − 1)/2, not s/2, for the oldest bucket mends it.",
     sure="Exact; speed measured.",
     limits="Events of a key must come in order. One window that fits in memory is better counted "
