@@ -25,14 +25,15 @@ def some_model(seed, n=6, density=0.6):
     return GaussianModel(np.zeros(n), covariance)
 
 
-def every_assignment(keys, sizes):
-    """Yield all assignments of the keys to workers of these sizes."""
+def every_assignment(keys, sizes, before=()):
+    """Yield all assignments of the keys to workers of these sizes; equal workers in one order."""
     if not sizes:
         yield []
         return
     for mine in combinations(keys, sizes[0]):
-        rest = [key for key in keys if key not in mine]
-        yield from ([mine, *others] for others in every_assignment(rest, sizes[1:]))
+        if len(mine) != len(before) or mine > before:
+            rest = [key for key in keys if key not in mine]
+            yield from ([mine, *others] for others in every_assignment(rest, sizes[1:], mine))
 
 
 def optimum(model, sizes, requirement):

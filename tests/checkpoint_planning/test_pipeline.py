@@ -75,7 +75,6 @@ def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):
 
 
 def test_a_checkpoint_of_sparks_that_is_ahead_of_the_state_is_refused(log, tmp_path):
-    """A whole stream on Spark in tests/crash/test_spark_checkpoint.py is refused, too."""
     replay_in_process(QUERY, log, tmp_path)
     operator = open_operator(QUERY, log, tmp_path)
     place = tmp_path / "checkpoint"

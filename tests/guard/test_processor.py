@@ -11,7 +11,7 @@ import pytest
 
 from aftlib.guard import groups, keyed
 from aftlib.guard.groups import AUDIT, GuardCache, StoredGuards
-from aftlib.guard.keyed import LEAST_LOG, KeyedGuard
+from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.promise import Promise
 from tests.guard.test_keyed import PROMISE, TERMS, long, processed, windows_of
@@ -163,15 +163,16 @@ def test_the_state_of_another_format_is_refused(handle):
         process(handle, PROMISE, long(np.ones((1, 4)), 20))
 
 
-def test_the_log_of_a_group_stays_short_and_a_silent_group_costs_nothing(handle):
+def test_the_log_of_a_group_stays_short_and_a_silent_group_costs_nothing(handle, monkeypatch):
     """A micro-batch has a window of one group; another group had only the first."""
-    values = windows_of(2 * LEAST_LOG + 40)
+    monkeypatch.setattr(keyed, "LEAST_LOG", 20)
+    values = windows_of(80)
     process(handle, PROMISE, long(values[:1]).assign(key="silent"))
     silent = handle.heads()["silent"]
     for start, window in enumerate(values):
         if not np.isnan(window).all():
             process(handle, PROMISE, long(window[np.newaxis], start))
-    assert LEAST_LOG < len(handle.variables["log"]) <= 2 * LEAST_LOG + 1
+    assert 20 < len(handle.variables["log"]) <= 41
     assert handle.heads()["silent"] == silent
     rows = pd.concat([long(values[:1], 999).assign(key=key) for key in ("g", "silent")])
     (table,) = process(handle, PROMISE, rows)
