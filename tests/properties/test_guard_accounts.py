@@ -29,15 +29,11 @@ class Streams(Accounts):
 
 
 def play(accounts, propose, outcome, rounds):
-    """Certify, and learn `horizon` rounds later; return certified and wrong: round, stream, sensor.
-
-    One stream unless the accounts are `Streams`.
-    """
+    """Certify, and learn `horizon` rounds later; certified and wrong by round, stream, sensor."""
     shape = (rounds, *accounts.accounts.shape)
     decisions, wrong = np.zeros(shape, int), np.zeros(shape)
     for t in range(rounds):
-        back = t - accounts.horizon
-        if back >= 0:
+        if (back := t - accounts.horizon) >= 0:
             accounts.update(decisions[back], wrong[back])
         decisions[t] = accounts.certify(propose(t))
         wrong[t] = outcome(t, decisions[t])
@@ -55,7 +51,7 @@ def check(certified, wrong, accounts):
     sums = excess(certified, wrong, delta)
     bound = np.array([[[slack(t + 1, delta, h)]] for t in range(len(sums))])
     assert (sums <= bound + 1e-9).all()
-    least = np.minimum.accumulate(np.vstack([np.zeros((1, *sums.shape[1:])), sums[:-1]]), axis=0)
+    least = np.minimum.accumulate(np.vstack([0 * sums[:1], sums[:-1]]), axis=0)
     assert (sums - least <= bound - 5 + CAP + 1e-9).all()
     pooled = np.array([[pooled_slack(t + 1, delta, n, h)] for t in range(len(sums))])
     assert (sums.sum(axis=2) <= pooled + 1e-9).all()
@@ -76,15 +72,13 @@ def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
 ):
     rng = np.random.default_rng(seed)
 
-    shape = (STREAMS, sensors)
-
     def outcome(t, decisions):
         rate = np.take(rates, t // 97 + np.arange(STREAMS), mode="wrap")[:, None]
-        wrong = (rng.random(shape) < rate).astype(float)
-        return np.where(rng.random(shape) < unknown, np.nan, wrong)
+        wrong = (rng.random((STREAMS, sensors)) < rate).astype(float)
+        return np.where(rng.random((STREAMS, sensors)) < unknown, np.nan, wrong)
 
     accounts = Streams(sensors, delta, horizon)
-    check(*play(accounts, lambda t: rng.random(shape) < 0.9, outcome, 1500), accounts)
+    check(*play(accounts, lambda t: rng.random((STREAMS, sensors)) < 0.9, outcome, 1500), accounts)
 
 
 @settings(max_examples=100 // STREAMS)

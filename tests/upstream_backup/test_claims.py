@@ -46,7 +46,7 @@ def test_all_claims_come_out_as_recorded(frames):
     assert {id for id, record in records.items() if not record.as_recorded} == set()
     assert records["D4-4"].measured == pytest.approx(0.33, abs=0.005)
     assert records["D4-7"].measured == pytest.approx(6.6, abs=0.5)
-    assert "33% of the gap, not most" in SUMMARY.found.format_map(records)
+    assert "at most 33% of the recovery gap" in SUMMARY.found.format_map(records)
 
 
 def scaled(frame, measure, factor, scheme=PROPOSED, rate=None):
