@@ -62,8 +62,8 @@ class Forgetting(StoredGuards):
 class Forgetful(GuardProcessor):
     """The broken control."""
 
-    def stored(self) -> StoredGuards:
-        return Forgetting(self.content, self.bucket, self.log, self.chunks, self.promise)
+    def guards(self) -> StoredGuards:
+        return Forgetting(self.content, self.bucket, self.log, self.chunks, self.written)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:
