@@ -74,16 +74,14 @@ def common_and_own(rng: Any, own: Callable[..., np.ndarray], rounds: int = ROUND
 
 def mixed(rng: Any) -> np.ndarray:
     """Return sensors whose dependence on each other changes every 200 windows."""
-    parts = []
-    for _ in range(ROUNDS // 200):
-        load = rng.normal(size=(3, N))
-        parts.append(rng.normal(size=(200, 3)) @ load + 0.2 * rng.normal(size=(200, N)))
-    return np.concatenate(parts)
+    shape = (ROUNDS // 200, 3, N)
+    parts = rng.normal(size=(shape[0], 200, 3)) @ rng.normal(size=shape)
+    return parts.reshape(ROUNDS, N) + 0.2 * rng.normal(size=(ROUNDS, N))
 
 
-def normal(rng: Any, scale: float = 0.3) -> np.ndarray:
-    """Return the stream with normal noise of a standard deviation."""
-    return common_and_own(rng, lambda size: scale * rng.normal(size=size))
+def normal(rng: Any) -> np.ndarray:
+    """Return the stream with normal noise."""
+    return common_and_own(rng, lambda size: 0.3 * rng.normal(size=size))
 
 
 T = np.arange(ROUNDS)[:, None]
@@ -187,12 +185,5 @@ def frame(rows: np.ndarray, names: list[str], start: int) -> pd.DataFrame:
     variance = np.full(parts.shape[1], np.nan)
     many = there[came] > 1
     variance[many] = np.nanvar(parts[:, many], axis=0, ddof=1)
-    return pd.DataFrame(
-        {
-            "start": start,
-            "sensor": np.array(names, object)[came],
-            "value": np.nanmean(parts, axis=0),
-            "samples": there[came],
-            "variance": variance,
-        }
-    )
+    columns = {"sensor": np.array(names, object)[came], "value": np.nanmean(parts, axis=0)}
+    return pd.DataFrame({"start": start, **columns, "samples": there[came], "variance": variance})
