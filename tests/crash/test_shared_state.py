@@ -6,15 +6,18 @@ import subprocess
 import sys
 import time
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from aftlib.shared_state import experiments
 from aftlib.shared_state.experiments import (
     BROKEN,
     KILL_DISORDER,
     KILL_WINDOWS,
     POINTS,
+    Missed,
     kills,
     run_killed,
     true_sums,
@@ -39,13 +42,29 @@ def test_a_killed_task_or_server_loses_and_doubles_nothing_and_the_broken_contro
     assert (killed.loc[broken, "wrong"] > 0).all()
 
 
+def test_a_second_checkpoint_that_a_busy_machine_leaves_out_is_replaced_by_the_first(
+    monkeypatch, tmp_path
+):
+    def run(spark, job, true):
+        if job.faults[0].step == 2:
+            raise Missed
+        return {"step": job.faults[0].step}
+
+    monkeypatch.setattr(experiments, "run_killed", run)
+    killed = kills(None, tmp_path, 1_000, seed=7, turns=3)
+    assert (killed.loc[killed["killed"] != "task", "step"] == 1).all()
+    monkeypatch.setattr(experiments, "run_killed", Mock(side_effect=Missed))
+    with pytest.raises(Missed):
+        kills(None, tmp_path / "never", 1_000, seed=7, turns=1)
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_server_on_postgres_loses_and_doubles_nothing(spark, schema, tmp_path, point):
     stream = TupleStream(200_000, 300, 1.2, seed=2, disorder=KILL_DISORDER)
     source = TupleSource(draw_log(tmp_path / "log", stream, 4), KILL_WINDOWS, KILL_DISORDER)
     job = Job(
         source, tmp_path / "job", partial(PostgresTable, schema.url, schema.name), servers=2,
-        batch=2_000, checkpoint_s=0.0, faults=(Fault("kill", "server-0", 2, point),), journal=True,
+        batch=2_000, checkpoint_s=0.0, faults=(Fault("kill", "server-0", 1, point),), journal=True,
     )  # fmt: skip
     result = run_killed(spark, job, true_sums(stream))
     assert (result["wrong"], result["disturbed"]) == (0, 0)
