@@ -28,11 +28,8 @@ from aftlib.guard.stream import BUCKETS, PROVIDER, ROCKSDB
 from aftlib.spark.session import session
 
 SENSORS, SAMPLES, WIDTH = 20, 100, 100
-WINDOWS, WARM = 36, 26
-"""Windows per stream, and those that are not timed: guards are made, and Java compiles the query.
-
-A stream runs for days, and after ten windows half of the time may still be Java's compiler.
-"""
+WINDOWS, WARM = 12, 5
+"""Windows per stream, and those that are not timed: kernels are loaded and guards are made."""
 FILES = 2
 BEGIN = 1_704_067_200
 """2024-01-01, seconds since 1970."""
@@ -84,17 +81,12 @@ def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str,
 
 
 def write(
-    spark: SparkSession,
-    place: Path,
-    groups: int,
-    sensors: int,
-    samples: int = SAMPLES,
-    windows: int = WINDOWS,
+    spark: SparkSession, place: Path, groups: int, sensors: int, samples: int = SAMPLES
 ) -> None:
     """Write `FILES` files per window, in the order in which a stream reads them."""
     place.mkdir()
     per_group = sensors * samples
-    for window in range(windows):
+    for window in range(WINDOWS):
         number = spark.range(0, groups * per_group, 1, FILES)
         second = F.floor(F.col("id") % samples * WIDTH / samples)
         common = F.sin(second / 9 + window)
@@ -148,7 +140,7 @@ def through_an_empty_processor(stream: DataFrame) -> DataFrame:
     return windows.groupBy("bucket").transformWithStateInPandas(Empty(), schema, "append", "none")
 
 
-def batches(result: DataFrame, checkpoint: Path, warm: int = WARM) -> list[float]:
+def batches(result: DataFrame, checkpoint: Path) -> list[float]:
     """Seconds of each micro-batch that is timed."""
     query = (
         result.writeStream.format("noop")
@@ -163,7 +155,7 @@ def batches(result: DataFrame, checkpoint: Path, warm: int = WARM) -> list[float
         for progress in query.recentProgress
         if progress["numInputRows"]
     ]
-    return durations[warm:]
+    return durations[WARM:]
 
 
 def guard_costs(n: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.spark.session import session
 from benchmarks import groups
 
-COMMITS, WINDOWS, WARM = 300, 12, 5
+COMMITS = 300
 SENSORS, WORKERS, SAMPLES = 20, 4, (100_000, 1_000_000)
 """D1's stream: samples of one sensor per window, so 2 and 20 million rows per micro-batch."""
 
@@ -44,10 +44,10 @@ def known_model(spark: SparkSession, samples: int) -> dict:
     promise = Promise(workers, 0.5, 0.05, window, samples=samples, model=model)
     with tempfile.TemporaryDirectory(prefix="aft-") as name:
         place = Path(name)
-        groups.write(spark, place / "in", 1, SENSORS, samples, WINDOWS)
+        groups.write(spark, place / "in", 1, SENSORS, samples)
         stream = groups.read(spark, place / "in")
-        plain = groups.batches(groups.mean_of(stream), place / "plain", WARM)
-        ours = groups.batches(recoverable(stream, promise, group="site"), place / "ours", WARM)
+        plain = groups.batches(groups.mean_of(stream), place / "plain")
+        ours = groups.batches(recoverable(stream, promise, group="site"), place / "ours")
     return {
         "rows_per_micro_batch": SENSORS * samples,
         "seconds_per_micro_batch": {"recoverable": ours, "plain_spark": plain},
