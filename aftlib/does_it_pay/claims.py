@@ -168,7 +168,7 @@ CLAIMS = [
 SUMMARY = Summary(
     claimed="Does estimating pay?",
     found="Half the time is saved if reading again takes twice as long as starting a replacement. "
-    "At full reading speed D2 saves next to nothing, D1 milliseconds.",
+    "At full speed D2 saves next to nothing, D1 milliseconds.",
     sure="{P-1.n:,} kills: {P-1.measured:g} results lost, doubled, or wrong unmarked.",
     limits="One machine, where a closed pipe reveals a crash at once; with a timeout every scheme "
     "waits for it, and approximate recovery saves a smaller share.",

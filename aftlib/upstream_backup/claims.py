@@ -210,9 +210,9 @@ CLAIMS = [
 
 SUMMARY = Summary(
     claimed="A secondary that processes half the tuples halves what is sent again.",
-    found="Holds when the primary fails, with shorter recovery; if either may fail, nothing is "
-    "saved. Fails: Nagle's algorithm makes at most {D4-4.measured:.0%} of the recovery gap; at "
-    "low rates queues hold {D4-7.measured:.1f} tuples, not none.",
+    found="Holds when the primary fails, with shorter recovery; if either may, nothing is saved. "
+    "Fails: Nagle's algorithm makes at most {D4-4.measured:.0%} of the recovery gap; at low rates "
+    "queues hold {D4-7.measured:.1f} tuples, not none.",
     sure="Simulated; agrees with ns-3.",
     limits="When either node may fail, nothing is saved ({D4-8.measured:.2f}). Only the proposal "
     "gives wrong join results without sorting: 25 per failure at 1,000 tuples/s.",
