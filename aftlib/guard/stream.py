@@ -235,11 +235,13 @@ def require_checkpoint(spark: Any, place: str, content: str) -> None:
     files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     if files.exists(path) and files.getFileStatus(path).getLen():  # a crash may leave it empty
         file = files.open(path)
-        require_continuation(content, file.readUTF())
+        before = file.readUTF()
+        file.close()
+        require_continuation(content, before)
     else:
         file = files.create(path)
         file.writeUTF(fixed_part(content))
-    file.close()
+        file.close()
 
 
 def refusing(result: Any, content: str) -> Any:
@@ -360,7 +362,8 @@ def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column |
     time, sensor = quoted(columns["time"]), quoted(columns["sensor"])
     number = quoted(columns["value"]).cast("double")
     ahead = microseconds("ahead", promise.ahead)  # a number: Spark adds an interval in each row
-    latest = F.unix_micros(F.current_timestamp() if now is None else now) + ahead
+    clock = F.current_timestamp() if now is None else now.cast("timestamp")
+    latest = F.unix_micros(clock) + ahead
     tests = {
         "no_time": time.isNull(),
         "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
