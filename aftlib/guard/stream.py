@@ -359,16 +359,14 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
 
 def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column | None) -> Column:
     """Return the reason to leave a row out, or null."""
-    time, sensor = quoted(columns["time"]), quoted(columns["sensor"])
-    number = quoted(columns["value"]).cast("double")
-    ahead = microseconds("ahead", promise.ahead)  # a number: Spark adds an interval in each row
+    time, sensor, number = (quoted(columns[role]) for role in ("time", "sensor", "value"))
     clock = F.current_timestamp() if now is None else now.cast("timestamp")
-    latest = F.unix_micros(clock) + ahead
+    latest = F.unix_micros(clock) + microseconds("ahead", promise.ahead)  # faster than intervals
     tests = {
         "no_time": time.isNull(),
         "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
         "no_sensor": sensor.isNull(),
-        "no_value": ~F.coalesce(F.abs(number) < LARGEST, F.lit(False)),
+        "no_value": ~F.coalesce(F.abs(number.cast("double")) < LARGEST, F.lit(False)),
         "unknown_sensor": ~sensor.isin(promise.sensors),
         "too_late": F.unix_micros(time) > latest,
         "too_early": time < F.lit(promise.earliest.to_pydatetime()),
