@@ -18,10 +18,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import theilslopes
 
 from aftlib import Promise, recoverable
 from aftlib.core.paths import atomic_file, data_dir
@@ -100,7 +101,7 @@ def feed(place: Path, window: int) -> None:
     hidden.rename(hidden.with_name(hidden.name[1:]))
 
 
-def soak(seconds: float, place: Path) -> dict[str, float]:
+def soak(seconds: float, place: Path) -> dict[str, Any]:
     """Feed the stream while its workers and drivers are killed; the score of all rows.
 
     RuntimeError when drivers end by themselves again and again.
@@ -139,13 +140,22 @@ def soak(seconds: float, place: Path) -> dict[str, float]:
             stop(driver)
     subprocess.run(command(place, AFTER, "drain"), check=True, cwd=ROOT)
     table = pd.read_parquet(place / "drained.parquet")
-    heap = [json.loads(line) for line in (place / "growth.jsonl").read_text().splitlines()]
-    return {
-        "rounds": drivers + 1, "failures": drivers + kills, "ended_by_themselves": failed,
-        **score(table), **metrics(place),
-        "heap_mb_after_a_third": heap[len(heap) // 3][0], "heap_mb": heap[-1][0],
-        "files_after_a_third": heap[len(heap) // 3][1], "files": heap[-1][1],
-    }  # fmt: skip
+    failures = {"failures": drivers + kills, "ended_by_themselves": failed}
+    return {"rounds": drivers + 1, **failures, **score(table), **metrics(place), **growth(place)}
+
+
+def growth(place: Path) -> dict[str, Any]:
+    """Return live heap, memory of all processes and stored files, with their slopes per hour.
+
+    A slope is between the ends of its 95 % interval (Theil and Sen), over the lines after a third.
+    """
+    hours, *columns = (lines := np.loadtxt(place / "growth.txt", ndmin=2))[len(lines) // 3 :].T
+    result: dict[str, Any] = {"growth_lines": len(lines)}
+    for what, column in zip(("heap_mb", "memory_mb", "files"), columns, strict=True):
+        slope, _, low, high = theilslopes(column, hours)
+        ends = {"after_a_third": column[0], "at_the_end": column[-1]}
+        result[what] = ends | {"per_hour": [low, slope, high]}
+    return result
 
 
 def command(place: Path, sensors: int, *drain: str) -> list[str]:
@@ -251,17 +261,27 @@ def drive(directory: str, sensors: str, drain: str = "") -> None:
         table = spark.read.parquet(str(place / "windows")).toPandas()
         table["start"] = table["start"].dt.tz_localize("UTC")
         table.to_parquet(place / "drained.parquet")
-        note_growth(place, spark)  # a short soak may have killed each driver before its first line
+    if not (place / "growth.txt").exists():  # a short soak
+        note_growth(place, spark)
     while not drain and not query.awaitTermination(GROWTH_EVERY):
         note_growth(place, spark)
     spark.stop()
 
 
 def note_growth(place: Path, spark: SparkSession) -> None:
-    """Add a line with the heap in use and the number of stored files."""
+    """Add a line: hours, live heap and memory of all processes in MB, and stored files."""
     files = sum(path.is_file() for path in (place / "stored").rglob("*"))
-    with (place / "growth.jsonl").open("a") as growth:
-        growth.write(json.dumps([live_heap_mb(spark), files]) + "\n")
+    memory = sum(map(memory_mb, [os.getpid(), *descendants(os.getpid())]))
+    with (place / "growth.txt").open("a") as growth:
+        growth.write(f"{time.time() / 3600} {live_heap_mb(spark)} {memory} {files}\n")
+
+
+def memory_mb(process: int) -> float:
+    """Return a process's resident memory, MB, with its share of what several processes have."""
+    with suppress(OSError):  # it has just ended
+        words = Path(f"/proc/{process}/smaps_rollup").read_text().split()
+        return int(words[words.index("Pss:") + 1]) / 1e3
+    return 0.0
 
 
 def live_heap_mb(spark: SparkSession) -> float:
