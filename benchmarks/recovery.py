@@ -236,19 +236,14 @@ def recover(class_path: str, system: str, rate: float, fails: bool) -> dict[str,
             killed_s, back_s = kill_at(running, stream, client) if fails else (np.inf, np.inf)
             try:
                 code = client.wait(timeout=LONGEST_S)
+                failure = failure_text(folder, code) if code else ""
             except subprocess.TimeoutExpired:
-                code = None
-            failure = "" if code == 0 else failure_text(folder, code)
-        results = stream.results()
-        if results.empty:
-            return {"system": system, "rate": rate, "killed": fails, "failure": failure}
-        return measured(stream, results, killed_s) | {
-            "system": system,
-            "rate": rate,
-            "killed": fails,
-            "back_s": back_s - killed_s if killed_s < np.inf else None,
-            "failure": failure,
-        }
+                failure = f"did not end within {LONGEST_S} s"
+        run = {"system": system, "rate": rate, "killed": fails, "failure": failure}
+        if (results := stream.results()).empty:
+            return run
+        run["back_s"] = back_s - killed_s if killed_s < np.inf else None
+        return run | measured(stream, results, killed_s)
 
 
 def kill_at(running: Cluster, stream: Stream, client: subprocess.Popen) -> tuple[float, float]:
@@ -293,10 +288,8 @@ def measured(stream: Stream, frame: pd.DataFrame, killed_s: float) -> dict[str, 
     }
 
 
-def failure_text(folder: Path, code: int | None) -> str:
-    """The last lines of the client's log, or that it did not end."""
-    if code is None:
-        return f"did not end within {LONGEST_S} s"
+def failure_text(folder: Path, code: int) -> str:
+    """The last cause in the client's log, or its exit status."""
     (log,) = folder.glob("client-*.log")
     causes = [line for line in log.read_text().splitlines() if "Caused by" in line]
     return (causes or [f"exit status {code}"])[-1].strip()
@@ -316,11 +309,9 @@ def run() -> dict[str, Any]:
     path, rows = flink.prepare(data_dir()), list[dict[str, Any]]()
     for number in range(RUNS):
         for system in SYSTEMS:
-            for rate in RATES:
-                rows.append(recover(path, system, rate, True) | {"run": number})
+            for rate, fails in (*((rate, True) for rate in RATES), (RATES[-1], False)):
+                rows.append(recover(path, system, rate, fails) | {"run": number})
                 print(rows[-1], flush=True)
-            rows.append(recover(path, system, RATES[-1], False) | {"run": number})
-            print(rows[-1], flush=True)
     return {
         "benchmark": "recovery",
         "flink": flink.VERSION,

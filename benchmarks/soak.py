@@ -113,7 +113,8 @@ def soak(seconds: float, place: Path) -> dict[str, Any]:
     try:
         while time.monotonic() < end or drivers < 2:
             if driver is None:
-                driver = start(place, AFTER if drivers else BEFORE)
+                sensors = AFTER if drivers else BEFORE
+                driver = subprocess.Popen(command(place, sensors), cwd=ROOT)
                 lifetime = RUNS_S[drivers - failed] if drivers - failed < len(RUNS_S) else np.inf
                 drivers, until = drivers + 1, time.monotonic() + lifetime
                 next_kill = time.monotonic() + KILL_EVERY_S
@@ -161,11 +162,6 @@ def growth(place: Path) -> dict[str, Any]:
 def command(place: Path, sensors: int, *drain: str) -> list[str]:
     """Return the command of a driver."""
     return [sys.executable, "-m", "benchmarks.soak", "drive", str(place), str(sensors), *drain]
-
-
-def start(place: Path, sensors: int) -> subprocess.Popen[bytes]:
-    """Start a driver."""
-    return subprocess.Popen(command(place, sensors), cwd=ROOT)
 
 
 def stop(driver: subprocess.Popen[bytes]) -> None:
