@@ -3,71 +3,44 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aftlib.approximately_once.assignment import (
-        Assignment,
-        assess,
-        assign_greedy,
-        assign_packed,
-        assign_random,
-        assign_spread,
-    )
-    from aftlib.approximately_once.best import assign_best
-    from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime, plan_checkpoints
-    from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
-    from aftlib.core.gaussian import GaussianModel, Posterior
-    from aftlib.core.requirement import Requirement
-    from aftlib.exponential_histogram import ExponentialHistogram
-    from aftlib.guard.guard import Guard
-    from aftlib.guard.promise import Promise
-    from aftlib.guard.stream import recoverable
+    from aftlib.approximately_once.assignment import Assignment as Assignment
+    from aftlib.approximately_once.assignment import assess as assess
+    from aftlib.approximately_once.assignment import assign_greedy as assign_greedy
+    from aftlib.approximately_once.assignment import assign_packed as assign_packed
+    from aftlib.approximately_once.assignment import assign_random as assign_random
+    from aftlib.approximately_once.assignment import assign_spread as assign_spread
+    from aftlib.approximately_once.best import assign_best as assign_best
+    from aftlib.checkpoint_planning.plan import CheckpointPlan as CheckpointPlan
+    from aftlib.checkpoint_planning.plan import RecoveryTime as RecoveryTime
+    from aftlib.checkpoint_planning.plan import plan_checkpoints as plan_checkpoints
+    from aftlib.checkpoint_planning.replay import ReplaySet as ReplaySet
+    from aftlib.checkpoint_planning.replay import select_replay as select_replay
+    from aftlib.core.gaussian import GaussianModel as GaussianModel
+    from aftlib.core.gaussian import Posterior as Posterior
+    from aftlib.core.requirement import Requirement as Requirement
+    from aftlib.exponential_histogram import ExponentialHistogram as ExponentialHistogram
+    from aftlib.guard.guard import Guard as Guard
+    from aftlib.guard.promise import Promise as Promise
+    from aftlib.guard.stream import recoverable as recoverable
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Assignment",
-    "CheckpointPlan",
-    "ExponentialHistogram",
-    "GaussianModel",
-    "Guard",
-    "Posterior",
-    "Promise",
-    "RecoveryTime",
-    "ReplaySet",
-    "Requirement",
-    "assess",
-    "assign_best",
-    "assign_greedy",
-    "assign_packed",
-    "assign_random",
+_PUBLIC = {
+    "approximately_once.assignment": "Assignment assess assign_greedy assign_packed assign_random "
     "assign_spread",
-    "plan_checkpoints",
-    "recoverable",
-    "select_replay",
-]
-
-_HOMES = {
-    "Assignment": "aftlib.approximately_once.assignment",
-    "CheckpointPlan": "aftlib.checkpoint_planning.plan",
-    "ExponentialHistogram": "aftlib.exponential_histogram",
-    "GaussianModel": "aftlib.core.gaussian",
-    "Guard": "aftlib.guard.guard",
-    "Posterior": "aftlib.core.gaussian",
-    "Promise": "aftlib.guard.promise",
-    "RecoveryTime": "aftlib.checkpoint_planning.plan",
-    "ReplaySet": "aftlib.checkpoint_planning.replay",
-    "Requirement": "aftlib.core.requirement",
-    "assess": "aftlib.approximately_once.assignment",
-    "assign_best": "aftlib.approximately_once.best",
-    "assign_greedy": "aftlib.approximately_once.assignment",
-    "assign_packed": "aftlib.approximately_once.assignment",
-    "assign_random": "aftlib.approximately_once.assignment",
-    "assign_spread": "aftlib.approximately_once.assignment",
-    "plan_checkpoints": "aftlib.checkpoint_planning.plan",
-    "recoverable": "aftlib.guard.stream",
-    "select_replay": "aftlib.checkpoint_planning.replay",
+    "approximately_once.best": "assign_best",
+    "checkpoint_planning.plan": "CheckpointPlan RecoveryTime plan_checkpoints",
+    "checkpoint_planning.replay": "ReplaySet select_replay",
+    "core.gaussian": "GaussianModel Posterior",
+    "core.requirement": "Requirement",
+    "exponential_histogram": "ExponentialHistogram",
+    "guard.guard": "Guard",
+    "guard.promise": "Promise",
+    "guard.stream": "recoverable",
 }
-
-
+"""Public names by the module that defines them."""
+_HOMES = {name: f"aftlib.{home}" for home, names in _PUBLIC.items() for name in names.split()}
+__all__ = [*sorted(_HOMES)]
 _SPARK = ("google", "pyspark", "pyarrow")
 """Packages of the extra `spark`."""
 
