@@ -41,7 +41,7 @@ def question_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--assignment", metavar="FILE", help="Your grouping: JSON or CSV, sensor and worker.")
 @click.option("--time", metavar="COL", help="Column of times, or several: date,hour.")
 @click.option("--time-format", metavar="FORMAT", help="Such as '%d.%m.%Y %H:%M'; else ISO 8601.")
-@click.option("--time-unit", metavar="UNIT", help="Of numbers since 1970: s, ms, us, ns or D.")
+@click.option("--time-unit", type=click.Choice(["s", "ms", "us", "ns", "D"]), help="Since 1970.")
 @click.option("--tz", metavar="ZONE", help="Zone of local times, such as Europe/Berlin.")
 @click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")

@@ -1,4 +1,4 @@
-"""A file is read right, or refused with the option that reads it right, which is tried here."""
+"""A file is read right, or refused with the options that read it right, which are tried here."""
 
 import gzip
 import re
@@ -84,7 +84,6 @@ READ_RIGHT = {
     "offset in hours": (timed(f"{t}-05" for t in TIMES), "f.csv"),
     "with slashes": (timed(f"{t:%Y-%m-%d %H:%M:%S.%f}" for t in TIMES), "f.csv"),
     "trailing separators": (text(LINES[0], *(line + "," for line in LINES[1:])), "f.csv"),
-    "saved index": (WIDE.reset_index().to_csv(), "f.csv"),
     "no name for the times": (text(*LINES).replace("time", "", 1), "f.csv"),
     "no times": (WIDE.to_csv(index=False), "f.csv"),
     "out of order": (text(LINES[0], *LINES[200:], *LINES[1:200]), "f.csv"),
@@ -107,7 +106,7 @@ def test_what_is_certain_is_read_right(case, tmp_path):
 
 def test_separators_may_be_regular_expressions(tmp_path):
     path = write(tmp_path, text(*LINES).replace(",", "   "))
-    same(read(path, r"--csv 'sep=\s\s+'"))
+    same(read(path, r"--csv 'sep=\s\s+' --csv engine=python"))
 
 
 def test_byte_order_marks_are_no_part_of_a_name(tmp_path):
@@ -128,99 +127,152 @@ def test_packed_files_directories_and_patterns(tmp_path):
     (tmp_path / "2024-2.csv").write_text(text(LINES[0], *LINES[101:]))
     same(read(tmp_path))
     same(read(tmp_path / "2024-*"))
-    (tmp_path / "2024-3.csv").write_text("time,x\n2025-01-01,1\n")
-    with pytest.raises(ValueError, match="files must have the same columns, got 'time', 'x' in"):
+    later = WIDE[-100:].shift(100, freq="h").rename(columns={"c": "d"})
+    (tmp_path / "2024-3.csv").write_text(later.to_csv())
+    table = read(tmp_path, "--drop d")
+    assert len(table.values) == 500 and np.isnan(table.values[400:, 2]).all()
+    (tmp_path / "2024-3.csv").write_text("time,x\n2024-01-01,1\n")
+    with pytest.raises(ValueError, match="rows must differ in time, got two at 2024-01-01"):
         read(tmp_path)
 
 
-REFUSED = {  # content, name, encoding or "", what the message says, scale of what is read then
-    "semicolons": (WIDE.to_csv(sep=";"), "needs --csv 'sep=;'"),
-    "tabs": (WIDE.to_csv(sep="\t"), r"needs --csv 'sep=\\t'"),
-    "bars": (WIDE.to_csv(sep="|"), r"needs --csv 'sep=\|'"),
-    "decimal commas": (european(WIDE, ".2f"), "needs --csv 'sep=;'"),
-    "P8 logger": (text(*TOA5, *LINES[1:]), r"needs --csv 'skiprows=\[0, 2, 3\]'"),
-    "P8 title": (text("Farm 7", "", *LINES), r"needs --csv 'skiprows=\[0, 1\]'"),
-    "P8 units": (text(LINES[0], "UTC,°C,°C,°C", *LINES[1:]), r"--csv 'skiprows=\[1\]'"),
-    "no names": (text(*LINES[1:]), "needs a line of names: give --csv header=None --time 0"),
+FORM = "name their --time-format, such as .* or the --time-unit"
+COLUMN = "it has one column, .*; give .* --csv 'sep=;'"
+LENGTH = "does not match length of data"
+LINES_TO_SKIP = "skip lines without samples, counted from 0, by --csv 'skiprows"
+REFUSED = {  # content, what the message says, the options that a user gives then, one by one
+    "semicolons": (WIDE.to_csv(sep=";"), COLUMN, "--csv 'sep=;'"),
+    "tabs": (WIDE.to_csv(sep="\t"), COLUMN, r"--csv 'sep=\t'"),
+    "bars": (WIDE.to_csv(sep="|"), COLUMN, "--csv 'sep=|'"),
+    "decimal commas": (european(WIDE, ".2f"), LENGTH, "--csv 'sep=;'", "--csv decimal=,"),
+    "P8 logger": (text(*TOA5, *LINES[1:]), LINES_TO_SKIP, "--csv skiprows=[0,2,3]"),
+    "P8 title": (text("Farm 7", "", *LINES), LENGTH, "--csv skiprows=[0,1]"),
+    "P8 units": (text(LINES[0], "UTC,°C,°C,°C", *LINES[1:]), LINES_TO_SKIP, "--csv skiprows=[1]"),
+    "no names": (
+        text(*LINES[1:]),
+        "names must occur once, and not all be numbers, got .* --csv header=None",
+        "--csv header=None",
+    ),
+    "names of numbers": (
+        text(LINES[0].replace("time", "7").replace("a", "8").replace("b,c", "9,10"), *LINES[1:]),
+        "names must occur once, and not all be numbers",
+        """--csv header=0 --csv "names=['time','a','b','c']" """,
+    ),
+    "names that repeat": (
+        text(*LINES).replace("a,b,c", "a,b,a", 1),
+        r"names must occur once, and not all be numbers, got 'a';",
+        """--csv header=0 --csv "names=['time','a','b','c']" """,
+    ),
+    "saved index": (WIDE.reset_index().to_csv(), "'Unnamed: 0' must hold", "--drop 'Unnamed: 0'"),
     "No Data": (
         text(*LINES).replace(SAMPLES[7], "No Data,ERR,"),
-        "--csv .na_values=No Data. if they",
+        "'a', 'b' must hold numbers, got 'No Data';.*--csv 'na_values=No Data' --csv na_values=ERR",
+        "--csv 'na_values=No Data' --csv na_values=ERR",
     ),
-    "-999.25": (text(*LINES).replace(SAMPLES[7], "-999.25,,"), "--missing -999.25"),
+    "a total": (text(*LINES, "total,1,2,3"), "got 'total' in row 401", "--csv skiprows=[401]"),
+    "-999.25": (text(*LINES).replace(SAMPLES[7], "-999.25,,"), "-999.25;", "--missing -999.25"),
     "85.0": (
         text(*LINES).replace(SAMPLES[7], "85.0,,").replace(SAMPLES[9], "85,,"),
+        "--missing 85;",
         "--missing 85",
     ),
     "two fill values": (
         text(*LINES).replace(SAMPLES[7], "-999,9999,").replace(SAMPLES[9], "9.96921e36,,"),
         "--missing -999,9999,9.96921e\\+36;",
+        "--missing -999,9999,9.96921e+36",
     ),
-    "squares overflow": (
-        text(*LINES).replace(SAMPLES[7], "1e160,-1e200,"),
-        "column 'a', 'b' must .* got 1e\\+160, .* --missing -1e\\+200,1e\\+160; .* another unit",
+    "days first": (
+        timed(f"{t:%d.%m.%Y %H:%M}" for t in TIMES),
+        FORM,
+        "--time-format '%d.%m.%Y %H:%M'",
     ),
-    "days first": (timed(f"{t:%d.%m.%Y %H:%M}" for t in TIMES), "--time-format '%d.%m.%Y %H:%M'"),
-    "months first": (timed(f"{t:%m/%d/%Y %H:%M}" for t in TIMES), "--time-format '%m/%d/%Y"),
-    "am and pm": (timed(f"{t:%m/%d/%Y %I:%M %p}" for t in TIMES), "%I:%M %p'"),
-    "months by name": (timed(f"{t:%d-%b-%Y %H:%M:%S}" for t in TIMES), "%d-%b-%Y %H:%M:%S'"),
-    "no zeros": (timed(f"{t.year}-{t.month}-{t.day} {t:%H:%M}" for t in TIMES), "'%Y-%m-%d %H:%M'"),
-    "seconds": (timed(int(t.timestamp()) for t in TIMES), "--time-unit s for times since 1970"),
-    "milliseconds": (timed(int(t.timestamp()) * 1000 for t in TIMES), "--time-unit ms"),
-    "stamps": (timed(f"{t:%Y%m%d%H%M}" for t in TIMES), "--time-format %Y%m%d%H%M"),
-    "short stamps": (timed(f"{t:%y%m%d%H%M}" for t in TIMES), "%y%m%d%H%M"),
-    "days and hours": (timed(SPLIT, "day,hour,a,b,c"), "holds the hour, give --time day,hour;"),
+    "am and pm": (
+        timed(f"{t:%m/%d/%Y %I:%M %p}" for t in TIMES),
+        FORM,
+        "--time-format '%m/%d/%Y %I:%M %p'",
+    ),
+    "months by name": (
+        timed(f"{t:%d-%b-%Y %H:%M:%S}" for t in TIMES),
+        FORM,
+        "--time-format '%d-%b-%Y %H:%M:%S'",
+    ),
+    "no zeros": (
+        timed(f"{t.year}-{t.month}-{t.day} {t:%H:%M}" for t in TIMES),
+        FORM,
+        "--time-format '%Y-%m-%d %H:%M'",
+    ),
+    "seconds": (timed(int(t.timestamp()) for t in TIMES), FORM, "--time-unit s"),
+    "milliseconds": (timed(int(t.timestamp()) * 1000 for t in TIMES), FORM, "--time-unit ms"),
+    "days": (
+        timed(f"{45352 + i / 24:.6f}" for i in range(400)),
+        "got '45352.000000' in row 1 .400 such.*--time-unit",
+        "--time-unit D",
+        "--resample 1h",
+    ),
+    "stamps": (timed(f"{t:%Y%m%d%H%M}" for t in TIMES), FORM, "--time-format %Y%m%d%H%M"),
+    "short stamps": (timed(f"{t:%y%m%d%H%M}" for t in TIMES), FORM, "--time-format %y%m%d%H%M"),
+    "days and hours": (
+        timed(SPLIT, "day,hour,a,b,c"),
+        "--time DATE,HOUR if another column has the hour",
+        "--time day,hour",
+    ),
     "parts of dates": (
         timed((f"{t:%Y,%m,%d,%H}" for t in TIMES), "year,month,day,hour,a,b,c"),
+        "--time year,month,day,hour --time-format '%Y %m %d %H'",
         "--time year,month,day,hour --time-format '%Y %m %d %H'",
     ),
     "record numbers": (
         timed((f"{t},{5000 + i}" for i, t in enumerate(TIMES)), "time,RECORD,a,b,c"),
         "column 'RECORD' must hold measurements.* --drop RECORD",
+        "--drop RECORD",
     ),
-    "a text column": (text("time,a,b,c,s", *(f"{x},ok" for x in LINES[1:])), "--drop s, or"),
     "two text columns": (
         text("time,a,b,c,s,t", *(f"{x},ok,fine" for x in LINES[1:])),
-        "--drop s,t, or",
+        "must hold numbers, got 'ok'; leave out what is no sensor by --drop s,t, or",
+        "--drop s,t",
     ),
-    "one row per sample": (CODED.to_csv(index=False), "give --long time,station,v;"),
+    "one row per sample": (
+        CODED.to_csv(index=False),
+        "rows must differ in time.* --long TIME,SENSOR,VALUE if a row is one sample",
+        "--long time,station,v",
+    ),
     "dots that group": (
         (WIDE * 100).map(lambda v: f"{v:,.0f}".replace(",", ".")).to_csv(sep=";"),
-        "needs --csv 'sep=;'",
+        COLUMN,
+        "--csv 'sep=;'",
+        "--csv thousands=.",
     ),
-    "grouped and decimal": (european(WIDE * 100), "needs --csv 'sep=;'"),
-    "commas that group": ((WIDE * 1000).map(lambda v: f"{v:,.1f}").to_csv(), "--csv thousands=,"),
+    "grouped and decimal": (
+        european(WIDE * 100),
+        LENGTH,
+        "--csv 'sep=;'",
+        "--csv decimal=, --csv thousands=.",
+    ),
+    "commas that group": (
+        (WIDE * 1000).map(lambda v: f"{v:,.1f}").to_csv(),
+        "if commas or dots group digits, --csv thousands=,",
+        "--csv thousands=,",
+    ),
     "jitter": (
         timed(t + pd.Timedelta(seconds=i % 5 - 2) for i, t in enumerate(TIMES)),
+        "rows must lie on even steps.*--resample 1h",
         "--resample 1h",
     ),
 }
-CHOICES = {
-    "dots that group": "--csv thousands=.",
-    "short stamps": "--time-format %y%m%d%H%M",
-    "days and hours": "--time day,hour",
-    "grouped and decimal": "--csv decimal=, --csv thousands=.",
-    "commas that group": "--csv thousands=,",
-    "parts of dates": "--time year,month,day,hour --time-format '%Y %m %d %H'",
-    "record numbers": "--drop RECORD",
-}
-"""The advice that is meant, where the message offers several."""
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_the_advice_of_a_refusal_reads_the_file(case, tmp_path):
-    content, message = REFUSED[case]
+def test_the_options_that_a_refusal_names_read_the_file(case, tmp_path):
+    content, message, *steps = REFUSED[case]
     path = write(tmp_path, content)
-    options, first = "", None
-    for _ in range(4):
-        try:
-            table = read(path, options)
-            break
-        except ValueError as error:
-            first = first or str(error)
-            options += " " + advice_of(str(error), CHOICES.get(case, ""))
-    else:
-        pytest.fail(f"{case}: {options}")
-    assert re.search(message, first), first
+    options = ""
+    for step in steps:
+        with pytest.raises(ValueError, match=message) as refusal:
+            read(path, options)
+        for option in re.findall(r"--csv ['\"]?(\w+=)|(--(?!csv)[\w-]+)", step):
+            assert "".join(option) in str(refusal.value)
+        message, options = "column|rows", f"{options} {step}"
+    table = read(path, options)
     known = ~np.isnan(table.values)
     scale = np.nanmedian(table.values / WIDE.to_numpy())
     assert round(scale) in (1, 100, 1000)
@@ -230,34 +282,15 @@ def test_the_advice_of_a_refusal_reads_the_file(case, tmp_path):
         assert (table.time[1] - table.time[0]).total_seconds() == 3600
 
 
-def advice_of(message, choice):
-    """The first options that a message names, or the ones that a user chooses among them."""
-    if choice and choice in message:
-        return choice
-    found = re.search(r"--(?!long must)(drop|time|csv|missing|long|resample)\S* .*", message)
-    assert found, message
-    options = []
-    words = shlex.split(re.split(r"; (?!')|, which|, or | for times| if | where ", found[0])[0])
-    for name, value in zip(words[::2], words[1::2], strict=False):
-        options.append(f"{name} {shlex.quote(value.rstrip(',') if name != '--csv' else value)}")
-    return " ".join(options)
-
-
 test_what_no_option_reads_is_refused_with_the_cause = refused(
     lambda content, options, tmp_path: read(write(tmp_path, content), options),
-    (
-        (WIDE * 1e160).to_csv(),
-        "--missing none",
-        "column 'a', 'b', 'c' must hold measurements, got .*e.161, .* its squares overflow",
-    ),
-    ((WIDE * 1e-160).to_csv(), "--missing none", "sensors must vary, by more than 1e-100, got 'a'"),
     (  # P6: a number and its quality
         text(
             LINES[0],
             *(f'{t},"+{int(x * 10):04d},1",2,3' for t, x in zip(TIMES, WIDE.a, strict=True)),
         ),
         "",
-        "if a code follows them, change the table in Python",
+        "if a code or unit follows numbers, change the table in Python",
     ),
     (
         text(
@@ -265,57 +298,57 @@ test_what_no_option_reads_is_refused_with_the_cause = refused(
             *(f'{t},"+{int(x * 10):04d},1",2,3' for t, x in zip(TIMES, WIDE.a, strict=True)),
         ),
         "--csv decimal=,",
-        "if a code follows them, change the table in Python",
+        "if a code or unit follows numbers, change the table in Python",
     ),
     (  # P6 without leading zeros
         text(LINES[0], *(f'{t},"{int(x * 10)},1",2,3' for t, x in zip(TIMES, WIDE.a, strict=True))),
         "",
-        "if a code follows them, change the table in Python",
+        "if a code or unit follows numbers, change the table in Python",
     ),
     (
         text(*LINES[:50], LINES[50] + ",9,9"),
         "",
-        "Expected 4 fields in line 51, saw 6.*as many cells",
+        "Expected 4 fields in line 51, saw 6; .* or change the table in Python",
     ),
     (
         text(LINES[0], *(x + ",5" for x in LINES[1:])),
         "",
-        "does not match length of data.*as many cells as the line of names",
+        "does not match length of data.* or change the table in Python",
     ),
-    (text(*LINES).replace("a,b,c", "a,b,a", 1), "", "columns must differ, got 'a' more than once"),
     ("PK\x03\x04", "", "is a spreadsheet or an archive: save it as CSV"),
     ("", "", "cannot be read: No columns to parse from file"),
-    (text(LINES[0]), "", "FILE must hold sensors and rows, got none"),
-    (text(*LINES), "--time date", "--time must name a column, got 'date'; columns are 'time', 'a'"),
-    (text(*LINES, "total,1,2,3"), "", "got 'total' in row 401; correct or remove 1 such rows"),
-    (WIDE.map("{}%".format).to_csv(), "", "got '.*%'.*such\\); change the table in Python"),
-    (text(*LINES), "--csv decimal=,", "got '1.*such\\); change the table in Python"),
-    (text(*LINES), "--drop x", "--drop must name columns, got \\['x'\\]; columns are"),
+    (text(LINES[0]), "", "FILE must hold two sensors and two rows, got 3 and 0"),
+    (
+        text(*LINES),
+        "--time date",
+        "must name columns, .* got \\['date'\\]; columns are 'time', 'a'",
+    ),
+    (WIDE.map("{}%".format).to_csv(), "", "got '.*%'; .* if a code or unit .*, change the table"),
+    (text(*LINES), "--csv decimal=,", "must hold numbers, got '19.93'"),
+    (text(*LINES), "--drop x", "--drop must name some of 'time', .*, got \\['x'\\]"),
     (text(*LINES), "--csv parse=1", "cannot be read: .*unexpected keyword argument 'parse'"),
-    (WIDE.to_csv(index=False), "--resample 1h", "must be given with times, got '1h' and no column"),
+    (
+        WIDE.to_csv(index=False),
+        "--resample 1h",
+        "--time must name a column for --resample and --tz, got none",
+    ),
     (
         text(*LINES[:50], LINES[49].split(",")[0] + ",1,2,3"),
         "",
-        "two different rows share the time",
+        "rows must differ in time, got two at",
     ),
-    (text(*LINES), "--drop a,b", "two sensors and two rows or more, got 1"),
-    (WIDE.assign(b=1).to_csv(), "", "sensors must vary, .*, got 'b', which do not.*--drop b"),
+    (text(*LINES), "--drop a,b", "FILE must hold two sensors and two rows, got 1 and 400"),
+    (WIDE.assign(b=1).to_csv(), "", "sensors must vary, got 'b', which do not.*--drop b"),
     (
         WIDE.assign(b=WIDE.b.where(WIDE.index < TIMES[99])).to_csv(),
         "",
         "half of the steps.*--drop b",
     ),
-    (timed(f"{t.month}/{t.day}/{t.year}" for t in TIMES), "", "'%d/%m/%Y'|'%m/%d/%Y'|%m/%d/%Y"),
-    (
-        timed(f"{45352 + i / 24:.6f}" for i in range(400)),
-        "",
-        "got '45352.000000' in row 1; give --time-unit D",
-    ),
     (timed(t if i else "soon" for i, t in enumerate(TIMES)), "", "got 'soon' in row 1"),
     (
         timed(f"{t}{'Z' * (i > 9)}" for i, t in enumerate(TIMES)),
         "",
-        "all or none with an offset from UTC, in every row",
+        "all or none with an offset from UTC.* in every row",
     ),
     (
         timed(t if i else "" for i, t in enumerate(TIMES)),
@@ -329,7 +362,7 @@ def test_ambiguous_dots_are_never_guessed(tmp_path):
     frame = (WIDE * 100).map(lambda v: f"{v:,.0f}".replace(",", "."))
     path = write(tmp_path, frame.to_csv(sep=";"))
     with pytest.raises(ValueError, match="whose dot may group thousands or begin decimals"):
-        read(path, "--csv sep=;")
+        read(path, "--csv 'sep=;'")
     np.testing.assert_allclose(read(path, "--csv 'sep=;' --csv decimal=.").values * 10, WIDE, 0.01)
     np.testing.assert_allclose(
         read(path, "--csv 'sep=;' --csv thousands=.").values / 100, WIDE, 0.01
@@ -353,7 +386,7 @@ def test_local_times_of_a_zone(tmp_path):
     utc = pd.date_range("2024-10-26", periods=60, freq="h", tz="UTC")
     local = WIDE[:60].set_axis(utc.tz_convert("Europe/Berlin").tz_localize(None), axis=0)
     path = write(tmp_path, local.rename_axis("time").to_csv())
-    with pytest.raises(ValueError, match="two different rows share the time .* give --tz"):
+    with pytest.raises(ValueError, match="rows must differ in time.* --tz if clocks were set back"):
         read(path)
     assert list(read(path, "--tz Europe/Berlin").time) == list(utc)
 
@@ -369,12 +402,13 @@ def change_events():
     return pd.DataFrame(rows, columns=["time", "sensor", "value"])
 
 
-@pytest.mark.parametrize("resample", ["", "--resample 1h", "--resample 3h"])
-def test_p20_samples_on_change_must_be_held(resample, tmp_path):
+def test_p20_samples_on_change_must_be_held(tmp_path):
     events = change_events()
     path = write(tmp_path, events.to_csv(index=False))
-    with pytest.raises(ValueError, match=r"only when the value changes.*resample\('1min'\).ffill"):
-        read(path, f"--long time,sensor,value {resample}")
+    with pytest.raises(
+        ValueError, match=r"when the value changes, hold .*resample\('1min'\).ffill"
+    ):
+        read(path, "--long time,sensor,value")
     wide = events.pivot(index="time", columns="sensor", values="value")
     held = read_sensors(wide.resample("1min").last().ffill().dropna())
     assert held.step == pd.Timedelta("1min") and not np.isnan(held.values).any()
@@ -383,7 +417,7 @@ def test_p20_samples_on_change_must_be_held(resample, tmp_path):
 def test_samples_that_come_apart_are_averaged(tmp_path):
     late = pd.Timedelta(seconds=7) * LONG["station"].map({"a": 0, "b": 1, "c": 2})
     path = write(tmp_path, LONG.assign(time=LONG["time"] + late).to_csv(index=False))
-    with pytest.raises(ValueError, match="off the period|--resample 1h"):
+    with pytest.raises(ValueError, match="rows must lie on even steps.* --resample 1h"):
         read(path, "--long time,station,v")
     same(read(path, "--long time,station,v --resample 1h"))
 
@@ -449,5 +483,8 @@ def test_a_frame_is_read_as_it_is():
     pairs = pd.MultiIndex.from_tuples([("x", "a"), ("x", "b"), ("y", "a")])
     assert read_sensors(WIDE.set_axis(pairs, axis=1)).names[0] == "('x', 'a')"
     numbered = LONG.assign(station=LONG["station"].map({"a": 71.0, "b": 72.0, "c": 73.0}))
+    with pytest.raises(ValueError, match="by a text or a whole number, .* of type float64"):
+        read_sensors(numbered, long=["time", "station", "v"])
+    numbered["station"] = numbered["station"].astype(int)
     same(read_sensors(numbered, long=["time", "station", "v"]), names=("71", "72", "73"))
     same(read_sensors(CODED, long=["time", "station", "v"]), names=("0071", "0113", "0114"))
