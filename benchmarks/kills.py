@@ -80,7 +80,7 @@ def kill_drivers(place: Path) -> list[dict[str, Any]]:
                     recoveries.run_driver(folder, QUERY, log, ("replayed", step))
                 recoveries.run_driver(folder, QUERY, log, (point, step))
             recoveries.run_driver(folder, QUERY, log, None)
-        results = CheckpointStore(folder, QUERY.fingerprint).results()
+        results = CheckpointStore(folder).results()
         rows.append({"killed": killed, "point": point, "kills": TURNS} | count_harm(results, log))
     return rows
 

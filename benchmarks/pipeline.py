@@ -58,7 +58,7 @@ def known_model(spark: SparkSession, samples: int) -> dict:
 def durable_checkpoint(place: Path) -> dict:
     """Milliseconds of a committed checkpoint of D2, and of an fsync of the bytes that it adds."""
     n = 100
-    store = CheckpointStore(place / "store", "benchmark")
+    store = CheckpointStore(place / "store")
     log = place / "store" / "state.sqlite-wal"
     commits, syncs = [], []
     with (place / "bytes").open("wb") as file:

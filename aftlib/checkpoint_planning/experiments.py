@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -21,7 +21,6 @@ from aftlib.checkpoint_planning.plan import (
     METHODS,
     PROPOSED,
     SPARED_RECOVERY_TIME,
-    CheckpointPlan,
     RecoveryTime,
 )
 from aftlib.checkpoint_planning.replay import select_replay
@@ -60,7 +59,7 @@ class NotebookParameters(ParameterModel):
     epsilon: float = parameter(0.12, "ε at which figures begin", above=0, most=1e50)
     delta: float = parameter(0.05, "δ of figures and measured recoveries", above=0, below=1)
     t_sla: float = parameter(50.0, "T_SLA at which figures begin, ms")
-    sensors: int = parameter(100, "n of the generated data", least=1, most=20_000)
+    sensors: int = parameter(100, "n of the generated data", least=1, most=10_000)
     groups: int = parameter(5, "equally large groups of correlated sensors", least=1)
     covariance: float = parameter(30.0, "inside a group; the variance is 60")
     window: int = parameter(10_000, "steps w", least=WINDOWS)
@@ -69,11 +68,7 @@ class NotebookParameters(ParameterModel):
     )
     seed: int = parameter(1, "of data and failures", least=0)
     ns: list[int] = parameter(
-        [10, 100, 1000],
-        "numbers of sensors whose recovery is timed",
-        smoke=[10, 100],
-        least=4,
-        most=1000,
+        [10, 100, 1000], "sensors of timed recoveries", smoke=[10, 100], least=4, most=1000
     )
     turns: int = parameter(20, "repetitions of each measured time", smoke=5, least=5)
     kills: int = parameter(72, "killed drivers", smoke=5, least=1)
@@ -90,12 +85,8 @@ class NotebookParameters(ParameterModel):
                 "equally large"
             )
         size = self.sensors // self.groups
-        lowest = -VARIANCE / max(1, size - 1)
-        if not lowest * 0.999 < self.covariance < VARIANCE * 0.999:
-            raise ValueError(
-                f"covariance must lie between {lowest:g} and {VARIANCE:g}, got "
-                f"{self.covariance!r}; no {size} sensors of a group can be correlated like that"
-            )
+        lowest = -VARIANCE / max(1, size - 1)  # of what sensors of a group can have
+        require_number("covariance", self.covariance, above=0.999 * lowest, below=0.999 * VARIANCE)
         return self
 
     def case(self, spark: SparkSession, directory: Path) -> PlanningCase:
@@ -108,16 +99,14 @@ class NotebookParameters(ParameterModel):
         rows = WINDOWS * self.window
         name = f"groups-n{self.sensors}-g{self.groups}-c{self.covariance:.15g}"
         path = directory / f"{name}-rows{rows}-seed{self.seed}"
-        return PlanningCase(
-            model=model,
-            log=write_samples(spark, model, rows, self.seed, path),
-            window=self.window,
-            epsilons=tuple(sorted({*self.epsilons, self.epsilon})),
-            deltas=tuple(sorted({*self.deltas, self.delta})),
-            t_slas=tuple(sorted({*self.t_slas, self.t_sla})),
-            replications=self.replications,
-            seed=self.seed,
+        log = write_samples(spark, model, rows, self.seed, path)
+        axes = (
+            [*self.epsilons, self.epsilon],
+            [*self.deltas, self.delta],
+            [*self.t_slas, self.t_sla],
         )
+        points = [*product(*(sorted(set(axis)) for axis in axes))]
+        return PlanningCase(model, log, self.window, points, self.replications, self.seed)
 
 
 @dataclass(frozen=True)
@@ -127,37 +116,25 @@ class PlanningCase:
     model: GaussianModel  # of the n sensors' values at one step
     log: SensorLog  # the document's data set: the first rows of the sample that `seed` names
     window: int
-    epsilons: tuple[float, ...]
-    deltas: tuple[float, ...]
-    t_slas: tuple[float, ...]  # ms
+    points: list[Point]  # of the grid
     replications: int  # further data sets, each as long as the log
     seed: int  # of the sample
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME
     spared_time: RecoveryTime = SPARED_RECOVERY_TIME  # of a recovery that estimates nothing
 
-    def plan(
+    def query(
         self, epsilon: float, delta: float, t_sla_ms: float, method: str = PROPOSED
-    ) -> CheckpointPlan:
-        """Plan a window at one point of the grid, by one of `METHODS` or `SPARED`."""
+    ) -> ReplayQuery:
+        """Return the query of windows at one point of the grid, by one of `METHODS` or `SPARED`."""
+        requirement, recovery_time = Requirement(epsilon, delta), self.recovery_time
         if method == SPARED:
-            spared = replace(self, recovery_time=self.spared_time)
-            return spared.plan(epsilon, delta, t_sla_ms, EXACTLY_ONCE)
-        return self.query(epsilon, delta, t_sla_ms, method).plan()
-
-    def query(self, epsilon: float, delta: float, t_sla_ms: float, method: str) -> ReplayQuery:
-        """Return the query of a stream of windows at one point of the grid."""
-        requirement, time = Requirement(epsilon, delta), self.recovery_time
-        return ReplayQuery(self.model, self.window, requirement, time, t_sla_ms, method)
+            method, recovery_time = EXACTLY_ONCE, self.spared_time
+        return ReplayQuery(self.model, self.window, requirement, recovery_time, t_sla_ms, method)
 
     def partial_query(self, delta: float, t_sla_ms: float) -> ReplayQuery:
         """Return a query that replays some sensors: ε is 4/5 of what needs no replay."""
         sufficient = Requirement(1, delta).z * np.sqrt(self.model.covariance.max() / self.window)
-        return self.query(float(4 / 5 * sufficient), delta, t_sla_ms, PROPOSED)
-
-    @property
-    def points(self) -> list[Point]:
-        """The grid of (ε, δ, T_SLA)."""
-        return list(product(self.epsilons, self.deltas, self.t_slas))
+        return self.query(float(4 / 5 * sufficient), delta, t_sla_ms)
 
 
 def checkpoint_counts(case: PlanningCase) -> pd.DataFrame:
@@ -166,7 +143,7 @@ def checkpoint_counts(case: PlanningCase) -> pd.DataFrame:
     One row per point: epsilon, delta, t_sla_ms, method (one of `METHODS` or `SPARED`), checkpoints.
     """
     rows = [
-        (*point, method, len(case.plan(*point, method).checkpoints))
+        (*point, method, len(case.query(*point, method).plan().checkpoints))
         for point, method in product(case.points, [*METHODS, SPARED])
     ]
     return pd.DataFrame(rows, columns=[*AXES, "method", "checkpoints"])
@@ -184,7 +161,7 @@ def failure_rates(case: PlanningCase) -> pd.DataFrame:
     """
     rows = []
     for point in case.points:
-        plan = case.plan(*point)
+        plan = case.query(*point).plan()
         estimates = [bool(replay.estimated.size) for replay in plan.replay]
         failed = 1 - plan.worst_case_reliability[estimates]
         if len(failed):
@@ -231,7 +208,7 @@ def draw_failures(case: PlanningCase, points: Sequence[Point], part: int) -> np.
     starts = np.arange(0, rows - window + 1, window // WINDOWS)
     failed = np.empty((len(starts), len(points)))
     for i, point in enumerate(points):
-        plan, shares = case.plan(*point), []
+        plan, shares = case.query(*point).plan(), []
         for tau, replay in zip(plan.times, plan.replay, strict=False):
             others = replay.estimated
             if others.size:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
 
 from aftlib.checkpoint_planning.experiments import AXES, SPARED
-from aftlib.checkpoint_planning.plan import METHODS, CheckpointPlan
+from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.workbench.style import (
     BLUE,
     GREEN,
@@ -40,75 +39,45 @@ _SUCCESS = {
     _EXACT: {"mode": "lines", "line": {"color": BLUE}},
     _SAMPLED: {"mode": "markers", "marker": {"color": BLUE, "symbol": "circle-open"}},
 }
-_PARTS = {
-    "full_ms": "replaying all sensors",
-    "total_ms": "T_rec: the sum of the parts",
-    "rep_ms": "T_rep: replay",
-    "res_ms": "T_res: restore, load the gain matrix",
-    "est_ms": "T_est: estimate",
+_TIMES = {
+    "replaying all sensors": {"mode": "lines", "line": {"color": RED, "dash": "dash"}},
+    "T_rec: the sum of the parts": line_look(GREEN),
+    "T_rep: replay": line_look(BLUE),
+    "T_res: restore, load the gain matrix": line_look(GREY),
+    "T_est: estimate": line_look(ORANGE),
 }
-_TIMES = dict(zip(_PARTS.values(), map(line_look, (RED, GREEN, BLUE, GREY, ORANGE)), strict=True))
-_TIMES[_PARTS["full_ms"]] = {"mode": "lines", "line": {"color": RED, "dash": "dash"}}
 
 
 def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go.Figure:
     """Draw fig. 1's values by step, coloured by their source in a recovery."""
     figure = px.scatter(
-        cells.assign(text=cells["value"].map("{:g}".format)), "step", "sensor", "state",
-        text="text", symbol="state", color_discrete_map=_STATES,
-        symbol_map=dict.fromkeys(_STATES, "square") | {"estimated": "square-open"},
+        cells, "step", "sensor", "state", text=cells["value"].map("{:g}".format),
+        color_discrete_map=_STATES,
         category_orders={"state": [*_STATES], "sensor": ["X1", "X2", "X3"]},
     )  # fmt: skip
-    figure.update_traces(
-        marker={"size": 38, "line_width": 3}, textfont={"size": 15, "color": "white"}
-    )
-    figure.update_traces(textfont_color=ORANGE, selector={"name": "estimated"})
+    look = {"size": 38, "symbol": "square"}
+    figure.update_traces(marker=look, textfont={"size": 15, "color": "white"})
     for time in times[1:-1]:
-        figure.add_vline(time + 0.5, line={"color": GREEN, "width": 3})
-        figure.add_annotation(
-            x=time + 0.5, y=-0.75, text=f"checkpoint τ = {time}", showarrow=False, xshift=8,
-            xanchor="left", font={"color": GREEN},
-        )  # fmt: skip
-    figure.add_annotation(
-        x=failure, y=2.75, text=f"failure at t = {failure}", showarrow=False, font={"color": RED}
-    )
+        text = f"checkpoint τ = {time}"
+        figure.add_vline(time + 0.5, line_color=GREEN, annotation={"text": text, "y": 0.05})
+    text = f"failure at t = {failure}"
+    figure.add_vline(failure, line={"color": RED, "dash": "dot"}, annotation_text=text)
     styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
-    figure.update_yaxes(range=[-1, 3])
-    figure.update_xaxes(dtick=1, range=[0.4, max(times) + 0.6])
+    return figure.update_xaxes(dtick=1).update_layout(hovermode="closest")
+
+
+def plan(queries: Mapping[str, ReplayQuery]) -> go.Figure:
+    """Draw the sensors replayed after a failure, by its time and the method; marks: checkpoints."""
+    rows = []
+    for method, query in queries.items():
+        times, replay = query.first_plan.times, query.first_plan.replay
+        sizes = [len(each.sensors) for each in (*replay, replay[-1])]
+        rows += [(method, tau, size) for tau, size in zip(times, sizes, strict=True)]
+    frame = pd.DataFrame(rows, columns=["method", "step", "sensors"])
+    titles = "Replayed sensors", "steps since the window began", "sensors |O| replayed on failure"
+    figure = line_figure(frame, "step", "sensors", "method", LOOKS, titles)
+    figure.update_traces(line_shape="hv").update_yaxes(rangemode="tozero")
     return figure.update_layout(hovermode="closest")
-
-
-def plan(
-    plan_window: Callable[[float, float, float, str], CheckpointPlan],
-    epsilon: float,
-    delta: float,
-    t_sla_ms: float,
-) -> go.Figure:
-    """Draw the sensors replayed after a failure, by its time and the method; marks: checkpoints.
-
-    `plan_window` is called with ε, δ, T_SLA in ms and a method. The figure leaves out a method
-    that has no plan, because a recovery takes longer than T_SLA.
-    """
-    figure = go.Figure()
-    for method in (name for name in LOOKS if name in METHODS):
-        look = LOOKS[method]
-        with suppress(ValueError):
-            planned = plan_window(epsilon, delta, t_sla_ms, method)
-            sizes = [len(replay.sensors) for replay in planned.replay]
-            figure.add_scatter(
-                x=planned.times, y=[*sizes, sizes[-1]], mode="lines",
-                line=look["line"] | {"shape": "hv"},
-                fill="tozeroy" if method == "proposed" else None,
-                name=f"{method} ({len(planned.checkpoints)})",
-            )  # fmt: skip
-            figure.add_scatter(
-                x=planned.checkpoints, y=sizes[:-1], mode="markers", marker=look["marker"],
-                showlegend=False, name=f"{method}: checkpoint",
-                hovertemplate="τ = %{x:,}<extra></extra>",
-            )  # fmt: skip
-    title = f"One plan (ε = {epsilon:g}, δ = {delta:g}, T_SLA = {t_sla_ms:g} ms)"
-    styled(figure, title, "steps since the window began", "sensors |O| replayed on failure")
-    return figure.update_layout(hovermode="closest").update_yaxes(rangemode="tozero")
 
 
 def counts(frame: pd.DataFrame, x: str, delta: float, start: float) -> go.Figure:
@@ -153,12 +122,12 @@ def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
     `times` is the frame of `recoveries.recovery_times`.
     """
     median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
-    median["res_ms"] = median["state_ms"] + median["gain_ms"]
     full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
-    partial = median[median["sensors"] < median["n"]].assign(full_ms=lambda t: t["n"].map(full))
-    rows = partial.rename(columns=_PARTS).melt(
-        ["n", "sensors"], list(_PARTS.values()), "part", "milliseconds"
-    )
+    median["full_ms"] = median["n"].map(full)
+    median["res_ms"] = median["state_ms"] + median["gain_ms"]
+    parts = dict(zip(["full_ms", "total_ms", "rep_ms", "res_ms", "est_ms"], _TIMES, strict=True))
+    partial = median[median["sensors"] < median["n"]].rename(columns=parts)
+    rows = partial.melt(["n", "sensors"], [*_TIMES], "part", "milliseconds")
     titles = "Recovery time in one process (fig. 5)", "sensors replayed |O|", "milliseconds"
     figure = line_figure(
         rows, "sensors", "milliseconds", "part", _TIMES, titles, slider="n", label="n", start=start

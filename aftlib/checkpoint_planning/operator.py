@@ -16,23 +16,24 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.plan import (
-    EXACTLY_ONCE,
     PROPOSED,
     CheckpointPlan,
     RecoveryTime,
+    most_tuples,
     plan_checkpoints,
     squared_divisor,
 )
-from aftlib.checkpoint_planning.replay import COMPARED_TO
 from aftlib.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
     IntervalRecord,
+    PreparedReplay,
 )
+from aftlib.core.checks import listed
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import locked
 from aftlib.core.requirement import Requirement
-from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
+from aftlib.core.sensorlog import LogReader, SensorLog
 from aftlib.core.windows import divisor
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
@@ -64,11 +65,6 @@ class ReplayQuery:
         """Plan the part of a window that begins `start` steps after the window's beginning."""
         problem = (self.model, self.window, self.requirement, self.recovery_time, self.t_sla_ms)
         return plan_checkpoints(*problem, self.method, self.query, start, checkpoint_variance)
-
-    @property
-    def max_variance(self) -> float:
-        """Largest error variance of a window's sum, w² σ* for a mean (D2 eq. (20))."""
-        return self.requirement.max_variance * squared_divisor(self.query, self.window)
 
     @cached_property
     def first_plan(self) -> CheckpointPlan:
@@ -104,13 +100,8 @@ class PartialReplay:
 
     def __post_init__(self) -> None:
         query = self.query
-        shortest = query.recovery_time(query.model.size)
-        if not query.t_sla_ms >= shortest:
-            raise ValueError(
-                f"t_sla_ms must be at least {shortest:.6g}, the time to replay one step of all "
-                f"{query.model.size} sensors, got {query.t_sla_ms!r}. Failures that used up ε need "
-                "this replay; allow more time"
-            )
+        # failures that use up ε need a replay of all sensors
+        most_tuples(query.recovery_time, query.t_sla_ms, query.model.size)
         checkpoint = self.store.restore()
         if checkpoint is None or not checkpoint.plan:
             self.store.save(self._plan_rest(checkpoint or _first_checkpoint(query, window=0)))
@@ -125,12 +116,10 @@ class PartialReplay:
         """Step at which the stream ends, the end of the log's last whole window."""
         return self.log.steps - self.log.steps % self.query.window
 
-    def recover(self, read: Read) -> bool:
-        """Recover the batch that a crashed process had begun; return whether there was one."""
-        batch = self.store.unfinished(self.checkpoint.position)
-        if batch is not None:
-            self.process(batch, read)
-        return batch is not None
+    def recover(self, read: Read) -> None:
+        """Recover the batch that a crashed process had begun, if there is one."""
+        if self.store.unfinished(self.checkpoint.position):
+            self.process(len(self.store.records()), read)
 
     def finish(self, read: Read) -> None:
         """Process the log's remaining intervals, up to the end of its last whole window."""
@@ -155,34 +144,32 @@ class PartialReplay:
 
         checkpoint = self.checkpoint
         start, stop = self.batch_steps = checkpoint.position, checkpoint.next_boundary
-        steps, sensors, prepared = stop - start, range(model.size), None
-        failed = self.store.begin(batch, start, self.process_id)
+        failed = self.store.begin(start, self.process_id)
         self.passes("begun", batch)
+        replay = everything = PreparedReplay.everything(model.size)
         if failed:
-            prepared = self.store.load_prepared(checkpoint.plan, checkpoint.interval)
+            replay = self.store.load_prepared(checkpoint.plan, checkpoint.interval)
         end_phase("restored")
 
-        replayed = sensors if prepared is None else prepared.sensors.tolist()
-        sums, counts = read(replayed, start, stop)
-        if prepared is not None and np.any(counts < steps):
-            prepared, replayed = None, sensors
-            sums, counts = read(sensors, start, stop)
+        sums, counts = read(replay.sensors, start, stop)
+        if replay is not everything and np.any(counts < stop - start):
+            replay = everything
+            sums, counts = read(replay.sensors, start, stop)
         end_phase("replayed")
 
-        variance = np.zeros(model.size)
-        if prepared is not None:
-            sums = prepared.estimate(model.mean, sums, steps)
-            counts, variance = np.full(model.size, steps), steps * prepared.variance
+        if replay is not everything:
+            sums = replay.estimate(model.mean, sums, stop - start)
+            counts = np.full(model.size, stop - start)
         end_phase("estimated")
 
         phases = np.diff(clock) * 1e3
-        record = IntervalRecord(batch, start, stop, failed, len(replayed), *phases.tolist())
+        record = IntervalRecord(batch, start, stop, failed, len(replay.sensors), *phases.tolist())
         aggregated = replace(
             checkpoint,
             position=stop,
             sums=checkpoint.sums + sums,
             counts=checkpoint.counts + counts,
-            variance=checkpoint.variance + variance,
+            variance=checkpoint.variance + (stop - start) * replay.variance,
         )
         self._commit(aggregated, record)
 
@@ -209,8 +196,6 @@ class PartialReplay:
     def _plan_rest(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with a plan for the rest of its window, and prepare that plan."""
         query, done = self.query, checkpoint.position - checkpoint.window
-        if checkpoint.variance.max() > query.max_variance * (1 + COMPARED_TO):
-            query = replace(query, method=EXACTLY_ONCE)  # it adds no error
         variance = checkpoint.variance / squared_divisor(query.query, max(done, 1))
         plan = query.plan(done, variance) if done else query.first_plan
         name = self.store.prepare(plan)
@@ -227,14 +212,13 @@ def open_operator(
     another log.
     """
     if log.names != query.model.names:
-        missing = sorted(set(query.model.names) - set(log.names))[:5]
-        new = sorted(set(log.names) - set(query.model.names))[:5]
         raise ValueError(
-            f"log must have the model's {query.model.size} keys in their order, got "
-            f"{len(log.names)} (missing {missing}, new {new}); fit the model on these sensors"
+            f"log must have the model's keys {listed(query.model.names)} in their order, got "
+            f"{listed(log.names)}; fit the model on these sensors"
         )
-    store = CheckpointStore(directory, query.fingerprint)
-    store.require_log(json.dumps(log.identity, sort_keys=True))
+    store = CheckpointStore(directory)
+    store.require_same("query", query.fingerprint)
+    store.require_same("log", json.dumps(log.identity, sort_keys=True))
     return PartialReplay(query, log, store, uuid.uuid4().hex, passes)
 
 
@@ -259,10 +243,8 @@ def replay_in_process(
     query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
 ) -> CheckpointStore:
     """`pipeline.replay_stream` in this process, without Spark."""
-    read = bare_read(log)
     with driver(query, log, directory, passes) as operator:
-        operator.recover(read)
-        operator.finish(read)
+        operator.finish(bare_read(log))
         return operator.store
 
 
@@ -274,27 +256,21 @@ def bare_read(log: SensorLog) -> Read:
 def interval_sums(
     log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum and number of each sensor's finite samples in the steps [start, stop).
-
-    Samples are added up by row groups, so that the bits do not depend on earlier reads.
-    """
+    """Return the sum and number of each sensor's finite samples in the steps [start, stop)."""
     sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
-    at = start
-    for block in log.blocks(keys, start, stop) if len(keys) else ():
-        for values in np.split(block, range(-at % ROW_GROUP, len(block), ROW_GROUP)):
-            part, present = values.sum(axis=0), len(values)
-            if not np.isfinite(part).all():  # some sample is missing
-                finite = np.isfinite(values)
-                part, present = np.where(finite, values, 0.0).sum(axis=0), finite.sum(axis=0)
-            sums, counts = sums + part, counts + present
-        at += len(block)
+    for values in log.blocks(keys, start, stop) if len(keys) else ():
+        part, present = values.sum(axis=0), len(values)
+        if not np.isfinite(part).all():  # some sample is missing
+            finite = np.isfinite(values)
+            part, present = np.where(finite, values, 0.0).sum(axis=0), finite.sum(axis=0)
+        sums, counts = sums + part, counts + present
     return sums, counts
 
 
 def _first_checkpoint(query: ReplayQuery, window: int) -> Checkpoint:
     """Return the exact, empty checkpoint c⁰ at the beginning of a window, not planned yet."""
     zeros = np.zeros(query.model.size)
-    return Checkpoint(window, window, zeros, zeros.astype(np.int64), zeros, (window,), plan="")
+    return Checkpoint(window, window, zeros, zeros, zeros, (window,), plan="")
 
 
 def _window_results(query: ReplayQuery, checkpoint: Checkpoint) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from numbers import Real
@@ -10,7 +10,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.checkpoint_planning.replay import COMPARED_TO, ReplaySet, select_replay
+from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
 from aftlib.core.checks import require_choice, require_instance, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -22,7 +22,8 @@ ADAPTIVE = "adaptive"
 """Ours: plan each interval as the only one that fails, and plan again after a failure."""
 METHODS = (PROPOSED, NO_RELAXATION, EXACTLY_ONCE, ADAPTIVE)
 
-_MOST_TUPLES = 2**53
+_ROUNDED = 1e-9
+"""Share of ε² by which rounding in several recoveries may exceed it."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,7 @@ class RecoveryTime:
                 f"t_sla_ms must be at least the fixed {self.fixed_ms!r} ms of every recovery, "
                 f"got {t_sla_ms!r}; allow more time or make restoring and estimating faster"
             )
-        most = int(min((t_sla_ms - self.fixed_ms) / self.per_tuple_ms, _MOST_TUPLES))
-        while self(most) > t_sla_ms:
-            most -= 1
-        while most < _MOST_TUPLES and self(most + 1) <= t_sla_ms:
-            most += 1
-        return most
+        return bisect_right(range(2**53 + 1), t_sla_ms, key=self) - 1
 
 
 DOCUMENT_RECOVERY_TIME = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
@@ -92,7 +88,7 @@ class CheckpointPlan:
     Set k suffices if every interval from k on fails. A plan is valid until the first approximate
     recovery, because its later replay sets assume exact checkpoints. After a failure in interval k,
     plan again with `start` = times[k + 1] and `checkpoint_variance` = restored_variance(k). An
-    "adaptive" plan guarantees `single_failure_variance`; the next plan covers later failures.
+    "adaptive" plan guarantees the result if one interval fails; the next plan covers later ones.
 
         R(c^k, O) = min_i ``P(|Y_i − y_i| ≤ ε | c^k, o)``     (D2 eq. (12))
 
@@ -143,12 +139,12 @@ class CheckpointPlan:
 
         From τ_k on only set k is replayed: D2 eq. (16) as definition 1 uses it.
         """
-        return self._result_variance([self.times[-1] - begin for begin in self.times[:-1]])
-
-    @property
-    def single_failure_variance(self) -> np.ndarray:
-        """Variance of the window's result when interval k alone fails, shape (K, n)."""
-        return self._result_variance([b - a for a, b in pairwise(self.times)])
+        window = self.times[-1]
+        estimated = [
+            (window - begin) * replay.variance
+            for begin, replay in zip(self.times, self.replay, strict=False)
+        ]
+        return np.asarray((self._debt + estimated) / squared_divisor(self.query, window))
 
     @property
     def worst_case_reliability(self) -> np.ndarray:
@@ -163,11 +159,7 @@ class CheckpointPlan:
         ValueError
             When the plan has no such interval.
         """
-        if not 0 <= interval < len(self.replay):
-            raise ValueError(
-                f"interval must lie inside 0 … {len(self.replay) - 1}, got {interval!r}; "
-                "interval k ends at times[k + 1]"
-            )
+        require_number("interval", interval, least=0, below=len(self.replay), whole=True)
         begin, end = self.times[interval : interval + 2]
         total = self._debt + (end - begin) * self.replay[interval].variance
         return np.asarray(total / squared_divisor(self.query, end))
@@ -176,11 +168,6 @@ class CheckpointPlan:
     def _debt(self) -> np.ndarray:
         """Error variance of each sensor's sum up to τ_0."""
         return squared_divisor(self.query, self.times[0]) * self.checkpoint_variance
-
-    def _result_variance(self, steps: list[int]) -> np.ndarray:
-        """Variance of the window's result if `steps[k]` steps are estimated from set k."""
-        estimated = [m * replay.variance for m, replay in zip(steps, self.replay, strict=True)]
-        return np.asarray((self._debt + estimated) / squared_divisor(self.query, self.times[-1]))
 
 
 def squared_divisor(query: str, steps: int) -> int:
@@ -275,10 +262,13 @@ def plan_checkpoints(
     if method == EXACTLY_ONCE:
         first = ReplaySet.everything(model.size)
     else:
-        target = _target(model, requirement, method, query, variance, start, window)
+        squared, debt = squared_divisor(query, window), squared_divisor(query, start) * variance
+        target = _target(model, requirement, debt, squared, window - start)
+        if method == NO_RELAXATION:  # a plan that begins later does not relax either
+            target = np.minimum(target, squared * requirement.max_variance / window)
         first = select_replay(model, target)
     sensors = model.size if method == ADAPTIVE else len(first.sensors)
-    most = _most_tuples(recovery_time, t_sla_ms, sensors)
+    most = most_tuples(recovery_time, t_sla_ms, sensors)
     if method == ADAPTIVE:
         times, replay = _equal_intervals(first, start, window, most)
     else:
@@ -324,57 +314,46 @@ def _equal_intervals(
     return times, [alone] * count
 
 
-def _most_tuples(recovery_time: RecoveryTime, t_sla_ms: float, sensors: int) -> int:
+def most_tuples(recovery_time: RecoveryTime, t_sla_ms: float, sensors: int) -> int:
     """Return the most tuples within T_SLA; ValueError if one step of `sensors` takes longer."""
     shortest = recovery_time(sensors)
     if not (isinstance(t_sla_ms, Real) and t_sla_ms >= shortest):
         raise ValueError(
             f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
-            f"got {t_sla_ms!r}; allow more time, or replay fewer sensors by a larger epsilon"
+            f"got {t_sla_ms!r}; allow more time, or fewer sensors (a larger epsilon replays fewer)"
         )
     return recovery_time.max_tuples(t_sla_ms)
 
 
 def _target(
-    model: GaussianModel,
-    requirement: Requirement,
-    method: str,
-    query: str,
-    variance: np.ndarray,
-    start: int,
-    window: int,
+    model: GaussianModel, requirement: Requirement, debt: np.ndarray, squared: int, steps: int
 ) -> np.ndarray:
-    """Return the permitted variance of a step of each sensor in the first interval (eq. (20))."""
-    allowed = squared_divisor(query, window) * requirement.max_variance
-    debt = squared_divisor(query, start) * variance
+    """Return the permitted variance of a step of each sensor in the first interval (eq. (20)).
+
+    `debt` is the error variance of each sensor's sum at the last checkpoint. `squared` is the
+    square of what divides the window's sum, and `steps` are left of the window.
+    """
+    allowed = squared * requirement.max_variance
     left = allowed - debt
-    if left.min() < -COMPARED_TO * allowed:
+    if left.min() < -_ROUNDED * allowed:
         worst = int(left.argmin())
-        smallest = float(requirement.z * np.sqrt(debt[worst] / squared_divisor(query, window)))
+        smallest = float(requirement.z * np.sqrt(debt[worst] / squared))
         raise ValueError(
             f"checkpoint_variance leaves nothing of epsilon = {requirement.epsilon!r} for sensor "
             f"{model.names[worst]!r}; use an epsilon of at least {smallest!r}, or "
             "method='exactly-once', which adds no error of its own"
         )
-    target = np.maximum(left, 0) / (window - start)
-    if method == NO_RELAXATION:  # a plan that begins later does not relax either
-        return np.minimum(target, allowed / window)
-    return target
+    return np.maximum(left, 0) / steps
 
 
 def _checked_variance(model: GaussianModel, start: int, given: ArrayLike | None) -> np.ndarray:
     """Return the argument `checkpoint_variance`, checked, as a read-only copy."""
     variance = np.zeros(model.size) if given is None else np.array(given, dtype=float)
-    if variance.shape != (model.size,):
+    bad = variance[~np.isfinite(variance) | (variance < 0) | ((variance > 0) & (start == 0))]
+    if variance.shape != (model.size,) or bad.size:
         raise ValueError(
-            f"checkpoint_variance must have shape ({model.size},), one per sensor, "
-            f"got {variance.shape}"
-        )
-    bad = ~((variance >= 0) & np.isfinite(variance)) | ((variance > 0) & (start == 0))
-    if bad.any():
-        raise ValueError(
-            f"checkpoint_variance must be finite, at least 0, and 0 if start is 0, got "
-            f"{float(variance[bad][0])} for sensor {model.names[int(bad.argmax())]!r} and start = "
+            f"checkpoint_variance must be {model.size} finite numbers, at least 0, and 0 if start "
+            f"is 0, got shape {variance.shape} with {bad[:5].tolist()} out of bounds and start = "
             f"{start}; pass the plan's restored_variance(k), and times[k + 1] as start"
         )
     variance.flags.writeable = False

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -18,9 +18,8 @@ import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, open_operator
-from aftlib.checkpoint_planning.plan import CheckpointPlan, RecoveryTime
+from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, PreparedReplay
-from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, SensorLog
@@ -35,6 +34,8 @@ FIGURE_1 = pd.DataFrame(
     dtype=float,
 )
 """Sensor values of D2 fig. 1."""
+FAILURE = 5
+"""Step of the failure in fig. 1."""
 FIGURE_1_QUERY = ReplayQuery(
     GaussianModel([22, 22, 20], [[1.0, 0.85, 0.40], [0.85, 0.90, 0.30], [0.40, 0.30, 0.60]]),
     window=len(FIGURE_1),
@@ -52,39 +53,32 @@ SHARES = (0.1, 0.25, 0.5, 0.75)
 CORRELATION = 0.5
 MARGIN = 1.5
 """T_SLA of killed drivers, as a multiple of the fitted recovery time."""
-PILOT_TUPLES, PILOTS = (10_000, 100_000), 20
-"""Tuples that T_SLA permits in pilot kills, and the number of these kills."""
+PILOT_TUPLES, PILOTS = (10_000, 100_000), 10
+"""Tuples that T_SLA permits in pilot kills, and the number of kills for each."""
+LEAST_MS = 1e-7
+"""Least time of one tuple in a fitted recovery time: ten tuples per nanosecond."""
 FORKS = get_context("forkserver")
 # drivers are forked from a process that has the imports
 FORKS.set_forkserver_preload([__name__])
-RECOVERY = 7
-"""Passages of a driver from its start until its first batch is planned."""
 
 
-@dataclass(frozen=True)
-class ThreeSensors:
-    """The results of fig. 1, as the operator emitted them."""
+def three_sensors(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Aggregate fig. 1's window, fail, restore the checkpoint and replay the plan's sensors.
 
-    plan: CheckpointPlan
-    cells: pd.DataFrame  # sensor, step, value, state: checkpointed, replayed or estimated
-    results: pd.DataFrame  # sensor, checkpoint: mean in c¹, restored, half_width, truth, error
+    The failure is at step `FAILURE`. `directory` must be new; it gets the log and the state.
 
-
-def three_sensors(directory: Path, failure: int = 5) -> ThreeSensors:
-    """Aggregate fig. 1's window, fail, restore the last checkpoint and replay the plan's sensors.
-
-    The failure is at step `failure`, 1 … 7. `directory` must be new; it gets the log and the state.
+    Return two frames. One row per sample: step, sensor, value, state: checkpointed, replayed or
+    estimated. One row per sensor, as the operator emitted it: sensor, checkpoint: mean in c¹,
+    restored, half_width, truth, error.
     """
-    require_number("failure", failure, least=1, most=len(FIGURE_1))
     query, plan = FIGURE_1_QUERY, FIGURE_1_QUERY.first_plan
     log = SensorLog.write(directory / "log", FIGURE_1.to_numpy(), FIGURE_1.columns.tolist())
-    interval = int(np.searchsorted(plan.times, failure)) - 1
-    begin, end = plan.times[interval : interval + 2]
+    _, begin, end = plan.times  # the failure is in the second interval
     operator = open_operator(query, log, directory / "state")
-    operator.store.begin(interval, begin, "the process that crashed")
+    operator.store.begin(begin, "the process that crashed")
     operator.finish(bare_read(log))
 
-    replayed = [query.model.names[i] for i in plan.replay[interval].sensors]
+    replayed = [query.model.names[i] for i in plan.replay[1].sensors]
     cells = FIGURE_1.reset_index().melt("step", var_name="sensor")
     states = np.where(cells["sensor"].isin(replayed), "replayed", "estimated")
     cells["state"] = np.where(cells["step"].between(begin + 1, end), states, "checkpointed")
@@ -93,7 +87,7 @@ def three_sensors(directory: Path, failure: int = 5) -> ThreeSensors:
     table = pd.DataFrame({"checkpoint": FIGURE_1.iloc[:begin].mean(), "restored": results["value"]})
     table = table.assign(half_width=results["half_width"], truth=FIGURE_1.mean())
     table["error"] = (table["restored"] - table["truth"]).abs()
-    return ThreeSensors(plan, cells, table.rename_axis("sensor").reset_index())
+    return cells, table.rename_axis("sensor").reset_index()
 
 
 def wide_log(directory: Path, sensors: int, rows: int, seed: int) -> SensorLog:
@@ -145,26 +139,26 @@ def recovery_times(
         log = wide_log(directory, n, rows, seed)
         sizes = sorted({max(1, round(share * n)) for share in SHARES} | {n})
         read, zeros = bare_read(log), np.zeros(n)
-        store = CheckpointStore(scratch / str(n), "recovery times")
+        store = CheckpointStore(scratch / str(n))
         store.save(Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan=""))
         for size in sizes:
             equally_correlated(n, size).save(scratch / f"{n}-{size}.npy")
         for turn, size in product(range(-1, turns), sizes):
-            clock = [time.perf_counter()]
+            replay, clock = PreparedReplay.everything(n), [time.perf_counter()]
             store.restore()
             clock.append(time.perf_counter())
-            path = scratch / f"{n}-{size}.npy"
-            prepared = PreparedReplay.load(path) if size < n else None
+            if size < n:
+                replay = PreparedReplay.load(scratch / f"{n}-{size}.npy")
             clock.append(time.perf_counter())
-            sums, _ = read(range(size), 0, log.steps)
+            sums, _ = read(replay.sensors, 0, log.steps)
             clock.append(time.perf_counter())
-            if prepared is not None:
-                prepared.estimate(zeros, sums, log.steps)
+            if size < n:
+                replay.estimate(zeros, sums, log.steps)
             clock.append(time.perf_counter())
-            parts = [*np.diff(clock).tolist(), clock[-1] - clock[0]]
-            measured.append((n, size, size * log.steps, turn, *(1e3 * part for part in parts)))
-    names = ["state_ms", "gain_ms", "rep_ms", "est_ms", "total_ms"]
-    frame = pd.DataFrame(measured, columns=["n", "sensors", "tuples", "turn", *names])
+            measured.append((n, size, size * log.steps, turn, *(1e3 * np.diff(clock))))
+    parts = ["state_ms", "gain_ms", "rep_ms", "est_ms"]
+    frame = pd.DataFrame(measured, columns=["n", "sensors", "tuples", "turn", *parts])
+    frame["total_ms"] = frame[parts].sum(axis=1)
     return frame[frame["turn"] >= 0].reset_index(drop=True)
 
 
@@ -189,7 +183,7 @@ def stream_rates(
     """Measure the throughput of one undisturbed window in one process under each query.
 
     Queries take turns; one more turn warms up. One row per (turn, query), with the columns turn;
-    plan: the query's name; checkpoints: their number per window; seconds; rate: tuples per second.
+    plan: the query's name; checkpoints: their number per window; rate: tuples per second.
     """
     rows, read = [], bare_read(log)
     for turn, (name, query) in product(range(-1, turns), queries.items()):
@@ -198,10 +192,9 @@ def stream_rates(
         start = time.perf_counter()
         for batch in range(intervals):
             operator.process(batch, read)
-        seconds = time.perf_counter() - start
-        rate = query.window * query.model.size / seconds
-        rows.append((turn, name, intervals - 1, seconds, rate))
-    frame = pd.DataFrame(rows, columns=["turn", "plan", "checkpoints", "seconds", "rate"])
+        rate = query.window * query.model.size / (time.perf_counter() - start)
+        rows.append((turn, name, intervals - 1, rate))
+    frame = pd.DataFrame(rows, columns=["turn", "plan", "checkpoints", "rate"])
     return frame[frame["turn"] >= 0].reset_index(drop=True)
 
 
@@ -297,8 +290,8 @@ def kill_drivers(
     which T_SLA ends before their window ends; without such an interval the frame is empty.
 
     One row per kill, about the batch that the replacement process recovers: the columns of
-    `CheckpointStore.records` and `first_passages`; start_ms: from the process's start until T_rec
-    begins; commit_ms; t_sla_ms. RuntimeError when a process does not end by its SIGKILL.
+    `CheckpointStore.records`, and t_sla_ms. RuntimeError when a process does not end by its
+    SIGKILL.
     """
     plan, rng = query.first_plan, np.random.default_rng(seed)
     partial = [
@@ -313,60 +306,41 @@ def kill_drivers(
         taus = rng.choice(partial, min(windows, left)).tolist()
         kills = [("replayed", query.window * window + tau) for window, tau in enumerate(taus)]
         kills.append(("planned", kills[-1][1]))  # the last process recovers the last interval
-        processes = [run_driver(directory, query, log, kill) for kill in kills]
-        records = CheckpointStore(directory, query.fingerprint).records()
-        frames.append(first_passages(processes[1:]).merge(records, on="batch"))
+        for kill in kills:
+            run_driver(directory, query, log, kill)
+        frames.append(CheckpointStore(directory).records().query("recovered"))
         left -= len(taus)
-    if not frames:
-        return pd.DataFrame()
-    killed = pd.concat(frames, ignore_index=True)
-    start_ms = 1e3 * (killed["estimated"] - killed["started"]) - killed["total_ms"]
-    commit_ms = 1e3 * (killed["committed"] - killed["estimated"])
-    return killed.assign(start_ms=start_ms, commit_ms=commit_ms, t_sla_ms=query.t_sla_ms)
-
-
-def first_passages(processes: Sequence[Sequence[Passage]]) -> pd.DataFrame:
-    """Return the first batch of each process, and when the process started and passed each point.
-
-    A replacement's first batch is the one that it recovers. One row per process, with the columns
-    batch, started, and one per point.
-    """
-    rows = [{p.point: p.at for p in passages[:RECOVERY]} for passages in processes]
-    return pd.DataFrame(rows).assign(batch=[passages[1].batch for passages in processes])
+    killed = pd.concat(frames or [pd.DataFrame()], ignore_index=True)
+    return killed.assign(t_sla_ms=query.t_sla_ms)
 
 
 def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: int) -> ReplayQuery:
     """Return the query with a recovery time fitted to pilot kills, and its T_SLA.
 
-    T_SLA is `MARGIN` times the fitted time to replay the fewest `PILOT_TUPLES`, or one step of all
-    sensors. It is fixed before the kills that are judged.
+    T_SLA is `MARGIN` times the fitted time to replay the fewest `PILOT_TUPLES`. It is fixed before
+    the kills that are judged.
     """
     frames = []
     for tuples in PILOT_TUPLES:
-        permitted = max(tuples, query.model.size)
-        pilot = replace(query, t_sla_ms=query.recovery_time(permitted))
-        count = PILOTS // len(PILOT_TUPLES)
-        frames.append(kill_drivers(pilot, log, scratch / str(tuples), count, seed))
+        pilot = replace(query, t_sla_ms=query.recovery_time(tuples))
+        frames.append(kill_drivers(pilot, log, scratch / str(tuples), PILOTS, seed))
     line = fit_recovery_time(pd.concat(frames))
     cost = RecoveryTime(MARGIN * line.fixed_ms, MARGIN * line.per_tuple_ms)
-    limit = cost(max(PILOT_TUPLES[0], query.model.size))
-    return replace(query, recovery_time=cost, t_sla_ms=limit)
+    return replace(query, recovery_time=cost, t_sla_ms=cost(PILOT_TUPLES[0]))
 
 
 def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
     """Fit (24) to measured recoveries, by Theil and Sen's line, which is robust to stragglers.
 
-    `times` has tuples and total_ms, one row per recovery. Up to the largest number of tuples the
-    line rises by at least 1 % of the median time, because a smaller cost cannot be measured.
+    `times` has tuples and total_ms, one row per recovery. A tuple takes at least `LEAST_MS`,
+    because a smaller cost cannot be measured. ValueError without recoveries.
     """
     from scipy.stats import theilslopes  # imported here: it takes 0.4 s to load
 
-    if times.empty or not times["tuples"].any():
-        raise ValueError(
-            f"times must hold recoveries that replay tuples, got {len(times)} that replay none; "
-            "choose a smaller epsilon"
-        )
-    tuples, total_ms = times["tuples"].to_numpy(float), times["total_ms"].to_numpy(float)
-    slope = float(theilslopes(total_ms, tuples).slope) if len(np.unique(tuples)) > 1 else 0.0
-    slope = max(slope, 0.01 * float(np.median(total_ms)) / tuples.max())
-    return RecoveryTime(max(0.0, float(np.median(total_ms - slope * tuples))), slope)
+    if times.empty:
+        raise ValueError("times must hold recoveries, got none; choose a smaller epsilon")
+    slope = LEAST_MS
+    if np.ptp(times["tuples"]):
+        slope = max(slope, float(theilslopes(times["total_ms"], times["tuples"]).slope))
+    fixed = float((times["total_ms"] - slope * times["tuples"]).median())
+    return RecoveryTime(max(0.0, fixed), slope)

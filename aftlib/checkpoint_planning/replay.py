@@ -156,15 +156,12 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
 
 def _checked_target(model: GaussianModel, max_variance: ArrayLike) -> np.ndarray:
     target = np.asarray(max_variance, dtype=float)
-    if target.shape not in ((), (model.size,)):
+    bad = target[~(target >= 0)]
+    if target.shape not in ((), (model.size,)) or bad.size:
         raise ValueError(
-            f"max_variance must be one number or one for each of the {model.size} sensors, "
-            f"got shape {target.shape}"
-        )
-    if not np.all(target >= 0):
-        raise ValueError(
-            f"max_variance must be non-negative, got {float(target[~(target >= 0)].flat[0])}; "
-            "give 0 for a sensor that must be known exactly"
+            f"max_variance must be one number or {model.size}, one per sensor, each at least 0, "
+            f"got shape {target.shape} with {bad[:5].tolist()} out of bounds; give 0 for a sensor "
+            "that must be known exactly"
         )
     # scores and units stay finite
     limits = model.covariance.diagonal().max() * np.array([1e-100, 1e100])

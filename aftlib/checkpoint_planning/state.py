@@ -15,13 +15,13 @@ from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.paths import atomic_directory
 from aftlib.core.sqlite import open_database, transaction
 
-APPLICATION = 0x41465437
+APPLICATION = 0x41465438
 """Marks a file as a store of this layout; another layout gets another number."""
 _TABLES = (
-    "CREATE TABLE stream (fingerprint TEXT NOT NULL, log TEXT)",
-    "CREATE TABLE begun (batch INTEGER, start INTEGER, process TEXT, PRIMARY KEY (batch, process))",
+    "CREATE TABLE stream (part TEXT PRIMARY KEY, identity TEXT)",
+    "CREATE TABLE begun (start INTEGER PRIMARY KEY, process TEXT)",
     "CREATE TABLE checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), window INTEGER, "
-    "position INTEGER, sums BLOB, counts BLOB, variance BLOB, times TEXT, plan TEXT)",
+    "position INTEGER, arrays BLOB, times TEXT, plan TEXT)",
     "CREATE TABLE batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
     "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
     "CREATE TABLE windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
@@ -74,6 +74,11 @@ class PreparedReplay:
     gain: np.ndarray  # (n − |O|, |O|)
     variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
 
+    @classmethod
+    def everything(cls, size: int) -> PreparedReplay:
+        """All `size` sensors are replayed and none is estimated."""
+        return cls(np.arange(size), np.empty((0, size)), np.zeros(size))
+
     def save(self, path: Path) -> None:
         """Write the preparation as a file."""
         with path.open("wb") as file:
@@ -82,21 +87,26 @@ class PreparedReplay:
 
     @classmethod
     def load(cls, path: Path) -> PreparedReplay:
-        """Load a file; OSError, ValueError or EOFError when it is gone or damaged."""
-        with path.open("rb") as file:
-            return cls(*(np.load(file) for _ in range(3)))
+        """Load a file; ValueError when it is gone or damaged."""
+        try:
+            with path.open("rb") as file:
+                return cls(*(np.load(file) for _ in range(3)))
+        except (OSError, ValueError, EOFError) as error:
+            raise ValueError(
+                f"path must be an intact prepared replay, got {str(path)!r} ({error}); restore it "
+                "from a copy, or start the stream again"
+            ) from error
 
     def estimate(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
         """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (5), (10)).
 
         No sample of O may be missing.
         """
-        everyone = np.empty(mean.size)
         others = np.setdiff1d(np.arange(mean.size), self.sensors)
-        everyone[self.sensors] = sums
-        deviation = sums - steps * mean[self.sensors]
-        everyone[others] = steps * mean[others] + self.gain @ deviation
-        return everyone
+        estimated = steps * mean
+        estimated[others] += self.gain @ (sums - estimated[self.sensors])
+        estimated[self.sensors] = sums
+        return estimated
 
 
 class CheckpointStore:
@@ -108,59 +118,47 @@ class CheckpointStore:
     checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
     disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
-    Both are made when absent. ValueError when the file is no such store, or of a stream with
-    another `fingerprint`.
+    Both are made when absent. ValueError when the file is no such store.
     """
 
-    def __init__(self, directory: Path | str, fingerprint: str) -> None:
-        self.fingerprint, self.prepared = fingerprint, Path(directory) / "prepared"
+    def __init__(self, directory: Path | str) -> None:
+        self.prepared = Path(directory) / "prepared"
         self.prepared.mkdir(parents=True, exist_ok=True)
         self.path = Path(directory) / "state.sqlite"
 
         def create(connection: sqlite3.Connection) -> None:
             for table in _TABLES:
                 connection.execute(table)
-            connection.execute("INSERT INTO stream VALUES (?, NULL)", (fingerprint,))
-
-        def check(connection: sqlite3.Connection) -> None:
-            stored = connection.execute("SELECT fingerprint FROM stream").fetchone()[0]
-            if stored != fingerprint:
-                raise ValueError(
-                    f"path belongs to another stream ({stored}), not to this one ({fingerprint}): "
-                    f"{str(self.path)!r}; go on with the model, window and plan that it began with"
-                )
 
         self._connection = open_database(
-            self.path, "a checkpoint store", APPLICATION, create=create, check=check
+            self.path, "a checkpoint store", APPLICATION, create=create
         )
 
-    def require_log(self, identity: str) -> None:
-        """Record the identity of the stream's log; ValueError for another log than the first."""
-        with transaction(self._connection, "record the log in") as connection:
-            connection.execute("UPDATE stream SET log = ? WHERE log IS NULL", (identity,))
-        stored = self._rows("SELECT log FROM stream")[0][0]
+    def require_same(self, part: str, identity: str) -> None:
+        """Record the identity of the stream's query or log; ValueError if it began with another."""
+        with transaction(self._connection, f"record the {part} in") as connection:
+            connection.execute("INSERT OR IGNORE INTO stream VALUES (?, ?)", (part, identity))
+        stored = self._rows("SELECT identity FROM stream WHERE part = ?", part)[0][0]
         if stored != identity:
             raise ValueError(
-                f"log must be the one that the stream in {str(self.path)!r} began with, {stored}, "
-                f"got {identity}: go on with that one, or start again in another directory"
+                f"{part} must be the one that the stream in {str(self.path)!r} began with, "
+                f"{stored}, got {identity}: go on with that one, or start again in another "
+                "directory"
             )
 
-    def begin(self, batch: int, start: int, process_id: str) -> bool:
-        """Record that a process begins a batch; True if another process began it and crashed.
+    def begin(self, start: int, process_id: str) -> bool:
+        """Record that a process begins the batch at a step; True if another began it and crashed.
 
-        The batch is identified by its first step. The record survives the process, but a power
-        failure may delete it. The batch is then not recovered, but read from all sensors.
+        The record survives the process, but a power failure may delete it. The batch is then not
+        recovered, but read from all sensors.
         """
-        with transaction(self._connection, f"begin batch {batch} in", synced=False) as connection:
-            row = (batch, start, process_id)
-            connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?, ?)", row)
-        others = "SELECT 1 FROM begun WHERE start = ? AND process != ? LIMIT 1"
-        return bool(self._rows(others, start, process_id))
+        with transaction(self._connection, "begin a batch in", synced=False) as connection:
+            connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?)", (start, process_id))
+        return self._rows("SELECT process FROM begun WHERE start = ?", start) != [(process_id,)]
 
-    def unfinished(self, start: int) -> int | None:
-        """Return the batch that a process has begun at this step; None if no process has."""
-        rows = self._rows("SELECT batch FROM begun WHERE start = ? LIMIT 1", start)
-        return rows[0][0] if rows else None
+    def unfinished(self, start: int) -> bool:
+        """Return whether a process has begun the batch at this step."""
+        return bool(self._rows("SELECT 1 FROM begun WHERE start = ?", start))
 
     def end(self, process_id: str) -> None:
         """Record that a process ends without a crash: the batches that it began have not failed."""
@@ -174,14 +172,11 @@ class CheckpointStore:
 
     def restore(self) -> Checkpoint | None:
         """Return the last checkpoint, None before the first."""
-        rows = self._rows(
-            "SELECT window, position, sums, counts, variance, times, plan FROM checkpoint"
-        )
+        rows = self._rows("SELECT window, position, arrays, times, plan FROM checkpoint")
         if not rows:
             return None
-        window, position, *arrays, times, plan = rows[0]
-        kinds = (np.float64, np.int64, np.float64)
-        sums, counts, variance = map(np.frombuffer, arrays, kinds)
+        window, position, arrays, times, plan = rows[0]
+        sums, counts, variance = np.frombuffer(arrays).reshape(3, -1)
         steps = tuple(json.loads(times))
         return Checkpoint(window, position, sums, counts, variance, steps, plan)
 
@@ -227,13 +222,14 @@ class CheckpointStore:
     def prepare(self, plan: CheckpointPlan) -> str:
         """Compute and store the data that recoveries of a plan need; return the plan's name.
 
-        There is one folder per plan; its name is a hash of the plan and the stream, so that it
-        never serves another plan. Files, because SQLite reads a matrix of some megabytes ten times
-        as slowly.
+        There is one folder per plan; its name is a hash of the replay sets and of their
+        covariances, so that it never serves another plan. Files, because SQLite reads a matrix of
+        some megabytes ten times as slowly.
         """
-        digest = hashlib.sha256(self.fingerprint.encode())
-        for numbers in (plan.times, *(replay.sensors for replay in plan.replay)):
-            digest.update(np.array([len(numbers), *numbers], dtype=np.int64).data)
+        digest = hashlib.sha256()
+        for replay in plan.replay:
+            digest.update(np.array([len(replay.sensors), *replay.sensors], dtype=np.int64))
+            digest.update(np.vstack([replay.factor, replay.variance]))
         folder = self.prepared / digest.hexdigest()[:16]
         if not folder.exists():
             with atomic_directory(folder) as scratch:
@@ -245,26 +241,14 @@ class CheckpointStore:
 
     def load_prepared(self, plan: str, interval: int) -> PreparedReplay:
         """Load the preparation of a plan's interval; ValueError when it is gone or damaged."""
-        try:
-            return PreparedReplay.load(self.prepared / plan / f"{interval}.npy")
-        except (OSError, ValueError, EOFError) as error:
-            raise ValueError(
-                f"directory lacks an intact file of interval {interval} of plan {plan} ({error}); "
-                f"restore {str(self.prepared)!r} from a copy, or start the stream again"
-            ) from error
+        return PreparedReplay.load(self.prepared / plan / f"{interval}.npy")
 
     def _rows(self, query: str, *values: object) -> list[tuple]:
         return self._connection.execute(query, values).fetchall()
 
 
 def _replace_checkpoint(connection: sqlite3.Connection, checkpoint: Checkpoint) -> None:
-    row = (
-        checkpoint.window,
-        checkpoint.position,
-        checkpoint.sums.astype(np.float64).tobytes(),
-        checkpoint.counts.astype(np.int64).tobytes(),
-        checkpoint.variance.astype(np.float64).tobytes(),
-        json.dumps(checkpoint.times),
-        checkpoint.plan,
-    )
-    connection.execute("REPLACE INTO checkpoint VALUES (1, ?, ?, ?, ?, ?, ?, ?)", row)
+    arrays = np.array([checkpoint.sums, checkpoint.counts, checkpoint.variance], dtype=float)
+    times = json.dumps(checkpoint.times)
+    row = (checkpoint.window, checkpoint.position, arrays.tobytes(), times, checkpoint.plan)
+    connection.execute("REPLACE INTO checkpoint VALUES (1, ?, ?, ?, ?, ?)", row)

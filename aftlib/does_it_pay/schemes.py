@@ -26,12 +26,7 @@ from aftlib.approximately_once.assignment import Assignment, assign_spread
 from aftlib.approximately_once.worker import FORKS, Worker
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import RecoveryTime
-from aftlib.checkpoint_planning.recoveries import (
-    RECOVERY,
-    Passage,
-    first_passages,
-    run_driver,
-)
+from aftlib.checkpoint_planning.recoveries import Passage, run_driver
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
@@ -45,6 +40,8 @@ PARTS = ["start_s", "read_s", "estimate_s", "commit_s"]
 """Parts of a recovery: until the replacement works, reading again, estimating, committing."""
 NOTHING, EXACT, MODEL, GUARD = "nothing", "exact replay", "D1 by model", "D1 by guard"
 EXACT_PROCESS, PARTIAL = "exact replay, D2's checkpoints", "D2"
+RECOVERY = 7
+"""Passages of D2's process from its start until its first batch is planned."""
 SAMPLES = RecoveryTime(0, 1)
 """Counts samples instead of milliseconds: T_SLA is then the number that may be read again."""
 
@@ -303,8 +300,10 @@ def recover_partially(
         rate = kill.rate
     processes.append(run_driver(state, query, log, None, rate, scheme == EXACT_PROCESS))
 
-    store = CheckpointStore(state, query.fingerprint)
-    at = first_passages(processes[1:]).merge(store.records(), on="batch")
+    store = CheckpointStore(state)
+    at = pd.DataFrame({p.point: p.at for p in passages[:RECOVERY]} for passages in processes[1:])
+    at["batch"] = [passages[1].batch for passages in processes[1:]]
+    at = at.merge(store.records(), on="batch")
     at["killed"] = [passages[-1].at for passages in processes[:-1]]
     rows = pd.DataFrame(map(vars, schedule))
     rows[PARTS] = np.diff(at[["killed", "restored", "replayed", "estimated", "committed"]])

@@ -31,8 +31,8 @@ def test_batches_are_the_plan_and_a_failed_one_replays_its_set(spark, log, tmp_p
         replay_stream(spark, QUERY, log, tmp_path, passes)
     first, second, third, fourth = QUERY.first_plan.times[1:]
     store = open_operator(QUERY, log, tmp_path).store
-    assert store.unfinished(first) is None  # the process ended of itself
-    store.begin(1, first, "a killed process")
+    assert not store.unfinished(first)  # the process ended of itself
+    store.begin(first, "a killed process")
     done = replay_stream(spark, QUERY, log, tmp_path)
     records = done.records()
     assert records[["start", "stop"]].iloc[:2].to_numpy().tolist() == [[0, first], [first, second]]
@@ -67,7 +67,7 @@ def test_a_checkpoint_of_sparks_that_is_behind_does_no_harm(spark, log, tmp_path
 
 def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):
     records = replay_in_process(QUERY, log, tmp_path).records()
-    planned = PlannedLog(str(log.path), str(tmp_path), QUERY.fingerprint, 240, 2)
+    planned = PlannedLog(log, tmp_path, 240, 2)
     assert [*map(planned.next_boundary, records["start"])] == records["stop"].tolist()
     assert planned.next_boundary(120) > 120  # the next one is planned
     with pytest.raises(ValueError, match="batch must go on at step 120, where the .*, got 7 from"):

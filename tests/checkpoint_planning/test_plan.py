@@ -96,16 +96,6 @@ def test_worst_case_variance_is_equation_16(start, restored):
     np.testing.assert_allclose(result.worst_case_variance[1], expected, rtol=1e-12)
 
 
-def test_single_failure_variance_counts_one_interval():
-    result = plan()
-    steps = 3483 - 1161
-    expected = steps * GROUPS.posterior_variance(result.replay[1].sensors) / WINDOW**2
-    np.testing.assert_allclose(result.single_failure_variance[1], expected, rtol=1e-12)
-    np.testing.assert_array_equal(
-        result.single_failure_variance[-1], result.worst_case_variance[-1]
-    )
-
-
 @pytest.mark.parametrize("query", ["mean", "sum"])
 def test_restored_variance_is_that_of_the_aggregate_so_far(query):
     epsilon = 0.12 if query == "mean" else 1200
@@ -176,8 +166,11 @@ def test_a_plan_is_read_only_and_copies_its_argument():
 def test_an_adaptive_plan_needs_a_sixth_of_the_checkpoints(epsilon, most):
     result = plan(epsilon, 50, ADAPTIVE)
     assert len(result.checkpoints) == most <= len(plan(epsilon, 50).checkpoints) / 6
-    reliability = result.requirement.reliability(result.single_failure_variance)
-    assert reliability.min() >= 0.95 - 1e-9
+    alone = max(
+        (end - begin) * replay.variance.max() / WINDOW**2
+        for begin, end, replay in zip(result.times, result.times[1:], result.replay, strict=False)
+    )
+    assert result.requirement.reliability(alone) >= 0.95 - 1e-9
     assert result.worst_case_reliability.min() < 0.95  # it relies on a new plan after a failure
 
 
@@ -217,7 +210,9 @@ def test_tolerance_spent_to_the_last_replays_every_sensor():
 
 @pytest.mark.parametrize("interval", [-1, 4])
 def test_interval_outside_the_plan_is_refused(interval):
-    with pytest.raises(ValueError, match=rf"interval must lie inside 0 … 3, got {interval}"):
+    with pytest.raises(
+        ValueError, match=rf"interval must be .* below 4 .* least 0, got {interval}"
+    ):
         plan().restored_variance(interval)
 
 
@@ -239,18 +234,18 @@ def test_what_is_no_requirement_or_recovery_time_is_refused():
         *[({"start": s}, f"start must be .* below 10000 .* got {s!r}") for s in (-1, WINDOW, 0.5)],
         (
             {"start": 5, "checkpoint_variance": [0] * 3},
-            r"variance must have shape \(100,\).*\(3,\)",
+            r"variance must be 100 finite numbers, .* got shape \(3,\)",
         ),
         *[
             (
                 {"start": 5, "checkpoint_variance": some(bad)},
-                f"must be .* got {bad} for sensor 'X4'",
+                rf"must be .* with \[{bad}\] out of bounds",
             )
             for bad in (-1.0, np.nan, np.inf)
         ],
         (
             {"checkpoint_variance": some(0.5)},
-            r"and 0 if start is 0, got 0\.5 for sensor 'X4' and start = 0;",
+            r"and 0 if start is 0, got .* with \[0\.5\] out of bounds and start = 0;",
         ),
         ({"method": "best"}, "method must be one of proposed, .* got 'best'"),
         ({"query": "mode"}, "query must be one of mean, sum.* got 'mode'"),

@@ -2,7 +2,6 @@
 
 import sqlite3
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -37,14 +36,14 @@ def same(one, other):
 
 @pytest.fixture
 def store(tmp_path):
-    return CheckpointStore(tmp_path / "one", "one")
+    return CheckpointStore(tmp_path / "one")
 
 
 def test_commit_is_restored_by_another_process(store):
     assert store.restore() is None
     assert not store.committed(0)
     store.commit(C1, RESULTS, record())
-    again = CheckpointStore(store.path.parent, "one")
+    again = CheckpointStore(store.path.parent)
     assert same(again.restore(), C1)
     assert again.committed(0)
     (stored,) = again.records().to_dict("records")
@@ -53,23 +52,24 @@ def test_commit_is_restored_by_another_process(store):
 
 
 def test_a_batch_started_by_a_crashed_process_is_known(store):
-    assert store.unfinished(30) is None
-    assert not store.begin(4, 30, "first")
-    assert not store.begin(4, 30, "first")
-    assert store.unfinished(30) == 4
-    assert store.begin(4, 30, "second")
-    assert not store.begin(3, 20, "second")  # what began later is another batch
-    assert store.unfinished(31) is None
+    assert not store.unfinished(30)
+    assert not store.begin(30, "first")
+    assert not store.begin(30, "first")
+    assert store.unfinished(30)
+    assert store.begin(30, "second")
+    assert store.begin(30, "third")
+    assert not store.begin(20, "second")  # another batch
+    assert not store.unfinished(31)
 
 
 def test_a_process_that_stops_withdraws_its_own_batch_only(store):
-    store.begin(4, 30, "crashed")
-    store.begin(4, 30, "ends")
+    store.begin(30, "crashed")
+    store.begin(30, "ends")
     store.end("ends")
-    assert store.begin(4, 30, "next")
+    assert store.begin(30, "next")
     store.end("crashed")
     store.end("next")
-    assert store.unfinished(30) is None
+    assert not store.unfinished(30)
 
 
 def test_a_plan_stored_after_the_commit_replaces_the_old_one(store):
@@ -107,16 +107,20 @@ def test_full_disk_while_committing(store):
 def test_files_of_others_are_refused(tmp_path, store):
     (tmp_path / "state.sqlite").write_text("no database " * 100)
     with pytest.raises(ValueError, match="path must be a checkpoint store or a new file"):
-        CheckpointStore(tmp_path, "one")
+        CheckpointStore(tmp_path)
     (tmp_path / "state.sqlite").unlink()
     with sqlite3.connect(tmp_path / "state.sqlite") as connection:
         connection.execute("CREATE TABLE windows (a)")
     with pytest.raises(ValueError, match="path must be a checkpoint store or .*other data"):
-        CheckpointStore(tmp_path, "one")
-    with pytest.raises(
-        ValueError, match=r"path belongs to another stream \(one\), not to this one"
-    ):
-        CheckpointStore(store.path.parent, "two")
+        CheckpointStore(tmp_path)
+
+
+def test_a_stream_goes_on_with_the_query_and_log_that_it_began_with(store):
+    store.require_same("query", "one")
+    store.require_same("log", "first")
+    store.require_same("query", "one")
+    with pytest.raises(ValueError, match="query must be the one .* began with, one, got two: go"):
+        CheckpointStore(store.path.parent).require_same("query", "two")
 
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
@@ -133,22 +137,11 @@ def test_completed_sums_are_the_posterior_mean():
     assert sums[[1, 6]].tolist() == [60, 45]
 
 
-def test_a_name_is_of_the_query_the_times_and_the_sets(tmp_path):
-    plan = QUERY.plan()
-    other = replace(plan, times=(0, 59, 60), replay=(plan.replay[0],) * 2)
-    fewer = replace(other, replay=(plan.replay[0], plan.replay[0].loosened(2.0)))
-    stores = [CheckpointStore(tmp_path / name, name) for name in "abaa"]
-    pairs = [*zip(stores, (plan, plan, other, fewer), strict=True)]
-    names = [store.prepare(plan) for store, plan in pairs]
-    assert len(set(names)) == 4
-    assert [store.prepare(plan) for store, plan in pairs] == names
-
-
-def test_a_name_depends_on_where_one_set_ends_and_the_next_begins(tmp_path):
-    def some_plan(*sets):
-        replay = [SimpleNamespace(sensors=s, gain=lambda: [], variance=[]) for s in sets]
-        return SimpleNamespace(times=(0, 2, 3), replay=replay)
-
-    plans = some_plan((4,), (5, 6)), some_plan((4, 5), (6,))
-    one, other = (CheckpointStore(tmp_path, "a").prepare(plan) for plan in plans)
-    assert one != other
+def test_a_name_is_of_the_sets_and_what_they_estimate(tmp_path):
+    plan, store = QUERY.plan(), CheckpointStore(tmp_path)
+    fewer = replace(plan, replay=(plan.replay[0], plan.replay[0].loosened(2.0)))
+    other = replace(QUERY, model=block_model(8, 2, 4.0, 3.0001, mean=5.0)).plan()
+    assert [replay.sensors for replay in other.replay] == [r.sensors for r in plan.replay]
+    names = [store.prepare(each) for each in (plan, fewer, other)]
+    assert len(set(names)) == 3
+    assert [store.prepare(each) for each in (plan, fewer, other)] == names

@@ -52,7 +52,7 @@ def finished(directory, kind, store="sound"):
 
 def held(directory):
     """What the drivers have left."""
-    return CheckpointStore(directory, driver.QUERY.fingerprint)
+    return CheckpointStore(directory)
 
 
 def check(store, log):
