@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from aftlib.core.checks import listed, require_instance, require_number
 from aftlib.core.covariance import correlated_groups
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.labels import frame_of_keys
 from aftlib.core.requirement import Requirement
 
 _DIGITS = 12
@@ -29,8 +27,6 @@ class Assignment:
         R(A_i), the least reliability of a key given all keys outside its worker (D1 eq. (7)).
     estimable : ndarray of bool, shape (m,)
         R(A_i) ≥ 1 − δ.
-    names : tuple of str
-        Names of the n keys, as in the model.
 
     Examples
     --------
@@ -41,14 +37,11 @@ class Assignment:
     >>> assignment = assign_spread(GaussianModel(np.zeros(4), pairs), 2, requirement)
     >>> assignment.workers, assignment.worker_of, assignment.estimable
     (((0, 2), (1, 3)), array([0, 1, 0, 1]), array([ True,  True]))
-    >>> assignment.to_frame().query("worker == 1").index.tolist()
-    ['X2', 'X4']
     """
 
     workers: tuple[tuple[int, ...], ...]
     reliability: np.ndarray
     estimable: np.ndarray
-    names: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
 
     @property
     def worker_of(self) -> np.ndarray:
@@ -62,16 +55,6 @@ class Assignment:
     def estimable_keys(self) -> np.ndarray:
         """Whether each key belongs to an estimable worker, shape (n,)."""
         return np.asarray(self.estimable[self.worker_of])
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per key, in the model's order: worker, the worker's R, and estimable."""
-        owner = self.worker_of
-        columns = {
-            "worker": owner,
-            "reliability": self.reliability[owner],
-            "estimable": self.estimable_keys,
-        }
-        return frame_of_keys(columns, self.names)
 
 
 def assign_greedy(
@@ -360,7 +343,7 @@ def assess(
         )
     reliability = requirement.reliability([model.block_variance(keys).max() for keys in key_sets])
     met = requirement.is_met_by(reliability)
-    return Assignment(key_sets, reliability, met, names=model.names)
+    return Assignment(key_sets, reliability, met)
 
 
 def residual_variance(model: GaussianModel, workers: Sequence[Sequence[int]]) -> np.ndarray:

@@ -95,7 +95,7 @@ def assign_best(
     for rng in np.random.default_rng(0).spawn(DRAWS):
         candidates.append(assign_random(model, workers, requirement, rng, uneven=True))
     best = max(candidates, key=lambda each: (each.estimable.sum(), each.reliability.mean()))
-    return BestAssignment(best.workers, best.reliability, best.estimable, bound, names=best.names)
+    return BestAssignment(best.workers, best.reliability, best.estimable, bound)
 
 
 def _bound(

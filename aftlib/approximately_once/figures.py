@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from aftlib.approximately_once.experiments import ASSIGN, CHANCE, DOCUMENT, RANDOM
+from aftlib.approximately_once.experiments import CHANCE, RANDOM
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.requirement import Requirement
 from aftlib.workbench.style import (
     BLUE,
     GREEN,
@@ -131,19 +130,3 @@ def _over_workers(
         means, "workers", y, "method", looks, titles,
         slider="epsilon", label="ε", start=start, bounds=bounds, logarithmic=True,
     )  # fmt: skip
-
-
-def explore(model: GaussianModel, m: int, epsilon: float, delta: float) -> go.Figure:
-    """Reliability of each of `m` workers."""
-    figure, counts = go.Figure(), []
-    for name in [*DOCUMENT, *(name for name in ASSIGN if name not in LOOKS)]:
-        rng, requirement = np.random.default_rng(m), Requirement(epsilon, delta)
-        assignment = ASSIGN[name](model, m, requirement, rng=rng)
-        counts.append(f"{name} {assignment.estimable.sum()}")
-        reliability = np.sort(assignment.reliability)[::-1]
-        look = LOOKS.get(name, line_look("#56B4E9", "star")) | {"mode": "markers"}
-        figure.add_scatter(x=list(range(1, m + 1)), y=reliability, name=name, **look)
-    threshold(figure, 1 - delta, "1 − δ")
-    title = f"Estimable of {m} workers at ε = {epsilon:g}: {', '.join(counts)}"
-    styled(figure, title, "workers, most reliable first", "reliability R")
-    return figure.update_layout(hovermode="closest")

@@ -58,12 +58,13 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
     look = {"size": 38, "symbol": "square"}
     figure.update_traces(marker=look, textfont={"size": 15, "color": "white"})
     for time in times[1:-1]:
-        text = f"checkpoint τ = {time}"
-        figure.add_vline(time + 0.5, line_color=GREEN, annotation={"text": text, "y": 0.05})
-    text = f"failure at t = {failure}"
-    figure.add_vline(failure, line={"color": RED, "dash": "dot"}, annotation_text=text)
+        label = {"annotation_text": f"checkpoint τ = {time}", "annotation_position": "bottom right"}
+        figure.add_vline(time + 0.5, line_color=GREEN, **label)
+    line, text = {"color": RED, "dash": "dot"}, f"failure at t = {failure}"
+    figure.add_vline(failure, line=line, layer="below", annotation_text=text)
     styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
-    return figure.update_xaxes(dtick=1).update_layout(hovermode="closest")
+    figure.update_xaxes(dtick=1).update_yaxes(range=[-1, 3])
+    return figure.update_layout(hovermode="closest")
 
 
 def plan(queries: Mapping[str, ReplayQuery]) -> go.Figure:

@@ -72,10 +72,6 @@ class NotebookParameters(ParameterModel):
     ack_ms: float = parameter(25.0, "interval of level-0 ACKs", **_INTERVAL)
     heartbeat_ms: float = parameter(100.0, "interval of heartbeats", **_INTERVAL)
     switching_ms: float = parameter(100.0, "a node's turn in the proposal", **_INTERVAL)
-    handshake: bool = parameter(True, "whether upstream backup opens its connection at recovery")
-    initial_window: int | None = parameter(
-        10, "segments before TCP's first acknowledgement; null: no limit", least=1
-    )
     seed: int = parameter(1, "of the failure times", least=0)
 
     @model_validator(mode="after")
@@ -92,9 +88,8 @@ class NotebookParameters(ParameterModel):
     @property
     def system(self) -> Parameters:
         """The system at the rate of the tables."""
-        tcp = Tcp(handshake=self.handshake, initial_window=self.initial_window)
         shared = {"rate", "ack_ms", "heartbeat_ms", "switching_ms"}
-        return Parameters(tcp=tcp, **self.model_dump(include=shared))
+        return Parameters(**self.model_dump(include=shared))
 
     @property
     def sweep(self) -> Sweep:

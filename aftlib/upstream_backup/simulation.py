@@ -59,7 +59,6 @@ class Recovery:
 class Simulated:
     """A stream through a standby system; times in nanoseconds, shape (n,)."""
 
-    written: np.ndarray  # when the upstream node first wrote each tuple
     delivered: np.ndarray  # when its result first arrived
     recovery: Recovery
     failed: Route
@@ -108,7 +107,7 @@ def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simula
     delivered = np.full(len(written), NEVER)
     for route in (failed, survivor):
         delivered[route.ids] = np.minimum(delivered[route.ids], route.delivered)
-    return Simulated(written, delivered, recovery, failed, survivor)
+    return Simulated(delivered, recovery, failed, survivor)
 
 
 def written_ns(parameters: Parameters, until_ns: int) -> np.ndarray:

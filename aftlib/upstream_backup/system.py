@@ -58,11 +58,6 @@ class Tcp:
     initial_window: int | None = 10
     segment_bytes: int = 536
 
-    def __post_init__(self) -> None:
-        require_number("segment_bytes", self.segment_bytes, above=0)
-        if self.initial_window is not None:  # no limit
-            require_number("initial_window", self.initial_window, least=1, whole=True)
-
 
 @dataclass(frozen=True)
 class Phases:
@@ -72,10 +67,6 @@ class Phases:
     heartbeat: float = 0.0
     switching: float = 0.0  # of the cycle of two turns
     checkpoint: float = 0.0  # of ns-3's runs of passive standby
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            require_number(name, value, least=0, below=1)
 
 
 @dataclass(frozen=True)

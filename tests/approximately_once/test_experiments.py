@@ -65,7 +65,6 @@ def test_an_added_assignment_is_in_every_figure_of_them(spark, monkeypatch):
     for figure in (
         figures.estimable_workers(grid, "fig. 10", 0.75),
         figures.behind_h_best(grid, "behind", 0.75),
-        figures.explore(PARAMETERS.model, 3, 0.75, 0.05),
     ):
         (trace,) = (trace for trace in figure.data if trace.name == "mine")
         assert len(trace.y)

@@ -5,27 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aftlib import (
-    ExponentialHistogram,
-    GaussianModel,
-    Requirement,
-    assign_best,
-    assign_spread,
-)
+from aftlib import ExponentialHistogram, GaussianModel
 
 NAMES = ["kitchen", "<hall>", "cellar", "attic"]
 MODEL = GaussianModel(np.zeros(4), np.kron(np.eye(2), [[1, 0.9], [0.9, 1]]), NAMES)
-REQUIREMENT = Requirement(epsilon=0.9, delta=0.05)
-
-
-def test_an_assignment_is_a_frame_of_keys_in_the_models_order():
-    assignment = assign_spread(MODEL, 2, REQUIREMENT)
-    frame = assignment.to_frame()
-    assert frame.index.tolist() == NAMES and frame.index.name == "key"
-    assert frame["worker"].tolist() == assignment.worker_of.tolist()
-    assert frame["reliability"].tolist() == assignment.reliability[frame["worker"]].tolist()
-    assert frame["estimable"].all()
-    assert assign_best(MODEL, 2, REQUIREMENT).to_frame().index.tolist() == NAMES
 
 
 def test_a_posterior_is_a_frame_of_keys():

@@ -101,7 +101,7 @@ def test_every_result_arrives_and_the_survivor_gets_exactly_the_queue(scheme, no
         assert (run.delivered < NEVER).all()
         lost = run.failed.ids[run.failed.delivered == NEVER]
         assert set(lost) <= set(run.recovery.resent)
-        assert set(run.failed.ids) | set(run.survivor.ids) == set(range(len(run.written)))
+        assert set(run.failed.ids) | set(run.survivor.ids) == set(range(len(run.delivered)))
 
 
 def test_an_idle_nodes_failure_costs_nothing():
