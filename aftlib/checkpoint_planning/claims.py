@@ -128,13 +128,15 @@ def stays_below_delta(success: pd.DataFrame) -> Finding:
 def _over_full_replay(times: pd.DataFrame, part: str) -> pd.DataFrame:
     """Ratio to the full replay's time: one row per turn, one column per (n, |O|)."""
     wide = times.pivot_table(index="turn", columns=["n", "sensors"], values=part)
-    return wide / wide[[(n, n) for n, _ in wide]].to_numpy()
+    n = wide.columns.get_level_values("n")
+    return wide.div(wide[[*zip(n, n, strict=True)]].to_numpy())
 
 
 def beats_full_replay(times: pd.DataFrame) -> Finding:
     """D2-6: the largest ratio of T_rec to a full replay's in the same turn, over n and |O| < n."""
     ratios = _over_full_replay(times, "total_ms")
-    partial = [(n, size) for n, size in ratios if size < n]
+    pairs = ratios.columns.to_frame().itertuples(index=False)
+    partial = [(n, size) for n, size in pairs if size < n]
     centre, low, high = map(np.exp, t_interval(np.log(ratios[partial].to_numpy().T)))
     at = int(high.argmax())
     quickest = times.groupby(["n", "sensors"])["rep_ms"].min()

@@ -100,12 +100,9 @@ class NotebookParameters(ParameterModel):
         name = f"groups-n{self.sensors}-g{self.groups}-c{self.covariance:.15g}"
         path = directory / f"{name}-rows{rows}-seed{self.seed}"
         log = write_samples(spark, model, rows, self.seed, path)
-        axes = (
-            [*self.epsilons, self.epsilon],
-            [*self.deltas, self.delta],
-            [*self.t_slas, self.t_sla],
-        )
-        points = [*product(*(sorted(set(axis)) for axis in axes))]
+        epsilons = sorted({*self.epsilons, self.epsilon})
+        deltas = sorted({*self.deltas, self.delta})
+        points = [*product(epsilons, deltas, sorted({*self.t_slas, self.t_sla}))]
         return PlanningCase(model, log, self.window, points, self.replications, self.seed)
 
 

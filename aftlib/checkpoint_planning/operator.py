@@ -151,10 +151,10 @@ class PartialReplay:
             replay = self.store.load_prepared(checkpoint.plan, checkpoint.interval)
         end_phase("restored")
 
-        sums, counts = read(replay.sensors, start, stop)
+        sums, counts = read(replay.sensors.tolist(), start, stop)
         if replay is not everything and np.any(counts < stop - start):
             replay = everything
-            sums, counts = read(replay.sensors, start, stop)
+            sums, counts = read(replay.sensors.tolist(), start, stop)
         end_phase("replayed")
 
         if replay is not everything:

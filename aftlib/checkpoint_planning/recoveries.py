@@ -150,7 +150,7 @@ def recovery_times(
             if size < n:
                 replay = PreparedReplay.load(scratch / f"{n}-{size}.npy")
             clock.append(time.perf_counter())
-            sums, _ = read(replay.sensors, 0, log.steps)
+            sums, _ = read(replay.sensors.tolist(), 0, log.steps)
             clock.append(time.perf_counter())
             if size < n:
                 replay.estimate(zeros, sums, log.steps)

@@ -228,8 +228,8 @@ class CheckpointStore:
         """
         digest = hashlib.sha256()
         for replay in plan.replay:
-            digest.update(np.array([len(replay.sensors), *replay.sensors], dtype=np.int64))
-            digest.update(np.vstack([replay.factor, replay.variance]))
+            digest.update(np.array([len(replay.sensors), *replay.sensors], dtype=np.int64).data)
+            digest.update(np.vstack([replay.factor, replay.variance]).data)
         folder = self.prepared / digest.hexdigest()[:16]
         if not folder.exists():
             with atomic_directory(folder) as scratch:
