@@ -62,11 +62,11 @@ def _refuse_texts(odd: Mapping[str, pd.Series]) -> None:
     words = cells[~cells.str.contains(r"\d")][:5]
     marks = " ".join(f"--csv {quote(f'na_values={word}')}" for word in words)
     raise ValueError(
-        f"column {listed(odd)} must hold numbers, got {cells.iloc[0]!r:.80}; leave out what is no "
-        f"sensor by --drop {quote(','.join(odd))}, or name times by --time; {SKIP_LINES}; if texts "
-        f"stand for missing samples, give {marks or '--csv na_values=TEXT'}; if commas begin "
-        "decimals, --csv decimal=,; if commas or dots group digits, --csv thousands=, or --csv "
-        f"thousands=.; if a code or unit follows numbers, {IN_PYTHON}"
+        f"column {listed(odd)} must hold numbers, got {cells.iloc[0]!r:.80}; {SKIP_LINES}; leave "
+        f"out what is no sensor by --drop {quote(','.join(odd))}, or name times by --time; if "
+        f"texts stand for missing samples, give {marks or '--csv na_values=TEXT'}; if commas "
+        "begin decimals, --csv decimal=,; if commas or dots group digits, --csv thousands=, or "
+        f"--csv thousands=.; if a code or unit follows numbers, {IN_PYTHON}"
     )
 
 

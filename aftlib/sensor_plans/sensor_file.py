@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_datetime64_any_dtype, is_float_dtype
+from pandas.api.types import is_datetime64_any_dtype
 
 from aftlib.core.checks import listed
 from aftlib.sensor_plans import sensor_checks
@@ -133,8 +133,7 @@ def read_sensors(
     if long is not None:
         frame = _leave_out(frame.iloc[:, 0].groupby(level=[0, 1]).mean().unstack(), drop)
     if min(frame.shape) < 2:
-        rows, sensors = frame.shape
-        raise ValueError(f"FILE must hold two sensors and two rows, got {sensors} and {rows}")
+        raise ValueError(f"FILE must hold two rows and two sensors, got {frame.shape}")
 
     gone = np.isinf(frame.to_numpy())
     for code in missing or ():
@@ -283,10 +282,10 @@ def _read_times(
 
 def _read_ids(column: pd.Series) -> pd.Series:
     """Names of sensors as texts, one in every row."""
-    if column.isna().any() or is_float_dtype(column.dtype):
+    if empty := int(column.isna().sum()):
         raise ValueError(
-            f"column {column.name!r} must name a sensor in every row, by a text or a whole number, "
-            f"got {column.isna().sum():,} empty, of type {column.dtype}; if one is called NA, give "
-            "--csv keep_default_na=False"
+            f"column {column.name!r} must name a sensor in every row, got none in {empty:,}; if "
+            "one is called NA, give --csv keep_default_na=False"
         )
-    return column.astype(str).str.strip()
+    # whole numbers that once had a gap among them are floats
+    return column.convert_dtypes().astype(str).str.strip()
