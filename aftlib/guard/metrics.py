@@ -107,6 +107,8 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
 
 
 def sensor_table(directory: Path | str) -> pd.DataFrame:
-    """Return windows, estimated windows, audited estimates and wrong ones of each sensor."""
-    parts = [pd.DataFrame(record["sensors"]).T for record in read_records(directory)]
-    return pd.concat(parts).fillna(0).groupby(level=0, sort=False).sum().astype(int)
+    """Return windows, estimated ones, audited estimates and wrong ones, by query and sensor."""
+    records = read_records(directory)
+    parts = [pd.DataFrame(record["sensors"]).T.rename_axis("sensor") for record in records]
+    table = pd.concat(parts, keys=[record["query"] for record in records], names=["query"])
+    return table.fillna(0).groupby(level=["query", "sensor"], sort=False).sum().astype(int)

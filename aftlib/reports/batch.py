@@ -218,6 +218,8 @@ def run_job(job: Job, progress: bool = False) -> Executed:
                 progress_bar=progress,
                 start_timeout=START_S,
                 kernel_manager_class=LocalKernel,
+                # it is interrupted before it ends, and on a busy machine prints that as an error
+                extra_arguments=["--IPKernelApp.log_level=CRITICAL"],
             )
         except papermill.PapermillExecutionError as error:
             record["error"] = f"{error.ename}: {error.evalue}"

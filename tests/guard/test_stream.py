@@ -220,7 +220,7 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
     assert table["empty"] == (output["samples"] == 0).sum() > 0
     assert table["certified"] == (output["recoverable"] > 0).sum() > 0
     assert (table["rows"], table["rejected.unknown_sensor"], table["late"]) == (len(rows), 5, 0)
-    by_sensor = sensor_table(tmp_path / "metrics")
+    by_sensor = sensor_table(tmp_path / "metrics").droplevel("query")
     np.testing.assert_array_equal(by_sensor[["audited", "wrong"]].T, audit[:2])
     assert by_sensor["windows"].to_dict() == output["sensor"].value_counts().to_dict()
     of_a = (output["sensor"] == "a") & (output["state"] == "estimated")
@@ -288,7 +288,8 @@ def test_the_pages_short_program_makes_its_tables(rocksdb, tmp_path, monkeypatch
     twice = rows.loc[rows.index.repeat(2)]
     twice.to_csv(tmp_path / "incoming" / "1.csv", header=False, index=False)
     monkeypatch.chdir(tmp_path)
-    names = {"spark": rocksdb, "F": F, "Promise": Promise, "recoverable": recoverable}
+    names = {each.__name__: each for each in (Promise, recoverable, record_metrics)}
+    names |= {"spark": rocksdb, "F": F}
     try:
         exec(program, names)
     finally:
@@ -297,6 +298,8 @@ def test_the_pages_short_program_makes_its_tables(rocksdb, tmp_path, monkeypatch
     exec(table, names)
     printed = capsys.readouterr().out
     assert 2 <= printed.count("estimated") <= 3
+    rocksdb.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    assert {*sensor_table("metrics").index.unique("query")} == {"windows", "hourly"}
     windows = rocksdb.read.parquet(str(tmp_path / "windows")).toPandas()
     assert len(windows) == 4 * (260 - 13) and set(windows["samples"]) <= {0, 2, 3, 5}
     hourly = rocksdb.read.parquet(str(tmp_path / "hourly")).toPandas()
