@@ -204,7 +204,7 @@ def assign_random(
     ((0, 1), (2, 3))
     """
     sizes = worker_sizes(model, workers, requirement, uneven)
-    require_instance("rng", rng, np.random.Generator)
+    require_instance("rng", rng, np.random.Generator, "numpy.random.default_rng(1)")
     return assess(model, _fill(rng.permutation(model.size), sizes)[0], requirement)
 
 
@@ -273,8 +273,8 @@ def worker_sizes(
     model: GaussianModel, workers: int, requirement: Requirement, uneven: bool = False
 ) -> list[int]:
     """Number of keys of each worker, largest first; ValueError as in `assign_greedy`."""
-    require_instance("model", model, GaussianModel)
-    require_instance("requirement", requirement, Requirement)
+    require_instance("model", model, GaussianModel, "GaussianModel.fit(frame)")
+    require_instance("requirement", requirement, Requirement, "Requirement(epsilon, delta)")
     n = model.size
     require_number("workers", workers, least=1, most=n, whole=True)
     if not uneven and n % workers:
@@ -330,8 +330,8 @@ def assess(
     >>> assess(model, [["X1", "X3"], ["X2", "X4"]], Requirement(0.9, 0.05)).estimable
     array([ True,  True])
     """
-    require_instance("model", model, GaussianModel)
-    require_instance("requirement", requirement, Requirement)
+    require_instance("model", model, GaussianModel, "GaussianModel.fit(frame)")
+    require_instance("requirement", requirement, Requirement, "Requirement(epsilon, delta)")
     indices = (model.indices("each of workers", keys).tolist() for keys in workers)
     key_sets = tuple(tuple(sorted(keys)) for keys in indices)
     counts = np.bincount([i for keys in key_sets for i in keys], minlength=model.size)

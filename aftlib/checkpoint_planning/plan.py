@@ -250,9 +250,11 @@ def plan_checkpoints(
     >>> plan_checkpoints(*problem, t_sla_ms=5, method="exactly-once").times
     (0, 2, 4, 6, 8, 10, 12)
     """
-    require_instance("model", model, GaussianModel)
-    require_instance("requirement", requirement, Requirement)
-    require_instance("recovery_time", recovery_time, RecoveryTime)
+    require_instance("model", model, GaussianModel, "GaussianModel.fit(frame)")
+    require_instance("requirement", requirement, Requirement, "Requirement(epsilon, delta)")
+    require_instance(
+        "recovery_time", recovery_time, RecoveryTime, "RecoveryTime(fixed_ms, per_tuple_ms)"
+    )
     require_choice("method", method, METHODS)
     require_choice("query", query, AGGREGATES)
     require_number("window", window, least=1, whole=True)

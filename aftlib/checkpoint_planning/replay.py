@@ -135,7 +135,7 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     >>> replay.sensors, replay.variance.round(2)
     ((0,), array([0.  , 0.36, 0.1 ]))
     """
-    require_instance("model", model, GaussianModel)
+    require_instance("model", model, GaussianModel, "GaussianModel.fit(frame)")
     target = _checked_target(model, max_variance)
     variance = model.covariance.diagonal().copy()
     factor, sensors = np.empty((8, model.size)), list[int]()

@@ -13,18 +13,16 @@ import pandas as pd
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan
 from aftlib.core.paths import atomic_directory
-from aftlib.core.sqlite import open_database, transaction
+from aftlib.core.sqlite import connect, transaction
 
-APPLICATION = 0x41465438
-"""Marks a file as a store of this layout; another layout gets another number."""
 _TABLES = (
-    "CREATE TABLE stream (part TEXT PRIMARY KEY, identity TEXT)",
-    "CREATE TABLE begun (start INTEGER PRIMARY KEY, process TEXT)",
-    "CREATE TABLE checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), window INTEGER, "
+    "stream (part TEXT PRIMARY KEY, identity TEXT)",
+    "begun (start INTEGER PRIMARY KEY, process TEXT)",
+    "checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), window INTEGER, "
     "position INTEGER, arrays BLOB, times TEXT, plan TEXT)",
-    "CREATE TABLE batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
+    "batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
     "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
-    "CREATE TABLE windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
+    "windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
     "samples INTEGER, PRIMARY KEY (start, key))",
 )
 
@@ -118,21 +116,18 @@ class CheckpointStore:
     checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
     disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
-    Both are made when absent. ValueError when the file is no such store.
+    Both are made when absent. ValueError when the file is none of SQLite's.
     """
 
     def __init__(self, directory: Path | str) -> None:
         self.prepared = Path(directory) / "prepared"
         self.prepared.mkdir(parents=True, exist_ok=True)
         self.path = Path(directory) / "state.sqlite"
-
-        def create(connection: sqlite3.Connection) -> None:
+        self._connection = connect(self.path)
+        self._begun = connect(self.path, synced=False)  # `begin` does not wait for the disk
+        with transaction(self._connection, "create the tables of") as connection:
             for table in _TABLES:
-                connection.execute(table)
-
-        self._connection = open_database(
-            self.path, "a checkpoint store", APPLICATION, create=create
-        )
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
     def require_same(self, part: str, identity: str) -> None:
         """Record the identity of the stream's query or log; ValueError if it began with another."""
@@ -152,7 +147,7 @@ class CheckpointStore:
         The record survives the process, but a power failure may delete it. The batch is then not
         recovered, but read from all sensors.
         """
-        with transaction(self._connection, "begin a batch in", synced=False) as connection:
+        with transaction(self._begun, "begin a batch in") as connection:
             connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?)", (start, process_id))
         return self._rows("SELECT process FROM begun WHERE start = ?", start) != [(process_id,)]
 

@@ -5,10 +5,9 @@ estimates the others from them. An estimate counts if its posterior variance is 
 
 In the order in which samples pass through them: `generators` makes seeded samples, and `sensorlog`
 stores them, so that any sensors can be read again over any steps. `windows` has time windows and
-their aggregates. `labels` puts a user's values into the order of their names, names rows of
-results, and packs arrays into one value. `covariance` fits moments to rows, also with gaps;
-`gaussian` is the model, and estimates lost values. `requirement` decides whether an estimate is
-precise enough.
+their aggregates. `labels` puts a user's values into the order of their names, and packs arrays into
+one value. `covariance` fits moments to rows, also with gaps; `gaussian` is the model, and estimates
+lost values. `requirement` decides whether an estimate is precise enough.
 
 `intervals` has the confidence intervals of what was measured. `recovery_costs` computes the
 duration of a recovery and the monthly cost of failures. `planfile` writes and reads plan.json, the

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import math
 import numbers
-import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import compress
 from typing import Any
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "above": operator.gt, "below": operator.lt, "at least": operator.ge, "at most": operator.le
-}  # fmt: skip
 
 
 def require_number(
     name: str,
     value: float,
     *,
-    above: float | None = None,
-    below: float | None = None,
-    least: float | None = None,
-    most: float | None = None,
+    above: float = -math.inf,
+    below: float = math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
     whole: bool = False,
     fix: str = "",
 ) -> None:
@@ -42,52 +37,38 @@ def require_number(
         with suppress(OverflowError):  # 10**400
             number = float(value)
     checked = value if whole else number  # a Fraction above 0 may be the float 0
-    bounds = {"above": above, "below": below, "at least": least, "at most": most}
-    given = {word: bound for word, bound in bounds.items() if bound is not None}
-    if not math.isfinite(number) or not all(
-        _COMPARE[word](checked, bound) for word, bound in given.items()
-    ):
-        wanted = " and ".join(f"{word} {bound:g}" for word, bound in given.items())
-        noun = "a whole number " if whole else "" if wanted else "a finite number"
-        raise ValueError(
-            f"{name} must be {noun}{wanted}".rstrip()
-            + f", got {value!r:.100}"
-            + f"; {fix}" * bool(fix)
-        )
+    within = math.isfinite(number) and above < checked < below and least <= checked <= most
+    if not within:
+        bounds = {"above": above, "below": below, "at least": least, "at most": most}
+        given = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+        noun = "a whole number" if whole else "" if given else "a finite number"
+        wanted = f"{noun} {' and '.join(given)}".strip()
+        raise ValueError(f"{name} must be {wanted}, got {value!r:.100}" + f"; {fix}" * bool(fix))
 
 
-_CONSTRUCTORS = {
-    "GaussianModel": "GaussianModel.fit(frame)",
-    "Generator": "numpy.random.default_rng(1)",
-    "RecoveryTime": "RecoveryTime(fixed_ms, per_tuple_ms)",
-    "Requirement": "Requirement(epsilon, delta)",
-}
-
-
-def require_instance(name: str, value: object, kind: type) -> None:
-    """Raise ValueError unless `value` is a `kind`; the message has a call that makes a `kind`.
+def require_instance(name: str, value: object, kind: type, call: str) -> None:
+    """Raise ValueError unless `value` is a `kind`, which `call` makes.
 
     Examples
     --------
     >>> import numpy as np
-    >>> require_instance("rng", 1, np.random.Generator)
+    >>> require_instance("rng", 1, np.random.Generator, "numpy.random.default_rng(1)")
     Traceback (most recent call last):
     ValueError: rng must be a Generator, got int 1: give numpy.random.default_rng(1)
     """
     if not isinstance(value, kind):
         got = f"{type(value).__name__} {' '.join(repr(value).split()):.60}"
-        call = _CONSTRUCTORS[kind.__name__]
         raise ValueError(f"{name} must be a {kind.__name__}, got {got}: give {call}")
 
 
-def require_numbers(name: str, values: Sequence[float], **bounds: float | bool | None) -> None:
+def require_numbers(name: str, values: Sequence[float], **bounds: Any) -> None:
     """Raise ValueError unless `values` is a non-empty list of numbers within `bounds`."""
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise ValueError(f"{name} must be a list of numbers, got {values!r}: put it in [ ]")
     if not len(values):
         raise ValueError(f"{name} must hold at least one value, got none")
     for value in values:
-        require_number(f"each of {name}", value, **bounds)  # type: ignore[arg-type]
+        require_number(f"each of {name}", value, **bounds)
 
 
 def items_in_order(name: str, values: Any, example: str) -> list[Any]:

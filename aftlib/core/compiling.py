@@ -81,31 +81,25 @@ def _address(context: Any, builder: Any, signature: Any, args: Any, index: Any, 
     return builder.bitcast(builder.gep(array.data, [index]), kind.as_pointer())
 
 
-def byte_mask(comparison: str) -> Any:
-    """Return a function (array, first, limit) that compares 64 bytes and returns a 64-bit mask.
+def _mask_by_numpy(array: Any, first: Any, limit: Any) -> Any:
+    bits = np.packbits(array[first : first + 64] > limit, bitorder="little")
+    return bits.view(np.uint64)[0]
 
-    Bit i of the mask is 1 if ``array[first + i] < limit``, or ``>`` if `comparison` is ">".
-    """
 
-    def by_numpy(array: Any, first: Any, limit: Any) -> Any:
-        compare = {"<": np.less, ">": np.greater}[comparison]
-        bits = np.packbits(compare(array[first : first + 64], limit), bitorder="little")
-        return np.uint64(int.from_bytes(bits.tobytes(), "little"))
+@emitted(_mask_by_numpy)
+def bytes_above(typing: Any, array: Any, first: Any, limit: Any) -> Any:
+    """Mask of the 64 bytes from index `first` on, lowest bit first: 1 for a byte above a limit."""
 
-    @emitted(by_numpy)
-    def mask(typing: Any, array: Any, first: Any, limit: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            row, word = ir.VectorType(ir.IntType(8), 64), ir.IntType(64)
-            here = _address(context, builder, signature, args, args[1], row)
-            one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
-            lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), None)
-            limits = builder.shuffle_vector(one, one, lanes)
-            bits = builder.icmp_unsigned(comparison, builder.load(here, align=1), limits)
-            return builder.bitcast(bits, word)
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row, word = ir.VectorType(ir.IntType(8), 64), ir.IntType(64)
+        here = _address(context, builder, signature, args, args[1], row)
+        one = builder.insert_element(ir.Constant(row, None), args[2], ir.Constant(word, 0))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), 64), None)
+        limits = builder.shuffle_vector(one, one, lanes)
+        bits = builder.icmp_unsigned(">", builder.load(here, align=1), limits)
+        return builder.bitcast(bits, word)
 
-        return numba.uint64(array, numba.intp, numba.uint8), emit
-
-    return mask
+    return numba.uint64(array, numba.intp, numba.uint8), emit
 
 
 @emitted(lambda mask: int(mask).bit_count())
@@ -114,16 +108,6 @@ def ones(typing: Any, mask: Any) -> Any:
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])
-
-    return numba.int64(numba.uint64), emit
-
-
-@emitted(lambda word: (int(word) & -int(word)).bit_length() - 1 if word else 64)
-def zeros_below(typing: Any, word: Any) -> Any:
-    """Number of zeros below a word's lowest 1; 64 if there is none."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 0))
 
     return numba.int64(numba.uint64), emit
 

@@ -177,26 +177,20 @@ def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.nd
     deviation, groups = np.sqrt(covariance.diagonal()), []
     unseen = np.ones(len(covariance), dtype=bool)
     while unseen.any():
-        inside, edge = np.zeros_like(unseen), np.flatnonzero(unseen)[:1]
-        inside[edge] = True
-        while edge.size and (inside != unseen).any():
+        edge = inside = np.arange(len(unseen)) == unseen.argmax()
+        while edge.any() and (inside != unseen).any():
             near = np.abs(covariance[edge]) > least * deviation[edge, None] * deviation
-            edge = np.flatnonzero(near.any(axis=0) & ~inside)
-            inside[edge] = True
+            edge = near.any(axis=0) & ~inside
+            inside = inside | edge
         unseen &= ~inside
         groups.append(np.flatnonzero(inside))
     return groups
 
 
 def invert_factored(factor: np.ndarray) -> np.ndarray:
-    """Return (L Lᵀ)⁻¹ for a lower factor L, in one new matrix."""
+    """Return (L Lᵀ)⁻¹ for a lower factor L."""
     inverse, _ = dpotri(factor, lower=1)
-    for first in range(0, len(inverse), 256):
-        last = min(first + 256, len(inverse))
-        inverse[first:last, last:] = inverse[last:, first:last].T
-        corner = np.tril(inverse[first:last, first:last])
-        inverse[first:last, first:last] = corner + np.tril(corner, -1).T
-    return inverse.T  # row by row in memory
+    return np.where(np.tri(len(inverse), dtype=bool), inverse, inverse.T)
 
 
 def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:
@@ -212,14 +206,10 @@ def correlated_groups(covariance: np.ndarray) -> list[np.ndarray]:
         return groups
     # imported here: they take longer to load than everything else, in every Spark worker
     from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
 
-    deviation, n = np.sqrt(np.diag(covariance)), len(covariance)
-    distance = np.empty(n * (n - 1) // 2)  # above the diagonal, row by row
-    for i in range(n - 1):
-        begin, end = (len(distance) - (n - j) * (n - j - 1) // 2 for j in (i, i + 1))
-        distance[begin:end] = np.abs(covariance[i, i + 1 :]) / deviation[i + 1 :]
-        distance[begin:end] /= -deviation[i]
-    distance += 1
-    np.maximum(distance, 0, out=distance)
-    tree = linkage(distance, "average", optimal_ordering=n <= MOST_ORDERED)
+    deviation = np.sqrt(np.diag(covariance))
+    distance = 1 - np.abs(covariance) / deviation / deviation[:, None]
+    near_first = squareform(np.maximum(distance, 0), checks=False)
+    tree = linkage(near_first, "average", optimal_ordering=len(covariance) <= MOST_ORDERED)
     return [leaves_list(tree)]

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, issymmetric, solve_tri
 
 from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.covariance import fit_moments, independent_groups, invert_factored
-from aftlib.core.labels import as_numbers, frame_of_keys, in_one_order, labels_of
+from aftlib.core.labels import as_numbers, in_one_order, labels_of, values_by_name
 from aftlib.core.windows import AGGREGATES, divisor
 
 if TYPE_CHECKING:  # recovery does not need pandas, which takes long to load
@@ -35,8 +35,6 @@ class Posterior:
         The diagonal of the covariance.
     covariance : ndarray, shape (k, k)
         Σ_{Y|o} (D1 eq. (2)), the same for all rows.
-    rows : tuple
-        Labels of the rows; empty for one row.
 
     Examples
     --------
@@ -51,20 +49,6 @@ class Posterior:
     mean: np.ndarray
     variance: np.ndarray
     covariance: np.ndarray = field(repr=False)
-    rows: tuple[Any, ...] = field(default=(), repr=False)
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per key, or per row and key: mean, variance, standard deviation `sd`."""
-        columns = {"mean": self.mean, "variance": self.variance, "sd": np.sqrt(self.variance)}
-        if self.mean.ndim == 1:
-            return frame_of_keys(columns, self.names)
-        import pandas as pd  # here, because recovery makes no frames and pandas takes long to load
-
-        labels = pd.MultiIndex.from_product([self.rows, self.names], names=["row", "key"])
-        repeated = {
-            name: np.broadcast_to(v, self.mean.shape).ravel() for name, v in columns.items()
-        }
-        return pd.DataFrame(repeated, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +78,6 @@ class GaussianModel:
     -----
     The Cholesky factor and the precision Λ = Σ⁻¹ are computed once, on first use: O(n³), or O(Σ
     n_g³) for independent groups of n_g keys. With Σ itself these are three matrices of 8 n² bytes.
-    A read-only float array that owns its data is stored without a copy; any other is copied.
 
     Examples
     --------
@@ -112,7 +95,7 @@ class GaussianModel:
         self, mean: ArrayLike, covariance: ArrayLike, names: Sequence[str] | None = None
     ) -> None:
         mean, covariance, names = in_one_order(mean, covariance, names)
-        mu, sigma = _freeze(mean), _freeze(covariance)
+        mu, sigma = np.array(mean, dtype=float), np.array(covariance, dtype=float)
         n = mu.size
         if mu.ndim != 1 or n == 0:
             raise ValueError(f"mean must have shape (n,) with n ≥ 1, got {mu.shape}")
@@ -130,15 +113,15 @@ class GaussianModel:
                     "infinite values; fit on rows without missing values"
                 )
         if not issymmetric(sigma):
-            gap = np.abs(sigma - sigma.T)
-            i, j = np.unravel_index(gap.argmax(), gap.shape)
-            if gap[i, j] > 1e-8 * np.abs(sigma).max():
+            gap = np.abs(sigma - sigma.T).max()
+            if gap > 1e-8 * np.abs(sigma).max():
                 raise ValueError(
-                    f"covariance must be symmetric, got {sigma[i, j]!r} at ({i}, {j}) and "
-                    f"{sigma[j, i]!r} at ({j}, {i}); use (C + C.T) / 2 if rounding is the cause"
+                    f"covariance must be symmetric, got entries that differ by {gap:.3g} from "
+                    "those across the diagonal; use (C + C.T) / 2 if rounding is the cause"
                 )
-            sigma = _freeze((sigma + sigma.T) / 2)
+            sigma = (sigma + sigma.T) / 2
 
+        mu.flags.writeable = sigma.flags.writeable = False
         object.__setattr__(self, "mean", mu)
         object.__setattr__(self, "covariance", sigma)
         object.__setattr__(self, "names", labels)
@@ -256,38 +239,23 @@ class GaussianModel:
             When a name is unknown, or a value is not a finite number.
         """
         names = labels_of(observed, self.names)
-        names = [] if names is None and getattr(observed, "size", 1) == 0 else names
         if names is None:
             raise ValueError(
                 f"observed must name its keys, got {observed!r:.80}: give {{key: value}}"
             )
-        position = {name: i for i, name in enumerate(self.names)}
-        wrong = [name for name in names if name not in position or names.count(name) > 1]
-        if wrong:
-            problem = "repeated" if wrong[0] in position else "unknown"
-            raise ValueError(
-                f"observed has {problem} key {wrong[0]!r}; "
-                f"known keys are {', '.join(self.names[:12])}{' …' if self.size > 12 else ''}"
-            )
-        if isinstance(observed, Mapping):
-            values = as_numbers("observed", [*observed.values()]).T
-        else:
-            values = as_numbers("observed", observed)
-        # now of shape (observed keys,), or (rows, observed keys)
+        o = self.indices("observed", names)
+        values = values_by_name("observed", observed, names)  # (keys,), or (rows, keys)
         if not np.isfinite(values).all():
             raise ValueError(
                 f"observed must be finite, got {observed!r:.300}; leave missing keys out, and call "
                 "once for each set of missing keys"
             )
-
-        o = np.array([position[name] for name in names], dtype=np.intp)
         y = np.setdiff1d(np.arange(self.size), o)
         gain = self.gain(o, y)
         mean = self.mean[y] + (values - self.mean[o]) @ gain.T
         covariance = self.covariance[np.ix_(y, y)] - gain @ self.covariance[np.ix_(o, y)]
         variance = np.maximum(np.diag(covariance), 0)
-        rows = () if values.ndim == 1 else getattr(observed, "index", range(len(values)))
-        return Posterior(tuple(self.names[i] for i in y), mean, variance, covariance, tuple(rows))
+        return Posterior(tuple(self.names[i] for i in y), mean, variance, covariance)
 
     def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
         """Σ_YO Σ_OO⁻¹ of two lists of key indices, shape (wanted, observed) (D1 eq. (1))."""
@@ -369,27 +337,14 @@ class GaussianModel:
     def indices(self, argument: str, keys: ArrayLike) -> np.ndarray:
         """Indices, shape (k,), of keys given as indices or names; errors name `argument`."""
         given = np.asarray(sorted(keys) if isinstance(keys, set | frozenset) else keys)
-        if given.size == 0:
-            return np.empty(0, dtype=np.intp)
-        if given.ndim == 1 and given.dtype.kind == "U" and {*given.tolist()} <= {*self.names}:
+        if given.dtype.kind == "U":
             place = {name: i for i, name in enumerate(self.names)}
-            given = np.array([place[name] for name in given.tolist()])
-        if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer):
-            raise ValueError(f"{argument} must be a sequence of key indices or names, got {keys!r}")
-        if given.min() < 0 or given.max() >= self.size or np.unique(given).size != given.size:
+            given = np.array([place.get(name, -1) for name in given.ravel().tolist()])
+        sequence = given.ndim == 1 and (given.dtype.kind in "iu" or given.size == 0)
+        known = sequence and np.all((given >= 0) & (given < self.size))
+        if not known or np.unique(given).size != given.size:
             raise ValueError(
-                f"{argument} must be different keys, as names or indices 0 … {self.size - 1}, "
-                f"got {given.tolist()}"
+                f"{argument} must be different keys, as a list of indices 0 … {self.size - 1} or "
+                f"of names such as {listed(self.names)}, got {keys!r:.300}"
             )
         return given.astype(np.intp)
-
-
-def _freeze(values: ArrayLike) -> np.ndarray:
-    """Return the values as a read-only array that owns its data, without a copy if they are one."""
-    if isinstance(values, np.ndarray) and values.dtype == float:
-        reusable = values.flags.owndata and not values.flags.writeable
-        if reusable:
-            return values
-    array = np.array(values, dtype=float)
-    array.flags.writeable = False
-    return array

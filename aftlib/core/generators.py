@@ -25,10 +25,8 @@ def block_model(
     when `blocks` does not divide `dimensions`, or the matrix is not positive definite.
     """
     if not (blocks >= 1 and dimensions >= 1 and dimensions % blocks == 0):
-        divisors = ", ".join(str(d) for d in range(1, dimensions + 1) if dimensions % d == 0)
         raise ValueError(
-            f"blocks must divide dimensions = {dimensions}, got {blocks!r}; "
-            f"choose one of {divisors}"
+            f"blocks must divide dimensions = {dimensions}, got {blocks!r}; choose a divisor"
         )
     size = dimensions // blocks
     block = np.full((size, size), covariance) + (variance - covariance) * np.eye(size)

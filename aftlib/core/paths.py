@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,30 +15,21 @@ MARKERS = ("notebooks", "pyproject.toml")
 
 
 def project_root() -> Path:
-    """Return the project's folder: ``AFT_HOME``, else the nearest parent that has the `MARKERS`.
+    """Return the nearest folder that has the `MARKERS`, at or above ``AFT_HOME``.
 
-    Parents of the working directory come first, then those of the installed package.
-    FileNotFoundError when ``AFT_HOME`` names a folder without the markers, or no parent has them.
+    Without ``AFT_HOME`` the search begins at the working directory, then at the installed package.
+    FileNotFoundError when no folder has them.
     """
-    if named := os.environ.get("AFT_HOME"):
-        if not _is_root(Path(named)):
-            raise FileNotFoundError(
-                f"AFT_HOME is {named!r}, which has no {' and '.join(MARKERS)}: "
-                "set it to a checkout of the project, or unset it and run from inside one"
-            )
-        return Path(named).resolve()
-    starts = (Path.cwd(), Path(__file__).resolve().parent)
+    named = os.environ.get("AFT_HOME")
+    starts = [Path(named).resolve()] if named else [Path.cwd(), Path(__file__).resolve()]
     for folder in (folder for start in starts for folder in (start, *start.parents)):
-        if _is_root(folder):
+        if all((folder / marker).exists() for marker in MARKERS):
             return folder
     raise FileNotFoundError(
-        f"no project folder (one with {' and '.join(MARKERS)}) at or above {starts[0]} or "
-        f"{starts[1]}: change to a checkout of the project or set AFT_HOME to it"
+        f"no project folder (one with {' and '.join(MARKERS)}) at or above "
+        f"{' or '.join(map(str, starts))}: change to a checkout of the project or set AFT_HOME to "
+        "it"
     )
-
-
-def _is_root(folder: Path) -> bool:
-    return all((folder / marker).exists() for marker in MARKERS)
 
 
 def data_dir() -> Path:
@@ -55,33 +45,14 @@ def beijing_pm25() -> Path:
     return data_dir() / "beijing_pm25.parquet"
 
 
-def reports_dir() -> Path:
-    """Return the folder of executed notebooks, HTML reports and the scorecard (may not exist)."""
-    return project_root() / "reports"
-
-
-def notebooks_dir() -> Path:
-    """Return the folder of the notebooks."""
-    return project_root() / "notebooks"
-
-
 def require_writable(path: str | os.PathLike[str]) -> Path:
-    """Make the folder `path` if needed, and return it if a file can be written into it.
+    """Make the folder `path` if needed, and return it if something can be written into it.
 
-    The check writes a file, because permission bits do not show a read-only or full disk.
+    The check writes, because permission bits do not show a read-only or full disk.
     PermissionError, which names the folder and the fix, when that fails.
     """
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(b"?")
-    except OSError as error:
-        raise PermissionError(
-            f"cannot write into the directory {str(folder)!r} ({error.strerror or error}): make it "
-            "writable for this user, free some space, or set AFT_HOME to a checkout elsewhere"
-        ) from error
-    return folder
+    with _scratch(Path(path) / "probe"):
+        return Path(path)
 
 
 class FreshFolders:
@@ -151,29 +122,32 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
 def locked(directory: Path) -> Iterator[None]:
     """Keep other drivers out of a folder while the block runs, or this process and its forks do.
 
-    TimeoutError, which names the holder, when another process holds the lock.
+    TimeoutError when another process holds the lock.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "driver.lock").open("a+") as file:
+    with (directory / "driver.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            file.seek(0)
             raise TimeoutError(
-                f"{file.name!r} is held by {file.read()}, or by a process that it started: wait "
-                "until it has ended, or end it"
+                f"{file.name!r} is held by another driver, or by a process that it started: wait "
+                "until it has ended, or end the process that `fuser` shows for this file"
             ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
         yield
 
 
 @contextmanager
 def _scratch(target: Path) -> Iterator[Path]:
     """Yield a path named like `target` in a sibling folder, which is removed at the end."""
-    require_writable(target.parent)
-    holder = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=target.parent))
+    folder = target.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        holder = Path(tempfile.mkdtemp(prefix=f".{target.name}.partial-", dir=folder))
+    except OSError as error:
+        raise PermissionError(
+            f"cannot write into the directory {str(folder)!r} ({error.strerror}): make it "
+            "writable for this user, free some space, or set AFT_HOME to a checkout elsewhere"
+        ) from error
     try:
         yield holder / target.name
     finally:

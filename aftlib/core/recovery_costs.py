@@ -16,6 +16,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from aftlib.core.checks import require_number
 
 MONTH_S = 365.25 / 12 * 86_400
@@ -95,14 +97,6 @@ class Operation:
         require_number("failures_per_month", self.failures_per_month, least=0)
         require_number("price_per_gb", self.price_per_gb, least=0)
 
-    def recovery_s(self, costs: RecoveryCosts, samples: float, estimates: bool) -> float:
-        """Time of a recovery that reads `samples` again while the stream goes on.
-
-        Live reads leave `read_rate` − `samples_per_s`. If that is negative, no recovery ends.
-        """
-        spare = self.read_rate - self.samples_per_s
-        return costs.recovery_s(samples, estimates, spare) if spare >= 0 else math.inf
-
 
 @dataclass(frozen=True)
 class Scheme:
@@ -137,50 +131,40 @@ class Scheme:
         require_number("checkpoints", self.checkpoints, least=1)
 
 
-@dataclass(frozen=True)
-class MonthlyCost:
-    """Cost of a scheme per month, averaged over the times of failures."""
-
-    scheme: str
-    recovery_s: float  # of one failure, until every due window is emitted
-    outage_minutes: float  # sum over the failures, so it may exceed the month
-    gb_read_again: float
-    price: float
-    checkpoint_minutes: float  # work of all checkpoints
-    estimated_results: float  # results that are estimates, within ε with probability 1 − δ
-
-
-def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> list[MonthlyCost]:
-    """Return the monthly cost of each scheme in an operation.
+def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> pd.DataFrame:
+    """Return the cost of each scheme per month, averaged over the times of failures.
 
     A failure comes at a uniformly random moment between two checkpoints, so half an interval is
-    lost on average. If live reads leave nothing for repeated reads (`Operation.recovery_s`), a
-    recovery with repeated reads takes infinitely long and reads nothing. If a scheme skips the
-    input of its estimated sensors until the replacement works, their windows that begin in this
-    time are estimated, too.
+    lost on average. Live reads leave `read_rate` − `samples_per_s` for repeated reads. If that is
+    negative, no recovery ends. If it is 0, a recovery with repeated reads takes infinitely long and
+    reads nothing. If a scheme skips the input of its estimated sensors until the replacement works,
+    their windows that begin in this time are estimated, too.
+
+    One row per scheme, with the columns recovery_s: of one failure, until every due window is
+    emitted; outage_minutes: the sum over the failures, so it may exceed the month; gb_read_again;
+    price; checkpoint_minutes: work of all checkpoints; estimated_results: those within ε with
+    probability 1 − δ.
     """
     windows, failures = MONTH_S / operation.window_s, operation.failures_per_month
-    rows = []
+    spare, rows = operation.read_rate - operation.samples_per_s, []
     for scheme in schemes:
+        costs, estimates = scheme.costs, scheme.replayed < 1
         interval_s = operation.window_s / scheme.checkpoints
         lost = operation.samples_per_s * scheme.lost * interval_s / 2
-        again, estimates = scheme.replayed * lost, scheme.replayed < 1
-        recovery_s = operation.recovery_s(scheme.costs, again, estimates)
-        outage_s = failures * recovery_s if failures else 0.0  # 0 · ∞ is no number
-        again = again if math.isfinite(recovery_s) else 0.0
+        again = scheme.replayed * lost
+        recovery_s = costs.recovery_s(again, estimates, spare) if spare >= 0 else math.inf
         skips = scheme.skips_input or not scheme.replayed
-        hit = 1.0 + skips * scheme.costs.start_s / operation.window_s
+        hit = 1.0 + skips * costs.start_s / operation.window_s
         sensors = operation.sensors * scheme.lost * (1 - scheme.replayed)
-        gigabytes = failures * again * BYTES_PER_SAMPLE / 1e9
-        rows.append(
-            MonthlyCost(
-                scheme=scheme.name,
-                recovery_s=recovery_s,
-                outage_minutes=outage_s / 60,
-                gb_read_again=gigabytes,
-                price=gigabytes * operation.price_per_gb,
-                checkpoint_minutes=windows * scheme.checkpoints * scheme.costs.checkpoint_s / 60,
-                estimated_results=failures * sensors * hit,
-            )
-        )
-    return rows
+        gigabytes = failures * again * BYTES_PER_SAMPLE / 1e9 if recovery_s < math.inf else 0.0
+        row = {
+            "scheme": scheme.name,
+            "recovery_s": recovery_s,
+            "outage_minutes": failures * recovery_s / 60 if failures else 0.0,  # 0 · ∞ is no number
+            "gb_read_again": gigabytes,
+            "price": gigabytes * operation.price_per_gb,
+            "checkpoint_minutes": windows * scheme.checkpoints * costs.checkpoint_s / 60,
+            "estimated_results": failures * sensors * hit,
+        }
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("scheme")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ ROWS_PER_RANGE = 4096
 ROW_GROUP = 1024
 """Steps per row group, the smallest unit that a read of one key touches."""
 MANIFEST = "manifest.json"
-_TAIL = 4096  # bytes at a file's end, with the statistics of its last columns
 
 
 @dataclass(frozen=True)
@@ -39,33 +37,24 @@ class SensorLog:
     @classmethod
     def open(cls, path: Path | str) -> SensorLog:
         """Open a log that was written whole; ValueError when there is none at `path`."""
-        path = Path(path)
         try:
-            manifest = json.loads((path / MANIFEST).read_text())
-            log = cls(path, tuple(manifest["names"]), manifest["steps"], manifest["about"])
-            parts = [part_path(path, index) for index in range(-(-log.steps // ROWS_PER_RANGE))]
-            if missing := next((part.name for part in parts if not part.exists()), None):
-                raise ValueError(f"without {missing}")
+            manifest = json.loads((Path(path) / MANIFEST).read_bytes())
+            names, steps, about = manifest["names"], manifest["steps"], manifest["about"]
+            return cls(Path(path), tuple(names), steps, about)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"path holds no complete sensor log, got {str(path)!r} ({error}); "
                 "write one with SensorLog.write or delete the directory and make it again"
             ) from error
-        return log
 
     @property
     def identity(self) -> dict[str, object]:
         """Fingerprint that distinguishes this log from others of the same keys, whatever its path.
 
-        It has `steps`, `about`, and a check sum of the end of the first file. The footer there has
-        the least and largest samples of the last keys.
+        It has `steps`, `about`, and a check sum of the first step's samples.
         """
-        tail = b""
-        if self.steps:
-            with part_path(self.path, 0).open("rb") as file:
-                file.seek(-min(_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
-                tail = file.read()
-        return {"steps": self.steps, "about": self.about, "check_sum": zlib.crc32(tail)}
+        first = self.read(None, 0, min(1, self.steps))
+        return {"steps": self.steps, "about": self.about, "check_sum": zlib.crc32(first.tobytes())}
 
     @classmethod
     def write(
@@ -93,12 +82,8 @@ class SensorLog:
         `keys` are indices in the order of the result's columns, or None for all. ValueError when
         one is unknown, or the steps lie outside of the log.
         """
-        out = np.empty((max(0, stop - begin), len(self.names if keys is None else keys)))
-        done = 0
-        for block in self.blocks(keys, begin, stop):
-            out[done : done + len(block)] = block
-            done += len(block)
-        return out
+        none = np.empty((0, len(self.names if keys is None else keys)))
+        return np.concatenate([none, *self.blocks(keys, begin, stop)])
 
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
         """As `read`, but in blocks of steps, so that memory stays small.
@@ -129,46 +114,26 @@ class LogReader:
                 f"begin and stop must satisfy 0 ≤ begin ≤ stop ≤ {log.steps}, "
                 f"got {begin!r} and {stop!r}"
             )
-        names, at = [log.names[k] for k in wanted], begin
-        while at < stop:
+        names = [log.names[k] for k in wanted]
+        while begin < stop:
             rest_names, rest_begin, values = self._rest
-            if (rest_names, rest_begin) != (names, at) or not len(values):
-                values = self._read_on(names, at, stop)
-            block = values[: stop - at]
-            at += len(block)
-            self._rest = names, at, values[len(block) :]
+            if (rest_names, rest_begin) != (names, begin) or not len(values):
+                values = self._read_on(names, begin, stop)
+            block = values[: stop - begin]
+            begin += len(block)
+            self._rest = names, begin, values[len(block) :]
             yield block
 
     def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
-        """Samples from `begin` to `stop` or the file's end, and the rest of the last row group.
-
-        ValueError when the file is damaged, or holds other steps than its name implies.
-        """
+        """Samples from `begin` to `stop` or the file's end, and the rest of the last row group."""
         index, inside = divmod(begin, ROWS_PER_RANGE)  # the file, and the place of `begin` in it
-        path, end = part_path(self.log.path, index), min(ROWS_PER_RANGE, inside + stop - begin)
-        first, columns = inside // ROW_GROUP, list(dict.fromkeys(names))
-        try:
-            with pq.ParquetFile(path, pre_buffer=False) as file:
-                footer = file.metadata
-                groups = range(first, min(-(-end // ROW_GROUP), footer.num_row_groups))
-                begins = [footer.row_group(g).column(0).statistics.min for g in groups]
-                due = [index * ROWS_PER_RANGE + g * ROW_GROUP for g in groups]
-                rows = sum(footer.row_group(g).num_rows for g in groups)
-                if begins != due or inside >= first * ROW_GROUP + rows:
-                    raise ValueError(f"row groups that begin at {begins}, {rows} rows")
-                table = file.read_row_groups(groups, columns, use_threads=False)
-            parts = [table.column(name).chunks for name in names]
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise ValueError(
-                f"path must hold a log of {self.log.steps} steps, got {str(path)!r} without step "
-                f"{begin} ({error}); delete the directory and make it again"
-            ) from error
+        first, end = inside // ROW_GROUP, min(ROWS_PER_RANGE, inside + stop - begin)
+        groups, columns = range(first, -(-end // ROW_GROUP)), list(dict.fromkeys(names))
+        with pq.ParquetFile(part_path(self.log.path, index), pre_buffer=False) as file:
+            table = file.read_row_groups(groups, columns, use_threads=False)
         out = np.empty((len(names), len(table)))
-        for row, chunks in zip(out, parts, strict=True):
-            at = 0
-            for chunk in chunks:
-                row[at : at + len(chunk)] = np.from_dlpack(chunk)  # loads no pandas
-                at += len(chunk)
+        for row, name in zip(out, names, strict=True):  # `to_numpy` would load pandas
+            np.concatenate([np.from_dlpack(chunk) for chunk in table[name].chunks], out=row)
         return out.T[inside - first * ROW_GROUP :]
 
 
@@ -184,13 +149,8 @@ def rows_of(index: int, steps: int) -> slice:
 
 def write_part(directory: Path, index: int, values: np.ndarray, names: Sequence[str]) -> None:
     """Write one row range; `values` has shape (rows, n)."""
-    first = index * ROWS_PER_RANGE
-    columns = [pa.array(np.arange(first, first + len(values)))]
-    columns += [pa.array(np.ascontiguousarray(column)) for column in values.T]
-    step = "step"
-    while step in names:  # a sensor may be called so
-        step = f"_{step}"
-    table = pa.table(columns, names=[step, *names])
+    columns = [pa.array(np.ascontiguousarray(column)) for column in values.T]
+    table = pa.table(columns, names=list(names))
     # noise cannot be compressed: compressed files are not smaller, and take four times as long
     packing = {"compression": "none", "use_dictionary": False}
     pq.write_table(table, part_path(directory, index), row_group_size=ROW_GROUP, **packing)

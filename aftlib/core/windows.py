@@ -41,7 +41,8 @@ class Windows:
 
     def ending_in(self, after: int, until: int) -> range:
         """Windows j whose end lies in (after, until]."""
-        return range(max(0, self._count_until(after)), max(0, self._count_until(until)))
+        begin, end = ((step - self.width) // self.slide + 1 for step in (after, until))
+        return range(max(0, begin), max(0, end))
 
     def aggregate(
         self, values: np.ndarray, first_step: int, windows: range
@@ -52,22 +53,7 @@ class Windows:
         a sample is missing; they must cover the windows. The aggregate is NaN where a window has no
         sample. Slices are summed first and windows from slices, always in the same order, so the
         bits do not depend on how a log was cut into batches or keys into workers.
-
-        ValueError when `first_step` is no multiple, or a step of a window is not covered.
         """
-        if first_step % self.pane:
-            raise ValueError(
-                f"first_step must be a multiple of {self.pane} steps, got {first_step!r}"
-            )
-        last_step = first_step + len(values) - 1
-        if windows:
-            begin, end = windows[0] * self.slide, windows[-1] * self.slide + self.width - 1
-            if begin < first_step or end > last_step:
-                raise ValueError(
-                    f"values must cover the steps {begin} … {end} of windows {windows}, "
-                    f"got {first_step} … {last_step}"
-                )
-
         slices = len(values) // self.pane
         panes = values[: slices * self.pane].reshape(slices, self.pane, values.shape[1])
         # added along contiguous memory: NumPy's pairwise order then depends on `pane` alone
@@ -86,7 +72,3 @@ class Windows:
         for offset in range(1, self.width // self.pane):
             total += slices[starts + offset]
         return total
-
-    def _count_until(self, step: int) -> int:
-        """Number of windows whose end is at most `step` (negative before the first)."""
-        return (step - self.width) // self.slide + 1

@@ -288,5 +288,4 @@ def own_schemes(measured: Measurements) -> list[Scheme]:
 
 def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:
     """Return the cost of each scheme in the user's operation, one row per scheme."""
-    rows = monthly_costs(operation, own_schemes(measured))
-    return pd.DataFrame([vars(row) for row in rows]).set_index("scheme")
+    return monthly_costs(operation, own_schemes(measured))

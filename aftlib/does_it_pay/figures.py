@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,13 +98,11 @@ def own_outage(measured: Measurements, operation: Operation) -> go.Figure:
     """Minutes of outage per month by your read rate; the dashed line is yours."""
     schemes = own_schemes(measured)
     rates = np.geomspace(1.2 * operation.samples_per_s, 1e4 * operation.samples_per_s, 60)
-    own = vars(operation)
     months = {
-        rate: monthly_costs(Operation(**own | {"read_rate": rate}), schemes) for rate in rates
+        rate: monthly_costs(replace(operation, read_rate=rate), schemes) for rate in rates.tolist()
     }
-    rows = [(rate, cost.scheme, cost.outage_minutes) for rate in rates for cost in months[rate]]
-    outages = pd.DataFrame(rows, columns=["rate", "scheme", "minutes"])
-    figure = px.line(outages, "rate", "minutes", color="scheme", color_discrete_map=COLORS)
+    rows = pd.concat(months, names=["rate"]).reset_index()
+    figure = px.line(rows, "rate", "outage_minutes", color="scheme", color_discrete_map=COLORS)
     figure.add_vline(x=operation.read_rate, line={"color": "#333", "dash": "dash"})
     title = "Your outage by read rate, from the cost model"
     styled(figure, title, "samples per second, logarithmic", "minutes per month, logarithmic")

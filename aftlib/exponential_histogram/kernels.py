@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.core.compiling import LONGS, OCTETS, byte_mask, jit, ones
+from aftlib.core.compiling import LONGS, OCTETS, bytes_above, jit, ones
 from aftlib.exponential_histogram.units import bucket_sizes as sizes_of
 from aftlib.exponential_histogram.units import top_level as level_of
 
@@ -64,10 +64,6 @@ def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     return np.cumsum(sizes) - sizes + 1
 
 
-#: Mask of the 64 bytes from an index on, lowest bit first: 1 for a byte above a limit.
-mask_above = byte_mask(">")
-
-
 @jit()
 def place_of(mask: Any, unit: int) -> Any:
     """Index of the unit-th 1 of a mask, the lowest being the first: halve the mask six times."""
@@ -86,7 +82,7 @@ def place_of(mask: Any, unit: int) -> Any:
 def mask_of(bits: Any, tail: Any, block: int) -> Any:
     """Mask of a block of bits; behind the last whole block, the mask of the tail."""
     first = block << BLOCK_SHIFT
-    return mask_above(bits, first, 0) if first + BLOCK <= bits.size else tail
+    return bytes_above(bits, first, 0) if first + BLOCK <= bits.size else tail
 
 
 @jit()
@@ -257,8 +253,8 @@ def count_blocks(bits: Any) -> tuple[NDArray[np.int64], bool]:
     cum[0] = units
     for block in range(blocks):
         first = block << BLOCK_SHIFT
-        units += ones(mask_above(bits, first, 0))
-        wrong |= mask_above(bits, first, 1)
+        units += ones(bytes_above(bits, first, 0))
+        wrong |= bytes_above(bits, first, 1)
         cum[block + 1] = units
     for bit in rest:
         units += int(bit)

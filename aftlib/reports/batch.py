@@ -25,7 +25,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from pydantic import ValidationError
 
-from aftlib.core.paths import atomic_file, notebooks_dir
+from aftlib.core.paths import atomic_file, project_root
 from aftlib.reports.documents import DOCUMENTS, Document, all_claims
 from aftlib.workbench.claims import not_run
 from aftlib.workbench.scorecard import MIME, ClaimRecord
@@ -123,7 +123,7 @@ def find_notebook(wanted: str) -> tuple[Path, Document | None]:
     for document in DOCUMENTS:
         number = document.notebook.partition("_")[0]
         if text in (document.notebook, number, number.lstrip("0"), document.id.lower()):
-            return notebooks_dir() / f"{document.notebook}.ipynb", document
+            return project_root() / "notebooks" / f"{document.notebook}.ipynb", document
     if Path(wanted).is_file():
         return Path(wanted).resolve(), None
     names = ", ".join(f"{document.notebook} ({document.id})" for document in DOCUMENTS)
@@ -154,7 +154,7 @@ def plan_jobs(
         own = {name: text for name, text in given.items() if name in model.model_fields}
         parameters = model.profile(profile) | model.parse(own)
         model(**parameters)
-        jobs.append(Job(notebooks_dir() / file, parameters, folder / file, profile))
+        jobs.append(Job(project_root() / "notebooks" / file, parameters, folder / file, profile))
     return jobs
 
 

@@ -13,7 +13,7 @@ import click
 import nbformat
 
 import aftlib
-from aftlib.core.paths import reports_dir
+from aftlib.core.paths import project_root
 from aftlib.guard.metrics import metrics_table, sensor_table
 from aftlib.reports.batch import (
     Executed,
@@ -81,7 +81,7 @@ def reproduce(
 
     The exit status is 1 if a notebook failed or a verdict contradicts its record.
     """
-    folder = reports_dir()
+    folder = project_root() / "reports"
     with clear_errors():
         chosen = plan_jobs(folder, profile, only, read_values(values))
         folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def run(notebook: str, values: tuple[str, ...]) -> None:
             model(**parameters)
         name = "-".join([path.stem, *(f"{key}={value}" for key, value in given.items())])
         safe = "".join(c if c.isalnum() or c in "-_=.,[]" else "_" for c in name)[:100]
-        target = reports_dir() / "own" / f"{safe}.ipynb"
+        target = project_root() / "reports" / "own" / f"{safe}.ipynb"
         executed = run_job(Job(path, parameters, target), progress=True)
         page = write_report(executed, target.with_suffix(".html"), document)
     click.echo(describe(executed, page))

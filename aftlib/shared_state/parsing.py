@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import OCTETS, byte_mask, eight_bytes, jit, zeros_below
+from aftlib.core.compiling import OCTETS, bytes_above, eight_bytes, jit, ones
 from aftlib.core.windows import Windows
 from aftlib.shared_state.tuples import TupleLog
 
@@ -39,9 +39,6 @@ _PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _EIGHT = np.uint64(0xFFFFFFFF)
 _TEN, _LARGEST = np.uint64(10), np.uint64(_MOST)
 
-#: Mask of the 64 bytes from an index on, lowest bit first: 1 for a byte below a limit.
-bytes_below = byte_mask("<")
-
 
 @jit()
 def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
@@ -60,6 +57,12 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
     if value > _LARGEST + np.uint64(negative):
         return 0, 0
     return (-np.int64(value) if negative else np.int64(value)), i + 1
+
+
+@jit()
+def zeros_below(mask: Any) -> Any:
+    """Return the number of zeros below a mask's lowest 1; 64 if there is none."""
+    return ones(~mask & (mask - _U1))
 
 
 @jit()
@@ -102,7 +105,7 @@ def parse_lines(
     while i < stop and used < capacity:
         after = time = key = value = 0
         if i + _LINE + 8 <= len(lines):  # inline: a call would count references to `lines`
-            first, second, last = short_fields(bytes_below(lines, i, _ZERO))
+            first, second, last = short_fields(~bytes_above(lines, i, _ZERO - 1))
             commas = last < _LINE and lines[i + first] == _COMMA and lines[i + second] == _COMMA
             if commas and lines[i + last] == _END:
                 word = eight_bytes(lines, i)

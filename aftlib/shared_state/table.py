@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from aftlib.core.checks import require_choice
-from aftlib.core.sqlite import transaction
+from aftlib.core.sqlite import connect, transaction
 from aftlib.core.windows import Windows
 from aftlib.shared_state.parsing import END, NEVER, Progress
 from aftlib.shared_state.sums import ADD, AGGREGATES, MAX, MIN, Partials
@@ -307,14 +307,6 @@ class OwnFile:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-
-def connect(path: Path | str) -> sqlite3.Connection:
-    """Open or create a SQLite file for any thread; each commit is on the disk when it returns."""
-    connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
 
 
 def insert_rows(

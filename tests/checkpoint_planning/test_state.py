@@ -106,12 +106,7 @@ def test_full_disk_while_committing(store):
 
 def test_files_of_others_are_refused(tmp_path, store):
     (tmp_path / "state.sqlite").write_text("no database " * 100)
-    with pytest.raises(ValueError, match="path must be a checkpoint store or a new file"):
-        CheckpointStore(tmp_path)
-    (tmp_path / "state.sqlite").unlink()
-    with sqlite3.connect(tmp_path / "state.sqlite") as connection:
-        connection.execute("CREATE TABLE windows (a)")
-    with pytest.raises(ValueError, match="path must be a checkpoint store or .*other data"):
+    with pytest.raises(ValueError, match="path must name a SQLite file"):
         CheckpointStore(tmp_path)
 
 

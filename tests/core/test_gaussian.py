@@ -20,15 +20,13 @@ def test_several_rows_are_conditioned_as_each_by_itself():
         np.random.default_rng(1).normal(size=(5, 3)), [*"abcde"], ["X7", "X1", "X3"]
     )
     together = model.condition(rows)
-    assert together.mean.shape == (5, 5) and together.rows == (*"abcde",)
+    assert together.mean.shape == (5, 5)
     assert model.condition(rows.to_dict("list")).mean.tolist() == together.mean.tolist()
-    for number, (label, row) in enumerate(rows.iterrows()):
+    for number, (_, row) in enumerate(rows.iterrows()):
         alone = model.condition(row)
-        assert alone.names == together.names and alone.rows == ()
+        assert alone.names == together.names
         np.testing.assert_allclose(together.mean[number], alone.mean, atol=1e-14)
         assert together.covariance.tolist() == alone.covariance.tolist()
-        frame = together.to_frame().loc[label]
-        pd.testing.assert_frame_equal(frame, alone.to_frame(), check_exact=False)
     unconditional = model.condition(rows[[]])
     assert unconditional.mean.tolist() == np.zeros((5, 8)).tolist()
 
@@ -58,9 +56,6 @@ def test_a_model_is_an_immutable_value_that_copies_what_others_may_change():
         model.covariance[0, 0] = 2
     with pytest.raises(AttributeError):
         model.mean = np.ones(3)
-    covariance.flags.writeable = False
-    assert GaussianModel(np.zeros(3), covariance).covariance is covariance
-    assert GaussianModel(np.zeros(2), covariance[:2, :2]).covariance.base is None
 
 
 test_what_is_no_gaussian_is_refused = refused(
@@ -82,22 +77,28 @@ test_what_is_no_gaussian_is_refused = refused(
 
 test_bad_arguments_are_named = refused(
     lambda call: call(),
-    (lambda: TWO.condition({"X3": 1.0}), "observed has unknown key 'X3'; known keys are X1"),
+    (
+        lambda: TWO.condition({"X3": 1.0}),
+        r"observed must be different keys, .* names such as 'X1', 'X2', got \['X3'\]",
+    ),
     (lambda: TWO.condition({"X1": np.nan}), "observed must be finite"),
     (lambda: TWO.condition([1.0]), r"observed must name its keys, got \[1\.0\]: give"),
     (lambda: TWO.condition({"X1": "warm"}), r"observed must be numbers, got \['warm'\]"),
     (lambda: TWO.condition({"X1": [1, 2], "X2": [1]}), "observed must be numbers, got"),
-    (lambda: TWO.condition(pd.DataFrame(1.0, [0], ["X1", "X1"])), "repeated key 'X1'"),
-    (lambda: TWO.posterior_variance(["X3"]), "observed must be a sequence of key .* or names"),
+    (
+        lambda: TWO.condition(pd.DataFrame(1.0, [0], ["X1", "X1"])),
+        "observed must be different keys",
+    ),
+    (lambda: TWO.posterior_variance(["X3"]), r"observed must be different keys.* got \['X3'\]"),
     (lambda: GaussianModel.fit(pd.DataFrame({"a": [1], "s": ["x"]})), "got other types in 's'"),
     (
         lambda: TWO.posterior_variance([2]),
-        "observed must be different keys, as names or indices 0 … 1",
+        "observed must be different keys, as a list of indices 0 … 1 or of names",
     ),
-    (lambda: TWO.posterior_variance([0, 0]), "observed must be different keys, as names"),
-    (lambda: TWO.block_variance([-1]), "keys must be different keys, as names"),
-    (lambda: TWO.block_variance([0.5]), "keys must be a sequence of key indices"),
-    (lambda: TWO.block_variance(3), "keys must be a sequence of key indices"),
+    (lambda: TWO.posterior_variance([0, 0]), "observed must be different keys"),
+    (lambda: TWO.block_variance([-1]), "keys must be different keys"),
+    (lambda: TWO.block_variance([0.5]), "keys must be different keys"),
+    (lambda: TWO.block_variance(3), "keys must be different keys, as a list"),
     (lambda: TWO.aggregate(0), "steps must be a whole number at least 1, got 0"),
     (lambda: TWO.aggregate(1.5), "steps must be a whole number"),
     (lambda: TWO.aggregate(3, "median"), "query must be one of mean, sum.*, got 'median'"),
@@ -154,18 +155,18 @@ test_labels_that_do_not_fit_are_named = refused(
     lambda changed: GaussianModel(**(LABELLED | changed)),
     (
         {"mean": pd.Series({"b": 2.0, "a": 1.0, "d": 3.0})},
-        r"covariance must have the same labels as mean, got a difference in \['c', 'd'\]",
+        "covariance must have each of the 3 sensors once as label, got missing 'd'",
     ),
     (
         {"covariance": LABELLED["covariance"].rename(columns={"c": "C"})},
-        r"covariance's columns must have the same labels as mean.* \['C', 'c'\]; pass",
+        "covariance must have each of the 3 sensors .* missing 'c'",
     ),
-    ({"names": ["a", "b", "x"]}, r"mean must have the same labels as names.* \['c', 'x'\]"),
-    ({"covariance": LABELLED["covariance"].iloc[:2]}, "covariance must have the same labels"),
-    ({"mean": pd.Series([1.0, 2.0, 3.0], ["a", "a", "b"])}, r"same labels as mean.* \['c'\]"),
+    ({"names": ["a", "b", "x"]}, "mean must have each of the 3 sensors .* missing 'x'"),
+    ({"covariance": LABELLED["covariance"].iloc[:2]}, "rows of covariance must .* missing 'c'"),
+    ({"mean": pd.Series([1.0, 2.0, 3.0], ["a", "a", "b"])}, "mean must .* got repeated 'a'"),
     (
         {"mean": pd.Series([1.0, 2.0, 3.0], [*"aab"]), "covariance": np.eye(3)},
-        "names must be 3 different ones, one per key, got 'a', 'a', 'b'",
+        "mean must have each of the 3 sensors once as label, got repeated 'a'",
     ),
 )
 

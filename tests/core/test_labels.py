@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from aftlib import ExponentialHistogram, GaussianModel
 
 NAMES = ["kitchen", "<hall>", "cellar", "attic"]
 MODEL = GaussianModel(np.zeros(4), np.kron(np.eye(2), [[1, 0.9], [0.9, 1]]), NAMES)
-
-
-def test_a_posterior_is_a_frame_of_keys():
-    frame = MODEL.condition({"<hall>": 1.0}).to_frame()
-    assert frame.index.tolist() == ["kitchen", "cellar", "attic"]
-    assert frame.loc["kitchen", "mean"] == pytest.approx(0.9)
 
 
 def test_a_histogram_is_a_frame_of_its_buckets():

@@ -61,13 +61,13 @@ def test_the_root_is_named_or_above_the_working_directory_or_above_the_package(
     assert project_root() == PACKAGE_HOME
     monkeypatch.setenv("AFT_HOME", str(home))
     assert project_root() == home
-    folders = [paths.data_dir(), paths.reports_dir(), paths.notebooks_dir()]
-    assert folders == [home / "data", home / "reports", home / "notebooks"]
+    monkeypatch.setenv("AFT_HOME", str(home / "deep"))
+    assert paths.data_dir() == home / "data"
 
 
 def test_a_root_without_a_project_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("AFT_HOME", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=r"AFT_HOME is '.*', which has no notebooks"):
+    with pytest.raises(FileNotFoundError, match=r"no project folder .* set AFT_HOME"):
         project_root()
     monkeypatch.delenv("AFT_HOME")
     monkeypatch.setattr(paths, "MARKERS", ("no such marker",))

@@ -53,7 +53,7 @@ SCHEMES = [
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_month_is_the_mean_of_failures_at_random_moments(scheme):
-    (cost,) = monthly_costs(OPERATION, [scheme])
+    cost = monthly_costs(OPERATION, [scheme]).loc[scheme.name]
     seconds, samples = month_by_month(OPERATION, scheme, 20_000, np.random.default_rng(1))
     assert cost.recovery_s == pytest.approx(seconds, rel=0.02)
     assert cost.outage_minutes == pytest.approx(30 * cost.recovery_s / 60)
@@ -61,7 +61,7 @@ def test_a_month_is_the_mean_of_failures_at_random_moments(scheme):
 
 
 def test_checkpoints_and_estimates_of_a_month_are_counted():
-    exact, d1, d2 = monthly_costs(replace(OPERATION, price_per_gb=2.0), SCHEMES)
+    exact, d1, d2 = monthly_costs(replace(OPERATION, price_per_gb=2.0), SCHEMES).itertuples()
     assert d2.checkpoint_minutes == pytest.approx(MONTH_S / 60 * 3 * 0.05 / 60)
     assert exact.recovery_s == pytest.approx(EXACT.recovery_s(15_000, False, 500))
     assert exact.estimated_results == 0
@@ -72,24 +72,24 @@ def test_checkpoints_and_estimates_of_a_month_are_counted():
 
 def test_input_that_live_reads_use_up_is_never_read_again():
     full = replace(OPERATION, read_rate=1000, price_per_gb=2.0)
-    exact, d1, _ = monthly_costs(full, SCHEMES)
+    exact, d1, _ = monthly_costs(full, SCHEMES).itertuples()
     assert exact.outage_minutes == math.inf
     assert exact.gb_read_again == exact.price == 0
     assert d1.outage_minutes == pytest.approx(30 * 0.75 / 60)
     idle = replace(OPERATION, read_rate=1, failures_per_month=0)
-    (calm,) = monthly_costs(idle, SCHEMES[:1])
+    (calm,) = monthly_costs(idle, SCHEMES[:1]).itertuples()
     assert calm.outage_minutes == 0
 
 
 def test_no_recovery_ends_where_the_source_is_slower_than_the_stream():
-    for cost in monthly_costs(replace(OPERATION, read_rate=999), SCHEMES):
+    for cost in monthly_costs(replace(OPERATION, read_rate=999), SCHEMES).itertuples():
         assert cost.recovery_s == cost.outage_minutes == math.inf
         assert cost.gb_read_again == 0
 
 
 def test_estimates_of_a_partial_replay_that_skips_its_input_have_no_jump():
     guards = [Scheme("guard", APPROXIMATE, 0.5, again, skips_input=True) for again in (0, 1e-9)]
-    all_estimated, nearly_all = monthly_costs(OPERATION, guards)
+    all_estimated, nearly_all = monthly_costs(OPERATION, guards).itertuples()
     assert nearly_all.estimated_results == pytest.approx(all_estimated.estimated_results)
 
 

@@ -17,13 +17,6 @@ test_bad_windows_are_refused = refused(
 )
 
 
-test_steps_must_cover_the_windows = refused(
-    lambda steps, first: Windows(10, 5).aggregate(np.zeros((steps, 1)), first, range(1)),
-    (9, 0, "values must cover the steps 0 … 9 of windows"),
-    (20, 3, "first_step must be a multiple of 5 steps, got 3"),
-)
-
-
 TWINS = {"mean": np.nanmean, "sum": np.nansum}
 STEP = GaussianModel([1.0, 2.0], [[1.0, 0.5], [0.5, 2.0]])
 

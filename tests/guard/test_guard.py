@@ -417,7 +417,7 @@ def test_labels_that_come_after_windows_without_any_are_refused():
         (([[0], [1]], 1, 0.05, 2, [0]), "each of seasons must be above 0, got 0"),
         (([[0], ["a"]], 1, 0.05), r"workers must hold .* got \[\[0\], \['a'\]\]"),
         (([0, 1], 1, 0.05), r"as a list per worker such as \[\[0, 1\], \[2\]\], got \[0, 1\]"),
-        (([[0], [1]], {"0": "x", "1": 2}, 0.05), r"epsilon\['0'\] must be numbers, got 'x'"),
+        (([[0], [1]], {"0": "x", "1": 2}, 0.05), r"epsilon must be numbers, got \['x', 2\]"),
     ],
 )
 def test_refusals(arguments, message):
@@ -464,7 +464,7 @@ def test_missing_values_of_pandas_and_of_masked_arrays_are_missing():
         (dict.fromkeys("abcdefg", 1.0), "got unknown 'g'; give NaN for a missing value, drop"),
         (pd.Series(1.0, list("abcdea")), "got repeated 'a'"),
         (["1.5"] * 6, "windows must be numbers, got"),
-        (dict.fromkeys("abcdef", "x"), r"windows\['a'\] must be numbers, got 'x'"),
+        (dict.fromkeys("abcdef", "x"), r"windows must be numbers, got \['x', "),
         (np.zeros((3, 5)), r"windows must have shape \(6,\) or \(rounds, 6\), got"),
         ([0.0, np.inf] * 3, r"windows must be below 1e\+100 .* got inf"),
         ([0.0, -1.7e308] * 3, r"windows must be below 1e\+100 .* got -1\.7e\+308"),
