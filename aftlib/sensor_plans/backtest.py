@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from aftlib.approximately_once.assignment import residual_variance, residuals
 from aftlib.core.gaussian import GaussianModel
@@ -16,10 +17,8 @@ from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard, accounts
 
-GUARD, ALWAYS, BASELINE = "guard", "its estimates, always", "baseline model Σ/w"
-LINEAR, HINDSIGHT = "linear interpolation", "baseline model, best in hindsight"
-_BASELINE_ALWAYS = "baseline model, always"
-METHODS = (GUARD, BASELINE, ALWAYS, LINEAR)
+GUARD, BASELINE, ALWAYS = METHODS = "guard", "baseline model Σ/w", "baseline model, always"
+HINDSIGHT = "baseline model, best in hindsight"
 HORIZONS = 5
 """Windows of the longest outage with guarantees."""
 OnSegment = Callable[[int, int], None]
@@ -47,19 +46,13 @@ class Walk:
     edges: np.ndarray  # (segments + 1,) first window of each segment, and the end
     outcomes: np.ndarray  # (H, n, 2) all guarantees of the guard, and the wrong ones
     rounds: int  # windows that the guard was fed
-    recoverable: np.ndarray  # (H, n) whether the guard certifies a loss after the last window
     errors: np.ndarray  # (windows scored, n) one window after a loss
     delta: float
 
-    @property
-    def guarantees(self) -> int:
-        """Number of guarantees one window ahead, over all sensors."""
-        return int(self.outcomes[0, :, 0].sum())
-
     @cached_property
-    def certified_shares(self) -> np.ndarray:
-        """Share of the windows that the guard certified, shape (H, n)."""
-        return shares(self.counts[GUARD].sum(axis=0))[0]
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """Share of the windows that the guard certified, and share of these within ε, (H, n)."""
+        return shares(self.counts[GUARD].sum(axis=0))
 
     @property
     def excess(self) -> float:
@@ -86,26 +79,38 @@ class Walk:
         with np.errstate(invalid="ignore"):
             return np.nanquantile(self.errors, 1 - self.delta, axis=0)
 
-    def weighted_counts(self, method: str) -> np.ndarray:
+    def weighted_counts(self, method: str = GUARD) -> np.ndarray:
         """Counts of one method, means over the horizons weighted H : … : 1, (segments, n, 3)."""
         down = np.arange(len(self.outcomes), 0, -1.0)
         return np.einsum("h,shnk->snk", down / down.sum(), self.counts[method])
 
-    def summary(self, method: str) -> dict[str, Any]:
-        """Share certified, share of these within ε with its interval, and the worst sensor."""
-        segments = self.weighted_counts(method)
-        certified, within = shares(segments.sum(axis=(0, 1)))
-        guarantees = self.counts[method].sum(axis=(0, 1))[:, CERTIFIED]
-        by_sensor = shares(segments.sum(axis=0))[1]
-        many = guarantees >= MANY
-        worst = int(np.where(many, by_sensor, np.inf).argmin()) if many.any() else None
+    def summary(self, method: str = GUARD) -> dict[str, Any]:
+        """Share certified, share of these within ε, and its interval."""
+        segments = self.weighted_counts(method).sum(axis=1)
+        certified, within = shares(segments.sum(axis=0))
         return {
             "declared": float(certified),
             "within": or_none(within),
-            "interval": None if np.isnan(within) else list(interval(segments.sum(axis=1))),
-            "promises": int(guarantees.sum()),
-            "worst": worst,
-            "worst_within": None if worst is None else float(by_sensor[worst]),
+            "interval": None if np.isnan(within) else list(interval(segments)),
+        }
+
+    def totals(self, names: Sequence[str]) -> dict[str, Any]:
+        """The guard's back-test in numbers, for plan.json; horizons are weighted H : … : 1."""
+        guard, certified = self.summary(), self.counts[GUARD][..., CERTIFIED].sum(axis=(0, 1))
+        within = pd.Series(shares(self.weighted_counts().sum(axis=0))[1], [*names])
+        within = within[certified >= MANY]
+        return {
+            "windows": int(self.edges[-1] - self.edges[0]),  # of the second half, as if each lost
+            "declared_recoverable": guard["declared"],
+            "within_epsilon": guard["within"],
+            "interval": guard["interval"],
+            "worst_sensor": or_none(within.min()),
+            "worst_sensor_name": within.idxmin() if len(within) else None,
+            "promises": int(certified.sum()),  # all horizons, second half
+            "N": int(self.outcomes[0, :, 0].sum()),  # one window ahead, in all windows fed
+            "fed": self.rounds,
+            "slack_errors": self.pooled_allowance,
+            "excess_over_theorem": self.excess,
         }
 
 
@@ -159,12 +164,15 @@ def walk_forward(
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
     guard = Guard(workers, limits, delta, horizons, seasons)
-    estimates = estimate_by_baseline(baseline, values, workers)
-    estimable = certify_by_baseline(baseline, workers, limits, delta)
+    z = np.nan_to_num(values - baseline.mean)  # D1 eqs. (1) and (8); gaps are replaced by the mean
+    baseline_errors = np.abs(residuals(baseline, workers, baseline.precision @ z.T).T)
+    baseline_errors[np.isnan(values)] = np.nan
+    unit, variance = Requirement(1.0, delta), residual_variance(baseline, workers)
+    estimable = unit.is_met_by(unit.reliability(variance / limits**2))
     segments = max(2, min(SEGMENTS, (len(values) - start) // LEAST_SEGMENT))
     edges = np.linspace(start, len(values), segments + 1).astype(int)
     shape = (segments, horizons, n, 3)
-    counts = {method: np.zeros(shape, np.int64) for method in (*METHODS, _BASELINE_ALWAYS)}
+    counts = {method: np.zeros(shape, np.int64) for method in METHODS}
     outcomes = np.zeros((horizons, n, 2), np.int64)
     first, samples = max(0, start - WARM_UP), []
     for place, (begin, end) in enumerate(pairwise([first, *edges.tolist()]), -1):  # -1: warm-up
@@ -173,22 +181,15 @@ def walk_forward(
         outcomes += _count(truth, own, certified, limits)[..., 1:]
         if begin < start:
             continue
-        baseline_errors = np.abs(truth - estimates[begin:end, None]).repeat(horizons, axis=1)
-        linear_errors = np.abs(truth - _interpolate(values, begin, end, horizons))
+        by_baseline = baseline_errors[begin:end, None].repeat(horizons, axis=1)
         always = np.ones(own.shape, bool)
-        by_method = {
-            GUARD: (own, certified),
-            ALWAYS: (own, always),
-            BASELINE: (baseline_errors, estimable & always),
-            _BASELINE_ALWAYS: (baseline_errors, always),
-            LINEAR: (linear_errors, always),
-        }
-        for method, (errors, given) in by_method.items():
-            counts[method][place] = _count(truth, errors, given, limits)
+        counts[GUARD][place] = _count(truth, own, certified, limits)
+        counts[BASELINE][place] = _count(truth, by_baseline, estimable & always, limits)
+        counts[ALWAYS][place] = _count(truth, by_baseline, always, limits)
         samples.append(own[:, 0])
         on_segment(end - first, len(values) - first)
     errors = np.concatenate(samples)
-    return Walk(counts, edges, outcomes, guard.rounds, guard.recoverable, errors, delta)
+    return Walk(counts, edges, outcomes, guard.rounds, errors, delta)
 
 
 def _count(
@@ -200,40 +201,10 @@ def _count(
     return np.stack([known, settled, settled & (errors > limits)], axis=-1).sum(axis=0)
 
 
-def _interpolate(values: np.ndarray, begin: int, end: int, horizons: int) -> np.ndarray:
-    """Lines from the window before an outage, which ends with the estimated one, to that after."""
-    rows, steps = np.arange(begin, end), np.arange(1, horizons + 1)
-    before = values[np.maximum(rows[:, None] - steps, 0)]
-    after = values[np.minimum(rows + 1, len(values) - 1), None].copy()
-    after[rows + 1 >= len(values)] = np.nan
-    return (before + steps[:, None] * after) / (steps[:, None] + 1)
-
-
-def estimate_by_baseline(
-    model: GaussianModel, values: np.ndarray, workers: Sequence[Sequence[int]]
-) -> np.ndarray:
-    """Estimate each worker's windows from the others' at the same time, (N, n) (D1 eq. (1)).
-
-    Gaps among the others are replaced by their mean.
-    """
-    z = np.nan_to_num(values - model.mean)
-    return model.mean + z - residuals(model, workers, model.precision @ z.T).T
-
-
-def certify_by_baseline(
-    model: GaussianModel, workers: Sequence[Sequence[int]], limits: np.ndarray, delta: float
-) -> np.ndarray:
-    """Whether the baseline model would certify each sensor, shape (n,) (D1 eq. (8))."""
-    unit, variance = Requirement(1.0, delta), residual_variance(model, workers)
-    return unit.is_met_by(unit.reliability(variance / limits**2))
-
-
 def compare(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
     """Share certified and share of these within ε, of every method, on the same windows."""
-    shown = ("declared", "within", "interval")
-    lines = {method: walk.summary(method) for method in METHODS}
-    lines[HINDSIGHT] = hindsight(walk, baseline, workers)
-    return [{"method": name} | {key: line[key] for key in shown} for name, line in lines.items()]
+    lines = [{"method": method} | walk.summary(method) for method in METHODS]
+    return [*lines, {"method": HINDSIGHT} | hindsight(walk, baseline, workers)]
 
 
 def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
@@ -242,13 +213,9 @@ def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[in
     Sensors are ranked by their expected error, and the number of certified sensors is chosen
     afterwards, which no real system could do. The guard's share is compared with this share.
     """
-    sensors = walk.weighted_counts(_BASELINE_ALWAYS).sum(axis=0)
+    sensors = walk.weighted_counts(ALWAYS).sum(axis=0)
     order = np.argsort(residual_variance(baseline, workers) / np.diag(baseline.covariance))
-    total = np.cumsum(sensors[order], axis=0)
-    satisfied = total[:, WRONG] <= walk.delta * total[:, CERTIFIED]
-    most = int(np.flatnonzero(satisfied).max(initial=-1)) + 1
-    if not most:
-        return {"declared": 0.0, "within": None, "interval": None}
-    certified, wrong = total[most - 1, CERTIFIED], total[most - 1, WRONG]
-    share = float(certified / sensors[:, PAIRS].sum())
-    return {"declared": share, "within": float(1 - wrong / certified), "interval": None}
+    total = np.cumsum(np.vstack([np.zeros(3), sensors[order]]), axis=0)
+    best = total[np.flatnonzero(total[:, WRONG] <= walk.delta * total[:, CERTIFIED]).max()]
+    declared = float(best[CERTIFIED] / sensors[:, PAIRS].sum())
+    return {"declared": declared, "within": or_none(shares(best)[1]), "interval": None}

@@ -25,9 +25,8 @@ def keeps_guarantee(sensor_plan: Mapping[str, Any], walks: Mapping[str, Walk]) -
     excess = {"the plan": test["excess_over_theorem"]}
     excess |= {trouble: walk.excess for trouble, walk in walks.items()}
     for attacked in (1, SENSORS):
-        excess[f"one whose adversary attacks {attacked} of {SENSORS} sensors"] = against_adversary(
-            DELTA, attacked
-        )
+        stream = f"one whose adversary attacks {attacked} of {SENSORS} sensors"
+        excess[stream] = against_adversary(DELTA, attacked)
     closest = max(excess, key=lambda name: excess[name])
     if excess[closest] > 0:
         return Finding(0.0, sensitivity=f"{closest}: {excess[closest]:.0f} errors above the bound")

@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from aftlib.core.paths import require_writable
 from aftlib.core.planfile import read_plan, write_plan
-from aftlib.core.recovery_costs import MONTH_S
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question, read_by_sensor
 from aftlib.sensor_plans.sensor_file import read_sensors
@@ -30,8 +29,8 @@ def question_options(function: Callable[..., None]) -> Callable[..., None]:
     for name, field in reversed(Question.model_fields.items()):
         about = (field.description or "").replace("null", "not given")
         default = "" if field.default is None else f"  [default: {field.default}]"
-        option = click.option(f"--{name.replace('_', '-')}", metavar="X", help=about + default)
-        function = option(function)
+        flag = f"--{name.replace('_', '-')}"
+        function = click.option(flag, metavar="X", help=about + default)(function)
     return function
 
 
@@ -165,7 +164,6 @@ def report_text(plan: dict[str, Any]) -> str:
         test=plan["backtest"],
         sensors=problems + others[:LISTED],
         most=LISTED,
-        month_minutes=MONTH_S / 60,
     )
 
 

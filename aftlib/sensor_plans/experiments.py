@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import model_validator
 
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.planfile import read_plan
@@ -36,17 +35,6 @@ class NotebookParameters(Question):
     )
     seed: int = parameter(1, "of the streams with trouble", least=0)
 
-    @model_validator(mode="after")
-    def require_one(self) -> Self:
-        """Refuse a plan besides data, and files that cannot be read."""
-        if self.plan is not None and self.data is not None:
-            raise ValueError(
-                f"plan must not be given with data, got {self.plan!r} and {self.data!r}"
-            )
-        if self.plan is not None:
-            read_plan(self.plan)
-        return self
-
 
 def plan_sensors(parameters: NotebookParameters) -> dict[str, Any]:
     """Return the given plan, or a new one for the data or for Beijing's stations."""
@@ -57,11 +45,6 @@ def plan_sensors(parameters: NotebookParameters) -> dict[str, Any]:
     if p.data is not None:
         return plan(read_sensors(p.data), name=Path(p.data).name, **question)
     return plan(pd.read_parquet(beijing_pm25()), name=BEIJING, **question)
-
-
-def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
-    """The back-test of each stream with trouble."""
-    return {trouble: walk_through(trouble, rounds, delta, seed) for trouble in TROUBLES}
 
 
 def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndarray:
@@ -84,13 +67,16 @@ def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndar
     return values
 
 
-def walk_through(trouble: str, rounds: int, delta: float, seed: int) -> Walk:
-    """Back-test a stream with trouble; everything is fitted before the trouble."""
-    values = draw_trouble(trouble, rounds, np.random.default_rng([seed, TROUBLES.index(trouble)]))
-    first = values[: rounds // 2]
-    baseline = fit_model(first, [f"X{i}" for i in range(1, SENSORS + 1)])
-    workers = [[i] for i in range(SENSORS)]
-    return walk_forward(values, workers, EPSILON_SD * first.std(axis=0), delta, baseline)
+def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
+    """Back-test each stream with trouble; everything is fitted before the trouble."""
+    walks, workers = {}, [[i] for i in range(SENSORS)]
+    for number, trouble in enumerate(TROUBLES):
+        values = draw_trouble(trouble, rounds, np.random.default_rng([seed, number]))
+        first = values[: rounds // 2]
+        baseline = fit_model(first, [f"X{i}" for i in range(1, SENSORS + 1)])
+        limits = EPSILON_SD * first.std(axis=0)
+        walks[trouble] = walk_forward(values, workers, limits, delta, baseline)
+    return walks
 
 
 def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:

@@ -9,20 +9,14 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from aftlib.approximately_once.assignment import (
-    Assignment,
-    assign_greedy,
-    assign_spread,
-    residual_variance,
-)
-from aftlib.core.gaussian import GaussianModel
+from aftlib.approximately_once.assignment import residual_variance
+from aftlib.approximately_once.best import assign_best
 from aftlib.core.planfile import VERSION
-from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard
-from aftlib.sensor_plans.backtest import GUARD, HORIZONS, OnSegment, Walk, compare, or_none, shares
+from aftlib.sensor_plans.backtest import HORIZONS, OnSegment, Walk, compare, or_none, shares
 from aftlib.sensor_plans.cautions import data_cautions, fails, guarantee_cautions
 from aftlib.sensor_plans.question import Question, group_sensors
-from aftlib.sensor_plans.recovery import compare_schemes, pays_below, plan_recovery
+from aftlib.sensor_plans.recovery import plan_recovery, weigh_costs
 from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
 from aftlib.sensor_plans.window_results import Survey
 
@@ -85,21 +79,24 @@ def plan(
     table = sensors if isinstance(sensors, SensorTable) else read_sensors(sensors)
     survey = Survey.of(table, Question(**question))
     names, terms = survey.names, survey.question
-    if assignment is None:
-        workers = assign_sensors(survey.model, terms.workers or len(names), survey.unit)
-        machines = [str(i) for i in range(len(workers))]
-    else:
-        machines, workers = group_sensors(assignment, names)
-    walk = survey.walk(workers, on_segment)
-    sizes = [len(keys) for keys in workers]
+    count = terms.workers or len(names)
+    given = assign_sensors(survey, count) if assignment is None else assignment
+    machines, workers = group_sensors(given, names)
+    walk, sizes = survey.walk(workers, on_segment), [len(keys) for keys in workers]
     recovery = plan_recovery(survey)
-    summary = summarize(walk, names)
+    summary = walk.totals(names)
     certified = 0.0 if fails(walk) else summary["declared_recoverable"]
     return {
         "version": VERSION,
-        "data": describe_data(survey, name),
+        "data": {
+            "name": name,
+            "read": table.summary_lines,
+            "steps": len(table.values),
+            "step_seconds": survey.step_s,
+            "seasons_in_windows": survey.seasons,
+        },
         "question": describe_question(survey, len(sizes)),
-        "assignment": name_groups(workers, names),
+        "assignment": [[names[i] for i in keys] for keys in workers],
         "machines": describe_machines(walk, workers, machines, names),
         "regrouping": None if assignment is None else regroup(survey, len(sizes)),
         **recovery,
@@ -108,7 +105,7 @@ def plan(
         "sensors": describe_sensors(survey, walk, workers),
         "segments": describe_segments(survey, walk),
         "outage": show_outage(survey, walk, workers),
-        **weigh_costs(survey, sizes, certified),
+        **weigh_costs(terms, sizes, survey.width, survey.step_s, certified),
         "cautions": [
             *filter(None, [recovery["read_everything"]]),
             *guarantee_cautions(survey, walk),
@@ -117,97 +114,35 @@ def plan(
     }
 
 
-def weigh_costs(survey: Survey, sizes: Sequence[int], certified: float) -> dict[str, Any]:
-    """Below which read rate estimating pays (None: at any), and the comparison at the user's."""
-    terms, step_s, compared = survey.question, survey.step_s, None
-    if step_s is None:
-        return {"pays_below": None, "worth": None}
-    if terms.read_rate is not None:
-        compared = compare_schemes(terms, sizes, survey.width, step_s, certified)
-    below = pays_below(terms, sizes, survey.width, step_s, certified)
-    return {"pays_below": below, "worth": compared}
+def assign_sensors(survey: Survey, workers: int) -> list[list[str]]:
+    """Assign sensors to workers so that others predict them; sizes differ by at most one."""
+    best = assign_best(survey.model, workers, survey.unit, uneven=True)
+    return [[survey.names[i] for i in keys] for keys in sorted(map(sorted, best.workers))]
 
 
-def regroup(survey: Survey, workers: int) -> dict[str, Any] | None:
+def regroup(survey: Survey, workers: int) -> dict[str, Any]:
     """The best assignment that was found to as many machines as given, and its back-test."""
-    if not 1 < workers < len(survey.names):
-        return None
-    groups = assign_sensors(survey.model, workers, survey.unit)
-    certified = survey.walk(groups, lambda done, of: None).summary(GUARD)["declared"]
-    return {"assignment": name_groups(groups, survey.names), "declared_recoverable": certified}
-
-
-def assign_sensors(model: GaussianModel, workers: int, requirement: Requirement) -> list[list[int]]:
-    """Assign sensors to workers so that, on average, other workers predict each sensor well.
-
-    If m does not divide n, some workers have one sensor more.
-    """
-    methods = (assign_greedy, assign_spread)
-    assignments = [assign(model, workers, requirement, uneven=True) for assign in methods]
-
-    def mean_reliability(assignment: Assignment) -> float:
-        variances = [model.block_variance(keys) for keys in assignment.workers]
-        return float(requirement.reliability(np.concatenate(variances)).mean())
-
-    best = max(assignments, key=mean_reliability)
-    return [list(keys) for keys in best.workers]
-
-
-def name_groups(workers: Sequence[Sequence[int]], names: Sequence[str]) -> list[list[str]]:
-    """The names of each worker's sensors."""
-    return [[names[i] for i in keys] for keys in workers]
-
-
-def describe_data(survey: Survey, name: str) -> dict[str, Any]:
-    """The input as it was read."""
-    steps = len(survey.table.values)
-    return {
-        "name": name,
-        "read": survey.table.summary_lines,
-        "steps": steps,
-        "step_seconds": survey.step_s,
-        "first": str(survey.table.at(0)),
-        "last": str(survey.table.at(steps - 1)),
-        "windows": len(survey.values),
-        "seasons_in_windows": survey.seasons,
-    }
+    groups = assign_sensors(survey, workers)
+    walk = survey.walk(group_sensors(groups, survey.names)[1], lambda done, of: None)
+    return {"assignment": groups, "declared_recoverable": walk.summary()["declared"]}
 
 
 def describe_question(survey: Survey, workers: int) -> dict[str, Any]:
     """The question, with values for what the user left open."""
-    terms, recovery_time = survey.question, survey.question.recovery_time(survey.samples_per_s)
+    terms = survey.question
     return terms.model_dump() | {
         "epsilon": dict(zip(survey.names, survey.limits.tolist(), strict=True)),
         "epsilon_sd": terms.epsilon_sd if terms.epsilon is None else None,
-        "t_sla_ms": terms.t_sla_ms,
         "window": survey.width,
         "slide": survey.width,
         "workers": workers,
         "horizons": HORIZONS,
-        "per_tuple_ms": recovery_time and recovery_time.per_tuple_ms,
-    }
-
-
-def summarize(walk: Walk, names: Sequence[str]) -> dict[str, Any]:
-    """The back-test in numbers; horizons are weighted H : … : 1."""
-    guard = walk.summary(GUARD)
-    return {
-        "windows": int(walk.edges[-1] - walk.edges[0]),  # of the second half, as if each was lost
-        "declared_recoverable": guard["declared"],
-        "within_epsilon": guard["within"],
-        "interval": guard["interval"],
-        "worst_sensor": guard["worst_within"],
-        "worst_sensor_name": None if guard["worst"] is None else names[guard["worst"]],
-        "promises": guard["promises"],  # certified, all horizons, second half
-        "N": walk.guarantees,  # certified one window ahead, in all windows that the guard was fed
-        "fed": walk.rounds,
-        "slack_errors": walk.pooled_allowance,
-        "excess_over_theorem": walk.excess,
+        "per_tuple_ms": survey.recovery_time.per_tuple_ms,
     }
 
 
 def describe_sensors(
-    survey: Survey, walk: Walk, workers: Sequence[Sequence[int]]
+    survey: Survey, walk: Walk, workers: Sequence[list[int]]
 ) -> list[dict[str, Any]]:
     """One row per sensor; lists have an entry per horizon, 1 … H windows."""
     worker_of = {i: worker for worker, keys in enumerate(workers) for i in keys}
@@ -217,7 +152,7 @@ def describe_sensors(
         own = np.array([len(workers[worker_of[i]]) for i in range(len(left))])
         left *= (windows - 1) / (windows - 1 - (len(left) - own))
     explained = 1 - left
-    certified, within = shares(walk.counts[GUARD].sum(axis=0))
+    certified, within = walk.shares
     return [
         {
             "name": name,
@@ -227,7 +162,6 @@ def describe_sensors(
             "declared": certified[:, i].tolist(),
             "within": or_none(within[:, i]),
             "longest": int(np.cumprod(certified[:, i] >= 0.5).sum()),
-            "now": walk.recoverable[:, i].tolist(),
             "N": walk.outcomes[:, i, 0].tolist(),
             "least_epsilon": or_none(walk.least_epsilon[i]),
         }
@@ -236,38 +170,39 @@ def describe_sensors(
 
 
 def describe_machines(
-    walk: Walk, workers: Sequence[Sequence[int]], machines: Sequence[str], names: Sequence[str]
+    walk: Walk, workers: Sequence[list[int]], machines: Sequence[str], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """What is certified one window ahead if a machine fails, and which sensors are the problem."""
     rows = []
     for machine, keys in zip(machines, workers, strict=True):
-        sensors = [names[i] for i in keys]
-        certified = pd.Series(walk.certified_shares[0, list(keys)], sensors)
-        problems = certified[certified < 0.5].sort_values().to_dict()
-        declared = float(certified.mean())
+        certified = pd.Series(walk.shares[0][0, keys], [names[i] for i in keys])
         rows.append(
-            {"name": machine, "sensors": sensors, "declared": declared, "problems": problems}
+            {
+                "name": machine,
+                "sensors": certified.index.tolist(),
+                "declared": float(certified.mean()),
+                "problems": certified[certified < 0.5].sort_values().to_dict(),
+            }
         )
     return rows
 
 
 def describe_segments(survey: Survey, walk: Walk) -> list[dict[str, Any]]:
     """Share certified, and share of these within ε, in each segment of time."""
-    certified, within = shares(walk.weighted_counts(GUARD).sum(axis=1))
+    certified, within = shares(walk.weighted_counts().sum(axis=1))
     rows = zip(walk.edges[:-1], certified.tolist(), or_none(within), strict=True)
     return [{"start": survey.at(begin), "declared": c, "within": w} for begin, c, w in rows]
 
 
-def show_outage(survey: Survey, walk: Walk, workers: Sequence[Sequence[int]]) -> dict[str, Any]:
+def show_outage(survey: Survey, walk: Walk, workers: Sequence[list[int]]) -> dict[str, Any]:
     """One outage of a machine in the middle of the second half, by a guard that does not see it.
 
     The machine is the one whose certified share is nearest to that of all; H windows are lost.
     """
-    values, certified = survey.values, walk.certified_shares[0]
-    typical = [abs(certified[list(keys)].mean() - certified.mean()) for keys in workers]
-    machine = int(np.argmin(typical))
-    keys, begin = list(workers[machine]), len(values) * 3 // 4
-    end = min(begin + HORIZONS, len(values))
+    values, certified = survey.values, walk.shares[0][0]
+    typical = [abs(certified[keys].mean() - certified.mean()) for keys in workers]
+    machine, begin = int(np.argmin(typical)), len(values) * 3 // 4
+    keys, end = workers[machine], min(begin + HORIZONS, len(values))
     guard = Guard(workers, survey.limits, survey.question.delta, HORIZONS, survey.seasons)
     guard.update(values[max(0, begin - REMEMBERED) : begin])
     lost = values[begin:end].copy()
@@ -277,13 +212,16 @@ def show_outage(survey: Survey, walk: Walk, workers: Sequence[Sequence[int]]) ->
     rows = [
         {
             "name": survey.names[i],
-            "truth": or_none(values[list(drawn), i]),
+            "truth": or_none(values[drawn, i]),
             "estimate": or_none(recovered.estimate[:, i]),
             "half_width": or_none(recovered.half_width[:, i]),
             "certified": recovered.declared[:, i].tolist(),
         }
         for i in keys[:DRAWN]
     ]
-    times = [survey.at(t) for t in drawn]
-    lost_times = [survey.at(t) for t in range(begin, end)]
-    return {"machine": machine, "times": times, "lost": lost_times, "sensors": rows}
+    return {
+        "machine": machine,
+        "times": [survey.at(t) for t in drawn],
+        "lost": [survey.at(t) for t in range(begin, end)],
+        "sensors": rows,
+    }

@@ -14,6 +14,7 @@ from pydantic import model_validator
 from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.windows import AGGREGATES
+from aftlib.guard.guard import limits_of
 from aftlib.sensor_plans.sensor_checks import as_duration
 from aftlib.workbench.parameters import ParameterModel, parameter
 
@@ -48,14 +49,9 @@ class Question(ParameterModel):
 
     @model_validator(mode="after")
     def require_limits(self) -> Self:
-        """Refuse a question without ε, an ε of 0, and a T_SLA that is no duration."""
+        """Refuse a question without ε, an unknown query, and a T_SLA that is no duration."""
         if self.epsilon is None and self.epsilon_sd is None:
             raise ValueError("epsilon or epsilon_sd must be given, got none: give one of them")
-        if isinstance(self.epsilon, dict):
-            for name, limit in self.epsilon.items():
-                require_number(f"epsilon of {name!r}", limit, above=0)
-        elif self.epsilon is not None:
-            require_number("epsilon", self.epsilon, above=0)
         require_choice("query", self.query, AGGREGATES)
         as_duration("t_sla", self.t_sla)
         return self
@@ -65,11 +61,8 @@ class Question(ParameterModel):
         """T_SLA in milliseconds."""
         return as_duration("t_sla", self.t_sla) / pd.Timedelta(1, "ms")
 
-    def width(self, names: Sequence[str], steps: int, step: pd.Timedelta | None) -> int:
-        """Steps of a window; ValueError when the data do not fit the question.
-
-        There may be too few windows, too few sensors for the workers, or no times (`step` is None).
-        """
+    def width(self, steps: int, step: pd.Timedelta | None) -> int:
+        """Steps of a window; ValueError for too few windows, or where `step` must not be None."""
         width: Any = self.window
         if not str(width).strip().isdigit():
             if step is None:
@@ -85,8 +78,6 @@ class Question(ParameterModel):
                 f"window must leave at least {LEAST_WINDOWS} windows, got {steps // width} of "
                 f"{width} steps in {steps} steps; give more rows or a smaller window"
             )
-        if (self.workers or 1) > len(names):
-            raise ValueError(f"workers must be at most {len(names)} sensors, got {self.workers}")
         if self.read_rate is not None and step is None:
             raise ValueError(
                 f"read_rate must be given with data that have times, got {self.read_rate}: add a "
@@ -96,39 +87,30 @@ class Question(ParameterModel):
 
     def limits(self, names: Sequence[str], spread: np.ndarray) -> np.ndarray:
         """ε of each sensor, shape (n,), from the spread of its window results."""
-        if self.epsilon is None:
-            return float(self.epsilon_sd or 0) * spread
-        limits = self.epsilon
-        if not isinstance(limits, dict):
-            limits = dict.fromkeys(names, limits)
-        if odd := sorted({*limits} ^ {*names}):
-            raise ValueError(
-                f"epsilon must have each sensor of FILE once, got a difference in {listed(odd)}"
-            )
-        return np.array([limits[name] for name in names], float)
+        given: Any = self.epsilon
+        if given is None:
+            given = float(self.epsilon_sd or 0) * spread
+        return limits_of(given, len(names), names)
 
-    def recovery_time(self, samples_per_s: float) -> RecoveryTime | None:
-        """The one recovery time of the plan; None if the read rate leaves nothing for recovery.
+    def recovery_time(self, samples_per_s: float) -> RecoveryTime:
+        """The one recovery time of the plan; `samples_per_s` of the running stream are read, too.
 
-        `samples_per_s` of the running stream are read besides.
+        ValueError if the read rate leaves nothing for recovery.
         """
         per_tuple = DOCUMENT_RECOVERY_TIME.per_tuple_ms
         if self.read_rate is not None:
-            spare = self.read_rate - samples_per_s
-            if not spare > 0:
-                return None
-            per_tuple += 1000 / spare
+            fix = "recovery needs the rest: raise it or plan fewer sensors"
+            require_number("read_rate", self.read_rate, above=samples_per_s, fix=fix)
+            per_tuple += 1000 / (self.read_rate - samples_per_s)
         return RecoveryTime(self.fixed_ms, per_tuple)
 
 
 def read_by_sensor(name: str, file: str, kind: Callable[[str], Any]) -> dict[str, Any]:
     """Return the value of each sensor, a `kind`, from a JSON object or lines ``sensor,value``.
 
-    ValueError, with `name`, for another file or a repeated sensor.
+    ValueError, with `name`, for no file, another file or a repeated sensor.
     """
     path = Path(file)
-    if not path.is_file():
-        raise ValueError(f"{name} must be an existing file, got {file!r}")
     try:
         if path.suffix.lower() == ".json":
             rows = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list)
@@ -136,10 +118,10 @@ def read_by_sensor(name: str, file: str, kind: Callable[[str], Any]) -> dict[str
             rows = pd.read_csv(path, header=None, dtype=str, keep_default_na=False).values.tolist()
             rows = rows[rows[0][0].strip().lower() == "sensor" :]
         pairs = [(str(sensor).strip(), kind(str(value).strip())) for sensor, value in rows]
-    except (ValueError, TypeError, IndexError) as error:
+    except (OSError, ValueError, TypeError, IndexError) as error:
         raise ValueError(
-            f"{name} must be a JSON object by sensor or CSV lines with a sensor and a value, got "
-            f"{file!r} ({str(error).splitlines()[0]})"
+            f"{name} must be a file with a JSON object by sensor or CSV lines of a sensor and a "
+            f"value, got {file!r} ({str(error).splitlines()[0]})"
         ) from error
     sensors = [sensor for sensor, _ in pairs]
     if twice := [sensor for sensor in sensors if sensors.count(sensor) > 1]:

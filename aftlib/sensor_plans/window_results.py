@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
+from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import divisor
@@ -39,6 +40,8 @@ class Survey:
     table: SensorTable
     question: Question
     width: int  # steps of a window
+    step_s: float | None  # seconds of a step; None where there are no times
+    recovery_time: RecoveryTime
     values: np.ndarray  # (N, n) results of the windows
     limits: np.ndarray  # (n,) ε of each sensor
     seasons: list[float]  # seasonal periods in windows, the strongest first
@@ -49,16 +52,20 @@ class Survey:
     def of(cls, table: SensorTable, question: Question) -> Self:
         """Aggregate a table; ValueError when it has too few windows or a sensor does not vary."""
         names, steps = table.names, len(table.values)
-        width = question.width(names, steps, table.step)
+        width = question.width(steps, table.step)
+        step_s = None if table.step is None else table.step.total_seconds()
+        recovery_time = question.recovery_time(len(names) / step_s if step_s else 0.0)
         values = aggregate(table.values, width, question.query)
         require_results(names, values)
         first = values[: len(values) // 2]
-        limits = question.limits(names, spread(first))
-        seasons = find_seasons(first, width, table.step)
-        model = fit_model(np.where(outliers(first), np.nan, first) / limits, names)
+        usual = np.where(outliers(first), np.nan, first)
+        limits = question.limits(names, np.nanstd(usual, axis=0))
         recent = table.values[max(0, steps // 2 - MOST_ROWS) : steps // 2]
+        seasons = find_seasons(first, width, table.step)
+        model = fit_model(usual / limits, names)
         baseline = fit_model(recent, names).aggregate(width, question.query)
-        return cls(table, question, width, values, limits, seasons, model, baseline)
+        terms = table, question, width, step_s, recovery_time
+        return cls(*terms, values, limits, seasons, model, baseline)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,16 +76,6 @@ class Survey:
     def unit(self) -> Requirement:
         """The requirement in units of ε: one is enough for all sensors."""
         return Requirement(1.0, self.question.delta)
-
-    @property
-    def step_s(self) -> float | None:
-        """Seconds of a step; None where there are no times."""
-        return None if self.table.step is None else self.table.step.total_seconds()
-
-    @property
-    def samples_per_s(self) -> float:
-        """Samples per second of the running stream; 0 where there are no times."""
-        return 0.0 if self.step_s is None else len(self.names) / self.step_s
 
     def at(self, window: int) -> str:
         """Start of a window."""
@@ -125,11 +122,6 @@ def outliers(values: np.ndarray) -> np.ndarray:
     return np.asarray(far & (far.sum(axis=0) <= max(3, RARE * len(values))))
 
 
-def spread(values: np.ndarray) -> np.ndarray:
-    """Standard deviation of each sensor's results, shape (n,), without outliers."""
-    return np.nanstd(np.where(outliers(values), np.nan, values), axis=0)
-
-
 def fit_model(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
     """Fit a model to rows with gaps, also to fewer rows than sensors."""
     shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
@@ -145,17 +137,12 @@ def find_seasons(first: np.ndarray, width: int, step: pd.Timedelta | None) -> li
     """
     if step is None:
         return []
-    explained = {}
     z = np.nan_to_num((first - np.nanmean(first, axis=0)) / np.nanstd(first, axis=0))
+    explained = dict[float, float]()
     for days in (1, 0.5, 7, 3.5, 365.25, 365.25 / 2):
-        period = pd.Timedelta(days=days) / step
-        if period < 2 or 3 * period > len(first) * width:
-            continue
-        angle = 2 * np.pi * np.arange(len(first)) * width / period
-        waves = np.column_stack([np.sin(angle), np.cos(angle)])
-        waves -= waves.mean(axis=0)
-        fitted = waves @ np.linalg.lstsq(waves, z, rcond=1e-6)[0]
-        share = (fitted**2).sum() / max((z**2).sum(), 1e-12)
-        if share >= LEAST_PERIOD:
-            explained[float(period / width)] = float(share)
-    return sorted(explained, key=lambda period: -explained[period])[:4]
+        period = pd.Timedelta(days=days) / step / width
+        if period * width >= 2 and 3 * period <= len(first):
+            wave = np.exp(2j * np.pi * np.arange(len(first)) / period)
+            explained[period] = float(2 * (np.abs(wave @ z / len(z)) ** 2).mean())
+    strongest = sorted(explained, key=lambda period: -explained[period])
+    return [period for period in strongest if explained[period] >= LEAST_PERIOD][:4]

@@ -12,7 +12,6 @@ from aftlib.sensor_plans.backtest import (
     BASELINE,
     GUARD,
     HINDSIGHT,
-    LINEAR,
     PAIRS,
     Walk,
     compare,
@@ -70,21 +69,12 @@ def test_every_method_is_counted_as_it_is_defined(example):
         known = np.where(np.isfinite(values[t, others]), values[t, others], baseline.mean[others])
         return baseline.mean[i] + (baseline.gain(others, [i]) @ (known - baseline.mean[others]))[0]
 
-    def last(t, h, i):
-        return values[t - h - 1, i]
-
-    def line(t, h, i):
-        after = values[t + 1, i] if t + 1 < 900 else np.nan
-        return np.interp(h + 1, [0, h + 2], [last(t, h, i), after])
-
     def yes(t, h, i):
         return True
 
     expected = {
         GUARD: count_slowly(values, lambda t, h, i: history.decisions[t, h, i] == 2, own),
-        ALWAYS: count_slowly(values, yes, own),
-        backtest._BASELINE_ALWAYS: count_slowly(values, yes, conditional),
-        LINEAR: count_slowly(values, yes, line),
+        ALWAYS: count_slowly(values, yes, conditional),
     }
     for method, counts in expected.items():
         actual = walk.counts[method].sum(axis=0)
@@ -132,7 +122,6 @@ def test_the_summary_weighs_horizons(example):
     assert summary["declared"] == pytest.approx(certified / pairs)
     assert summary["within"] == pytest.approx(1 - wrong / certified)
     assert summary["interval"][0] <= summary["within"] <= summary["interval"][1]
-    assert summary["promises"] == counts[:, 1].sum()
     assert walk.excess <= 0
 
 
@@ -155,7 +144,7 @@ def test_one_sensor_alone_can_exceed_the_bound():
     outcomes = np.zeros((1, 100, 2))
     outcomes[..., 0] = 1000  # of each sensor 50 may be wrong, and as many as the slack allows
     outcomes[0, 7, 1] = 200
-    walk = Walk({}, np.zeros(0), outcomes, 1000, *[np.zeros(0)] * 2, delta=DELTA)
+    walk = Walk({}, np.zeros(0), outcomes, 1000, np.zeros(0), delta=DELTA)
     assert walk.excess == pytest.approx(200 - 50 - slack(1000, DELTA, 1)) and walk.excess > 0
 
 
@@ -177,12 +166,11 @@ ALONE = [[0], [1], [2], [3]]
 
 
 def walk_with_errors(wrong):
-    methods = (*backtest.METHODS, backtest._BASELINE_ALWAYS)
-    counts = {method: np.zeros((2, 1, 4, 3), int) for method in methods}
-    counts[backtest._BASELINE_ALWAYS][..., :2] = 100
-    counts[backtest._BASELINE_ALWAYS][..., 2] = wrong
+    counts = {method: np.zeros((2, 1, 4, 3), int) for method in backtest.METHODS}
+    counts[ALWAYS][..., :2] = 100
+    counts[ALWAYS][..., 2] = wrong
     nothing = np.zeros((1, 4, 2), int)
-    return Walk(counts, np.arange(3), nothing, 0, np.zeros((1, 4), bool), np.zeros((1, 4)), 0.05)
+    return Walk(counts, np.arange(3), nothing, 0, np.zeros((1, 4)), 0.05)
 
 
 @pytest.mark.parametrize(
@@ -202,5 +190,5 @@ def test_the_most_sensors_with_which_the_guarantee_holds(wrong, certified, withi
 def test_every_method_has_its_line():
     lines = compare(walk_with_errors([0, 0, 0, 0]), MODEL, ALONE)
     assert [line["method"] for line in lines][-1] == HINDSIGHT
-    assert len({line["method"] for line in lines}) == 5
+    assert len({line["method"] for line in lines}) == 4
     assert lines[0] == {"method": "guard", "declared": 0.0, "within": None, "interval": None}
