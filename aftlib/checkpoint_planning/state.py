@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.plan import CheckpointPlan
-from aftlib.core.paths import atomic_directory
-from aftlib.core.sqlite import connect, transaction
+from aftlib.core.paths import atomic_directory, open_database, transaction
 
 _TABLES = (
     "stream (part TEXT PRIMARY KEY, identity TEXT)",
@@ -123,8 +122,8 @@ class CheckpointStore:
         self.prepared = Path(directory) / "prepared"
         self.prepared.mkdir(parents=True, exist_ok=True)
         self.path = Path(directory) / "state.sqlite"
-        self._connection = connect(self.path)
-        self._begun = connect(self.path, synced=False)  # `begin` does not wait for the disk
+        self._connection = open_database(self.path)
+        self._begun = open_database(self.path, synced=False)  # `begin` does not wait for the disk
         with transaction(self._connection, "create the tables of") as connection:
             for table in _TABLES:
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")

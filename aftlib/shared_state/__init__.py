@@ -16,8 +16,8 @@ tables in memory by epoch. At a checkpoint barrier a server flushes the complete
 its own, and commits it with its offsets to the global `table`. The driver emits complete windows
 from there, each once. Spark's retry is the replacement of a failed server.
 
-`model` has throughput on many tasks by formula. `experiments` runs and times all of this and kills
-tasks and servers, `figures` draws, and `claims` judges.
+`tuples` also has the throughput on many tasks by formula. `experiments` runs and times all of this
+and kills tasks and servers, `figures` draws, and `claims` judges.
 
 A window is a union of slices, which are `Windows.pane` ticks long. Tuples are summed by slice: a
 `part` in the compiled loops is the number of a slice, and `Partials.windows` has the starts of

@@ -20,8 +20,7 @@ from aftlib.shared_state.experiments import (
     NotebookParameters,
     receivers_share,
 )
-from aftlib.shared_state.model import HASHES, busiest_shares, shuffle_throughput
-from aftlib.shared_state.tuples import UNIFORM
+from aftlib.shared_state.tuples import HASHES, UNIFORM, busiest_shares, shuffle_throughput
 from aftlib.workbench.claims import (
     FEWEST,
     HOLDS_IF,

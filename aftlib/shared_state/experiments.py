@@ -20,7 +20,6 @@ from pydantic import model_validator
 
 from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
-from aftlib.shared_state.model import sent_again
 from aftlib.shared_state.parsing import TupleSource
 from aftlib.shared_state.server import Job, TaskInjector, read_journal
 from aftlib.shared_state.sums import Partials, SliceSums, window_sums
@@ -223,7 +222,7 @@ def kills(spark: SparkSession, directory: Path, tuples: int, seed: int, turns: i
     Columns killed: what; point; turn; wrong: sums that are missing or differ from those of the
     stream (`true_sums`); again: tuples read again; disturbed: healthy tasks that started or read
     again; behind_a_shuffle: tuples that healthy tasks would get twice if the tuples read again
-    passed a shuffle (`model.sent_again`).
+    passed a shuffle (fig. 1): all but those of the failed task's own keys.
     """
     chance = np.random.default_rng([seed, 3])
     stream = TupleStream(tuples, 1_000, 1.2, seed, rate=1_000, disorder=KILL_DISORDER)
@@ -282,7 +281,7 @@ def run_killed(
         "wrong": len(set(sums.items()) ^ set(true.items())),
         "again": int(again.sum()),
         "disturbed": int(((again > 0) | restarted)[healthy].sum()),
-        "behind_a_shuffle": sent_again(int(again.sum()), 1 / len(due)),
+        "behind_a_shuffle": round(int(again.sum()) * (1 - 1 / len(due))),
     }
 
 

@@ -8,8 +8,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.shared_state.experiments import BROKEN, LATE_GLOBAL, LATE_LOCAL, UPFRONT
-from aftlib.shared_state.model import busiest_shares, shared_throughput, shuffle_throughput
-from aftlib.shared_state.tuples import UNIFORM, TupleStream
+from aftlib.shared_state.tuples import (
+    UNIFORM,
+    TupleStream,
+    busiest_shares,
+    shared_throughput,
+    shuffle_throughput,
+)
 from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, RED, styled
 
 LOOK: Mapping[str, dict] = {

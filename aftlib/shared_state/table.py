@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from aftlib.core.checks import require_choice
-from aftlib.core.sqlite import connect, transaction
+from aftlib.core.paths import open_database, transaction
 from aftlib.core.windows import Windows
 from aftlib.shared_state.parsing import END, NEVER, Progress
 from aftlib.shared_state.sums import ADD, AGGREGATES, MAX, MIN, Partials
@@ -211,7 +211,7 @@ class SqliteTable(GlobalTable):
     sorted = " WITHOUT ROWID"
 
     def __init__(self, path: Path | str, aggregate: str = "sum") -> None:
-        super().__init__(connect(path), aggregate)
+        super().__init__(open_database(path), aggregate)
 
     def _merge(self, partials: Partials) -> None:
         try:
@@ -268,7 +268,7 @@ class OwnFile:
     """A server's SQLite file: flushed epochs that the global table may lack."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = connection = connect(path)
+        self._connection = connection = open_database(path)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # waits until a failed server is gone
         with transaction(connection, "create the tables of"):
             for table in (

@@ -1,11 +1,15 @@
-"""Streams of tuples (D3 section 6), and their partitioned log: one text file per partition."""
+"""Streams of tuples (D3 section 6), their log, and by formula the throughput of adding them up.
+
+The log is one text file per partition. A hash function is not given by the document: it is a
+population here, `HASHES` drawn at random.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +28,8 @@ ROWS_PER_RANGE = 65_536
 #: The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here.
 UNIFORM = 0.0
 LARGEST_VALUE = 100
+#: Number of hash functions that are drawn.
+HASHES = 200
 
 _LEAST = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
 _CSV_OPTIONS = pc.WriteOptions(include_header=False, quoting_style="none")
@@ -169,3 +175,37 @@ def write_tuples(
 
             by_number(spark, partitions, write, "id long").count()
     return TupleLog.open(path)
+
+
+@cache
+def busiest_shares(keys: int, skew: float, tasks: int, hashes: int = HASHES) -> np.ndarray:
+    """Share of tuples that the busiest of `tasks` receivers gets, by hash function: q_p."""
+    shares = TupleStream(1, keys, skew).shares
+    draws = (np.random.default_rng([turn, keys]).integers(0, 2**32, keys) for turn in range(hashes))
+    return np.array(
+        [np.bincount(each % tasks, weights=shares, minlength=tasks).max() for each in draws]
+    )
+
+
+def shuffle_throughput(busiest: np.ndarray, tasks: int, receivers: float) -> np.ndarray:
+    """Throughput of a pipelined shuffle: 1 / max((1 − b) / p, b·q_p), relative to one task.
+
+    Receivers bear the share `receivers` (b) of a tuple's cost. Senders or the busiest receiver
+    limit the throughput, whichever are slower.
+    """
+    return 1 / np.maximum((1 - receivers) / tasks, receivers * busiest)
+
+
+def merged_sums(stream: TupleStream, tasks: int) -> float:
+    """Expected number of sums that `tasks` tasks hold together: keys that each has seen."""
+    seen = -np.expm1(stream.tuples / tasks * np.log1p(-np.minimum(stream.shares, 1 - 1e-16)))
+    return float(tasks * seen.sum())
+
+
+def shared_throughput(stream: TupleStream, tasks: int, merge_ns: float, tuple_ns: float) -> float:
+    """Throughput of tasks that merge their sums once, one after another, relative to one task.
+
+    A tuple costs a task `tuple_ns`, and merging a sum into the shared table `merge_ns`.
+    """
+    merging = merge_ns * merged_sums(stream, tasks) / stream.tuples
+    return 1 / (1 / tasks + merging / tuple_ns)

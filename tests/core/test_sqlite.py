@@ -5,11 +5,11 @@ from contextlib import closing
 
 import pytest
 
-from aftlib.core.sqlite import connect, transaction
+from aftlib.core.paths import open_database, transaction
 
 
 def opened(path, **how):
-    connection = connect(path, **how)
+    connection = open_database(path, **how)
     connection.execute("CREATE TABLE IF NOT EXISTS facts (fact TEXT NOT NULL)")
     return connection
 
@@ -22,7 +22,7 @@ def test_a_file_that_is_held_is_not_called_damaged(tmp_path):
     with closing(sqlite3.connect(tmp_path / "s", check_same_thread=False)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(ValueError, match=r"that no other process holds.*database is locked"):
-            connect(tmp_path / "s", timeout_s=0.05)
+            open_database(tmp_path / "s", timeout_s=0.05)
         holder.rollback()
         with closing(opened(tmp_path / "s")) as connection:
             assert facts(connection) == []
@@ -32,10 +32,10 @@ def test_what_is_no_such_file_is_refused_and_not_touched(tmp_path):
     (tmp_path / "text").write_text("no database " * 100)
     before = (tmp_path / "text").read_bytes()
     with pytest.raises(ValueError, match=r"path must name a SQLite file.*is not a database"):
-        connect(tmp_path / "text")
+        open_database(tmp_path / "text")
     assert (tmp_path / "text").read_bytes() == before
     with pytest.raises(ValueError, match=r"path must name a SQLite file.*unable to"):
-        connect(tmp_path / "missing" / "s")
+        open_database(tmp_path / "missing" / "s")
 
 
 def test_a_transaction_is_all_or_nothing(tmp_path):

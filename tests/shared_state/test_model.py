@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from aftlib.shared_state.model import (
+from aftlib.shared_state.tuples import (
+    TupleStream,
     busiest_shares,
     merged_sums,
-    sent_again,
     shared_throughput,
     shuffle_throughput,
 )
-from aftlib.shared_state.tuples import TupleStream
 
 
 def test_the_busiest_receiver_has_at_least_the_most_frequent_key():
@@ -42,7 +41,3 @@ def test_few_tuples_hold_few_sums():
     stream = TupleStream(2_000, 1_000, 1.2)
     drawn = [len(np.unique(rng.choice(1_000, 1_000, p=stream.shares))) for _ in range(200)]
     assert merged_sums(stream, 2) == pytest.approx(2 * np.mean(drawn), rel=0.02)
-
-
-def test_a_replayed_tuple_reaches_a_healthy_task_unless_it_is_of_the_failed_ones_keys():
-    assert (sent_again(1_000, 0.25), sent_again(0, 0.25), sent_again(1_000, 1.0)) == (750, 0, 0)
