@@ -154,6 +154,28 @@ def require_distinct(index: pd.Index) -> None:
         )
 
 
+def require_polled(frame: pd.DataFrame) -> None:
+    """Refuse to average samples that most sensors recorded when the value changed.
+
+    Such a sensor hardly ever repeats a rounded value, and its times are uneven.
+    """
+    changing = []
+    for name, column in frame.items():
+        samples = column.dropna()
+        if len(samples) < 50:
+            continue
+        short, long = np.quantile(np.diff(samples.index.astype("int64")), [0.25, 0.9])
+        rounded = samples.nunique() < len(samples) / 2
+        if rounded and (samples.diff() == 0).mean() < 0.02 and long > 2 * short:
+            changing.append(name)
+    if len(changing) > frame.shape[1] / 2:
+        raise ValueError(
+            f"sensors must be sampled at even times for --resample, got {listed(changing)}, "
+            "recorded when the value changes: hold the last value in Python, "
+            "plan(frame.resample('1min').ffill())"
+        )
+
+
 def note(notes: list[str], flags: Any, text: str) -> None:
     """Add how many flags are true to the notes, if any is."""
     if count := int(np.sum(flags)):
@@ -180,6 +202,7 @@ def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> 
         phase = (times.asi8 % period.value) / period.value
         middle = np.cos(2 * np.pi * phase).mean() < -0.5
         times = (times if middle else times + period / 2).floor(period)
+        require_polled(frame)
         notes.append(f"rows averaged into steps of {resample}: {len(frame):,}")
     away = times.asi8 - times.asi8[0]
     steps, off = away // period.value, int(np.sum(away % period.value != 0))

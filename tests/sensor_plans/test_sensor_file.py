@@ -407,13 +407,14 @@ def change_events():
     return pd.DataFrame(rows, columns=["time", "sensor", "value"])
 
 
-def test_p20_samples_on_change_must_be_held(tmp_path):
+@pytest.mark.parametrize("resample", ["", "--resample 1h", "--resample 3h"])
+def test_p20_samples_on_change_must_be_held(resample, tmp_path):
     events = change_events()
     path = write(tmp_path, events.to_csv(index=False))
     with pytest.raises(
-        ValueError, match=r"when the value changes, hold .*resample\('1min'\).ffill"
+        ValueError, match=r"when the value changes[:,] hold .*resample\('1min'\).ffill"
     ):
-        read(path, "--long time,sensor,value")
+        read(path, f"--long time,sensor,value {resample}")
     wide = events.pivot(index="time", columns="sensor", values="value")
     held = read_sensors(wide.resample("1min").last().ffill().dropna())
     assert held.step == pd.Timedelta("1min") and not np.isnan(held.values).any()
