@@ -19,7 +19,6 @@ from aftlib.checkpoint_planning.plan import (
     PROPOSED,
     CheckpointPlan,
     RecoveryTime,
-    most_tuples,
     plan_checkpoints,
     squared_divisor,
 )
@@ -101,7 +100,7 @@ class PartialReplay:
     def __post_init__(self) -> None:
         query = self.query
         # failures that use up ε need a replay of all sensors
-        most_tuples(query.recovery_time, query.t_sla_ms, query.model.size)
+        query.recovery_time.max_tuples(query.t_sla_ms, least=query.model.size)
         checkpoint = self.store.restore()
         if checkpoint is None or not checkpoint.plan:
             self.store.save(self._plan_rest(checkpoint or _first_checkpoint(query, window=0)))

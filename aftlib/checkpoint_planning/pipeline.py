@@ -29,7 +29,7 @@ from aftlib.checkpoint_planning.operator import (
 )
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
 from aftlib.core.sensorlog import SensorLog
-from aftlib.spark.streams import PlannedInput, QueryDirectory, drain
+from aftlib.spark.streams import CHECKPOINT, PlannedInput, committed_offset, drain
 
 SUMS = pa.schema({"sensor": pa.int32(), "sum": pa.float64(), "count": pa.int64()})
 
@@ -55,13 +55,7 @@ class PlannedLog(PlannedInput):
         if checkpoint.position == start:
             return checkpoint.next_boundary
         # Spark's checkpoint is behind the state, as a power failure may leave it
-        records = store.records()
-        for stop in records["stop"][records["start"] == start].tolist():
-            return stop
-        raise ValueError(
-            f"batch must go on at step {checkpoint.position}, where the state ends, got {start} "
-            "from Spark's checkpoint; restore both from the same copy, or delete both"
-        )
+        return int(store.records().set_index("start")["stop"][start])
 
     def partitions(self, start: int, stop: int) -> list[InputPartition]:
         """Slices of the sensors, each with the steps."""
@@ -113,16 +107,20 @@ def replay_stream(
 
 
 def require_in_step(operator: PartialReplay, directory: Path) -> None:
-    """Refuse a Spark checkpoint that is torn, or ahead of the state.
+    """Refuse a Spark checkpoint that is torn, or does not end where a batch of the state ends.
 
     A checkpoint that is behind the state does no harm: committed batches do not run again.
     """
-    place = QueryDirectory(
-        directory,
-        f"remove the folder {str(directory / 'checkpoint')!r}; the state tells Spark which "
-        "micro-batches it has, and none of them is done again",
+    checkpoint = directory / CHECKPOINT
+    fix = (
+        f"remove the folder {str(checkpoint)!r}; the state tells Spark which micro-batches it has, "
+        "and none of them is done again"
     )
-    offset = place.committed_offset()
+    offset = committed_offset(checkpoint, fix)
     needed = offset[PlannedLog.unit] if offset else 0
-    missing = f"state must have come to step {needed}, which Spark's checkpoint counts as done"
-    place.require_state(needed, operator.checkpoint.position, missing, operator.store.path)
+    if needed and needed not in operator.store.records()["stop"].to_numpy():
+        raise ValueError(
+            f"state must have a batch that ends at step {needed}, where Spark's checkpoint ends, "
+            f"got step {operator.checkpoint.position} in {str(operator.store.path)!r}: restore "
+            f"both from the same copy, or {fix}"
+        )

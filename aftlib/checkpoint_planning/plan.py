@@ -60,17 +60,18 @@ class RecoveryTime:
             raise ValueError(f"tuples must be at least 0, got {tuples!r}")
         return float(self.fixed_ms + self.per_tuple_ms * tuples)
 
-    def max_tuples(self, t_sla_ms: float) -> int:
+    def max_tuples(self, t_sla_ms: float, least: int = 0) -> int:
         """Return the most tuples that can be replayed within T_SLA (D2 eq. (25)).
 
         It is the largest m ≤ 2⁵³ whose recovery time is at most `t_sla_ms` in floating-point
-        numbers, so that T_SLA = rt(m) permits m tuples. ValueError when T_SLA is below the fixed
-        part.
+        numbers, so that T_SLA = rt(m) permits m tuples. ValueError when T_SLA is too short for
+        `least` tuples.
         """
-        if not t_sla_ms >= self.fixed_ms:
+        shortest = self(least)
+        if not (isinstance(t_sla_ms, Real) and t_sla_ms >= shortest):
             raise ValueError(
-                f"t_sla_ms must be at least the fixed {self.fixed_ms!r} ms of every recovery, "
-                f"got {t_sla_ms!r}; allow more time or make restoring and estimating faster"
+                f"t_sla_ms must be at least {shortest!r} to replay {least} tuples, got "
+                f"{t_sla_ms!r}; allow more time, or fewer sensors (a larger epsilon replays fewer)"
             )
         return bisect_right(range(2**53 + 1), t_sla_ms, key=self) - 1
 
@@ -270,7 +271,7 @@ def plan_checkpoints(
             target = np.minimum(target, squared * requirement.max_variance / window)
         first = select_replay(model, target)
     sensors = model.size if method == ADAPTIVE else len(first.sensors)
-    most = most_tuples(recovery_time, t_sla_ms, sensors)
+    most = recovery_time.max_tuples(t_sla_ms, least=sensors)  # at least one step
     if method == ADAPTIVE:
         times, replay = _equal_intervals(first, start, window, most)
     else:
@@ -314,17 +315,6 @@ def _equal_intervals(
     times = [start + round(k * steps / count) for k in range(count + 1)]
     alone = tightest.loosened(steps / int(np.diff(times).max()))
     return times, [alone] * count
-
-
-def most_tuples(recovery_time: RecoveryTime, t_sla_ms: float, sensors: int) -> int:
-    """Return the most tuples within T_SLA; ValueError if one step of `sensors` takes longer."""
-    shortest = recovery_time(sensors)
-    if not (isinstance(t_sla_ms, Real) and t_sla_ms >= shortest):
-        raise ValueError(
-            f"t_sla_ms must be at least {shortest!r} to replay {sensors} sensors over one step, "
-            f"got {t_sla_ms!r}; allow more time, or fewer sensors (a larger epsilon replays fewer)"
-        )
-    return recovery_time.max_tuples(t_sla_ms)
 
 
 def _target(

@@ -1,7 +1,7 @@
-"""Streaming queries: inputs in planned micro-batches, runs to the end of an input, directories.
+"""Streaming queries: inputs in planned micro-batches, runs to the end of an input, progress.
 
 `PlannedInput` is a replayable input whose micro-batches end at a plan's steps. `drain` runs a query
-until its input has ended. `QueryDirectory` has Spark's progress, from its checkpoint.
+until its input has ended. `committed_offset` is Spark's progress, from its checkpoint.
 
 Spark syncs none of its files on a local disk. So after a power failure its checkpoint may be older
 than the query's own state; after this state is restored from a copy, it may be newer. A query
@@ -24,6 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import DataStreamWriter
 
+CHECKPOINT = "checkpoint"
+"""Folder of Spark's own checkpoint in a query's directory."""
 _NAMED = threading.Lock()
 """Held from registering to loading an input, because inputs of one class share a name in Spark."""
 
@@ -116,8 +118,7 @@ def drain(
 
     writer = writer.foreachBatch(act)
     try:
-        place = str(QueryDirectory(directory).checkpoint)
-        stream = writer.option("checkpointLocation", place).start()
+        stream = writer.option("checkpointLocation", str(directory / CHECKPOINT)).start()
         stream.processAllAvailable()
         if not stream.isActive:
             raise RuntimeError(
@@ -136,47 +137,21 @@ def drain(
             connections.clear()
 
 
-class QueryDirectory:
-    """The directory of one streaming query: its state, its output and Spark's own checkpoint.
+def committed_offset(checkpoint: Path, fix: str) -> Any:
+    """Return the offset at which the last committed micro-batch ended; None before the first.
 
-    `fix` is the instruction at the end of errors about Spark's checkpoint.
+    ValueError, which ends with `fix`, when it is missing in Spark's checkpoint, or cut.
     """
-
-    def __init__(self, path: Path | str, fix: str = "start again in another directory") -> None:
-        self.path, self.fix = Path(path), fix
-
-    @property
-    def checkpoint(self) -> Path:
-        """Folder of Spark's own checkpoint."""
-        return self.path / "checkpoint"
-
-    def committed_offset(self) -> Any:
-        """Return the offset at which the last committed micro-batch ended; None before the first.
-
-        ValueError when it is missing in Spark's checkpoint, or cut.
-        """
-        names = (path.name for path in (self.checkpoint / "commits").glob("[0-9]*"))
-        batches = [int(name.removesuffix(".compact")) for name in names]
-        if not batches:
-            return None
-        file = self.checkpoint / "offsets" / str(max(batches))
-        try:
-            version, metadata, offset = file.read_text().splitlines()
-            return json.loads(offset)
-        except (OSError, ValueError) as error:
-            raise ValueError(
-                f"Spark's checkpoint must be whole, got {str(file)!r} cut or missing, as a power "
-                f"failure may leave it: {self.fix}"
-            ) from error
-
-    def require_state(self, needed: int, stored: int, missing: str, place: Path) -> None:
-        """Refuse a checkpoint of Spark's that is ahead of the query's own state.
-
-        A checkpoint that is behind does no harm, because committed batches do not run again.
-        `missing` begins the error: it names the content that the state must have.
-        """
-        if needed > stored:
-            raise ValueError(
-                f"{missing}, got {stored} in {str(place)!r}: restore both from the same copy, or "
-                f"{self.fix}"
-            )
+    names = (path.name for path in (checkpoint / "commits").glob("[0-9]*"))
+    batches = [int(name.removesuffix(".compact")) for name in names]
+    if not batches:
+        return None
+    file = checkpoint / "offsets" / str(max(batches))
+    try:
+        version, metadata, offset = file.read_text().splitlines()
+        return json.loads(offset)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"Spark's checkpoint must be whole, got {str(file)!r} cut or missing, as a power "
+            f"failure may leave it: {fix}"
+        ) from error

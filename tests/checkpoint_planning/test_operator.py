@@ -177,7 +177,7 @@ def test_state_of_another_plan_or_log_is_refused(tmp_path, log):
 def test_a_t_sla_that_failures_could_exhaust_is_refused(tmp_path, log):
     tight = ReplayQuery(MODEL, WINDOW, Requirement(0.9, 0.05), RecoveryTime(1.0, 0.1), 1.5)
     with pytest.raises(
-        ValueError, match="t_sla_ms must be at least 1.8 to replay 8 sensors .* got 1.5"
+        ValueError, match="t_sla_ms must be at least 1.8 to replay 8 tuples, got 1.5"
     ):
         open_operator(tight, log, tmp_path)
 

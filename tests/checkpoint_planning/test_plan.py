@@ -250,9 +250,9 @@ def test_what_is_no_requirement_or_recovery_time_is_refused():
         ({"method": "best"}, "method must be one of proposed, .* got 'best'"),
         ({"query": "mode"}, "query must be one of mean, sum.* got 'mode'"),
         ({"query": ["sum"]}, "query must be one of mean, sum.* got"),
-        ({"t_sla_ms": "50ms"}, "t_sla_ms must be at least .* 20 sensors .* got '50ms'"),
+        ({"t_sla_ms": "50ms"}, "t_sla_ms must be at least .* 20 tuples, got '50ms'"),
         ({"model": np.eye(2)}, "model must be a GaussianModel, got ndarray .*: give GaussianModel"),
-        ({"t_sla_ms": np.nan}, "t_sla_ms must be at least .* 20 sensors .* got nan"),
+        ({"t_sla_ms": np.nan}, "t_sla_ms must be at least .* 20 tuples, got nan"),
     ],
     ids=str,
 )

@@ -7,7 +7,7 @@ import multiprocessing
 import pytest
 
 from aftlib.core.paths import locked
-from aftlib.spark.streams import QueryDirectory
+from aftlib.spark.streams import committed_offset
 
 
 def come_in(path, queue):
@@ -31,39 +31,28 @@ def test_one_driver_works_in_a_directory(tmp_path):
     assert queue.get() == "in"
 
 
-def write_checkpoint(directory, started, committed):
+def write_checkpoint(checkpoint, started, committed):
     """Spark's files of micro-batches that ended at the steps 10, 20, …."""
-    directory.checkpoint.mkdir(exist_ok=True)
-    (directory.checkpoint / "metadata").write_text("{}")
+    (checkpoint / "metadata").write_text("{}")
     for name, last in (("offsets", started), ("commits", committed)):
-        (directory.checkpoint / name).mkdir(exist_ok=True)
+        (checkpoint / name).mkdir(exist_ok=True)
         for number in range(last + 1):
             offset = f'\n{{"step": {10 * (number + 1)}}}' if name == "offsets" else ""
-            (directory.checkpoint / name / str(number)).write_text("v1\n{}" + offset)
+            (checkpoint / name / str(number)).write_text("v1\n{}" + offset)
 
 
 def test_sparks_checkpoint_reports_its_progress(tmp_path):
-    directory = QueryDirectory(tmp_path)
-    assert directory.committed_offset() is None
-    write_checkpoint(directory, started=0, committed=-1)
-    assert directory.committed_offset() is None
-    write_checkpoint(directory, started=2, committed=1)
-    assert directory.committed_offset() == {"step": 20}
+    assert committed_offset(tmp_path, "") is None
+    write_checkpoint(tmp_path, started=0, committed=-1)
+    assert committed_offset(tmp_path, "") is None
+    write_checkpoint(tmp_path, started=2, committed=1)
+    assert committed_offset(tmp_path, "") == {"step": 20}
 
 
 @pytest.mark.parametrize("text", [None, "", "v1\n{}", 'v1\n{}\n{"st'])
 def test_a_checkpoint_without_its_last_offset_is_refused_with_the_fix(tmp_path, text):
-    directory = QueryDirectory(tmp_path, "remove the folder")
-    write_checkpoint(directory, started=2, committed=1)
-    file = directory.checkpoint / "offsets" / "1"
+    write_checkpoint(tmp_path, started=2, committed=1)
+    file = tmp_path / "offsets" / "1"
     file.unlink() if text is None else file.write_text(text)
     with pytest.raises(ValueError, match="must be whole, .*1' cut or missing, .*: remove the fold"):
-        directory.committed_offset()
-
-
-def test_a_checkpoint_ahead_of_the_state_is_refused_and_one_behind_is_not(tmp_path):
-    directory = QueryDirectory(tmp_path, "remove the folder")
-    directory.require_state(20, 20, "state must have come to step 20", tmp_path)
-    directory.require_state(20, 30, "state must have come to step 20", tmp_path)
-    with pytest.raises(ValueError, match="come to step 20, got 19 in .*, or remove the folder$"):
-        directory.require_state(20, 19, "state must have come to step 20", tmp_path)
+        committed_offset(tmp_path, "remove the folder")
