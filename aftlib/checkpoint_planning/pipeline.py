@@ -85,8 +85,8 @@ def replay_stream(
     T_SLA permits few tuples and Spark would have to start first.
 
     ValueError when the log's keys are not the model's in the same order; when the directory is
-    another stream's; or when Spark's checkpoint is torn or ahead of the state. TimeoutError when
-    another driver uses the directory.
+    another stream's; or when Spark's checkpoint is torn or not in step with the state. TimeoutError
+    when another driver uses the directory.
     """
     with driver(query, log, directory, passes) as operator:
         require_in_step(operator, Path(directory))
