@@ -61,9 +61,7 @@ def assigns_well(grid: pd.DataFrame) -> Finding:
     )
 
 
-def scales_with_workers(
-    grid: pd.DataFrame, delta: float, dimensions: int, blocks: int, covariance: str
-) -> Finding:
+def scales_with_workers(grid: pd.DataFrame, delta: float, dimensions: int, blocks: int) -> Finding:
     """D1-2: slope of greedy's estimable workers over m, the smallest over ε.
 
     As a control, all workers of h-best must be estimable exactly where a closed form says so: with
@@ -87,7 +85,7 @@ def scales_with_workers(
         float(slopes.min()),
         n=len(slopes),
         counted="values of ε with estimable workers",
-        control=covariance != "block" or bool(as_derived.all()),
+        control=bool(as_derived.all()),
         sensitivity=f"Over these ε the slopes are {slopes.min():.2f} … {slopes.max():.2f}.",
     )
 

@@ -22,9 +22,8 @@ from aftlib.approximately_once.assignment import (
     residuals,
 )
 from aftlib.approximately_once.best import assign_best
-from aftlib.core.checks import require_choice
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model, draw, random_model
+from aftlib.core.generators import block_model, draw
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.requirement import Requirement
 from aftlib.spark.sweep import sweep
@@ -81,7 +80,6 @@ class NotebookParameters(ParameterModel):
     delta: float = parameter(0.05, "permitted failure probability δ", above=0, below=1)
     dimensions: int = parameter(120, "sensors of the generated data", least=2, most=5000)
     blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
-    covariance: str = parameter("block", "of generated sensors: block or random")
     rows: int = parameter(
         20_000, "sampled windows", smoke=5000, quick=10_000, full=200_000, least=100
     )
@@ -93,7 +91,6 @@ class NotebookParameters(ParameterModel):
     @model_validator(mode="after")
     def check_together(self) -> Self:
         """Refuse values that do not fit together."""
-        require_choice("covariance", self.covariance, ("block", "random"))
         n = self.dimensions
         given = [("blocks", self.blocks), *(("workers", m) for m in self.workers or [])]
         for name, number in given:
@@ -106,8 +103,6 @@ class NotebookParameters(ParameterModel):
     @property
     def model(self) -> GaussianModel:
         """The model of the windows' results, which also generates the sample."""
-        if self.covariance == "random":
-            return random_model(self.dimensions, self.seed)
         return block_model(self.dimensions, self.blocks)
 
     @property

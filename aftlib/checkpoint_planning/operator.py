@@ -238,15 +238,6 @@ def driver(
             operator.store.end(operator.process_id)
 
 
-def replay_in_process(
-    query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
-) -> CheckpointStore:
-    """`pipeline.replay_stream` in this process, without Spark."""
-    with driver(query, log, directory, passes) as operator:
-        operator.finish(bare_read(log))
-        return operator.store
-
-
 def bare_read(log: SensorLog) -> Read:
     """Return a reader of a log in this process, which reads consecutive intervals in advance."""
     return partial(interval_sums, LogReader(log))

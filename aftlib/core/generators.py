@@ -8,9 +8,6 @@ from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import ROWS_PER_RANGE
 
-EXPLAINED = 0.9
-"""Share of a key's variance that other keys explain, about that of the documents' blocks."""
-
 
 def block_model(
     dimensions: int = 120,
@@ -31,20 +28,6 @@ def block_model(
     size = dimensions // blocks
     block = np.full((size, size), covariance) + (variance - covariance) * np.eye(size)
     return GaussianModel(np.full(dimensions, mean), np.kron(np.eye(blocks), block))
-
-
-def random_model(dimensions: int, seed: int) -> GaussianModel:
-    """Model of unit variances whose correlations are those of a Wishart matrix.
-
-    That matrix has about (n − 1) / `EXPLAINED` degrees of freedom, so that the other keys explain
-    about the share `EXPLAINED` of each key's variance.
-    """
-    freedom = int(np.ceil(max(dimensions - 1, 1) / EXPLAINED)) + 1
-    sample = np.random.default_rng(seed).standard_normal((dimensions, freedom))
-    sample /= np.linalg.norm(sample, axis=1, keepdims=True)
-    covariance = sample @ sample.T
-    np.fill_diagonal(covariance, 1.0)
-    return GaussianModel(np.zeros(dimensions), covariance)
 
 
 def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:

@@ -29,10 +29,6 @@ class Link:
     delay_ms: float = 5.0  # one way
     header_bytes: int = 54  # of a segment: PPP 2, IP 20, TCP 20 and its timestamps 12
 
-    def __post_init__(self) -> None:
-        for name in ("bandwidth_mbps", "delay_ms", "header_bytes"):
-            require_number(name, getattr(self, name), above=0)
-
     @property
     def delay_ns(self) -> int:
         """One-way delay in nanoseconds."""
@@ -209,7 +205,6 @@ class Failure:
     node: str = "primary"
 
     def __post_init__(self) -> None:
-        require_number("at_ms", self.at_ms, above=0)
         require_choice("node", self.node, NODES)
 
 

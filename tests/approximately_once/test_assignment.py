@@ -12,7 +12,7 @@ from aftlib.approximately_once.assignment import (
 )
 from aftlib.approximately_once.best import assign_best
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model, random_model
+from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 
 MODEL = block_model()
@@ -45,7 +45,7 @@ def test_chance_decides_between_equally_reliable_keys_alone():
     by_index, by_chance = assigned(MODEL, 24), assigned(MODEL, 24, 1)
     assert by_chance.workers == assigned(MODEL, 24, 1).workers != assigned(MODEL, 24, 2).workers
     assert by_chance.estimable.sum() > by_index.estimable.sum()  # blocks are no longer in a row
-    different = random_model(24, 1)
+    different = GaussianModel(np.zeros(24), np.diag(np.linspace(1, 2, 24)) + 1)
     assert assigned(different, 4).workers == assigned(different, 4, 1).workers
 
 

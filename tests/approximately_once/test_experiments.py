@@ -98,7 +98,6 @@ def test_awkward_parameters_are_refused_by_name(name, value):
     [
         ({"workers": [7]}, r"workers must divide the 120 sensors, got 7; choose from \[1, 2"),
         (SMALL | {"blocks": 5}, r"blocks must divide the 12 sensors, got 5; choose from \[1, 2, 3"),
-        ({"covariance": "luck"}, "covariance must be one of block, random, got 'luck'"),
     ],
 )
 def test_parameters_that_do_not_go_together_are_refused(other, message):
@@ -109,7 +108,6 @@ def test_parameters_that_do_not_go_together_are_refused(other, message):
 @pytest.mark.parametrize(
     "odd",
     [
-        {"covariance": "random", "workers": [2, 3, 6], "epsilons": [0.5, 1.0]},
         {"dimensions": 7, "blocks": 7},  # no m of the document's, and nothing to estimate from
         {"epsilons": [0.01]},  # no worker is estimable
         {"workers": [1], "epsilons": [2.5]},  # one worker, estimated from nothing

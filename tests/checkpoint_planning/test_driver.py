@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from aftlib.checkpoint_planning import recoveries
-from aftlib.checkpoint_planning.operator import ReplayQuery, open_operator, replay_in_process
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, open_operator
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
@@ -40,9 +40,10 @@ def test_a_driver_does_not_recover_from_one_that_still_runs(tmp_path):
         alive = open_operator(query, log, tmp_path / "task")
         alive.store.begin(0, alive.process_id)
         with pytest.raises(TimeoutError, match="is held by another driver, .*: wait"):
-            replay_in_process(query, log, tmp_path / "task")
+            driver(query, log, tmp_path / "task").__enter__()
         assert alive.store.records().empty
-    replay_in_process(query, log, tmp_path / "task")
+    with driver(query, log, tmp_path / "task") as operator:
+        operator.finish(bare_read(log))
     assert alive.store.records()["recovered"][0]
 
 

@@ -10,8 +10,8 @@ import pytest
 from aftlib.checkpoint_planning.operator import (
     ReplayQuery,
     bare_read,
+    driver,
     open_operator,
-    replay_in_process,
 )
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
@@ -188,9 +188,11 @@ def test_a_process_that_stops_of_itself_has_not_failed(tmp_path, log, error):
         if (point, batch) == ("replayed", 1):
             raise error
 
-    with pytest.raises(error):
-        replay_in_process(QUERY, log, tmp_path, stop)
-    done = replay_in_process(QUERY, log, tmp_path)
+    with pytest.raises(error), driver(QUERY, log, tmp_path, stop) as operator:
+        operator.finish(bare_read(log))
+    with driver(QUERY, log, tmp_path) as operator:
+        operator.finish(bare_read(log))
+    done = operator.store
     assert not done.records()["recovered"].any()
     assert (done.results()["half_width"] == 0).all()
 
@@ -235,7 +237,9 @@ def test_a_recovery_is_committed_before_the_rest_is_planned(tmp_path, log, batch
     planned = left.restore()
     assert planned.position == planned.times[0]
     assert planned.next_boundary > planned.position
-    done = replay_in_process(QUERY, log, tmp_path)
+    with driver(QUERY, log, tmp_path) as operator:
+        operator.finish(bare_read(log))
+    done = operator.store
     assert len(done.results()) == 5 * 8
     assert done.records().query("recovered")["batch"].tolist() == [batch]
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, open_operator, replay_in_process
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, open_operator
 from aftlib.checkpoint_planning.pipeline import PlannedLog, replay_stream, require_in_step
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.generators import block_model, draw
@@ -66,15 +66,17 @@ def test_a_checkpoint_of_sparks_that_is_behind_does_no_harm(spark, log, tmp_path
 
 
 def test_spark_gets_the_boundaries_of_the_committed_batches(log, tmp_path):
-    records = replay_in_process(QUERY, log, tmp_path).records()
+    with driver(QUERY, log, tmp_path) as operator:
+        operator.finish(bare_read(log))
+    records = operator.store.records()
     planned = PlannedLog(log, tmp_path, 240, 2)
     assert [*map(planned.next_boundary, records["start"])] == records["stop"].tolist()
     assert planned.next_boundary(120) > 120  # the next one is planned
 
 
 def test_a_checkpoint_of_sparks_that_ends_at_no_batch_of_the_state_is_refused(log, tmp_path):
-    replay_in_process(QUERY, log, tmp_path)
-    operator = open_operator(QUERY, log, tmp_path)
+    with driver(QUERY, log, tmp_path) as operator:
+        operator.finish(bare_read(log))
     place = tmp_path / "checkpoint"
     for folder in ("offsets", "commits"):
         (place / folder).mkdir(parents=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw, random_model
+from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
 from tests.refusals import refused
 
 
@@ -11,17 +11,6 @@ def test_block_model_is_the_documents():
     assert model.covariance.shape == (120, 120)
     blocks = np.kron(np.eye(10), np.full((12, 12), 0.9))
     np.testing.assert_array_equal(model.covariance, np.where(np.eye(120), 1, blocks))
-
-
-def test_a_random_model_has_correlations_that_the_seed_names():
-    model, again, other = (random_model(60, seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(model.covariance, again.covariance)
-    assert not np.array_equal(model.covariance, other.covariance)
-    np.testing.assert_array_equal(np.diag(model.covariance), 1.0)
-    # the other keys explain most of each key, about as much as in the document's blocks
-    assert 0.04 < np.median(1 / np.diag(model.precision)) < 0.2
-    off = random_model(200, seed=1).covariance[np.triu_indices(200, 1)]
-    assert abs(off.mean()) < 0.01 and 0.05 < off.std() < 0.08  # near 1 / √(199 / 0.9)
 
 
 def test_any_cut_gives_the_same_rows():

@@ -62,7 +62,8 @@ def main(place: str, kind: str, store: str, point: str = "", batch: str = "0") -
 
         pipeline.replay_stream(session("crash"), QUERY, log, directory, reach)
     else:
-        operator.replay_in_process(QUERY, log, directory, reach)
+        with operator.driver(QUERY, log, directory, reach) as replay:
+            replay.finish(operator.bare_read(log))
 
 
 if __name__ == "__main__":

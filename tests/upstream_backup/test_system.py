@@ -8,7 +8,6 @@ import pytest
 
 from aftlib.upstream_backup.system import (
     Failure,
-    Link,
     Parameters,
     Phases,
     Tcp,
@@ -38,14 +37,12 @@ test_impossible_systems_are_refused = refused(
         for name in NUMBERS
         for value in (0, math.nan)
     ),
-    (partial(Link, delay_ms=0), "delay_ms must be above 0, got 0"),
     (partial(Parameters, tcp=Tcp(segment_bytes=57)), "must hold a tuple of 58 bytes, got 57"),
     (partial(Parameters, rate=200, switching_ms=4), "one tuple per turn, got a turn of 4 ms"),
     (partial(Parameters, heartbeat_ms=10), "longer than the 10.06 ms that an answer takes"),
     (partial(Parameters, rate=40_000), "more than 95% of the link's 16, and saturates it"),
     (partial(Parameters, rate=20_000, write_ms=0.01), r"needs 17.9 Mbps, .*write_ms = 0.01\)"),
     (partial(Parameters, rate=10_000, processing_us=100), "saturates a node that takes 100 µs"),
-    (partial(Failure, 0), "at_ms must be above 0, got"),
     (partial(Failure, 2000, "upstream"), "node must be one of primary, secondary, got 'upstream'"),
     (partial(detect, Parameters(), Failure(20)), "comes before steady state; let it happen at 145"),
 )
