@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from aftlib.exponential_histogram.units import MAX_UNITS, Units, bucket_sizes, top_level
 
-NO_TIMES = np.empty(0, np.int64)
-NO_ANSWERS = np.empty(0, np.float64)
+NOTHING = np.empty(0, np.int64)
 #: The clock of a time window before its first event: earlier than any timestamp.
 NEVER = -MAX_UNITS
 #: Most units per event, so that chains of merges do not overflow.
@@ -35,7 +34,7 @@ class Buckets:
     def __init__(self, window: int, least: int, now: int, origin: int) -> None:
         self.window, self.least, self.most = window, least, least + 1
         self.now, self.origin, self.total, self.scale = now, origin, 0, 1
-        self._stamps: NDArray[np.int64] | None = NO_TIMES
+        self._stamps: NDArray[np.int64] | None = NOTHING
         self._queues: list[deque[int]] | None = None  # of size 1, 2, 4, …, oldest at the left
         self._due = now  # no bucket expires before
 
@@ -50,15 +49,14 @@ class Buckets:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Units in each bucket, newest first."""
-        return bucket_sizes(self.total, self.least)
+        return bucket_sizes(self.total, self.least, top_level(self.total, self.least))
 
     @property
     def largest(self) -> int:
         """Units in the oldest bucket, 0 if there is none."""
-        if self.total == 0:
-            return 0
-        hint = len(self._queues) - 1 if self._queues else 0
-        return 1 << top_level(self.total, self.least, hint)
+        if self._queues is not None:
+            return 1 << len(self._queues) >> 1
+        return 1 << top_level(self.total, self.least) if self.total else 0
 
     @property
     def begins(self) -> NDArray[np.int64]:
@@ -73,8 +71,7 @@ class Buckets:
         """Add one event at time `now`: a small number of units, added one by one."""
         if self._queues is None:
             stamps = iter(self.stamps.tolist())
-            levels = [size.bit_length() - 1 for size in self.sizes.tolist()]
-            counts = np.bincount(np.array(levels, np.int64)).tolist() if levels else []
+            counts = np.unique(self.sizes, return_counts=True)[1].tolist()
             self._queues = [deque(reversed(list(islice(stamps, count)))) for count in counts]
             self._due = now
         queues = self._queues
@@ -107,35 +104,26 @@ class Buckets:
     def many(
         self,
         units: Units,
-        times: NDArray[np.int64] = NO_TIMES,
-        answers: NDArray[np.float64] = NO_ANSWERS,
-        article: bool = False,
+        times: NDArray[np.int64] = NOTHING,
+        totals: NDArray[np.int64] = NOTHING,
     ) -> None:
         """Add an array of events, with exactly the same result as adding them one by one.
 
-        Without `times` (size 0) they happen at now + 1, now + 2, …. Unless `answers` is empty, it
-        receives the estimate after each event, in units: with `article` the article's estimate.
+        Without `times` (size 0) they happen at now + 1, now + 2, …. Unless `totals` is empty, it
+        receives the total after each event.
         """
-        from aftlib.exponential_histogram.kernels import ARTICLE, SOUND, apply
+        from aftlib.exponential_histogram.kernels import apply
 
         if units.size == 0:
             return
         if self.now == NEVER:
             self.origin = int(times[0]) - 1
-
-        # While the whole stream lies in the window, its total is the exact answer.
-        sure, end = 0, self.origin + self.window
-        if answers.size and not article and times.size:
-            sure = int(np.searchsorted(times, end, side="right"))
-        elif answers.size and not article:
-            sure = min(max(end - self.now, 0), units.size)
-
         stamps, total = apply(
             tuple(units),
             (times, self.now),
             (self.stamps, self.total),
             (self.window, self.least),
-            (answers, sure, ARTICLE if article else SOUND),
+            totals,
         )
         self.replace(stamps, int(total))
         self.now = int(times[-1]) if times.size else self.now + units.size
@@ -161,7 +149,7 @@ def halves(
     finest = [part for part in parts if part.scale == scale]
     if any(((part.sizes > 1) & (part.begins < part.stamps)).any() for part in finest):
         rounding = 0.0 if scale < FINEST else 0.5 / scale
-        scale = max(scale, min(2 * scale, FINEST))
+        scale = min(2 * scale, FINEST)
     total = sum(int(part.sizes.sum()) * (scale // part.scale) for part in parts)
     if total >= MAX_UNITS:
         raise ValueError(

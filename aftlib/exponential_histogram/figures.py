@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 
-from aftlib.workbench.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    line_figure,
-    line_look,
-    styled,
-    with_slider,
-)
+from aftlib.workbench.style import BLUE, GREY, RED, line_figure, line_look, styled, with_slider
 
 LIMIT = {"color": "#333", "dash": "dash"}
 _NAMES = {
@@ -96,60 +85,47 @@ def few_ones(few: pd.DataFrame, start: float) -> go.Figure:
 
 def errors(swept: pd.DataFrame) -> go.Figure:
     """Largest error of `experiments.sweep` as a multiple of ε, by P(1) and ε."""
-    worst = swept.groupby(["share", "epsilon"], as_index=False)[["article", "sound"]].max()
-    worst[["article", "sound"]] = worst[["article", "sound"]].div(worst["epsilon"], axis=0)
-    figure = go.Figure()
-    looks = {"article": (RED, "square"), "sound": (BLUE, "circle")}
-    dashes = ("solid", "dash", "dot", "dashdot", "longdash")
-    for (share, rows), dash in zip(worst.groupby("share"), dashes, strict=False):
-        for name, (color, symbol) in looks.items():
-            figure.add_scatter(
-                x=rows["epsilon"], y=rows[name], name=f"{name}, P(1) = {share:g}",
-                **line_look(color, symbol, dash),
-            )  # fmt: skip
+    worst = swept.groupby(["share", "epsilon"])[["article", "sound"]].max()
+    worst = worst.div(worst.index.get_level_values("epsilon"), axis=0).reset_index()
+    rows = worst.melt(["share", "epsilon"], var_name="estimate", value_name="error")
+    colors = {"article": RED, "sound": BLUE}
+    figure = px.line(
+        rows, "epsilon", "error", color="estimate", line_dash="share", markers=True,
+        color_discrete_map=colors,
+    )  # fmt: skip
     figure.add_hline(1, line=LIMIT, annotation_text="guaranteed")
     title = "Largest error measured over streams"
     styled(figure, title, "guaranteed relative error ε (log)", "largest error / ε")
-    figure.update_layout(legend={"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1})
+    legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1}
+    figure.update_layout(legend=legend, legend_title_text="estimate, P(1)")
     return figure.update_xaxes(type="log").update_yaxes(rangemode="tozero")
 
 
 def demo(answers: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
-    """Answers of the streaming operator, the exact counts, and ±ε around them."""
-    places = np.unique(np.linspace(0, len(answers) - 1, points).astype(int))
-    shown = answers.iloc[places]
-    figure = go.Figure()
-    for sign, fill in ((1 + epsilon, None), (1 - epsilon, "tonexty")):
-        figure.add_scatter(
-            x=shown["at"], y=shown["exact"] * sign, mode="lines", line={"width": 0}, fill=fill,
-            fillcolor="rgba(122, 122, 122, 0.2)", name="exact ± ε", showlegend=fill is not None,
-            hoverinfo="skip",
-        )  # fmt: skip
-    for column, color in (("exact", GREY), ("estimate", BLUE)):
-        line = {"color": color}
-        figure.add_scatter(x=shown["at"], y=shown[column], name=column, mode="lines", line=line)
+    """Answers of the streaming operator, and the exact counts ± ε."""
+    shown = answers.iloc[:: max(1, len(answers) // points)]
+    band = {"exact + ε": 1 + epsilon, "exact − ε": 1 - epsilon}
+    curves = shown[["at", "estimate"]].assign(**{n: shown["exact"] * f for n, f in band.items()})
+    figure = px.line(curves, "at", [*band, "estimate"], color_discrete_sequence=[GREY, GREY, BLUE])
+    figure.update_layout(legend_title_text="")
     return styled(figure, "The operator's answers in a streaming query", "event", "ones in window")
 
 
 def long_run(run: pd.DataFrame, epsilon: float) -> go.Figure:
     """Relative errors of both estimates along a long stream, and the guaranteed error."""
-    figure = go.Figure()
-    for name, column in (("article", "article_error"), ("sound", "error")):
-        look = LOOK[_NAMES[name]]
-        figure.add_scatter(x=run["at"], y=run[column], name=_NAMES[name], **look)
+    columns = {"article_error": _NAMES["article"], "error": _NAMES["sound"]}
+    rows = run.rename(columns=columns).melt("at", var_name="estimate", value_name="relative error")
+    titles = "A long stream (fig. 5)", "events so far", "relative error"
+    figure = line_figure(rows, "at", "relative error", "estimate", LOOK, titles)
     figure.add_hline(epsilon, line=LIMIT, annotation_text=f"guaranteed ε = {epsilon:g}")
-    styled(figure, "A long stream (fig. 5)", "events so far", "relative error")
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
 
 
 def sizes(table: pd.DataFrame) -> go.Figure:
     """Bytes of the state against N, one line per ε, and of the exact ring of bits."""
-    figure = go.Figure()
-    colors = (RED, ORANGE, PURPLE, GREEN, BLUE, GREY)
-    for i, (epsilon, rows) in enumerate(table.groupby("epsilon")):
-        look = line_look(colors[i % len(colors)])
-        figure.add_scatter(x=rows["window"], y=rows["bytes"], name=f"ε = {epsilon:g}", **look)
+    figure = px.line(table, "window", "bytes", color="epsilon", markers=True)
     ring = table.groupby("window")["ring_bytes"].first()
     figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=LIMIT)
     styled(figure, "Memory of a window full of ones", "window N (events, log)", "bytes (log)")
+    figure.update_layout(legend_title_text="ε")
     return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)

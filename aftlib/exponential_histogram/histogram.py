@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import numbers
 import struct
 from itertools import product
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from aftlib.core.checks import require_choice, require_number
-from aftlib.exponential_histogram.buckets import NEVER, NO_ANSWERS, NO_TIMES, Buckets, halves
+from aftlib.exponential_histogram.buckets import NEVER, NOTHING, Buckets, halves
 from aftlib.exponential_histogram.units import (
     MAX_UNITS,
-    NO_BITS,
     Units,
-    as_bits,
-    as_integers,
+    as_row,
     as_times,
     check_total,
+    largest_sizes,
     least_buckets,
     refuse,
     running,
-)  # fmt: skip
+)
 
 #: An event of at most so many units is added unit by unit.
 _FEW = 16
@@ -33,30 +30,24 @@ _SAFE_TOTAL = MAX_UNITS - _FEW
 _HEAD = struct.Struct("<qd??qdqqq")
 
 
-def _require_window(window: Any) -> None:
-    whole = isinstance(window, numbers.Real) and not window % 1
-    if not whole or not 1 <= window < MAX_UNITS:
-        raise ValueError(
-            f"window must be a whole number from 1 to 2**61 - 1, got {window!r}: count events, "
-            "or with timed=True units of the timestamps, such as 60_000 for a minute in ms"
-        )
-
-
 def units_of(events: ArrayLike, values: str, scale: int, total: int) -> Units:
     """Convert events of the kind `values` to units of 1/scale; ValueError if `total` overflows."""
-    if values == "bits" and scale == 1:  # by blocks, at the speed of counting
-        from aftlib.exponential_histogram.kernels import BLOCK_SHIFT, count_blocks
+    if values == "integers":
+        array = as_row("events", events, "non-negative integers")
+        fix = "an exponential histogram can only add; keep negative parts in a second one"
+        refuse(array < 0, array, "events must not be negative", fix)
+    else:
+        array = as_row("events", events, "bits (booleans, 0 or 1)")
+        if array.dtype != bool:
+            fix = 'a sum of non-negative integers needs values="integers"'
+            refuse((array < 0) | (array > 1), array, "events must be bits", fix)
+        if scale == 1:  # by blocks, at the speed of counting
+            from aftlib.exponential_histogram.kernels import BLOCK_SHIFT, count_blocks
 
-        bits = as_bits(events)
-        cum, valid = count_blocks(bits)
-        if not valid:
-            refuse(bits > 1, bits, *NO_BITS)
-        return Units(bits.size, cum, BLOCK_SHIFT, bits)
-    units = as_integers(events) if values == "integers" else as_bits(events)
-    if values == "bits":
-        refuse(units > 1, units, *NO_BITS)
-    check_total(total, units, scale)
-    return running(units.astype(np.int64) * scale)
+            bits = np.ascontiguousarray(array, bool).view(np.uint8)
+            return Units(bits.size, count_blocks(bits), BLOCK_SHIFT, bits)
+    check_total(total, array, scale)
+    return running(array.astype(np.int64) * scale)
 
 
 class ExponentialHistogram:
@@ -137,7 +128,8 @@ class ExponentialHistogram:
     def __init__(
         self, window: int, epsilon: float, timed: bool = False, values: str = "bits"
     ) -> None:
-        _require_window(window)
+        fix = "count events, or with timed=True units of the timestamps, such as 60_000 ms"
+        require_number("window", window, least=1, below=MAX_UNITS, whole=True, fix=fix)
         require_number("epsilon", epsilon, above=0, below=1)
         require_choice("values", values, ("bits", "integers"))
         self.window, self.epsilon = int(window), float(epsilon)
@@ -149,10 +141,6 @@ class ExponentialHistogram:
     def __repr__(self) -> str:
         given = f"window={self.window}, epsilon={self.epsilon}"
         return f"ExponentialHistogram({given}, timed={self.timed}, values={self.values!r})"
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per bucket, newest first: the time of its newest event, and its size."""
-        return pd.DataFrame(self.buckets, columns=["newest", "size"])
 
     @property
     def now(self) -> int | None:
@@ -193,7 +181,8 @@ class ExponentialHistogram:
             known = self.timed and isinstance(timestamps, int) and held.scale <= _FEW
             if known and NEVER < held.now <= timestamps < MAX_UNITS:
                 return held.single(timestamps, events * held.scale)
-        return self._many(events, timestamps, NO_ANSWERS, False)
+        self._many(events, timestamps, NOTHING)
+        return None
 
     def estimates(
         self, events: ArrayLike, timestamps: ArrayLike | None = None, *, article: bool = False
@@ -202,11 +191,17 @@ class ExponentialHistogram:
 
         With `article` return the `article_estimate()` after each event. Raises as `update` does.
         """
-        answers = np.empty(np.size(events), np.float64)
-        self._many(events, timestamps, answers, article)
-        if self._buckets.scale > 1:
-            answers /= self._buckets.scale
-        return np.ceil(answers) if article else answers
+        totals = np.empty(np.size(events), np.int64)
+        times = self._many(events, timestamps, totals)
+        held = self._buckets
+        largest = largest_sizes(totals, held.least)
+        if article:
+            return np.ceil((2 * totals - largest) / (2 * held.scale))
+        if not self.timed:
+            times = held.now + 1 + np.arange(-totals.size, 0)
+        all_inside = times <= held.origin + held.window
+        doubt = np.where(all_inside, 0, np.maximum(largest - 1, 0))
+        return (2 * totals - doubt) / (2 * held.scale)
 
     def estimate(self, last: int | None = None) -> float:
         """Estimate the count or sum of the window, or of its last part, within `error_bound`.
@@ -294,29 +289,19 @@ class ExponentialHistogram:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild the histogram that wrote the bytes; it continues exactly as the original would.
-
-        ValueError if the bytes hold no histogram.
-        """
-        if len(data) < _HEAD.size or (len(data) - _HEAD.size) % 8:
-            raise ValueError(f"data must come from to_bytes, got {len(data)} bytes: rebuild it")
+        """Rebuild the histogram that wrote the bytes; it goes on exactly as the original would."""
         fields = _HEAD.unpack_from(data)
         window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
         self = cls(window, epsilon, timed, "integers" if integers else "bits")
         held, self.error_bound = self._buckets, error_bound
         held.now, held.origin, held.scale = now, origin, scale
         held.replace(np.frombuffer(data, "<i8", offset=_HEAD.size).astype(np.int64), total)
-        if held.stamps.size != held.sizes.size:
-            raise ValueError(f"data must come from to_bytes, got a total of {total}: rebuild it")
         return self
 
     def _many(
-        self,
-        events: ArrayLike,
-        timestamps: ArrayLike | None,
-        answers: NDArray[np.float64],
-        article: bool,
-    ) -> None:
+        self, events: ArrayLike, timestamps: ArrayLike | None, totals: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Add events, write the total after each into `totals`, and return the timestamps."""
         held = self._buckets
         if self.timed != (timestamps is not None):
             wanted = "given, one an event," if self.timed else "left out"
@@ -325,8 +310,9 @@ class ExponentialHistogram:
                 "choose timed when making the histogram"
             )
         units = units_of(events, self.values, held.scale, held.total)
-        times = NO_TIMES if timestamps is None else as_times(timestamps, units.size, held.now)
-        held.many(units, times, answers, article)
+        times = NOTHING if timestamps is None else as_times(timestamps, units.size, held.now)
+        held.many(units, times, totals)
+        return times
 
     def _in_events(self, units: int) -> int | float:
         scale = self._buckets.scale

@@ -21,9 +21,6 @@ from aftlib.exponential_histogram.units import top_level as level_of
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
 BLOCK_SHIFT, BLOCK = 6, 64
 _STRIDE = 8  # blocks that a search skips at once
-#: Answers: the total, the sound estimate, or the article's.
-EXACT, SOUND, ARTICLE = range(3)
-_BEYOND = 2**62  # any doubled total
 
 _U1 = np.uint64(1)
 
@@ -60,7 +57,7 @@ bucket_sizes = jit()(sizes_of)
 @jit()
 def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
     """Rank of each bucket's newest unit, newest bucket first."""
-    sizes = bucket_sizes(total, least)
+    sizes = bucket_sizes(total, least, top_level(total, least))
     return np.cumsum(sizes) - sizes + 1
 
 
@@ -139,43 +136,26 @@ def first_at(chunk: Chunk, time: int, earliest: int) -> Any:
 
 
 @jit()
-def answer(
-    out: Any, chunk: Chunk, first: int, after: int, units: Any, base: int, least: int, how: int
-) -> None:
-    """Write the estimates after the events `first` … `after` - 1, during which nothing expires.
-
-    The total before event `first` is `base` + `units`. `how` names the deduction for the largest
-    bucket. This bucket's size changes only where the total crosses a threshold. Doubled integers
-    are halved last, which keeps all digits.
-    """
-    doubled, deducted, level = 2 * (base + units), 0, 0
-    limit = _BEYOND if how == EXACT else 0
+def record(totals: Any, chunk: Chunk, first: int, after: int, total: Any) -> None:
+    """Write the totals after the events `first` … `after` - 1, during which nothing expires."""
     for event in range(first, after):
         if chunk.shift == 0:
-            doubled = 2 * (base + chunk.cum[event + 1]) - deducted
+            total += chunk.cum[event + 1] - chunk.cum[event]
         else:
-            doubled += 2 * np.int64(chunk.bits[event])
-        if doubled >= limit:
-            doubled += deducted
-            level = top_level(doubled >> 1, least, level)
-            largest = 1 << level
-            deducted = largest - (largest & 1) if how == ARTICLE else largest - 1
-            limit = 2 * (((least + 1) << (level + 1)) - least) - deducted
-            doubled -= deducted
-        out[event] = 0.5 * doubled
+            total += np.int64(chunk.bits[event])
+        totals[event] = total
 
 
 @jit()
-def sweep(held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int, how: int) -> int:
+def sweep(held: Held, chunk: Chunk, window: int, least: int, totals: Any) -> int:
     """Units that expire during the chunk: hop from one expiry of the oldest bucket to the next.
 
     The total at that moment decides whether a bucket expires. If the oldest bucket has merged with
-    its neighbour by then, the merged bucket stays. Nothing expires in the first `sure` events.
+    its neighbour by then, the merged bucket stays.
     """
-    expired, event, level = 0, sure, 0
-    units: Any = units_before(chunk, sure)
+    expired, event, level = 0, 0, 0
+    units: Any = 0
     oldest, brought = held.starts.size - 1, 0
-    answer(out, chunk, 0, sure, 0, held.total, least, EXACT)
     while event < chunk.size:
         total = held.total + units - expired
         level = top_level(total, least, level)
@@ -190,8 +170,8 @@ def sweep(held: Held, chunk: Chunk, window: int, least: int, out: Any, sure: int
             while held.starts[oldest] > held.total - edge + 1:  # the rank of unit `edge`
                 oldest -= 1
             until = first_at(chunk, held.stamps[oldest] + window, event)
-        if out.size:
-            answer(out, chunk, event, until, units, held.total - expired, least, how)
+        if totals.size:
+            record(totals, chunk, event, until, total)
         event, units = until, units_before(chunk, until)
         if total > 0 and top_level(held.total + units - expired, least, level) == level:
             # It did not merge with its neighbour in the meantime.
@@ -243,39 +223,35 @@ def pick_bits(events: Any, starts: Any, cum: Any, bits: Any, tail: Any) -> None:
         events[bucket] = (block << BLOCK_SHIFT) + place
 
 
-@jit(f"Tuple((int64[::1], boolean))({OCTETS})")
-def count_blocks(bits: Any) -> tuple[NDArray[np.int64], bool]:
-    """Return the ones before each block and in all, and whether all bytes are 0 or 1."""
+@jit(f"int64[::1]({OCTETS})")
+def count_blocks(bits: Any) -> NDArray[np.int64]:
+    """Return the ones before each block and in all."""
     blocks = bits.size >> BLOCK_SHIFT
     rest = bits[blocks << BLOCK_SHIFT :]
     cum = np.empty(blocks + 1 + (rest.size > 0), np.int64)
-    units, wrong = 0, np.uint64(0)
+    units = 0
     cum[0] = units
     for block in range(blocks):
-        first = block << BLOCK_SHIFT
-        units += ones(bytes_above(bits, first, 0))
-        wrong |= bytes_above(bits, first, 1)
+        units += ones(bytes_above(bits, block << BLOCK_SHIFT, 0))
         cum[block + 1] = units
     for bit in rest:
         units += int(bit)
-        wrong |= np.uint64(bit > 1)
     cum[-1] = units
-    return cum, wrong == 0
+    return cum
 
 
 @jit(
     "Tuple((int64[::1], int64))("
     f"Tuple((int64, {LONGS}, int64, {OCTETS})), Tuple(({LONGS}, int64)), "
-    f"Tuple(({LONGS}, int64)), UniTuple(int64, 2), Tuple((float64[::1], int64, int64)))"
+    f"Tuple(({LONGS}, int64)), UniTuple(int64, 2), int64[::1])"
 )
 def apply(
-    units: Any, clock: Any, buckets: Any, rules: Any, answers: Any
+    units: Any, clock: Any, buckets: Any, rules: Any, totals: Any
 ) -> tuple[NDArray[np.int64], int]:
     """Return the timestamps and the total after a chunk.
 
-    `units` is an `units.Units` as a plain tuple. `buckets` are those before the chunk. `answers`
-    has `out`, `sure` and `how`. If `out` is not empty, it gets the estimate after each event; for
-    the first `sure` events this is the exact total.
+    `units` is an `units.Units` as a plain tuple. `buckets` are those before the chunk. If `totals`
+    is not empty, it gets the total after each event.
     """
     size, cum, shift, bits = units
     (times, now), (stamps, total), (window, least) = clock, buckets, rules
@@ -284,7 +260,6 @@ def apply(
         tail = (tail << _U1) | np.uint64(bits[event])
     chunk = Chunk(cum, shift, bits, tail, times, now, size)
     held = Held(stamps, bucket_starts(total, least), total)
-    out, sure, how = answers
-    expired = sweep(held, chunk, window, least, out, sure, how)
+    expired = sweep(held, chunk, window, least, totals)
     total += cum[-1] - expired
     return regroup(held, chunk, total, least), total

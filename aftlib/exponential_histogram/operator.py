@@ -10,14 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
-
-_COLUMNS = ("key", "at", "event")
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,6 @@ class HistogramOperator:
 
     window: int
     epsilon: float
-    timed: bool = False
     values: str = "bits"
 
     def __call__(
@@ -38,28 +34,20 @@ class HistogramOperator:
     ) -> Iterator[pd.DataFrame]:
         """Add the events of one key, answer after each, and give the state to Spark."""
         rows = pd.concat(list(frames)).sort_values("at", kind="stable")
-        last, histogram = self.restore(state)
-        at, events = rows["at"].to_numpy(), rows["event"].to_numpy()
-        steps = np.diff(at, prepend=at[0] if last is None else last)
-        behind = steps < 0 if self.timed else steps <= 0
-        behind[0] &= last is not None
-        if behind.any():
-            place = int(behind.argmax())
-            before = at[place - 1] if place else last
-            raise ValueError(
-                f"at of key {key[0]} must rise, got {at[place]} after {before}: nothing of this "
-                "micro-batch is committed; number each event once, and keep late ones out"
-            )
-        estimates = histogram.estimates(events, at if self.timed else None)
-        state.update((int(at[-1]), histogram.to_bytes()))
-        yield pd.DataFrame({"key": key[0], "at": at, "estimate": estimates})
+        histogram = self.restore(state)
+        try:
+            estimates = histogram.estimates(rows["event"].to_numpy(), rows["at"].to_numpy())
+        except ValueError as error:
+            text = f"key {key[0]}: {error}; nothing of this micro-batch is committed"
+            raise ValueError(text) from error
+        state.update((histogram.to_bytes(),))
+        yield pd.DataFrame({"key": key[0], "at": rows["at"], "estimate": estimates})
 
-    def restore(self, state: GroupState) -> tuple[int | None, ExponentialHistogram]:
-        """Return time and histogram of the last micro-batch, or a new histogram."""
-        if not state.exists:
-            return None, ExponentialHistogram(self.window, self.epsilon, self.timed, self.values)
-        last, data = state.get
-        return last, ExponentialHistogram.from_bytes(data)
+    def restore(self, state: GroupState) -> ExponentialHistogram:
+        """Return the histogram of the last micro-batch, or a new one."""
+        if state.exists:
+            return ExponentialHistogram.from_bytes(*state.get)
+        return ExponentialHistogram(self.window, self.epsilon, timed=True, values=self.values)
 
 
 def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
@@ -68,10 +56,11 @@ def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
     Parameters
     ----------
     events
-        A streaming frame with the columns key (of any type), at (the event's number within its key
-        or, with `timed`, its timestamp; a whole number) and event (boolean or a whole number).
+        A streaming frame with the columns key (of any type), at (the event's timestamp or, to count
+        the last events, its number within its key; a whole number) and event (boolean or a whole
+        number).
     operator
-        The histograms' parameters.
+        The histograms' parameters; their windows are windows of `at`.
 
     Returns
     -------
@@ -81,13 +70,8 @@ def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
     Raises
     ------
     ValueError
-        If a column is missing; in the stream, if `at` of a key does not rise.
+        In the stream, if `at` of a key goes back.
     """
-    if missing := [name for name in _COLUMNS if name not in events.columns]:
-        raise ValueError(
-            f"events must have the columns {', '.join(_COLUMNS)}, got {events.columns}: "
-            f"add {missing[0]}"
-        )
     key = events.schema["key"].dataType.simpleString()
     return (
         events.selectExpr("key", "cast(at AS bigint)", "cast(event AS bigint)")
@@ -95,7 +79,7 @@ def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
         .applyInPandasWithState(
             operator,
             f"key {key}, at bigint, estimate double",
-            "at bigint, histogram binary",
+            "histogram binary",
             "append",
             GroupStateTimeout.NoTimeout,
         )

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 #: Totals stay below this, so that no sum of two of them leaves 64 bits.
 MAX_UNITS = 2**61
-NO_BITS = "events must be bits", 'a sum of non-negative integers needs values="integers"'
 
 
 class Units(NamedTuple):
@@ -43,15 +42,6 @@ def running(units: NDArray[np.integer]) -> Units:
     return Units(units.size, cum)
 
 
-def as_bits(events: ArrayLike) -> NDArray[np.uint8]:
-    """Events as one byte each; the caller must refuse unsigned bytes that are not 0 or 1."""
-    array = _row(events, "bits (booleans, 0 or 1)")
-    if array.dtype.itemsize > 1 or array.dtype == np.int8:  # the view would show -1 as 255
-        refuse((array < 0) | (array > 1), array, *NO_BITS)
-        return array.astype(np.uint8)
-    return np.ascontiguousarray(array).view(np.uint8)
-
-
 def refuse(bad: NDArray[np.bool_], array: NDArray[Any], wanted: str, fix: str) -> None:
     """Raise ValueError for the first bad entry, if there is one."""
     if bad.any():
@@ -59,21 +49,11 @@ def refuse(bad: NDArray[np.bool_], array: NDArray[Any], wanted: str, fix: str) -
         raise ValueError(f"{wanted}, got {array[place]} at position {place}: {fix}")
 
 
-def as_integers(events: ArrayLike) -> NDArray[np.int64]:
-    """Non-negative events as 64-bit integers."""
-    array = _row(events, "non-negative integers")
-    fix = "an exponential histogram can only add; keep negative parts in a second one"
-    refuse(array < 0, array, "events must not be negative", fix)
-    if array.dtype == np.uint64 and array.size and array.max() >= MAX_UNITS:
-        raise ValueError(f"events must stay below 2**61, got {array.max()}: use a coarser unit")
-    return array.astype(np.int64)
-
-
-def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
+def check_total(total: int, events: NDArray[Any], scale: int) -> None:
     """Raise ValueError unless total and events, in units of 1/scale, together stay below 2**61."""
-    if units.size == 0 or int(units.max()) * units.size * scale < MAX_UNITS - total:
+    if events.size == 0 or int(events.max()) * events.size * scale < MAX_UNITS - total:
         return
-    added = (int((units >> 32).sum()) << 32) + int((units & 0xFFFFFFFF).sum())
+    added = sum(events.tolist())
     if total + added * scale >= MAX_UNITS:
         raise ValueError(
             f"events sum to {added}, which with the window's {total / scale:g} overflows the limit "
@@ -83,28 +63,26 @@ def check_total(total: int, units: NDArray[np.integer], scale: int) -> None:
 
 def as_times(timestamps: ArrayLike, size: int, now: int) -> NDArray[np.int64]:
     """Timestamps as 64-bit integers, one per event, in order and not before `now`."""
-    array = _row(timestamps, "integers, such as milliseconds", "timestamps")
+    array = as_row("timestamps", timestamps, "integers, such as milliseconds")
     if array.size != size:
         raise ValueError(
             f"timestamps must be one per event, got {array.size} timestamps for {size} events"
         )
-    if size == 0:
-        return np.empty(0, np.int64)
-    if int(array.min()) <= -MAX_UNITS or int(array.max()) >= MAX_UNITS:
+    if size and (int(array.min()) <= -MAX_UNITS or int(array.max()) >= MAX_UNITS):
         raise ValueError(f"timestamps must lie within ±2**61, got {array.min()} … {array.max()}")
     times = np.ascontiguousarray(array, dtype=np.int64)
-    back = times[1:] < times[:-1]
-    if times[0] < now or back.any():
-        place = 0 if times[0] < now else int(np.argmax(back)) + 1
-        before = now if place == 0 else times[place - 1]
+    before = np.append(now, times[:-1])[:size]
+    if (back := times < before).any():
+        place = int(np.argmax(back))
         raise ValueError(
-            f"timestamps must not go back, got {times[place]} after {before}: sort the events, "
-            "or keep late ones in a second histogram and merge"
+            f"timestamps must not go back, got {times[place]} after {before[place]}: sort the "
+            "events, or keep late ones in a second histogram and merge"
         )
     return times
 
 
-def _row(values: ArrayLike, wanted: str, name: str = "events") -> NDArray[Any]:
+def as_row(name: str, values: ArrayLike, wanted: str) -> NDArray[Any]:
+    """One value or a row of booleans or integers as an array."""
     array = np.atleast_1d(np.asarray(values))
     if array.ndim > 1:
         raise ValueError(f"{name} must be one value or a row, got shape {array.shape}: ravel it")
@@ -130,18 +108,18 @@ def top_level(total: int, least: int, level: int = 0) -> int:
     return level
 
 
-def bucket_sizes(total: int, least: int) -> NDArray[np.int64]:
-    """Size of each bucket, newest first; empty when the total is 0."""
-    if total == 0:
-        return np.empty(0, np.int64)
-    level = 0  # as `top_level`, which the compiled copy of this function cannot call
-    while ((least + 1) << (level + 1)) - least <= total:
-        level += 1
+def largest_sizes(totals: NDArray[np.int64], least: int) -> NDArray[np.int64]:
+    """Size of the largest bucket of each total, 0 where the total is 0."""
+    begins = [((least + 1) << level) - least for level in range(1, 61)]
+    begins = [total for total in begins if total < MAX_UNITS]
+    levels = np.searchsorted(np.array(begins, np.int64), totals, side="right")
+    return np.where(totals > 0, 1 << levels, 0)
+
+
+def bucket_sizes(total: int, least: int, level: int) -> NDArray[np.int64]:
+    """Size of each bucket, newest first, when the largest is at `level`; none if the total is 0."""
+    levels = np.arange(level + 1)
     rest = total - least * ((1 << level) - 1)
-    sizes = np.empty((least + 1) * level + (rest >> level), np.int64)
-    first = 0
-    for i in range(level + 1):
-        count = least + ((rest >> i) & 1) if i < level else rest >> level
-        sizes[first : first + count] = 1 << i
-        first += count
-    return sizes[:first]
+    counts = least + ((rest >> levels) & 1)
+    counts[-1] = rest >> level
+    return np.repeat(1 << levels, counts)
