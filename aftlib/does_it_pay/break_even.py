@@ -5,25 +5,19 @@ The constants come from the shortest windows. Longer windows and limited rates a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.intervals import RESAMPLES
 from aftlib.core.recovery_costs import RecoveryCosts
 from aftlib.does_it_pay.schemes import EXACT, EXACT_PROCESS, GUARD, MODEL, PARTIAL
 
+#: Approximate schemes, and the exact one that loses the same memory.
 COMPARED = {MODEL: EXACT, GUARD: EXACT, PARTIAL: EXACT_PROCESS}
-"""Approximate schemes, and the exact one that loses the same memory."""
+#: Schemes of D2's process; the others run in D1's workers.
 BY_PROCESS = (EXACT_PROCESS, PARTIAL)
-"""Schemes of D2's process; the others run in D1's workers."""
-
-
-def shortest_windows(recoveries: pd.DataFrame) -> pd.DataFrame:
-    """Return the recoveries in the shortest windows."""
-    return recoveries[recoveries["width"] == recoveries["width"].min()]
 
 
 def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, RecoveryCosts]:
@@ -32,7 +26,7 @@ def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, Recov
     The start is a median over all schemes with the same kind of process, because it varies most and
     they start in the same way. It includes the time to open the log where a scheme reads again.
     """
-    costs, shortest = {}, shortest_windows(recoveries)
+    costs, shortest = {}, recoveries[recoveries["width"] == recoveries["width"].min()]
     by_process = shortest["scheme"].isin(BY_PROCESS)
     for scheme, rows in shortest.groupby("scheme", sort=False):
         alike = by_process if scheme in BY_PROCESS else ~by_process
@@ -49,17 +43,16 @@ def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, Recov
 
 
 def expected_again(recoveries: pd.DataFrame, scheme: str, width: int) -> float:
-    """Return the samples that a scheme is planned to read again after a failure.
+    """Return the samples that a scheme is expected to read again after a failure.
 
-    The guard has no plan: it is expected to read the same share of the lost samples again as in the
-    shortest windows.
+    The guard decides by the data: it is expected to read the same share of the lost samples again
+    as in the shortest windows.
     """
-    case = recoveries[recoveries["width"] == width]
+    means = recoveries.groupby(["scheme", "width"])["again"].mean()
     if scheme != GUARD:
-        return float(case.loc[case["scheme"] == scheme, "planned"].iloc[0])
-    means = shortest_windows(recoveries).groupby("scheme")["again"].mean()
-    lost = float(case.loc[case["scheme"] == EXACT, "planned"].iloc[0])
-    return lost * float(means[GUARD] / means[EXACT])
+        return float(means[scheme, width])
+    shortest = recoveries["width"].min()
+    return float(means[EXACT, width] * means[GUARD, shortest] / means[EXACT, shortest])
 
 
 def compare_with_model(
@@ -67,27 +60,15 @@ def compare_with_model(
 ) -> pd.DataFrame:
     """Return the measured and the predicted time, one row per scheme, window and rate.
 
-    Columns: scheme, width, rate; seconds, the median, with seconds_low and seconds_high, its 95 %
-    interval; predicted_s; fixed_s, the predicted part that does not depend on the rate; kills.
+    Columns: scheme, width, rate; seconds, the median, with min and max; kills; predicted_s.
     """
     by_point = recoveries.groupby(["scheme", "width", "rate"], sort=False)["seconds"]
-    points = by_point.agg(seconds="median", kills="size").reset_index()
-    intervals = [resampled_interval(np.median, seconds.to_numpy()) for _, seconds in by_point]
-    points[["seconds_low", "seconds_high"]] = intervals
+    points = by_point.agg(["median", "min", "max", "size"]).reset_index()
+    points = points.rename(columns={"median": "seconds", "size": "kills"})
     for i, scheme, width, rate in points[["scheme", "width", "rate"]].itertuples():
-        again, estimates = expected_again(recoveries, scheme, width), scheme in COMPARED
-        points.loc[i, "predicted_s"] = costs[scheme].recovery_s(again, estimates, rate)
-        points.loc[i, "fixed_s"] = costs[scheme].fixed_s(again, estimates)
+        again = expected_again(recoveries, scheme, width)
+        points.loc[i, "predicted_s"] = costs[scheme].recovery_s(again, scheme in COMPARED, rate)
     return points
-
-
-def resampled_interval(statistic: Callable[..., Any], *samples: np.ndarray) -> tuple[float, float]:
-    """Return the percentile interval at 95 % of a statistic, by resampling with a fixed seed."""
-    from scipy.stats import bootstrap  # imported here: it takes 0.4 s to load
-
-    options: dict[str, Any] = {"method": "percentile", "rng": np.random.default_rng(1)}
-    interval = bootstrap(samples, statistic, n_resamples=RESAMPLES, **options).confidence_interval
-    return float(interval.low), float(interval.high)
 
 
 def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
@@ -97,45 +78,23 @@ def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
     estimating, committing) without the wait for the read rate. Where it is not above 0, the
     break-even rate is infinite: the scheme is faster at every rate.
 
-    Columns: scheme, width; saved: samples that it reads fewer; extra_ms with extra_low and
-    extra_high, its 95 % interval; predicted, from the extra time in the shortest windows; measured;
-    measured_low, the rate at the interval's high end.
+    Columns: scheme, width; saved: samples that it reads fewer; extra_ms; predicted, from the extra
+    time in the shortest windows; measured.
     """
-    rows = []
-    shortest = int(recoveries["width"].min())
-    for width in sorted(recoveries["width"].unique()):
-        for scheme, exact in COMPARED.items():
-            first, _ = _extra_times(recoveries, scheme, exact, shortest)
-            extra, (low, high) = _extra_times(recoveries, scheme, exact, width)
-            saved = expected_again(recoveries, exact, width)
-            saved -= expected_again(recoveries, scheme, width)
-            rows.append(
-                {
-                    "scheme": scheme,
-                    "width": width,
-                    "saved": saved,
-                    "extra_ms": 1e3 * extra,
-                    "extra_low": 1e3 * low,
-                    "extra_high": 1e3 * high,
-                    "predicted": _rate(saved, first),
-                    "measured": _rate(saved, extra),
-                    "measured_low": _rate(saved, high),
-                }
-            )
-    return pd.DataFrame(rows)
-
-
-def _extra_times(
-    recoveries: pd.DataFrame, scheme: str, exact: str, width: int
-) -> tuple[float, tuple[float, float]]:
-    """Return the extra time of an approximate recovery, and its 95 % interval."""
-    case = recoveries[recoveries["width"] == width]
-    work = case["read_s"] + case["estimate_s"] + case["commit_s"] - case["again"] / case["rate"]
-    mine, other = (work[case["scheme"] == name].to_numpy() for name in (scheme, exact))
-    interval = resampled_interval(
-        lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis), mine, other
+    times = recoveries[["read_s", "estimate_s", "commit_s"]].sum(axis=1)
+    work = (times - recoveries["again"] / recoveries["rate"]).groupby(
+        [recoveries["scheme"], recoveries["width"]]
     )
-    return float(mine.mean() - other.mean()), interval
+    means, rows = work.mean(), []
+    widths = sorted(recoveries["width"].unique())
+    for width, (scheme, exact) in product(widths, COMPARED.items()):
+        extra = means[scheme] - means[exact]
+        saved = expected_again(recoveries, exact, width)
+        saved -= expected_again(recoveries, scheme, width)
+        rates = _rate(saved, extra[widths[0]]), _rate(saved, extra[width])
+        rows.append((scheme, width, saved, 1e3 * extra[width], *rates))
+    columns = ["scheme", "width", "saved", "extra_ms", "predicted", "measured"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _rate(saved: float, extra_s: float) -> float:

@@ -28,7 +28,6 @@ from aftlib.does_it_pay.break_even import (
 )
 from aftlib.does_it_pay.schemes import (
     EXACT,
-    EXACT_PROCESS,
     GUARD,
     MODEL,
     NOTHING,
@@ -42,8 +41,8 @@ from aftlib.workbench.parameters import ParameterModel, parameter
 
 BY_WORKERS = (NOTHING, EXACT, MODEL, GUARD)
 SCHEMES = (*BY_WORKERS, *BY_PROCESS)
+#: Beijing's stations.
 SENSORS = 12
-"""Beijing's stations."""
 
 
 class NotebookParameters(ParameterModel):
@@ -156,11 +155,11 @@ class Measurements:
     """All schemes under the same kills.
 
     Each frame has the columns scheme and width, the steps of a window. `recoveries` has one row per
-    kill before a window's end: rate, the columns of `schemes.Coordinator.process`, and planned, the
-    samples to read again by plan. `outcomes` has one row per scheme and width: kills,
-    due, lost, doubled, wrong: results that are not exact and not marked as estimates; estimated,
-    within: the share of the estimates within ε; added_ms: the mean time that the scheme adds to a
-    window while nothing fails; additions: the checkpoints or updates in it, for that time.
+    kill before a window's end: rate and the columns of `schemes.Coordinator.process`. `outcomes`
+    has one row per scheme and width: kills, lost, doubled, wrong: results that are not exact and
+    not marked as estimates; estimated, within: the share of the estimates within ε; added_ms: the
+    mean time that the scheme adds to a window while nothing fails; additions: the checkpoints or
+    updates in it, for that time.
     """
 
     recoveries: pd.DataFrame
@@ -201,8 +200,7 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
             rows, results = stream(case, scheme, place, schedule)
             about: dict[str, Any] = {"scheme": scheme, "width": width}
             kills = rows[rows["rate"].notna() & (rows["window"] > 0)]
-            before_end = kills[~kills["emitted"].astype(bool)]
-            recoveries.append(before_end.assign(**about, planned=planned_again(case, scheme)))
+            recoveries.append(kills[~kills["emitted"].astype(bool)].assign(**about))
             calm = rows[rows["rate"].isna()]
             additions, column = 1, "estimate_s"
             if scheme in BY_PROCESS:  # a window's last checkpoint has its result, and is not added
@@ -222,27 +220,14 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
     )
 
 
-def planned_again(case: Case, scheme: str) -> float:
-    """Return the samples that a scheme reads again by plan; the guard decides by the data."""
-    lost = case.windows.width * case.model.size / case.workers
-    if scheme in BY_PROCESS:
-        plan = replay_query(case).first_plan
-        worst = int(np.argmax(plan.tuples))
-        everything = case.model.size * (plan.times[worst + 1] - plan.times[worst])
-        return float(everything if scheme == EXACT_PROCESS else plan.tuples[worst])
-    shares = {NOTHING: 0.0, EXACT: 1.0, GUARD: np.nan}
-    return lost * shares.get(scheme, 1.0 - float(np.mean(case.assignment.estimable)))
-
-
 def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
-    """Count the results that are due, lost, doubled, wrong and estimated."""
+    """Count the results that are lost, doubled, wrong and estimated."""
     truth = case.truth[results["window"], results["sensor"]]
     off = np.abs(results["value"].to_numpy() - truth)
     estimated = results["estimated"].to_numpy(bool)
     distinct = len(results.drop_duplicates(["window", "sensor"]))
     within = off[estimated] <= case.requirement.epsilon
     return {
-        "due": case.truth.size,
         "lost": case.truth.size - distinct,
         "doubled": len(results) - distinct,
         "wrong": int((off[~estimated] > 1e-9 * (1 + np.abs(truth[~estimated]))).sum()),
@@ -254,8 +239,8 @@ def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
 def scheme_table(measured: Measurements) -> pd.DataFrame:
     """Return one row per scheme, in the longest windows: outcomes, samples and times.
 
-    Outcomes count all kills. At the slowest rate, seconds is the median time of a recovery. Of it,
-    reading_s is the wait for the samples, and fixed_ms the rest.
+    Outcomes count all kills. At the slowest rate, recovery_s is the median time of a recovery. Of
+    it, reading_s is the wait for the samples, and fixed_ms the rest.
     """
     width, rate = measured.recoveries["width"].max(), measured.recoveries["rate"].min()
     rows = measured.recoveries
@@ -265,8 +250,8 @@ def scheme_table(measured: Measurements) -> pd.DataFrame:
     outcomes = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
     table = outcomes[["lost", "doubled", "estimated", "within"]].join(medians["again"])
     table["fixed_ms"] = 1e3 * (medians["seconds"] - wait)
-    table["reading_s"] = wait
-    return table.join(medians["seconds"]).join(outcomes["added_ms"])
+    table["reading_s"], table["recovery_s"] = wait, medians["seconds"]
+    return table.join(outcomes["added_ms"])
 
 
 def own_schemes(measured: Measurements) -> list[Scheme]:

@@ -11,47 +11,15 @@ import plotly.express as px
 import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 
-from aftlib.core.recovery_costs import Operation, monthly_costs
+from aftlib.core.recovery_costs import Operation
 from aftlib.does_it_pay.break_even import BY_PROCESS, COMPARED
-from aftlib.does_it_pay.experiments import (
-    SCHEMES,
-    Measurements,
-    own_numbers,
-    own_schemes,
-    scheme_table,
-)
+from aftlib.does_it_pay.experiments import SCHEMES, Measurements, own_numbers, scheme_table
+from aftlib.workbench.scorecard import shown
 from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
 
 COLORS = dict(zip(SCHEMES, (RED, GREY, BLUE, GREEN, PURPLE, ORANGE), strict=True))
-LEGEND = {"y": -0.18, "yanchor": "top", "x": 0, "xanchor": "left"}
-"""Legend below panels that have titles of their own."""
+#: Where “unlimited” stands on an axis of rates, as a multiple of the highest rate.
 BEYOND = 8
-"""Where “unlimited” stands on an axis of rates, as a multiple of the highest rate."""
-OUTCOMES = {
-    "within": "of these within ε",
-    "again": "samples read again",
-    "fixed_ms": "fixed, ms",
-    "reading_s": "reading, s",
-    "seconds": "recovery, s",
-    "added_ms": "added to a window while nothing fails, ms",
-}
-"""Titles of the columns that do not read as they are named; those of `EVEN` and `OWN`, too."""
-EVEN = {
-    "width": "window, steps",
-    "saved": "samples saved",
-    "extra_ms": "extra time, ms",
-    "extra_low": "95 %, from",
-    "extra_high": "to",
-    "predicted": "break-even, predicted",
-    "measured_low": "at least",
-}
-OWN = {
-    "recovery_s": "recovery, s",
-    "outage_minutes": "outage, minutes",
-    "gb_read_again": "read again, GB",
-    "checkpoint_minutes": "checkpoints, minutes",
-    "estimated_results": "estimated results",
-}
 
 
 def recovery_times(measured: Measurements) -> go.Figure:
@@ -65,8 +33,8 @@ def recovery_times(measured: Measurements) -> go.Figure:
     panels = {False: "one of D1's workers killed", True: "D2's process killed"}
     points = points.assign(
         rate=points["rate"].replace(np.inf, beyond),
-        up=points["seconds_high"] - points["seconds"],
-        down=points["seconds"] - points["seconds_low"],
+        up=points["max"] - points["seconds"],
+        down=points["seconds"] - points["min"],
         process=points["scheme"].isin(BY_PROCESS).map(panels),
         steps=points["width"].map("windows of {} steps".format),
     )
@@ -79,10 +47,9 @@ def recovery_times(measured: Measurements) -> go.Figure:
     marks = {"y": "seconds", "error_y": "up", "error_y_minus": "down", "symbol_map": symbols}
     figure = px.scatter(points, **look, **marks, symbol="scheme")
     figure.update_traces(marker_size=9, error_y_thickness=1)
-    for column, dash, width in (("predicted_s", "dot", 1.5), ("fixed_s", "dash", 0.8)):
-        lines = px.line(points, **look, y=column)
-        lines.update_traces(line={"dash": dash, "width": width}, showlegend=False, hoverinfo="skip")
-        figure.add_traces(lines.data)
+    lines = px.line(points, **look, y="predicted_s")
+    lines.update_traces(line_dash="dot", line_width=1.5, showlegend=False, hoverinfo="skip")
+    figure.add_traces(lines.data)
     figure.for_each_annotation(lambda title: title.update(text=title.text.partition("=")[2]))
     styled(figure, "Seconds until all due windows are out, by read rate", "", "", 700)
     labels = [f"{rate:g}" for rate in limited] + ["unlimited"]
@@ -90,51 +57,27 @@ def recovery_times(measured: Measurements) -> go.Figure:
     figure.update_xaxes(title_text="samples per second, logarithmic", row=1)
     figure.update_yaxes(type="log", dtick=1)
     figure.update_yaxes(title_text="seconds, logarithmic", col=1)
-    figure.update_layout(hovermode="closest", legend=LEGEND, margin={"b": 130})
-    return figure
-
-
-def own_outage(measured: Measurements, operation: Operation) -> go.Figure:
-    """Minutes of outage per month by your read rate; the dashed line is yours."""
-    schemes = own_schemes(measured)
-    rates = np.geomspace(1.2 * operation.samples_per_s, 1e4 * operation.samples_per_s, 60)
-    months = {
-        rate: monthly_costs(replace(operation, read_rate=rate), schemes) for rate in rates.tolist()
-    }
-    rows = pd.concat(months, names=["rate"]).reset_index()
-    figure = px.line(rows, "rate", "outage_minutes", color="scheme", color_discrete_map=COLORS)
-    figure.add_vline(x=operation.read_rate, line={"color": "#333", "dash": "dash"})
-    title = "Your outage by read rate, from the cost model"
-    styled(figure, title, "samples per second, logarithmic", "minutes per month, logarithmic")
-    figure.update_xaxes(type="log", dtick=1)
-    figure.update_yaxes(type="log", dtick=1)
-    return figure.update_layout(hovermode="closest", legend=LEGEND, margin={"b": 110})
+    legend = {"y": -0.18, "yanchor": "top", "x": 0, "xanchor": "left"}  # below the panels' titles
+    return figure.update_layout(hovermode="closest", legend=legend, margin={"b": 130})
 
 
 def outcome_table(measured: Measurements) -> Styler:
     """All schemes under the same kills, in the longest windows at the slowest rate."""
-    formats: dict[Any, Any] = {
-        "of these within ε": "{:.1%}",
-        "fixed, ms": "{:.0f}",
-        "reading, s": "{:.2f}",
-        "recovery, s": "{:.2f}",
-        OUTCOMES["added_ms"]: "{:.2f}",
-    }
-    table = scheme_table(measured).rename(columns=OUTCOMES)
-    return table.style.format(formats, precision=0, na_rep="–")
+    return readable(scheme_table(measured))
 
 
 def break_even_table(measured: Measurements) -> Styler:
     """Break-even rates in samples per second; ∞: faster at every rate."""
-    rates = ["break-even, predicted", "measured", "at least"]
-    table = measured.break_even.rename(columns=EVEN)
-    table[rates] = table[rates].map(lambda rate: "∞" if np.isinf(rate) else f"{rate:,.0f}")
-    return table.style.format(precision=1).hide(axis="index")
+    return readable(measured.break_even.replace(np.inf, "∞")).hide(axis="index")
 
 
 def own_table(measured: Measurements, operation: Operation) -> Styler:
     """Cost of each scheme in the user's operation per month."""
-    table = own_numbers(measured, operation).rename(columns=OWN)
-    formats: dict[Any, Any] = {"read again, GB": "{:.6f}", "price": "{:.6f}"}
-    formats["estimated results"] = "{:,.0f}"
-    return table.style.format(formats, precision=2)
+    return readable(own_numbers(measured, operation))
+
+
+def readable(table: pd.DataFrame) -> Styler:
+    """Return a table with titles such as “fixed ms”, and numbers rounded as in a scorecard."""
+    titled = table.rename(columns=lambda name: name.replace("_", " "))
+    formats: Any = shown
+    return titled.style.format(formats, na_rep="–")

@@ -38,18 +38,9 @@ def measurements(noise=0.0002, kills=9, seed=3):
                 "commit_s": costs.checkpoint_s + noise * rng.random(),
             }
             times = {"rate": rate, "seconds": sum(parts.values()), **parts}
-            planned = np.nan if scheme == GUARD else again
-            rows.append(about | times | {"again": again, "planned": planned})
-        lost = 100 if scheme == NOTHING else 0
-        harms = {
-            "kills": 50,
-            "due": 1200,
-            "lost": lost,
-            "doubled": 0,
-            "wrong": 0,
-            "added_ms": 2.0,
-            "additions": 1,
-        }
+            rows.append(about | times | {"again": again})
+        harms = {"kills": 50, "lost": 100 if scheme == NOTHING else 0, "doubled": 0, "wrong": 0}
+        harms |= {"added_ms": 2.0, "additions": 1}
         outcomes.append(about | harms | {"estimated": 60 * approximate, "within": 0.97})
     frames = map(pd.DataFrame, (rows, outcomes))
     return Measurements(*frames, sample_s=SAMPLE_S, workers=2, checkpoints=2)

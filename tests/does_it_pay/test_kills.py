@@ -8,7 +8,6 @@ from aftlib.does_it_pay import experiments, schemes
 from aftlib.does_it_pay.experiments import (
     NotebookParameters,
     draw_schedule,
-    planned_again,
     score_results,
 )
 from aftlib.does_it_pay.schemes import (
@@ -72,7 +71,11 @@ def test_results_are_estimates_only_where_a_scheme_estimates(streamed, scheme):
 def test_the_planned_samples_are_read_again(case, streamed, scheme):
     rows, _, _ = streamed[scheme]
     before_end = rows[~rows["emitted"].astype(bool)]
-    assert (before_end["again"] == planned_again(case, scheme)).all()
+    tuples, times = replay_query(case).first_plan.tuples, replay_query(case).first_plan.times
+    worst = int(np.argmax(tuples))
+    planned = {PARTIAL: tuples[worst], EXACT_PROCESS: 12 * (times[worst + 1] - times[worst])}
+    planned |= {NOTHING: 0, EXACT: 6 * WIDTH, MODEL: 0}
+    assert (before_end["again"] == planned[scheme]).all()
     assert (rows.loc[rows["emitted"].astype(bool), "again"] == 0).all()
 
 
