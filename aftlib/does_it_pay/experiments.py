@@ -254,8 +254,8 @@ def scheme_table(measured: Measurements) -> pd.DataFrame:
     return table.join(outcomes["added_ms"])
 
 
-def own_schemes(measured: Measurements) -> list[Scheme]:
-    """Return the measured schemes as input of the cost model."""
+def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:
+    """Return the cost of each measured scheme in the user's operation, one row per scheme."""
     rows, schemes = measured.recoveries, []
     width = int(rows["width"].max())
     for name, costs in measured.costs.items():
@@ -268,9 +268,4 @@ def own_schemes(measured: Measurements) -> list[Scheme]:
         else:
             skips = name in (MODEL, GUARD)
             schemes.append(Scheme(name, costs, 1 / measured.workers, replayed, skips_input=skips))
-    return schemes
-
-
-def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:
-    """Return the cost of each scheme in the user's operation, one row per scheme."""
-    return monthly_costs(operation, own_schemes(measured))
+    return monthly_costs(operation, schemes)

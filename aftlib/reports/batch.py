@@ -6,16 +6,15 @@ import hashlib
 import json
 import logging
 import os
-import sys
+import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,15 @@ from nbclient.exceptions import DeadKernelError
 from pydantic import ValidationError
 
 from aftlib.core.paths import atomic_file, project_root
-from aftlib.reports.documents import DOCUMENTS, Document, all_claims
+from aftlib.reports.documents import DOCUMENTS, Document
 from aftlib.workbench.claims import not_run
 from aftlib.workbench.scorecard import MIME, ClaimRecord
 
 PACKAGE = Path(__file__).resolve().parents[1]
+#: Packages that results may depend on.
 VERSIONS = ("numpy", "pandas", "scipy", "numba", "pyarrow", "pyspark", "plotly")
+#: Longest wait for a kernel to answer; a busy machine can need more than papermill's minute.
 START_S = 600
-"""Longest wait for a kernel to answer; a busy machine can need more than papermill's minute."""
-
-Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -159,7 +157,7 @@ def plan_jobs(
 
 
 def run_jobs(
-    jobs: Sequence[Job], processes: int, fresh: bool, announce: Announce
+    jobs: Sequence[Job], processes: int, fresh: bool, announce: Callable[[str], object]
 ) -> Iterator[Executed]:
     """Run the notebooks, `processes` at a time, and yield each when it is done.
 
@@ -196,13 +194,14 @@ def run_job(job: Job, progress: bool = False) -> Executed:
     job.target.parent.mkdir(parents=True, exist_ok=True)
     os.environ["PLOTLY_RENDERER"] = "plotly_mimetype"
     os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
+    versions = {one.name: one.version for one in distributions() if one.name in VERSIONS}
     record: dict[str, Any] = {
         "name": job.name,
         "profile": job.profile,
         "parameters": job.parameters,
         "key": job.key,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": read_versions(),
+        "versions": {"Python": platform.python_version(), **versions},
         "error": None,
     }
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # it warns of annotated parameters
@@ -210,8 +209,8 @@ def run_job(job: Job, progress: bool = False) -> Executed:
     with atomic_file(job.target) as scratch:
         try:
             papermill.execute_notebook(
-                _literal_path(job.notebook),
-                _literal_path(scratch),
+                str(job.notebook),
+                str(scratch),
                 parameters=job.parameters,
                 kernel_name="python3",
                 language="python",
@@ -235,28 +234,15 @@ def run_job(job: Job, progress: bool = False) -> Executed:
     return Executed(job.target, content)
 
 
-def _literal_path(path: Path) -> str:
-    """Return a path that papermill, which formats paths, leaves as it is."""
-    return str(path).replace("{", "{{").replace("}", "}}")
-
-
-def read_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that results may depend on."""
-    versions = {"Python": sys.version.split()[0]}
-    for name in VERSIONS:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
-
-
 def collect_claims(reports: Mapping[str, Executed]) -> list[ClaimRecord]:
     """Return a record for each claim of the project, from the reports by notebook's name."""
     records = []
-    for id, (document, claim) in all_claims().items():
+    for document in DOCUMENTS:
         report = reports.get(document.notebook)
         by_id = {record.id: record for record in report.claims} if report else {}
-        missing = ClaimRecord.of(claim, not_run("its notebook has not run"))
-        records.append(by_id.get(id, missing.with_run(document.notebook)))
+        for claim in document.claims:
+            missing = ClaimRecord.of(claim, not_run("its notebook has not run"))
+            records.append(by_id.get(claim.id, missing.with_run(document.notebook)))
     return records
 
 

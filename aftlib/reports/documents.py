@@ -49,76 +49,35 @@ class Document:
         return self.module.SUMMARY
 
 
+_UNKNOWN, _OURS = "Japanese, authors unknown", "this project"
 DOCUMENTS = [
     Document(
-        "D1",
-        "Approximately-once recovery",
-        "Japanese, authors unknown",
-        "01_approximately_once",
-        approximately_once,
-        ApproximatelyOnce,
+        "D1", "Approximately-once recovery", _UNKNOWN, "01_approximately_once",
+        approximately_once, ApproximatelyOnce,
     ),
     Document(
-        "D2",
-        "Checkpoints and partial replay",
+        "D2", "Checkpoints and partial replay",
         "Takao, Sugiura, Ishikawa: チェックポインティングを考慮した近似的耐障害性保証, DEIM 2020",
-        "02_checkpoint_planning",
-        checkpoint_planning,
-        CheckpointPlanning,
+        "02_checkpoint_planning", checkpoint_planning, CheckpointPlanning,
     ),
     Document(
-        "D3",
-        "State shared through a database",
-        "Japanese, authors unknown",
-        "03_shared_state",
-        shared_state,
-        SharedState,
+        "D3", "State shared through a database", _UNKNOWN, "03_shared_state",
+        shared_state, SharedState,
     ),
     Document(
-        "D4",
-        "Upstream backup with a working secondary",
+        "D4", "Upstream backup with a working secondary",
         "Nagano, Itokawa, Kitasuka, Aritsugi: An Approach to Reducing Recovery Cost for "
         "High-Availability Stream Processing Systems, in Japanese",
-        "04_upstream_backup",
-        upstream_backup,
-        UpstreamBackup,
+        "04_upstream_backup", upstream_backup, UpstreamBackup,
     ),
     Document(
-        "D5",
-        "Exponential histogram",
-        "Meijer: イベント ストリームを使いこなす: 高速概算集計",
-        "05_exponential_histogram",
-        exponential_histogram,
-        ExponentialHistogram,
+        "D5", "Exponential histogram", "Meijer: イベント ストリームを使いこなす: 高速概算集計",
+        "05_exponential_histogram", exponential_histogram, ExponentialHistogram,
     ),
     Document(
-        "G",
-        "A guarantee for any data",
-        "this project",
-        "06_your_sensors",
-        sensor_plans,
-        SensorPlans,
+        "G", "A guarantee for any data", _OURS, "06_your_sensors", sensor_plans, SensorPlans
     ),
     Document(
-        "P",
-        "Does approximate recovery pay?",
-        "this project",
-        "07_does_it_pay",
-        does_it_pay,
-        DoesItPay,
+        "P", "Does approximate recovery pay?", _OURS, "07_does_it_pay", does_it_pay, DoesItPay
     ),
-]
-
-
-def all_claims() -> dict[str, tuple[Document, Claim]]:
-    """Return every claim by id, with the document whose notebook judges it.
-
-    ValueError for an id that occurs twice.
-    """
-    by_id: dict[str, tuple[Document, Claim]] = {}
-    for document in DOCUMENTS:
-        for claim in document.claims:
-            if claim.id in by_id:
-                raise ValueError(f"claim {claim.id} is listed twice: give it the next free number")
-            by_id[claim.id] = (document, claim)
-    return by_id
+]  # fmt: skip

