@@ -9,7 +9,7 @@ import pandas as pd
 
 from aftlib.sensor_plans.backtest import Walk
 from aftlib.sensor_plans.sensor_file import SensorTable
-from aftlib.sensor_plans.window_results import Survey, outliers
+from aftlib.sensor_plans.window_results import Survey, bounds, outliers
 
 LEARNING = 250
 """Windows of a sensor that the guard needs before it certifies anything."""
@@ -102,14 +102,16 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
 
 def _copies(names: Sequence[str], samples: np.ndarray) -> Iterator[str]:
     """Yield a warning for two sensors of which one repeats the other, at once or later."""
-    changes = np.diff(samples[-max(LEAST_ROWS, MOST_CELLS // len(names)) :], axis=0).T
+    changes = np.diff(samples[-max(LEAST_ROWS, MOST_CELLS // len(names)) :], axis=0)
+    changes = np.clip(changes, *bounds(changes)).T  # a fall of all sensors makes no copies
+    share = np.isfinite(changes).mean(axis=1)  # with gaps, fewer changes can be alike
     known = np.nan_to_num(changes)
     known /= np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-300)
     spectra = np.fft.rfft(known, 2 * known.shape[1])
     for i, spectrum in enumerate(spectra):
         cross = np.abs(np.fft.irfft(spectra * spectrum.conj()))[:, : known.shape[1] // 2]
         lags = cross.argmax(axis=1)
-        for j in np.flatnonzero(cross.max(axis=1) > RELATED).tolist():
+        for j in np.flatnonzero(cross.max(axis=1) > RELATED * share[i]).tolist():
             lag = int(lags[j])
             pair = np.stack([changes[i, : changes.shape[1] - lag], changes[j, lag:]])
             pair = pair[:, np.isfinite(pair).all(axis=0)]

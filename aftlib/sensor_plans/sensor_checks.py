@@ -33,15 +33,15 @@ _PARTS = re.compile(r"(day.?of.?)?(year|month|week)|(week)?day|hour|jahr|monat|w
 
 def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataFrame:
     """Numbers of the columns, NaN where missing; ValueError for other cells."""
-    decimal, thousands = options.get("decimal", "."), options.get("thousands", "\0")
+    thousands = options.get("thousands", "\0")
+    decimal = options.get("decimal", "," if thousands == "." else ".")
     whole = rf"(0|[1-9]\d*|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+)"
     form = rf"[-+]?{whole}?({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
     columns, odd = dict[str, np.ndarray](), dict[str, pd.Series]()
     for name, column in frame.items():
         if not is_numeric_dtype(column.dtype):
             texts = column.astype("str").str.strip()
-            texts = texts.mask(texts.str.lower().isin(["", "nan"]))
-            column = texts
+            column = texts = texts.mask(texts.str.lower().isin(["", "nan"]))
             if decimal != "." or thousands != "\0":
                 column = texts.where(texts.str.fullmatch(form))
                 column = column.str.replace(thousands, "", regex=False)
@@ -114,7 +114,8 @@ def _find_fill_values(column: np.ndarray) -> list[float]:
     repeated = (counts > 2) & (numbers != 0) & (not states)
     away, extent = np.maximum(low - numbers, numbers - high), max(high - low, 1e-12)
     codes = (usual & (away > extent)) | (repeated & (away > FAR * extent)) | (size >= LARGEST)
-    return [float(number) for number in numbers[codes]]
+    ends = np.logical_and.accumulate(codes) | np.logical_and.accumulate(codes[::-1])[::-1]
+    return [float(number) for number in numbers[ends]]  # between measurements it is one of them
 
 
 def require_no_counters(frame: pd.DataFrame) -> None:

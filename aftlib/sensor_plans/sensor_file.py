@@ -133,7 +133,7 @@ def read_sensors(
     if long is not None:
         frame = _leave_out(frame.iloc[:, 0].groupby(level=[0, 1]).mean().unstack(), drop)
     if min(frame.shape) < 2:
-        raise ValueError(f"FILE must hold two rows and two sensors, got {frame.shape}")
+        raise ValueError(f"FILE must hold two rows and two sensors, got {frame.shape}: add others")
 
     gone = np.isinf(frame.to_numpy())
     for code in missing or ():
@@ -155,8 +155,9 @@ def read_sensors(
 
 def _read_files(data: Path, options: Mapping[str, Any]) -> pd.DataFrame:
     """Read the files of a path, directory or pattern as one table, in order of their names."""
-    pattern = data / "[!_]*" if data.is_dir() else data
-    files = [data] if data.is_file() else sorted(map(Path, glob.glob(str(pattern))))
+    pattern = f"{glob.escape(str(data))}/[!_]*" if data.is_dir() else str(data)
+    paths = [data] if data.is_file() else map(Path, glob.glob(pattern))
+    files = sorted(path for path in paths if path.is_file())
     if not files:
         raise ValueError(f"FILE must be a file, a directory or a pattern, got {str(data)!r}")
     size = BYTES_IN_MEMORY * sum(file.stat().st_size for file in files)
@@ -180,12 +181,12 @@ def _read_file(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
         with warnings.catch_warnings():  # pandas warns where it leaves out cells
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return _read_csv(path, options)
-    except (ValueError, TypeError, LookupError, OSError, EOFError, Warning) as error:
+    except Exception as error:  # whatever pandas, an option or a damaged file raises
         raise ValueError(
             f"{path.name!r} cannot be read: {str(error).strip()}; give options of pandas.read_csv, "
-            "such as --csv 'sep=;', --csv encoding=cp1252, --csv encoding=utf-16, --csv header=None"
-            ", or for other names --csv header=0 --csv \"names=['time', 'a']\"; "
-            f"{SKIP_LINES}; or {IN_PYTHON}"
+            "such as --csv 'sep=;', --csv encoding=cp1252, --csv encoding=utf-16, --csv "
+            "compression=gzip, --csv header=None, or for other names --csv header=0 --csv "
+            f"\"names=['time', 'a']\"; {SKIP_LINES}; or {IN_PYTHON}"
         ) from error
 
 
@@ -268,12 +269,12 @@ def _read_times(
             f"{texts[bad].iloc[0]!r:.80} in row {int(bad.to_numpy().argmax()) + 1} ({bad.sum():,} "
             "such); name their --time-format, such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p', or "
             f"the --time-unit of numbers since 1970: s, ms, us, ns or D; {SKIP_LINES}; leave out a "
-            "column of no times by --drop"
+            f"column of no times by --drop; or {IN_PYTHON}"
         )
     times = pd.DatetimeIndex(read, name=column.name)
     try:
         return times if tz is None else times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise ValueError(
             f"--tz must be the zone of local times, such as Europe/Berlin, got {tz!r}: {error}; "
             "leave it out, or write the offset from UTC into the file"

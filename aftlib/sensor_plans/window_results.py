@@ -114,11 +114,17 @@ def require_results(names: Sequence[str], values: np.ndarray) -> None:
     refuse_sensors(names, still, "vary in the first half, from which the model is made")
 
 
-def outliers(values: np.ndarray) -> np.ndarray:
-    """Whether each number lies very far from the others of its column, as few others do."""
+def bounds(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers below and above which one lies very far from the others of its column."""
     low, high = np.nanquantile(values, [0.25, 0.75], axis=0)
     limit = np.where(high > low, OUTLIER * (high - low), np.inf)
-    far = (values < low - limit) | (values > high + limit)
+    return low - limit, high + limit
+
+
+def outliers(values: np.ndarray) -> np.ndarray:
+    """Whether each number lies very far from the others of its column, as few others do."""
+    low, high = bounds(values)
+    far = (values < low) | (values > high)
     return np.asarray(far & (far.sum(axis=0) <= max(3, RARE * len(values))))
 
 

@@ -284,14 +284,21 @@ def test_cautions_name_the_sensor_and_the_time(caution):
     assert [line.startswith(caution) for line in cautions] == [True], cautions
 
 
-def test_copies_with_gaps_of_their_own_are_named():
+@pytest.mark.parametrize("missing", [0.09, 0.4])
+def test_copies_with_gaps_of_their_own_are_named(missing):
     def copy(values):
         values[:, 5] = values[:, 0]
-        values[np.random.default_rng(3).random(values.shape) < 0.09] = np.nan
+        values[np.random.default_rng(3).random(values.shape) < missing] = np.nan
 
     cautions = plan(sensors(change=copy), epsilon_sd=0.3)["cautions"]
     named = [line for line in cautions if line.startswith("Near-copies")]
     assert len(named) == 1 and named[0].startswith("Near-copies: s0 and s5 (r = 1.000000)")
+
+
+@pytest.mark.parametrize("rows", [slice(1024, 1025), slice(5, None, 600)])
+def test_a_fall_of_all_sensors_makes_no_copies(rows):
+    cautions = plan(sensors(change=lambda v: v[rows].__isub__(9000)), epsilon_sd=0.3)["cautions"]
+    assert not any(line.startswith("Near-copies") for line in cautions), cautions
 
 
 @pytest.mark.parametrize("height", [3, 30])

@@ -123,10 +123,12 @@ def test_p18_a_line_break_in_a_name_is_kept(tmp_path):
 
 
 def test_packed_files_directories_and_patterns(tmp_path):
+    tmp_path /= "field [1]"
+    (tmp_path / "figures").mkdir(parents=True)
     (tmp_path / "2024-1.csv.gz").write_bytes(gzip.compress(text(*LINES[:101]).encode()))
     (tmp_path / "2024-2.csv").write_text(text(LINES[0], *LINES[101:]))
     same(read(tmp_path))
-    same(read(tmp_path / "2024-*"))
+    same(read(tmp_path.with_name("field ?1?") / "2024-*"))
     later = WIDE[-100:].shift(100, freq="h").rename(columns={"c": "d"})
     (tmp_path / "2024-3.csv").write_text(later.to_csv())
     table = read(tmp_path, "--drop d")
@@ -372,6 +374,26 @@ def test_ambiguous_dots_are_never_guessed(tmp_path):
     np.testing.assert_allclose(
         read(path, "--csv 'sep=;' --csv thousands=.").values / 100, WIDE, 0.01
     )
+
+
+def test_a_dot_that_groups_begins_no_decimals(tmp_path):
+    with pytest.raises(ValueError, match="'a', 'b', 'c' must hold numbers, got '19.93'"):
+        read(write(tmp_path, text(*LINES)), "--csv thousands=.")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("--csv compression=gzip", "'damaged.csv' cannot be read: CRC"), ("--tz ''", "--tz must")]
+    + [("--csv chunksize=10", "'damaged.csv' cannot be read: 'TextFileReader'")],
+)
+def test_damaged_files_and_odd_options_are_refused(option, message, tmp_path):
+    (tmp_path / "damaged.csv").write_text(text(*LINES))
+    if "gzip" in option:
+        packed = bytearray(gzip.compress(text(*LINES).encode()))
+        packed[200:260] = bytes(60)
+        (tmp_path / "damaged.csv").write_bytes(packed)
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path / "damaged.csv", option)
 
 
 def test_first_rows_without_samples_are_not_taken_for_lines_above_the_names(tmp_path):
