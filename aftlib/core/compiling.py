@@ -21,7 +21,6 @@ import numpy as np
 try:
     import numba
     from numba.core.cgutils import ir
-    from numba.core.typeinfer import register_dispatcher
     from numba.extending import intrinsic
 except ModuleNotFoundError:
     COMPILED = False
@@ -52,8 +51,7 @@ def jit(signature: str | None = None) -> Callable[[Any], Any]:
             stored = kernel._cache._cache_file
             stored._source_stamp = _hash_kernels(Path(inspect.getfile(function)).parent)
         if signature is not None:
-            with register_dispatcher(kernel):
-                kernel.compile(signature)
+            kernel.compile(signature)
             kernel.disable_compile()
         return kernel
 

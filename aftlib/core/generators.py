@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import ROWS_PER_RANGE
 
@@ -33,11 +32,8 @@ def block_model(
 def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarray:
     """Rows [first, first + rows) of the endless sample of this seed, shape (rows, n).
 
-    Rows are independent; they do not depend on how a caller cuts the sample. ValueError when
-    `rows`, `seed` or `first` is negative or no whole number.
+    Rows are independent; they do not depend on how a caller cuts the sample.
     """
-    for argument, value in (("rows", rows), ("seed", seed), ("first", first)):
-        require_number(argument, value, least=0, whole=True)
     ranges = range(first // ROWS_PER_RANGE, -(-(first + rows) // ROWS_PER_RANGE))
     parts = [draw_range(model, seed, i) for i in ranges]
     whole = np.concatenate([np.empty((0, model.size)), *parts])

@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from aftlib.core.checks import require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import draw_range
 from aftlib.core.paths import atomic_directory
@@ -44,17 +43,11 @@ def sweep(
     """Apply `function` to every point in parallel; results come in the order of the points.
 
     `function` and the points are pickled to the tasks. `function` must depend on its point alone,
-    so that results do not depend on how points are spread over tasks. ValueError when there is no
-    point.
+    so that results do not depend on how points are spread over tasks.
     """
-    if not points:
-        raise ValueError("points must hold at least one parameter set, got none; give one")
     context = spark.sparkContext
-    tasks = min(len(points), 4 * context.defaultParallelism)
-    # Spark cuts a list into runs. Neighbours often cost alike, so they are dealt out in turn.
-    pairs = sorted(enumerate(points), key=lambda pair: pair[0] % tasks)
-    results = context.parallelize(pairs, tasks).map(lambda pair: (pair[0], function(pair[1])))
-    return [result for _, result in sorted(results.collect(), key=lambda pair: pair[0])]
+    tasks = min(len(points), 4 * context.defaultParallelism) or None
+    return context.parallelize(points, tasks).map(function).collect()
 
 
 def write_samples(
@@ -63,11 +56,8 @@ def write_samples(
     """Draw rows of the model in Spark tasks and store them as a log; reuse a log that exists.
 
     Every row range has its own random stream (`generators.draw`), so the files are the same bytes
-    however Spark splits the work. ValueError when `rows` is no whole number ≥ 1, `seed` is no whole
-    number ≥ 0, or `path` holds a log of other parameters.
+    however Spark splits the work. ValueError when `path` holds a log of other parameters.
     """
-    require_number("rows", rows, least=1, whole=True)
-    require_number("seed", seed, least=0, whole=True)
     about = {"rows": rows, "seed": seed, "model": model.digest().hexdigest()[:16]}
     if Path(path).exists():
         log = SensorLog.open(path)

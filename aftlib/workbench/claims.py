@@ -49,12 +49,6 @@ class Threshold:
     high: float = math.inf
     strict: bool = False
 
-    def __post_init__(self) -> None:
-        if not self.source:
-            raise ValueError("source must say where the threshold comes from, got ''")
-        if not self.low <= self.high:
-            raise ValueError(f"low must be at most high, got {self.low} and {self.high}")
-
     def decide(self, low: float, high: float) -> str:
         """Return the verdict on a confidence interval; pass a single value as both ends."""
         within = lt if self.strict else le
@@ -171,7 +165,6 @@ class Claim:
             raise ValueError(
                 f"id must be a document, a hyphen and a number such as D4-5, got {self.id!r}"
             )
-        require_choice(f"basis of {self.id}", self.basis, BASES)
         require_choice(f"recorded of {self.id}", self.recorded, VERDICTS[:-1])
         if self.recorded == (HOLDS if self.condition else HOLDS_IF):
             raise ValueError(

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from aftlib.core.checks import require_number, require_numbers
 
 PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
-BOUNDS = ("least", "above", "most", "below")
 
 
 def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) -> Any:
@@ -28,8 +27,6 @@ def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) 
     The `options` ``smoke``, ``quick`` and ``full`` are its values in those profiles, if they differ
     from the default. ``least``, ``most``, ``above`` and ``below`` bound it, or each of its items.
     """
-    if unknown := options.keys() - {*PROFILES, *BOUNDS}:
-        raise TypeError(f"options must be profiles or bounds, got {', '.join(sorted(unknown))}")
     profiles = {name: options.pop(name) for name in PROFILES if name in options}
     extra: Any = {"profiles": profiles, "bounds": options}
     about = ", ".join(filter(None, [about, unit]))

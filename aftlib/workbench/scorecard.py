@@ -121,17 +121,11 @@ class Scorecard:
     `variables` has the notebook's variables by name, such as its ``globals()``; each claim's judge
     gets those that it names. Reports read the records back from the executed notebook, where they
     are stored next to the table as ``application/vnd.aft.claims+json``. When several scorecards of
-    a notebook have the same claim, the last one counts. ValueError for a claim twice in one
-    scorecard.
+    a notebook have the same claim, the last one counts.
     """
 
     claims: Sequence[Claim]
     variables: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        twice = [id for id, count in Counter(c.id for c in self.claims).items() if count > 1]
-        if twice:
-            raise ValueError(f"claims holds {', '.join(twice)} more than once: list each once")
 
     @cached_property
     def records(self) -> list[ClaimRecord]:

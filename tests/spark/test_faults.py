@@ -48,9 +48,3 @@ def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
         Injector(tmp_path, schedule).reach("worker-1", 2)
     assert signals == 2 * [(os.getpid(), signal.SIGKILL)]
     assert injector.injected(schedule[1]) == {"pid": os.getpid(), "reached": 2}
-
-
-@pytest.mark.parametrize("kind", ["melt", "_kill", "__init__", "directory"])
-def test_an_unknown_kind_is_refused(kind, tmp_path):
-    with pytest.raises(ValueError, match=f"kind must name a method of Injector .*'{kind}'"):
-        Injector(tmp_path, (Fault(kind),))

@@ -5,7 +5,6 @@ import pytest
 from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.sweep import write_samples
-from tests.refusals import refused
 
 MODEL = block_model(6, 2)
 ROWS = 2 * ROWS_PER_RANGE + 100
@@ -28,12 +27,3 @@ def test_what_is_there_is_reused_and_another_request_refused(spark, tmp_path):
     assert {p.name: p.stat().st_mtime_ns for p in path.iterdir()} == before
     with pytest.raises(ValueError, match="path holds a log of .*'seed': 5.* got a request for"):
         write_samples(spark, MODEL, 10, 6, path)
-
-
-test_other_rows_and_seeds_are_refused = refused(
-    lambda rows, seed: write_samples(None, MODEL, rows, seed, "log"),
-    (0, 5, "rows must be a whole number at least 1, got 0"),
-    (2.5, 5, "rows must be a whole number at least 1, got 2.5"),
-    (1, True, "seed must be a whole number at least 0, got True"),
-    (1, -1, "seed must be a whole number at least 0, got -1"),
-)

@@ -91,7 +91,6 @@ def test_the_judge_gets_the_variables_that_it_names():
     ("about", "message"),
     [
         ({"id": "one"}, "id must be a document, a hyphen and a number"),
-        ({"basis": "guessed"}, "basis of D1-1"),
         ({"recorded": "undecided"}, "recorded of D1-1"),
         ({"condition": "it rains"}, "condition of D1-1 must be given exactly if"),
         ({"recorded": "holds if"}, "condition of D1-1 must be given exactly if"),

@@ -69,8 +69,3 @@ def test_profiles_give_what_is_not_the_default():
     assert [Tiny.profile(name) for name in ("smoke", "quick", "full")] == [
         {"m": 3}, {}, {"warm": False},
     ]  # fmt: skip
-
-
-def test_what_is_neither_a_profile_nor_a_bound_is_refused():
-    with pytest.raises(TypeError, match="options must be profiles or bounds, got tiny"):
-        parameter(1, tiny=2)

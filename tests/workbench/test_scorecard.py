@@ -51,11 +51,6 @@ def test_the_condition_stands_beside_holds_if():
     assert made.word == "✔ holds if there are 10⁵ keys"
 
 
-def test_a_claim_stands_once_on_a_scorecard():
-    with pytest.raises(ValueError, match="claims holds D1-1 more than once"):
-        Scorecard([claim(), claim()], {"m": 4})
-
-
 @pytest.mark.parametrize(
     ("m", "about", "surprising", "contradicting"),
     [
