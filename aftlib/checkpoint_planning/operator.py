@@ -32,7 +32,7 @@ from aftlib.core.checks import listed
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import locked
 from aftlib.core.requirement import Requirement
-from aftlib.core.sensorlog import LogReader, SensorLog
+from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
 from aftlib.core.windows import divisor
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
@@ -246,14 +246,19 @@ def bare_read(log: SensorLog) -> Read:
 def interval_sums(
     log: SensorLog | LogReader, keys: Sequence[int], start: int, stop: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sum and number of each sensor's finite samples in the steps [start, stop)."""
+    """Return the sum and number of each sensor's finite samples in the steps [start, stop).
+
+    Samples are added up by row groups, so that the bits do not depend on earlier reads.
+    """
     sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
-    for values in log.blocks(keys, start, stop) if len(keys) else ():
-        part, present = values.sum(axis=0), len(values)
-        if not np.isfinite(part).all():  # some sample is missing
-            finite = np.isfinite(values)
-            part, present = np.where(finite, values, 0.0).sum(axis=0), finite.sum(axis=0)
-        sums, counts = sums + part, counts + present
+    for block in log.blocks(keys, start, stop) if len(keys) else ():
+        for values in np.split(block, range(-start % ROW_GROUP, len(block), ROW_GROUP)):
+            part, present = values.sum(axis=0), len(values)
+            if not np.isfinite(part).all():  # some sample is missing
+                finite = np.isfinite(values)
+                part, present = np.where(finite, values, 0.0).sum(axis=0), finite.sum(axis=0)
+            sums, counts = sums + part, counts + present
+        start += len(block)
     return sums, counts
 
 

@@ -181,6 +181,7 @@ def test_full_replays_say_nothing_about_the_guarantee(case):
         ("D2-6", timing(), "holds"),
         ("D2-6", timing(lambda m: 100 - 0.1 * m), "does not hold"),
         ("D2-6", timing(gain=200.0), "does not hold"),
+        ("D2-6", timing(lambda m: m**3 / 1e4), "open"),  # O is not really read
         ("D2-7", timing(), "holds if"),
         ("D2-7", timing(lambda m: 30 + m), "does not hold"),
         ("D2-7", timing(lambda m: m**2), "does not hold"),

@@ -11,13 +11,14 @@ from aftlib.checkpoint_planning.operator import (
     ReplayQuery,
     bare_read,
     driver,
+    interval_sums,
     open_operator,
 )
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
-from aftlib.core.sensorlog import SensorLog
+from aftlib.core.sensorlog import LogReader, SensorLog
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
 WINDOW = 60
@@ -141,6 +142,14 @@ def test_gaps_are_counted_and_stay_gaps(tmp_path):
     samples = table(again, "samples")
     assert (samples[0] <= WINDOW).all()
     assert (samples[1:] == table(store, "samples")[1:]).all()
+
+
+def test_sums_have_the_same_bits_whatever_was_read_before(tmp_path):
+    log = SensorLog.write(tmp_path / "log", draw(MODEL, 6000, 2), MODEL.names)
+    reader, keys = LogReader(log), range(MODEL.size)
+    interval_sums(reader, keys, 0, 700)
+    sums, _ = interval_sums(reader, keys, 700, 5500)
+    np.testing.assert_array_equal(sums, interval_sums(log, keys, 700, 5500)[0])
 
 
 def test_prepared_sets_that_are_gone_or_damaged_are_refused(tmp_path, log):
