@@ -134,7 +134,13 @@ class LogReader:
         out = np.empty((len(names), len(table)))
         for row, name in zip(out, names, strict=True):  # `to_numpy` would load pandas
             np.concatenate([np.from_dlpack(chunk) for chunk in table[name].chunks], out=row)
-        return out.T[inside - first * ROW_GROUP :]
+        values = out.T[inside - first * ROW_GROUP :]
+        if not len(values):
+            raise ValueError(
+                f"path must hold a log of {self.log.steps} steps, got {str(self.log.path)!r} "
+                f"without step {begin}; delete the directory and make it again"
+            )
+        return values
 
 
 def part_path(directory: Path, index: int) -> Path:

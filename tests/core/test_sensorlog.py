@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from aftlib.core.sensorlog import MANIFEST, ROW_GROUP, LogReader, SensorLog
+from aftlib.core.sensorlog import MANIFEST, ROW_GROUP, LogReader, SensorLog, write_part
 from tests.refusals import refused
 
 NAMES = ["a", "b", "c"]
@@ -89,6 +89,14 @@ test_bad_arguments_are_named = refused(
         r"values must have shape \(steps, 3\), got \(2, 2\)",
     ),
 )
+
+
+@pytest.mark.parametrize(("rows", "reason"), [(3500, "without step 3500"), (1500, "row group 2")])
+def test_a_part_with_too_few_steps_is_refused(log, values, rows, reason):
+    """A reader once read on for ever."""
+    write_part(log.path, 0, values[:rows], NAMES)
+    with pytest.raises((ValueError, OSError), match=reason):
+        list(log.blocks(None, 0, 4096))
 
 
 def test_sensors_may_have_any_names(tmp_path):
