@@ -91,7 +91,9 @@ test_bad_arguments_are_named = refused(
 )
 
 
-@pytest.mark.parametrize(("rows", "reason"), [(3500, "without step 3500"), (1500, "row group 2")])
+@pytest.mark.parametrize(
+    ("rows", "reason"), [(3500, "without step 3500"), (1500, "row_group_indices is 2")]
+)
 def test_a_part_with_too_few_steps_is_refused(log, values, rows, reason):
     """A reader once read on for ever."""
     write_part(log.path, 0, values[:rows], NAMES)
