@@ -129,7 +129,7 @@ def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]
     """Yield a warning for each sensor that moves away from its neighbours, for good or a while."""
     results, parts = pd.DataFrame(values), np.arange(len(values)) * PARTS // len(values)
     local = results - results.groupby(parts).transform("median")
-    scale = local.abs().median().replace(0, np.nan)
+    scale = local.clip(*map(pd.Series, bounds(local.to_numpy())), axis=1).std().replace(0, np.nan)
     z, related = results / scale, local.rank().corr(min_periods=FEW)
     related = related.where((related > RELATED) & ~np.eye(len(related), dtype=bool))
 

@@ -140,8 +140,8 @@ def group_sensors(assignment: Any, names: Sequence[str]) -> tuple[list[str], lis
     if {*assignment} != {*names}:
         unknown, without = {*assignment} - {*names}, {*names} - {*assignment}
         raise ValueError(
-            f"assignment must name each sensor once, got no worker for {listed(sorted(without))} "
-            f"and {listed(sorted(unknown))}, which FILE lacks"
+            "assignment must name each sensor once, got no worker for "
+            f"{listed(sorted(without)) or 'none'}; not in FILE: {listed(sorted(unknown)) or 'none'}"
         )
     groups: dict[str, list[int]] = {}
     for i, name in enumerate(names):

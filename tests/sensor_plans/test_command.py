@@ -138,7 +138,7 @@ def test_a_page_that_cannot_be_made_leaves_the_plan(there, monkeypatch):
     monkeypatch.setenv("AFT_HOME", str(there))
     done = aft_plan("f.csv", "--window", 4)
     assert done.exit_code == 1 and (there / "plan.json").exists()
-    assert "plan.json is written, but its page is not: AFT_HOME is" in done.stderr
+    assert "plan.json is written, but its page is not: no project folder" in done.stderr
     monkeypatch.delenv("AFT_HOME")
     done = aft_plan("f.csv", "--window", 4)
     assert done.exit_code == 0, done.output

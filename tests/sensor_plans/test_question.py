@@ -96,8 +96,10 @@ def test_a_grouping_is_read_as_texts(tmp_path):
         given = read_by_sensor("assignment", str(tmp_path / name), str)
         assert group_sensors(given, ["0071", "0072", "0073"]) == (["01", "02"], [[0, 2], [1]])
     assert group_sensors([["b"], ["a", "c"]], ["a", "b", "c"]) == (["1", "0"], [[0, 2], [1]])
-    with pytest.raises(ValueError, match="got no worker for 'c' and 'x', which FILE lacks"):
+    with pytest.raises(ValueError, match="got no worker for 'c'; not in FILE: 'x'"):
         group_sensors({"a": 1, "b": 2, "x": 1}, ["a", "b", "c"])
+    with pytest.raises(ValueError, match="got no worker for 'c'; not in FILE: none"):
+        group_sensors([["a"], ["b"]], ["a", "b", "c"])
 
 
 def test_one_recovery_time_waits_for_the_read_rate():
