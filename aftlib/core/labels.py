@@ -48,8 +48,8 @@ def places_of(argument: str, labels: Sequence[str], names: Sequence[str]) -> lis
         if wrong:
             raise ValueError(
                 f"{argument} must have each of the {len(names)} sensors once as label, got "
-                f"{problem} {listed(sorted(wrong))}; give NaN for a missing value, drop unknown "
-                "ones, or pass an array to go by position"
+                f"{problem} {listed(sorted(wrong))}; give missing ones a value (NaN if their "
+                "window did not come), drop unknown ones, or pass an array to go by position"
             )
     return [place[name] for name in names]
 

@@ -136,7 +136,10 @@ def group_sensors(assignment: Any, names: Sequence[str]) -> tuple[list[str], lis
     of `names` must be in it once.
     """
     if not isinstance(assignment, dict):
-        assignment = {sensor: i for i, part in enumerate(assignment) for sensor in part}
+        pairs = [(sensor, i) for i, part in enumerate(assignment) for sensor in part]
+        assignment = dict(pairs)
+        if len(assignment) < len(pairs):
+            raise ValueError(f"assignment must name each sensor once, got some twice in {pairs!r}")
     if {*assignment} != {*names}:
         unknown, without = {*assignment} - {*names}, {*names} - {*assignment}
         raise ValueError(

@@ -23,6 +23,7 @@ IN_PYTHON = "change the table in Python and call plan(frame)"
 SKIP_LINES = "skip lines without samples, counted from 0, by --csv 'skiprows=[0, 2]'"
 MOST_MISSING = 0.5  # share of a sensor's samples: with more, most results would be guesses
 LARGEST = 1e30  # a number of this size or more is no measurement
+HUGE = 1e100  # squares of such numbers overflow
 # usual fill values, sign and fraction ignored: one occurrence is suspicious
 USUAL_CODES = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
 FAR = 3  # distance of a repeated fill value from the other samples, in their 90 % ranges
@@ -35,6 +36,8 @@ def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataF
     """Numbers of the columns, NaN where missing; ValueError for other cells."""
     thousands = options.get("thousands", "\0")
     decimal = options.get("decimal", "," if thousands == "." else ".")
+    if decimal == thousands or str(decimal).isalnum():
+        raise ValueError(f"--csv decimal= must be a mark of its own, got {decimal!r}: give . or ,")
     whole = rf"(0|[1-9]\d*|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+)"
     form = rf"[-+]?{whole}?({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
     columns, odd = dict[str, np.ndarray](), dict[str, pd.Series]()
@@ -224,7 +227,9 @@ def require_usable(frame: pd.DataFrame) -> None:
     """Refuse sensors that never vary or miss most samples."""
     lost = frame.isna().mean() > MOST_MISSING
     refuse_sensors(frame.columns, lost, "have samples at half of the steps")
-    refuse_sensors(frame.columns, frame.max() == frame.min(), "vary")
+    # squares of more overflow, and squares of less are 0
+    refuse_sensors(frame.columns, frame.abs().max() >= HUGE, f"be below {HUGE:g}")
+    refuse_sensors(frame.columns, frame.max() - frame.min() <= 1 / HUGE, "vary")
 
 
 def refuse_sensors(names: Iterable[str], flags: Iterable[bool], wanted: str) -> None:

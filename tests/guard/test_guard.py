@@ -461,7 +461,10 @@ def test_missing_values_of_pandas_and_of_masked_arrays_are_missing():
     ("windows", "message"),
     [
         ({"a": 1, "b": 2}, "windows must have each of the 6 sensors .* got missing 'c', 'd'"),
-        (dict.fromkeys("abcdefg", 1.0), "got unknown 'g'; give NaN for a missing value, drop"),
+        (
+            dict.fromkeys("abcdefg", 1.0),
+            r"got unknown 'g'; give missing ones a value .NaN if .*, drop",
+        ),
         (pd.Series(1.0, list("abcdea")), "got repeated 'a'"),
         (["1.5"] * 6, "windows must be numbers, got"),
         (dict.fromkeys("abcdef", "x"), r"windows must be numbers, got \['x', "),

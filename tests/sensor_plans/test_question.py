@@ -100,6 +100,8 @@ def test_a_grouping_is_read_as_texts(tmp_path):
         group_sensors({"a": 1, "b": 2, "x": 1}, ["a", "b", "c"])
     with pytest.raises(ValueError, match="got no worker for 'c'; not in FILE: none"):
         group_sensors([["a"], ["b"]], ["a", "b", "c"])
+    with pytest.raises(ValueError, match="assignment must name each sensor once, got some twice"):
+        group_sensors([["a", "b"], ["b", "c"]], ["a", "b", "c"])
 
 
 def test_one_recovery_time_waits_for_the_read_rate():

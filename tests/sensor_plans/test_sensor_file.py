@@ -345,6 +345,13 @@ test_what_no_option_reads_is_refused_with_the_cause = refused(
         "rows must differ in time, got two at",
     ),
     (text(*LINES), "--drop a,b", "FILE must hold two rows and two sensors, got \\(400, 1\\)"),
+    (WIDE.to_csv(), "--csv decimal=5", "--csv decimal= must be a mark of its own, got 5"),
+    (WIDE.to_csv(), "--csv decimal=, --csv thousands=,", "must be a mark of its own, got ','"),
+    (
+        WIDE.assign(b=WIDE.b * 1e160).to_csv(),
+        "--missing none",
+        "sensors must be below 1e.100, got 'b'.*--drop b",
+    ),
     (WIDE.assign(b=1).to_csv(), "", "sensors must vary, got 'b', which do not.*--drop b"),
     (
         WIDE.assign(b=WIDE.b.where(WIDE.index < TIMES[99])).to_csv(),
