@@ -62,21 +62,21 @@ def recovery_times(measured: Measurements) -> go.Figure:
 
 def outcome_table(measured: Measurements) -> Styler:
     """All schemes under the same kills, in the longest windows at the slowest rate."""
-    return readable(scheme_table(measured))
+    return readable(scheme_table(measured).reset_index())
 
 
 def break_even_table(measured: Measurements) -> Styler:
     """Break-even rates in samples per second; ∞: faster at every rate."""
-    return readable(measured.break_even.replace(np.inf, "∞")).hide(axis="index")
+    return readable(measured.break_even.replace(np.inf, "∞"))
 
 
 def own_table(measured: Measurements, operation: Operation) -> Styler:
     """Cost of each scheme in the user's operation per month."""
-    return readable(own_numbers(measured, operation))
+    return readable(own_numbers(measured, operation).reset_index())
 
 
 def readable(table: pd.DataFrame) -> Styler:
     """Return a table with titles such as “fixed ms”, and numbers rounded as in a scorecard."""
-    titled = table.rename(columns=lambda name: name.replace("_", " "))
+    titled = table.rename(columns=lambda name: name.replace("_", " ").replace("gb", "GB"))
     formats: Any = shown
-    return titled.style.format(formats, na_rep="–")
+    return titled.style.format(formats, na_rep="–").hide(axis="index")
