@@ -152,7 +152,7 @@ def growth(place: Path) -> dict[str, Any]:
     """
     hours, *columns = (lines := np.loadtxt(place / "growth.txt", ndmin=2))[len(lines) // 3 :].T
     result: dict[str, Any] = {"growth_lines": len(lines)}
-    for what, column in zip(("heap_mb", "memory_mb", "files"), columns, strict=True):
+    for what, column in zip(("heap_mb", "memory_mb", "java_mb", "files"), columns, strict=True):
         slope, _, low, high = theilslopes(column, hours)
         ends = {"after_a_third": column[0], "at_the_end": column[-1]}
         result[what] = ends | {"per_hour": [low, slope, high]}
@@ -265,11 +265,12 @@ def drive(directory: str, sensors: str, drain: str = "") -> None:
 
 
 def note_growth(place: Path, spark: SparkSession) -> None:
-    """Add a line: hours, live heap and memory of all processes in MB, and stored files."""
+    """Add a line: hours, MB of live heap, of all processes and of the JVM, and stored files."""
     files = sum(path.is_file() for path in (place / "stored").rglob("*"))
     memory = sum(map(memory_mb, [os.getpid(), *descendants(os.getpid())]))
+    java = memory_mb(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
     with (place / "growth.txt").open("a") as growth:
-        growth.write(f"{time.time() / 3600} {live_heap_mb(spark)} {memory} {files}\n")
+        growth.write(f"{time.time() / 3600} {live_heap_mb(spark)} {memory} {java} {files}\n")
 
 
 def memory_mb(process: int) -> float:
@@ -281,10 +282,17 @@ def memory_mb(process: int) -> float:
 
 
 def live_heap_mb(spark: SparkSession) -> float:
-    """Return what the JVM still holds when it has collected garbage, MB."""
-    java = spark._jvm.java.lang  # type: ignore[union-attr]
-    java.System.gc()
-    return java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed() / 1e6
+    """Return what the JVM still holds when it has collected garbage, MB: the least of five times.
+
+    Running tasks hold pages of memory for their rows.
+    """
+    java, used = spark._jvm.java.lang, []  # type: ignore[union-attr]
+    for _ in range(5):
+        java.System.gc()
+        memory = java.management.ManagementFactory.getMemoryMXBean()
+        used.append(memory.getHeapMemoryUsage().getUsed() / 1e6)
+        time.sleep(0.5)
+    return min(used)
 
 
 def broken(score: Mapping[str, float]) -> list[str]:

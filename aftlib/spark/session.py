@@ -33,6 +33,10 @@ PROPERTIES = {
     ),
     # Above 32 new files Spark lists them by a job with a task per file.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    # Spark's own are pages of 32 MB, several per task, however few its rows.
+    "spark.buffer.pageSize": "4m",
+    # No stream lists a file again that it has read, but Spark would keep 250 MB of such lists.
+    "spark.sql.hive.filesourcePartitionFileCacheSize": "0",
     # Spark keeps data for a user interface in the heap, by default of 1,000 queries.
     "spark.sql.ui.retainedExecutions": "100",
     "spark.ui.retainedJobs": "100",
