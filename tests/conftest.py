@@ -25,7 +25,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", UNOPTIMIZED)
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    running = session("aftlib tests")
+    running = session("aftlib tests", **{"spark.sql.shuffle.partitions": "2"})
     yield running
     running.stop()
 

@@ -27,9 +27,9 @@ from aftlib.guard.operator import GuardProcessor
 from aftlib.guard.stream import PROVIDER, ROCKSDB
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
-ROUNDS, CUTS = 320, (0.4, 0.75, 0.85, 0.95)
+ROUNDS, CUTS = 320, (0.75, 0.85)
 """Windows, and the shares of the samples between which a file ends."""
-KILL_IN = 2
+KILL_IN = 1
 """The micro-batch, and so the file, in which a sensor is away."""
 
 
@@ -117,4 +117,4 @@ def run(
 if __name__ == "__main__":
     from aftlib.spark.session import session
 
-    run(session("crash"), Path(sys.argv[1]), int(sys.argv[2]))
+    run(session("crash", **{"spark.sql.shuffle.partitions": "2"}), Path(sys.argv[1]), int(sys.argv[2]))

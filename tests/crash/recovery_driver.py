@@ -56,7 +56,7 @@ if __name__ == "__main__":
     from aftlib.spark.session import session
 
     place, kill_in = Path(sys.argv[1]), [int(number) for number in sys.argv[2:]]
-    running = session("crash")
+    running = session("crash", **{"spark.sql.shuffle.partitions": "2"})
     running.conf.set(PROVIDER, ROCKSDB)
     if kill_in:
         start_careless(running, place, *kill_in).awaitTermination()

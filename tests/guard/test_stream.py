@@ -133,7 +133,7 @@ def require_equal(actual, expected):
     np.testing.assert_allclose(width, expected_width, rtol=1e-9)
 
 
-@pytest.mark.parametrize(("slide", "partitions"), [(None, "1"), (None, "3"), ("1min", "2")])
+@pytest.mark.parametrize(("slide", "partitions"), [(None, "3"), ("1min", "1")])
 def test_each_groups_rows_are_those_of_one_guard(rocksdb, tmp_path, slide, partitions):
     """In any number of partitions, and after a restart between two micro-batches."""
     promise, sites = Promise(**TERMS, slide=slide), {}
@@ -242,7 +242,7 @@ def test_deduplication_before_and_a_roll_up_after_are_one_query(rocksdb, tmp_pat
     """With columns whose names have dots, blanks and backticks; samples come twice."""
     rows = long(minutes(rounds=60))
     twice = pd.concat([rows[:700], rows[650:700], rows[700:], rows[1100:]])
-    put(tmp_path / "in", [twice[:500], twice[500:900], twice[900:]])
+    put(tmp_path / "in", [twice[:700], twice[700:]])
     names = {"time": "read.at", "sensor": "device id", "value": "a`b.c", "site": "`site"}
     stream = reader(rocksdb, tmp_path / "in").withColumnsRenamed(names)
     stream = stream.withWatermark("`read.at`", "0 seconds")
@@ -374,9 +374,9 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(None, "site"), ("site", None), ("site", "room"), ("site", "code")]
+    ("before", "others"), [(None, ["site"]), ("site", [None, "room", "code"])]
 )
-def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, before, after):
+def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, before, others):
     """It would mix the guards of both kinds of groups; set back, it goes on."""
     promise, rows = Promise(**TERMS), long(minutes(rounds=60))
     put(tmp_path / "in", [rows[:478]])
@@ -385,11 +385,12 @@ def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, be
     right = recoverable(stream, promise, group=before, now=now())
     whole, _ = run(right, tmp_path)
     put(tmp_path / "in", [rows[:478], rows[478:]])
-    wrong = recoverable(stream, promise, group=after, now=now())
-    message = f"must have group = {before!r} .* got {after!r}: .* set it back, or choose another"
-    with pytest.raises(Exception, match=message):
-        run(wrong, tmp_path)
-    assert len(rocksdb.read.parquet(str(tmp_path / "rows")).toPandas()) == len(whole)
+    for other in others:
+        wrong = recoverable(stream, promise, group=other, now=now())
+        message = f"must have group = {before!r} .* got {other!r}: .* set it back, or choose another"
+        with pytest.raises(Exception, match=message):
+            run(wrong, tmp_path)
+        assert len(rocksdb.read.parquet(str(tmp_path / "rows")).toPandas()) == len(whole)
     output, _ = run(right, tmp_path)
     expected = expected_rows(rows, promise)
     require_equal(in_order(output), in_order(expected.assign(**{before: "s"} if before else {})))
