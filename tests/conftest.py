@@ -25,7 +25,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", UNOPTIMIZED)
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    running = session("aftlib tests", **{"spark.sql.shuffle.partitions": "2"})
+    running = session("aftlib tests")
+    running.conf.set("spark.sql.shuffle.partitions", "2")  # a task costs more than the tests' rows
     yield running
     running.stop()
 

@@ -117,4 +117,5 @@ def run(
 if __name__ == "__main__":
     from aftlib.spark.session import session
 
-    run(session("crash", **{"spark.sql.shuffle.partitions": "2"}), Path(sys.argv[1]), int(sys.argv[2]))
+    running = session("crash", **{"spark.sql.shuffle.partitions": "2"})
+    run(running, Path(sys.argv[1]), int(sys.argv[2]))

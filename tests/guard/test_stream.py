@@ -373,9 +373,7 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     require_equal(in_order(output), in_order(expected))
 
 
-@pytest.mark.parametrize(
-    ("before", "others"), [(None, ["site"]), ("site", [None, "room", "code"])]
-)
+@pytest.mark.parametrize(("before", "others"), [(None, ["site"]), ("site", [None, "room", "code"])])
 def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, before, others):
     """It would mix the guards of both kinds of groups; set back, it goes on."""
     promise, rows = Promise(**TERMS), long(minutes(rounds=60))
@@ -387,7 +385,9 @@ def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, be
     put(tmp_path / "in", [rows[:478], rows[478:]])
     for other in others:
         wrong = recoverable(stream, promise, group=other, now=now())
-        message = f"must have group = {before!r} .* got {other!r}: .* set it back, or choose another"
+        message = (
+            f"must have group = {before!r} .* got {other!r}: .* set it back, or choose another"
+        )
         with pytest.raises(Exception, match=message):
             run(wrong, tmp_path)
         assert len(rocksdb.read.parquet(str(tmp_path / "rows")).toPandas()) == len(whole)

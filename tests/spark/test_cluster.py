@@ -17,9 +17,10 @@ import pandas as pd
 import pyspark
 import pytest
 
+from aftlib import Promise
 from aftlib.spark.java import java_home
 from tests.conftest import UNOPTIMIZED
-from tests.guard.test_stream import in_order, long, minutes, put, require_equal
+from tests.guard.test_stream import TERMS, in_order, long, minutes, put, require_equal
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\
@@ -46,17 +47,19 @@ PROGRAM = """\
     assert (log.read(None, 0, 9000) == draw(block_model(6, 2), 9000, 5)).all()
     print(spark.sparkContext.master)
     """
+PROMISE = Promise(**TERMS | {"samples": 1, "epsilon": 1.0})
 GROUPS_AND_NOTEBOOK = """\
     import json, sys
     from pathlib import Path
-    from aftlib import Promise, recoverable
+    from aftlib import recoverable
     from aftlib.reports.batch import plan_jobs, run_job
     from aftlib.spark.session import session
-    from tests.guard.test_stream import TERMS, now, reader, run
+    from tests.guard.test_stream import now, reader, run
+    from tests.spark.test_cluster import PROMISE
 
     place = Path(sys.argv[1])
     stream = reader(session("groups"), place.parent / "in")
-    rows, _ = run(recoverable(stream, Promise(**TERMS | {"samples": 1, "epsilon": 1.0}), group="site", now=now()), place)
+    rows, _ = run(recoverable(stream, PROMISE, group="site", now=now()), place)
     rows.to_parquet(place / "table.parquet")
     session().stop()
     (job,) = plan_jobs(place, "smoke", ["01"], {})
