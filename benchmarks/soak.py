@@ -42,14 +42,13 @@ FILE_S, KILL_EVERY_S, RUNS_S = 0.5, 8.0, (30, 20, 20, 30, 40, 60)
 driver runs. The last one runs until the end, so that its memory can be watched."""
 GAP = 1 / 25
 """Chance that a worker is away from a window on, for one to three windows."""
-GROWTH_EVERY = 20
+GROWTH_EVERY_S = 20
 MOST_FAILED = 5
 """Drivers that may end by themselves, as when Spark gives up a micro-batch whose workers crash
 again and again. Such a driver is started again like a killed one."""
 
 
 def names(sensors: int) -> list[str]:
-    """Return the names of the sensors."""
     return [f"s{i}" for i in range(sensors)]
 
 
@@ -121,9 +120,7 @@ def soak(seconds: float, place: Path) -> dict[str, Any]:
             if driver.poll() is not None:  # Spark does not repeat what a driver's own process does
                 driver, failed = None, failed + 1
                 if failed > MOST_FAILED:
-                    raise RuntimeError(
-                        f"{failed} drivers ended by themselves, at most {MOST_FAILED} may"
-                    )
+                    raise RuntimeError(f"{failed} drivers ended by themselves ({MOST_FAILED} may)")
                 continue
             feed(place, window)
             window += 1
@@ -141,8 +138,8 @@ def soak(seconds: float, place: Path) -> dict[str, Any]:
             stop(driver)
     subprocess.run(command(place, AFTER, "drain"), check=True, cwd=ROOT)
     table = pd.read_parquet(place / "drained.parquet")
-    failures = {"failures": drivers + kills, "ended_by_themselves": failed}
-    return {"rounds": drivers + 1, **failures, **score(table), **metrics(place), **growth(place)}
+    counts = {"rounds": drivers + 1, "failures": drivers + kills, "ended_by_themselves": failed}
+    return counts | score(table) | metrics(place) | growth(place)
 
 
 def growth(place: Path) -> dict[str, Any]:
@@ -250,8 +247,7 @@ def drive(directory: str, sensors: str, drain: str = "") -> None:
     reader = reader.option("maxFilesPerTrigger", 100).option("cleanSource", "delete")
     windows = recoverable(reader.parquet(str(place / "incoming")), promise(int(sensors)))
     writer = windows.writeStream.option("checkpointLocation", str(place / "stored" / "checkpoint"))
-    writer = writer.trigger(availableNow=True) if drain else writer
-    query = writer.start(str(place / "windows"))
+    query = (writer.trigger(availableNow=True) if drain else writer).start(str(place / "windows"))
     if drain:
         query.awaitTermination()
         table = spark.read.parquet(str(place / "windows")).toPandas()
@@ -259,7 +255,7 @@ def drive(directory: str, sensors: str, drain: str = "") -> None:
         table.to_parquet(place / "drained.parquet")
     if not (place / "growth.txt").exists():  # a short soak
         note_growth(place, spark)
-    while not drain and not query.awaitTermination(GROWTH_EVERY):
+    while not drain and not query.awaitTermination(GROWTH_EVERY_S):
         note_growth(place, spark)
     spark.stop()
 
@@ -282,15 +278,12 @@ def memory_mb(process: int) -> float:
 
 
 def live_heap_mb(spark: SparkSession) -> float:
-    """Return what the JVM still holds when it has collected garbage, MB: the least of five times.
-
-    Running tasks hold pages of memory for their rows.
-    """
+    """Return MB that the JVM holds without garbage: the least of five times; tasks hold pages."""
     java, used = spark._jvm.java.lang, []  # type: ignore[union-attr]
     for _ in range(5):
         java.System.gc()
-        memory = java.management.ManagementFactory.getMemoryMXBean()
-        used.append(memory.getHeapMemoryUsage().getUsed() / 1e6)
+        heap = java.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage()
+        used.append(heap.getUsed() / 1e6)
         time.sleep(0.5)
     return min(used)
 
@@ -305,8 +298,8 @@ def broken(score: Mapping[str, float]) -> list[str]:
 
 def main(seconds: str = "") -> None:
     """Soak, store the score in ``data/soak.json``, and print it."""
-    lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or 1800)
     with tempfile.TemporaryDirectory(prefix="aft-soak-") as scratch:
+        lasts = float(seconds or os.environ.get("AFT_SOAK_SECONDS") or 1800)
         result = soak(lasts, Path(scratch))
     data_dir().mkdir(exist_ok=True)
     with atomic_file(data_dir() / "soak.json") as file:
