@@ -112,6 +112,8 @@ def assign_greedy(
     sizes = worker_sizes(model, workers, requirement, uneven)
     alone = requirement.reliability(1 / np.diag(model.precision))
     alive = requirement.is_met_by(alone)
+    if rng is not None:
+        require_instance("rng", rng, np.random.Generator, "numpy.random.default_rng(1)")
     # `reserve` is a worker that need not be estimable, for keys that fit nowhere (lines 3–10)
     done, reserve = _fill(np.flatnonzero(~alive).tolist(), sizes)
 

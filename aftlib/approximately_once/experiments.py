@@ -58,7 +58,8 @@ ASSIGN: dict[str, Callable[..., Assignment]] = {
 }
 """The assignments by method, called with model, m, requirement and `rng`.
 
-A method that is added, also in a notebook, appears in `grid`, and so in figs 10–13.
+A method that is added, also in a notebook, appears in `grid`, and so in the figures of estimable
+workers.
 """
 
 

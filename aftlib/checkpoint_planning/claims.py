@@ -175,6 +175,8 @@ def replays_in_proportion(times: pd.DataFrame) -> Finding:
 
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: share of the kills after which T_rec of the new process was within T_SLA."""
+    if killed.empty:
+        return not_run("No process was killed.")
     in_time = int((killed["total_ms"] <= killed["t_sla_ms"]).sum())
     return Finding(
         in_time / len(killed),

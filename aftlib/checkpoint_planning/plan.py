@@ -71,7 +71,7 @@ class RecoveryTime:
         if not (isinstance(t_sla_ms, Real) and t_sla_ms >= shortest):
             raise ValueError(
                 f"t_sla_ms must be at least {shortest!r} to replay {least} tuples, got "
-                f"{t_sla_ms!r}; allow more time, or fewer sensors (a larger epsilon replays fewer)"
+                f"{t_sla_ms!r}; allow more time" + ", or plan for fewer sensors" * (least > 0)
             )
         return bisect_right(range(2**53 + 1), t_sla_ms, key=self) - 1
 
@@ -87,9 +87,10 @@ class CheckpointPlan:
     """Checkpoint times of a window, and the sensors to replay after a failure in each interval.
 
     Set k suffices if every interval from k on fails. A plan is valid until the first approximate
-    recovery, because its later replay sets assume exact checkpoints. After a failure in interval k,
-    plan again with `start` = times[k + 1] and `checkpoint_variance` = restored_variance(k). An
-    "adaptive" plan guarantees the result if one interval fails; the next plan covers later ones.
+    recovery, because its later replay sets assume exact checkpoints. After a failure in interval k
+    before the last, plan again with `start` = times[k + 1] and `checkpoint_variance` =
+    restored_variance(k). An "adaptive" plan guarantees the result if one interval fails; the next
+    plan covers later ones.
 
         R(c^k, O) = min_i ``P(|Y_i − y_i| ≤ ε | c^k, o)``     (D2 eq. (12))
 
@@ -100,7 +101,7 @@ class CheckpointPlan:
     replay : tuple of ReplaySet
         K sets; set k is replayed over (τ_k, τ_{k+1}] when that interval fails.
     requirement : Requirement
-        ε and δ that the plan keeps.
+        ε and δ that were asked for.
     query : {"mean", "sum"}
         The window's query, over the steps of each sensor.
     checkpoint_variance : ndarray, shape (n,)
@@ -172,7 +173,7 @@ class CheckpointPlan:
 
 
 def squared_divisor(query: str, steps: int) -> int:
-    """Return the square of the number that divides a sum over `steps` steps (D2 eq. (14))."""
+    """Return the square of the number that divides a sum over `steps` steps (D2 eq. (16))."""
     return int(divisor(query, steps) ** 2)
 
 
@@ -221,7 +222,8 @@ def plan_checkpoints(
     ------
     ValueError
         When an argument is out of range, T_SLA is too short for one step (the message names the
-        shortest that works), or the restored part already exceeds ε.
+        shortest that works), or the restored part already exceeds ε (the exactly-once plan is made
+        then, too).
 
     Notes
     -----
@@ -333,7 +335,7 @@ def _target(
         raise ValueError(
             f"checkpoint_variance leaves nothing of epsilon = {requirement.epsilon!r} for sensor "
             f"{model.names[worst]!r}; use an epsilon of at least {smallest!r}, or "
-            "method='exactly-once', which adds no error of its own"
+            "method='exactly-once', which adds no error to this one"
         )
     return np.maximum(left, 0) / steps
 

@@ -91,11 +91,11 @@ class PreparedReplay:
         except (OSError, ValueError, EOFError) as error:
             raise ValueError(
                 f"path must be an intact prepared replay, got {str(path)!r} ({error}); restore it "
-                "from a copy, or start the stream again"
+                "from a copy, or start again in another directory"
             ) from error
 
     def estimate(self, mean: np.ndarray, sums: np.ndarray, steps: int) -> np.ndarray:
-        """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (5), (10)).
+        """Return the sums of all n sensors over some steps, from the sums of O (D2 eqs (6), (9)).
 
         No sample of O may be missing.
         """

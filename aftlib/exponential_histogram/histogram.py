@@ -217,16 +217,16 @@ class ExponentialHistogram:
         Raises
         ------
         ValueError
-            If `last` is outside that range.
+            If `last` is no whole number, or outside that range.
         """
         held = self._buckets
         if last is None:
             units, largest = held.total, held.largest
-        elif 1 <= last <= held.window:
+        else:
+            fix = "only a wider window has more"
+            require_number("last", last, least=1, most=held.window, whole=True, fix=fix)
             sizes = held.sizes[: np.count_nonzero(held.stamps > held.now - last)]
             units, largest = int(sizes.sum()), int(sizes[-1]) if sizes.size else 0
-        else:
-            raise ValueError(f"last must lie in 1 … {held.window}, got {last}: widen the window")
         all_inside = held.origin >= held.now - (last or held.window)
         doubt = 0 if all_inside else max(largest - 1, 0)
         return (2 * units - doubt) / (2 * held.scale)
@@ -289,13 +289,21 @@ class ExponentialHistogram:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild the histogram that wrote the bytes; it goes on exactly as the original would."""
+        """Rebuild the histogram that wrote the bytes; it goes on exactly as the original would.
+
+        ValueError for bytes that are not those of `to_bytes`, such as a part of them.
+        """
+        wrong = f"data must be the bytes of to_bytes, got {len(data)} bytes of something else"
+        if len(data) < _HEAD.size or (len(data) - _HEAD.size) % 8:
+            raise ValueError(wrong)
         fields = _HEAD.unpack_from(data)
         window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
         self = cls(window, epsilon, timed, "integers" if integers else "bits")
         held, self.error_bound = self._buckets, error_bound
         held.now, held.origin, held.scale = now, origin, scale
         held.replace(np.frombuffer(data, "<i8", offset=_HEAD.size).astype(np.int64), total)
+        if len(held.stamps) != len(held.sizes):
+            raise ValueError(wrong)
         return self
 
     def _many(

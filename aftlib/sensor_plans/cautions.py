@@ -84,8 +84,8 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
         first, *others = np.flatnonzero(wild[:, i]).tolist()
         more = f" and {len(others)} more such" if others else ""
         yield (
-            f"Outlier: {names[i]} is {table.values[first, i]:g} at {table.at(first)}{more}; it is "
-            "left out of the spread that scales ε."
+            f"Outlier: {names[i]} is {table.values[first, i]:g} at {table.at(first)}{more}. "
+            "Windows far out of the others are left out of the spread that scales ε."
         )
     yield from _copies(names, table.values)
     yield from _shifts(table, values, width)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -132,10 +132,12 @@ def read_by_sensor(name: str, file: str, kind: Callable[[str], Any]) -> dict[str
 def group_sensors(assignment: Any, names: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     """Return the workers' names and their sensors' numbers of a given assignment.
 
-    `assignment` is a mapping from sensor to worker, or a list of the sensors of each worker. Each
-    of `names` must be in it once.
+    `assignment` is a mapping or Series from sensor to worker, or a list of the sensors of each
+    worker. Each of `names` must be in it once.
     """
-    if not isinstance(assignment, dict):
+    if isinstance(assignment, pd.Series):
+        assignment = assignment.to_dict()
+    if not isinstance(assignment, Mapping):
         pairs = [(sensor, i) for i, part in enumerate(assignment) for sensor in part]
         assignment = dict(pairs)
         if len(assignment) < len(pairs):

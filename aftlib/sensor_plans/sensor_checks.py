@@ -217,7 +217,8 @@ def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> 
             f"rows must lie on even steps, and on half of them, got {off:,} off the steps of "
             f"{period} and samples at {share:.0%} of these; average the rows of longer steps, such "
             "as --resample 1h; if they are recorded when the value changes, hold the last in "
-            "Python: plan(frame.resample('1min').ffill()); or leave months out by --drop"
+            "Python: plan(frame.resample('1min').ffill()); or plan the rows after a long gap: "
+            "plan(frame.loc['2026-07':])"
         )
     frame = frame.reindex(np.arange(steps[-1] + 1))
     return frame.set_axis(pd.date_range(times[0], periods=len(frame), freq=period), axis=0)

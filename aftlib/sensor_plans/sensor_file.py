@@ -94,8 +94,9 @@ def read_sensors(
     long : sequence of str, optional
         Columns of time, sensor and value in tables with one row per sample.
     resample : str, optional
-        Period of the grid, such as "10min": each row goes to the nearest step, and rows of one step
-        are averaged. By default the commonest distance, on which every row must lie.
+        Period of the grid, such as "10min": each row goes to the nearest step, or to the step
+        before if rows lie near the middle of steps, and rows of one step are averaged. By default
+        the commonest distance, on which every row must lie.
     drop : sequence of str
         Columns to leave out; in long tables, sensors.
     missing : sequence of float, optional

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from aftlib.upstream_backup.simulation import Segments, written_ns
-from aftlib.upstream_backup.system import MS, Parameters, Scheme
+from aftlib.upstream_backup.system import MS, Parameters, Scheme, require_simulated
 
 _SECONDS = 10  # of the stream whose segments `traffic` counts
 
@@ -37,7 +37,11 @@ def expected_resent(parameters: Parameters, scheme: Scheme) -> float:
 
 
 def _per_ms(parameters: Parameters, scheme: Scheme) -> float:
-    """Tuples per millisecond that enter the queue kept for the primary."""
+    """Tuples per millisecond that enter the queue kept for the primary.
+
+    ValueError for another scheme than upstream backup and the proposal.
+    """
+    require_simulated(scheme)
     return parameters.rate * (0.5 if scheme.switching else 1) / 1000
 
 

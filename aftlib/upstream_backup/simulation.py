@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aftlib.upstream_backup.system import MS, NODES, Failure, Outage, Parameters, Scheme, detect
+from aftlib.upstream_backup.system import (
+    MS,
+    NODES,
+    Failure,
+    Outage,
+    Parameters,
+    Scheme,
+    detect,
+    require_simulated,
+)
 
 NEVER = np.iinfo(np.int64).max
 """Time of an event that does not happen, in nanoseconds."""
@@ -68,7 +77,7 @@ class Simulated:
 def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simulated:
     """Send a stream through upstream backup or the proposal while one node fails.
 
-    ValueError for a failure before steady state.
+    ValueError for another scheme, or a failure before steady state.
 
     Examples
     --------
@@ -77,6 +86,7 @@ def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simula
     >>> len(run.recovery.resent), run.recovery.recovery_ms
     (100, 8.293)
     """
+    require_simulated(scheme)
     outage = detect(parameters, failure)
     written = written_ns(parameters, outage.request + round(AFTER_MS * MS))
     to_secondary = np.zeros(len(written), dtype=bool)

@@ -93,6 +93,14 @@ class Parameters:
     def __post_init__(self) -> None:
         for name in (f.name for f in fields(self) if f.name not in ("link", "tcp", "phases")):
             require_number(name, getattr(self, name), above=0)
+        require_number("bandwidth_mbps", self.link.bandwidth_mbps, above=0)
+        for name in ("delay_ms", "header_bytes"):
+            require_number(name, getattr(self.link, name), least=0)
+        if self.tcp.initial_window is not None:
+            require_number("initial_window", self.tcp.initial_window, least=1, whole=True)
+        for phase in fields(self.phases):
+            value = getattr(self.phases, phase.name)
+            require_number(f"phase of {phase.name}", value, least=0, below=1)
         if self.tcp.segment_bytes < self.tuple_bytes:
             raise ValueError(
                 f"segment_bytes must hold a tuple of {self.tuple_bytes} bytes, got "
@@ -195,6 +203,13 @@ PROPOSED = Scheme("proposed", switching=True)
 SCHEMES = {scheme.name: scheme for scheme in (PASSIVE, UPSTREAM, ACTIVE, ACTIVE_WAN, PROPOSED)}
 SIMULATED_SCHEMES = (UPSTREAM, PROPOSED)
 """The schemes that D4 compares (figs 5 and 6), and that are simulated here; ns-3 ran all five."""
+
+
+def require_simulated(scheme: Scheme) -> None:
+    """Raise ValueError for a scheme that only ns-3 ran."""
+    if scheme not in SIMULATED_SCHEMES:
+        names = " or ".join(one.name for one in SIMULATED_SCHEMES)
+        raise ValueError(f"scheme must be {names}, got {scheme.name}: see ns-3's stored table")
 
 
 @dataclass(frozen=True)

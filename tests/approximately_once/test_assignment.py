@@ -161,3 +161,5 @@ def test_what_is_no_model_or_requirement_is_refused(assign):
         assign(model, 2, 0.05)
     with pytest.raises(ValueError, match="rng must be a Generator, got int 1: give numpy.random"):
         assign_random(model, 2, requirement, 1)
+    with pytest.raises(ValueError, match="rng must be a Generator, got int 1: give numpy.random"):
+        assign_greedy(model, 2, requirement, rng=1)

@@ -216,7 +216,13 @@ def test_a_reader_that_is_as_slow_for_few_sensors_turns_d2_7(monkeypatch, tmp_pa
 
 @pytest.mark.parametrize(
     ("late", "count", "verdict"),
-    [(0, 72, "holds"), (0, 20, "open"), (2, 72, "open"), (10, 20, "does not hold")],
+    [
+        (0, 0, "not run"),
+        (0, 72, "holds"),
+        (0, 20, "open"),
+        (2, 72, "open"),
+        (10, 20, "does not hold"),
+    ],
 )
 def test_the_share_of_kills_is_compared_by_its_interval(late, count, verdict):
     assert verdict_of("D2-8", killed=kills(late, count)) == verdict

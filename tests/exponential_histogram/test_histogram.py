@@ -216,8 +216,20 @@ def test_a_sum_that_overflows_step_by_step_is_refused() -> None:
 
 test_a_part_that_is_no_part_is_refused = refused(
     lambda last: ExponentialHistogram(10, 0.1).estimate(last),
-    *((last, f"last must lie in 1 … 10, got {last}: widen the window") for last in (0, -1, 11)),
+    *(
+        (last, f"last must be a whole number at least 1 and at most 10, got {last}; only a wider")
+        for last in (0, -1, 11, 2.5)
+    ),
 )
+
+
+@pytest.mark.parametrize("size", [0, 30, -1, -8])
+def test_a_part_of_the_bytes_is_refused(size: int) -> None:
+    histogram = ExponentialHistogram(10, 0.5)
+    histogram.update([1] * 7)
+    with pytest.raises(ValueError, match="data must be the bytes of to_bytes, got "):
+        ExponentialHistogram.from_bytes(histogram.to_bytes()[:size])
+
 
 TIMED = (10, 0.1, True)
 test_merging_what_does_not_fit_is_refused = refused(

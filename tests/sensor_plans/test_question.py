@@ -1,6 +1,7 @@
 """The question: its options and limits, its recovery time, and the groupings that users give."""
 
 import json
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -96,6 +97,9 @@ def test_a_grouping_is_read_as_texts(tmp_path):
         given = read_by_sensor("assignment", str(tmp_path / name), str)
         assert group_sensors(given, ["0071", "0072", "0073"]) == (["01", "02"], [[0, 2], [1]])
     assert group_sensors([["b"], ["a", "c"]], ["a", "b", "c"]) == (["1", "0"], [[0, 2], [1]])
+    given = pd.Series({"a": "A", "b": "B", "c": "A"})
+    for each in (given, MappingProxyType(given.to_dict())):
+        assert group_sensors(each, ["a", "b", "c"]) == (["A", "B"], [[0, 2], [1]])
     with pytest.raises(ValueError, match="got no worker for 'c'; not in FILE: 'x'"):
         group_sensors({"a": 1, "b": 2, "x": 1}, ["a", "b", "c"])
     with pytest.raises(ValueError, match="got no worker for 'c'; not in FILE: none"):

@@ -1,5 +1,7 @@
 """Counts and times worked out by hand, and a loop over tuples as the slow twin."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,14 @@ def test_every_result_arrives_and_the_survivor_gets_exactly_the_queue(scheme, no
 def test_an_idle_nodes_failure_costs_nothing():
     recovery = simulate(Parameters(), UPSTREAM, Failure(2000.5, "secondary")).recovery
     assert (len(recovery.resent), recovery.recovery_ms) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "ask", [expected_queue, expected_resent, partial(simulate, failure=Failure(2000.5))]
+)
+def test_a_scheme_that_only_ns3_ran_is_refused(ask):
+    with pytest.raises(ValueError, match="upstream backup or proposed, got passive standby: see"):
+        ask(Parameters(), PASSIVE)
 
 
 def test_recovery_of_a_small_queue_can_be_added_up():

@@ -8,6 +8,7 @@ import pytest
 
 from aftlib.upstream_backup.system import (
     Failure,
+    Link,
     Parameters,
     Phases,
     Tcp,
@@ -37,6 +38,10 @@ test_impossible_systems_are_refused = refused(
         for name in NUMBERS
         for value in (0, math.nan)
     ),
+    (partial(Parameters, link=Link(bandwidth_mbps=0)), "bandwidth_mbps must be above 0, got 0"),
+    (partial(Parameters, link=Link(delay_ms=-5)), "delay_ms must be at least 0, got -5"),
+    (partial(Parameters, tcp=Tcp(initial_window=0)), "initial_window must be .* at least 1, got 0"),
+    (partial(Parameters, phases=Phases(ack=1)), "phase of ack must be .*below 1.*, got 1"),
     (partial(Parameters, tcp=Tcp(segment_bytes=57)), "must hold a tuple of 58 bytes, got 57"),
     (partial(Parameters, rate=200, switching_ms=4), "one tuple per turn, got a turn of 4 ms"),
     (partial(Parameters, heartbeat_ms=10), "longer than the 10.06 ms that an answer takes"),
