@@ -314,7 +314,8 @@ def assess(
     model : GaussianModel
         Model of the n keys' aggregates.
     workers : sequence of sequences of int or str
-        Key indices or names of each worker; each of the n keys once.
+        Key indices or names of each worker; each of the n keys once. A worker without keys has
+        R(∅) = 1.
     requirement : Requirement
         ε and δ of the estimates.
 
@@ -343,7 +344,8 @@ def assess(
             f"{listed(model.names, counts != 1)} missing or more than once: give each key to one "
             "worker"
         )
-    reliability = requirement.reliability([model.block_variance(keys).max() for keys in key_sets])
+    variances = [model.block_variance(keys).max(initial=0) for keys in key_sets]
+    reliability = requirement.reliability(variances)
     met = requirement.is_met_by(reliability)
     return Assignment(key_sets, reliability, met)
 

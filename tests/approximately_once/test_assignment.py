@@ -152,6 +152,11 @@ def test_key_sets_that_are_no_assignment_are_refused(workers, message):
         assess(block_model(4, 2), workers, Requirement(0.7, 0.05))
 
 
+def test_a_worker_without_keys_loses_nothing():
+    assignment = assess(block_model(4, 2), [[0, 1, 2, 3], []], Requirement(0.7, 0.05))
+    assert assignment.reliability[1] == 1 and assignment.estimable[1]
+
+
 @pytest.mark.parametrize("assign", [assign_greedy, assign_spread, assign_packed, assign_best])
 def test_what_is_no_model_or_requirement_is_refused(assign):
     model, requirement = block_model(4, 2), Requirement(0.7, 0.05)
