@@ -29,6 +29,8 @@ def fit_moments(
 
     ValueError, which names the columns, when they do not determine both.
     """
+    if missing == "estimate":
+        values = values[~np.isnan(values).all(axis=1)]  # such rows tell nothing
     rows, n = values.shape
     bad = np.isinf(values) if missing == "estimate" else ~np.isfinite(values)
     if bad.any():
@@ -71,18 +73,17 @@ def _shrunk_moments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance with shrunk correlations; of greatest likelihood if there are gaps (NaN).
 
-    `values` (rows, n) have at least two different values per column. The correlations R shrink to
-    (1 − λ) R + λ I with λ = `shrinkage`; "auto" is λ = Σ Var(r_ij) / Σ r_ij² over i ≠ j, which has
-    the least expected squared error (Schäfer and Strimmer 2005, target D). With a number, λ is at
-    least the part of that which gaps cause: short records with many gaps would otherwise claim far
-    too small posterior variances.
+    `values` (rows, n) have at least two different values per column, and one in each row. The
+    correlations R shrink to (1 − λ) R + λ I with λ = `shrinkage`; "auto" is λ = Σ Var(r_ij) /
+    Σ r_ij² over i ≠ j, which has the least expected squared error (Schäfer and Strimmer 2005,
+    target D). With a number, λ is at least the part of that which gaps cause: short records with
+    many gaps would otherwise claim far too small posterior variances.
 
     If there are gaps, expectation maximization replaces each by its conditional mean and adds its
     conditional covariance, so that the inverse of the covariance is as honest as without gaps
     (Little and Rubin 2002, section 8.2). It shrinks the correlations in each step. ValueError when
     two keys never occur together, because nothing is known about their covariance then.
     """
-    values = values[np.isfinite(values).any(axis=1)]
     present = np.isfinite(values)
     counts = present.T.astype(float) @ present  # rows that have both keys of a pair
     if (apart := np.argwhere(np.triu(counts < 2, 1))).size:

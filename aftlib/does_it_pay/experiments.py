@@ -85,7 +85,8 @@ class NotebookParameters(ParameterModel):
                 raise ValueError(f"{name} must differ, got {values}: give each once")
         if SENSORS % self.workers:
             raise ValueError(
-                f"workers must divide the {SENSORS} sensors, got {self.workers}: give 2, 3, 4 or 6"
+                f"workers must divide the {SENSORS} sensors, got {self.workers}: give 2, 3, 4, 6 "
+                "or 12"
             )
         self.read_case(max(self.windows))  # long enough, or refused
         return self
@@ -110,7 +111,8 @@ class NotebookParameters(ParameterModel):
         if len(later) < needed:
             raise ValueError(
                 f"the data have {len(later)} windows of {width} steps without a gap after the "
-                f"first {self.learned}, but the kills need {needed}: give fewer kills or rates"
+                f"first {self.learned}, but the kills need {needed}: give shorter windows, "
+                "fewer learned ones, kills or rates"
             )
         values = np.concatenate([*every[: self.learned], *later[:needed]])
         windows = Windows(width, width)

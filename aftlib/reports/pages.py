@@ -173,18 +173,26 @@ def fill_summary(summary: Summary, claims: Sequence[ClaimRecord]) -> list[tuple[
     sentences = summary.claimed, summary.found, summary.sure, summary.limits
     try:
         return [*zip(HEADINGS, (text.format_map(values) for text in sentences), strict=True)]
-    except (KeyError, ValueError):  # not run, or a number that a tiny run did not reach ("none")
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # not run, or a number that a tiny run did not reach ("none")
         return None
 
 
 def write_front_pages(
     folder: Path, reports: Mapping[str, Executed], claims: Sequence[ClaimRecord]
 ) -> Path:
-    """Write ``claims.json``, ``index.html`` and ``README.md``; return the index."""
+    """Write ``claims.json``, ``index.html`` and ``README.md``; return the index.
+
+    A full run of all notebooks without a failure is kept in ``full.json``, too.
+    """
     lines = [claim.model_dump(mode="json") for claim in claims]
     write_whole(folder / "claims.json", json.dumps(lines, ensure_ascii=False, indent=1) + "\n")
     profiles = sorted({claim.profile for claim in claims if claim.profile})
-    if profiles == ["full"] and len(reports) == len(DOCUMENTS):
+    failed = any(report.error for report in reports.values())
+    if profiles == ["full"] and len(reports) == len(DOCUMENTS) and not failed:
         keep = [{name: line[name] for name in ("id", "verdict", "measured")} for line in lines]
         full = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "claims": keep}
         write_whole(folder / STORED, json.dumps(full, ensure_ascii=False, indent=1) + "\n")

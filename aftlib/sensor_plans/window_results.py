@@ -130,6 +130,7 @@ def outliers(values: np.ndarray) -> np.ndarray:
 
 def fit_model(rows: np.ndarray, names: Sequence[str]) -> GaussianModel:
     """Fit a model to rows with gaps, also to fewer rows than sensors."""
+    rows = rows[np.isfinite(rows).any(axis=1)]
     shrinkage: float | str = "auto" if len(rows) <= 2 * rows.shape[1] else SHRINKAGE
     frame = pd.DataFrame(rows, columns=list(names))
     return GaussianModel.fit(frame, missing="estimate", shrinkage=shrinkage)

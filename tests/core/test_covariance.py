@@ -28,3 +28,16 @@ def test_a_covariance_on_one_side_only_connects():
     model = GaussianModel(np.zeros(3), covariance)
     assert [group.tolist() for group in model.groups] == [[0, 1], [2]]
     assert np.array_equal(model.covariance, model.covariance.T)
+
+
+def test_rows_without_any_value_tell_nothing():
+    rng = np.random.default_rng(1)
+    few, empty = rng.normal(size=(4, 6)), np.full((20, 6), np.nan)
+    with pytest.raises(ValueError, match="more rows than keys, got 4 rows for 6 keys"):
+        GaussianModel.fit(np.vstack([few, empty]), missing="estimate")
+    many = rng.normal(size=(30, 6))
+    with_empty = GaussianModel.fit(np.vstack([many, empty]), missing="estimate")
+    assert np.array_equal(with_empty.covariance, GaussianModel.fit(many).covariance)
+    twins = np.vstack([np.repeat(many[:, :1], 2, axis=1), empty[:1, :2]])
+    with pytest.raises(ValueError, match="perfectly correlated; drop one"):
+        GaussianModel.fit(twins, missing="estimate")

@@ -56,8 +56,8 @@ def test_your_outage_falls_with_the_read_rate_to_that_of_d1():
     [
         ({"windows": []}, "windows must hold"),
         ({"rates": [100.0, 100.0]}, "rates must differ"),
-        ({"workers": 5}, "give 2, 3, 4 or 6"),
-        ({"kills": 500}, "give fewer kills"),
+        ({"workers": 5}, "give 2, 3, 4, 6 or 12"),
+        ({"kills": 500}, "give shorter windows, .* kills or rates"),
     ],
 )
 def test_parameters_that_cannot_run_are_refused(changed, message):

@@ -137,6 +137,10 @@ def test_the_last_full_run_is_shown_beside_a_verdict_that_differs(home, monkeypa
     assert aft("reproduce", "-p", "m=5").exit_code == 0
     readme = (home / "reports" / "README.md").read_text()
     assert re.search(r"does not hold; holds \([\d.]+\), full run of \d{4}-", readme)
+    before = (home / "reports" / "full.json").read_text()
+    write_notebook(home, BAD)
+    assert aft("reproduce", "--profile", "full").exit_code == 1
+    assert (home / "reports" / "full.json").read_text() == before
 
 
 def test_watch_shows_the_tables_of_a_stream_or_says_how_to_get_them(home, tmp_path):
