@@ -173,11 +173,8 @@ def fill_summary(summary: Summary, claims: Sequence[ClaimRecord]) -> list[tuple[
     sentences = summary.claimed, summary.found, summary.sure, summary.limits
     try:
         return [*zip(HEADINGS, (text.format_map(values) for text in sentences), strict=True)]
-    except (
-        KeyError,
-        TypeError,
-        ValueError,
-    ):  # not run, or a number that a tiny run did not reach ("none")
+    # not run, or a number that a tiny run did not reach ("none")
+    except (KeyError, TypeError, ValueError):
         return None
 
 

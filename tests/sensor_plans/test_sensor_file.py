@@ -520,3 +520,12 @@ def test_a_frame_is_read_as_it_is():
     numbered = LONG.assign(station=LONG["station"].map({"a": 71.0, "b": 72.0, "c": 73.0}))
     same(read_sensors(numbered, long=["time", "station", "v"]), names=("71", "72", "73"))
     same(read_sensors(CODED, long=["time", "station", "v"]), names=("0071", "0113", "0114"))
+
+
+def test_the_rows_after_a_long_gap_can_be_planned_as_the_refusal_says():
+    times = pd.date_range("2026-01-01", periods=300, freq="h")
+    times = times.append(times + pd.Timedelta("200D"))
+    frame = pd.DataFrame(np.random.default_rng(1).normal(size=(600, 3)), times, list("abc"))
+    with pytest.raises(ValueError, match=r"plan\(frame.loc\['2026-07':\]\)"):
+        read_sensors(frame)
+    assert len(read_sensors(frame.loc["2026-07":]).values) == 300
