@@ -160,14 +160,13 @@ def replays_in_proportion(times: pd.DataFrame) -> Finding:
     centre, low, high = t_interval(np.array([ratios[n, m] * n / m - 1 for n, m in halves]))
     at = int(np.abs(centre).argmax())
     restored = float(times.groupby("n")["state_ms"].median().max())
-    if restored > RESTORED_MS:
-        return Finding(restored, holds=False, sensitivity="T_res in ms, which is above 2 ms.")
     loading = float(times.groupby(["n", "sensors"])["gain_ms"].median().max())
     return Finding(
         float(centre[at]),
         (float(low[at]), float(high[at])),
         n=times["turn"].nunique(),
         counted="turns",
+        fails=f"T_res is {restored:.2f} ms." if restored > RESTORED_MS else "",
         sensitivity=f"T_res is {restored:.2f} ms, and loading our gain matrix adds up to "
         f"{loading:.1f} ms. With ten sensors, opening the log is half of T_rep.",
     )

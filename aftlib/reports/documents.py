@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 from aftlib.approximately_once import claims as approximately_once
 from aftlib.approximately_once.experiments import NotebookParameters as ApproximatelyOnce
@@ -22,6 +23,7 @@ from aftlib.upstream_backup import claims as upstream_backup
 from aftlib.upstream_backup.experiments import NotebookParameters as UpstreamBackup
 from aftlib.workbench.claims import Claim, Summary
 from aftlib.workbench.parameters import ParameterModel
+from aftlib.workbench.scorecard import ClaimRecord
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,16 @@ class Document:
         """The claims that the notebook judges, in order; some may be of another document."""
         return self.module.CLAIMS
 
-    @property
-    def summary(self) -> Summary:
-        """The four sentences on top of the report."""
-        return self.module.SUMMARY
+    def summarize(
+        self, records: Mapping[str, ClaimRecord], parameters: Mapping[str, Any]
+    ) -> Summary:
+        """Return the box of a run with these records by claim and these parameters by name."""
+        if not hasattr(self.module, "summarize"):  # until each package has the function
+            filled = {
+                name: text.format_map(records) for name, text in vars(self.module.SUMMARY).items()
+            }
+            return Summary(**filled)
+        return self.module.summarize(records, self.parameters(**parameters))
 
 
 _UNKNOWN, _OURS = "Japanese, authors unknown", "this project"

@@ -24,7 +24,7 @@ from plotly.io import to_html
 from aftlib.core.paths import write_whole
 from aftlib.reports.batch import Executed
 from aftlib.reports.documents import DOCUMENTS, Document
-from aftlib.workbench.claims import NOT_RUN, Summary
+from aftlib.workbench.claims import NOT_RUN
 from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, shown, tally
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -133,7 +133,7 @@ def write_report(executed: Executed, target: Path, document: Document | None = N
         document=document,
         record=executed.record,
         values=list_parameters(executed, document),
-        box=fill_summary(document.summary, claims) if document else None,
+        box=fill_summary(document, executed, claims) if document else None,
         counts=tally(claim.verdict for claim in claims),
         body=Markup(body),
         notebook=executed.path.name,
@@ -164,18 +164,23 @@ def list_parameters(executed: Executed, document: Document | None) -> list[tuple
     ]
 
 
-def fill_summary(summary: Summary, claims: Sequence[ClaimRecord]) -> list[tuple[str, str]] | None:
-    """Return the sentences of the box with their headings; None if a value has not been measured.
+def fill_summary(
+    document: Document, executed: Executed, claims: Sequence[ClaimRecord]
+) -> list[tuple[str, str]] | None:
+    """Return the sentences of a run's box with their headings.
 
-    Sentences name values as ``{D1-3.measured:.1%}``.
+    None if a value that the box needs has not been measured.
     """
-    values = {claim.id: claim for claim in claims if claim.verdict != NOT_RUN}
-    sentences = summary.claimed, summary.found, summary.sure, summary.limits
+    records = {claim.id: claim for claim in claims if claim.verdict != NOT_RUN}
+    if not records:
+        return None
     try:
-        return [*zip(HEADINGS, (text.format_map(values) for text in sentences), strict=True)]
+        summary = document.summarize(records, executed.record["parameters"])
     # not run, or a number that a tiny run did not reach ("none")
     except (KeyError, TypeError, ValueError):
         return None
+    sentences = summary.claimed, summary.found, summary.sure, summary.limits
+    return [*zip(HEADINGS, sentences, strict=True)]
 
 
 def write_front_pages(
@@ -200,7 +205,7 @@ def write_front_pages(
         sections.append(
             {
                 "document": document,
-                "box": fill_summary(document.summary, mine),
+                "box": fill_summary(document, executed, mine) if executed else None,
                 "claims": mine,
                 "table": Markup(claims_table(mine, link=True)),
                 "report": executed is not None,

@@ -3,8 +3,8 @@
 A judge makes a `Finding` from a notebook's variables, and the claim's `Threshold` decides on it.
 The claim also has the verdict on record, `recorded`, with which a run is compared.
 
-Each package that judges claims lists them as `CLAIMS` in its ``claims.py``, and there sums them up
-in four sentences, `SUMMARY`.
+Each package that judges claims lists them as `CLAIMS` in its ``claims.py``, and its function
+`summarize` there makes a run's `Summary` from records and parameters.
 """
 
 from __future__ import annotations
@@ -70,10 +70,15 @@ class Finding:
         95 % interval of `value`, low and high; None below `FEWEST` observations.
     n, counted
         Number and kind of the independent observations, such as 72 and ``"kills"``.
+    text
+        The number as a reader sees it, with what it counts and its unit, such as ``"21 of 21
+        combinations"``; empty where `value` and the claim's unit say it.
     holds
-        Decides where the claim has no threshold.
+        Decides where the claim has no threshold; refused beside one.
+    fails
+        Reason why a second condition of the claim is not met; the claim then does not hold.
     sensitivity
-        One line about other interpretations: whether the verdict stays the same.
+        What would change the verdict, such as another interpretation; empty if nothing is known.
     control
         Whether the experiment could have shown the contrary; if not, the claim stays open.
     missing
@@ -84,7 +89,9 @@ class Finding:
     interval: tuple[float, float] | None = None
     n: int | None = None
     counted: str = ""
+    text: str = ""
     holds: bool | None = None
+    fails: str = ""
     sensitivity: str = ""
     control: bool = True
     missing: str = ""
@@ -136,6 +143,9 @@ class Claim:
         "holds if". Required if `recorded` is "holds if", refused if it is "holds".
     basis
         One of `BASES`.
+    by_construction
+        Reason why the claim cannot fail, such as ``"the planner's input is T_SLA alone"``; empty
+        where it could.
     unit
         Unit of the number.
     project
@@ -155,6 +165,7 @@ class Claim:
     threshold: Threshold | None = None
     condition: str = ""
     basis: str = MEASURED
+    by_construction: str = ""
     unit: str = ""
     project: bool = False
     timed: bool = False
@@ -196,10 +207,17 @@ class Claim:
 
         An interval inside the threshold holds (under the claim's condition, if it has one), one
         outside does not hold, and one across a bound leaves the claim open. A single value decides
-        where there is no interval.
+        where there is no interval. A finding that `fails` does not hold.
         """
         if finding.missing:
             return NOT_RUN
+        if self.threshold is not None and finding.holds is not None:
+            raise ValueError(
+                f"holds of the finding for {self.id} must be None beside a threshold, got "
+                f"{finding.holds!r}: use `fails` for a second condition"
+            )
+        if finding.fails:
+            return DOES_NOT_HOLD
         if self.threshold is None:
             if finding.holds is None:
                 raise ValueError(f"claim {self.id} needs a threshold, or a finding with `holds`")
@@ -216,9 +234,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Summary:
-    """The box on top of a report: four sentences about a document's claims.
+    """The box on top of a report, in whole sentences.
 
-    A sentence may contain values of the run, such as ``{D1-3.measured:.1%}`` or ``{D1-3.verdict}``.
+    It says what a document claims, what a run found, how sure that is, and where it stops. All
+    values and judgements come from the run.
     """
 
     claimed: str

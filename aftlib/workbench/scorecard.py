@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from aftlib.workbench.claims import (
     BASES,
     DOES_NOT_HOLD,
+    HOLDS,
     HOLDS_IF,
     NOT_RUN,
     OPEN,
@@ -48,11 +49,14 @@ class ClaimRecord(BaseModel):
     main: str
     expected: Value
     measured: Value
+    text: str
     unit: str
     interval: tuple[float, float] | None
     verdict: str = Field(pattern=f"^({'|'.join(VERDICTS)})$")
     condition: str
+    threshold: str
     basis: str = Field(pattern=f"^({'|'.join(BASES)})$")
+    by_construction: str
     n: int | None
     counted: str
     sensitivity: str
@@ -72,7 +76,8 @@ class ClaimRecord(BaseModel):
             "measured": finding.value,
             "unit": "" if isinstance(finding.value, str | None) else claim.unit,
             "verdict": claim.decide(finding),
-            "sensitivity": finding.missing or finding.sensitivity,
+            "threshold": claim.threshold.source if claim.threshold else "",
+            "sensitivity": finding.missing or finding.fails or finding.sensitivity,
         }
         return cls(**(same | fields))
 
@@ -85,6 +90,25 @@ class ClaimRecord(BaseModel):
         """The symbol and the verdict, with its condition."""
         words = [SYMBOLS[self.verdict], self.verdict]
         return " ".join(words + [self.condition] * (self.verdict == HOLDS_IF))
+
+    @property
+    def number(self) -> str:
+        """The number as a reader sees it, with its unit and interval."""
+        if self.text:
+            return self.text
+        words = [shown(self.measured), self.unit]
+        return " ".join(
+            [word for word in words if word]
+            + [shown_interval(self.interval)] * (self.interval is not None)
+        )
+
+    @property
+    def evidence(self) -> str:
+        """The basis of the number and its observations, such as ``exact, 105 points``."""
+        words = [self.basis + ", by construction" * bool(self.by_construction)]
+        if self.n is not None:
+            words.append(f"{shown(self.n)} {self.counted}".strip())
+        return ", ".join(words)
 
     @property
     def as_recorded(self) -> bool:
@@ -147,6 +171,47 @@ def claims_table(records: Sequence[ClaimRecord], link: bool = False) -> str:
     """
     ordered = sorted(records, key=lambda record: (record.project, record.verdict != DOES_NOT_HOLD))
     return render("claims.html.j2", claims=ordered, link=link)
+
+
+def sentences_by_verdict(records: Mapping[str, ClaimRecord], clauses: Mapping[str, str]) -> str:
+    """Return what a run found as whole sentences, in which each clause stands under its verdict.
+
+    Parameters
+    ----------
+    records
+        The run's records by claim.
+    clauses
+        For each claim a clause that follows "it holds that". ``{0}`` is the record:
+        ``"greedy has {0.measured:.2f} times random's error rate"``.
+
+    Examples
+    --------
+    >>> sentences_by_verdict({}, {"D1-3": "error rates stay within δ"})
+    ''
+    """
+    openings = {
+        HOLDS: "It holds that ",
+        DOES_NOT_HOLD: "It does not hold that ",
+        OPEN: "It is open whether ",
+    }
+    spoken = {
+        name: clause.format(records[name])
+        for name, clause in clauses.items()
+        if name in records and records[name].verdict != NOT_RUN
+    }
+    sentences = []
+    for verdict, opening in openings.items():
+        same = [text for name, text in spoken.items() if records[name].verdict == verdict]
+        if same:
+            joint = ", and whether " if verdict == OPEN else ", and that "
+            sentences.append(f"{opening}{joint.join(same)}.")
+        if verdict == HOLDS:
+            sentences += [
+                f"It holds that {text} if {records[name].condition}."
+                for name, text in spoken.items()
+                if records[name].verdict == HOLDS_IF
+            ]
+    return " ".join(sentences)
 
 
 def render(template: str, **values: Any) -> str:

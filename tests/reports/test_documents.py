@@ -33,11 +33,11 @@ def test_a_card_has_at_most_60_words(claim):
     assert len(words) <= 60 - 12  # verdict, number, evidence
 
 
-def test_the_one_page_has_at_most_350_words():
+def test_the_one_page_has_at_most_500_words():
     page = (ROOT / "reports" / "README.md").read_text().partition("\n✔")[0]
-    parts = [document.id for document in DOCUMENTS if document.summary]
+    parts = [document.id for document in DOCUMENTS]
     assert re.findall(r"^\*\*(\w+)\.\*\*", page, re.MULTILINE) == parts
-    assert len([word for word in page.split() if re.search(r"\w", word)]) <= 350
+    assert len([word for word in page.split() if re.search(r"\w", word)]) <= 500
 
 
 def verdicts_of(text: str, column: int) -> dict[str, str]:
