@@ -12,7 +12,16 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from aftlib.core.checks import require_choice
+
 MARKERS = ("notebooks", "pyproject.toml")
+DATA_SETS = {
+    "beijing_pm25": "µg/m³",
+    "chicago_ridership": "thousand riders per day",
+    "irish_wind": "knots",
+    "simbench_load": "share of peak load",
+}
+"""Real sensors that come with the project, and the units of their samples."""
 _WAITS = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
@@ -39,12 +48,21 @@ def data_dir() -> Path:
     return project_root() / "data"
 
 
-def beijing_pm25() -> Path:
-    """Return the file of real sensors: PM2.5 at twelve stations in Beijing, µg/m³ each hour.
+def data_set(name: str) -> Path:
+    """Return the file of one of the `DATA_SETS`; ``data/README.md`` has sources and licences.
 
-    ``data/README.md`` has source and licence.
+    Rows are times and columns are sensors, in 32-bit floats.
+
+    >>> data_set("irish_wind").name
+    'irish_wind.parquet'
     """
-    return data_dir() / "beijing_pm25.parquet"
+    require_choice("name", name, DATA_SETS)
+    return data_dir() / f"{name}.parquet"
+
+
+def beijing_pm25() -> Path:
+    """Return the file of the real sensors that most notebooks use: PM2.5 at twelve stations."""
+    return data_set("beijing_pm25")
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from aftlib.core import paths
@@ -17,6 +19,18 @@ from aftlib.core.paths import (
     write_whole,
 )
 
+SHAPES = {
+    "beijing_pm25": (35_064, 12),
+    "chicago_ridership": (5_698, 20),
+    "irish_wind": (6_574, 12),
+    "simbench_load": (35_136, 27),
+}
+DIGESTS = {
+    "beijing_pm25": "f3f132eacdfac43dbf048e692836b1708cc0675bb658ac46c16d29dd37d41774",
+    "chicago_ridership": "3273922f98694dba746c99063bdc59eeecd11ef4afec703a16eafb09d961bff2",
+    "irish_wind": "43a1a031e3710f8fd218c6e3ed4b8fcd802ee599f5d513a20268037efdccbab8",
+    "simbench_load": "70b971333721ce79071b2b79be5921e3dfd5da84427eda9ad6eda4ae8ea3ddcc",
+}
 PACKAGE_HOME = Path(paths.__file__).resolve().parents[2]
 WRITER = """
 import sys, time
@@ -189,3 +203,25 @@ def test_a_fresh_folder_is_another_one_each_time():
     assert len({*fresh}) == 3 and not any(path.exists() for path in fresh)
     assert [path.name.partition("-")[0] for path in fresh] == ["six", "six", "cost"]
     assert (folders / "six").parent.is_dir()
+
+
+@pytest.mark.parametrize("name", paths.DATA_SETS)
+def test_real_sensors_are_those_that_the_readme_of_data_describes(name):
+    rows, sensors = SHAPES[name]
+    table = pd.read_parquet(paths.data_set(name))
+    steps = pd.DatetimeIndex(table.index).to_series().diff().dropna()
+    readme = (paths.data_dir() / "README.md").read_text("utf-8")
+    assert hashlib.sha256(paths.data_set(name).read_bytes()).hexdigest() == DIGESTS[name]
+    assert table.shape == (rows, sensors)
+    assert (steps == steps.iloc[0]).all()
+    assert f"| `{name}.parquet` | {sensors} " in readme
+    assert f"× {rows:,}" in readme
+
+
+def test_all_real_sensors_are_small():
+    assert sum(paths.data_set(name).stat().st_size for name in paths.DATA_SETS) < 6_000_000
+
+
+def test_an_unknown_set_of_real_sensors_is_refused_with_those_that_there_are():
+    with pytest.raises(ValueError, match=r"name must be one of .*irish_wind.*got 'wind'"):
+        paths.data_set("wind")
