@@ -42,14 +42,46 @@ def test_a_notebook_begins_with_title_and_summary(name):
     assert title.startswith("# ") and len(summary) > 100
 
 
+def texts_of(cell, *names):
+    """Texts that a cell of code gives to functions called `names`; a value in one counts as a word.
+
+    >>> texts_of(nbformat.v4.new_code_cell("caption(f'At {m:.2f} it {verb(1, 2)}.')"), "caption")
+    ['At 0 it 0.']
+    """
+    if cell.cell_type != "code":
+        return []
+    calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
+    return [part_text(call.args[0]) for call in calls if getattr(call.func, "id", "") in names]
+
+
+def part_text(node):
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(part_text, node.values))
+    return node.value if isinstance(node, ast.Constant) else "0"
+
+
+def captions(name):
+    """The cell before each caption, and the caption's text."""
+    for before, cell in zip(NOTEBOOKS[name], NOTEBOOKS[name][1:], strict=False):
+        texts = [cell.source] if "caption" in cell.metadata.get("tags", []) else []
+        for text in texts + texts_of(cell, "caption"):
+            yield before, text
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_caption_says_in_two_sentences_what_to_see(name):
-    for before, cell in zip(NOTEBOOKS[name], NOTEBOOKS[name][1:], strict=False):
-        if "caption" in cell.metadata.get("tags", []):
-            assert before.cell_type == "code"
-            sentences = re.split(r"(?<=[.?!]) (?=[A-ZΣ])", cell.source)
-            assert 1 <= len(sentences) <= 2 and sentences[-1].endswith("."), sentences
-            assert "$" not in cell.source  # a screen reader reads it out as it stands
+    for before, text in captions(name):
+        assert before.cell_type == "code"
+        sentences = re.split(r"(?<=[.?!]) (?=[A-ZΣ])", text)
+        assert 1 <= len(sentences) <= 2 and sentences[-1].endswith("."), sentences
+        assert "$" not in text  # a screen reader reads it out as it stands
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_has_at_most_800_words(name):
+    texts = [cell.source for cell in NOTEBOOKS[name] if cell.cell_type == "markdown"]
+    texts += [text for cell in code(name) for text in texts_of(cell, "caption", "prose")]
+    assert len(re.sub(r"\$[^$]*\$", "x", " ".join(texts)).split()) <= 800
 
 
 def read_parameters(source):

@@ -19,6 +19,7 @@ from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors import Preprocessor
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
 from plotly.io import to_html
 
 from aftlib.core.paths import write_whole
@@ -74,6 +75,37 @@ def is_broad(layout: Mapping[str, Any]) -> bool:
     return "xaxis2" in layout or layout.get("legend", {}).get("orientation", "h") != "h"
 
 
+class Texts(Preprocessor):
+    """Turns texts that code made into cells of Markdown, so that reports set both alike."""
+
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        """Return the notebook with a cell of Markdown for each text, in the outputs' order."""
+        cells = []
+        for cell in nb.cells:
+            cells.append(cell)
+            outputs = cell.get("outputs", [])
+            if any(text_kind(output) for output in outputs):
+                cell.outputs = []
+                cells += _split_texts(outputs)
+        nb.cells = cells
+        return nb, resources
+
+
+def text_kind(output: NotebookNode) -> str:
+    """Return the kind of a `workbench.style.Text`; empty for any other output."""
+    return output.get("metadata", {}).get("aft", {}).get("text", "")
+
+
+def _split_texts(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
+    """Return a cell for each output: of Markdown for a text, of code without source for others."""
+    return [
+        new_markdown_cell(output.data["text/markdown"], metadata={"tags": [text_kind(output)]})
+        if text_kind(output)
+        else new_code_cell(outputs=[output])
+        for output in outputs
+    ]
+
+
 class Figures(Preprocessor):
     """Adds to each Plotly output the HTML that draws it, which nbconvert lacks.
 
@@ -110,7 +142,7 @@ class Report(HTMLExporter):
     """nbconvert's cells without its page: code, outputs and prose."""
 
     template_name = "basic"
-    preprocessors = [Figures]
+    preprocessors = [Texts, Figures]
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:

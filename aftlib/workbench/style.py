@@ -1,8 +1,9 @@
-"""One look for all figures, and their sliders."""
+"""One look for all figures, their sliders, and text that is computed from a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
 HEIGHT = 430
 _MARKER_SIZE = 8
+CAPTION, PROSE = "caption", "prose"
 _ADDED, _SYMBOLS = ("#56B4E9", "#882255", "#117733", "#999933"), ("star", "cross", "hexagon")
 
 
@@ -145,3 +147,42 @@ def threshold(figure: go.Figure, y: float, text: str, position: str = "top right
     """Draw a dashed line across a figure at `y`; returns the same figure."""
     line = {"color": "#333", "dash": "dash"}
     return figure.add_hline(y, line=line, annotation_text=text, annotation_position=position)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Markdown made by a cell's code; as the cell's last value it stands below that cell.
+
+    JupyterLab and reports set it like a cell of Markdown, formulas and inline code included. So a
+    sentence with numbers is computed from the run instead of typed.
+
+    Parameters
+    ----------
+    markdown
+        The text; HTML in it is passed through, as in a cell of Markdown.
+    kind
+        `CAPTION` or `PROSE`. A report sets captions smaller, close to the figure before them.
+    """
+
+    markdown: str
+    kind: str = PROSE
+
+    def _repr_mimebundle_(
+        self, include: Any = None, exclude: Any = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        data = {"text/markdown": self.markdown, "text/plain": self.markdown}
+        return data, {"aft": {"text": self.kind}}
+
+
+def caption(markdown: str) -> Text:
+    """Return the caption of the figure before it, as a cell's last value.
+
+    >>> caption(f"At ε = {0.7:g} all error rates lie below δ.").markdown
+    'At ε = 0.7 all error rates lie below δ.'
+    """
+    return Text(markdown, CAPTION)
+
+
+def prose(markdown: str) -> Text:
+    """Return a paragraph of a notebook's text, as a cell's last value."""
+    return Text(markdown, PROSE)

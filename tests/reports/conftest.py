@@ -26,12 +26,19 @@ p = NotebookParameters.of(globals())"""
 FIGURE = """\
 import plotly.graph_objects as go
 go.Figure(go.Scatter(x=[1, 2, m], y=[1, 4, 9]), layout={"title": "</script> squares"})"""
+COMPUTED = """\
+from IPython.display import display
+from aftlib.workbench.style import caption, prose
+display(prose(f"There are *{m}* workers."))
+print("between")
+caption(f"At $m = {m}$, `m * m` is {m * m}.")"""
 GOOD = [
     new_markdown_cell("# A tiny run of $\\varepsilon$\n\nThe *first* paragraph, $x<1$."),
     new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
     new_code_cell(CHECK),
     new_code_cell(FIGURE),
     new_markdown_cell("Squares.", metadata={"tags": ["caption"]}),
+    new_code_cell(COMPUTED),
     new_markdown_cell("$$\\frac{1}{2} \\tag{7}$$"),
     new_code_cell("import sys\nprint('a warning', file=sys.stderr)"),
     new_code_cell("Scorecard(CLAIMS, globals())"),

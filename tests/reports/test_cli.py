@@ -46,6 +46,17 @@ def test_reproduce_writes_report_index_readme_and_claims(home):
     assert 'href="01_tiny.html#claim-D1-1"' in index and "✔ 2 hold" in index
 
 
+def test_a_caption_that_code_made_looks_like_one_of_markdown(home):
+    assert aft("reproduce").exit_code == 0
+    page = (home / "reports" / "01_tiny.html").read_text()
+    main = re.sub(r"cell-id=\w+", "", page.split("<main>")[1])
+    of_markdown, of_code = main.split('<div class="cell', 1)[1].split("celltag_caption")[1:]
+    assert of_code.split("At <math")[0] == of_markdown.split("Squares.")[0]
+    assert "<code>m * m</code> is 16." in main
+    prose = main.index("<p>There are <em>4</em> workers.")
+    assert prose < main.index("<pre>between") < main.index("<code>m * m</code>")
+
+
 def test_a_second_run_uses_the_first_until_something_changes(home, monkeypatch):
     """A report that another version of the library stored counts as not run."""
     smoke = ("reproduce", "--profile", "smoke")
@@ -59,7 +70,7 @@ def test_a_second_run_uses_the_first_until_something_changes(home, monkeypatch):
     monkeypatch.setattr(batch, "run_job", lambda job, progress: ran.append(job) or done)
     aft(*smoke, "-p", "m=6")
     aft(*smoke, "--fresh")
-    write_notebook(home, [*GOOD[:3], *GOOD[7:]])
+    write_notebook(home, [*GOOD[:3], *GOOD[8:]])
     aft(*smoke)
     assert [job.parameters["m"] for job in ran] == [6, 3, 3]
     target.write_text(target.read_text().replace('"sensitivity"', '"sensitivities"'))
