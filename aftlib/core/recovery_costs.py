@@ -5,9 +5,14 @@ checkpoint. With S samples read again at R samples per second it takes
 
     T(R) = start + S · (per sample + 1/R) + [estimate] + checkpoint.
 
-So an approximate recovery, which reads fewer samples and may cost more otherwise, is the faster one
-below the read rate R* = (S_exact − S_approximate) / (fixed_approximate − fixed_exact), where the
-part `fixed_s` of T does not depend on R.
+With f for the part that does not depend on R, an approximate recovery a, which reads fewer samples
+and may cost more otherwise, is the faster one than an exact one e below the read rate
+
+    R* = (S_e − S_a) / (f_a − f_e).
+
+Two criteria say whether it pays, `Alternatives.keeps_from` and `Alternatives.faster_below`: whether
+the exact recovery keeps a time limit T_SLA, and which one is faster. Notebook 07 and `aft plan` use
+both.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ import pandas as pd
 
 from aftlib.core.checks import require_number
 
+KEEPS_T_SLA, IS_FASTER = CRITERIA = ("keeps T_SLA", "is faster")
+"""The criteria by which estimating pays, as reports name them."""
 MONTH_S = 365.25 / 12 * 86_400
 BYTES_PER_SAMPLE = 8
 
@@ -61,6 +68,74 @@ class RecoveryCosts:
         """
         wait = samples / read_rate if read_rate > 0 else math.inf
         return self.fixed_s(samples, estimates) + (wait if samples else 0.0)
+
+
+def break_even_rate(saved: float, extra_s: float) -> float:
+    """Return the read rate R* below which the approximate recovery is faster, samples per second.
+
+    It reads `saved` samples fewer and takes `extra_s` longer otherwise. 0 where it saves nothing,
+    infinite where it saves samples and takes no longer.
+    """
+    if saved <= 0:
+        return 0.0
+    return saved / extra_s if extra_s > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """An exact and an approximate recovery of the same failure.
+
+    Parameters
+    ----------
+    exact, approximate : RecoveryCosts
+    lost : float
+        Samples that the failure takes, all of which the exact recovery reads again; at least 0.
+    again : float
+        Those that the approximate recovery reads again, 0 to `lost`.
+
+    Examples
+    --------
+    A window of 1,000 samples, of which the approximate recovery reads 100 again:
+
+    >>> costs = RecoveryCosts(start_s=0.5, sample_s=0, estimate_s=0.1, checkpoint_s=0)
+    >>> choice = Alternatives(costs, costs, lost=1000, again=100)
+    >>> choice.keeps_from(t_sla_s=2.5), round(choice.faster_below())
+    (500.0, 9000)
+    """
+
+    exact: RecoveryCosts
+    approximate: RecoveryCosts
+    lost: float
+    again: float
+
+    def __post_init__(self) -> None:
+        require_number("lost", self.lost, least=0)
+        require_number("again", self.again, least=0, most=self.lost)
+
+    def keeps_from(self, t_sla_s: float) -> float:
+        """Read rate from which on the exact recovery keeps T_SLA, in samples per second.
+
+        Infinite where no rate is high enough. Live reads come on top.
+        """
+        left_s = t_sla_s - self.exact.fixed_s(self.lost, estimates=False)
+        if not self.lost:
+            return 0.0 if left_s >= 0 else math.inf
+        return self.lost / left_s if left_s > 0 else math.inf
+
+    def faster_below(self, least_saving: float = 0.0) -> float:
+        """Read rate below which the approximate recovery is faster, in samples per second.
+
+        It must save the share `least_saving` of the exact recovery's time, or more than nothing.
+        0 where it never does, infinite where it always does.
+        """
+        share = 1 - least_saving
+        exact_s = self.exact.fixed_s(self.lost, estimates=False)
+        extra_s = self.approximate.fixed_s(self.again, estimates=True) - share * exact_s
+        return break_even_rate(share * self.lost - self.again, extra_s)
+
+    def pays_below(self, t_sla_s: float, least_saving: float = 0.0) -> float:
+        """Read rate below which both criteria speak for the approximate recovery."""
+        return min(self.keeps_from(t_sla_s), self.faster_below(least_saving))
 
 
 @dataclass(frozen=True)

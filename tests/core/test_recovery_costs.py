@@ -8,6 +8,7 @@ import pytest
 
 from aftlib.core.recovery_costs import (
     MONTH_S,
+    Alternatives,
     Operation,
     RecoveryCosts,
     Scheme,
@@ -27,6 +28,45 @@ def test_a_recovery_starts_reads_estimates_and_commits():
     assert APPROXIMATE.recovery_s(1000, False, 500) == pytest.approx(0.5 + 0.001 + 2 + 0.05)
     assert APPROXIMATE.recovery_s(0, True, 0) == pytest.approx(0.75)
     assert APPROXIMATE.recovery_s(1, True, 0) == math.inf
+
+
+CHOICE = Alternatives(
+    RecoveryCosts(0.5, 1e-3, 0.3, 0.05), RecoveryCosts(0.6, 1e-3, 0.2, 0.05), lost=1000, again=250
+)
+
+
+def times(choice, rate):
+    exact = choice.exact.recovery_s(choice.lost, False, rate)
+    return exact, choice.approximate.recovery_s(choice.again, True, rate)
+
+
+def test_an_exact_recovery_takes_t_sla_at_the_rate_from_which_on_it_keeps_it():
+    exact_s, _ = times(CHOICE, CHOICE.keeps_from(t_sla_s=4.0))
+    assert exact_s == pytest.approx(4.0)
+    assert CHOICE.keeps_from(t_sla_s=1.55) == math.inf  # as long as its fixed part
+    nothing_lost = replace(CHOICE, lost=0, again=0)
+    assert nothing_lost.keeps_from(0.55) == 0 and nothing_lost.keeps_from(0.5) == math.inf
+
+
+@pytest.mark.parametrize("saving", [0.0, 0.05, 0.5])
+def test_an_approximate_recovery_saves_its_share_at_the_rate_below_which_it_is_faster(saving):
+    exact = RecoveryCosts(0.5, 0, 0, 0.05)
+    choice = replace(CHOICE, exact=exact, approximate=replace(exact, estimate_s=0.4))
+    exact_s, approximate_s = times(choice, choice.faster_below(saving))
+    assert approximate_s == pytest.approx((1 - saving) * exact_s)
+
+
+def test_a_recovery_that_saves_nothing_is_never_faster_and_one_without_extra_always_is():
+    assert replace(CHOICE, again=1000).faster_below() == 0
+    assert replace(CHOICE, again=960).faster_below(least_saving=0.05) == 0
+    assert CHOICE.faster_below() == math.inf  # it processes 750 samples fewer, in .75 s
+
+
+def test_estimating_pays_where_both_criteria_say_so():
+    quick = replace(CHOICE, approximate=RecoveryCosts(2.0, 1e-3, 0.2, 0.05))
+    keeps, faster = quick.keeps_from(4.0), quick.faster_below()
+    assert keeps < faster < math.inf and quick.pays_below(4.0) == keeps
+    assert quick.pays_below(1.8) == faster < quick.keeps_from(1.8)
 
 
 def month_by_month(operation, scheme, failures, rng):
@@ -102,5 +142,7 @@ test_numbers_outside_their_range_are_refused = refused(
     (SCHEMES[0], {"lost": 0}, "lost must be above 0 and at most 1, got 0"),
     (SCHEMES[0], {"replayed": 1.1}, "replayed must be at least 0 and at most 1, got 1.1"),
     (SCHEMES[0], {"checkpoints": 0}, "checkpoints must be at least 1, got 0"),
+    (CHOICE, {"lost": -1}, "lost must be at least 0, got -1"),
+    (CHOICE, {"again": 1001}, "again must be at least 0 and at most 1000, got 1001"),
     (EXACT, {"estimate_s": -1}, "estimate_s must be at least 0, got -1"),
 )
