@@ -1,11 +1,12 @@
 # `make reproduce` and `make test` do their own set-up in .venv, and skip it when nothing changed.
-# They need Python 3.11 or newer and make, nothing else.
+# They need Python 3.11 or newer and make, nothing else. In an active conda environment (such as that of
+# environment.yml) they make .venv with its Python; without make, `aft` and `python -m pytest` run there as they are.
 #
 #   make reproduce PROFILE=smoke              another size of the experiments
 #   make test ARGS="-k gaussian -x"           anything pytest takes (-n 0: one after the other)
 #   make setup PYTHON=/path/to/python3.12     to choose the interpreter
 
-PYTHONS = python3.14 python3.13 python3.12 python3.11 python3 python
+PYTHONS = $(strip $(addsuffix /bin/python,$(CONDA_PREFIX)) python3.14 python3.13 python3.12 python3.11 python3 python)
 PROFILE = quick
 ARGS =
 bin = .venv/bin

@@ -1,4 +1,4 @@
-"""pyproject.toml is the one list of packages; the lock and the imports agree."""
+"""pyproject.toml is the one list of packages; the lock, conda's file and the imports agree."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
+from aftlib.spark.java import OLDEST_JAVA
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -40,6 +44,39 @@ def pins():
     for name, version in re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.MULTILINE):
         versions_of.setdefault(canonicalize_name(name), []).append(version)
     return versions_of
+
+
+def conda():
+    """{package: constraint} of conda's file, and the lines that it gives to pip."""
+    listed = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    (lines,) = [entry["pip"] for entry in listed if isinstance(entry, dict)]
+    named = [re.match(r"([\w.-]+)(.*)", entry) for entry in listed if isinstance(entry, str)]
+    return {match[1]: match[2] for match in named}, lines
+
+
+def test_conda_brings_a_python_that_the_project_is_tested_with():
+    packages, _ = conda()
+    tested = re.findall(r":: (3\.\d+)", " ".join(PROJECT["project"]["classifiers"]))
+    major, last = map(int, tested[-1].split("."))
+    bounds = f"{PROJECT['project']['requires-python']},<{major}.{last + 1}"
+    assert SpecifierSet(packages["python"]) == SpecifierSet(bounds)
+
+
+def test_conda_brings_a_java_like_that_of_the_lock():
+    """Of Java packages only the major version counts; Spark 4 runs on 17 and 21."""
+    packages, _ = conda()
+    assert packages["openjdk"].lstrip("=") in ("17", "21")
+    assert int(packages["openjdk"].lstrip("=")) >= OLDEST_JAVA
+
+
+def test_conda_leaves_the_packages_to_the_lock():
+    packages, lines = conda()
+    assert packages.keys() == {"python", "openjdk", "make", "pip"}
+    assert lines == ["-r requirements.lock"]
+    groups = [Requirement(line) for line in [*REQUIRED, *TOOLS]]
+    assert {canonicalize_name(want.name) for want in groups} - pins().keys() == set()
+    text = (ROOT / "environment.yml").read_text()
+    assert "pip install --no-deps --editable ." in text
 
 
 def imported():

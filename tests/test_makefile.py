@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -23,9 +24,12 @@ def project(tmp_path):
     return tmp_path
 
 
-def make(project, *arguments):
+def make(project, *arguments, **environment):
     command = ["make", *arguments]
-    return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=500)
+    environment = os.environ | environment
+    return subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, timeout=500
+    )
 
 
 def test_a_missing_interpreter_is_named_with_the_fix(project):
@@ -33,6 +37,15 @@ def test_a_missing_interpreter_is_named_with_the_fix(project):
     assert done.returncode != 0
     assert "no Python 3.11 or newer with its venv module among: /no/python3.99" in done.stderr
     assert "make setup PYTHON=/path/to/python3.12" in done.stderr
+
+
+def test_an_active_conda_environment_lends_its_python_first(project):
+    active = make(project, "--dry-run", "setup", CONDA_PREFIX="/conda/envs/aftlib").stdout
+    assert "for candidate in /conda/envs/aftlib/bin/python python3.14 " in active
+    assert (
+        "for candidate in python3.14 "
+        in make(project, "--dry-run", "setup", CONDA_PREFIX="").stdout
+    )
 
 
 def test_reproduce_needs_no_tools_of_tests(project):
