@@ -65,8 +65,8 @@ compile = $(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork
 lock: $(all) ## remake requirements.lock from pyproject.toml
 	$(compile) --extra notebooks --extra spark --output-file .venv/run.lock
 	$(compile) --all-extras --group dev --group docs --constraint .venv/run.lock --output-file .venv/all.lock
-	awk 'FNR == NR { if (/^[^ #]/) known[$$1]; print; next } FNR == 1 { print "# tools" } \
-	  /^[^ #]/ { keep = !($$1 in known) } keep' .venv/run.lock .venv/all.lock > requirements.lock
+	awk 'FNR == NR { if (/^[^ #]/) known[$$0]; print; next } FNR == 1 { print "# tools" } \
+	  /^[^ #]/ { keep = !($$0 in known) } keep' .venv/run.lock .venv/all.lock > requirements.lock
 
 clean: ## remove .venv and all caches (data/ and reports/ stay)
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build

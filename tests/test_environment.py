@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,24 @@ def test_lock_has_hashes_and_no_address():
     assert [entry for entry in packages if "--hash=sha256:" not in entry] == []
     assert "://" not in LOCK
     assert "--index" not in LOCK
+
+
+def test_the_lock_has_what_its_packages_need_on_this_machine():
+    """So pip also accepts it without `--no-deps`, as conda calls it."""
+    lines = re.findall(r"^([\w.-]+==.*?) \\$", LOCK, re.MULTILINE)
+    wanted = [want for want in map(Requirement, lines) if not want.marker or want.marker.evaluate()]
+    pinned = {canonicalize_name(want.name) for want in wanted}
+    missing = []
+    for want in wanted:
+        with contextlib.suppress(PackageNotFoundError):  # of a part that is not installed
+            needed = map(Requirement, distribution(want.name).requires or [])
+            missing += [
+                f"{want.name} needs {need.name}"
+                for need in needed
+                if not need.marker or need.marker.evaluate({"extra": ""})
+                if canonicalize_name(need.name) not in pinned
+            ]
+    assert missing == []
 
 
 def test_everything_imported_is_a_dependency():
