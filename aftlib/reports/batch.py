@@ -6,15 +6,12 @@ import hashlib
 import json
 import logging
 import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +23,16 @@ from pydantic import ValidationError
 
 from aftlib.core.paths import atomic_file, project_root
 from aftlib.reports.documents import DOCUMENTS, Document
+from aftlib.reports.origin import (
+    describe_machine,
+    inputs_hash,
+    library_hash,
+    read_commit,
+    read_versions,
+)
 from aftlib.workbench.claims import not_run
 from aftlib.workbench.scorecard import MIME, ClaimRecord
 
-PACKAGE = Path(__file__).resolve().parents[1]
-#: Packages that results may depend on.
-VERSIONS = ("numpy", "pandas", "scipy", "numba", "pyarrow", "pyspark", "plotly")
 #: Longest wait for a kernel to answer; a busy machine can need more than papermill's minute.
 START_S = 600
 
@@ -52,10 +53,21 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Hash of what the results depend on: library, notebook, parameters, Spark's master."""
-        parts = [library_hash(), self.notebook.read_text(encoding="utf-8")]
-        parts += [json.dumps(self.parameters, sort_keys=True), os.environ.get("AFT_MASTER", "")]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """Hash of what the results depend on.
+
+        That is the library, the notebook, packages, input files, parameters with their profile,
+        and Spark's master.
+        """
+        parts = {
+            "library": library_hash(),
+            "notebook": self.notebook.read_text(encoding="utf-8"),
+            "versions": read_versions(),
+            "inputs": inputs_hash(self.parameters),
+            "parameters": self.parameters,
+            "profile": self.profile,
+            "master": os.environ.get("AFT_MASTER", ""),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,7 @@ class Executed:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Name, profile, parameters, key, start, seconds, versions and error of the run."""
+        """Name, profile, parameters, key, start, seconds, commit, machine, versions and error."""
         return self.content.metadata["aft"]
 
     @property
@@ -100,16 +112,6 @@ class Executed:
         except ValidationError:
             return []
         return list(records.values())
-
-
-@cache
-def library_hash() -> str:
-    """Return the hash of the library's modules and data tables."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix in (".py", ".csv", ".json", ".properties"):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def find_notebook(wanted: str) -> tuple[Path, Document | None]:
@@ -185,6 +187,16 @@ class LocalKernel(AsyncKernelManager):
         file = str(Path(self._folder.name, "kernel.json"))
         super().__init__(**options | {"transport": "ipc", "connection_file": file})
 
+    async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
+        """Start the kernel with settings in its own environment; this process keeps its own."""
+        inherited = options.pop("env", None) or os.environ
+        environment = {
+            "PYTHONWARNINGS": "ignore::FutureWarning",
+            **inherited,
+            "PLOTLY_RENDERER": "plotly_mimetype",
+        }
+        await super().start_kernel(env=environment, **options)
+
 
 def run_job(job: Job, progress: bool = False) -> Executed:
     """Run a notebook in a kernel of this interpreter and save it, with its record, as the target.
@@ -192,16 +204,15 @@ def run_job(job: Job, progress: bool = False) -> Executed:
     A notebook that fails is saved too, up to and with its error.
     """
     job.target.parent.mkdir(parents=True, exist_ok=True)
-    os.environ["PLOTLY_RENDERER"] = "plotly_mimetype"
-    os.environ.setdefault("PYTHONWARNINGS", "ignore::FutureWarning")
-    versions = {one.name: one.version for one in distributions() if one.name in VERSIONS}
     record: dict[str, Any] = {
         "name": job.name,
         "profile": job.profile,
         "parameters": job.parameters,
         "key": job.key,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"Python": platform.python_version(), **versions},
+        "commit": read_commit(),
+        "machine": describe_machine(),
+        "versions": read_versions(),
         "error": None,
     }
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # it warns of annotated parameters

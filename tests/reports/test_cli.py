@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 
@@ -68,6 +69,8 @@ def test_a_second_run_uses_the_first_until_something_changes(home, monkeypatch):
     assert target.stat().st_mtime_ns == first
     ran, done = [], batch.Executed.read(target)
     monkeypatch.setattr(batch, "run_job", lambda job, progress: ran.append(job) or done)
+    aft(*smoke)
+    assert ran == []
     aft(*smoke, "-p", "m=6")
     aft(*smoke, "--fresh")
     write_notebook(home, [*GOOD[:3], *GOOD[8:]])
@@ -99,6 +102,19 @@ def test_a_kernel_that_dies_is_reported(home):
     write_notebook(home, [*BAD[:3], nbformat.v4.new_code_cell("import os; os._exit(3)")])
     done = aft("reproduce")
     assert done.exit_code == 1 and "the kernel died" in done.output
+
+
+def test_a_run_leaves_the_environment_of_this_process_alone(home, monkeypatch):
+    """Several notebooks run at a time in threads of one process."""
+    monkeypatch.delenv("PLOTLY_RENDERER", raising=False)
+    monkeypatch.delenv("PYTHONWARNINGS", raising=False)
+    asked = "import os\nprint(os.environ['PLOTLY_RENDERER'], os.environ['PYTHONWARNINGS'])"
+    write_notebook(home, [*GOOD, nbformat.v4.new_code_cell(asked)])
+    before = dict(os.environ)
+    assert aft("reproduce").exit_code == 0
+    assert {**os.environ, "PYTEST_CURRENT_TEST": ""} == {**before, "PYTEST_CURRENT_TEST": ""}
+    page = (home / "reports" / "01_tiny.html").read_text()
+    assert "plotly_mimetype ignore::FutureWarning" in page
 
 
 @pytest.mark.parametrize(
