@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
@@ -12,12 +12,15 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from aftlib.core.intervals import t_interval
+from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.spark.sweep import sweep
 from aftlib.upstream_backup.closed_form import expected_queue, expected_resent, traffic
-from aftlib.upstream_backup.simulation import Simulated, simulate
+from aftlib.upstream_backup.simulation import NEVER, Route, Simulated, simulate
 from aftlib.upstream_backup.system import (
+    ACTIVE,
+    MS,
     NODES,
+    PASSIVE,
     PROPOSED,
     SCHEMES,
     SIMULATED_SCHEMES,
@@ -45,14 +48,40 @@ TIME_LIMIT = 0.15
 """Relative difference from ns-3 up to which times agree."""
 STORED_RUNS = Path(__file__).parent / "ns3"
 """Folder of the tables that ns-3 made (benchmarks/ns3)."""
-SWITCHES: dict[str, tuple[Scheme, dict[str, Any], dict[str, int]]] = {
-    "as it is": (UPSTREAM, {}, {}),
-    "no handshake": (UPSTREAM, {"handshake": False}, {}),
-    "Nagle on": (UPSTREAM, {}, {"nagle": 1}),
-    "neither": (UPSTREAM, {"handshake": False, "initial_window": None}, {}),
-    "proposed": (PROPOSED, {}, {}),
+STORED_SEED = 1
+"""Seed of the failure times and phases of ns-3's stored runs."""
+DELAYED, ALL_DELAYED, AT_ONCE = "delayed", "all delayed", "at once"
+ACKNOWLEDGEMENTS = {DELAYED: (2, True), ALL_DELAYED: (2, False), AT_ONCE: (1, True)}
+"""TCP's acknowledgements in ns-3's stored runs: `DelAckCount`, and whether the first is at once.
+
+"delayed" is the default of ns-3.37: an acknowledgement waits for a second segment, at most 200 ms,
+but a connection's first segment is acknowledged at once. Older versions delayed that one, too.
+"""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One change to TCP in ns-3's stored runs.
+
+    `tcp` has fields of `Tcp`. `nagle` names the connections with Nagle's algorithm: "off",
+    "recovery" (upstream backup's connection to the secondary, opened at recovery) or "stream" (all
+    that carry tuples or results, before the failure, too).
+    """
+
+    scheme: Scheme = UPSTREAM
+    tcp: Mapping[str, Any] = field(default_factory=dict)
+    nagle: str = "off"
+
+
+SWITCHES = {
+    "as it is": Switch(),
+    "no handshake": Switch(tcp={"handshake": False}),
+    "Nagle on": Switch(nagle="recovery"),
+    "Nagle everywhere": Switch(nagle="stream"),
+    "neither": Switch(tcp={"handshake": False, "initial_window": None}),
+    "proposed": Switch(PROPOSED),
 }
-"""Changes to TCP, one at a time: scheme, fields of `Tcp`, options of ns-3's scenario."""
+"""Changes to TCP, one at a time."""
 _INTERVAL: Any = {"least": 0.1, "most": 10_000}
 
 
@@ -97,6 +126,64 @@ class NotebookParameters(ParameterModel):
 def example(scheme: Scheme) -> Simulated:
     """Simulate the primary's failure in a stream slow enough to follow by eye (figs 3 and 4)."""
     return simulate(EXAMPLE, scheme, Failure(182.0))
+
+
+def follow_tuples() -> pd.DataFrame:
+    """Messages of `example` under both schemes, one row each, for `figures.recoveries`.
+
+    Columns scheme; kind ("tuple", "result", "ACK", "request", "replayed tuple" or "failure");
+    source and target: the nodes; sent_ms, arrived_ms; number: of its tuple, of an ACK the
+    newest that it confirms, −1 where there is none.
+    """
+    return pd.DataFrame(
+        [
+            {"scheme": scheme.name, **message}
+            for scheme in SIMULATED_SCHEMES
+            for message in _list_messages(example(scheme))
+        ]
+    )
+
+
+def _list_messages(run: Simulated) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a run, as `follow_tuples` has them."""
+    outage = run.recovery.outage
+    delay = EXAMPLE.link.delay_ns
+    replayed = set(run.recovery.resent.tolist())
+
+    def message(
+        kind: str, source: str, target: str, sent: int, arrived: int, number: int = -1
+    ) -> dict[str, Any]:
+        times = {"sent_ms": sent / MS, "arrived_ms": arrived / MS}
+        return {"kind": kind, "source": source, "target": target, **times, "number": number}
+
+    for route in (run.failed, run.survivor):
+        for i, number in enumerate(route.ids.tolist()):
+            again = route is run.survivor and number in replayed
+            kind = "replayed tuple" if again else "tuple"
+            arrived = route.sent[i] + delay
+            yield message(kind, "upstream", route.node, route.queued[i], arrived, number)
+            if route.delivered[i] < NEVER:
+                times = route.emitted[i], route.delivered[i]
+                yield message("result", route.node, "downstream", *times, number)
+        for tick, newest in _list_acks(route):
+            passed = tick + EXAMPLE.hop_ns
+            yield message("ACK", "downstream", route.node, tick, passed, newest)
+            if passed < route.crash:
+                back = passed + EXAMPLE.hop_ns
+                yield message("ACK", route.node, "upstream", passed, back, newest)
+    yield message("request", outage.survivor, "upstream", outage.detected, outage.request)
+    yield message("failure", outage.node, outage.node, outage.crash, outage.crash)
+
+
+def _list_acks(route: Route) -> Iterator[tuple[int, int]]:
+    """Yield when the downstream node sends level-0 ACKs of a route, and the newest tuple of each."""
+    every, phase = EXAMPLE.cycle("ack")
+    confirmed = 0
+    for tick in range(phase + every, int(route.queued[-1]), every):
+        count = int(np.searchsorted(route.delivered, tick, side="right"))
+        if count > confirmed:
+            confirmed = count
+            yield tick, int(route.ids[count - 1])
 
 
 @dataclass(frozen=True)
@@ -232,38 +319,98 @@ def agreement(case: Sweep, means: pd.DataFrame, ns3: pd.DataFrame) -> pd.DataFra
     return pd.Series(rows, name="largest difference").to_frame()
 
 
-def tcp_parts() -> pd.DataFrame:
-    """Recovery times of upstream backup with one part of TCP changed at a time (D4-4).
+def compare_schemes() -> pd.DataFrame:
+    """Recovery of all five schemes in ns-3's stored runs, means over failures of the primary.
 
-    Columns switch; rate; failure_ms; ns3_ms: of ns-3's stored run; ms: of the simulation of the
-    same failure. The simulation has no Nagle's algorithm, so ms is NaN with it.
+    Columns scheme; rate; resent: tuples sent again, of active standby the results that the
+    secondary held back; recovery_ms: D4's recovery time, from the request until the last of the
+    tuples is processed (0 where nothing is requested); caught_up_ms: from the detection until the
+    last of their results is downstream (D4-6's order; 0 where every result is sent twice anyway).
+    """
+    columns = ["resent", "recovery_ms", "caught_up_ms"]
+    grouped = read_runs("recoveries").groupby(["scheme", "rate"], sort=False)
+    return grouped[columns].mean().reset_index()
+
+
+def order_of_recovery(schemes: pd.DataFrame) -> list[str]:
+    """Return the rates of `compare_schemes` that have D4-6's order, as text.
+
+    Active standby is faster than passive standby, and that is faster than upstream backup.
+    """
+    times = schemes.pivot_table(index="rate", columns="scheme", values="recovery_ms")
+    ordered = times[ACTIVE.name] < times[PASSIVE.name]
+    ordered &= times[PASSIVE.name] < times[UPSTREAM.name]
+    return [f"{rate:,}" for rate in times.index[ordered]]
+
+
+def tcp_parts() -> pd.DataFrame:
+    """Recovery times with one part of TCP changed at a time, in ns-3's stored runs (D4-4).
+
+    Columns acknowledgements: a key of `ACKNOWLEDGEMENTS`; switch: a key of `SWITCHES`; rate; trial;
+    ns3_ms: of ns-3's run; ms: of the simulation of the same failure. The simulation has neither
+    delayed acknowledgements nor Nagle's algorithm, so ms is NaN with them.
     """
     stored = read_runs("switches")
-    ours, drawn = [], read_systems(stored)
-    for system, switch, time in zip(drawn, stored["switch"], stored["failure_ms"], strict=True):
-        scheme, tcp, options = SWITCHES[switch]
-        changed = replace(system, tcp=replace(Tcp(), **tcp))
-        ours.append(np.nan if options else measure_recovery(changed, scheme, time)["recovery_ms"])
-    table = stored.assign(ms=ours, ns3_ms=stored["recovery_ms"])
-    return table[["switch", "rate", "failure_ms", "ns3_ms", "ms"]]
+    names = {"var_name": "switch", "value_name": "ns3_ms"}
+    parts = stored.melt(["acknowledgements", "rate", "trial"], **names)
+    trials = int(stored["trial"].max()) + 1
+    times = failure_times(trials, STORED_SEED).tolist()
+    phases = drawn_phases(trials, STORED_SEED)
+    ours = []
+    for row in parts.itertuples():
+        switch = SWITCHES[row.switch]
+        if row.acknowledgements != AT_ONCE or switch.nagle != "off":
+            ours.append(np.nan)
+            continue
+        tcp = replace(Tcp(), **switch.tcp)
+        system = Parameters(rate=row.rate, tcp=tcp, phases=phases[row.trial])
+        measures = measure_recovery(system, switch.scheme, times[row.trial])
+        ours.append(measures["recovery_ms"])
+    return parts.assign(ms=ours)
 
 
-def explain_gap(parts: pd.DataFrame, by: Sequence[str] = ("rate",)) -> pd.DataFrame:
+def explain_gap(
+    parts: pd.DataFrame, acknowledgements: str = DELAYED, by: Sequence[str] = ("rate",)
+) -> pd.DataFrame:
     """Parts of the gap between upstream backup and the proposal in ns-3, by rate, in ms.
 
-    Means over failures, or one row per failure where `by` has "failure_ms". gap = handshake +
-    initial_window + tuples. nagle: what Nagle's algorithm adds to upstream backup.
+    Means over failures, or one row per failure where `by` has "trial". gap = nagle + handshake +
+    initial_window + tuples, where Nagle's algorithm works on the connection opened at recovery.
+    everywhere: what the algorithm adds if it works on all connections of the stream instead, before
+    the failure, too.
     """
-    ms = parts.pivot_table(index=[*by], columns="switch", values="ns3_ms", dropna=False)
+    chosen = parts[parts["acknowledgements"] == acknowledgements]
+    ms = chosen.pivot_table(index=[*by], columns="switch", values="ns3_ms", dropna=False)
     return pd.DataFrame(
         {
-            "gap": ms["as it is"] - ms["proposed"],
+            "gap": ms["Nagle on"] - ms["proposed"],
+            "nagle": ms["Nagle on"] - ms["as it is"],
             "handshake": ms["as it is"] - ms["no handshake"],
             "initial_window": ms["no handshake"] - ms["neither"],
             "tuples": ms["neither"] - ms["proposed"],
-            "nagle": ms["Nagle on"] - ms["as it is"],
+            "everywhere": ms["Nagle everywhere"] - ms["as it is"],
         }
     )
+
+
+def share_of_nagle(parts: pd.DataFrame) -> pd.DataFrame:
+    """Share of the gap that Nagle's algorithm makes, with intervals that hold jointly over rates.
+
+    Columns acknowledgements, rate, share, low, high; most_ms: the most that it adds to a failure;
+    trials.
+    """
+    rows = []
+    for kind in ACKNOWLEDGEMENTS:
+        failures = explain_gap(parts, kind, by=("rate", "trial"))
+        rates = failures.index.unique("rate")
+        for rate in rates:
+            at = failures.loc[rate].dropna()
+            added = at["nagle"].to_numpy()
+            whole = at["gap"].to_numpy()
+            share, (low, high) = ratio_interval(added, whole, paired=True, family=len(rates))
+            row = {"acknowledgements": kind, "rate": rate, "share": share, "low": low, "high": high}
+            rows.append(row | {"most_ms": added.max(), "trials": len(at)})
+    return pd.DataFrame(rows)
 
 
 def compare_costs(case: Sweep, rate: float) -> pd.DataFrame:
@@ -288,6 +435,21 @@ def counted_traffic() -> pd.DataFrame:
     points = zip(table["scheme"], table["rate"].tolist(), strict=True)
     table["derived"] = [traffic(Parameters(rate=r), SCHEMES[s]).availability for s, r in points]
     return table.assign(error=table["derived"] / table["counted"] - 1)
+
+
+def compare_either(either: pd.DataFrame) -> pd.DataFrame:
+    """Means per failure when each node fails equally often, by rate.
+
+    Columns for tuples sent again and for recovery time (ms): both schemes, and the proposal's share
+    of upstream backup's.
+    """
+    tables = {}
+    for measure, name in (("resent", "tuples replayed"), ("recovery_ms", "recovery time (ms)")):
+        means = either.pivot_table(index="rate", columns="scheme", values=measure)
+        means = means[[UPSTREAM.name, PROPOSED.name]].rename_axis(columns=None)
+        means["proposed / upstream backup"] = means[PROPOSED.name] / means[UPSTREAM.name]
+        tables[name] = means
+    return pd.concat(tables, axis=1)
 
 
 def wrong_joins(case: Sweep, rate: float, trials: int = 10) -> pd.Series:

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from aftlib.upstream_backup.experiments import EXAMPLE, example
-from aftlib.upstream_backup.simulation import NEVER, Route, Simulated
-from aftlib.upstream_backup.system import MS, PROPOSED, UPSTREAM
-from aftlib.workbench.style import BLUE, GREEN, ORANGE, RED, line_figure, line_look, styled
+from aftlib.upstream_backup.system import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM
+from aftlib.workbench.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    line_figure,
+    line_look,
+    styled,
+)
 
 LOOK = {UPSTREAM.name: line_look(RED, "square", "dot"), PROPOSED.name: line_look(BLUE)}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
+_MESSAGES = {
+    "tuple": {"color": BLUE, "width": 1.5},
+    "result": {"color": GREEN, "width": 1.5},
+    "ACK": {"color": GREY, "width": 1, "dash": "dot"},
+    "request": {"color": ORANGE, "width": 1.5},
+    "replayed tuple": {"color": RED, "width": 1.5, "dash": "dash"},
+    "failure": {"color": "#333"},
+}
+_LABELS = {"tuple": "middle left", "ACK": "top left"}
 _PARTS = (
+    ("nagle", "Nagle's algorithm", RED),
     ("handshake", "open the connection", ORANGE),
     ("initial_window", "TCP's first window", GREEN),
     ("tuples", "more tuples", BLUE),
@@ -23,68 +44,60 @@ _SHOWN_MS = (118.0, 235.0)
 _BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 
 
-def recoveries(title: str) -> go.Figure:
-    """Time–sequence diagrams of one failure under both schemes, side by side (figs 3 and 4)."""
-    schemes = (UPSTREAM, PROPOSED)
-    figure = make_subplots(
-        cols=2, subplot_titles=[scheme.name for scheme in schemes], shared_yaxes=True
-    )
+def recoveries(messages: pd.DataFrame, title: str) -> go.Figure:
+    """Time–sequence diagrams of `experiments.follow_tuples`, one scheme beside the other."""
+    low, high = _SHOWN_MS
+    kept = messages["sent_ms"].between(low, high) & (messages["arrived_ms"] <= high)
+    shown = messages[kept]
+    schemes = shown["scheme"].unique().tolist()
+    figure = make_subplots(cols=len(schemes), subplot_titles=schemes, shared_yaxes=True)
     for col, scheme in enumerate(schemes, 1):
-        run = example(scheme)
-        for name, color, dash, rows in _arrows(run):
-            figure.add_scatter(
-                x=[x for begin, end, *_ in rows for x in (begin, end, None)],
-                y=[y for *_, sent, came, _ in rows for y in (sent, came, None)],
-                name=name, legendgroup=name, showlegend=col == 1, mode="lines+markers",
-                line={"color": color, "dash": dash, "width": 1.5}, hoverinfo="skip",
-                marker={"symbol": "arrow", "angleref": "previous", "size": 8}, row=1, col=col,
-            )  # fmt: skip
-            figure.add_scatter(
-                x=[begin for begin, *_ in rows], y=[sent for *_, sent, _, _ in rows],
-                text=[label for *_, label in rows], mode="text", textposition="top right",
-                showlegend=False, hoverinfo="skip", row=1, col=col,
-            )  # fmt: skip
-        crash = run.recovery.outage.crash / MS
-        font = {"color": RED, "size": 20}
-        figure.add_annotation(x=1, y=crash, text="✘", showarrow=False, font=font, row=1, col=col)
+        for kind, look in _MESSAGES.items():
+            rows = shown[(shown["scheme"] == scheme) & (shown["kind"] == kind)]
+            _draw_messages(figure, kind, rows, look, col)
     styled(figure, title, "", "time (ms), downwards")
     figure.update_xaxes(
-        title_text="", tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.3, 3.4]
+        title_text="", tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.35, 3.4]
     )
     figure.update_yaxes(range=_SHOWN_MS[::-1])
     figure.update_yaxes(title_text="", col=2)
-    below = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.08, "yanchor": "top"}
-    return figure.update_layout(hovermode=False, height=600, margin={"t": 90}, legend=below)
+    below = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.06, "yanchor": "top"}
+    return figure.update_layout(hovermode=False, height=760, margin={"t": 90}, legend=below)
 
 
-def _arrows(run: Simulated) -> list[tuple[str, str, str, list[tuple]]]:
-    """Messages by kind: name, color, dash, and rows of begin, end, sent, arrived (ms), label."""
-    outage, delay = run.recovery.outage, EXAMPLE.link.delay_ns
-    resent = set(run.recovery.resent.tolist())
-    data, again, results = list[tuple](), list[tuple](), list[tuple]()
-    for route in (run.failed, run.survivor):
-        place = _PLACES[route.node]
-        for i in _drawn_tuples(route):
-            number = int(route.ids[i])
-            repeated = route is run.survivor and number in resent
-            rows = again if repeated else data
-            label = str(number)
-            rows.append((0, place, route.queued[i] / MS, (route.sent[i] + delay) / MS, label))
-            if route.delivered[i] < NEVER:
-                results.append((place, 3, route.emitted[i] / MS, route.delivered[i] / MS, label))
-    request = [(_PLACES[outage.survivor], 0, outage.detected / MS, outage.request / MS, "request")]
-    return [
-        ("tuple", BLUE, "solid", data),
-        ("result", GREEN, "solid", results),
-        ("request", ORANGE, "solid", request),
-        ("sent again", RED, "dash", again),
-    ]
+def _draw_messages(
+    figure: go.Figure, kind: str, rows: pd.DataFrame, look: Mapping[str, Any], col: int
+) -> None:
+    """Draw the messages of a kind as arrows, a failure as a cross, and number them."""
+    begins = rows["source"].map(_PLACES)
+    ends = rows["target"].map(_PLACES)
+    empty = [None] * len(rows)
+    points = np.column_stack([begins, ends, empty, rows["sent_ms"], rows["arrived_ms"], empty])
+    arrow = {"symbol": "arrow", "angleref": "previous", "size": 8}
+    cross = {"symbol": "x", "size": 13}
+    figure.add_scatter(
+        x=points[:, :3].ravel().tolist(), y=points[:, 3:].ravel().tolist(),
+        name=kind, legendgroup=kind, showlegend=col == 1, hoverinfo="skip", row=1, col=col,
+        mode="markers" if kind == "failure" else "lines+markers",
+        line=look, marker=(cross if kind == "failure" else arrow) | {"color": look["color"]},
+    )  # fmt: skip
+    # tuples that leave together have one label
+    named = (rows["number"] >= 0) & ((kind != "ACK") | (rows["source"] != "downstream"))
+    numbered = rows.assign(begin=begins)[named]
+    groups = numbered.groupby(["begin", "sent_ms"])["number"]
+    labels = [(*at, _name_numbers(kind, numbers.tolist())) for at, numbers in groups]
+    figure.add_scatter(
+        x=[begin for begin, _, _ in labels], y=[sent for _, sent, _ in labels],
+        text=[label for _, _, label in labels], mode="text", showlegend=False, hoverinfo="skip",
+        textfont={"color": look["color"], "size": 11},
+        textposition=_LABELS.get(kind, "top right"), row=1, col=col,
+    )  # fmt: skip
 
 
-def _drawn_tuples(route: Route) -> np.ndarray:
-    """Positions of a route's tuples queued in the drawn time, whose end leaves room for arrows."""
-    low, high = (round(ms * MS) for ms in _SHOWN_MS)
-    return np.flatnonzero((route.queued >= low) & (route.queued <= high - 20 * MS))
+def _name_numbers(kind: str, numbers: Sequence[int]) -> str:
+    """Return the label of tuples that leave together, such as ``9–13``."""
+    ends = [min(numbers), max(numbers)]
+    return ("≤ " if kind == "ACK" else "") + "–".join(map(str, dict.fromkeys(ends)))
 
 
 def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataFrame) -> go.Figure:
@@ -95,7 +108,7 @@ def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataF
     """
     if ns3.empty:
         title += "; ns-3 ran the default parameters only"
-    titles = title, "input rate (tuples/s, logarithmic)", f"{y}, logarithmic"
+    titles = title, "input rate (tuples/s, log)", f"{y} (log)"
     bounds = (f"{measure}_low", f"{measure}_high")
     figure = line_figure(means, "rate", measure, "scheme", LOOK, titles, bounds=bounds)
     for scheme, rows in ns3.groupby("scheme", sort=False):
@@ -108,14 +121,31 @@ def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataF
     # its label would be crowded between those of 10,000 and 20,000
     ticks = [rate for rate in sorted(means["rate"].unique()) if rate != 15_000]
     texts = [f"{rate / 1000:g}k" if rate >= 1000 else f"{rate:g}" for rate in ticks]
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts).update_yaxes(type="log")
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
+    decades = [factor * 10.0**power for power in range(-1, 6) for factor in (1, 2, 5)]
+    names = [f"{tick:,g}" for tick in decades]
+    figure.update_yaxes(type="log", tickvals=decades, ticktext=names)
     return figure.update_layout(legend=_BESIDE)
 
 
 def gap_parts(gaps: pd.DataFrame, title: str) -> go.Figure:
-    """Shares of the gap between both schemes' recovery times, by rate (`explain_gap`)."""
-    figure, rates = go.Figure(), [f"{rate:,.0f}/s" for rate in gaps.index]
+    """Parts of the gap between both schemes' recovery times, by rate (`explain_gap`)."""
+    figure = go.Figure()
+    rates = [f"{rate:,.0f}/s" for rate in gaps.index]
     for part, name, color in _PARTS:
         figure.add_bar(x=rates, y=gaps[part] / gaps["gap"], name=name, marker_color=color)
     styled(figure, title, "input rate (tuples/s)", "share of the gap (ns-3)")
     return figure.update_layout(barmode="stack", legend=_BESIDE).update_yaxes(tickformat=".0%")
+
+
+def all_schemes(schemes: pd.DataFrame, title: str) -> go.Figure:
+    """Recovery times of all five schemes by rate (`compare_schemes`)."""
+    looks = LOOK | {
+        PASSIVE.name: line_look(GREEN, "diamond"),
+        ACTIVE.name: line_look(PURPLE, "cross", "dash"),
+        ACTIVE_WAN.name: line_look(GREY, "x", "dot"),
+    }
+    titles = title, "input rate (tuples/s, log)", "recovery time (ms)"
+    figure = line_figure(schemes, "rate", "recovery_ms", "scheme", looks, titles)
+    figure.update_xaxes(type="log", dtick=1)
+    return figure.update_layout(legend=_BESIDE)

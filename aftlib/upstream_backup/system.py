@@ -176,8 +176,15 @@ class Parameters:
 
         The interval of switching is the cycle of two turns.
         """
-        every = round(getattr(self, f"{name}_ms") * MS) * (2 if name == "switching" else 1)
-        return every, round(every * getattr(self.phases, name))
+        cycles = {
+            "ack": (self.ack_ms, self.phases.ack),
+            "heartbeat": (self.heartbeat_ms, self.phases.heartbeat),
+            "checkpoint": (self.checkpoint_ms, self.phases.checkpoint),
+            "switching": (2 * self.switching_ms, self.phases.switching),
+        }
+        every_ms, phase = cycles[name]
+        every = round(every_ms * MS)
+        return every, round(every * phase)
 
 
 @dataclass(frozen=True)

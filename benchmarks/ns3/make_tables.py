@@ -1,7 +1,10 @@
 """Make D4's reference tables on the network simulator ns-3.
 
-`python -m benchmarks.ns3.make_tables` needs g++ and ns-3 3.37 or newer (Debian: libns3-dev), and
-takes some minutes.
+`python -m benchmarks.ns3.make_tables` makes all tables, and with names of tables only those. It
+needs g++ and ns-3 3.37 or newer (Debian: libns3-dev), and takes some minutes.
+
+In the tables `traffic` and `recoveries` TCP acknowledges each segment at once, as in the simulation
+with which they are compared. The table `switches` has all of `ACKNOWLEDGEMENTS`.
 """
 
 from __future__ import annotations
@@ -12,13 +15,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
 
-from aftlib.upstream_backup.experiments import STORED_RUNS, SWITCHES
+from aftlib.upstream_backup.experiments import (
+    ACKNOWLEDGEMENTS,
+    AT_ONCE,
+    STORED_RUNS,
+    STORED_SEED,
+    SWITCHES,
+)
 from aftlib.upstream_backup.system import (
     MS,
     SCHEMES,
@@ -33,17 +43,13 @@ from aftlib.upstream_backup.system import (
 SOURCE = Path(__file__).with_name("standby.cc")
 LIBRARIES = ("point-to-point", "internet", "traffic-control", "bridge", "stats", "network", "core")
 HEADERS = [Path(folder, "ns3/core-module.h") for folder in ("/usr/include", "/usr/local/include")]
-INTERVALS = ("ack", "heartbeat", "switching", "checkpoint", "write")
 RATES = (200, 500, 1000, 2000, 5000, 10_000, 15_000, 20_000)
 FEW_RATES = (200, 1000, 5000, 20_000)
-TRIALS, SEED = 10, 1
-EACH = {name: (scheme, {}, {}) for name, scheme in SCHEMES.items()}
-TABLES = {
-    "traffic": ("scheme", EACH, FEW_RATES, 2),
-    "switches": ("switch", SWITCHES, FEW_RATES, TRIALS),
-    "recoveries": ("scheme", EACH, RATES, TRIALS),
-}
-"""Of each table the column that tells its cases apart, the cases, the rates, and the trials."""
+TRIALS = 10
+TABLES = {"traffic": (FEW_RATES, 2), "recoveries": (RATES, TRIALS)}
+"""Of each table with all schemes: the rates, and the trials at each."""
+SWITCH_RATES = {25: 100, 50: 100, 100: 100, 200: 100, 500: 100, 1000: 100, 5000: 10, 20_000: 10}
+"""Trials at each rate of the table `switches`: many where D4-4 is judged."""
 
 
 def missing() -> str | None:
@@ -69,23 +75,30 @@ def run_scenario(
     scheme: Scheme,
     failures_ms: Sequence[float],
     phases: Sequence[Phases],
-    options: dict[str, int],
+    nagle: str = "off",
+    acknowledgements: str = AT_ONCE,
 ) -> pd.DataFrame:
-    """One run per failure of the primary: its measures, and bytes per second on all links."""
+    """One run per failure of the primary: its measures, and bytes per second on all links.
+
+    `nagle`: connections with Nagle's algorithm, "off", "recovery" or "stream".
+    `acknowledgements`: a key of `ACKNOWLEDGEMENTS`.
+    """
     trials = []
     for time, one in zip(failures_ms, phases, strict=True):
         system = replace(parameters, phases=one)
         begins = [system.cycle(f.name)[1] / MS for f in fields(Phases)]
         trials.append(":".join(f"{value:.6f}" for value in (time, *begins)))
     link, tcp = parameters.link, parameters.tcp
-    given = {name: getattr(parameters, f"{name}_ms") for name in INTERVALS}
-    given |= {
-        "rate": parameters.rate, "processing": parameters.processing_us,
-        "tuple": parameters.tuple_bytes, "message": parameters.message_bytes,
+    count, first_at_once = ACKNOWLEDGEMENTS[acknowledgements]
+    given = {
+        "ack": parameters.ack_ms, "heartbeat": parameters.heartbeat_ms,
+        "switching": parameters.switching_ms, "checkpoint": parameters.checkpoint_ms,
+        "write": parameters.write_ms, "rate": parameters.rate,
+        "processing": parameters.processing_us, "tuple": parameters.tuple_bytes, "message": parameters.message_bytes,
         "state": parameters.state_bytes, "bandwidth": link.bandwidth_mbps, "delay": link.delay_ms,
         "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
         "initialWindow": tcp.initial_window or 1_000_000, "handshake": int(tcp.handshake),
-        "nagle": options.get("nagle", 0), "delayedAcks": options.get("delayed_acks", 1),
+        "nagle": nagle, "delayedAcks": count, "firstAtOnce": int(first_at_once),
         "scheme": re.sub(r"[ ()]+", "-", scheme.name).strip("-").lower(),
         "failed": "primary", "trials": ",".join(trials),
     }  # fmt: skip
@@ -102,32 +115,58 @@ def run(command: Sequence[str]) -> str:
     return done.stdout
 
 
-def make_table(name: str, program: Path, rates: Sequence[int], trials: int) -> pd.DataFrame:
-    """Run a table's cases at every rate with the same failure times and phases."""
-    by, cases, *_ = TABLES[name]
-    times, phases, parts = failure_times(trials, SEED).tolist(), drawn_phases(trials, SEED), []
+def make_table(program: Path, rates: Sequence[int], trials: int) -> pd.DataFrame:
+    """Run all schemes at every rate with the same failure times and phases."""
+    times = failure_times(trials, STORED_SEED).tolist()
+    phases = drawn_phases(trials, STORED_SEED)
+    parts = []
     for rate in rates:
-        for case, (scheme, tcp, options) in cases.items():
-            system = Parameters(rate=rate, tcp=replace(Tcp(), **tcp))
-            rows = run_scenario(program, system, scheme, times, phases, options)
+        for name, scheme in SCHEMES.items():
+            rows = run_scenario(program, Parameters(rate=rate), scheme, times, phases)
             rows.insert(0, "rate", rate)
-            rows.insert(1, by, case)
+            rows.insert(1, "scheme", name)
             parts.append(rows.join(pd.DataFrame(map(vars, phases)).add_suffix("_phase")))
-            print(f"{name}: {rate} tuples/s, {case}", file=sys.stderr)
+            print(f"{rate} tuples/s, {name}", file=sys.stderr)
     return pd.concat(parts, ignore_index=True)
 
 
-def main() -> None:
-    """Make all tables anew, where the library reads them."""
+def make_switches(program: Path, trials: Mapping[int, int]) -> pd.DataFrame:
+    """Run every switch of TCP at each rate of `trials`, with each kind of acknowledgement.
+
+    One row per failure, whose time and phases are those of `failure_times` and `drawn_phases` at
+    position `trial`. One column per switch: the recovery time in ms.
+    """
+    parts = []
+    for kind, (rate, count) in product(ACKNOWLEDGEMENTS, trials.items()):
+        times = failure_times(count, STORED_SEED).tolist()
+        phases = drawn_phases(count, STORED_SEED)
+        table = pd.DataFrame({"acknowledgements": kind, "rate": rate, "trial": range(count)})
+        for name, switch in SWITCHES.items():
+            system = Parameters(rate=rate, tcp=replace(Tcp(), **switch.tcp))
+            runs = run_scenario(program, system, switch.scheme, times, phases, switch.nagle, kind)
+            table[name] = runs["recovery_ms"].round(3)
+        parts.append(table)
+        print(f"switches: {kind}, {rate} tuples/s", file=sys.stderr)
+    return pd.concat(parts, ignore_index=True)
+
+
+def main(names: Sequence[str]) -> None:
+    """Make the named tables anew, where the library reads them; all of them without a name."""
+    known = [*TABLES, "switches"]
+    if unknown := sorted(set(names) - set(known)):
+        sys.exit(f"name must be {', '.join(known)}, got {unknown[0]!r}: leave it out for all")
     if lacks := missing():
         sys.exit(lacks)
     with tempfile.TemporaryDirectory() as folder:
         program = compile_scenario(Path(folder))
-        for name, (*_, rates, trials) in TABLES.items():
-            table = make_table(name, program, rates, trials)
+        for name in names or known:
+            if name in TABLES:
+                table = make_table(program, *TABLES[name])
+            else:
+                table = make_switches(program, SWITCH_RATES)
             head = "# python -m benchmarks.ns3.make_tables\n"
             (STORED_RUNS / f"{name}.csv").write_text(head + table.to_csv(index=False))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

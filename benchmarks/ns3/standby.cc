@@ -4,7 +4,7 @@
 // heartbeats, turns and checkpoints. Time 0 is when the network has settled: all connections that
 // are opened in advance are open. Bytes are counted until the crash. Content travels beside the
 // packets: a connection delivers in order, so the receiver only counts bytes and takes as many
-// messages from the sender's list. The parameters are those of aftlib/upstream_backup/parameters.py.
+// messages from the sender's list. The parameters are those of aftlib/upstream_backup/system.py.
 
 #include <algorithm>
 #include <cmath>
@@ -34,8 +34,11 @@ struct Settings {
   double rate = 1000, ackMs = 25, heartbeatMs = 100, switchingMs = 100, checkpointMs = 25;
   double bandwidthMbps = 16, delayMs = 5, processingUs = 10, writeMs = 1;
   uint32_t tupleBytes = 58, messageBytes = 8, stateBytes = 58;
-  uint32_t initialWindow = 10, segmentBytes = 522, delayedAcks = 1;
-  bool handshake = true, nagle = false;
+  uint32_t initialWindow = 10, segmentBytes = 522;
+  uint32_t delayedAcks = 2;  // segments for one TCP acknowledgement: ns-3's default; 1: not delayed
+  bool firstAtOnce = true;   // whether the first segment's acknowledgement is not delayed
+  bool handshake = true;
+  std::string nagle = "off";  // connections with Nagle's algorithm, see main
 } settings;
 
 struct Trial {
@@ -43,6 +46,34 @@ struct Trial {
 };
 
 Time Ms(double value) { return NanoSeconds(static_cast<int64_t>(std::llround(value * 1e6))); }
+
+// A socket that delays the acknowledgement of a connection's first segment like any other's, as
+// older versions of ns-3 do. Newer ones send it at once: their counter starts at its limit.
+class DelayingSocket : public TcpSocketBase {
+ public:
+  static Ptr<Socket> Create(Ptr<Node> node) {
+    Ptr<TcpL4Protocol> tcp = node->GetObject<TcpL4Protocol>();
+    Ptr<DelayingSocket> socket = CreateObject<DelayingSocket>();
+    socket->SetNode(node);
+    socket->SetTcp(tcp);
+    socket->SetRtt(CreateObject<RttMeanDeviation>());
+    socket->SetCongestionControlAlgorithm(CreateObject<TcpNewReno>());
+    socket->SetRecoveryAlgorithm(CreateObject<TcpClassicRecovery>());
+    tcp->AddSocket(socket);
+    return socket;
+  }
+
+ private:
+  Ptr<TcpSocketBase> Fork() override { return CopyObject<DelayingSocket>(this); }
+
+  void ReceivedData(Ptr<Packet> packet, const TcpHeader& header) override {
+    if (!m_received) m_delAckCount = 0;
+    m_received = true;
+    TcpSocketBase::ReceivedData(packet, header);
+  }
+
+  bool m_received = false;
+};
 
 // A TCP connection in one direction that carries messages of known sizes.
 class Channel {
@@ -54,9 +85,12 @@ class Channel {
   using Batch = std::vector<Message>;
   using Deliver = std::function<void(const Batch&)>;
 
-  Channel(Ptr<Node> from, Ptr<Node> to, Ipv4Address address, uint16_t port, Deliver deliver)
-      : m_from(from), m_address(address), m_port(port), m_deliver(std::move(deliver)) {
-    m_listener = Socket::CreateSocket(to, TcpSocketFactory::GetTypeId());
+  Channel(Ptr<Node> from, Ptr<Node> to, Ipv4Address address, uint16_t port, bool nagle,
+          Deliver deliver)
+      : m_from(from), m_address(address), m_port(port), m_nagle(nagle),
+        m_deliver(std::move(deliver)) {
+    m_listener = settings.firstAtOnce ? Socket::CreateSocket(to, TcpSocketFactory::GetTypeId())
+                                      : DelayingSocket::Create(to);
     m_listener->Bind(InetSocketAddress(Ipv4Address::GetAny(), port));
     m_listener->Listen();
     m_listener->SetAcceptCallback(MakeNullCallback<bool, Ptr<Socket>, const Address&>(),
@@ -65,6 +99,7 @@ class Channel {
 
   void Open() {
     m_socket = Socket::CreateSocket(m_from, TcpSocketFactory::GetTypeId());
+    m_socket->SetAttribute("TcpNoDelay", BooleanValue(!m_nagle));
     m_socket->Bind();
     m_socket->SetConnectCallback(MakeCallback(&Channel::Connected, this),
                                  MakeNullCallback<void, Ptr<Socket>>());
@@ -115,6 +150,7 @@ class Channel {
   Ptr<Node> m_from;
   Ipv4Address m_address;
   uint16_t m_port;
+  bool m_nagle;
   Deliver m_deliver;
   Ptr<Socket> m_listener, m_socket, m_accepted;
   std::deque<Message> m_sent;
@@ -206,11 +242,20 @@ class Standby {
     auto guarded = [this, to, deliver](const Channel::Batch& batch) {
       if (Alive(to)) deliver(batch);
     };
-    m_channels.push_back(std::make_unique<Channel>(
-        m_nodes.Get(from), m_nodes.Get(to), m_address[from][to], ++m_port, guarded));
+    m_channels.push_back(std::make_unique<Channel>(m_nodes.Get(from), m_nodes.Get(to),
+                                                   m_address[from][to], ++m_port,
+                                                   Waits(kind, from, to), guarded));
     m_kinds[m_port] = kind;
     if (open) m_channels.back()->Open();
     return m_channels.back().get();
+  }
+
+  // Whether a connection has Nagle's algorithm. Messages of the protocol never have it: with delayed
+  // acknowledgements a heartbeat would wait for the last one's, and its node would look dead.
+  bool Waits(Kind kind, int from, int to) const {
+    if (settings.nagle == "stream") return kind == kStream || kind == kCopies;
+    const bool opened = !m_both && !m_proposed && from == kUp && to == 1 - m_failed;
+    return settings.nagle == "recovery" && opened && kind == kStream;
   }
 
   void Connect() {
@@ -441,16 +486,23 @@ int main(int argc, char* argv[]) {
   command.AddValue("state", "bytes a tuple in checkpoint messages", settings.stateBytes);
   command.AddValue("initialWindow", "segments", settings.initialWindow);
   command.AddValue("segment", "bytes; a multiple of the tuple", settings.segmentBytes);
-  command.AddValue("delayedAcks", "segments a TCP acknowledgement", settings.delayedAcks);
+  command.AddValue("delayedAcks", "segments for one TCP acknowledgement; 1: at once",
+                   settings.delayedAcks);
+  command.AddValue("firstAtOnce", "acknowledge a connection's first segment at once",
+                   settings.firstAtOnce);
   command.AddValue("handshake", "open the connection at recovery only", settings.handshake);
-  command.AddValue("nagle", "Nagle's algorithm", settings.nagle);
+  command.AddValue("nagle",
+                   "connections with Nagle's algorithm: off, recovery (upstream backup's, opened at "
+                   "recovery) or stream (all that carry tuples or results)",
+                   settings.nagle);
   command.Parse(argc, argv);
+  NS_ABORT_MSG_IF(settings.nagle != "off" && settings.nagle != "recovery" && settings.nagle != "stream",
+                  "nagle must be off, recovery or stream, got " << settings.nagle);
 
   Config::SetDefault("ns3::TcpL4Protocol::SocketType", StringValue("ns3::TcpNewReno"));
   Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(settings.segmentBytes));
   Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(settings.initialWindow));
   Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(settings.delayedAcks));
-  Config::SetDefault("ns3::TcpSocket::TcpNoDelay", BooleanValue(!settings.nagle));
   Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1 << 26));
   Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1 << 26));
 
