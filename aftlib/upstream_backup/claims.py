@@ -132,9 +132,10 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         counted="failures in ns-3 at each rate",
         text="Nagle's share of the gap: " + ", ".join(numbers),
         sensitivity=f"It makes at least half {name_rates(low[DELAYED])}; "
-        f"{name_rates(low[ALL_DELAYED])} if TCP delays the first segment's acknowledgement, too, as "
-        f"older ns-3 did; {name_rates(low[AT_ONCE])} without delays, where it adds at most a round "
-        f"trip ({low[AT_ONCE]['most_ms'].max():.3g} ms) beside the handshake's {handshake:.3g} ms.",
+        f"{name_rates(low[ALL_DELAYED])} if TCP delays the first segment's acknowledgement, too, "
+        f"as older ns-3 did; {name_rates(low[AT_ONCE])} without delays, where it adds at most a "
+        f"round trip ({low[AT_ONCE]['most_ms'].max():.3g} ms) beside the handshake's "
+        f"{handshake:.3g} ms.",
     )
 
 
@@ -226,8 +227,9 @@ CLAIMS = [
         "D4-4",
         "Up to 1,000 tuples/s the gap comes from Nagle's algorithm, because communication starts.",
         "4.3, fig. 6",
-        "its share at every such rate, on the connection opened at recovery (通信が開始されるため), "
-        "with ns-3's default of delayed acknowledgements (DelAckCount 2): no change is named",
+        "its share at every such rate, on the connection opened at recovery "
+        "(通信が開始されるため), with ns-3's default acknowledgements (DelAckCount 2), because the "
+        "document names no change",
         blames_nagle,
         expected="at least half of the gap",
         threshold=Threshold("ours: a cause makes at least half of it", low=CAUSE),

@@ -176,7 +176,7 @@ def _list_messages(run: Simulated) -> Iterator[dict[str, Any]]:
 
 
 def _list_acks(route: Route) -> Iterator[tuple[int, int]]:
-    """Yield when the downstream node sends level-0 ACKs of a route, and the newest tuple of each."""
+    """Yield the times of a route's level-0 ACKs, and the newest tuple that each confirms."""
     every, phase = EXAMPLE.cycle("ack")
     confirmed = 0
     for tick in range(phase + every, int(route.queued[-1]), every):
@@ -302,7 +302,7 @@ def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
 def agreement(case: Sweep, means: pd.DataFrame, ns3: pd.DataFrame) -> pd.DataFrame:
     """Largest relative difference over rates and schemes from the closed form and from ns-3.
 
-    One row per measure: the control of every simulated verdict.
+    In percent, one row per measure: the control of every simulated verdict.
     """
     points = [(case.at(r), SCHEMES[s]) for r, s in zip(means["rate"], means["scheme"], strict=True)]
     queue, resent = (
@@ -311,12 +311,12 @@ def agreement(case: Sweep, means: pd.DataFrame, ns3: pd.DataFrame) -> pd.DataFra
     )
     rows = {
         "queue at the failure, closed form": queue,
-        "tuples sent again, closed form": resent,
-        "tuples sent again, ns-3": ns3["resent_error"].abs().max(),
+        "replayed tuples, closed form": resent,
+        "replayed tuples, ns-3": ns3["resent_error"].abs().max(),
         "recovery time, ns-3": ns3["recovery_ms_error"].abs().max(),
         "bytes on all links, closed form against ns-3": counted_traffic()["error"].abs().max(),
     }
-    return pd.Series(rows, name="largest difference").to_frame()
+    return 100 * pd.Series(rows, name="largest difference (%)").to_frame()
 
 
 def compare_schemes() -> pd.DataFrame:
@@ -343,6 +343,18 @@ def order_of_recovery(schemes: pd.DataFrame) -> list[str]:
     return [f"{rate:,}" for rate in times.index[ordered]]
 
 
+def schemes_at(schemes: pd.DataFrame, rate: float) -> pd.DataFrame:
+    """Rows of `compare_schemes` at the stored rate nearest to `rate`, one line per scheme."""
+    nearest = min(schemes["rate"].unique().tolist(), key=lambda stored: abs(stored - rate))
+    names = {
+        "resent": "tuples or results sent again",
+        "recovery_ms": "request to last tuple processed (ms)",
+        "caught_up_ms": "detection to last result downstream (ms)",
+    }
+    rows = schemes[schemes["rate"] == nearest].set_index("scheme")[[*names]].rename(columns=names)
+    return rows.rename_axis(f"ns-3 at {nearest:,} tuples/s")
+
+
 def tcp_parts() -> pd.DataFrame:
     """Recovery times with one part of TCP changed at a time, in ns-3's stored runs (D4-4).
 
@@ -351,20 +363,20 @@ def tcp_parts() -> pd.DataFrame:
     delayed acknowledgements nor Nagle's algorithm, so ms is NaN with them.
     """
     stored = read_runs("switches")
-    names = {"var_name": "switch", "value_name": "ns3_ms"}
-    parts = stored.melt(["acknowledgements", "rate", "trial"], **names)
+    keys = ["acknowledgements", "rate", "trial"]
+    parts = stored.melt(keys, var_name="switch", value_name="ns3_ms")
     trials = int(stored["trial"].max()) + 1
     times = failure_times(trials, STORED_SEED).tolist()
     phases = drawn_phases(trials, STORED_SEED)
     ours = []
-    for row in parts.itertuples():
-        switch = SWITCHES[row.switch]
-        if row.acknowledgements != AT_ONCE or switch.nagle != "off":
+    for row in parts.to_dict("records"):
+        switch = SWITCHES[row["switch"]]
+        if row["acknowledgements"] != AT_ONCE or switch.nagle != "off":
             ours.append(np.nan)
             continue
         tcp = replace(Tcp(), **switch.tcp)
-        system = Parameters(rate=row.rate, tcp=tcp, phases=phases[row.trial])
-        measures = measure_recovery(system, switch.scheme, times[row.trial])
+        system = Parameters(rate=row["rate"], tcp=tcp, phases=phases[row["trial"]])
+        measures = measure_recovery(system, switch.scheme, times[row["trial"]])
         ours.append(measures["recovery_ms"])
     return parts.assign(ms=ours)
 
@@ -413,12 +425,39 @@ def share_of_nagle(parts: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def show_gap(gaps: pd.DataFrame) -> pd.DataFrame:
+    """Name the parts of `explain_gap` for readers, in ms."""
+    names = {
+        "gap": "gap (ms)",
+        "nagle": "Nagle's algorithm (ms)",
+        "handshake": "open the connection (ms)",
+        "initial_window": "TCP's first window (ms)",
+        "tuples": "more tuples (ms)",
+    }
+    return gaps[[*names]].rename(columns=names).rename_axis("tuples/s")
+
+
+def show_shares(shares: pd.DataFrame) -> pd.DataFrame:
+    """Lay out `share_of_nagle` for readers: a line per rate, a column per acknowledgement."""
+    names = {
+        DELAYED: "delayed (ns-3's default)",
+        ALL_DELAYED: "the first delayed, too (older ns-3)",
+        AT_ONCE: "not delayed",
+    }
+    texts = [
+        f"{100 * row['share']:.0f} % [{100 * row['low']:.0f}, {100 * row['high']:.0f}]"
+        for row in shares.to_dict("records")
+    ]
+    table = shares.assign(text=texts).pivot(index="rate", columns="acknowledgements", values="text")
+    return table[[*names]].rename(columns=names).rename_axis("tuples/s").rename_axis(None, axis=1)
+
+
 def compare_costs(case: Sweep, rate: float) -> pd.DataFrame:
-    """All five schemes at one rate: traffic for availability by two denominators (2.2)."""
+    """All five schemes at one rate: traffic for availability by two denominators, in percent."""
     costs = [traffic(case.at(rate), scheme) for scheme in SCHEMES.values()]
     columns = {
-        "of all traffic": [one.share_of_all for one in costs],
-        "of the stream without fault tolerance": [one.relative for one in costs],
+        "of all traffic (%)": [100 * one.share_of_all for one in costs],
+        "of the stream without fault tolerance (%)": [100 * one.relative for one in costs],
     }
     return pd.DataFrame(columns, index=list(SCHEMES))
 
@@ -440,16 +479,16 @@ def counted_traffic() -> pd.DataFrame:
 def compare_either(either: pd.DataFrame) -> pd.DataFrame:
     """Means per failure when each node fails equally often, by rate.
 
-    Columns for tuples sent again and for recovery time (ms): both schemes, and the proposal's share
-    of upstream backup's.
+    Columns for replayed tuples and for recovery time (ms): both schemes, and the ratio of the
+    proposal's to upstream backup's.
     """
     tables = {}
-    for measure, name in (("resent", "tuples replayed"), ("recovery_ms", "recovery time (ms)")):
+    for measure, name in (("resent", "replayed tuples"), ("recovery_ms", "recovery time (ms)")):
         means = either.pivot_table(index="rate", columns="scheme", values=measure)
         means = means[[UPSTREAM.name, PROPOSED.name]].rename_axis(columns=None)
-        means["proposed / upstream backup"] = means[PROPOSED.name] / means[UPSTREAM.name]
+        means["ratio"] = means[PROPOSED.name] / means[UPSTREAM.name]
         tables[name] = means
-    return pd.concat(tables, axis=1)
+    return pd.concat(tables, axis=1).rename_axis("tuples/s")
 
 
 def wrong_joins(case: Sweep, rate: float, trials: int = 10) -> pd.Series:

@@ -25,7 +25,7 @@ from aftlib.workbench.style import (
 
 LOOK = {UPSTREAM.name: line_look(RED, "square", "dot"), PROPOSED.name: line_look(BLUE)}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
-_MESSAGES = {
+_MESSAGES: dict[str, dict[str, Any]] = {
     "tuple": {"color": BLUE, "width": 1.5},
     "result": {"color": GREEN, "width": 1.5},
     "ACK": {"color": GREY, "width": 1, "dash": "dot"},
@@ -71,12 +71,13 @@ def _draw_messages(
     """Draw the messages of a kind as arrows, a failure as a cross, and number them."""
     begins = rows["source"].map(_PLACES)
     ends = rows["target"].map(_PLACES)
-    empty = [None] * len(rows)
-    points = np.column_stack([begins, ends, empty, rows["sent_ms"], rows["arrived_ms"], empty])
+    gap = pd.Series(np.nan, rows.index)  # between two arrows
+    places = np.column_stack([begins, ends, gap]).ravel()
+    times = np.column_stack([rows["sent_ms"], rows["arrived_ms"], gap]).ravel()
     arrow = {"symbol": "arrow", "angleref": "previous", "size": 8}
     cross = {"symbol": "x", "size": 13}
     figure.add_scatter(
-        x=points[:, :3].ravel().tolist(), y=points[:, 3:].ravel().tolist(),
+        x=places, y=times,
         name=kind, legendgroup=kind, showlegend=col == 1, hoverinfo="skip", row=1, col=col,
         mode="markers" if kind == "failure" else "lines+markers",
         line=look, marker=(cross if kind == "failure" else arrow) | {"color": look["color"]},

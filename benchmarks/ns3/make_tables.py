@@ -91,17 +91,28 @@ def run_scenario(
     link, tcp = parameters.link, parameters.tcp
     count, first_at_once = ACKNOWLEDGEMENTS[acknowledgements]
     given = {
-        "ack": parameters.ack_ms, "heartbeat": parameters.heartbeat_ms,
-        "switching": parameters.switching_ms, "checkpoint": parameters.checkpoint_ms,
-        "write": parameters.write_ms, "rate": parameters.rate,
-        "processing": parameters.processing_us, "tuple": parameters.tuple_bytes, "message": parameters.message_bytes,
-        "state": parameters.state_bytes, "bandwidth": link.bandwidth_mbps, "delay": link.delay_ms,
-        "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
-        "initialWindow": tcp.initial_window or 1_000_000, "handshake": int(tcp.handshake),
-        "nagle": nagle, "delayedAcks": count, "firstAtOnce": int(first_at_once),
         "scheme": re.sub(r"[ ()]+", "-", scheme.name).strip("-").lower(),
-        "failed": "primary", "trials": ",".join(trials),
-    }  # fmt: skip
+        "failed": "primary",
+        "trials": ",".join(trials),
+        "rate": parameters.rate,
+        "ack": parameters.ack_ms,
+        "heartbeat": parameters.heartbeat_ms,
+        "switching": parameters.switching_ms,
+        "checkpoint": parameters.checkpoint_ms,
+        "write": parameters.write_ms,
+        "processing": parameters.processing_us,
+        "tuple": parameters.tuple_bytes,
+        "message": parameters.message_bytes,
+        "state": parameters.state_bytes,
+        "bandwidth": link.bandwidth_mbps,
+        "delay": link.delay_ms,
+        "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
+        "initialWindow": tcp.initial_window or 1_000_000,
+        "handshake": int(tcp.handshake),
+        "nagle": nagle,
+        "delayedAcks": count,
+        "firstAtOnce": int(first_at_once),
+    }
     return pd.read_csv(
         io.StringIO(run([str(program), *(f"--{name}={value}" for name, value in given.items())]))
     )
