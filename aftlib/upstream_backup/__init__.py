@@ -8,6 +8,6 @@ again to the other.
 In the order in which data pass through them: `system` describes nodes, links and intervals (D4
 table 1), the standby schemes, and a failure with its detection. `simulation` sends a stream through
 the system. `closed_form` has the mean length of a queue and the traffic without a simulation.
-`experiments` runs both, also against the stored runs of the network simulator ns-3 (folder
-``ns3``); `figures` and `claims` show and judge them.
+`experiments` runs both. `stored_runs` has the runs of the network simulator ns-3, with which they
+are compared. `figures` and `claims` show and judge them.
 """

@@ -14,13 +14,12 @@ import pandas as pd
 
 from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.upstream_backup.closed_form import expected_queue
-from aftlib.upstream_backup.experiments import (
+from aftlib.upstream_backup.experiments import NotebookParameters, Sweep
+from aftlib.upstream_backup.stored_runs import (
     ALL_DELAYED,
     AT_ONCE,
     DELAYED,
     TIME_LIMIT,
-    NotebookParameters,
-    Sweep,
     explain_gap,
     share_of_nagle,
 )
@@ -265,15 +264,15 @@ CLAIMS = [
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
     """Return the box of a run from its verdicts and values."""
     clauses = {
-        "D4-1": "a primary's failure replays at most {0.measured:.2f} of upstream backup's tuples",
+        "D4-1": "at most {0.measured:.2f} of the tuples are replayed",
         "D4-3": "recovery takes at most {0.measured:.2f} of the time",
         "D4-4": f"Nagle's algorithm makes the time gap up to {LOW_RATE:,} tuples/s",
         "D4-7": "low rates leave queues empty",
     }
     return Summary(
-        claimed="A working secondary shortens replay and recovery.",
+        claimed="A secondary that works shortens upstream backup's recovery.",
         found=sentences_by_verdict(records, clauses),
         sure="Simulated, checked against ns-3.",
-        limits=f"If either node may fail, it replays {records['D4-8'].measured:.2f} of them. "
-        "Joins need sorting.",
+        limits=f"If either node may fail, it replays {records['D4-8'].measured:.2f} times upstream "
+        "backup's tuples. Joins need sorting.",
     )

@@ -98,7 +98,8 @@ def _draw_messages(
 def _name_numbers(kind: str, numbers: Sequence[int]) -> str:
     """Return the label of tuples that leave together, such as ``9–13``."""
     ends = [min(numbers), max(numbers)]
-    return ("≤ " if kind == "ACK" else "") + "–".join(map(str, dict.fromkeys(ends)))
+    text = "–".join(map(str, dict.fromkeys(ends)))
+    return f"≤ {text}\u2002" if kind == "ACK" else text  # stands clear of others
 
 
 def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataFrame) -> go.Figure:
@@ -134,9 +135,9 @@ def gap_parts(gaps: pd.DataFrame, title: str) -> go.Figure:
     figure = go.Figure()
     rates = [f"{rate:,.0f}/s" for rate in gaps.index]
     for part, name, color in _PARTS:
-        figure.add_bar(x=rates, y=gaps[part] / gaps["gap"], name=name, marker_color=color)
-    styled(figure, title, "input rate (tuples/s)", "share of the gap (ns-3)")
-    return figure.update_layout(barmode="stack", legend=_BESIDE).update_yaxes(tickformat=".0%")
+        figure.add_bar(x=rates, y=100 * gaps[part] / gaps["gap"], name=name, marker_color=color)
+    styled(figure, title, "input rate (tuples/s)", "share of the gap in ns-3 (%)")
+    return figure.update_layout(barmode="stack", legend=_BESIDE)
 
 
 def all_schemes(schemes: pd.DataFrame, title: str) -> go.Figure:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from aftlib.upstream_backup.experiments import (
+from aftlib.upstream_backup.stored_runs import (
     ACKNOWLEDGEMENTS,
     AT_ONCE,
     STORED_RUNS,

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.upstream_backup import experiments, figures
+from aftlib.upstream_backup import experiments, figures, stored_runs
 from aftlib.upstream_backup.experiments import NotebookParameters, Sweep
 from aftlib.upstream_backup.system import NODES, PROPOSED, SCHEMES, SIMULATED_SCHEMES, UPSTREAM
 from benchmarks.ns3 import make_tables
@@ -56,31 +56,31 @@ def test_phases_are_drawn_for_each_trial():
 
 
 def test_stored_runs_are_of_all_schemes_rates_and_paired_failures():
-    stored = experiments.read_runs("recoveries")
+    stored = stored_runs.read_runs("recoveries")
     assert len(stored) == len(SCHEMES) * len(make_tables.RATES) * make_tables.TRIALS
     times = stored.groupby(["scheme", "rate"])["failure_ms"].apply(tuple)
     assert len(set(times)) == 1
-    expected = experiments.failure_times(make_tables.TRIALS, experiments.STORED_SEED)
+    expected = experiments.failure_times(make_tables.TRIALS, stored_runs.STORED_SEED)
     np.testing.assert_allclose(times.iloc[0], expected)
 
 
 def test_the_simulation_agrees_with_ns3():
     """Much closer than the 15 % that claims need; one tuple in ten runs is no whole nanosecond."""
-    table = experiments.compare_with_ns3()
+    table = stored_runs.compare_with_ns3()
     assert set(table["scheme"]) == {scheme.name for scheme in SIMULATED_SCHEMES}
     assert (table["resent_error"].abs() <= 1e-4).all()
     assert (table["recovery_ms_error"].abs() <= 0.02).all()
-    parts = experiments.tcp_parts().dropna()
+    parts = stored_runs.tcp_parts().dropna()
     assert parts["switch"].nunique() == 4
     assert set(parts["acknowledgements"]) == {"at once"}  # the simulation delays none
     assert np.allclose(parts["ms"], parts["ns3_ms"], rtol=0.02)
-    assert (experiments.counted_traffic()["error"].abs() < 0.01).all()
+    assert (stored_runs.counted_traffic()["error"].abs() < 0.01).all()
 
 
 def test_the_gap_is_taken_apart():
-    parts = experiments.tcp_parts()
-    for kind in experiments.ACKNOWLEDGEMENTS:
-        table = experiments.explain_gap(parts, kind)
+    parts = stored_runs.tcp_parts()
+    for kind in stored_runs.ACKNOWLEDGEMENTS:
+        table = stored_runs.explain_gap(parts, kind)
         named = table[["nagle", "handshake", "initial_window", "tuples"]]
         np.testing.assert_allclose(named.sum(axis=1), table["gap"])
         assert table["handshake"].between(9, 11).all()
@@ -88,20 +88,20 @@ def test_the_gap_is_taken_apart():
 
 
 def test_without_delayed_acknowledgements_nagle_adds_at_most_a_round_trip():
-    shares = experiments.share_of_nagle(experiments.tcp_parts())
+    shares = stored_runs.share_of_nagle(stored_runs.tcp_parts())
     most = shares.groupby("acknowledgements")["most_ms"].max()
     assert most["at once"] <= 10.2 and most["delayed"] > 60
     assert (shares["low"] <= shares["share"]).all() and (shares["share"] <= shares["high"]).all()
 
 
 def test_recovery_of_all_schemes_is_that_of_the_stored_runs():
-    schemes = experiments.compare_schemes()
+    schemes = stored_runs.compare_schemes()
     at = schemes[schemes["rate"] == 200].set_index("scheme")["recovery_ms"]
     expected = {"active standby": 0, "passive standby": 6.17, "upstream backup": 16.34}
     assert {name: at[name] for name in expected} == pytest.approx(expected, abs=0.01)
-    assert len(experiments.order_of_recovery(schemes)) == len(make_tables.RATES)
+    assert len(stored_runs.order_of_recovery(schemes)) == len(make_tables.RATES)
     reversed_order = schemes.assign(recovery_ms=-schemes["recovery_ms"])
-    assert experiments.order_of_recovery(reversed_order) == []
+    assert stored_runs.order_of_recovery(reversed_order) == []
     assert len(figures.all_schemes(schemes, "x").data) == len(SCHEMES)
 
 
@@ -118,7 +118,7 @@ def test_only_the_proposal_gives_wrong_joins():
 
 def test_figures_show_each_scheme_and_ns3(trials):
     means = experiments.summarize(trials[trials["node"] == "primary"])
-    ns3 = experiments.compare_with_ns3()
+    ns3 = stored_runs.compare_with_ns3()
     figure = figures.by_rate(means, "resent", "Counts", "tuples", ns3)
     assert [trace.name for trace in figure.data] == [
         *("upstream backup", "proposed", "upstream backup, ns-3", "proposed, ns-3"),
@@ -127,18 +127,18 @@ def test_figures_show_each_scheme_and_ns3(trials):
 
 
 def test_the_bars_are_the_shares_of_the_gap():
-    bars = figures.gap_parts(experiments.explain_gap(experiments.tcp_parts()), "x").data
+    bars = figures.gap_parts(stored_runs.explain_gap(stored_runs.tcp_parts()), "x").data
     shares = {bar.name: dict(zip(bar.x, bar.y, strict=True)) for bar in bars}
-    assert shares["open the connection"]["25/s"] == pytest.approx(0.97, abs=0.005)
-    assert shares["Nagle's algorithm"]["100/s"] == pytest.approx(0.65, abs=0.005)
-    assert shares["more tuples"]["20,000/s"] == pytest.approx(0.65, abs=0.005)
+    assert shares["open the connection"]["25/s"] == pytest.approx(97, abs=0.5)
+    assert shares["Nagle's algorithm"]["100/s"] == pytest.approx(65, abs=0.5)
+    assert shares["more tuples"]["20,000/s"] == pytest.approx(65, abs=0.5)
 
 
 def test_ns3_is_shown_only_where_it_ran_the_same_system():
-    ns3 = experiments.compare_with_ns3()
-    assert len(experiments.same_system(ns3, CASE)) == len(ns3)
+    ns3 = stored_runs.compare_with_ns3()
+    assert len(stored_runs.same_system(ns3, CASE)) == len(ns3)
     slower = NotebookParameters(ack_ms=50.0).sweep
-    assert experiments.same_system(ns3, slower).empty
+    assert stored_runs.same_system(ns3, slower).empty
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_fresh_run_of_ns3_equals_the_stored_one(tmp_path):
     program = make_tables.compile_scenario(tmp_path)
     names = ["queue_at_crash", "resent", "recovery_ms"]
     fresh = make_tables.make_table(program, (500,), 2)
-    stored = experiments.read_runs("recoveries")
+    stored = stored_runs.read_runs("recoveries")
     for scheme in (UPSTREAM, PROPOSED):
         same = stored[(stored["rate"] == 500) & (stored["scheme"] == scheme.name)].head(2)
         again = fresh[fresh["scheme"] == scheme.name]
@@ -169,6 +169,6 @@ def test_a_fresh_run_of_ns3_equals_the_stored_one(tmp_path):
             again[names].reset_index(drop=True), same[names].reset_index(drop=True), rtol=1e-6
         )
     switches = make_tables.make_switches(program, {100: 5})
-    table = experiments.read_runs("switches")
+    table = stored_runs.read_runs("switches")
     same = table[(table["rate"] == 100) & (table["trial"] < 5)].reset_index(drop=True)
     pd.testing.assert_frame_equal(switches, same, rtol=1e-6)
