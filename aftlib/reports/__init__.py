@@ -1,6 +1,7 @@
 """Command line, notebooks in batch and their pages; imports all packages, and none imports it.
 
 `documents` lists the documents with their claims and parameters. `batch` runs notebooks by
-papermill and collects their verdicts. `pages` writes a report for each by nbconvert, the index and
-the scorecard. `cli` is the command `aft`.
+papermill and collects their verdicts, and `origin` says which code, inputs and machine they come
+from. `pages` writes a report for each by nbconvert, `front` the index and the scorecard. `cli` is
+the command `aft`.
 """

@@ -26,7 +26,8 @@ from aftlib.reports.batch import (
     run_jobs,
 )
 from aftlib.reports.documents import DOCUMENTS
-from aftlib.reports.pages import write_front_pages, write_report
+from aftlib.reports.front import keep_full_run, write_index
+from aftlib.reports.pages import write_report
 from aftlib.sensor_plans.command import command as plan_command
 from aftlib.sensor_plans.command import page_parameters
 from aftlib.workbench.parameters import PROFILES, ParameterModel
@@ -79,6 +80,7 @@ def reproduce(
 ) -> None:
     """Run the notebooks and write reports/index.html.
 
+    A full run of all notebooks without failures also writes reports/README.md and full.json.
     The exit status is 1 if a notebook failed or a verdict contradicts its record.
     """
     folder = project_root() / "reports"
@@ -91,7 +93,7 @@ def reproduce(
         page = write_report(executed, executed.path.with_suffix(".html"), document)
         reports = read_reports(folder)
         records = collect_claims(reports)
-        index = write_front_pages(folder, reports, records)  # after each: a run can take long
+        index = write_index(folder, reports, records)  # after each: a run can take long
         click.echo(describe(executed, page))
         failed |= bool(executed.error)
     names = {job.name for job in chosen}
@@ -100,6 +102,9 @@ def reproduce(
         kind = "differs from" if record.contradicts else "is not sure of"
         click.echo(f"{record.id} {kind} its record: {record.word}, recorded {record.recorded}")
     click.echo(f"Index: {index}")
+    whole = profile == "full" and not only and not values and not failed
+    if whole and (card := keep_full_run(folder, reports, records)):
+        click.echo(f"Scorecard: {card}")
     if failed or any(strict or record.contradicts for record in surprises):
         sys.exit(1)
 

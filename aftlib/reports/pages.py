@@ -1,4 +1,4 @@
-"""Pages that open without network: a report per executed notebook, the index and the scorecard."""
+"""Reports: one page per executed notebook, which opens without a network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,12 @@ from plotly.io import to_html
 
 from aftlib.core.paths import write_whole
 from aftlib.reports.batch import Executed
-from aftlib.reports.documents import DOCUMENTS, Document
+from aftlib.reports.documents import Document
 from aftlib.workbench.claims import NOT_RUN
-from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, shown, tally
+from aftlib.workbench.scorecard import MIME, ClaimRecord, claims_table, render, tally
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLOTLY_SCRIPT = "plotly.min.js"
-#: Verdicts of the last whole run of the profile "full", beside the index.
-STORED = "full.json"
 HEADINGS = ("Claimed", "Found", "How sure", "Where it stops")
 _LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
 
@@ -161,7 +158,7 @@ def write_report(executed: Executed, target: Path, document: Document | None = N
     page = render(
         "page.html.j2",
         title=title or executed.path.stem,
-        css=_css(),
+        css=read_css(),
         document=document,
         record=executed.record,
         values=list_parameters(executed, document),
@@ -215,64 +212,11 @@ def fill_summary(
     return [*zip(HEADINGS, sentences, strict=True)]
 
 
-def write_front_pages(
-    folder: Path, reports: Mapping[str, Executed], claims: Sequence[ClaimRecord]
-) -> Path:
-    """Write ``claims.json``, ``index.html`` and ``README.md``; return the index.
-
-    A full run of all notebooks without a failure is kept in ``full.json``, too.
-    """
-    lines = [claim.model_dump(mode="json") for claim in claims]
-    write_whole(folder / "claims.json", json.dumps(lines, ensure_ascii=False, indent=1) + "\n")
-    profiles = sorted({claim.profile for claim in claims if claim.profile})
-    failed = any(report.error for report in reports.values())
-    if profiles == ["full"] and len(reports) == len(DOCUMENTS) and not failed:
-        keep = [{name: line[name] for name in ("id", "verdict", "measured")} for line in lines]
-        full = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "claims": keep}
-        write_whole(folder / STORED, json.dumps(full, ensure_ascii=False, indent=1) + "\n")
-    sections = []
-    for document in DOCUMENTS:
-        mine = [claim for claim in claims if claim.notebook == document.notebook]
-        executed = reports.get(document.notebook)
-        sections.append(
-            {
-                "document": document,
-                "box": fill_summary(document, executed, mine) if executed else None,
-                "claims": mine,
-                "table": Markup(claims_table(mine, link=True)),
-                "report": executed is not None,
-                "error": executed.error if executed else None,
-            }
-        )
-    values = {
-        "sections": sections,
-        "counts": tally(claim.verdict for claim in claims if not claim.project),
-        "own": tally(claim.verdict for claim in claims if claim.project),
-        "profiles": profiles,
-        "stored": read_stored(folder, claims),
-    }
-    write_whole(folder / "README.md", render("readme.md.j2", **values))
-    return write_whole(folder / "index.html", render("index.html.j2", css=_css(), **values))
-
-
-def read_stored(folder: Path, claims: Sequence[ClaimRecord]) -> dict[str, str]:
-    """Return, by claim, the verdict of the stored full run where this run's verdict differs."""
-    path = folder / STORED
-    if not path.is_file():
-        return {}
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    verdicts = {claim.id: claim.verdict for claim in claims}
-    return {
-        line["id"]: f"{line['verdict']} ({shown(line['measured'])}), full run of {stored['date']}"
-        for line in stored["claims"]
-        if verdicts.get(line["id"], line["verdict"]) != line["verdict"]
-    }
-
-
 def _literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _css() -> Markup:
+def read_css() -> Markup:
+    """Return the style sheet of all pages."""
     path = Path(__file__).with_name("templates") / "page.css"
     return Markup(path.read_text(encoding="utf-8"))
