@@ -17,7 +17,7 @@ from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.core.requirement import Requirement
 from aftlib.guard import Guard, accounts
 
-GUARD, BASELINE, ALWAYS = METHODS = "guard", "baseline model Σ/w", "baseline model, always"
+GUARD, BASELINE, ALWAYS = METHODS = "guard", "baseline model", "always estimate"
 HINDSIGHT = "baseline model, best in hindsight"
 HORIZONS = 5
 """Windows of the longest outage with guarantees."""
@@ -55,16 +55,33 @@ class Walk:
         return shares(self.counts[GUARD].sum(axis=0))
 
     @property
-    def excess(self) -> float:
-        """Largest number of errors above the theorem's bound, for a sensor or all together.
+    def wrong_and_permitted(self) -> tuple[np.ndarray, np.ndarray]:
+        """Wrong guarantees, and how many the theorem permits, of each sensor and of all, (H, n+1).
 
-        By the theorem it is at most 0 for any data.
+        Permitted are δN and the slack. By the theorem, no number of wrong ones is larger.
         """
         guarantees, wrong = np.moveaxis(self.outcomes, -1, 0)
-        beyond, ahead = wrong - self.delta * guarantees, range(1, len(guarantees) + 1)
-        single = [accounts.slack(self.rounds, self.delta, h) for h in ahead]
-        pool = [accounts.pooled_slack(self.rounds, self.delta, beyond.shape[1], h) for h in ahead]
-        return float(max((beyond.T - single).max(), (beyond.sum(axis=1) - pool).max()))
+        n, ahead = guarantees.shape[1], range(1, len(guarantees) + 1)
+        single = np.array([accounts.slack(self.rounds, self.delta, h) for h in ahead])
+        pooled = np.array([accounts.pooled_slack(self.rounds, self.delta, n, h) for h in ahead])
+        permitted = self.delta * guarantees + single[:, None]
+        together = self.delta * guarantees.sum(axis=1) + pooled
+        return (
+            np.column_stack([wrong, wrong.sum(axis=1)]),
+            np.column_stack([permitted, together]),
+        )
+
+    @property
+    def excess(self) -> float:
+        """Largest number of wrong guarantees above the permitted ones; at most 0 for any data."""
+        wrong, permitted = self.wrong_and_permitted
+        return float((wrong - permitted).max())
+
+    @property
+    def used(self) -> float:
+        """Largest share of the permitted wrong guarantees that were wrong; at most 1."""
+        wrong, permitted = self.wrong_and_permitted
+        return float((wrong / permitted).max())
 
     @property
     def pooled_allowance(self) -> float:
@@ -119,6 +136,15 @@ def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     pairs, certified, wrong = np.moveaxis(counts, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return certified / np.maximum(pairs, 1e-12), 1 - wrong / certified
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """Return a share as text.
+
+    >>> percent(0.978, 1)
+    '97.8 %'
+    """
+    return f"{100 * share:.{digits}f} %"
 
 
 def or_none(numbers: np.ndarray | float) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from aftlib.sensor_plans.backtest import Walk
+from aftlib.sensor_plans.backtest import Walk, percent
 from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.window_results import Survey, bounds, outliers
 
@@ -51,8 +51,8 @@ def guarantee_cautions(survey: Survey, walk: Walk) -> Iterator[str]:
     names, limits = survey.names, survey.limits
     if fails(walk):
         yield (
-            f"Back-test: only {walk.summary()['within']:.1%} of what was certified in the "
-            f"second half was within ε (guaranteed: {1 - walk.delta:.0%}, up to the slack). "
+            f"Back-test: only {percent(walk.summary()['within'], 1)} of what was certified in the "
+            f"second half was within ε (guaranteed: {percent(1 - walk.delta)}, up to the slack). "
             "Estimating is not recommended: recover exactly, or plan from the data after the "
             "change."
         )
@@ -96,7 +96,7 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
         yield f"Stuck on one value: {list_first(worst)}. Such a sensor is easy to certify."
     missing = np.isnan(table.values).mean(axis=0)
     silent = [i for i in np.argsort(-missing) if missing[i] > QUIET]
-    if quiet := [f"{names[i]} ({missing[i]:.0%})" for i in silent]:
+    if quiet := [f"{names[i]} ({percent(missing[i])})" for i in silent]:
         yield f"Long silences: samples are missing in {list_first(quiet)}."
 
 

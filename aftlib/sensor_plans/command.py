@@ -146,6 +146,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def spaced(value: Any, form: str) -> str:
+    """The value in a format of Python, with a blank before the sign of a percentage.
+
+    >>> spaced(0.978, ".1%"), spaced(12, "4.0f")
+    ('97.8 %', '  12')
+    """
+    return format(value, form).replace("%", " %")
+
+
 def report_text(plan: dict[str, Any]) -> str:
     """The plan as text; control characters of names in the file appear as escapes."""
     environment = jinja2.Environment(
@@ -155,7 +164,7 @@ def report_text(plan: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["f"] = format
+    environment.filters["f"] = spaced
     problems = [sensor for sensor in plan["sensors"] if sensor["declared"][0] < 0.5]
     others = [sensor for sensor in plan["sensors"] if sensor["declared"][0] >= 0.5]
     return environment.get_template("plan.txt.j2").render(

@@ -16,6 +16,7 @@ import numpy as np
 
 from aftlib.checkpoint_planning.plan import plan_checkpoints, squared_divisor
 from aftlib.core.gaussian import GaussianModel
+from aftlib.sensor_plans.backtest import percent
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.window_results import Survey
 
@@ -52,8 +53,8 @@ def plan_recovery(survey: Survey) -> dict[str, Any]:
         if within is not None and within < 1 - delta:
             chosen = plan_checkpoints(*problem, method="exactly-once", query=question.query)
             reason = (
-                f"Replay: read everything again. With the planned sets {within:.1%} of the "
-                f"estimates were within ε in the back-test (guaranteed: {1 - delta:.0%})."
+                f"Replay: read everything again. With the planned sets {percent(within, 1)} of the "
+                f"estimates were within ε in the back-test (guaranteed: {percent(1 - delta)})."
             )
         times, sets = chosen.times, [part.sensors for part in chosen.replay]
     except ValueError:  # T_SLA is too short for one step

@@ -215,10 +215,10 @@ def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> 
     if off or share < 1 - MOST_MISSING:
         raise ValueError(
             f"rows must lie on even steps, and on half of them, got {off:,} off the steps of "
-            f"{period} and samples at {share:.0%} of these; average the rows of longer steps, such "
-            "as --resample 1h; if they are recorded when the value changes, hold the last in "
-            "Python: plan(frame.resample('1min').ffill()); or plan the rows after a long gap: "
-            "plan(frame.loc['2026-07':])"
+            f"{period} and samples at {100 * share:.0f} % of these; average the rows of longer "
+            "steps, such as --resample 1h; if they are recorded when the value changes, hold the "
+            "last in Python: plan(frame.resample('1min').ffill()); or plan the rows after a long "
+            "gap: plan(frame.loc['2026-07':])"
         )
     frame = frame.reindex(np.arange(steps[-1] + 1))
     return frame.set_axis(pd.date_range(times[0], periods=len(frame), freq=period), axis=0)

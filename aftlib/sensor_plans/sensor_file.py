@@ -57,7 +57,7 @@ class SensorTable:
         return [
             f"sensors: {len(self.names)} ({listed(self.names)})",
             f"time: {when}; {len(self.values):,} steps",
-            f"gaps: {np.isnan(self.values).mean():.2%} of the samples are missing",
+            f"gaps: {100 * np.isnan(self.values).mean():.2f} % of the samples are missing",
             *self.notes,
         ]
 

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.core.planfile import write_plan
+from aftlib.sensor_plans.backtest import BASELINE
 from aftlib.sensor_plans.experiments import (
     BEIJING,
     TROUBLES,
@@ -62,7 +63,7 @@ def test_the_guard_withdraws_where_the_baseline_model_goes_on():
     late = parts[parts["window"] > 700].drop(columns="window")
     late = late.groupby(["trouble", "method"]).mean()
     for trouble in TROUBLES:
-        assert late.loc[(trouble, "baseline model Σ/w"), "within"] < 0.75
+        assert late.loc[(trouble, BASELINE), "within"] < 0.75
         assert walks[trouble].excess <= 0
     assert late.loc[("drift", "guard"), "within"] > 0.95
     assert late.loc[("change of regime", "guard"), "declared"] < 0.1

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from aftlib.sensor_plans import figures
-from aftlib.sensor_plans.experiments import over_time, troubles
+from aftlib.sensor_plans.experiments import backtest_set, over_time, troubles
 from aftlib.sensor_plans.plan import plan as make_plan
 
 BAD = "<img src=x onerror=alert(1)>"
@@ -25,13 +25,14 @@ def plan():
 
 @pytest.mark.parametrize("name", ["outage", "over_time"])
 def test_figures_escape_names(plan, name):
-    drawn = getattr(figures, name)(plan)
+    draw = getattr(figures, name)
+    drawn = draw(plan, "°C") if name == "outage" else draw(plan)
     assert BAD not in json.dumps(json.loads(drawn.to_json()), ensure_ascii=False)
     assert drawn.layout.title.text and all(trace.name for trace in drawn.data)
 
 
 def test_the_table_and_the_text_escape_names(plan):
-    table, text = figures.details(plan).to_html(), figures.text(plan).data
+    table, text = figures.details(plan, "°C").to_html(), figures.text(plan).data
     assert "<img" not in table + text and table.count("<tr>") == 4
     assert "Your grouping, certified" in text and "Does it pay?" in text
 
@@ -44,17 +45,55 @@ def test_sentences_escape_names(plan):
 
 
 def test_estimates_have_open_marks_and_half_widths(plan):
-    drawn = figures.outage(plan)
+    drawn = figures.outage(plan, "°C")
     estimates = [trace for trace in drawn.data if trace.name.startswith("estimate")]
     assert estimates and all(trace.marker.symbol.endswith("-open") for trace in estimates)
-    assert any(len(trace.error_y.array) for trace in estimates)
+    with_bars = [trace for trace in estimates if trace.error_y.array is not None]
+    bars = sum(len(trace.error_y.array) for trace in with_bars)
+    assert bars == len(plan["outage"]["lost"]) * len(plan["outage"]["sensors"])
+    assert all(trace.error_y.color == trace.marker.color for trace in with_bars)
+    assert drawn.layout.yaxis.title.text == "mean, °C"
+
+
+def test_the_caption_of_an_outage_names_its_limits(plan):
+    text = figures.about_outage(plan, "°C").markdown
+    limits = plan["question"]["epsilon"]
+    drawn = [sensor["name"] for sensor in plan["outage"]["sensors"]]
+    assert all(f"{limits[name]:.3g} for" in text for name in drawn)
+    assert "(°C), and δ is 5 %" in text and BAD not in text
 
 
 def test_many_sensors_are_cut_off(plan):
     many = plan | {"sensors": plan["sensors"] * 100}
-    assert figures.details(many).to_html().count("<tr>") == figures.LISTED + 1
+    assert figures.details(many, "°C").to_html().count("<tr>") == figures.LISTED + 1
 
 
 def test_troubles_are_drawn_with_and_without_the_guard():
     table = over_time(troubles(600, 0.05, 1))
     assert len(figures.troubles(table, 0.05).data) == 3 * 2 * 2
+
+
+def test_the_caption_of_troubles_follows_from_the_streams():
+    table = pd.DataFrame(
+        {
+            "trouble": "drift",
+            "method": ["guard", "guard", "baseline model"],
+            "window": [0, 10, 0],
+            "declared": [0.5, 0.0, 1.0],
+            "within": [0.9, np.nan, 0.3],
+        }
+    )
+    text = figures.about_troubles(table, 0.1).markdown
+    assert "guaranteed: 90 %" in text
+    assert "the guard certifies 25 %, 90 % of these within ε" in text
+    assert "the baseline model certifies 100 %, 30 % of these within ε" in text
+
+
+def test_the_caption_of_real_sets_says_where_the_guard_loses():
+    beijing, wind = (backtest_set(name, 0.05) for name in ("beijing_pm25", "irish_wind"))
+    text = figures.about_sets([beijing, wind]).markdown
+    assert "Always estimating errs too often on 1 of 2 rows" in text
+    assert "fewer windows than hindsight on Beijing's stations (10 samples)." in text
+    assert "on Irish wind (10 samples): 92.15 % of 435 certified windows" in text
+    table = figures.compare_sets([beijing, wind]).to_html()
+    assert "+6.7" in table and "−3.5" in table and "64.6 %" in table

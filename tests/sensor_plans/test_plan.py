@@ -186,7 +186,7 @@ def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
         assert not any({*pair} <= {*names} for names in made["regrouping"]["assignment"])
     text = report_text(made)
     assert "Your grouping, certified one window after the failure of a machine:" in text
-    assert "below half: s" in text and f"certifies {better:.1%} instead of" in text
+    assert "below half: s" in text and f"certifies {100 * better:.1f} % instead of" in text
 
 
 def test_problems_are_the_sensors_certified_below_half():
@@ -212,7 +212,7 @@ def test_numbers_say_what_they_count(made):
     text = report_text(made)
     for expected in (
         "Share of the windows of the last 300 that were certified before they could be lost",
-        "each as if its machine had failed 1 … 5 windows before (weighted 5 : … : 1):",
+        "each as if its machine had failed 1 … 5 windows before (weights 5 : 4 : 3 : 2 : 1, because",
         "guarantees one window ahead, in all 600 windows and 7 sensors that the guard saw, at most",
         "no checkpoint inside a window is needed",
         "Does it pay? Below a read rate of",
@@ -270,7 +270,7 @@ CHANGES = {
         v.__setitem__((slice(4000, 4300), 3), 1.25),
         v.__setitem__((slice(4000, 4300, 10), 3), np.nan),
     ),
-    "Long silences: samples are missing in s1 (40%)": lambda v: v.__setitem__(
+    "Long silences: samples are missing in s1 (40 %)": lambda v: v.__setitem__(
         (slice(3600, None), 1), np.nan
     ),
     "ε is too small for 1 of 7 sensors: they are hardly ever certified.": lambda v: v.__setitem__(
