@@ -45,13 +45,16 @@ def test_a_notebook_begins_with_title_and_summary(name):
 def texts_of(cell, *names):
     """Texts that a cell of code gives to functions called `names`; a value in one counts as a word.
 
+    A text that a function returns is tested with its package.
+
     >>> texts_of(nbformat.v4.new_code_cell("caption(f'At {m:.2f} it {verb(1, 2)}.')"), "caption")
     ['At 0 it 0.']
     """
     if cell.cell_type != "code":
         return []
     calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
-    return [part_text(call.args[0]) for call in calls if getattr(call.func, "id", "") in names]
+    texts = [call.args[0] for call in calls if getattr(call.func, "id", "") in names]
+    return [part_text(text) for text in texts if not isinstance(text, ast.Call)]
 
 
 def part_text(node):

@@ -2,13 +2,16 @@
 
 The modules, in the order in which data pass through them:
 
-1. `schemes` streams a case under kills. It kills D1's worker processes: nothing is recovered,
-   replayed, or estimated by D1's model or by the guard. It also kills D2's process. Replacements
-   read again at a limited rate.
-2. `break_even` takes the constants of the cost model from the shortest windows and predicts the
+1. `cases` has one stream of sensors with its guarantee, and the kills in it.
+2. `schemes` names the ways to recover; `SCHEMES` takes further ones.
+3. `workers` kills D1's worker processes: nothing is recovered, replayed, or estimated. `partial`
+   kills D2's process. Replacements read again at a limited rate.
+4. `accuracy` counts the estimates within ε over all windows of the data, without processes.
+   `normal` measures throughput and latency while nothing fails (D1-7).
+5. `break_even` takes the constants of the cost model from the shortest windows and predicts the
    recoveries at limited rates.
-3. `experiments` reads a case of real sensors, draws the kills, and runs every scheme. `figures`
-   draws the results, `claims` judges them.
+6. `experiments` reads a case of real sensors, draws the kills, and runs every scheme. `figures`
+   draws the results, `captions` says what they show, `claims` judges them.
 
 `aftlib.core.recovery_costs` has the cost model and the monthly cost of a user's failures.
 """

@@ -11,13 +11,10 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from aftlib.core.recovery_costs import RecoveryCosts
-from aftlib.does_it_pay.schemes import EXACT, EXACT_PROCESS, GUARD, MODEL, PARTIAL
-
-#: Approximate schemes, and the exact one that loses the same memory.
-COMPARED = {MODEL: EXACT, GUARD: EXACT, PARTIAL: EXACT_PROCESS}
-#: Schemes of D2's process; the others run in D1's workers.
-BY_PROCESS = (EXACT_PROCESS, PARTIAL)
+from aftlib.core.intervals import ratio_interval
+from aftlib.core.recovery_costs import RecoveryCosts, break_even_rate
+from aftlib.does_it_pay.schemes import BY_PROCESS, EXACT, MODEL, exact_of
+from aftlib.workbench.claims import FEWEST
 
 
 def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, RecoveryCosts]:
@@ -26,7 +23,8 @@ def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, Recov
     The start is a median over all schemes with the same kind of process, because it varies most and
     they start in the same way. It includes the time to open the log where a scheme reads again.
     """
-    costs, shortest = {}, recoveries[recoveries["width"] == recoveries["width"].min()]
+    costs = {}
+    shortest = recoveries[recoveries["width"] == recoveries["width"].min()]
     by_process = shortest["scheme"].isin(BY_PROCESS)
     for scheme, rows in shortest.groupby("scheme", sort=False):
         alike = by_process if scheme in BY_PROCESS else ~by_process
@@ -45,14 +43,14 @@ def measured_costs(recoveries: pd.DataFrame, sample_s: float) -> dict[str, Recov
 def expected_again(recoveries: pd.DataFrame, scheme: str, width: int) -> float:
     """Return the samples that a scheme is expected to read again after a failure.
 
-    The guard decides by the data: it is expected to read the same share of the lost samples again
-    as in the shortest windows.
+    The guard and added schemes may decide by the data: they are expected to read the same share of
+    the lost samples again as in the shortest windows.
     """
     means = recoveries.groupby(["scheme", "width"])["again"].mean()
-    if scheme != GUARD:
+    if scheme == MODEL or exact_of(scheme) != EXACT:
         return float(means[scheme, width])
     shortest = recoveries["width"].min()
-    return float(means[EXACT, width] * means[GUARD, shortest] / means[EXACT, shortest])
+    return float(means[EXACT, width] * means[scheme, shortest] / means[EXACT, shortest])
 
 
 def compare_with_model(
@@ -67,8 +65,31 @@ def compare_with_model(
     points = points.rename(columns={"median": "seconds", "size": "kills"})
     for i, scheme, width, rate in points[["scheme", "width", "rate"]].itertuples():
         again = expected_again(recoveries, scheme, width)
-        points.loc[i, "predicted_s"] = costs[scheme].recovery_s(again, scheme in COMPARED, rate)
+        points.loc[i, "predicted_s"] = costs[scheme].recovery_s(
+            again, exact_of(scheme) is not None, rate
+        )
     return points
+
+
+def compare_with_exact(recoveries: pd.DataFrame) -> pd.DataFrame:
+    """Return the time of each approximate recovery over that of the exact one, by window and rate.
+
+    Columns: scheme, width, rate; kills: of each; ratio of the mean times, with its 95 % interval
+    low, high, NaN below five kills.
+    """
+    by_point = recoveries.groupby(["scheme", "width", "rate"], sort=False)["seconds"]
+    seconds = {point: times.to_numpy() for point, times in by_point}
+    rows = []
+    for (scheme, width, rate), times in seconds.items():
+        exact = exact_of(str(scheme))
+        if exact is None:
+            continue
+        ratio, interval = ratio_interval(times, seconds[exact, width, rate])
+        if len(times) < FEWEST:
+            interval = (np.nan, np.nan)
+        rows.append((scheme, width, rate, len(times), ratio, *interval))
+    columns = ["scheme", "width", "rate", "kills", "ratio", "low", "high"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
@@ -85,20 +106,17 @@ def break_evens(recoveries: pd.DataFrame) -> pd.DataFrame:
     work = (times - recoveries["again"] / recoveries["rate"]).groupby(
         [recoveries["scheme"], recoveries["width"]]
     )
-    means, rows = work.mean(), []
+    means = work.mean()
+    rows = []
     widths = sorted(recoveries["width"].unique())
-    for width, (scheme, exact) in product(widths, COMPARED.items()):
+    for width, scheme in product(widths, recoveries["scheme"].unique()):
+        exact = exact_of(scheme)
+        if exact is None:
+            continue
         extra = means[scheme] - means[exact]
         saved = expected_again(recoveries, exact, width)
         saved -= expected_again(recoveries, scheme, width)
-        rates = _rate(saved, extra[widths[0]]), _rate(saved, extra[width])
+        rates = break_even_rate(saved, extra[widths[0]]), break_even_rate(saved, extra[width])
         rows.append((scheme, width, saved, 1e3 * extra[width], *rates))
     columns = ["scheme", "width", "saved", "extra_ms", "predicted", "measured"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _rate(saved: float, extra_s: float) -> float:
-    """Return the read rate below which estimating is faster; 0 if no sample is saved."""
-    if saved <= 0:
-        return 0.0
-    return saved / extra_s if extra_s > 0 else np.inf

@@ -15,40 +15,46 @@ from pydantic import model_validator
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import beijing_pm25
-from aftlib.core.recovery_costs import Operation, RecoveryCosts, Scheme, monthly_costs
+from aftlib.core.recovery_costs import (
+    Alternatives,
+    Operation,
+    RecoveryCosts,
+    Scheme,
+    monthly_costs,
+)
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
+from aftlib.does_it_pay.accuracy import score_schemes
 from aftlib.does_it_pay.break_even import (
-    BY_PROCESS,
-    COMPARED,
     break_evens,
+    compare_with_exact,
     compare_with_model,
     expected_again,
     measured_costs,
 )
+from aftlib.does_it_pay.cases import Case, Kill
+from aftlib.does_it_pay.normal import UNPROTECTED, StoredSpark, normal_operation
+from aftlib.does_it_pay.partial import recover_partially, replay_query
 from aftlib.does_it_pay.schemes import (
-    EXACT,
-    GUARD,
-    MODEL,
+    BY_PROCESS,
     NOTHING,
-    Case,
-    Kill,
-    recover_partially,
-    recover_workers,
-    replay_query,
+    SCHEMES,
+    all_schemes,
+    exact_of,
 )
+from aftlib.does_it_pay.workers import recover_workers
 from aftlib.workbench.parameters import ParameterModel, parameter
 
-BY_WORKERS = (NOTHING, EXACT, MODEL, GUARD)
-SCHEMES = (*BY_WORKERS, *BY_PROCESS)
-#: Beijing's stations.
-SENSORS = 12
+SENSORS, STEPS = 12, 35_064
+"""Beijing's stations, and the hours of their data."""
 
 
 class NotebookParameters(ParameterModel):
     """Parameters of notebook 07."""
 
-    windows: list[int] = parameter([6, 24], "tumbling, steps", least=2, smoke=[6], full=[6, 12, 24])
+    windows: list[int] = parameter(
+        [6, 24], "tumbling, hours", least=2, smoke=[6, 12], full=[6, 12, 24]
+    )
     rates: list[float] = parameter(
         [150.0, 1000.0, 6000.0],
         "of reading again, samples per second; no limit is added",
@@ -73,7 +79,7 @@ class NotebookParameters(ParameterModel):
         100.0, "samples per second that your source hands out, live ones included", above=0
     )
     own_failures: float = parameter(10.0, "failures of your workers per month", least=0)
-    own_price: float = parameter(0.09, "price of reading a gigabyte", least=0)
+    own_t_sla_s: float = parameter(60.0, "longest outage that you accept, seconds", above=0)
     seed: int = parameter(1, "of the schedule of kills", least=0)
 
     @model_validator(mode="after")
@@ -88,7 +94,13 @@ class NotebookParameters(ParameterModel):
                 f"workers must divide the {SENSORS} sensors, got {self.workers}: give 2, 3, 4, 6 "
                 "or 12"
             )
-        self.read_case(max(self.windows))  # long enough, or refused
+        needed = self.learned + streamed_windows(self.schedule)
+        available = STEPS // max(self.windows)
+        if needed > available:
+            raise ValueError(
+                f"the data have {available} windows of {max(self.windows)} hours, but learning and "
+                f"the kills need {needed}: {FEWER_WINDOWS}"
+            )
         return self
 
     @property
@@ -96,25 +108,27 @@ class NotebookParameters(ParameterModel):
         """The kills, the same for every scheme and window."""
         return draw_schedule(self.rates, self.kills, self.workers, self.seed)
 
-    def read_case(self, width: int) -> Case:
-        """Return Beijing's PM2.5 as a case with windows of `width` steps.
+    def read_case(self, width: int, everything: bool = False) -> Case:
+        """Return Beijing's PM2.5 as a case with windows of `width` hours.
 
         ε is `epsilon_sd` times the median standard deviation of the sensors' window means. The
-        model is fitted to the first `learned` windows. Of the later ones, as many as the schedule
-        needs are streamed, those with a gap left out. ValueError when there are too few.
+        model is fitted to the first `learned` windows. Of the later ones, those without a gap are
+        streamed: as many as the schedule needs, or all if `everything`. ValueError when there are
+        too few.
         """
-        table, needed = pd.read_parquet(beijing_pm25()), self.schedule[-1].window + 2
-        samples, n = table.to_numpy(dtype=float), table.shape[1]
-        every = samples[: len(samples) // width * width].reshape(-1, width, n)
+        table = pd.read_parquet(beijing_pm25())
+        samples = table.to_numpy(dtype=float)
+        every = samples[: len(samples) // width * width].reshape(-1, width, SENSORS)
         later = every[self.learned :]
         later = later[np.isfinite(later).all(axis=(1, 2))]
+        needed = streamed_windows(self.schedule)
         if len(later) < needed:
             raise ValueError(
-                f"the data have {len(later)} windows of {width} steps without a gap after the "
-                f"first {self.learned}, but the kills need {needed}: give shorter windows, "
-                "fewer learned ones, kills or rates"
+                f"the data have {len(later)} windows of {width} hours without a gap after the "
+                f"first {self.learned}, but the kills need {needed}: {FEWER_WINDOWS}"
             )
-        values = np.concatenate([*every[: self.learned], *later[:needed]])
+        streamed = later if everything else later[:needed]
+        values = np.concatenate([*every[: self.learned], *streamed])
         windows = Windows(width, width)
         means, _ = windows.aggregate(values, 0, range(self.learned))
         model = GaussianModel.fit(pd.DataFrame(means, columns=table.columns), missing="estimate")
@@ -131,8 +145,15 @@ class NotebookParameters(ParameterModel):
             window_s=self.own_window_s,
             read_rate=self.own_read_rate,
             failures_per_month=self.own_failures,
-            price_per_gb=self.own_price,
         )
+
+
+FEWER_WINDOWS = "give shorter windows, fewer learned ones, kills or rates"
+
+
+def streamed_windows(schedule: Sequence[Kill]) -> int:
+    """Return how many windows a schedule needs: one without a kill follows the last."""
+    return schedule[-1].window + 2
 
 
 def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -> list[Kill]:
@@ -154,20 +175,23 @@ def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -
 
 @dataclass(frozen=True)
 class Measurements:
-    """All schemes under the same kills.
+    """All schemes under the same kills, and without any.
 
-    Each frame has the columns scheme and width, the steps of a window. `recoveries` has one row per
-    kill before a window's end: rate and the columns of `schemes.Coordinator.process`. `outcomes`
-    has one row per scheme and width: kills, lost, doubled, wrong: results that are not exact and
-    not marked as estimates; estimated, within: the share of the estimates within ε; added_ms: the
+    Each frame has the columns scheme and width, the hours of a window. `recoveries` has one row per
+    kill before a window's end: rate and the columns of `workers.Coordinator.process`. `outcomes`
+    has one row per scheme and width: kills; lost, doubled; wrong: results that are not exact and
+    not marked as estimates; estimated; within: the share of the estimates within ε; added_ms: the
     mean time that the scheme adds to a window while nothing fails; additions: the checkpoints or
-    updates in it, for that time.
+    updates in it, for that time. `accuracy` has the rows of `accuracy.score_schemes`, `normal` has
+    those of `normal.normal_operation` in the longest windows.
     """
 
     recoveries: pd.DataFrame
     outcomes: pd.DataFrame
+    accuracy: pd.DataFrame
+    normal: pd.DataFrame
     sample_s: float
-    workers: int
+    case: Case  # of the longest windows
     checkpoints: int  # of D2 per window, in the longest windows
 
     @cached_property
@@ -181,9 +205,25 @@ class Measurements:
         return compare_with_model(self.recoveries, self.costs)
 
     @cached_property
+    def ratios(self) -> pd.DataFrame:
+        """Time of each approximate recovery over that of the exact one; predicted, too."""
+        points = self.points.set_index(["scheme", "width", "rate"])["predicted_s"]
+        ratios = compare_with_exact(self.recoveries)
+        predicted = [
+            points[scheme, width, rate] / points[str(exact_of(scheme)), width, rate]
+            for scheme, width, rate in ratios[["scheme", "width", "rate"]].itertuples(index=False)
+        ]
+        return ratios.assign(predicted=predicted)
+
+    @cached_property
     def break_even(self) -> pd.DataFrame:
         """Predicted and measured break-even rates."""
         return break_evens(self.recoveries)
+
+    @cached_property
+    def spark(self) -> StoredSpark | None:
+        """The stored cost of D1 on Spark; None if nothing is stored."""
+        return StoredSpark.read()
 
 
 def measure(p: NotebookParameters, directory: Path) -> Measurements:
@@ -192,38 +232,58 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
     Processes are forked from a server, so a script must guard its main code by ``if __name__ ==
     "__main__":``, as `multiprocessing` requires.
     """
-    schedule, recoveries, outcomes = p.schedule, [], []
+    recoveries = list[pd.DataFrame]()
+    outcomes = list[dict[str, Any]]()
+    accuracy = list[pd.DataFrame]()
     for width in sorted(p.windows):
         case = p.read_case(width)
-        plan = replay_query(case).first_plan
-        for number, scheme in enumerate(SCHEMES):
-            place = directory / f"{width}-{number}"
-            stream = recover_workers if scheme in BY_WORKERS else recover_partially
-            rows, results = stream(case, scheme, place, schedule)
-            about: dict[str, Any] = {"scheme": scheme, "width": width}
-            kills = rows[rows["rate"].notna() & (rows["window"] > 0)]
-            recoveries.append(kills[~kills["emitted"].astype(bool)].assign(**about))
-            calm = rows[rows["rate"].isna()]
-            additions, column = 1, "estimate_s"
-            if scheme in BY_PROCESS:  # a window's last checkpoint has its result, and is not added
-                additions, column = len(plan.times) - 2, "commit_s"
-            about |= {"added_ms": 1e3 * calm[column].mean() * additions, "additions": additions}
-            outcomes.append(about | {"kills": len(schedule)} | score_results(case, results))
-    log = case.write_log(directory / "log")  # the longest windows' case comes last
-    begin = time.perf_counter()
-    log.read(None, 0, log.steps)
-    sample_s = (time.perf_counter() - begin) / case.truth.size / case.windows.width
+        for number, scheme in enumerate(all_schemes()):
+            kills, outcome = measure_scheme(
+                case, scheme, p.schedule, directory / f"{width}-{number}"
+            )
+            recoveries.append(kills)
+            outcomes.append(outcome)
+        accuracy.append(score_schemes(p.read_case(width, everything=True), p.seed))
+    longest = p.read_case(max(p.windows))
     return Measurements(
-        pd.concat(recoveries, ignore_index=True),
-        pd.DataFrame(outcomes),
-        sample_s=sample_s,
-        workers=p.workers,
-        checkpoints=len(plan.times) - 1,
+        recoveries=pd.concat(recoveries, ignore_index=True),
+        outcomes=pd.DataFrame(outcomes),
+        accuracy=pd.concat(accuracy, ignore_index=True),
+        normal=normal_operation(longest, directory / "normal", p.kills),
+        sample_s=time_sample(longest, directory / "log"),
+        case=longest,
+        checkpoints=len(replay_query(longest).first_plan.times) - 1,
     )
 
 
+def measure_scheme(
+    case: Case, scheme: str, schedule: Sequence[Kill], directory: Path
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Stream a case under a schedule; return its rows of `recoveries`, and that of `outcomes`."""
+    stream = recover_partially if scheme in BY_PROCESS else recover_workers
+    rows, results = stream(case, scheme, directory, schedule)
+    about: dict[str, Any] = {"scheme": scheme, "width": case.windows.width}
+    kills = rows[rows["rate"].notna() & (rows["window"] > 0)]
+    kills = kills[~kills["emitted"].astype(bool)].assign(**about)
+    calm = rows[rows["rate"].isna()]
+    additions = 1
+    added = calm["estimate_s"] if scheme in SCHEMES else calm["commit_s"]
+    if scheme in BY_PROCESS:  # a window's last checkpoint has its result, and is not added
+        additions = len(replay_query(case).first_plan.times) - 2
+    costs = {"added_ms": 1e3 * added.mean() * additions, "additions": additions}
+    return kills, about | costs | {"kills": len(schedule)} | score_results(case, results)
+
+
+def time_sample(case: Case, directory: Path) -> float:
+    """Return the seconds to read one sample of a case's log."""
+    log = case.write_log(directory)
+    begin = time.perf_counter()
+    log.read(None, 0, log.steps)
+    return (time.perf_counter() - begin) / case.truth.size / case.windows.width
+
+
 def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
-    """Count the results that are lost, doubled, wrong and estimated."""
+    """Count the results that are lost, doubled (written again), wrong and estimated."""
     truth = case.truth[results["window"], results["sensor"]]
     off = np.abs(results["value"].to_numpy() - truth)
     estimated = results["estimated"].to_numpy(bool)
@@ -231,7 +291,7 @@ def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
     within = off[estimated] <= case.requirement.epsilon
     return {
         "lost": case.truth.size - distinct,
-        "doubled": len(results) - distinct,
+        "doubled": int(results["writes"].sum()) - distinct,
         "wrong": int((off[~estimated] > 1e-9 * (1 + np.abs(truth[~estimated]))).sum()),
         "estimated": int(estimated.sum()),
         "within": float(within.mean()) if within.size else np.nan,
@@ -244,30 +304,90 @@ def scheme_table(measured: Measurements) -> pd.DataFrame:
     Outcomes count all kills. At the slowest rate, recovery_s is the median time of a recovery. Of
     it, reading_s is the wait for the samples, and fixed_ms the rest.
     """
-    width, rate = measured.recoveries["width"].max(), measured.recoveries["rate"].min()
     rows = measured.recoveries
+    width = rows["width"].max()
+    rate = rows["rate"].min()
     slow = rows[(rows["width"] == width) & (rows["rate"] == rate)]
     medians = slow.groupby("scheme")[["again", "seconds"]].median()
     wait = medians["again"] / rate
     outcomes = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
-    table = outcomes[["lost", "doubled", "estimated", "within"]].join(medians["again"])
+    table = outcomes[["lost", "doubled", "estimated"]].join(medians["again"])
     table["fixed_ms"] = 1e3 * (medians["seconds"] - wait)
-    table["reading_s"], table["recovery_s"] = wait, medians["seconds"]
+    table["reading_s"] = wait
+    table["recovery_s"] = medians["seconds"]
     return table.join(outcomes["added_ms"])
+
+
+def normal_table(measured: Measurements) -> pd.DataFrame:
+    """Return one row per method in normal operation, medians over the turns.
+
+    Columns: per_s: samples per second; speed: the same as a share of that without fault tolerance;
+    latency_ms.
+    """
+    by_method = measured.normal.groupby("method", sort=False)
+    medians = by_method[["per_s", "latency_s"]].median()
+    per_s = medians["per_s"]
+    return pd.DataFrame(
+        {
+            "per_s": per_s,
+            "speed": per_s / float(per_s[UNPROTECTED]),
+            "latency_ms": 1e3 * medians["latency_s"],
+        }
+    )
 
 
 def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:
     """Return the cost of each measured scheme in the user's operation, one row per scheme."""
-    rows, schemes = measured.recoveries, []
-    width = int(rows["width"].max())
+    schemes = list[Scheme]()
     for name, costs in measured.costs.items():
         if name == NOTHING:
             continue
-        exact = COMPARED.get(name, name)
-        replayed = expected_again(rows, name, width) / expected_again(rows, exact, width)
+        replayed = replayed_share(measured, name)
         if name in BY_PROCESS:
             schemes.append(Scheme(name, costs, 1.0, replayed, measured.checkpoints))
         else:
-            skips = name in (MODEL, GUARD)
-            schemes.append(Scheme(name, costs, 1 / measured.workers, replayed, skips_input=skips))
+            lost = 1 / measured.case.workers
+            skips = exact_of(name) is not None
+            schemes.append(Scheme(name, costs, lost, replayed, skips_input=skips))
     return monthly_costs(operation, schemes)
+
+
+def replayed_share(measured: Measurements, scheme: str) -> float:
+    """Return the share of the lost samples that a scheme reads again, in the longest windows."""
+    rows = measured.recoveries
+    width = int(rows["width"].max())
+    exact = exact_of(scheme) or scheme
+    again = expected_again(rows, scheme, width)
+    return again / expected_again(rows, exact, width) if again else 0.0
+
+
+def own_alternatives(measured: Measurements, operation: Operation) -> dict[str, Alternatives]:
+    """Return each approximate recovery beside the exact one in the user's operation, by scheme.
+
+    A failure hits at the end of an interval between two checkpoints, so the recoveries are the
+    longest.
+    """
+    choices = dict[str, Alternatives]()
+    for name, costs in measured.costs.items():
+        exact = exact_of(name)
+        if exact is None:
+            continue
+        lost = operation.samples_per_s * operation.window_s
+        lost /= measured.checkpoints if name in BY_PROCESS else measured.case.workers
+        again = replayed_share(measured, name) * lost
+        choices[name] = Alternatives(measured.costs[exact], costs, lost, again)
+    return choices
+
+
+def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> pd.DataFrame:
+    """Return the monthly costs of `own_numbers`, with both criteria as read rates.
+
+    keeps_from, faster_below: total samples per second, live ones included, from which on the exact
+    recovery keeps T_SLA, and below which the scheme is faster; NaN for exact schemes.
+    """
+    table = own_numbers(measured, operation).drop(columns=["price"])
+    choices = own_alternatives(measured, operation)
+    live = operation.samples_per_s
+    keeps = {name: live + choice.keeps_from(t_sla_s) for name, choice in choices.items()}
+    faster = {name: live + choice.faster_below() for name, choice in choices.items()}
+    return table.assign(keeps_from=pd.Series(keeps), faster_below=pd.Series(faster))

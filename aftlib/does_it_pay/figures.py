@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,72 +12,162 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 
 from aftlib.core.recovery_costs import Operation
-from aftlib.does_it_pay.break_even import BY_PROCESS, COMPARED
-from aftlib.does_it_pay.experiments import SCHEMES, Measurements, own_numbers, scheme_table
+from aftlib.does_it_pay import experiments
+from aftlib.does_it_pay.experiments import Measurements, normal_table, scheme_table
+from aftlib.does_it_pay.schemes import GUARD, LAST, MODEL, PARTIAL
 from aftlib.workbench.scorecard import shown
-from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, styled
+from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, styled, threshold
 
-COLORS = dict(zip(SCHEMES, (RED, GREY, BLUE, GREEN, PURPLE, ORANGE), strict=True))
-#: Where “unlimited” stands on an axis of rates, as a multiple of the highest rate.
+COLORS = {MODEL: BLUE, GUARD: GREEN, LAST: GREY, PARTIAL: ORANGE}
+SYMBOLS = {MODEL: "circle", GUARD: "square", LAST: "x", PARTIAL: "diamond"}
 BEYOND = 8
+"""Where “unlimited” stands on an axis of rates, as a multiple of the highest rate."""
+APART = 1.06
+"""Factor between the rates at which the marks of two schemes are drawn, so that all show."""
+TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 
 
-def recovery_times(measured: Measurements) -> go.Figure:
-    """Seconds from the kill until all due windows are out, against the read rate.
+def recovery_ratios(measured: Measurements) -> go.Figure:
+    """Time of each approximate recovery over that of the exact one, against the read rate.
 
-    One row of panels per kind of process, one column per window length.
+    One panel per window length.
     """
-    points = measured.points.sort_values("rate")
-    limited = sorted(points["rate"][np.isfinite(points["rate"])].unique())
+    ratios = measured.ratios.sort_values("rate")
+    limited = sorted(ratios["rate"][np.isfinite(ratios["rate"])].unique())
     beyond = BEYOND * limited[-1]
-    panels = {False: "one of D1's workers killed", True: "D2's process killed"}
-    points = points.assign(
-        rate=points["rate"].replace(np.inf, beyond),
-        up=points["max"] - points["seconds"],
-        down=points["seconds"] - points["min"],
-        process=points["scheme"].isin(BY_PROCESS).map(panels),
-        steps=points["width"].map("windows of {} steps".format),
+    schemes = ratios["scheme"].unique().tolist()
+    places = {name: APART ** (i - (len(schemes) - 1) / 2) for i, name in enumerate(schemes)}
+    ratios = ratios.assign(
+        rate=ratios["rate"].replace(np.inf, beyond) * ratios["scheme"].map(places),
+        up=ratios["high"] - ratios["ratio"],
+        down=ratios["ratio"] - ratios["low"],
+        window=ratios["width"].map("windows of {} hours".format),
     )
-    look = {
-        **{"x": "rate", "color": "scheme", "facet_row": "process", "facet_col": "steps"},
-        "category_orders": {"scheme": [*SCHEMES], "process": [*panels.values()]},
+    look: dict[str, Any] = {
+        "x": "rate",
+        "color": "scheme",
+        "facet_col": "window",
+        "category_orders": {"scheme": schemes},
         "color_discrete_map": COLORS,
     }
-    symbols = {name: "circle-open" if name in COMPARED else "circle" for name in SCHEMES}
-    marks = {"y": "seconds", "error_y": "up", "error_y_minus": "down", "symbol_map": symbols}
-    figure = px.scatter(points, **look, **marks, symbol="scheme")
+    figure = px.scatter(
+        ratios,
+        **look,
+        y="ratio",
+        error_y="up",
+        error_y_minus="down",
+        symbol="scheme",
+        symbol_map=SYMBOLS,
+    )
     figure.update_traces(marker_size=9, error_y_thickness=1)
-    lines = px.line(points, **look, y="predicted_s")
+    lines = px.line(ratios, **look, y="predicted")
     lines.update_traces(line_dash="dot", line_width=1.5, showlegend=False, hoverinfo="skip")
     figure.add_traces(lines.data)
     figure.for_each_annotation(lambda title: title.update(text=title.text.partition("=")[2]))
-    styled(figure, "Seconds until all due windows are out, by read rate", "", "", 700)
+    styled(figure, "Approximate recovery over exact recovery: ratio of times", "", "", 470)
+    threshold(figure, 1.0, "")
     labels = [f"{rate:g}" for rate in limited] + ["unlimited"]
     figure.update_xaxes(type="log", tickvals=[*limited, beyond], ticktext=labels)
-    figure.update_xaxes(title_text="samples per second, logarithmic", row=1)
-    figure.update_yaxes(type="log", dtick=1)
-    figure.update_yaxes(title_text="seconds, logarithmic", col=1)
-    legend = {"y": -0.18, "yanchor": "top", "x": 0, "xanchor": "left"}  # below the panels' titles
-    return figure.update_layout(hovermode="closest", legend=legend, margin={"b": 130})
+    figure.update_xaxes(title_text="samples replayed per second, logarithmic")
+    figure.update_yaxes(type="log", tickvals=TICKS, ticktext=[f"{tick:g}" for tick in TICKS])
+    figure.update_yaxes(title_text="ratio, logarithmic; below 1 estimating is faster", col=1)
+    legend = {"y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"}  # below the axis titles
+    return figure.update_layout(hovermode="closest", legend=legend, margin={"b": 110})
 
 
 def outcome_table(measured: Measurements) -> Styler:
     """All schemes under the same kills, in the longest windows at the slowest rate."""
-    return readable(scheme_table(measured).reset_index())
+    titles = {
+        "lost": "results lost",
+        "doubled": "results doubled",
+        "estimated": "results estimated",
+        "again": "samples replayed",
+        "fixed_ms": "start and work, ms",
+        "reading_s": "waiting for samples, s",
+        "recovery_s": "recovery, s",
+        "added_ms": "added to each window, ms",
+    }
+    return readable(scheme_table(measured).reset_index(), titles)
+
+
+def accuracy_table(measured: Measurements) -> Styler:
+    """How many of the lost results are estimated, and how many of the estimates are within ε."""
+    rows = measured.accuracy
+    interval = [
+        f"{percent(low)} to {percent(high)}" if np.isfinite(low) else "–"
+        for low, high in rows[["low", "high"]].itertuples(index=False)
+    ]
+    table = rows[["scheme", "width", "lost"]].assign(
+        estimated=rows["estimated"].map(percent),
+        within=rows["within"].map(percent),
+        interval=interval,
+    )
+    titles = {
+        "width": "window, hours",
+        "lost": "results lost",
+        "estimated": "of them estimated",
+        "within": "estimates within ε",
+        "interval": "95 % interval",
+    }
+    return readable(table, titles)
+
+
+def operation_table(measured: Measurements) -> Styler:
+    """Throughput and latency of each method while nothing fails."""
+    table = normal_table(measured).reset_index()
+    table["speed"] = table["speed"].map(percent)
+    titles = {
+        "per_s": "samples per second",
+        "speed": "of the speed without",
+        "latency_ms": "latency of a result, ms",
+    }
+    return readable(table, titles)
 
 
 def break_even_table(measured: Measurements) -> Styler:
     """Break-even rates in samples per second; ∞: faster at every rate."""
-    return readable(measured.break_even.replace(np.inf, "∞"))
+    titles = {
+        "width": "window, hours",
+        "saved": "samples saved",
+        "extra_ms": "extra time, ms",
+        "predicted": "predicted break-even, samples/s",
+        "measured": "measured break-even, samples/s",
+    }
+    return readable(measured.break_even.replace(np.inf, "∞"), titles)
 
 
-def own_table(measured: Measurements, operation: Operation) -> Styler:
-    """Cost of each scheme in the user's operation per month."""
-    return readable(own_numbers(measured, operation).reset_index())
+def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> Styler:
+    """Cost of each scheme in the user's operation per month, with both criteria."""
+    titles = {
+        "recovery_s": "one recovery, s",
+        "outage_minutes": "outages, min",
+        "gb_read_again": "read again, GB",
+        "checkpoint_minutes": "checkpoints, min",
+        "estimated_results": "results estimated",
+        "keeps_from": "exact recovery keeps T_SLA from, samples/s",
+        "faster_below": "estimating is faster below, samples/s",
+    }
+    table = experiments.own_table(measured, operation, t_sla_s).reset_index()
+    return readable(table.replace(np.inf, "∞"), titles)
 
 
-def readable(table: pd.DataFrame) -> Styler:
-    """Return a table with titles such as “fixed ms”, and numbers rounded as in a scorecard."""
-    titled = table.rename(columns=lambda name: name.replace("_", " ").replace("gb", "GB"))
+def percent(share: float) -> str:
+    """Return a share as a percentage with three digits, a dash for NaN.
+
+    >>> percent(0.97379), percent(float("nan"))
+    ('97.4 %', '–')
+    """
+    return f"{100 * share:.3g} %" if np.isfinite(share) else "–"
+
+
+def readable(table: pd.DataFrame, titles: Mapping[str, str]) -> Styler:
+    """Return a table with titles for readers, the first column at the left, rounded numbers."""
+    titled = table.rename(columns=titles)
     formats: Any = shown
-    return titled.style.format(formats, na_rep="–").hide(axis="index")
+    style = titled.style.format(formats, na_rep="–").hide(axis="index")
+    styles: list[Any] = [{"selector": ".col0", "props": "text-align: left"}]
+    styles += [
+        {"selector": f".col{number}", "props": "text-align: right"}
+        for number in range(1, table.shape[1])
+    ]
+    return style.set_table_styles(styles)

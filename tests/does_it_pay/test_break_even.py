@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from aftlib.does_it_pay.break_even import COMPARED, expected_again
-from aftlib.does_it_pay.schemes import EXACT, GUARD, MODEL
+from aftlib.does_it_pay.break_even import expected_again
+from aftlib.does_it_pay.schemes import EXACT, GUARD, MODEL, exact_of
 from tests.does_it_pay.tables import COSTS, RATES, SENSORS, SHARES, WINDOWS, measurements
 
 
@@ -24,7 +24,8 @@ def test_longer_windows_and_limited_rates_are_predicted():
 
 def test_break_even_is_where_both_recoveries_take_equally_long():
     for row in measurements().break_even.to_dict("records"):
-        exact, scheme = COMPARED[row["scheme"]], row["scheme"]
+        scheme = row["scheme"]
+        exact = exact_of(scheme)
         samples = [SHARES[name] * SENSORS * row["width"] for name in (exact, scheme)]
         fixed = [COSTS[exact].fixed_s(samples[0], False), COSTS[scheme].fixed_s(samples[1], True)]
         expected = (samples[0] - samples[1]) / (fixed[1] - fixed[0])
@@ -49,3 +50,15 @@ def test_a_guard_that_reads_everything_again_never_pays():
     assert expected_again(rows, GUARD, WINDOWS[-1]) == expected_again(rows, EXACT, WINDOWS[-1])
     even = measured.break_even.set_index("scheme")
     assert (even.loc[GUARD, "measured"] == 0).all()
+
+
+def test_ratios_compare_with_the_exact_scheme_that_loses_the_same_memory():
+    measured = measurements()
+    ratios = measured.ratios.set_index(["scheme", "width", "rate"])
+    means = measured.recoveries.groupby(["scheme", "width", "rate"])["seconds"].mean()
+    for (scheme, width, rate), row in ratios.iterrows():
+        expected = means[scheme, width, rate] / means[exact_of(scheme), width, rate]
+        assert row["ratio"] == pytest.approx(expected)
+        assert row["low"] < row["ratio"] < row["high"]
+        assert row["predicted"] == pytest.approx(expected, rel=0.1)
+    assert measurements(kills=3).ratios[["low", "high"]].isna().all(axis=None)

@@ -1,24 +1,34 @@
 """Figures and tables show what was measured."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from aftlib.does_it_pay import figures
-from aftlib.does_it_pay.break_even import COMPARED
-from aftlib.does_it_pay.experiments import SCHEMES, NotebookParameters, own_numbers, scheme_table
-from aftlib.does_it_pay.schemes import EXACT, EXACT_PROCESS, MODEL, NOTHING
+from aftlib.does_it_pay import captions, figures
+from aftlib.does_it_pay.experiments import NotebookParameters, own_numbers, own_table, scheme_table
+from aftlib.does_it_pay.schemes import (
+    EXACT,
+    EXACT_PROCESS,
+    LAST,
+    MODEL,
+    NOTHING,
+    all_schemes,
+    exact_of,
+)
 from tests.does_it_pay.tables import RATES, WINDOWS, measurements
 
 
-def test_the_main_figure_has_unlimited_reads_and_open_marks_for_estimates():
-    figure = figures.recovery_times(measurements())
+def test_the_main_figure_has_a_mark_for_each_approximate_scheme_window_and_rate():
+    figure = figures.recovery_ratios(measurements())
     marks = [trace for trace in figure.data if trace.mode == "markers"]
-    assert len(marks) == len(SCHEMES) * len(WINDOWS)
+    schemes = [name for name in all_schemes() if exact_of(name)]
+    assert len(marks) == len(schemes) * len(WINDOWS)
+    assert {trace.name for trace in marks} == {*schemes}
     for trace in marks:
         assert len(trace.x) == len(RATES) and np.isfinite(trace.x).all()
-        assert trace.marker.symbol.endswith("open") == (trace.name in COMPARED)
     assert "unlimited" in figure.layout.xaxis.ticktext
 
 
@@ -31,7 +41,7 @@ def test_exact_recoveries_rise_to_the_left_and_d1_by_model_does_not():
 
 def test_the_table_has_a_row_per_scheme_with_fixed_and_reading_time():
     table = scheme_table(measurements())
-    assert [*table.index] == [*SCHEMES]
+    assert [*table.index] == all_schemes()
     assert np.allclose(table["fixed_ms"] / 1e3 + table["reading_s"], table["recovery_s"])
     assert table.loc[NOTHING, "lost"] == 100 and table.drop(NOTHING)["lost"].sum() == 0
 
@@ -41,7 +51,57 @@ def test_tables_of_break_even_and_own_numbers_are_readable():
     measured.break_even.loc[0, "measured"] = np.inf
     assert "∞" in figures.break_even_table(measured).to_html()
     assert "lost" in figures.outcome_table(measured).to_html()
-    assert MODEL in figures.own_table(measured, operation).to_html()
+    assert MODEL in figures.own_table(measured, operation, 60.0).to_html()
+    assert "97 %" in figures.accuracy_table(measured).to_html()
+    assert "90 %" in figures.operation_table(measured).to_html()
+
+
+def test_captions_have_at_most_two_sentences_and_the_runs_numbers():
+    measured = measurements()
+    told = [
+        captions.describe_ratios(measured),
+        captions.describe_outcomes(measured),
+        captions.describe_accuracy(measured),
+        captions.describe_operation(measured),
+    ]
+    for text in told:
+        assert 1 <= len(re.split(r"(?<=[.?!]) (?=[A-ZΣ])", text)) <= 2 and text.endswith(".")
+    assert "70 % against 97 % at 24 hours" in told[2] and "95 % of the speed" in told[3]
+    assert "2 of 2 workers" in told[1] and "reads nothing again" in told[1]
+
+
+def test_plain_checkpoints_suffice_unless_much_time_is_saved_without_a_limit():
+    measured = measurements()
+    assert "plain checkpoints suffice" in captions.describe_times(measured)
+    measured = measurements()
+    rows = measured.recoveries
+    measured.recoveries.loc[rows["scheme"] == EXACT, "seconds"] += 0.1
+    assert "plain checkpoints suffice" not in captions.describe_times(measured)
+
+
+@pytest.mark.parametrize(
+    ("rate", "limit_s", "words"),
+    [
+        (100.0, 60.0, ["estimating pays", "misses 60 s"]),
+        (100.0, 1e5, ["plain checkpoints suffice", "keeps 100,000 s", "D1 by model is faster"]),
+        (1e8, 0.001, ["plain checkpoints suffice", "misses 0.001 s", "is not faster"]),
+    ],
+)
+def test_the_answer_for_your_stream_names_both_criteria(rate, limit_s, words):
+    p = NotebookParameters(own_read_rate=rate, own_t_sla_s=limit_s)
+    answer = captions.answer_own(measurements(), p)
+    assert all(word in answer for word in [*words, "keeps T_SLA", "is faster"])
+
+
+def test_a_scheme_that_reads_nothing_has_costs_of_its_own():
+    """A scheme of one's own, whatever it reads, is compared with exact replay."""
+    measured = measurements()
+    mine = measured.recoveries[measured.recoveries["scheme"] == LAST].assign(scheme="mine")
+    measured.__dict__["recoveries"] = pd.concat([measured.recoveries, mine], ignore_index=True)
+    table = own_table(measured, NotebookParameters().operation, 60.0)
+    assert table.loc["mine", "gb_read_again"] == 0
+    assert table.loc["mine", "keeps_from"] == table.loc[LAST, "keeps_from"] > 600
+    assert np.isnan(table.loc[EXACT, "keeps_from"])
 
 
 def test_your_outage_falls_with_the_read_rate_to_that_of_d1():

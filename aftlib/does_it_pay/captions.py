@@ -1,0 +1,125 @@
+"""Sentences of notebook 07 that depend on its run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aftlib.core.recovery_costs import IS_FASTER, KEEPS_T_SLA
+from aftlib.does_it_pay.experiments import (
+    Measurements,
+    NotebookParameters,
+    normal_table,
+    own_alternatives,
+    own_numbers,
+)
+from aftlib.does_it_pay.figures import percent
+from aftlib.does_it_pay.schemes import EXACT, LAST, MODEL, NOTHING, PARTIAL
+from aftlib.workbench.scorecard import shown
+
+LARGE = 0.5
+"""Share of a recovery without a read limit that D1 must save to be worth its estimates; ours."""
+
+
+def describe_ratios(measured: Measurements) -> str:
+    """Return the caption of the ratios of times: how to read them, and both ends of the axis."""
+    ratios = measured.ratios
+    rows = ratios[ratios["width"] == ratios["width"].max()].set_index(["scheme", "rate"])["ratio"]
+    slowest = ratios["rate"].min()
+    return (
+        f"Marks are ratios of mean times with 95 % intervals, dotted lines the cost model (1); "
+        f"{requirement(measured)}. In the longest windows D1 by model takes "
+        f"{rows[MODEL, slowest]:.2f} of an exact recovery's time at {slowest:,g} samples/s and "
+        f"{rows[MODEL, np.inf]:.2f} without a limit, D2 {rows[PARTIAL, slowest]:.2f} and "
+        f"{rows[PARTIAL, np.inf]:.2f}."
+    )
+
+
+def requirement(measured: Measurements) -> str:
+    """Return ε and δ with their units."""
+    case = measured.case
+    epsilon, delta = case.requirement.epsilon, case.requirement.delta
+    return f"ε = {epsilon:.3g} µg/m³ in windows of {case.windows.width} hours, δ = {delta:g}"
+
+
+def describe_times(measured: Measurements) -> str:
+    """Return how long recoveries take where nothing limits reading, and whether D1 saves time."""
+    points = measured.points
+    points = points[np.isinf(points["rate"]) & (points["scheme"] != NOTHING)]
+    seconds = points[points["width"] == points["width"].max()].set_index("scheme")["seconds"]
+    saved = 1e3 * (seconds[EXACT] - seconds[MODEL])
+    saving = f"saves {saved:.0f} ms" if saved > 0.5 else "saves nothing"
+    sentence = (
+        f"Without a limit all recoveries end within {seconds.max():.2g} s, and D1 by model {saving}"
+    )
+    if saved > LARGE * 1e3 * seconds[EXACT]:
+        return f"{sentence}."
+    return f"{sentence}: **with a local log, plain checkpoints suffice.**"
+
+
+def describe_outcomes(measured: Measurements) -> str:
+    """Return what is lost or doubled, and which workers D1 by model can estimate."""
+    outcomes = measured.outcomes.groupby("scheme")[["lost", "doubled", "wrong"]].sum()
+    lost = int(outcomes["lost"][NOTHING])
+    harmed = int(outcomes.drop(index=NOTHING).to_numpy().sum())
+    estimable = measured.case.assignment.estimable
+    count, all_workers = int(estimable.sum()), len(estimable)
+    rest = (
+        "so it reads nothing again"
+        if count == all_workers
+        else "and the samples of the others are read again, as exact recovery does"
+    )
+    return (
+        f"The table counts the longest windows; in all windows *{NOTHING}* loses {lost} results, "
+        f"and the other schemes lose, double or falsify {harmed}. D1 by model can estimate "
+        f"{count} of {all_workers} workers ({requirement(measured)}), {rest}."
+    )
+
+
+def describe_accuracy(measured: Measurements) -> str:
+    """Return what a model is worth: the shares within ε of a model and of the last value."""
+    rows = measured.accuracy.set_index(["scheme", "width"])["within"]
+    widths = sorted(measured.accuracy["width"].unique())
+    pairs = " and ".join(
+        f"{percent(rows[LAST, width])} against {percent(rows[MODEL, width])} at {width} hours"
+        for width in widths
+    )
+    return (
+        f"The last value is within ε in {pairs}, so that is what a model is worth; guaranteed are "
+        f"{percent(1 - measured.case.requirement.delta)}. Intervals resample blocks of ten days."
+    )
+
+
+def describe_operation(measured: Measurements) -> str:
+    """Return what D1 saves while nothing fails, and what the stored runs on Spark say."""
+    speed = normal_table(measured)["speed"]
+    sentence = f"D1 by model reaches {percent(speed[MODEL])} of the speed without fault tolerance."
+    spark = measured.spark
+    if spark is None:
+        return sentence
+    shares = " and ".join(percent(share) for share in spark.shares)
+    return (
+        f"{sentence} On Spark, `recoverable` reaches {shares} of Spark's own query, which has its "
+        f"checkpoints (stored run of {spark.date})."
+    )
+
+
+def answer_own(measured: Measurements, p: NotebookParameters) -> str:
+    """Return whether estimating pays for the user's numbers, by both criteria, by name."""
+    operation = p.operation
+    choice = own_alternatives(measured, operation)[MODEL]
+    live = operation.samples_per_s
+    keeps = live + choice.keeps_from(p.own_t_sla_s)
+    faster = live + choice.faster_below()
+    misses = operation.read_rate < keeps
+    is_faster = operation.read_rate < faster
+    outages = own_numbers(measured, operation)["outage_minutes"]
+    verdict = "estimating pays" if misses and is_faster else "plain checkpoints suffice"
+    return (
+        f"At your {operation.read_rate:,g} samples/s {verdict}. "
+        f"*{KEEPS_T_SLA}*: exact replay {'misses' if misses else 'keeps'} "
+        f"{p.own_t_sla_s:,g} s, because that takes {shown(keeps)} samples/s. "
+        f"*{IS_FASTER}*: D1 by model {'is' if is_faster else 'is not'} faster; it is "
+        f"{'at any rate' if np.isinf(faster) else f'below {shown(faster)} samples/s'}. "
+        f"Per month outages last {shown(outages[EXACT])} min with exact replay and "
+        f"{shown(outages[MODEL])} min with D1 by model."
+    )
