@@ -28,9 +28,9 @@ def describe_ratios(measured: Measurements) -> str:
     return (
         f"Marks are ratios of mean times with 95 % intervals, dotted lines the cost model (1); "
         f"{requirement(measured)}. In the longest windows D1 by model takes "
-        f"{rows[MODEL, slowest]:.2f} of an exact recovery's time at {slowest:,g} samples/s and "
-        f"{rows[MODEL, np.inf]:.2f} without a limit, D2 {rows[PARTIAL, slowest]:.2f} and "
-        f"{rows[PARTIAL, np.inf]:.2f}."
+        f"{shown(rows[MODEL, slowest])} of an exact recovery's time at {slowest:,g} samples/s and "
+        f"{shown(rows[MODEL, np.inf])} without a limit, D2 {shown(rows[PARTIAL, slowest])} and "
+        f"{shown(rows[PARTIAL, np.inf])}."
     )
 
 
@@ -113,13 +113,18 @@ def answer_own(measured: Measurements, p: NotebookParameters) -> str:
     misses = operation.read_rate < keeps
     is_faster = operation.read_rate < faster
     outages = own_numbers(measured, operation)["outage_minutes"]
+    if np.isinf(faster):
+        faster_where = "is faster at any rate"
+    elif is_faster:
+        faster_where = f"is faster, as it is below {shown(faster)} samples/s"
+    else:
+        faster_where = f"is not faster; it is below {shown(faster)} samples/s"
     verdict = "estimating pays" if misses and is_faster else "plain checkpoints suffice"
     return (
         f"At your {operation.read_rate:,g} samples/s {verdict}. "
         f"*{KEEPS_T_SLA}*: exact replay {'misses' if misses else 'keeps'} "
-        f"{p.own_t_sla_s:,g} s, because that takes {shown(keeps)} samples/s. "
-        f"*{IS_FASTER}*: D1 by model {'is' if is_faster else 'is not'} faster; it is "
-        f"{'at any rate' if np.isinf(faster) else f'below {shown(faster)} samples/s'}. "
+        f"{p.own_t_sla_s:,g} s, because keeping it takes {shown(keeps)} samples/s. "
+        f"*{IS_FASTER}*: D1 by model {faster_where}. "
         f"Per month outages last {shown(outages[EXACT])} min with exact replay and "
         f"{shown(outages[MODEL])} min with D1 by model."
     )

@@ -15,6 +15,7 @@ from aftlib.core.recovery_costs import Operation
 from aftlib.does_it_pay import experiments
 from aftlib.does_it_pay.experiments import Measurements, normal_table, scheme_table
 from aftlib.does_it_pay.schemes import GUARD, LAST, MODEL, PARTIAL
+from aftlib.workbench.claims import Value
 from aftlib.workbench.scorecard import shown
 from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, styled, threshold
 
@@ -64,13 +65,15 @@ def recovery_ratios(measured: Measurements) -> go.Figure:
     lines.update_traces(line_dash="dot", line_width=1.5, showlegend=False, hoverinfo="skip")
     figure.add_traces(lines.data)
     figure.for_each_annotation(lambda title: title.update(text=title.text.partition("=")[2]))
-    styled(figure, "Approximate recovery over exact recovery: ratio of times", "", "", 470)
+    styled(
+        figure, "Time of approximate over exact recovery; below 1 estimating is faster", "", "", 470
+    )
     threshold(figure, 1.0, "")
     labels = [f"{rate:g}" for rate in limited] + ["unlimited"]
     figure.update_xaxes(type="log", tickvals=[*limited, beyond], ticktext=labels)
     figure.update_xaxes(title_text="samples replayed per second, logarithmic")
     figure.update_yaxes(type="log", tickvals=TICKS, ticktext=[f"{tick:g}" for tick in TICKS])
-    figure.update_yaxes(title_text="ratio, logarithmic; below 1 estimating is faster", col=1)
+    figure.update_yaxes(title_text="ratio of times, logarithmic", col=1)
     legend = {"y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"}  # below the axis titles
     return figure.update_layout(hovermode="closest", legend=legend, margin={"b": 110})
 
@@ -160,12 +163,21 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %" if np.isfinite(share) else "–"
 
 
+def with_minus(value: Value) -> str:
+    """Return a value as scorecards show it, with a real minus sign.
+
+    >>> with_minus(-1.2345), with_minus("D1 by model"), with_minus("at-most-once")
+    ('−1.23', 'D1 by model', 'at-most-once')
+    """
+    return value if isinstance(value, str) else shown(value).replace("-", "−")
+
+
 def readable(table: pd.DataFrame, titles: Mapping[str, str]) -> Styler:
     """Return a table with titles for readers, the first column at the left, rounded numbers."""
     titled = table.rename(columns=titles)
-    formats: Any = shown
+    formats: Any = with_minus
     style = titled.style.format(formats, na_rep="–").hide(axis="index")
-    styles: list[Any] = [{"selector": ".col0", "props": "text-align: left"}]
+    styles: list[Any] = [{"selector": ".col0", "props": "text-align: left; min-width: 6.5em"}]
     styles += [
         {"selector": f".col{number}", "props": "text-align: right"}
         for number in range(1, table.shape[1])

@@ -11,10 +11,11 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pandas as pd
 
 from aftlib.core.paths import project_root
@@ -25,6 +26,8 @@ from aftlib.does_it_pay.workers import Coordinator, Sink
 UNPROTECTED = "no fault tolerance"
 SHARES = (1, 4)
 """Checkpoints per window that are tried, where they divide its steps; and one in each step."""
+PORTION = 40
+"""Windows of each method in a turn."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +55,18 @@ def checkpoints_name(count: int) -> str:
 def normal_operation(case: Case, directory: Path, turns: int) -> pd.DataFrame:
     """Stream a case under each method without kills, in turns; `directory` must be new.
 
-    In a turn each method gets the same windows, the first half of them for its throughput. Of the
-    others the workers read all steps but the last, then the last: that time is the latency. One
-    more turn warms up.
+    In a turn each method gets the same `PORTION` windows, the first half of them for its
+    throughput. Of the others the workers read all steps but the last, then the last: that time is
+    the latency. One more turn warms up. The case's windows are streamed again and again.
 
     One row per turn and method: turn, method, checkpoints: per window; per_s: samples per second;
     latency_s: from the last sample until the results are committed, the median.
     """
     directory.mkdir(parents=True)
+    case = repeated(case, PORTION * (turns + 1))
     log = case.write_log(directory / "log")
     width = case.windows.width
     methods = protections(width)
-    portion = len(case.truth) // (turns + 1)
-    if portion < 2:
-        raise ValueError(
-            f"turns must leave two windows for each of {turns + 1}, got {len(case.truth)} windows: "
-            "give fewer turns"
-        )
     rows = []
     with ExitStack() as stack:
         coordinators = list[Coordinator]()
@@ -86,7 +84,7 @@ def normal_operation(case: Case, directory: Path, turns: int) -> pd.DataFrame:
             stack.callback(coordinator.stop)
             coordinators.append(coordinator)
         for turn in range(turns + 1):
-            windows = range(turn * portion, (turn + 1) * portion)
+            windows = range(turn * PORTION, (turn + 1) * PORTION)
             first = turn % len(methods)  # so that each method comes first equally often
             for i in [*range(first, len(methods)), *range(first)]:
                 per_s, latency_s = time_windows(coordinators[i], windows)
@@ -96,6 +94,14 @@ def normal_operation(case: Case, directory: Path, turns: int) -> pd.DataFrame:
     order = {method.name: place for place, method in enumerate(methods)}
     frame = frame[frame["turn"] > 0]
     return frame.sort_values("method", key=lambda names: names.map(order), kind="stable")
+
+
+def repeated(case: Case, windows: int) -> Case:
+    """Return the case with its streamed windows again and again, `windows` of them."""
+    learned = case.learned * case.windows.width
+    streamed = case.values[learned:]
+    steps = np.arange(windows * case.windows.width) % len(streamed)
+    return replace(case, values=np.concatenate([case.values[:learned], streamed[steps]]))
 
 
 def time_windows(coordinator: Coordinator, windows: Sequence[int]) -> tuple[float, float]:

@@ -83,7 +83,7 @@ def test_plain_checkpoints_suffice_unless_much_time_is_saved_without_a_limit():
     ("rate", "limit_s", "words"),
     [
         (100.0, 60.0, ["estimating pays", "misses 60 s"]),
-        (100.0, 1e5, ["plain checkpoints suffice", "keeps 100,000 s", "D1 by model is faster"]),
+        (100.0, 1e5, ["plain checkpoints suffice", "keeps 100,000 s", "D1 by model is faster, as"]),
         (1e8, 0.001, ["plain checkpoints suffice", "misses 0.001 s", "is not faster"]),
     ],
 )

@@ -63,6 +63,7 @@ def case():
 
 def test_all_methods_emit_every_window_exactly_once_in_each_turn(case, tmp_path, monkeypatch):
     sinks = []
+    monkeypatch.setattr(normal, "PORTION", 10)
     monkeypatch.setattr(normal, "Sink", lambda path: sinks.append(Sink(path)) or sinks[-1])
     frame = normal_operation(case, tmp_path / "normal", turns=2)
     names = [method.name for method in protections(WIDTH)]
@@ -70,10 +71,9 @@ def test_all_methods_emit_every_window_exactly_once_in_each_turn(case, tmp_path,
     assert frame["turn"].tolist() == [1, 2] * len(names)
     assert (frame["per_s"] > 0).all() and (frame["latency_s"] > 0).all()
     assert {UNPROTECTED, checkpoints_name(1), MODEL} <= {*names}
-    windows = len(case.truth) // 3 * 3
     for sink in sinks:
         results = sink.results().pivot(index="window", columns="sensor", values="value")
-        assert np.allclose(results, case.truth[:windows])
+        assert np.allclose(results, normal.repeated(case, 30).truth)
         assert (sink.results()["writes"] == 1).all()
     stored = sorted(path.name for path in (tmp_path / "normal").glob("*/[0-9].sqlite"))
     assert (
@@ -81,9 +81,10 @@ def test_all_methods_emit_every_window_exactly_once_in_each_turn(case, tmp_path,
     )  # two methods with checkpoints, two workers
 
 
-def test_turns_without_windows_are_refused(case, tmp_path):
-    with pytest.raises(ValueError, match="turns must leave two windows .*: give fewer turns"):
-        normal_operation(case, tmp_path / "normal", turns=len(case.truth))
+def test_a_stream_that_is_longer_than_the_data_begins_again(case):
+    longer = normal.repeated(case, 2 * len(case.truth) + 1)
+    assert np.array_equal(longer.truth, np.concatenate([case.truth, case.truth, case.truth[:1]]))
+    assert np.array_equal(longer.history, case.history, equal_nan=True)
 
 
 def test_the_stored_runs_on_spark_are_read_if_they_are_there(tmp_path, monkeypatch):
