@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -78,15 +79,23 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 class FreshFolders:
     """A temporary folder in which every ``folders / name`` is a new path that does not exist yet.
 
-    A notebook's cell that uses such a path can run again, also after an interrupt.
+    A notebook's cell that uses such a path can run again, also after an interrupt. The folder is
+    removed when the process that made it ends, unless it is killed.
     """
 
     def __init__(self) -> None:
         self._root = Path(tempfile.mkdtemp(prefix="aft-"))
         self._numbers = count(1)
+        atexit.register(_remove_own, self._root, os.getpid())
 
     def __truediv__(self, name: str) -> Path:
         return self._root / f"{name}-{next(self._numbers)}"
+
+
+def _remove_own(folder: Path, owner: int) -> None:
+    """Remove `folder` if this process is its owner, and not a fork that ends earlier."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

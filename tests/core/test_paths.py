@@ -205,6 +205,24 @@ def test_a_fresh_folder_is_another_one_each_time():
     assert (folders / "six").parent.is_dir()
 
 
+def test_a_fresh_folder_is_removed_when_its_process_ends_and_not_when_a_fork_does(tmp_path):
+    script = """
+import os, sys
+from aftlib.core.paths import FreshFolders
+path = FreshFolders() / "six"
+path.mkdir()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print(path.exists())
+"""
+    command = [sys.executable, "-c", script]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "True\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", paths.DATA_SETS)
 def test_real_sensors_are_those_that_the_readme_of_data_describes(name):
     rows, sensors = SHAPES[name]

@@ -115,6 +115,15 @@ def test_a_run_leaves_the_environment_of_this_process_alone(home, monkeypatch):
     assert "plotly_mimetype ignore::FutureWarning" in page
 
 
+def test_a_run_leaves_no_scratch_behind(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    made = "from aftlib.core.paths import FreshFolders\n(FreshFolders() / 'x').mkdir()"
+    write_notebook(home, [*GOOD, nbformat.v4.new_code_cell(made)])
+    assert aft("reproduce").exit_code == 0
+    assert list((tmp_path / "scratch").glob("aft-*/x-*")) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
