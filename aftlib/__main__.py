@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 _EXTRAS = {
@@ -13,7 +14,13 @@ _EXTRAS = {
 
 
 def main() -> None:
-    """Run the command line, or name the extra to install if one is missing."""
+    """Run the command line, or name the extra to install if one is missing.
+
+    A character that the terminal or log file cannot encode, such as ε in Latin-1, becomes "?".
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         from aftlib.reports.cli import main as command
 

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import itertools
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
@@ -18,6 +19,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from aftlib.spark.java import OLDEST_JAVA
+from tests import postgres
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -142,3 +144,38 @@ def test_everything_imported_is_a_dependency():
         if not any(canonicalize_name(d) in wanted for d in distributions.get(name, ()))
     }
     assert missing == set()
+
+
+@pytest.fixture
+def root_without_useradd(monkeypatch):
+    monkeypatch.delenv("AFT_POSTGRES_URL", raising=False)
+    monkeypatch.setattr(postgres.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(postgres, "has_user", lambda name: False)
+    monkeypatch.setattr(postgres.shutil, "which", lambda name: None)
+    return monkeypatch
+
+
+def test_tests_of_postgres_are_skipped_where_it_cannot_start(root_without_useradd):
+    with pytest.raises(pytest.skip.Exception, match="no `useradd` on PATH"), postgres.any_server():
+        pass
+    root_without_useradd.setenv("AFT_POSTGRES_URL", "postgresql://elsewhere")
+    with postgres.any_server() as url:
+        assert url == "postgresql://elsewhere"
+
+
+@pytest.mark.parametrize("change", ["geteuid", "has_user", "which"])
+def test_postgres_starts_if_a_user_is_there_or_can_be_made(root_without_useradd, change):
+    module = {"geteuid": postgres.os, "has_user": postgres, "which": postgres.shutil}[change]
+    root_without_useradd.setattr(module, change, lambda *_: 1000)
+    assert postgres.why_no_server() == ""
+
+
+def test_git_ignores_what_the_commands_write():
+    written = ["plan.json", "plan.ipynb", "plan.html", "plotly.min.js", "data/plan.html"]
+    written += [f"reports/{name}" for name in ("index.html", "claims.json", "own/x.html")]
+    kept = ["reports/README.md", "reports/full.json", "data/beijing_pm25.parquet", "docs/plan.json"]
+    git = ["git", "-C", str(ROOT), "check-ignore", "--no-index"]
+    done = subprocess.run([*git, *written, *kept], capture_output=True, text=True)
+    if done.returncode == 128:
+        pytest.skip("this folder is no checkout of git")
+    assert done.stdout.split() == written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -176,3 +177,18 @@ def test_a_module_of_our_own_that_is_missing_is_an_error(monkeypatch):
     monkeypatch.setattr("aftlib.reports.cli.main", command)
     with pytest.raises(ModuleNotFoundError, match="gone"):
         command_line.main()
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_the_command_prints_in_any_encoding(encoding, tmp_path):
+    """Its help, an error and a plan contain ε and δ, which few 8-bit encodings have."""
+    environment = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)}
+    readings = tmp_path / "readings.csv"
+    rows = [f"2026-01-01T{hour:02}:00,{hour % 5},{hour % 5 + 0.1}" for hour in range(24)]
+    readings.write_text("\n".join(["time,küche,ε-sensor", *rows]))
+    for arguments, status in ((["--help"], 0), ([str(readings)], 2)):
+        command = [sys.executable, "-m", "aftlib", "plan", *arguments]
+        done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
+        said = done.stdout.decode(encoding) + done.stderr.decode(encoding)
+        assert "encode character" not in said and done.returncode == status, said
+        assert "?" in said

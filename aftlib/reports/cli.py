@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 import nbformat
@@ -33,6 +37,8 @@ from aftlib.sensor_plans.command import page_parameters
 from aftlib.workbench.parameters import PROFILES, ParameterModel
 from aftlib.workbench.scorecard import count_text, tally, unexpected
 
+#: Characters of a file's name, without hash and suffix, that stay legible in a list of files.
+LONGEST_NAME = 70
 VALUES = click.option(
     *("-p", "--parameter", "values"), multiple=True, metavar="NAME=VALUE", help="A parameter."
 )
@@ -121,14 +127,31 @@ def run(notebook: str, values: tuple[str, ...]) -> None:
         parameters = model.parse(given)
         if document:
             model(**parameters)
-        name = "-".join([path.stem, *(f"{key}={value}" for key, value in given.items())])
-        safe = "".join(c if c.isalnum() or c in "-_=.,[]" else "_" for c in name)[:100]
-        target = project_root() / "reports" / "own" / f"{safe}.ipynb"
+        target = project_root() / "reports" / "own" / f"{name_run(path, parameters)}.ipynb"
         executed = run_job(Job(path, parameters, target), progress=True)
         page = write_report(executed, target.with_suffix(".html"), document)
     click.echo(describe(executed, page))
     if executed.error:
         sys.exit(1)
+
+
+def name_run(notebook: Path, parameters: Mapping[str, Any]) -> str:
+    """Return a file's name for a run: readable, and another one for other parameters.
+
+    It begins with the parameters that fit and ends with a hash of the notebook's place and of all
+    parameters: ``01_approximately_once-dimensions=60-3f9a2c1d``.
+    """
+    everything = json.dumps([str(notebook), parameters], sort_keys=True)
+    digest = hashlib.sha256(everything.encode()).hexdigest()[:8]
+    name = notebook.stem
+    for parameter, value in parameters.items():
+        text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+        words = re.sub(r"[^\w.+-]+", "_", text).strip("_")
+        part = f"-{parameter}={words}"
+        if len(name + part) > LONGEST_NAME:
+            break
+        name += part
+    return f"{name}-{digest}"
 
 
 @main.command()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
 
-from aftlib.reports import batch
+from aftlib.reports import batch, cli
 from tests.reports.conftest import BAD, GOOD, aft, write_notebook
 
 pytestmark = pytest.mark.slow
@@ -154,7 +155,21 @@ def test_run_takes_any_notebook(home, tmp_path):
     nbformat.write(nbformat.v4.new_notebook(cells=BAD), path)
     done = aft("run", path, "-p", "m=8")
     assert done.exit_code == 1 and "ZeroDivisionError" in done.output  # not a text / 0
-    assert (home / "reports" / "own" / "mine-m=8.html").is_file()
+    (page,) = (home / "reports" / "own").glob("*.html")
+    assert re.fullmatch(r"mine-m=8-[0-9a-f]{8}\.html", page.name)
+
+
+def test_the_name_of_a_run_is_legible_and_differs_with_every_parameter():
+    notebook = Path("notebooks", "01_tiny.ipynb")
+    name = cli.name_run(notebook, {"dimensions": 60, "epsilons": [0.5, 0.6]})
+    assert re.fullmatch(r"01_tiny-dimensions=60-epsilons=0\.5_0\.6-[0-9a-f]{8}", name)
+    many = {f"parameter_{number}": number for number in range(40)}
+    runs = [{}, {"m": 1}, {"m": 1.0}, {"m": "1"}, {"path": "a/b|c d\nε"}, many, many | {"z": 1}]
+    names = [cli.name_run(notebook, run) for run in runs]
+    assert len({*names}) == len(runs) and max(map(len, names)) <= 80
+    assert all(re.fullmatch(r"[\w.+=-]+", name) for name in names)
+    assert cli.name_run(notebook, dict(reversed(many.items())))[-8:] == names[-2][-8:]
+    assert cli.name_run(Path("other", "01_tiny.ipynb"), many) != names[-2]
 
 
 def test_a_full_run_with_a_failure_is_not_kept(home):

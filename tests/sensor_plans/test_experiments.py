@@ -22,7 +22,7 @@ test_parameters_that_cannot_be_run_are_refused = refused(
     lambda change: NotebookParameters(**change),
     ({"seed": -1}, "seed must be at least 0, got -1"),
     ({"rounds": 599}, "rounds must be at least 600, got 599"),
-    ({"data": 7}, "data must fit .*got 7: give a CSV or Parquet file"),
+    ({"data": 7}, "data must fit .*got 7: give .*a CSV or Parquet file"),
 )
 
 

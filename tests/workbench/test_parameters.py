@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
+import yaml
 
 from aftlib.workbench.parameters import ParameterModel, parameter
 
@@ -23,12 +25,17 @@ class Tiny(ParameterModel):
     ("given", "message"),
     [
         ({"m": 10}, "m must be at least 1 and at most 9, got 10"),
-        ({"m": 2.0}, "m must fit int, got 2.0: give number of workers, such as the default 4"),
+        (
+            {"m": 2.0},
+            'm must fit int, got 2.0: give a value of this type for "number of workers", such as '
+            "the default 4",
+        ),
         ({"m": True}, "m must fit int, got True"),
         ({"epsilons": [1, 0]}, "each of epsilons must be above 0, got 0"),
         ({"epsilons": []}, "epsilons must hold at least one value, got none"),
         ({"epsilons": [math.nan]}, "each of epsilons must fit .*, got nan"),
-        ({"epsilons": 0.7}, r"epsilons must fit list\[float\], got 0.7: give tolerances, °C"),
+        ({"epsilons": 0.7}, r"epsilons must fit list\[float\], got 0.7: give .*tolerances, °C"),
+        ({"warm": 1}, "warm must fit bool, got 1: give a value of this type, such as the default"),
         ({"query": 1}, "query must fit str, got 1"),
         ({"epsilon": [1]}, "epsilon is no parameter of this notebook, got .*: write 'epsilons'"),
         ({"zz": 1}, "zz is no parameter of this notebook, got 1: known are m, epsilons, path"),
@@ -38,6 +45,16 @@ def test_what_does_not_fit_is_refused_in_one_line(given, message):
     with pytest.raises(ValueError, match=message) as refused:
         Tiny(**given)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["1e-3", "2.5e3", "-1E6", "1.5e3"])
+def test_a_number_that_yaml_reads_as_a_text_is_refused_with_what_to_write(text):
+    """As `papermill -f` gives it; the advice is tried."""
+    assert yaml.safe_load(text) == text
+    with pytest.raises(ValueError, match=r"epsilons must fit .*, because YAML reads") as refused:
+        Tiny(epsilons=[text])
+    advice = re.search(r"write (\S+),", str(refused.value))[1]
+    assert yaml.safe_load(advice) == float(text)
 
 
 def test_a_notebooks_names_that_the_model_lacks_do_not_matter():
