@@ -62,3 +62,14 @@ def test_ratios_compare_with_the_exact_scheme_that_loses_the_same_memory():
         assert row["low"] < row["ratio"] < row["high"]
         assert row["predicted"] == pytest.approx(expected, rel=0.1)
     assert measurements(kills=3).ratios[["low", "high"]].isna().all(axis=None)
+
+
+def test_the_guard_is_expected_to_read_the_share_that_it_reads_of_the_shortest_windows():
+    rows = measurements().recoveries
+    mine = rows["scheme"] == GUARD
+    short = rows["width"] == WINDOWS[0]
+    exact = rows.loc[(rows["scheme"] == EXACT) & short, "again"].iloc[0]
+    rows.loc[mine & short, "again"] = exact / 4
+    rows.loc[mine & ~short, "again"] = exact * 3
+    expected = expected_again(rows, EXACT, WINDOWS[1]) / 4
+    assert expected_again(rows, GUARD, WINDOWS[1]) == pytest.approx(expected)

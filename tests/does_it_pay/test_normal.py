@@ -18,7 +18,7 @@ from aftlib.does_it_pay.normal import (
     protections,
 )
 from aftlib.does_it_pay.schemes import MODEL
-from aftlib.does_it_pay.workers import Sink
+from aftlib.does_it_pay.workers import Coordinator, Sink
 
 WIDTH = 6
 
@@ -63,10 +63,18 @@ def case():
 
 def test_all_methods_emit_every_window_exactly_once_in_each_turn(case, tmp_path, monkeypatch):
     sinks = []
+    intervals = []
+
+    def coordinator(*given, **named):
+        intervals.append(named["checkpoint_folder"] and named["checkpoint_every"])
+        return Coordinator(*given, **named)
+
     monkeypatch.setattr(normal, "PORTION", 10)
+    monkeypatch.setattr(normal, "Coordinator", coordinator)
     monkeypatch.setattr(normal, "Sink", lambda path: sinks.append(Sink(path)) or sinks[-1])
     frame = normal_operation(case, tmp_path / "normal", turns=2)
     names = [method.name for method in protections(WIDTH)]
+    assert intervals == [None, 6, 1, None, None, None]
     assert frame["method"].unique().tolist() == names
     assert frame["turn"].tolist() == [1, 2] * len(names)
     assert (frame["per_s"] > 0).all() and (frame["latency_s"] > 0).all()
@@ -75,6 +83,8 @@ def test_all_methods_emit_every_window_exactly_once_in_each_turn(case, tmp_path,
         results = sink.results().pivot(index="window", columns="sensor", values="value")
         assert np.allclose(results, normal.repeated(case, 30).truth)
         assert (sink.results()["writes"] == 1).all()
+    last, _ = Checkpoints(tmp_path / "normal" / "2" / "1.sqlite", 1).load()
+    assert last == 30 * WIDTH
     stored = sorted(path.name for path in (tmp_path / "normal").glob("*/[0-9].sqlite"))
     assert (
         stored == ["0.sqlite"] * 2 + ["1.sqlite"] * 2
