@@ -6,12 +6,14 @@ is lost, without processes: once for each worker.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import bootstrap_share
 from aftlib.does_it_pay.cases import Case
-from aftlib.does_it_pay.schemes import SCHEMES, exact_of
+from aftlib.does_it_pay.schemes import SCHEMES, Estimator, exact_of
 
 BLOCK_STEPS = 240
 """Steps of a block that is resampled as a whole: neighbouring windows fail together."""
@@ -26,10 +28,10 @@ def score_schemes(case: Case, seed: int) -> pd.DataFrame:
     high: its 95 % interval, from blocks of `BLOCK_STEPS`, NaN below `FEWEST_BLOCKS`.
     """
     rows = []
-    for scheme in SCHEMES:
+    for scheme, make_estimator in SCHEMES.items():
         if exact_of(scheme) is None:
             continue
-        certified, within = lose_windows(case, scheme)
+        certified, within = lose_windows(case, make_estimator)
         blocks = np.arange(len(certified)) * 2 * case.windows.width // BLOCK_STEPS
         hits = np.bincount(blocks, within.sum(axis=1))
         totals = np.bincount(blocks, certified.sum(axis=1))
@@ -51,19 +53,24 @@ def score_schemes(case: Case, seed: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def lose_windows(case: Case, scheme: str) -> tuple[np.ndarray, np.ndarray]:
+def lose_windows(
+    case: Case, make_estimator: Callable[[Case], Estimator | None]
+) -> tuple[np.ndarray, np.ndarray]:
     """Return which lost results are certified, and which of these are within ε.
 
-    Both have shape (lost windows, n). Every second window is lost, by one worker after the other in
-    streams of their own. A sensor that is not certified is read again, so the estimator learns it.
+    `make_estimator` is a value of `SCHEMES`. Both have shape (lost windows, n). Every second window
+    is lost, by one worker after the other in streams of their own. A sensor that is not certified
+    is read again, so the estimator learns it.
     """
     shape = len(case.truth) // 2, case.model.size
     certified = np.zeros(shape, bool)
     within = np.zeros(shape, bool)
     for worker in case.assignment.workers:
-        estimator = SCHEMES[scheme](case)
+        estimator = make_estimator(case)
         if estimator is None:
-            raise ValueError(f"scheme must estimate, got {scheme!r}: choose another of SCHEMES")
+            raise ValueError(
+                "make_estimator must return an estimator, got None: choose a scheme that estimates"
+            )
         sensors = np.asarray(worker)
         for lost, (before, now) in enumerate(zip(case.truth[::2], case.truth[1::2], strict=False)):
             estimator.update(before)

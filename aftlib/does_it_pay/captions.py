@@ -26,8 +26,8 @@ def describe_ratios(measured: Measurements) -> str:
     rows = ratios[ratios["width"] == ratios["width"].max()].set_index(["scheme", "rate"])["ratio"]
     slowest = ratios["rate"].min()
     return (
-        f"Marks are ratios of mean times with 95 % intervals, dotted lines the cost model (1); "
-        f"{requirement(measured)}. In the longest windows D1 by model takes "
+        "Marks are ratios of mean times (95 % intervals from five kills on), dotted lines the "
+        f"cost model (1); {requirement(measured)}. In the longest windows D1 by model takes "
         f"{shown(rows[MODEL, slowest])} of an exact recovery's time at {slowest:,g} samples/s and "
         f"{shown(rows[MODEL, np.inf])} without a limit, D2 {shown(rows[PARTIAL, slowest])} and "
         f"{shown(rows[PARTIAL, np.inf])}."

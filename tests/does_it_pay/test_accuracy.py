@@ -17,7 +17,7 @@ def case():
 
 
 def test_the_last_value_is_wrong_where_two_neighbouring_windows_differ(case):
-    certified, within = lose_windows(case, LAST)
+    certified, within = lose_windows(case, SCHEMES[LAST])
     steps = np.abs(case.truth[1::2] - case.truth[: len(certified) * 2 : 2])
     assert certified.all()
     assert (within == (steps <= case.requirement.epsilon)).all()
@@ -38,7 +38,7 @@ def test_what_is_not_certified_is_not_estimated(case, monkeypatch):
             self.recoverable[0, 1:] = False
 
     monkeypatch.setitem(SCHEMES, "mine", lambda case: FirstOnly(case.history))
-    certified, within = lose_windows(case, "mine")
+    certified, within = lose_windows(case, SCHEMES["mine"])
     assert certified[:, 0].all() and not certified[:, 1:].any() and not within[:, 1:].any()
     assert score_schemes(case, seed=1).set_index("scheme").loc["mine", "estimated"] == 1 / 12
 
@@ -50,8 +50,8 @@ def test_few_blocks_give_no_interval():
 
 
 def test_a_scheme_without_estimates_is_refused(case):
-    with pytest.raises(ValueError, match="scheme must estimate, got 'exact replay'"):
-        lose_windows(case, EXACT)
+    with pytest.raises(ValueError, match="make_estimator must return an estimator, got None"):
+        lose_windows(case, SCHEMES[EXACT])
 
 
 def test_the_last_value_of_a_sensor_outlives_gaps():
