@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from aftlib.core.checks import require_number
+from aftlib.core.paths import beijing_pm25
 from aftlib.exponential_histogram.histogram import ExponentialHistogram
 from aftlib.exponential_histogram.operator import HistogramOperator, count_events
+from aftlib.exponential_histogram.streams import count_exactly, draw_bits, relative_error
 from aftlib.spark.sweep import sweep as in_parallel
 from aftlib.workbench.parameters import ParameterModel, parameter
 
@@ -45,59 +47,18 @@ FIGURE_3: tuple[tuple[tuple[tuple[int, int], ...], int, int, int], ...] = (
 )
 #: Events per second that the document reports for 2012.
 DOCUMENT_RATE = 1e5
+#: µg/m³ of PM2.5 above which an hour of `count_polluted_hours` is a one: China's daily limit.
+POLLUTED = 75
+#: Hours in 30 days.
+MONTH = 720
 #: Events that `measure` compares at a time, to spare memory.
 CHUNK = 2**20
+#: Ones up to which `few_ones` tries every number.
+MOST_ONES = 600
 #: Factor by which rounding may enlarge an error.
 ROUNDING = 1 + 1e-12
 SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 _AXES = ("epsilon", "window", "share", "burst")
-#: Events of one random generator; no parameter, because the events of a seed depend on it.
-EVENTS_PER_RANGE = 2**16
-
-
-def draw_bits(size: int, share: float, seed: int, burst: float = 0) -> NDArray[np.bool_]:
-    """`size` bits of a stream, each a one with probability `share`.
-
-    `burst` is the mean length of a run of ones, in events. It must be at least 1, and at least
-    share / (1 - share), where the mean run of zeros is one event. With 0, events are independent.
-    """
-    ranges = range(-(-size // EVENTS_PER_RANGE))
-    generators = [np.random.default_rng([seed, index]) for index in ranges]
-    if burst:
-        parts = [_draw_bursts(rng, share, burst) for rng in generators]
-    else:
-        parts = [rng.random(EVENTS_PER_RANGE, np.float32) < share for rng in generators]
-    return np.concatenate(parts)[:size]
-
-
-def _draw_bursts(rng: np.random.Generator, share: float, burst: float) -> NDArray[np.bool_]:
-    """One range: runs of ones and of zeros in turn, of geometric lengths."""
-    zeros = burst * (1 - share) / share
-    first = bool(rng.random() < share)  # so that the share is right from the first event
-    means = (burst, zeros) if first else (zeros, burst)
-    pairs = 16 + int(1.5 * EVENTS_PER_RANGE / (burst + zeros))
-    runs = np.empty(0, np.int64)
-    while runs.sum() < EVENTS_PER_RANGE:
-        drawn = np.column_stack([rng.geometric(min(1.0, 1 / mean), pairs) for mean in means])
-        runs = np.append(runs, drawn.ravel())
-    bits = (np.arange(runs.size) & 1 == 0) == first
-    # cut first: where ones are rare, a run of zeros is longer than many ranges
-    ends = np.minimum(np.cumsum(runs), EVENTS_PER_RANGE)
-    return np.repeat(bits, np.diff(ends, prepend=0))
-
-
-def count_exactly(events: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
-    """Ones among the last `window` events, after each event, shape (n,)."""
-    exact = np.cumsum(events, dtype=np.int64)
-    exact[window:] -= exact[:-window]  # NumPy copies what overlaps
-    return exact
-
-
-def relative_error(estimates: Any, exact: Any) -> NDArray[np.float64]:
-    """|estimate − exact| / exact; if exact is 0: 0 where the estimate is 0, else infinite."""
-    off = np.abs(np.asarray(estimates) - np.asarray(exact))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(off == 0, 0.0, off / exact)
 
 
 class NotebookParameters(ParameterModel):
@@ -174,7 +135,7 @@ def figure_3() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def few_ones(epsilons: Sequence[float], most: int = 600) -> pd.DataFrame:
+def few_ones(epsilons: Sequence[float], most: int = MOST_ONES) -> pd.DataFrame:
     """Errors with 1 … `most` ones in the window, after zeros that fill it; no bucket expires.
 
     Columns epsilon, ones; article, sound: the estimates; article_error, sound_error: relative.
@@ -238,6 +199,24 @@ def sweep(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
     return table.sort_values(list(_AXES), ignore_index=True)
 
 
+def count_polluted_hours(epsilons: Sequence[float], window: int = MONTH) -> pd.DataFrame:
+    """Compare every answer on real events: hours in which a station measures much PM2.5.
+
+    Each of Beijing's twelve stations is a stream of 35,064 hours, and an event is a one if it has
+    more than `POLLUTED` µg/m³ (a missing value is none). One row per ε: epsilon, answers, and over
+    all stations the results of `measure`.
+    """
+    hours = pd.read_parquet(beijing_pm25()) > POLLUTED
+    rows = []
+    for epsilon in epsilons:
+        results = [measure(hours[name].to_numpy(bool), window, epsilon) for name in hours]
+        table = pd.DataFrame(results)
+        worst = table[["article", "sound"]].max()
+        missed = table[["article_missed", "sound_missed"]].sum()
+        rows.append({"epsilon": epsilon, "answers": hours.size, **worst, **missed})
+    return pd.DataFrame(rows)
+
+
 def run_operator(
     spark: SparkSession, folder: Path, events: pd.DataFrame, operator: HistogramOperator, files: int
 ) -> pd.DataFrame:
@@ -281,6 +260,51 @@ def demonstrate_operator(spark: SparkSession, folder: Path, p: NotebookParameter
     return answers.assign(exact=count_exactly(bits, p.demo_window))
 
 
+def try_other_windows(p: NotebookParameters) -> pd.DataFrame:
+    """Windows in time, sums, and merging, compared with exact answers at the end of a stream.
+
+    Events come at random milliseconds, ten on average. One row per kind: name, exact, estimate,
+    error: relative, and guaranteed: the histogram's `error_bound`.
+    """
+    rng = np.random.default_rng(p.seed)
+    size = min(p.demo_events, 100_000)
+    times = np.cumsum(rng.integers(0, 20, size, endpoint=True))
+    window = max(1, int(times[-1]) // 2)
+    ones = rng.random(size) < 0.5
+    amounts = rng.integers(0, 100, size)
+    inside = times > times[-1] - window
+    histograms = [
+        ExponentialHistogram(window, p.demo_epsilon, timed=True, values=values)
+        for values in ("bits", "integers", "bits", "bits")
+    ]
+    count, total, left, right = histograms
+    count.update(ones, timestamps=times)
+    total.update(amounts, timestamps=times)
+    left.update(ones[::2], timestamps=times[::2])
+    right.update(ones[1::2], timestamps=times[1::2])
+    cases = [
+        (f"ones in the last {window / 1000:,.0f} s", ones, count),
+        (f"sum of the last {window / 1000:,.0f} s", amounts, total),
+        ("the same ones, merged from two streams", ones, left.merge(right)),
+    ]
+    rows = []
+    for name, events, histogram in cases:
+        exact = int(events[inside].sum())
+        estimate = histogram.estimate()
+        error = float(relative_error(estimate, exact))
+        rows.append((name, exact, estimate, error, histogram.error_bound))
+    return pd.DataFrame(rows, columns=["name", "exact", "estimate", "error", "guaranteed"])
+
+
+def find_crossings(sizes: pd.DataFrame) -> pd.Series:
+    """For each ε of `sizes` the smallest window whose histogram is smaller than the ring of bits.
+
+    An ε without such a window is left out.
+    """
+    smaller = sizes[sizes["bytes"] < sizes["ring_bytes"]]
+    return smaller.groupby("epsilon")["window"].min()
+
+
 def long_run(p: NotebookParameters, points: int = 20) -> pd.DataFrame:
     """Feed a long stream to a histogram; relative errors at points of time (D5 fig. 5).
 
@@ -300,8 +324,9 @@ def long_run(p: NotebookParameters, points: int = 20) -> pd.DataFrame:
 def sizes(epsilons: Sequence[float], windows: Sequence[int] = SIZES) -> pd.DataFrame:
     """Memory of windows full of ones.
 
-    Columns epsilon, window, buckets, bytes (of `to_bytes`), ring_bytes: of the exact window's bits,
-    bound: (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 buckets with k = ⌈1/ε⌉.
+    Columns epsilon, window, buckets, levels: their different sizes, each of which an event merges
+    at most once; bytes (of `to_bytes`), ring_bytes: of the exact window's bits, bound:
+    (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 buckets with k = ⌈1/ε⌉.
     """
     rows = []
     for window, epsilon in product(windows, epsilons):
@@ -309,10 +334,19 @@ def sizes(epsilons: Sequence[float], windows: Sequence[int] = SIZES) -> pd.DataF
         histogram.update([window])  # buckets depend on the sum alone
         half = np.ceil(np.ceil(1 / epsilon) / 2)
         bound = (half + 1) * (np.log2(window / half + 1) + 1) + 1
-        weighed = len(histogram.buckets), len(histogram.to_bytes()), -(-window // 8)
-        rows.append((epsilon, window, *weighed, bound))
-    columns = ["epsilon", "window", "buckets", "bytes", "ring_bytes", "bound"]
-    return pd.DataFrame(rows, columns=columns)
+        counts = [count for _, count in histogram.buckets]
+        rows.append(
+            {
+                "epsilon": epsilon,
+                "window": window,
+                "buckets": len(counts),
+                "levels": len(set(counts)),
+                "bytes": len(histogram.to_bytes()),
+                "ring_bytes": -(-window // 8),
+                "bound": bound,
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def speeds(p: NotebookParameters, rounds: int = 10) -> pd.DataFrame:

@@ -1,17 +1,35 @@
-"""Figures of D5."""
+"""Figures and tables of D5."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
+from pandas.io.formats.style import Styler
 
-from aftlib.workbench.style import BLUE, GREY, RED, line_figure, line_look, styled, with_slider
+from aftlib.exponential_histogram.experiments import counterexamples
+from aftlib.workbench.scorecard import shown
+from aftlib.workbench.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    line_figure,
+    line_look,
+    styled,
+    threshold,
+    with_slider,
+)
 
 LIMIT = {"color": "#333", "dash": "dash"}
+_BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+_DASHES = ("solid", "dash", "dot", "dashdot")
 _NAMES = {
     "article": "article's ⌈total − last/2⌉",
     "sound": "sound total − (last − 1)/2",
@@ -88,17 +106,22 @@ def errors(swept: pd.DataFrame) -> go.Figure:
     worst = swept.groupby(["share", "epsilon"])[["article", "sound"]].max()
     worst = worst.div(worst.index.get_level_values("epsilon"), axis=0).reset_index()
     rows = worst.melt(["share", "epsilon"], var_name="estimate", value_name="error")
-    colors = {"article": RED, "sound": BLUE}
-    figure = px.line(
-        rows, "epsilon", "error", color="estimate", line_dash="share", markers=True,
-        color_discrete_map=colors,
-    )  # fmt: skip
-    figure.add_hline(1, line=LIMIT, annotation_text="guaranteed")
-    title = "Largest error measured over streams"
-    styled(figure, title, "guaranteed relative error ε (log)", "largest error / ε")
-    legend = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1}
-    figure.update_layout(legend=legend, legend_title_text="estimate, P(1)")
-    return figure.update_xaxes(type="log").update_yaxes(rangemode="tozero")
+    rows["curve"] = [f"{row.estimate}, P(1) = {row.share:g}" for row in rows.itertuples()]
+    shares = sorted(swept["share"].unique())
+    looks = {
+        f"{name}, P(1) = {share:g}": line_look(color, symbol, dash)
+        for name, color, symbol in (("article", RED, "square"), ("sound", BLUE, "circle"))
+        for share, dash in zip(shares, cycle(_DASHES), strict=False)
+    }
+    titles = (
+        "Largest error measured over streams",
+        "guaranteed relative error ε (log)",
+        "largest error / ε",
+    )
+    figure = line_figure(rows, "epsilon", "error", "curve", looks, titles, logarithmic=True)
+    figure.update_traces(line_width=2, marker_size=8)
+    threshold(figure, 1, "guaranteed", "bottom left")
+    return figure.update_layout(legend=_BESIDE).update_yaxes(rangemode="tozero")
 
 
 def demo(answers: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
@@ -123,9 +146,82 @@ def long_run(run: pd.DataFrame, epsilon: float) -> go.Figure:
 
 def sizes(table: pd.DataFrame) -> go.Figure:
     """Bytes of the state against N, one line per ε, and of the exact ring of bits."""
-    figure = px.line(table, "window", "bytes", color="epsilon", markers=True)
+    epsilons = sorted(table["epsilon"].unique())
+    names = [f"ε = {epsilon:g}" for epsilon in epsilons]
+    colors = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
+    symbols = ("circle", "square", "diamond", "cross", "x", "triangle-up")
+    looks = {
+        name: line_look(color, symbol)
+        for name, color, symbol in zip(names, cycle(colors), cycle(symbols), strict=False)
+    }
+    rows = table.assign(curve=[f"ε = {epsilon:g}" for epsilon in table["epsilon"]])
+    titles = "Memory of a window full of ones", "window N (events, log)", "bytes (log)"
+    figure = line_figure(rows, "window", "bytes", "curve", looks, titles)
+    figure.update_traces(line_width=2, marker_size=8)
     ring = table.groupby("window")["ring_bytes"].first()
     figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=LIMIT)
-    styled(figure, "Memory of a window full of ones", "window N (events, log)", "bytes (log)")
-    figure.update_layout(legend_title_text="ε")
-    return figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
+    figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
+    return figure.update_layout(legend=_BESIDE)
+
+
+def show_counterexamples(few: pd.DataFrame) -> Styler:
+    """Lay out `experiments.counterexamples` for readers."""
+    columns = {
+        "epsilon": ("ε", "{:g}"),
+        "ones": ("ones", "{:,}"),
+        "article": ("article's answer", "{:,.0f}"),
+        "article_error": ("its error / ε", "{:.3f}"),
+        "sound": ("sound answer", "{:,.1f}"),
+        "sound_error": ("error of that / ε", "{:.3f}"),
+    }
+    table = counterexamples(few)
+    errors = ["article_error", "sound_error"]
+    return _lay_out(
+        table.assign(**{name: table[name] / table["epsilon"] for name in errors}), columns
+    )
+
+
+def show_polluted(polluted: pd.DataFrame) -> Styler:
+    """Lay out `experiments.count_polluted_hours` for readers."""
+    columns = {
+        "epsilon": ("ε", "{:g}"),
+        "answers": ("answers", "{:,}"),
+        "article": ("article: largest error / ε", "{:.3f}"),
+        "article_missed": ("article: answers beyond ε", "{:,.0f}"),
+        "sound": ("sound: largest error / ε", "{:.3f}"),
+        "sound_missed": ("sound: answers beyond ε", "{:,.0f}"),
+    }
+    errors = {name: polluted[name] / polluted["epsilon"] for name in ("article", "sound")}
+    return _lay_out(polluted.assign(**errors), columns)
+
+
+def show_others(others: pd.DataFrame) -> Styler:
+    """Lay out `experiments.try_other_windows` for readers."""
+    columns = {
+        "name": ("question", "{}"),
+        "exact": ("exact", "{:,}"),
+        "estimate": ("estimate", "{:,.0f}"),
+        "error": ("error (%)", "{:.2f}"),
+        "guaranteed": ("guaranteed (%)", "{:.2f}"),
+    }
+    percent = {name: 100 * others[name] for name in ("error", "guaranteed")}
+    return _lay_out(others.assign(**percent), columns)
+
+
+def show_speeds(speeds: pd.DataFrame) -> Styler:
+    """Lay out the medians of `experiments.speeds` for readers."""
+    rates = speeds.groupby("method", sort=False)["events per second"].median() / 1e6
+    columns = {
+        "method": ("per call", "{}"),
+        "events per second": ("million events per second", shown),
+    }
+    return _lay_out(rates.reset_index(), columns)
+
+
+def _lay_out(table: pd.DataFrame, columns: Mapping[str, tuple[str, Any]]) -> Styler:
+    """Return the columns under their titles and in their formats, without the index."""
+    formats: dict[Any, Any] = dict(columns.values())
+    renamed = table[[*columns]].rename(
+        columns={name: title for name, (title, _) in columns.items()}
+    )
+    return renamed.style.format(formats).hide(axis="index")

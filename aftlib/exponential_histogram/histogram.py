@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from copy import deepcopy
 from itertools import product
 from typing import Self
 
@@ -142,6 +143,9 @@ class ExponentialHistogram:
         given = f"window={self.window}, epsilon={self.epsilon}"
         return f"ExponentialHistogram({given}, timed={self.timed}, values={self.values!r})"
 
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # otherwise both would go on with the same buckets
+
     @property
     def now(self) -> int | None:
         """Events so far, or the newest timestamp (None before the first)."""
@@ -248,9 +252,16 @@ class ExponentialHistogram:
         Raises
         ------
         ValueError
-            If these are count windows, their windows or values differ, or the total overflows.
+            If another object is given, these are count windows, their windows or values differ,
+            or the total overflows.
         """
         inputs = [self, other, *others]
+        for each in inputs:
+            if not isinstance(each, ExponentialHistogram):
+                raise ValueError(
+                    f"other must be an ExponentialHistogram, got {type(each).__name__}: pass each "
+                    "histogram of a list as merge(*histograms), and read bytes by from_bytes"
+                )
         wanted = {"timed": True, "window": self.window, "values": self.values}
         for each, (name, mine) in product(inputs, wanted.items()):
             if getattr(each, name) != mine:

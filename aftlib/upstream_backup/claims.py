@@ -264,8 +264,8 @@ CLAIMS = [
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
     """Return the box of a run from its verdicts and values."""
     clauses = {
-        "D4-1": "at most {0.measured:.2f} of the tuples are replayed",
-        "D4-3": "recovery takes at most {0.measured:.2f} of the time",
+        "D4-1": "at most {0.measured:.3g} of the tuples are replayed",
+        "D4-3": "recovery takes at most {0.measured:.3g} of the time",
         "D4-4": f"Nagle's algorithm makes the time gap up to {LOW_RATE:,} tuples/s",
         "D4-7": "low rates leave queues empty",
     }
@@ -273,6 +273,6 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         claimed="A secondary that works shortens upstream backup's recovery.",
         found=sentences_by_verdict(records, clauses),
         sure="Simulated, checked against ns-3.",
-        limits=f"If either node may fail, it replays {records['D4-8'].measured:.2f} times upstream "
+        limits=f"If either node fails, it replays {records['D4-8'].measured:.2f} times upstream "
         "backup's tuples. Joins need sorting.",
     )

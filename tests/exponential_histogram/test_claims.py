@@ -8,8 +8,9 @@ import pytest
 
 from aftlib.exponential_histogram import ExponentialHistogram, experiments, figures
 from aftlib.exponential_histogram.buckets import Buckets
-from aftlib.exponential_histogram.claims import CLAIMS, SUMMARY
-from aftlib.exponential_histogram.experiments import NotebookParameters, draw_bits
+from aftlib.exponential_histogram.claims import CLAIMS, summarize
+from aftlib.exponential_histogram.experiments import NotebookParameters
+from aftlib.exponential_histogram.streams import count_exactly, draw_bits, relative_error
 from tests import judging
 
 SMALL = NotebookParameters(
@@ -48,8 +49,28 @@ def frames():
 def test_all_verdicts_but_the_timed_one_come_out_as_recorded(frames):
     records = judging.judge(CLAIMS, frames)
     assert {id for id, one in records.items() if not (one.as_recorded or one.timed)} == set()
-    assert records["D5-2"].measured > 1.1
-    assert "1.7 ε; subtracting" in SUMMARY.found.format_map(records)
+    assert records["D5-1"].text == "13 of 13 rows"
+    assert records["D5-3"].text.endswith("; 716 buckets of 15 sizes at fig. 5's N and ε")
+
+
+def test_d5_2_prints_the_worst_counterexample_and_the_one_with_the_fewest_ones(frames):
+    few = experiments.few_ones([0.001, 0.1])
+    record = judging.judge(CLAIMS, frames | {"few": few}, "D5-2")["D5-2"]
+    assert record.measured == pytest.approx(1.992, abs=0.0005)
+    assert record.text == "1.992 ε: 502 ones are answered as 501 at ε = 0.001"
+    assert "break it: 7, answered as 6 at ε = 0.1." in record.sensitivity
+    sound = few.assign(article_error=few["sound_error"])
+    record = judging.judge(CLAIMS, frames | {"few": sound}, "D5-2")["D5-2"]
+    assert record.verdict == "holds" and "fewest" not in record.sensitivity
+
+
+def test_the_box_follows_the_verdicts(frames):
+    records = judging.judge(CLAIMS, frames)
+    box = summarize(records, SMALL)
+    assert "It does not hold that the article's s/2 does (error up to 1.67 ε)." in box.found
+    assert sum(len(text.split()) for text in vars(box).values()) <= 70
+    turned = {"D5-3": records["D5-3"].model_copy(update={"verdict": "does not hold"})}
+    assert "does not hold that space is" in summarize(records | turned, SMALL).found
 
 
 @pytest.mark.parametrize(
@@ -61,6 +82,7 @@ def test_all_verdicts_but_the_timed_one_come_out_as_recorded(frames):
         ("D5-4", "does not hold", {"speeds": lambda f: f.assign(**{"events per second": 9e4})}),
         ("D5-4", "holds", {"speeds": lambda f: f.assign(**{"events per second": 2e5})}),
         ("D5-5", "does not hold", {"few": lambda f: f.assign(sound_error=f["article_error"])}),
+        ("D5-5", "does not hold", {"swept": lambda f: f.assign(sound=np.inf)}),
         ("D5-5", "open", {"swept": lambda f: f.assign(sound_missed=1)}),
     ],
 )
@@ -109,20 +131,43 @@ def test_a_longer_stream_begins_alike_and_has_the_share(share, burst):
 def test_exact_counts_are_a_loop():
     bits = draw_bits(50, 0.4, 0)
     loop = [int(bits[max(0, i - 6) : i + 1].sum()) for i in range(50)]
-    assert experiments.count_exactly(bits, 7).tolist() == loop
-    errors = experiments.relative_error([2, 0, 1], np.array([4, 0, 0]))
+    assert count_exactly(bits, 7).tolist() == loop
+    errors = relative_error([2, 0, 1], np.array([4, 0, 0]))
     assert errors.tolist() == [0.5, 0, np.inf]
 
 
 def test_a_long_run_compares_with_the_exact_window():
     table = experiments.long_run(SMALL)
     bits = draw_bits(SMALL.events, 0.5, SMALL.seed)
-    exact = experiments.count_exactly(bits, SMALL.window)
+    exact = count_exactly(bits, SMALL.window)
     histogram = ExponentialHistogram(SMALL.window, SMALL.epsilon)
-    errors = experiments.relative_error(histogram.estimates(bits), exact)
+    errors = relative_error(histogram.estimates(bits), exact)
     np.testing.assert_array_equal(table["error"], errors[table["at"] - 1])
     assert table["at"].iloc[-1] == SMALL.events
     assert 0 < table["error"].max() <= SMALL.epsilon
+
+
+def test_windows_in_time_sums_and_merging_keep_their_bounds():
+    table = experiments.try_other_windows(SMALL.model_copy(update={"demo_events": 20_000}))
+    assert (table["error"] <= table["guaranteed"]).all() and (table["exact"] > 1000).all()
+    first, _, merged = table.to_dict("records")
+    assert merged["exact"] == first["exact"]
+    epsilon = SMALL.demo_epsilon
+    assert merged["guaranteed"] == pytest.approx(2 * epsilon + epsilon**2)
+
+
+def test_on_real_events_only_the_sound_estimate_keeps_the_bound():
+    table = experiments.count_polluted_hours([0.05])
+    row = table.iloc[0]
+    assert row["answers"] == 12 * 35_064
+    assert row["sound_missed"] == 0 and row["sound"] <= 0.05
+    assert row["article_missed"] > 0 and row["article"] > 0.05
+
+
+def test_the_crossing_is_the_first_window_with_a_smaller_histogram():
+    sizes = experiments.sizes([0.01, 0.1], (1000, 10**4, 10**6))
+    assert experiments.find_crossings(sizes).to_dict() == {0.01: 10**6, 0.1: 10**4}
+    assert experiments.find_crossings(sizes[sizes["window"] == 1000]).empty
 
 
 def test_every_figure_can_be_drawn(frames):

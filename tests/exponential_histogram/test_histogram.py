@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 
 import numpy as np
@@ -279,3 +281,35 @@ def test_the_bound_of_many_merges_holds_what_rounding_adds() -> None:
     error = merged.error_bound + 0.5 / FINEST
     merged.merge(other)
     assert merged.error_bound == pytest.approx(error + epsilon + error * epsilon, rel=1e-12)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("values", ["bits", "integers"])
+def test_a_copy_goes_its_own_way(copied: Callable[..., ExponentialHistogram], values: str) -> None:
+    histogram = ExponentialHistogram(20, 0.2, timed=True, values=values)
+    histogram.update([1] * 9, timestamps=range(9))
+    twin = copied(histogram)
+    before = histogram.to_bytes()
+    twin.update(1, timestamps=30)
+    twin.update([1, 1], timestamps=[31, 32])
+    twin.merge(ExponentialHistogram(20, 0.5, timed=True, values=values))
+    assert histogram.to_bytes() == before != twin.to_bytes()
+    histogram.update(1, timestamps=30)
+    histogram.update([1, 1], timestamps=[31, 32])
+    assert histogram.estimate() == twin.estimate()
+
+
+test_only_histograms_merge = refused(
+    lambda *others: ExponentialHistogram(9, 0.1, timed=True).merge(*others),
+    ([ExponentialHistogram(9, 0.1, timed=True)], r"got list.*: pass each .*merge\(\*histograms\)"),
+    (ExponentialHistogram(9, 0.1, timed=True).to_bytes(), "got bytes: .*from_bytes"),
+    (ExponentialHistogram(9, 0.1, timed=True), 7, "other must be an ExponentialHistogram, got int"),
+    (None, "got NoneType"),
+)
+
+
+def test_the_advice_to_unpack_a_list_helps() -> None:
+    histograms = [ExponentialHistogram(9, 0.1, timed=True) for _ in range(3)]
+    for number, histogram in enumerate(histograms):
+        histogram.update(1, timestamps=number)
+    assert ExponentialHistogram(9, 0.1, timed=True).merge(*histograms).estimate() == 3

@@ -12,8 +12,9 @@ import pytest
 from pyspark import cloudpickle
 
 from aftlib.exponential_histogram import ExponentialHistogram
-from aftlib.exponential_histogram.experiments import draw_bits, run_operator
+from aftlib.exponential_histogram.experiments import run_operator
 from aftlib.exponential_histogram.operator import HistogramOperator
+from aftlib.exponential_histogram.streams import draw_bits
 
 OPERATOR = HistogramOperator(200, 0.05)
 KEYS, SIZE, FILES = 3, 900, 4
