@@ -17,7 +17,8 @@ TURNS = 15
 
 def run() -> dict:
     """Median seconds of both in turn, their ratio, and events per second one by one."""
-    rng, result = np.random.default_rng(1), {}
+    rng = np.random.default_rng(1)
+    result = {}
     for size in SIZES:
         bits = rng.random(size) < 0.5
         histogram = ExponentialHistogram(1_000_000, 0.01)

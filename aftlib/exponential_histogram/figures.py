@@ -23,7 +23,6 @@ from aftlib.workbench.style import (
     line_figure,
     line_look,
     styled,
-    threshold,
     with_slider,
 )
 
@@ -93,7 +92,7 @@ def few_ones(few: pd.DataFrame, start: float) -> go.Figure:
     errors = {name: few[f"{name}_error"] for name in ("article", "sound")}
     table = few.assign(**errors, guaranteed=few["epsilon"]).rename(columns=_NAMES)
     rows = table.melt(["epsilon", "ones"], [*LOOK], "estimate", "error")
-    titles = "Few ones break the article's guarantee", "ones in the window (log)", "relative error"
+    titles = "Errors with few ones", "ones in the window (log)", "relative error"
     figure = line_figure(
         rows, "ones", "error", "estimate", LOOK, titles, slider="epsilon", label="ε", start=start
     )
@@ -120,7 +119,8 @@ def errors(swept: pd.DataFrame) -> go.Figure:
     )
     figure = line_figure(rows, "epsilon", "error", "curve", looks, titles, logarithmic=True)
     figure.update_traces(line_width=2, marker_size=8)
-    threshold(figure, 1, "guaranteed", "bottom left")
+    ends = [rows["epsilon"].min(), rows["epsilon"].max()]
+    figure.add_scatter(x=ends, y=[1, 1], mode="lines", name="guaranteed", line=LIMIT)
     return figure.update_layout(legend=_BESIDE).update_yaxes(rangemode="tozero")
 
 
