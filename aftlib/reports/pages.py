@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -104,35 +105,70 @@ def _split_texts(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
 
 
 class Figures(Preprocessor):
-    """Adds to each Plotly output the HTML that draws it, which nbconvert lacks.
+    """Adds to each Plotly output the HTML that draws it, which nbconvert lacks, and its number.
 
-    A notebook's own table of claims gives way to the one of its records.
+    A notebook's own table of claims gives way to the one of its records, and columns of texts are
+    marked in other tables.
     """
 
-    def preprocess_cell(
-        self, cell: NotebookNode, resources: Any, index: int
-    ) -> tuple[NotebookNode, Any]:
-        """Return the cell with HTML for its figures and claims."""
-        for output in cell.get("outputs", []):
-            data = output.get("data", {})
-            if PLOTLY in data:
-                settings = {"responsive": True, "displaylogo": False}
-                figure, title = without_title(data[PLOTLY])
-                drawn = to_html(
-                    figure,
-                    config=settings,
-                    include_plotlyjs=False,
-                    full_html=False,
-                    validate=False,
-                    div_id=f"figure-{index}",
-                )
-                wide = ' class="aft-broad"' if is_broad(figure["layout"]) else ""
-                heading = f'<p class="aft-title">{escape(title)}</p>'
-                data["text/html"] = f"{heading}<div{wide}>{drawn}</div>"
-            if MIME in data:
-                records = [ClaimRecord(**line) for line in data[MIME]]
-                data["text/html"] = f'<div class="wide">{claims_table(records)}</div>'
-        return cell, resources
+    def preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        """Return the notebook with HTML for its figures and claims."""
+        name = nb.metadata.get("aft", {}).get("name", "report")
+        number = 0
+        for cell in nb.cells:
+            for output in cell.get("outputs", []):
+                data = output.get("data", {})
+                if PLOTLY in data:
+                    number += 1
+                    data["text/html"] = draw_figure(data[PLOTLY], number, name)
+                elif MIME in data:
+                    records = [ClaimRecord(**line) for line in data[MIME]]
+                    data["text/html"] = f'<div class="wide">{claims_table(records)}</div>'
+                elif "text/html" in data:
+                    data["text/html"] = mark_text_columns(data["text/html"])
+        return nb, resources
+
+
+def draw_figure(figure: Mapping[str, Any], number: int, notebook: str) -> str:
+    """Return the HTML of a figure, with an anchor at its numbered title.
+
+    The camera in its corner saves a picture of vectors, for papers.
+    """
+    picture = {"format": "svg", "filename": f"{notebook}-figure-{number}"}
+    figure, title = without_title(figure)
+    drawn = to_html(
+        figure,
+        config={"responsive": True, "displaylogo": False, "toImageButtonOptions": picture},
+        include_plotlyjs=False,
+        full_html=False,
+        validate=False,
+        div_id=f"plot-{number}",
+    )
+    wide = ' class="aft-broad"' if is_broad(figure["layout"]) else ""
+    label = f'<a href="#figure-{number}">Figure {number}.</a>'
+    heading = f'<p class="aft-title" id="figure-{number}">{label} {escape(title)}</p>'
+    return f"{heading}<div{wide}>{drawn}</div>"
+
+
+_CELL = re.compile(
+    r'(<t[dh][^>]*class="[^"]*\bcol(\d+)\b)([^"]*"[^>]*>)(.*?)(?=</t[dh]>)', re.DOTALL
+)
+_NUMBER = re.compile(r"[-−+×~≤≥±]?\s*[\d.]+.*|inf|nan|–|", re.DOTALL)
+
+
+def mark_text_columns(table: str) -> str:
+    """Return a table of pandas' `Styler` in which the columns of texts have a class.
+
+    Texts begin at the left, and numbers end at the right, each like its heading.
+    """
+    cells = [match for match in _CELL.finditer(table) if match[1].startswith("<td")]
+    texts = {match[2] for match in cells if not _NUMBER.fullmatch(unescape(match[4]).strip())}
+
+    def mark(match: re.Match[str]) -> str:
+        text = " aft-text" * (match[2] in texts)
+        return f"{match[1]}{text}{match[3]}{match[4]}"
+
+    return _CELL.sub(mark, table)
 
 
 class Report(HTMLExporter):

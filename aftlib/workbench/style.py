@@ -1,4 +1,4 @@
-"""One look for all figures, their sliders, and text that is computed from a run."""
+"""One look for all figures and tables, sliders, and text that is computed from a run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import plotly.graph_objects as go
+
+from aftlib.workbench.scorecard import shown
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pandas.io.formats.style import Styler
 
 BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
 PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
@@ -147,6 +151,31 @@ def threshold(figure: go.Figure, y: float, text: str, position: str = "top right
     """Draw a dashed line across a figure at `y`; returns the same figure."""
     line = {"color": "#333", "dash": "dash"}
     return figure.add_hline(y, line=line, annotation_text=text, annotation_position=position)
+
+
+def table(frame: pd.DataFrame, formats: Mapping[str, Any] | None = None) -> Styler:
+    """Return a frame as a table for readers, as a cell's last value.
+
+    A named index becomes columns, and an unnamed one is not shown. Numbers have three significant
+    digits, grouped thousands and a real minus sign; other values are texts, and a missing value is
+    a dash. `formats` has other formats by column, as pandas' `Styler.format` takes them.
+    """
+    named = [name for name in frame.index.names if name is not None]
+    if named:
+        frame = frame.reset_index(level=named)
+    frame = frame.rename_axis(columns=None)
+    show: dict[Any, Any] = {column: _show for column in frame}
+    style = frame.style.format(show | dict(formats or {}), na_rep="–", escape="html")
+    return style.hide(axis="index")
+
+
+def _show(value: Any) -> str:
+    """Return a cell's text: a number as on the scorecard, any other value as it is."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return shown(value).replace("-", "−")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,8 @@ def test_reproduce_writes_report_index_and_claims(home):
     assert "With 4 workers it holds." in page  # the box on top
     assert "<math" in page and "\\frac" not in page.split("<main>")[1].split("annotation")[0]
     assert 'class="plotly-graph-div"' in page and page.count('src="plotly.min.js"') == 1
-    assert '<p class="aft-title">&lt;/script&gt; squares</p>' in page
+    assert ' id="figure-1"><a href="#figure-1">Figure 1.</a> &lt;/script&gt; squares</p>' in page
+    assert '"format": "svg", "filename": "01_tiny-figure-1"' in page
     assert page.count("squares") == page.count("squares</p>") + page.count("Squares.")
     assert "celltag_caption" in page
     assert "number of workers" in page  # the table of parameters

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.workbench.style import line_figure, line_look
+from aftlib.workbench.style import line_figure, line_look, table
 
 
 @pytest.mark.parametrize(("start", "first"), [(None, 2), (1.1, 1), (9, 3)])
@@ -32,3 +34,16 @@ def test_curves_at_the_same_place_all_show():
     lower, middle, upper = line_figure(frame, "x", "y", "who", looks, ("title", "x", "y")).data
     assert lower.line.width > middle.line.width > upper.line.width
     assert lower.marker.size > middle.marker.size > upper.marker.size
+
+
+def test_a_table_has_no_leftovers_of_pandas_and_readable_numbers():
+    rows = {"ratio": [0.123456, -2.0], "count": [12345, 7], "who": ["<b>", None]}
+    frame = pd.DataFrame(rows, index=pd.Index([0.5, 0.7], name="ε")).rename_axis(columns="method")
+    html = table(frame, {"count": "{:,} kills"}).to_html()
+    cells = re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", html)
+    assert cells[:4] == ["ε", "ratio", "count", "who"]
+    assert cells[4:] == ["0.5", "0.123", "12,345 kills", "&lt;b&gt;", "0.7", "−2", "7 kills", "–"]
+
+
+def test_an_index_without_a_name_is_not_shown():
+    assert re.findall(r"<td[^>]*>(.*?)<", table(pd.DataFrame({"a": [1]})).to_html()) == ["1"]
