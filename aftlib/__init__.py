@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from aftlib.approximately_once.assignment import assign_random as assign_random
     from aftlib.approximately_once.assignment import assign_spread as assign_spread
     from aftlib.approximately_once.best import assign_best as assign_best
+    from aftlib.approximately_once.error_rates import ErrorRates as ErrorRates
     from aftlib.checkpoint_planning.plan import CheckpointPlan as CheckpointPlan
     from aftlib.checkpoint_planning.plan import RecoveryTime as RecoveryTime
     from aftlib.checkpoint_planning.plan import plan_checkpoints as plan_checkpoints
@@ -29,6 +30,7 @@ _PUBLIC = {
     "approximately_once.assignment": "Assignment assess assign_greedy assign_packed assign_random "
     "assign_spread",
     "approximately_once.best": "assign_best",
+    "approximately_once.error_rates": "ErrorRates",
     "checkpoint_planning.plan": "CheckpointPlan RecoveryTime plan_checkpoints",
     "checkpoint_planning.replay": "ReplaySet select_replay",
     "core.gaussian": "GaussianModel Posterior",

@@ -8,6 +8,9 @@ In the order in which data pass through the modules:
 3. `six_sensors` streams the windows of fig. 8 through Spark, the document's coordinator, which
    estimates the lost ones (`aftlib.guard.stream.recoverable` with the model of
    `aftlib.guard.known`).
-4. `experiments` computes figs 10–13 by formula and by sampling, and tries real sensors.
-5. `figures` draws; `claims` judges D1-1 … D1-5. D1-6 is measured in `aftlib.does_it_pay`.
+4. `error_rates` computes the estimable workers and error rates of assignments, by a model's formula
+   and counted on windows. `experiments` uses it for figs 10–13, for both interpretations of the
+   data's rows and on real sensors.
+5. `figures` draws; `claims` judges D1-1 … D1-5, and `captions` words what a run shows. D1-6 is
+   measured in `aftlib.does_it_pay`.
 """

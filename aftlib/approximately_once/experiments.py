@@ -1,30 +1,20 @@
-"""D1's experiments: notebook 01's parameters, figs 10–13 by formula and sample, and Beijing."""
+"""D1's experiments: notebook 01's parameters, figs 10–13 for both interpretations, real sensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from aftlib.approximately_once.assignment import (
-    Assignment,
-    assign_greedy,
-    assign_packed,
-    assign_random,
-    assign_spread,
-    divisors,
-    residual_variance,
-    residuals,
-)
-from aftlib.approximately_once.best import assign_best
+from aftlib.approximately_once.assignment import Assignment, divisors
+from aftlib.approximately_once.error_rates import ASSIGN, CHANCE, DOCUMENT, RANDOM, ErrorRates
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model, draw
-from aftlib.core.paths import beijing_pm25
+from aftlib.core.generators import block_model, draw, draw_windows
+from aftlib.core.paths import DATA_SETS, data_set
 from aftlib.core.requirement import Requirement
 from aftlib.spark.sweep import sweep
 from aftlib.workbench.parameters import ParameterModel, parameter
@@ -32,35 +22,15 @@ from aftlib.workbench.parameters import ParameterModel, parameter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DOCUMENT = ("greedy", "h-best", "h-worst")
-"""The methods that the document compares."""
-RANDOM, CHANCE = "random", "greedy, ties by chance"
-"""Methods that are drawn: a random assignment, and greedy with equal sensors in random order."""
-WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
+WORKER_COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
 EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
 """Settings around the smallest ε with estimable workers; only the document's figures have its."""
 TIES = 5
 """Random orders of equal sensors that are tried in each setting."""
-RAREST = 0.001
-"""Error rate below which a sample has too few errors for a normal approximation."""
-FRACTIONS = (0.4, 0.5, 0.7, 1.0)
-"""Tolerances on the stations in Beijing, in standard deviations."""
-
-# any number of workers: where m does not divide n, their sizes differ by one
-ASSIGN: dict[str, Callable[..., Assignment]] = {
-    "greedy": lambda *problem, rng: assign_greedy(*problem, uneven=True),
-    "h-best": lambda *problem, rng: assign_spread(*problem, uneven=True),
-    "h-worst": lambda *problem, rng: assign_packed(*problem, uneven=True),
-    RANDOM: lambda model, m, requirement, rng: assign_random(
-        model, m, requirement, rng, uneven=True
-    ),
-    CHANCE: lambda *problem, rng: assign_greedy(*problem, uneven=True, rng=rng),
-}
-"""The assignments by method, called with model, m, requirement and `rng`.
-
-A method that is added, also in a notebook, appears in `grid`, and so in the figures of estimable
-workers.
-"""
+REAL_METHODS = (*DOCUMENT, RANDOM)
+REAL_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
+REAL_FRACTIONS = (0.3, 0.4, 0.5, 0.7, 1.0, 1.3)
+"""Settings on real sensors: workers, and ε in standard deviations of the median sensor."""
 
 
 class NotebookParameters(ParameterModel):
@@ -81,6 +51,9 @@ class NotebookParameters(ParameterModel):
     delta: float = parameter(0.05, "permitted failure probability δ", above=0, below=1)
     dimensions: int = parameter(120, "sensors of the generated data", least=2, most=5000)
     blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
+    samples_per_window: int = parameter(
+        3, "samples in a window, if rows are samples", least=2, most=100
+    )
     rows: int = parameter(
         20_000, "sampled windows", smoke=5000, quick=10_000, full=200_000, least=100
     )
@@ -103,116 +76,130 @@ class NotebookParameters(ParameterModel):
 
     @property
     def model(self) -> GaussianModel:
-        """The model of the windows' results, which also generates the sample."""
+        """The model of the rows, which also generates the sample."""
         return block_model(self.dimensions, self.blocks)
 
     @property
     def settings(self) -> tuple[list[int], list[float]]:
         """The values of m and of ε, both ascending."""
-        usual = [m for m in WORKERS if self.dimensions % m == 0] or divisors(self.dimensions)[1:]
+        n = self.dimensions
+        usual = [m for m in WORKER_COUNTS if n % m == 0] or divisors(n)[1:]
         return sorted({*(self.workers or usual)}), sorted({*(self.epsilons or EPSILONS)})
 
+    @property
+    def smallest_epsilon(self) -> float:
+        """The ε below which no sensor can be estimated, even if it alone is lost."""
+        alone = 1 / np.diag(self.model.precision)
+        return float(Requirement(1.0, self.delta).half_width(alone.min()))
 
-def grid(spark: SparkSession, parameters: NotebookParameters) -> pd.DataFrame:
+    @property
+    def is_document(self) -> bool:
+        """Whether data and δ are the document's."""
+        return (self.dimensions, self.blocks, self.delta) == (120, 10, 0.05)
+
+
+def grid(
+    spark: SparkSession,
+    parameters: NotebookParameters,
+    also: Mapping[str, Callable[..., Assignment]] | None = None,
+) -> pd.DataFrame:
     """Estimable workers and error rates in each setting (m, ε), by assignment (D1 figs 10–13).
 
-    The columns are those of `ErrorRates`, and `bound`: an upper bound on the estimable workers of
-    any assignment in this setting.
+    A row of the data is a window's result. `also` has further assignments by name, called like
+    those of `ASSIGN`. The columns are those of `ErrorRates.table`, and `bound`: an upper bound on
+    the estimable workers of any assignment in this setting.
     """
     workers, epsilons = parameters.settings
+    windows = partial(draw, parameters.model, parameters.rows, parameters.seed)
     work = ErrorRates(
-        parameters.model, epsilons, parameters.delta, parameters.rows, parameters.seed, {**ASSIGN}
+        parameters.model,
+        epsilons,
+        parameters.delta,
+        windows,
+        parameters.seed,
+        assign={**ASSIGN, **(also or {})},
     )
-    points = []
-    for method in ASSIGN:
-        for number in range({RANDOM: parameters.draws, CHANCE: TIES}.get(method, 1)):
-            points += [(method, m, number) for m in workers]
-    frame = pd.concat(sweep(spark, work, points))
+    frame = _run(spark, work, workers, {RANDOM: parameters.draws, CHANCE: TIES})
     bounds = pd.concat(sweep(spark, work.bounds, workers))
-    frame = frame.merge(bounds, on=["workers", "epsilon"])
+    return frame.merge(bounds, on=["workers", "epsilon"])
+
+
+def averaged_grid(spark: SparkSession, parameters: NotebookParameters) -> pd.DataFrame:
+    """The settings of `grid` if a row is a sample, and a window the mean of several (D1 6.1.2).
+
+    The document's windows of 30 min begin every 10 min. If its rows are samples of every 10 min, a
+    window is the mean of three, has the covariance Σ/3, and shares samples with its neighbours.
+    Each ε of the settings is there, and ε/√3, where the numbers are those that `grid` has at ε.
+    Columns as `ErrorRates.table`.
+    """
+    width = parameters.samples_per_window
+    workers, epsilons = parameters.settings
+    smaller = [float(f"{epsilon / np.sqrt(width):.6g}") for epsilon in epsilons]
+    work = ErrorRates(
+        parameters.model.aggregate(width),
+        sorted({*epsilons, *smaller}),
+        parameters.delta,
+        partial(draw_windows, parameters.model, parameters.rows, parameters.seed, width),
+        parameters.seed,
+        shared=width,
+        assign=dict(ASSIGN),
+    )
+    return _run(spark, work, workers, {RANDOM: min(TIES, parameters.draws), CHANCE: TIES})
+
+
+def _run(
+    spark: SparkSession, work: ErrorRates, workers: list[int], draws: Mapping[str, int]
+) -> pd.DataFrame:
+    """Run all methods at all numbers of workers, in Spark tasks."""
+    points = [
+        (method, m, number)
+        for method in work.assign or ASSIGN
+        for number in range(draws.get(method, 1))
+        for m in workers
+    ]
+    frame = pd.concat(sweep(spark, work, points))
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
 
 
-@dataclass(frozen=True)
-class ErrorRates:
-    """Function that a Spark task runs at a point (method, m, draw).
+def real_tables() -> dict[str, pd.DataFrame]:
+    """The project's sets of real sensors by name: rows are times, columns are sensors."""
+    return {name: pd.read_parquet(data_set(name)).select_dtypes("number") for name in DATA_SETS}
 
-    It returns a frame with one row per ε. Columns: method, workers, draw, epsilon; estimable: the
-    number of estimable workers; rate: the error rate (9) by formula, the mean over the sensors of
-    estimable workers; largest: the largest error rate of such a sensor; everyone: the mean over all
-    sensors; sampled, error: the rate (9) in sampled windows and its standard error; z: (sampled −
-    rate) / error. Columns are NaN without estimable workers, the last three except at draw 0, and z
-    where the rate is below `RAREST`.
 
-    An estimate's error is Gaussian with the variance v of eq. (2), so it exceeds ε with probability
-    1 − erf(ε / √(2 v)). Errors in one window depend on each other, but windows are independent: the
-    standard error is that of the mean over windows.
+def real_grid(tables: Mapping[str, pd.DataFrame], delta: float, seed: int) -> pd.DataFrame:
+    """Assignments on real sensors: a model of the first half of the rows, tried on the second.
+
+    A row is a window's result. Rows that miss a sensor are left out. ε is a multiple of the median
+    sensor's standard deviation in the first half. Columns: those of `ErrorRates.table`; set: the
+    name in `tables`; sensors: their number; fraction: ε in standard deviations.
     """
-
-    model: GaussianModel
-    epsilons: list[float]
-    delta: float
-    rows: int
-    seed: int
-    assign: Mapping[str, Callable[..., Assignment]]
-
-    @cached_property
-    def scaled(self) -> np.ndarray:
-        """Λ (x − μ) of the sampled windows, shape (n, rows)."""
-        sample = draw(self.model, self.rows, self.seed)
-        return self.model.precision @ (sample - self.model.mean).T
-
-    def __call__(self, point: tuple[str, int, int]) -> pd.DataFrame:
-        """Return the rows of one method, number of workers and draw."""
-        method, m, number = point
-        workers, rows = None, []
-        for epsilon in self.epsilons:
-            requirement = Requirement(epsilon, self.delta)
-            rng = np.random.default_rng([self.seed, number])
-            assignment = self.assign[method](self.model, m, requirement, rng=rng)
-            if assignment.workers != workers:  # else variances and errors are those of the last ε
-                workers = assignment.workers
-                variance = residual_variance(self.model, workers)
-                off = np.abs(residuals(self.model, workers, self.scaled)) if number == 0 else None
-            chance, counted = 1 - requirement.reliability(variance), assignment.estimable_keys
-            row = {"epsilon": epsilon, "estimable": assignment.estimable.sum()}
-            row["everyone"] = chance.mean()
-            if counted.any():
-                row |= {"rate": chance[counted].mean(), "largest": chance[counted].max()}
-            if counted.any() and off is not None:
-                wrong = (off[counted] > epsilon).mean(axis=0)  # of each window
-                row |= {"sampled": wrong.mean(), "error": wrong.std(ddof=1) / np.sqrt(self.rows)}
-            rows.append(row)
-        columns = ["epsilon", "estimable", "rate", "largest", "everyone", "sampled", "error"]
-        frame = pd.DataFrame(rows, columns=columns)
-        z = ((frame["sampled"] - frame["rate"]) / frame["error"]).where(frame["rate"] >= RAREST)
-        return frame.assign(method=method, workers=m, draw=number, z=z)
-
-    def bounds(self, m: int) -> pd.DataFrame:
-        """Return an upper bound on the estimable workers of any assignment to m workers."""
-        requirements = [Requirement(epsilon, self.delta) for epsilon in self.epsilons]
-        bounds = [assign_best(self.model, m, each, uneven=True).bound for each in requirements]
-        return pd.DataFrame({"workers": m, "epsilon": self.epsilons, "bound": bounds})
+    frames = []
+    for name, table in tables.items():
+        half = len(table) // 2
+        model = GaussianModel.fit(table[:half].dropna())
+        deviation = float(np.sqrt(np.median(np.diag(model.covariance))))
+        epsilons = [fraction * deviation for fraction in REAL_FRACTIONS]
+        later = table[half:].dropna().to_numpy(dtype=float)
+        work = ErrorRates(model, epsilons, delta, later, seed, counted_draws=TIES)
+        workers = [m for m in REAL_WORKERS if m <= model.size]
+        frame = work.table(REAL_METHODS, workers, TIES)
+        fraction = (frame["epsilon"] / deviation).round(6)
+        frames.append(frame.assign(set=name, sensors=model.size, fraction=fraction))
+    return pd.concat(frames, ignore_index=True)
 
 
-def beijing(delta: float, workers: int = 6) -> pd.DataFrame:
-    """Greedy on hourly PM2.5 of twelve stations: a model of the first half, tried on the second.
+def summarize_real(real: pd.DataFrame) -> pd.DataFrame:
+    """One row per set of real sensors and method: means over the settings (m, ε) and draws.
 
-    Columns: epsilon, µg/m³; estimable: workers; expected, measured: error rate (9) by the model,
-    and in the second half. Hours that miss a station are left out.
+    Columns: set, sensors, method; estimable: workers, over all settings; rate, measured: error rate
+    (9) by the model and in the second half, over the `common` settings, in which each method has
+    estimable workers.
     """
-    table = pd.read_parquet(beijing_pm25()).select_dtypes("number")
-    half = len(table) // 2
-    model = GaussianModel.fit(table[:half].dropna())
-    scaled = model.precision @ (table[half:].dropna().to_numpy() - model.mean).T
-    deviation, rows = np.sqrt(np.median(np.diag(model.covariance))), []
-    for epsilon in np.multiply(FRACTIONS, deviation):
-        requirement = Requirement(float(epsilon), delta)
-        assignment = assign_greedy(model, workers, requirement)
-        counted = assignment.estimable_keys
-        if counted.any():
-            variance = residual_variance(model, assignment.workers)[counted]
-            off = np.abs(residuals(model, assignment.workers, scaled)[counted])
-            rates = (1 - requirement.reliability(variance)).mean(), (off > epsilon).mean()
-            rows.append((epsilon, assignment.estimable.sum(), *rates))
-    return pd.DataFrame(rows, columns=["epsilon", "estimable", "expected", "measured"])
+    setting = ["set", "sensors", "workers", "epsilon"]
+    means = real.groupby([*setting, "method"], as_index=False).mean(numeric_only=True)
+    common = means.groupby(setting)["rate"].transform(lambda rates: rates.notna().all())
+    rates = ["rate", "measured"]
+    means[rates] = means[rates].where(common)
+    means["common"] = common
+    columns = {"estimable": "mean", "rate": "mean", "measured": "mean", "common": "sum"}
+    return means.groupby(["set", "sensors", "method"], as_index=False).agg(columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,8 @@ FIGURE_8 = pd.DataFrame(
 """Window means of D1 fig. 8; the lost ones, X4–X6 over [10, 20) and [15, 25), are our choice."""
 MODEL = GaussianModel(FIGURE_8.mean(), 1.4 * np.ones((6, 6)) + 0.1 * np.eye(6), SENSORS)
 """Our choice, too: the document gives no numbers."""
-WORKERS = (("X1", "X2", "X3"), ("X4", "X5", "X6"))
+ASSIGNMENT = (("X1", "X2", "X3"), ("X4", "X5", "X6"))
+"""Sensors of the workers A and B."""
 
 
 def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: int) -> pd.DataFrame:
@@ -52,22 +54,22 @@ def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: in
     """
     log, incoming = write_log(directory / "log"), directory / "incoming"
     incoming.mkdir()
-    promise = Promise(WORKERS, epsilon=1.0, delta=0.05, window="5s", watermark="5s", model=MODEL)
-    query = estimate_windows(spark, promise, incoming, directory)
-    a = Worker(log, [0, 1, 2], WINDOWS, folder=incoming)
-    b = Worker(log, [3, 4, 5], WINDOWS, folder=incoming)
-    a.wait()
-    b.wait()
-    advance([a, b], range(failure + 1))
-    b.stop()
-    advance([a], range(failure + 1, recovery))
-    b = Worker(log, [3, 4, 5], WINDOWS, begin=recovery, folder=incoming)
-    b.wait()
-    advance([a, b], range(recovery, log.steps + 1))
-    query.processAllAvailable()
-    query.stop()
-    a.stop()
-    b.stop()
+    promise = Promise(ASSIGNMENT, epsilon=1.0, delta=0.05, window="5s", watermark="5s", model=MODEL)
+    with ExitStack() as running:  # ends workers and query, whatever happens
+        query = estimate_windows(spark, promise, incoming, directory)
+        running.callback(query.stop)
+        a = running.enter_context(Worker(log, [0, 1, 2], WINDOWS, folder=incoming))
+        b = running.enter_context(Worker(log, [3, 4, 5], WINDOWS, folder=incoming))
+        a.wait()
+        b.wait()
+        advance([a, b], range(failure + 1))
+        b.stop()
+        advance([a], range(failure + 1, recovery))
+        replacement = Worker(log, [3, 4, 5], WINDOWS, begin=recovery, folder=incoming)
+        running.enter_context(replacement)
+        replacement.wait()
+        advance([a, replacement], range(recovery, log.steps + 1))
+        query.processAllAvailable()
 
     table = spark.read.parquet(str(directory / "windows")).toPandas()
     table["start"] = (table["start"] - pd.Timestamp(EPOCH).tz_localize(None)).dt.seconds

@@ -22,6 +22,7 @@ from functools import cached_property
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -129,7 +130,10 @@ def write(folder: Path, start: int, names: Sequence[str], values: np.ndarray) ->
 
 
 class Worker:
-    """A handle of a worker process, which is ready when `wait` returns."""
+    """A handle of a worker process, which is ready when `wait` returns.
+
+    As a context manager it stops the process at the end of the block.
+    """
 
     def __init__(
         self,
@@ -146,6 +150,12 @@ class Worker:
         self.process = FORKS.Process(target=run, args=arguments)
         self.process.start()
         end.close()  # so that a crash of the process closes the pipe
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def wait(self) -> None:
         """Wait until the process works; EOFError if it crashed."""

@@ -41,6 +41,17 @@ def draw(model: GaussianModel, rows: int, seed: int, first: int = 0) -> np.ndarr
     return whole[offset : offset + rows]
 
 
+def draw_windows(model: GaussianModel, rows: int, seed: int, width: int) -> np.ndarray:
+    """Means of `width` successive rows of the sample, a window beginning at each row: (rows, n).
+
+    `model` is that of a row, so a mean has the covariance Σ / width. Windows that begin less than
+    `width` rows apart share rows, and correlate.
+    """
+    sample = draw(model, rows + width - 1, seed)
+    windows = sum(sample[begin : begin + rows] for begin in range(width))
+    return np.asarray(windows / width)
+
+
 def draw_range(model: GaussianModel, seed: int, index: int) -> np.ndarray:
     """Draw the rows of the sample in the range with this index, shape (ROWS_PER_RANGE, n)."""
     rng = np.random.default_rng([seed, index])

@@ -1,7 +1,11 @@
 """Fig. 8 as a stream: a worker process is killed, and Spark estimates what it lost."""
 
-import numpy as np
+import multiprocessing
 
+import numpy as np
+import pytest
+
+from aftlib.approximately_once import six_sensors as module
 from aftlib.approximately_once.six_sensors import FIGURE_8, MODEL, WINDOWS, six_sensors, write_log
 from aftlib.core.requirement import Requirement
 
@@ -27,3 +31,22 @@ def test_the_killed_workers_windows_are_estimated_by_equation_1(spark, tmp_path)
         half_width = Requirement(1.0, 0.05).half_width(posterior.variance)
         np.testing.assert_allclose(rows["half_width"], half_width, atol=1e-9)
         assert (np.abs(rows["value"] - rows["truth"]) <= rows["half_width"]).all()
+
+
+@pytest.mark.parametrize("failing", [0, 2])  # before the injected failure, and after it
+def test_an_error_leaves_neither_workers_nor_a_query(spark, tmp_path, monkeypatch, failing):
+    true = module.advance
+    calls = []
+
+    def advance(workers, steps):
+        calls.append(workers)
+        if len(calls) > failing:
+            raise RuntimeError("injected")
+        true(workers, steps)
+
+    monkeypatch.setattr(module, "advance", advance)
+    with pytest.raises(RuntimeError, match="injected"):
+        six_sensors(spark, tmp_path, failure=16, recovery=19)
+    assert not any(worker.process.is_alive() for workers in calls for worker in workers)
+    assert not multiprocessing.active_children()
+    assert not spark.streams.active

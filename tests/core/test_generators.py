@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw
+from aftlib.core.generators import ROWS_PER_RANGE, block_model, draw, draw_windows
 from tests.refusals import refused
 
 
@@ -28,6 +28,14 @@ def test_sample_has_the_models_moments():
     sample = draw(model, 200_000, 3)
     np.testing.assert_allclose(sample.mean(axis=0), 5, atol=0.1)
     np.testing.assert_allclose(np.cov(sample.T), model.covariance, atol=1)
+
+
+def test_windows_are_means_of_successive_rows():
+    model = block_model(4, 2)
+    sample, windows = draw(model, 12, 7), draw_windows(model, 10, 7, 3)
+    assert windows.shape == (10, 4)
+    for begin, window in enumerate(windows):
+        np.testing.assert_allclose(window, sample[begin : begin + 3].mean(axis=0))
 
 
 test_bad_arguments_are_named = refused(
