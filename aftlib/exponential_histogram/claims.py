@@ -40,14 +40,14 @@ def keeps_its_bound(few: pd.DataFrame, swept: pd.DataFrame) -> Finding:
         f"ε = {row['epsilon']:g}."
         for row in fewest.to_dict("records")
     )
+    change = f"The estimate of D5-5 on the same buckets.{also} Broken on {missed} of {len(swept)} "
     return Finding(
         float(errors.max()),
         text=f"{errors.max():.4g} ε: {worst['ones']:.0f} ones are answered as "
         f"{worst['article']:.0f} at ε = {worst['epsilon']:g}",
         n=few["epsilon"].nunique(),
         counted=f"values of ε, every total up to {few['ones'].max():,}",
-        sensitivity=f"The estimate of D5-5 on the same buckets.{also} Broken on {missed} of "
-        f"{len(swept)} streams, too.",
+        sensitivity=f"{change}streams, too." if also else "",
     )
 
 

@@ -283,8 +283,8 @@ def try_other_windows(p: NotebookParameters) -> pd.DataFrame:
     left.update(ones[::2], timestamps=times[::2])
     right.update(ones[1::2], timestamps=times[1::2])
     cases = [
-        (f"ones in the last {window / 1000:,.0f} s", ones, count),
-        (f"sum of the last {window / 1000:,.0f} s", amounts, total),
+        (f"ones in the last {window / 1000:,.3g} s", ones, count),
+        (f"sum of the last {window / 1000:,.3g} s", amounts, total),
         ("the same ones, merged from two streams", ones, left.merge(right)),
     ]
     rows = []
