@@ -2,6 +2,6 @@
 
 `documents` lists the documents with their claims and parameters. `batch` runs notebooks by
 papermill and collects their verdicts, and `origin` says which code, inputs and machine they come
-from. `pages` writes a report for each by nbconvert, `front` the index and the scorecard. `cli` is
-the command `aft`.
+from. `pages` writes a report for each by nbconvert, `front` the index and the scorecard. `data`
+gives a report's figures and tables as frames. `cli` is the command `aft`.
 """
