@@ -13,6 +13,7 @@ from aftlib.does_it_pay.experiments import (
     own_numbers,
 )
 from aftlib.does_it_pay.figures import percent
+from aftlib.does_it_pay.normal import checkpoints_name
 from aftlib.does_it_pay.schemes import EXACT, LAST, MODEL, NOTHING, PARTIAL
 from aftlib.workbench.scorecard import shown
 
@@ -91,8 +92,15 @@ def describe_accuracy(measured: Measurements) -> str:
 
 def describe_operation(measured: Measurements) -> str:
     """Return what D1 saves while nothing fails, and what the stored runs on Spark say."""
-    speed = normal_table(measured)["speed"]
-    sentence = f"D1 by model reaches {percent(speed[MODEL])} of the speed without fault tolerance."
+    table = normal_table(measured)
+    most = max(int(count) for count in measured.normal["checkpoints"])
+    often = checkpoints_name(most)
+    outages = table["outage_s"]
+    sentence = (
+        f"D1 by model reaches {percent(table['speed'][MODEL])} of the speed without fault "
+        f"tolerance, {most} checkpoints per window {percent(table['speed'][often])}; the longest "
+        f"outages by (1) are {shown(outages[MODEL])} s and {shown(outages[often])} s."
+    )
     spark = measured.spark
     if spark is None:
         return sentence

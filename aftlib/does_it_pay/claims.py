@@ -146,7 +146,9 @@ def saves_checkpoints(measured: Measurements) -> Finding:
     others = ", ".join(f"{ratios[n][0]:.2f} against {n}" for n in counts if n != closest)
     guard, _ = compare_speeds(measured, GUARD, checkpoints_name(closest))
     bare, _ = compare_speeds(measured, MODEL, UNPROTECTED)
+    latencies = measured.normal.groupby("method")["latency_s"].median() * 1e3
     sentences = [
+        f"Latency {latencies[MODEL]:.2f} against {latencies[checkpoints_name(closest)]:.2f} ms.",
         f"{others}. {bare:.2f} of no fault tolerance. The guard: {guard:.2f} against {closest}.",
         spark_sentence(measured.spark),
     ]

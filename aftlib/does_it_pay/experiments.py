@@ -37,6 +37,7 @@ from aftlib.does_it_pay.normal import UNPROTECTED, StoredSpark, normal_operation
 from aftlib.does_it_pay.partial import recover_partially, replay_query
 from aftlib.does_it_pay.schemes import (
     BY_PROCESS,
+    EXACT,
     NOTHING,
     SCHEMES,
     all_schemes,
@@ -322,18 +323,32 @@ def normal_table(measured: Measurements) -> pd.DataFrame:
     """Return one row per method in normal operation, medians over the turns.
 
     Columns: per_s: samples per second; speed: the same as a share of that without fault tolerance;
-    latency_ms.
+    latency_ms; outage_s: the longest recovery at the slowest rate by the cost model, NaN without
+    fault tolerance. With checkpoints, exact replay reads what came since the last one.
     """
+    rows = measured.recoveries
+    slowest = float(rows["rate"].min())
+    window = expected_again(rows, EXACT, int(rows["width"].max()))
     by_method = measured.normal.groupby("method", sort=False)
     medians = by_method[["per_s", "latency_s"]].median()
     per_s = medians["per_s"]
-    return pd.DataFrame(
+    outages = dict[str, float]()
+    for method, checkpoints in by_method["checkpoints"].first().items():
+        name = str(method)
+        if checkpoints:
+            again = window / checkpoints
+            outages[name] = measured.costs[EXACT].recovery_s(again, False, slowest)
+        elif name != UNPROTECTED:
+            again = replayed_share(measured, name) * window
+            outages[name] = measured.costs[name].recovery_s(again, True, slowest)
+    table = pd.DataFrame(
         {
             "per_s": per_s,
             "speed": per_s / float(per_s[UNPROTECTED]),
             "latency_ms": 1e3 * medians["latency_s"],
         }
     )
+    return table.assign(outage_s=pd.Series(outages))  # in the order of the methods
 
 
 def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:

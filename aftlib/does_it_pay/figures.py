@@ -123,6 +123,7 @@ def operation_table(measured: Measurements) -> Styler:
         "per_s": "samples per second",
         "speed": "of the speed without",
         "latency_ms": "latency of a result, ms",
+        "outage_s": f"longest outage at {measured.recoveries['rate'].min():,g} samples/s, s",
     }
     return readable(table, titles)
 

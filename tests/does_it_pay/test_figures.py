@@ -8,7 +8,14 @@ import pandas as pd
 import pytest
 
 from aftlib.does_it_pay import captions, figures
-from aftlib.does_it_pay.experiments import NotebookParameters, own_numbers, own_table, scheme_table
+from aftlib.does_it_pay.experiments import (
+    NotebookParameters,
+    normal_table,
+    own_numbers,
+    own_table,
+    scheme_table,
+)
+from aftlib.does_it_pay.normal import UNPROTECTED, checkpoints_name
 from aftlib.does_it_pay.schemes import (
     EXACT,
     EXACT_PROCESS,
@@ -66,8 +73,23 @@ def test_captions_have_at_most_two_sentences_and_the_runs_numbers():
     ]
     for text in told:
         assert 1 <= len(re.split(r"(?<=[.?!]) (?=[A-ZΣ])", text)) <= 2 and text.endswith(".")
-    assert "70 % against 97 % at 24 hours" in told[2] and "95 % of the speed" in told[3]
+    assert (
+        "70 % against 97 % at 24 hours" in told[2]
+        and "95 % of the speed" in told[3]
+        and "24 checkpoints per window 20 %" in told[3]
+    )
     assert "2 of 2 workers" in told[1] and "reads nothing again" in told[1]
+
+
+def test_outages_in_normal_operation_are_those_of_the_cost_model():
+    measured = measurements()
+    outages = normal_table(measured)["outage_s"]
+    points = measured.points.set_index(["scheme", "width", "rate"])["predicted_s"]
+    assert outages[checkpoints_name(1)] == pytest.approx(points[EXACT, WINDOWS[-1], RATES[0]])
+    assert outages[MODEL] == pytest.approx(points[MODEL, WINDOWS[-1], RATES[0]])
+    wait = outages[checkpoints_name(1)] - outages[checkpoints_name(4)]
+    assert wait == pytest.approx(0.75 * 0.5 * 12 * WINDOWS[-1] / RATES[0], rel=1e-3)
+    assert np.isnan(outages[UNPROTECTED])
 
 
 def test_plain_checkpoints_suffice_unless_much_time_is_saved_without_a_limit():
