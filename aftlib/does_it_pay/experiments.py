@@ -48,6 +48,8 @@ from aftlib.workbench.parameters import ParameterModel, parameter
 
 SENSORS, STEPS = 12, 35_064
 """Beijing's stations, and the hours of their data."""
+TURNS_PER_KILL = 2
+"""Turns of the methods in normal operation, as a multiple of the kills of each kind."""
 
 
 class NotebookParameters(ParameterModel):
@@ -250,7 +252,7 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
         recoveries=pd.concat(recoveries, ignore_index=True),
         outcomes=pd.DataFrame(outcomes),
         accuracy=pd.concat(accuracy, ignore_index=True),
-        normal=normal_operation(longest, directory / "normal", p.kills),
+        normal=normal_operation(longest, directory / "normal", TURNS_PER_KILL * p.kills),
         sample_s=time_sample(longest, directory / "log"),
         case=longest,
         checkpoints=len(replay_query(longest).first_plan.times) - 1,

@@ -121,7 +121,7 @@ def operation_table(measured: Measurements) -> Styler:
     table["speed"] = table["speed"].map(percent)
     titles = {
         "per_s": "samples per second",
-        "speed": "of the speed without",
+        "speed": "share of the first row's speed",
         "latency_ms": "latency of a result, ms",
         "outage_s": f"longest outage at {measured.recoveries['rate'].min():,g} samples/s, s",
     }

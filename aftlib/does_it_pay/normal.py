@@ -26,7 +26,7 @@ from aftlib.does_it_pay.workers import Coordinator, Sink
 UNPROTECTED = "no fault tolerance"
 SHARES = (1, 4)
 """Checkpoints per window that are tried, where they divide its steps; and one in each step."""
-PORTION = 40
+PORTION = 30
 """Windows of each method in a turn."""
 
 
