@@ -10,8 +10,9 @@ The modules, in the order in which data pass through them:
    `normal` measures throughput and latency while nothing fails (D1-7).
 5. `break_even` takes the constants of the cost model from the shortest windows and predicts the
    recoveries at limited rates.
-6. `experiments` reads a case of real sensors, draws the kills, and runs every scheme. `figures`
-   draws the results, `captions` says what they show, `claims` judges them.
+6. `experiments` reads a case of real sensors, draws the kills, and runs every scheme.
+   `own_numbers` applies the costs to a user's operation.
+7. `figures` draws the results, `captions` says what they show, `claims` judges them.
 
 `aftlib.core.recovery_costs` has the cost model and the monthly cost of a user's failures.
 """

@@ -9,11 +9,10 @@ from aftlib.does_it_pay.experiments import (
     Measurements,
     NotebookParameters,
     normal_table,
-    own_alternatives,
-    own_numbers,
 )
 from aftlib.does_it_pay.figures import percent
 from aftlib.does_it_pay.normal import checkpoints_name
+from aftlib.does_it_pay.own_numbers import own_alternatives, own_numbers
 from aftlib.does_it_pay.schemes import EXACT, LAST, MODEL, NOTHING, PARTIAL
 from aftlib.workbench.scorecard import shown
 

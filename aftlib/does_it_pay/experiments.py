@@ -16,11 +16,8 @@ from pydantic import model_validator
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.recovery_costs import (
-    Alternatives,
     Operation,
     RecoveryCosts,
-    Scheme,
-    monthly_costs,
 )
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
@@ -38,7 +35,6 @@ from aftlib.does_it_pay.partial import recover_partially, replay_query
 from aftlib.does_it_pay.schemes import (
     BY_PROCESS,
     EXACT,
-    NOTHING,
     SCHEMES,
     all_schemes,
     exact_of,
@@ -353,22 +349,6 @@ def normal_table(measured: Measurements) -> pd.DataFrame:
     return table.assign(outage_s=pd.Series(outages))  # in the order of the methods
 
 
-def own_numbers(measured: Measurements, operation: Operation) -> pd.DataFrame:
-    """Return the cost of each measured scheme in the user's operation, one row per scheme."""
-    schemes = list[Scheme]()
-    for name, costs in measured.costs.items():
-        if name == NOTHING:
-            continue
-        replayed = replayed_share(measured, name)
-        if name in BY_PROCESS:
-            schemes.append(Scheme(name, costs, 1.0, replayed, measured.checkpoints))
-        else:
-            lost = 1 / measured.case.workers
-            skips = exact_of(name) is not None
-            schemes.append(Scheme(name, costs, lost, replayed, skips_input=skips))
-    return monthly_costs(operation, schemes)
-
-
 def replayed_share(measured: Measurements, scheme: str) -> float:
     """Return the share of the lost samples that a scheme reads again, in the longest windows."""
     rows = measured.recoveries
@@ -376,35 +356,3 @@ def replayed_share(measured: Measurements, scheme: str) -> float:
     exact = exact_of(scheme) or scheme
     again = expected_again(rows, scheme, width)
     return again / expected_again(rows, exact, width) if again else 0.0
-
-
-def own_alternatives(measured: Measurements, operation: Operation) -> dict[str, Alternatives]:
-    """Return each approximate recovery beside the exact one in the user's operation, by scheme.
-
-    A failure hits at the end of an interval between two checkpoints, so the recoveries are the
-    longest.
-    """
-    choices = dict[str, Alternatives]()
-    for name, costs in measured.costs.items():
-        exact = exact_of(name)
-        if exact is None:
-            continue
-        lost = operation.samples_per_s * operation.window_s
-        lost /= measured.checkpoints if name in BY_PROCESS else measured.case.workers
-        again = replayed_share(measured, name) * lost
-        choices[name] = Alternatives(measured.costs[exact], costs, lost, again)
-    return choices
-
-
-def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> pd.DataFrame:
-    """Return the monthly costs of `own_numbers`, with both criteria as read rates.
-
-    keeps_from, faster_below: total samples per second, live ones included, from which on the exact
-    recovery keeps T_SLA, and below which the scheme is faster; NaN for exact schemes.
-    """
-    table = own_numbers(measured, operation).drop(columns=["price"])
-    choices = own_alternatives(measured, operation)
-    live = operation.samples_per_s
-    keeps = {name: live + choice.keeps_from(t_sla_s) for name, choice in choices.items()}
-    faster = {name: live + choice.faster_below() for name, choice in choices.items()}
-    return table.assign(keeps_from=pd.Series(keeps), faster_below=pd.Series(faster))

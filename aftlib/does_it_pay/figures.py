@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 
 from aftlib.core.recovery_costs import Operation
-from aftlib.does_it_pay import experiments
+from aftlib.does_it_pay import own_numbers
 from aftlib.does_it_pay.experiments import Measurements, normal_table, scheme_table
 from aftlib.does_it_pay.schemes import GUARD, LAST, MODEL, PARTIAL
-from aftlib.workbench.claims import Value
-from aftlib.workbench.scorecard import shown
-from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, styled, threshold
+from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, styled, table, threshold
 
 COLORS = {MODEL: BLUE, GUARD: GREEN, LAST: GREY, PARTIAL: ORANGE}
 SYMBOLS = {MODEL: "circle", GUARD: "square", LAST: "x", PARTIAL: "diamond"}
@@ -90,7 +86,7 @@ def outcome_table(measured: Measurements) -> Styler:
         "recovery_s": "recovery, s",
         "added_ms": "added to each window, ms",
     }
-    return readable(scheme_table(measured).reset_index(), titles)
+    return table(scheme_table(measured).reset_index().rename(columns=titles))
 
 
 def accuracy_table(measured: Measurements) -> Styler:
@@ -100,7 +96,7 @@ def accuracy_table(measured: Measurements) -> Styler:
         f"{percent(low)} to {percent(high)}" if np.isfinite(low) else "–"
         for low, high in rows[["low", "high"]].itertuples(index=False)
     ]
-    table = rows[["scheme", "width", "lost"]].assign(
+    frame = rows[["scheme", "width", "lost"]].assign(
         estimated=rows["estimated"].map(percent),
         within=rows["within"].map(percent),
         interval=interval,
@@ -112,20 +108,20 @@ def accuracy_table(measured: Measurements) -> Styler:
         "within": "estimates within ε",
         "interval": "95 % interval",
     }
-    return readable(table, titles)
+    return table(frame.rename(columns=titles))
 
 
 def operation_table(measured: Measurements) -> Styler:
     """Throughput and latency of each method while nothing fails."""
-    table = normal_table(measured).reset_index()
-    table["speed"] = table["speed"].map(percent)
+    frame = normal_table(measured).reset_index()
+    frame["speed"] = frame["speed"].map(percent)
     titles = {
         "per_s": "samples per second",
         "speed": "share of the first row's speed",
         "latency_ms": "latency of a result, ms",
         "outage_s": f"longest outage at {measured.recoveries['rate'].min():,g} samples/s, s",
     }
-    return readable(table, titles)
+    return table(frame.rename(columns=titles))
 
 
 def break_even_table(measured: Measurements) -> Styler:
@@ -137,7 +133,7 @@ def break_even_table(measured: Measurements) -> Styler:
         "predicted": "predicted break-even, samples/s",
         "measured": "measured break-even, samples/s",
     }
-    return readable(measured.break_even.replace(np.inf, "∞"), titles)
+    return table(measured.break_even.replace(np.inf, "∞").rename(columns=titles))
 
 
 def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> Styler:
@@ -151,8 +147,8 @@ def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> S
         "keeps_from": "exact recovery keeps T_SLA from, samples/s",
         "faster_below": "estimating is faster below, samples/s",
     }
-    table = experiments.own_table(measured, operation, t_sla_s).reset_index()
-    return readable(table.replace(np.inf, "∞"), titles)
+    frame = own_numbers.own_table(measured, operation, t_sla_s).reset_index()
+    return table(frame.replace(np.inf, "∞").rename(columns=titles))
 
 
 def percent(share: float) -> str:
@@ -162,25 +158,3 @@ def percent(share: float) -> str:
     ('97.4 %', '–')
     """
     return f"{100 * share:.3g} %" if np.isfinite(share) else "–"
-
-
-def with_minus(value: Value) -> str:
-    """Return a value as scorecards show it, with a real minus sign.
-
-    >>> with_minus(-1.2345), with_minus("D1 by model"), with_minus("at-most-once")
-    ('−1.23', 'D1 by model', 'at-most-once')
-    """
-    return value if isinstance(value, str) else shown(value).replace("-", "−")
-
-
-def readable(table: pd.DataFrame, titles: Mapping[str, str]) -> Styler:
-    """Return a table with titles for readers, the first column at the left, rounded numbers."""
-    titled = table.rename(columns=titles)
-    formats: Any = with_minus
-    style = titled.style.format(formats, na_rep="–").hide(axis="index")
-    styles: list[Any] = [{"selector": ".col0", "props": "text-align: left; min-width: 6.5em"}]
-    styles += [
-        {"selector": f".col{number}", "props": "text-align: right"}
-        for number in range(1, table.shape[1])
-    ]
-    return style.set_table_styles(styles)

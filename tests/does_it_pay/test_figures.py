@@ -11,11 +11,10 @@ from aftlib.does_it_pay import captions, figures
 from aftlib.does_it_pay.experiments import (
     NotebookParameters,
     normal_table,
-    own_numbers,
-    own_table,
     scheme_table,
 )
 from aftlib.does_it_pay.normal import UNPROTECTED, checkpoints_name
+from aftlib.does_it_pay.own_numbers import own_numbers, own_table
 from aftlib.does_it_pay.schemes import (
     EXACT,
     EXACT_PROCESS,

@@ -14,6 +14,7 @@ from aftlib.does_it_pay import experiments, figures
 from aftlib.does_it_pay.accuracy import score_schemes
 from aftlib.does_it_pay.cases import Kill
 from aftlib.does_it_pay.experiments import NotebookParameters
+from aftlib.does_it_pay.own_numbers import own_table
 from aftlib.does_it_pay.schemes import EXACT, SCHEMES
 from tests.does_it_pay.tables import measurements
 
@@ -56,7 +57,7 @@ def test_the_pages_scheme_recovers_from_kills_and_is_costed(mine, tmp_path):
     rows = [measured.recoveries, several, several.assign(width=6)]
     outcomes = pd.concat([measured.outcomes, pd.DataFrame([outcome])], ignore_index=True)
     both = replace(measured, recoveries=pd.concat(rows, ignore_index=True), outcomes=outcomes)
-    table = experiments.own_table(both, p.operation, p.own_t_sla_s)
+    table = own_table(both, p.operation, p.own_t_sla_s)
     assert table.loc[MINE, "gb_read_again"] == 0 < table.loc[EXACT, "gb_read_again"]
     assert np.isfinite(table.loc[MINE, "recovery_s"])
     assert MINE in figures.own_table(both, p.operation, p.own_t_sla_s).to_html()
