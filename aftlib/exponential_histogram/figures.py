@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 from pandas.io.formats.style import Styler
 
 from aftlib.exponential_histogram.experiments import counterexamples
-from aftlib.workbench.scorecard import shown
 from aftlib.workbench.style import (
     BLUE,
     GREEN,
@@ -23,6 +22,7 @@ from aftlib.workbench.style import (
     line_figure,
     line_look,
     styled,
+    table,
     with_slider,
 )
 
@@ -90,8 +90,8 @@ def _boxes(spans: Sequence[tuple[float, float]], height: float) -> dict:
 def few_ones(few: pd.DataFrame, start: float) -> go.Figure:
     """Relative error by the number of ones in the window, with a slider for ε."""
     errors = {name: few[f"{name}_error"] for name in ("article", "sound")}
-    table = few.assign(**errors, guaranteed=few["epsilon"]).rename(columns=_NAMES)
-    rows = table.melt(["epsilon", "ones"], [*LOOK], "estimate", "error")
+    errors_of = few.assign(**errors, guaranteed=few["epsilon"]).rename(columns=_NAMES)
+    rows = errors_of.melt(["epsilon", "ones"], [*LOOK], "estimate", "error")
     titles = "Errors with few ones", "ones in the window (log)", "relative error"
     figure = line_figure(
         rows, "ones", "error", "estimate", LOOK, titles, slider="epsilon", label="ε", start=start
@@ -144,9 +144,9 @@ def long_run(run: pd.DataFrame, epsilon: float) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
 
 
-def sizes(table: pd.DataFrame) -> go.Figure:
+def sizes(memory: pd.DataFrame) -> go.Figure:
     """Bytes of the state against N, one line per ε, and of the exact ring of bits."""
-    epsilons = sorted(table["epsilon"].unique())
+    epsilons = sorted(memory["epsilon"].unique())
     names = [f"ε = {epsilon:g}" for epsilon in epsilons]
     colors = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
     symbols = ("circle", "square", "diamond", "cross", "x", "triangle-up")
@@ -154,11 +154,11 @@ def sizes(table: pd.DataFrame) -> go.Figure:
         name: line_look(color, symbol)
         for name, color, symbol in zip(names, cycle(colors), cycle(symbols), strict=False)
     }
-    rows = table.assign(curve=[f"ε = {epsilon:g}" for epsilon in table["epsilon"]])
+    rows = memory.assign(curve=[f"ε = {epsilon:g}" for epsilon in memory["epsilon"]])
     titles = "Memory of a window full of ones", "window N (events, log)", "bytes (log)"
     figure = line_figure(rows, "window", "bytes", "curve", looks, titles)
     figure.update_traces(line_width=2, marker_size=8)
-    ring = table.groupby("window")["ring_bytes"].first()
+    ring = memory.groupby("window")["ring_bytes"].first()
     figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=LIMIT)
     figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
     return figure.update_layout(legend=_BESIDE)
@@ -166,62 +166,51 @@ def sizes(table: pd.DataFrame) -> go.Figure:
 
 def show_counterexamples(few: pd.DataFrame) -> Styler:
     """Lay out `experiments.counterexamples` for readers."""
-    columns = {
-        "epsilon": ("ε", "{:g}"),
-        "ones": ("ones", "{:,}"),
-        "article": ("article's answer", "{:,.0f}"),
-        "article_error": ("its error / ε", "{:.3f}"),
-        "sound": ("sound answer", "{:,.1f}"),
-        "sound_error": ("error of that / ε", "{:.3f}"),
+    names = {
+        "epsilon": "ε",
+        "ones": "ones",
+        "article": "article's answer",
+        "article_error": "its error / ε",
+        "sound": "sound answer",
+        "sound_error": "error of that / ε",
     }
-    table = counterexamples(few)
-    errors = ["article_error", "sound_error"]
-    return _lay_out(
-        table.assign(**{name: table[name] / table["epsilon"] for name in errors}), columns
-    )
+    examples = counterexamples(few)
+    for error in ("article_error", "sound_error"):
+        examples[error] /= examples["epsilon"]
+    answers = {names["sound"]: "{:,.1f}"}  # half units, which three digits would hide
+    return table(examples[[*names]].rename(columns=names), answers)
 
 
 def show_polluted(polluted: pd.DataFrame) -> Styler:
     """Lay out `experiments.count_polluted_hours` for readers."""
-    columns = {
-        "epsilon": ("ε", "{:g}"),
-        "answers": ("answers", "{:,}"),
-        "article": ("article: largest error / ε", "{:.3f}"),
-        "article_missed": ("article: answers beyond ε", "{:,.0f}"),
-        "sound": ("sound: largest error / ε", "{:.3f}"),
-        "sound_missed": ("sound: answers beyond ε", "{:,.0f}"),
+    names = {
+        "epsilon": "ε",
+        "answers": "answers",
+        "article": "article: largest error / ε",
+        "article_missed": "article: answers beyond ε",
+        "sound": "sound: largest error / ε",
+        "sound_missed": "sound: answers beyond ε",
     }
     errors = {name: polluted[name] / polluted["epsilon"] for name in ("article", "sound")}
-    return _lay_out(polluted.assign(**errors), columns)
+    counts = polluted[["article_missed", "sound_missed"]].astype(int)
+    shown = polluted.assign(**errors, **counts)[[*names]]
+    return table(shown.rename(columns=names))
 
 
 def show_others(others: pd.DataFrame) -> Styler:
     """Lay out `experiments.try_other_windows` for readers."""
-    columns = {
-        "name": ("question", "{}"),
-        "exact": ("exact", "{:,}"),
-        "estimate": ("estimate", "{:,.0f}"),
-        "error": ("error (%)", "{:.2f}"),
-        "guaranteed": ("guaranteed (%)", "{:.2f}"),
+    names = {
+        "name": "question",
+        "exact": "exact",
+        "estimate": "estimate",
+        "error": "error (%)",
+        "guaranteed": "guaranteed (%)",
     }
     percent = {name: 100 * others[name] for name in ("error", "guaranteed")}
-    return _lay_out(others.assign(**percent), columns)
+    return table(others.assign(**percent).rename(columns=names))
 
 
 def show_speeds(speeds: pd.DataFrame) -> Styler:
     """Lay out the medians of `experiments.speeds` for readers."""
     rates = speeds.groupby("method", sort=False)["events per second"].median() / 1e6
-    columns = {
-        "method": ("per call", "{}"),
-        "events per second": ("million events per second", shown),
-    }
-    return _lay_out(rates.reset_index(), columns)
-
-
-def _lay_out(table: pd.DataFrame, columns: Mapping[str, tuple[str, Any]]) -> Styler:
-    """Return the columns under their titles and in their formats, without the index."""
-    formats: dict[Any, Any] = dict(columns.values())
-    renamed = table[[*columns]].rename(
-        columns={name: title for name, (title, _) in columns.items()}
-    )
-    return renamed.style.format(formats).hide(axis="index")
+    return table(rates.rename("million events per second").rename_axis("per call").to_frame())

@@ -227,7 +227,7 @@ def compare_costs(case: Sweep, rate: float) -> pd.DataFrame:
         "of all traffic (%)": [100 * one.share_of_all for one in costs],
         "of the stream without fault tolerance (%)": [100 * one.relative for one in costs],
     }
-    return pd.DataFrame(columns, index=list(SCHEMES))
+    return pd.DataFrame(columns, index=pd.Index(list(SCHEMES), name="scheme"))
 
 
 def span(values: pd.Series) -> str:

@@ -125,9 +125,10 @@ def agreement(case: Sweep, means: pd.DataFrame, ns3: pd.DataFrame) -> pd.DataFra
         "replayed tuples, closed form": resent,
         "replayed tuples, ns-3": ns3["resent_error"].abs().max(),
         "recovery time, ns-3": ns3["recovery_ms_error"].abs().max(),
-        "bytes on all links, closed form against ns-3": counted_traffic()["error"].abs().max(),
+        "bytes on all links, ns-3 (closed form's)": counted_traffic()["error"].abs().max(),
     }
-    return 100 * pd.Series(rows, name="largest difference (%)").to_frame()
+    largest = 100 * pd.Series(rows, name="largest difference (%)")
+    return largest.rename_axis("of the simulation from").to_frame()
 
 
 def compare_schemes() -> pd.DataFrame:
