@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.sensor_plans.backtest import Walk, percent
+from aftlib.sensor_plans.sensor_checks import find_doubtful_number
 from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.window_results import Survey, bounds, outliers
 
@@ -64,7 +65,8 @@ def guarantee_cautions(survey: Survey, walk: Walk) -> Iterator[str]:
             f"{LEARNING} before it certifies a sensor. Give a longer record or smaller windows."
         )
     eased = EASED * walk.least_epsilon
-    never = (walk.shares[0][0] < 0.05) & ~few
+    doubtful = np.array([find_doubtful_number(c) is not None for c in survey.table.values.T])
+    never = (walk.shares[0][0] < 0.05) & ~few & ~doubtful
     if never.any():
         texts = [
             f"{names[i]} {eased[i]:.4g} (asked {limits[i]:.4g})"
@@ -87,6 +89,13 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
             f"Outlier: {names[i]} is {table.values[first, i]:g} at {table.at(first)}{more}. "
             "Windows far out of the others are left out of the spread that scales ε."
         )
+    for name, column in zip(names, table.values.T, strict=True):
+        if doubtful := find_doubtful_number(column):
+            number, often = doubtful
+            yield (
+                f"Perhaps a fill value: the only negative number of {name} is {number:g}, "
+                f"{often:,} times. If it stands for missing samples, give --missing {number:g}."
+            )
     yield from _copies(names, table.values)
     yield from _shifts(table, values, width)
     columns = [pd.Series(column).dropna() for column in table.values.T]

@@ -17,7 +17,7 @@ from aftlib.core.paths import require_writable
 from aftlib.core.planfile import read_plan, write_plan
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question, read_by_sensor
-from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.sensor_file import TIME_UNITS, read_sensors
 
 BAD_INPUT = 2
 LISTED = 12
@@ -40,7 +40,7 @@ def question_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--assignment", metavar="FILE", help="Your grouping: JSON or CSV, sensor and worker.")
 @click.option("--time", metavar="COL", help="Column of times, or several: date,hour.")
 @click.option("--time-format", metavar="FORMAT", help="Such as '%d.%m.%Y %H:%M'; else ISO 8601.")
-@click.option("--time-unit", type=click.Choice(["s", "ms", "us", "ns", "D"]), help="Since 1970.")
+@click.option("--time-unit", type=click.Choice([*TIME_UNITS]), help="Of numbers.")
 @click.option("--tz", metavar="ZONE", help="Zone of local times, such as Europe/Berlin.")
 @click.option("--long", metavar="TIME,SENSOR,VALUE", help="Columns if each row is one sample.")
 @click.option("--resample", metavar="RULE", help="Step of the grid, such as 10min.")

@@ -26,7 +26,14 @@ LARGEST = 1e30  # a number of this size or more is no measurement
 HUGE = 1e100  # squares of such numbers overflow
 # usual fill values, sign and fraction ignored: one occurrence is suspicious
 USUAL_CODES = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
+NINES = re.compile(r"-?(9{2,}(\.0|\.9+)?|9\.9+)")  # fill values of nines, such as -99.9
+ALONE = 0.1  # least gap between a fill value and the next number, in 90 % ranges of the others
+MASS = 5  # how much more often a fill value occurs than any measured number
 FAR = 3  # distance of a repeated fill value from the other samples, in their 90 % ranges
+SWITCHES = (("false", "true"), ("off", "on"), ("no", "yes"))
+"""Words for 0 and 1 that are read as such."""
+STEPS = ("10ms", "100ms", "1s", "10s", "1min", "10min", "1h", "1D")
+"""Steps that messages offer for --resample."""
 STATES = 7  # with fewer distinct numbers between its ends, a column may have states
 RISES = 8  # least rises of a counter
 _PARTS = re.compile(r"(day.?of.?)?(year|month|week)|(week)?day|hour|jahr|monat|wochentag", re.I)
@@ -41,10 +48,15 @@ def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataF
     whole = rf"(0|[1-9]\d*|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+)"
     form = rf"[-+]?{whole}?({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
     columns, odd = dict[str, np.ndarray](), dict[str, pd.Series]()
+    states = list[str]()
     for name, column in frame.items():
         if not is_numeric_dtype(column.dtype):
             texts = column.astype("str").str.strip()
             column = texts = texts.mask(texts.str.lower().isin(["", "nan"]))
+            lower = texts.str.lower()
+            if any({*lower.dropna()} == {*pair} for pair in SWITCHES):
+                column = texts = lower.isin([on for _, on in SWITCHES]).where(texts.notna())
+                column = texts = column.astype(float).astype("str").mask(texts.isna())
             if decimal != "." or thousands != "\0":
                 column = texts.where(texts.str.fullmatch(form))
                 column = column.str.replace(thousands, "", regex=False)
@@ -53,23 +65,34 @@ def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataF
             bad = column.isna() & texts.notna()
             if bad.any():
                 odd[str(name)] = texts[bad]
+                if bad.sum() > texts.notna().sum() / 2:
+                    states.append(str(name))
         columns[str(name)] = column.to_numpy(dtype=float, na_value=np.nan)
     if odd:
-        _refuse_texts(odd)
+        _refuse_texts(odd, states)
     return pd.DataFrame(columns, frame.index)
 
 
-def _refuse_texts(odd: Mapping[str, pd.Series]) -> None:
-    """Raise ValueError for cells that are no numbers, with the options that may read them."""
+def _refuse_texts(odd: Mapping[str, pd.Series], states: Sequence[str]) -> None:
+    """Raise ValueError for cells that are no numbers, with the options that may read them.
+
+    Most cells of the columns `states` are texts, which therefore do not stand for missing samples.
+    """
     cells = pd.concat(odd.values()).drop_duplicates()
-    words = cells[~cells.str.contains(r"\d")][:5]
+    rare = [cells_of for name, cells_of in odd.items() if name not in states]
+    rare_cells = pd.concat(rare).drop_duplicates() if rare else cells[:0]
+    words = rare_cells[~rare_cells.str.contains(r"\d")][:5]
     marks = " ".join(f"--csv {quote(f'na_values={word}')}" for word in words)
+    missing = f"if texts stand for missing samples, give {marks or '--csv na_values=TEXT'}; "
+    if states:
+        missing = f"write numbers for the states of {listed(states)} in Python; " + (
+            missing if rare else ""
+        )
     raise ValueError(
         f"column {listed(odd)} must hold numbers, got {cells.iloc[0]!r:.80}; {SKIP_LINES}; leave "
-        f"out what is no sensor by --drop {quote(','.join(odd))}, or name times by --time; if "
-        f"texts stand for missing samples, give {marks or '--csv na_values=TEXT'}; if commas "
-        "begin decimals, --csv decimal=,; if commas or dots group digits, --csv thousands=, or "
-        f"--csv thousands=.; if a code or unit follows numbers, {IN_PYTHON}"
+        f"out what is no sensor by --drop {quote(','.join(odd))}, or name times by --time; "
+        f"{missing}if commas begin decimals, --csv decimal=,; if commas or dots group digits, "
+        f"--csv thousands=, or --csv thousands=.; if a code or unit follows numbers, {IN_PYTHON}"
     )
 
 
@@ -117,8 +140,43 @@ def _find_fill_values(column: np.ndarray) -> list[float]:
     repeated = (counts > 2) & (numbers != 0) & (not states)
     away, extent = np.maximum(low - numbers, numbers - high), max(high - low, 1e-12)
     codes = (usual & (away > extent)) | (repeated & (away > FAR * extent)) | (size >= LARGEST)
+    if not states:
+        codes |= _sentinels(numbers, counts, extent)
     ends = np.logical_and.accumulate(codes) | np.logical_and.accumulate(codes[::-1])[::-1]
     return [float(number) for number in numbers[ends]]  # between measurements it is one of them
+
+
+def _sentinels(numbers: np.ndarray, counts: np.ndarray, extent: float) -> np.ndarray:
+    """Whether the lowest or highest number is one that people write for missing samples.
+
+    It is a negative whole number or made of nines, comes often, and lies apart from the others, or
+    is the only negative number and comes more often than its neighbour. `numbers` are sorted and
+    distinct, `extent` is the 90 % range of the others.
+    """
+    flags = np.zeros(len(numbers), bool)
+    for place, neighbour in ((0, 1), (-1, -2)):
+        number, often = numbers[place], counts[place]
+        nines = NINES.fullmatch(repr(float(number))) is not None
+        lattice = nines or (place == 0 and number < 0 and number % 1 == 0)
+        if not lattice or often <= 2:
+            continue
+        others = np.delete(counts, place)[np.delete(numbers, place) != 0]
+        usual = 1.5 * np.median(np.diff(numbers))  # neighbours of a lattice are not apart
+        apart = abs(number - numbers[neighbour]) > max(ALONE * extent, usual)
+        only = number < 0 <= numbers[neighbour]
+        if only:
+            flags[place] = apart or often > 2 * counts[neighbour]
+        else:
+            flags[place] = apart and often > MASS * others.max()
+    return flags
+
+
+def find_doubtful_number(column: np.ndarray) -> tuple[float, int] | None:
+    """The only negative number of a column and how often it occurs, if it may be a fill value."""
+    numbers, counts = np.unique(column[np.isfinite(column)], return_counts=True)
+    if len(numbers) < STATES or not numbers[0] < 0 <= numbers[1]:
+        return None
+    return (float(numbers[0]), int(counts[0])) if numbers[0] % 1 == 0 and counts[0] > 2 else None
 
 
 def require_no_counters(frame: pd.DataFrame) -> None:
@@ -148,13 +206,54 @@ def _counts(column: np.ndarray) -> bool:
     return bool(linear or resets or rises.mean() > 0.995 or shuffled)
 
 
-def require_distinct(index: pd.Index) -> None:
-    """Refuse two rows of one time, or two samples of one time and sensor."""
-    if len(twice := index[index.duplicated()]):
+def require_distinct(
+    index: pd.Index, time: str, others: Sequence[str], long: bool, joined: bool, zoned: bool
+) -> None:
+    """Refuse two rows of one time, or two samples of one time and sensor.
+
+    `time` is the column of times, and `others` may hold times, too. The last three say whether
+    --long, several columns of --time, and --tz were given: what was given is not advised again.
+    """
+    if not len(twice := index[index.duplicated()]):
+        return
+    fixes = [f"--time {quote(name)} if that column has the times" for name in others]
+    if not long:
+        fixes.append("--long TIME,SENSOR,VALUE if a row is one sample")
+    if not joined:
+        besides = " besides --long" * long
+        fixes.append(f"--time DATE,HOUR{besides} if another column has the hour")
+    if not zoned:
+        fixes.append("--tz if clocks were set back")
+    fixes.append("--resample 1h for means of the rows of an hour")
+    raise ValueError(
+        f"rows must differ in time, got two at {twice[0]!s} in column {time!r} ({len(twice):,} "
+        f"such); give {', '.join(fixes[:-1])}, or {fixes[-1]}"
+    )
+
+
+def require_cells(frame: pd.DataFrame) -> None:
+    """Refuse columns whose cells hold lists or records instead of one number or text."""
+    kinds = (list, tuple, dict, set, np.ndarray)
+    for name, column in frame.items():
+        if column.dtype != object:
+            continue
+        if len(nested := column[[isinstance(cell, kinds) for cell in column]]):
+            raise ValueError(
+                f"column {name!r} must hold one number per row, got {nested.iloc[0]!r:.80}; leave "
+                f"it out by --drop {quote(str(name))}, or {IN_PYTHON}"
+            )
+
+
+def require_ns(times: pd.DatetimeIndex, name: object, csv: bool) -> None:
+    """Refuse times that nanoseconds since 1970 do not reach: before 1678 or after 2261."""
+    years = np.asarray(times.year)
+    if (bad := (years < 1678) | (years > 2261)).any():
+        row = int(bad.argmax()) + 1
+        leave_out = f"--csv 'skiprows=[{','.join(map(str, np.flatnonzero(bad) + 1))}]'"
+        fix = f"leave such rows out by {leave_out}" if csv and bad.sum() <= 9 else "leave them out"
         raise ValueError(
-            f"rows must differ in time, got two at {twice[0]!s} ({len(twice):,} such); give --long "
-            "TIME,SENSOR,VALUE if a row is one sample, --time DATE,HOUR if another column has the "
-            "hour, --tz if clocks were set back, or --resample 1h for means of the rows of an hour"
+            f"column {name!r} must hold times from 1678 to 2261, got {times[row - 1]} in row {row} "
+            f"({bad.sum():,} such); {fix}, or {IN_PYTHON}"
         )
 
 
@@ -210,18 +309,29 @@ def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> 
         notes.append(f"rows averaged into steps of {resample}: {len(frame):,}")
     away = times.asi8 - times.asi8[0]
     steps, off = away // period.value, int(np.sum(away % period.value != 0))
+    samples = frame
     frame = frame.groupby(steps).mean()
     share = frame.notna().sum().max() / (steps[-1] + 1)
     if off or share < 1 - MOST_MISSING:
         raise ValueError(
             f"rows must lie on even steps, and on half of them, got {off:,} off the steps of "
             f"{period} and samples at {100 * share:.0f} % of these; average the rows of longer "
-            "steps, such as --resample 1h; if they are recorded when the value changes, hold the "
-            "last in Python: plan(frame.resample('1min').ffill()); or plan the rows after a long "
-            "gap: plan(frame.loc['2026-07':])"
+            f"steps, such as --resample {offer_step(samples)}; if they are recorded when the value "
+            "changes, hold the last in Python: plan(frame.resample('1min').ffill()); or plan the "
+            "rows after a long gap: plan(frame.loc['2026-07':])"
         )
     frame = frame.reindex(np.arange(steps[-1] + 1))
     return frame.set_axis(pd.date_range(times[0], periods=len(frame), freq=period), axis=0)
+
+
+def offer_step(samples: pd.DataFrame) -> str:
+    """The shortest of the usual `STEPS` that is not shorter than the typical one of a sensor."""
+    times = pd.DatetimeIndex(samples.index).as_unit("ns").asi8
+    of_sensors = [np.diff(np.unique(times[column.notna()])) for _, column in samples.items()]
+    medians = [np.median(distances) for distances in of_sensors if len(distances)]
+    typical = 0.9 * np.median(medians) if medians else 0.0
+    longer = [step for step in STEPS if pd.Timedelta(step).value >= typical]
+    return longer[0] if longer else STEPS[-1]
 
 
 def require_usable(frame: pd.DataFrame) -> None:

@@ -12,12 +12,14 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 from pandas.api.types import is_datetime64_any_dtype
 
 from aftlib.core.checks import listed
@@ -25,6 +27,18 @@ from aftlib.sensor_plans import sensor_checks
 from aftlib.sensor_plans.sensor_checks import IN_PYTHON, SKIP_LINES, note
 
 BYTES_IN_MEMORY = 8  # per byte of a file, roughly
+TIME_UNITS = {
+    "s": (86_400.0, 0.0),
+    "ms": (86_400e3, 0.0),
+    "us": (86_400e6, 0.0),
+    "ns": (86_400e9, 0.0),
+    "D": (1.0, 0.0),
+    "excel": (1.0, -25_569.0),  # days since 1899-12-30
+    "matlab": (1.0, -719_529.0),  # days since the year 0
+}
+"""Units of times that are numbers: how many are a day, and the day from 1970 that is number 0."""
+DAY_DIGITS = 6
+"""Most decimals of a day number whose time is rounded to a second."""
 _CLOCK = re.compile(r"date|date.?time|time|time.?stamp|ts|datum|zeit|zeitstempel|epoch", re.I)
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*|\d{1,2}[- ][A-Za-z]{3,}[- ]\d{2,4}.*")
 
@@ -87,12 +101,13 @@ def read_sensors(
         default the first that holds times or is called like one; without such, rows are steps.
     time_format : str, optional
         Format of the times for `pandas.to_datetime`; by default ISO 8601.
-    time_unit : {"s", "ms", "us", "ns", "D"}, optional
-        Unit of times that are numbers since 1970.
+    time_unit : {"s", "ms", "us", "ns", "D", "excel", "matlab"}, optional
+        Unit of times that are numbers since 1970, or the day numbers of Excel or MATLAB.
     tz : str, optional
         Zone of local times, such as "Europe/Berlin"; they become UTC.
     long : sequence of str, optional
-        Columns of time, sensor and value in tables with one row per sample.
+        Columns of time, sensor and value in tables with one row per sample. With `time`, such as
+        "date,hour", its columns are the times.
     resample : str, optional
         Period of the grid, such as "10min": each row goes to the nearest step, or to the step
         before if rows lie near the middle of steps, and rows of one step are averaged. By default
@@ -114,6 +129,9 @@ def read_sensors(
     frame = _tidy(data) if isinstance(data, pd.DataFrame) else _read_files(Path(data), options)
     if long is None:
         frame = _leave_out(frame, drop)
+    sensor_checks.require_cells(frame)
+    joined = time is not None and time not in frame and "," in time
+    others = [] if time is not None or long is not None else _columns_like_times(frame)
     frame, time = _choose_columns(frame, time, long)
     if time is None and (resample or tz):
         raise ValueError("--time must name a column for --resample and --tz, got none")
@@ -122,12 +140,21 @@ def read_sensors(
         again = frame.duplicated()
         note(notes, again, "rows that repeat another, left out")
         frame = frame[~again]
-        frame.index = _read_times(frame.pop(time), time_format, time_unit, tz)
-        if long is not None:
-            ids = _read_ids(frame.pop(long[1]))
+        ids = None if long is None else _read_ids(frame.pop(long[1]))
+        times = _read_times(frame.pop(time), time_format, time_unit)
+        sensor_checks.require_ns(times, time, csv=not isinstance(data, pd.DataFrame))
+        frame.index = times if tz is None else _localize(times, tz, ids)
+        if ids is not None:
             frame.index = pd.MultiIndex.from_arrays([frame.index, ids])
         if resample is None:
-            sensor_checks.require_distinct(frame.index)
+            sensor_checks.require_distinct(
+                frame.index,
+                time,
+                others=[name for name in others if name != time],
+                long=long is not None,
+                joined=joined,
+                zoned=tz is not None,
+            )
     if not {"decimal", "thousands"} & {*options}:
         sensor_checks.require_plain_dots(frame.select_dtypes("str"), options.get("sep", ","))
     frame = sensor_checks.require_numbers(frame, options)
@@ -167,7 +194,20 @@ def _read_files(data: Path, options: Mapping[str, Any]) -> pd.DataFrame:
             f"FILE must fit into half of the memory, got about {size / 1e9:,.1f} GB: aggregate it "
             "to windows with Spark, and plan with --window 1"
         )
-    return pd.concat([_read_file(file, options) for file in files], ignore_index=True)
+    frames = list[pd.DataFrame]()
+    for file in files:
+        try:
+            frames.append(_read_file(file, options))
+        except ValueError as error:
+            if len(files) == 1:
+                raise
+            suffixes = [other.suffix for other in files if other != file]
+            usual = max({*suffixes}, key=suffixes.count)
+            raise ValueError(
+                f"{error}; if {file.name!r} holds no samples, name the other files by a pattern in "
+                f"quotes, such as '{file.parent}/*{usual}'"
+            ) from error
+    return pd.concat(frames, ignore_index=True)
 
 
 def _read_file(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
@@ -178,10 +218,12 @@ def _read_file(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
         raise ValueError(f"{path.name!r} is a spreadsheet or an archive: save it as CSV")
     try:
         if start == b"PAR1":
-            return _tidy(pd.read_parquet(path))
+            return _read_parquet(path)
         with warnings.catch_warnings():  # pandas warns where it leaves out cells
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return _read_csv(path, options)
+    except ParquetError:
+        raise
     except Exception as error:  # whatever pandas, an option or a damaged file raises
         raise ValueError(
             f"{path.name!r} cannot be read: {str(error).strip()}; give options of pandas.read_csv, "
@@ -189,6 +231,28 @@ def _read_file(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
             "compression=gzip, --csv header=None, or for other names --csv header=0 --csv "
             f"\"names=['time', 'a']\"; {SKIP_LINES}; or {IN_PYTHON}"
         ) from error
+
+
+class ParquetError(ValueError):
+    """A Parquet file that cannot be read; options of `pandas.read_csv` do not help."""
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file; ParquetError for columns of one name, and for damaged files."""
+    try:
+        names = [str(name) for name in pyarrow.parquet.read_schema(path).names]
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise ParquetError(
+                f"{path.name!r} must have columns of different names, got {listed(twice)} more "
+                "than once; write it with others, such as "
+                f"pyarrow.parquet.ParquetFile({path.name!r}).read().rename_columns([…])"
+            )
+        return _tidy(pd.read_parquet(path))
+    except ParquetError:
+        raise
+    except Exception as error:  # whatever pandas and Arrow raise for a damaged file
+        reason = str(error).strip()
+        raise ParquetError(f"{path.name!r} cannot be read: {reason}; or {IN_PYTHON}") from error
 
 
 def _read_csv(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
@@ -228,33 +292,44 @@ def _choose_columns(
 ) -> tuple[pd.DataFrame, str | None]:
     """The columns to read, and the one of times; several such as "date,hour" are joined."""
     if time is None and long is None:
-        for name, column in frame.items():
-            cell = "".join(column.dropna()[:1].astype(str)).strip()
-            if _CLOCK.fullmatch(str(name)) or _DATE.fullmatch(cell):
-                return frame, str(name)
-        return frame, None
-    parts = list(long or ([str(time)] if time in frame else str(time).split(",")))
-    if not {*parts} <= {*frame} or (long is not None and len({*parts}) != 3):
+        like_times = _columns_like_times(frame)
+        return frame, like_times[0] if like_times else None
+    parts = list(long or [])
+    if time is not None:  # beside --long, the columns of times
+        parts[:1] = [time] if time in frame else time.split(",")
+    if not {*parts} <= {*frame} or (long is not None and (len(long) != 3 or len({*parts}) < 3)):
         raise ValueError(
             f"--time must name columns, or --long those of time, sensor and value, got {parts}; "
             f"columns are {listed(frame.columns)}"
         )
     if long is not None:
-        return frame[parts], parts[0]
+        frame = frame[parts]
+        parts = parts[:-2]
     if len(parts) == 1:
-        return frame, time
+        return frame, parts[0]
+    name = ",".join(parts)
     texts = frame[parts].astype(str)
     joined = texts[parts[0]].str.cat(texts[parts[1:]], sep=" ")
-    return frame.drop(columns=parts).assign(**{str(time): joined}), time
+    rest = frame.drop(columns=parts)
+    rest.insert(0, name, joined)
+    return rest, name
 
 
-def _read_times(
-    column: pd.Series, time_format: str | None, unit: str | None, tz: str | None
-) -> pd.DatetimeIndex:
+def _columns_like_times(frame: pd.DataFrame) -> list[str]:
+    """Names of the columns that are called like times, or begin with a date."""
+    names = []
+    for name, column in frame.items():
+        cell = "".join(column.dropna()[:1].astype(str)).strip()
+        if _CLOCK.fullmatch(str(name)) or _DATE.fullmatch(cell):
+            names.append(str(name))
+    return names
+
+
+def _read_times(column: pd.Series, time_format: str | None, unit: str | None) -> pd.DatetimeIndex:
     """Times of a column; ValueError, with the options that may read it, for what is not certain."""
     texts, form = column.astype(str).str.strip(), dict[str, Any]()
     if unit is not None:
-        column, form = pd.to_numeric(column, errors="coerce"), {"unit": unit, "utc": True}
+        return _read_numbers(column, unit)
     elif time_format is not None:
         column, form = texts, {"format": time_format, "utc": "%z" in time_format}
     elif not is_datetime64_any_dtype(column.dtype):
@@ -264,22 +339,103 @@ def _read_times(
         column, form = plain.where(alike), {"format": "ISO8601", "utc": zoned.mean() > 0.5}
     read = pd.to_datetime(column, errors="coerce", **form)
     if (bad := read.isna()).any():
-        wanted = time_format or unit or "ISO 8601, all or none with an offset from UTC"
+        wanted = time_format or "ISO 8601, all or none with an offset from UTC"
+        raise _no_times(column, texts, bad, wanted)
+    return pd.DatetimeIndex(read, name=column.name)
+
+
+def _no_times(column: pd.Series, texts: pd.Series, bad: pd.Series, wanted: str) -> ValueError:
+    """The error for cells that hold no times, with the options that may read them."""
+    unit = _unit_of(pd.to_numeric(texts, errors="coerce"))
+    offer = "s, ms, us, ns, D, or excel or matlab for their day numbers"
+    if unit is not None:
+        offer = f"--time-unit {unit} would fit, of {offer}"
+    return ValueError(
+        f"column {column.name!r} must hold times ({wanted}) in every row, got "
+        f"{texts[bad].iloc[0]!r:.80} in row {int(bad.to_numpy().argmax()) + 1} ({bad.sum():,} "
+        "such); name their --time-format, such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p', or the "
+        f"--time-unit of numbers: {offer}; {SKIP_LINES}; leave out a column of no times by --drop; "
+        f"or {IN_PYTHON}"
+    )
+
+
+def _unit_of(numbers: pd.Series) -> str | None:
+    """The unit with which most of the numbers are times from 1980 to 2065, None if there is none.
+
+    >>> _unit_of(pd.Series([47882.04167])), _unit_of(pd.Series([741842.0]))
+    ('excel', 'matlab')
+    """
+    middle = float(numbers.median())
+    for unit, (per_day, epoch) in TIME_UNITS.items():
+        if 3_653 <= middle / per_day + epoch <= 34_700:
+            return unit
+    return None
+
+
+def _read_numbers(column: pd.Series, unit: str) -> pd.DatetimeIndex:
+    """Times that are numbers of a unit; days are rounded to seconds where they have no more digits.
+
+    ValueError for what is no number, and for days that only another origin makes plausible.
+    """
+    texts = column.astype(str).str.strip()
+    numbers = pd.to_numeric(column, errors="coerce")
+    if (bad := numbers.isna()).any():
+        raise _no_times(column, texts, bad, unit)
+    other = _unit_of(numbers)
+    if unit == "D" and other in ("excel", "matlab"):
         raise ValueError(
-            f"column {column.name!r} must hold times ({wanted}) in every row, got "
-            f"{texts[bad].iloc[0]!r:.80} in row {int(bad.to_numpy().argmax()) + 1} ({bad.sum():,} "
-            "such); name their --time-format, such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p', or "
-            f"the --time-unit of numbers since 1970: s, ms, us, ns or D; {SKIP_LINES}; leave out a "
-            f"column of no times by --drop; or {IN_PYTHON}"
+            f"column {column.name!r} must hold days since 1970, got {texts.iloc[0]!r:.80}, which "
+            f"would be in {1970 + int(numbers.iloc[0] / 365.25)}; give --time-unit {other}"
         )
-    times = pd.DatetimeIndex(read, name=column.name)
+    per_day, epoch = TIME_UNITS[unit]
+    if unit not in ("D", "excel", "matlab"):
+        return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True), name=column.name)
+    seconds = (numbers + epoch) * 86_400
+    exact = pd.to_datetime(seconds.round(3), unit="s", utc=True)
+    rounded = pd.to_datetime(seconds.round(), unit="s", utc=True)
+    fits = bool((np.abs(seconds - seconds.round()) < 0.5).all())
+    coarse = texts.str.partition(".")[2].str.len().max() <= DAY_DIGITS
+    times = pd.DatetimeIndex(rounded if coarse and fits else exact, name=column.name)
+    return times if unit == "D" else times.tz_localize(None)
+
+
+def _localize(times: pd.DatetimeIndex, tz: str, ids: pd.Series | None) -> pd.DatetimeIndex:
+    """Local times of a zone in UTC; of each sensor alone where `ids` names the rows' sensors.
+
+    The hour that the clocks repeat is told apart by the order of rows, oldest or newest first.
+    ValueError if the order does not tell, or for a zone that does not fit.
+    """
+    if ids is None:
+        return _localize_ordered(times, tz)
+    parts = pd.Series(np.arange(len(times))).groupby(ids.to_numpy(), sort=False)
+    order = np.concatenate([part.to_numpy() for _, part in parts])
+    each = [_localize_ordered(times[part.to_numpy()], tz) for _, part in parts]
+    together = each[0].append(each[1:]) if len(each) > 1 else each[0]
+    return together[np.argsort(order)]
+
+
+def _localize_ordered(times: pd.DatetimeIndex, tz: str) -> pd.DatetimeIndex:
+    """Local times in UTC whose rows are in order of time, oldest or newest first."""
+    if (np.diff(times.asi8) < 0).mean() > 0.5:  # newest first
+        return _localize_ordered(times[::-1], tz)[::-1]
     try:
-        return times if tz is None else times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
+        repeated = np.asarray(times.tz_localize(tz, ambiguous="NaT").isna())
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(
             f"--tz must be the zone of local times, such as Europe/Berlin, got {tz!r}: {error}; "
             "leave it out, or write the offset from UTC into the file"
         ) from error
+    if not repeated.any():
+        return times.tz_localize(tz).tz_convert("UTC")
+    with suppress(ValueError):
+        utc = times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
+        if utc.is_monotonic_increasing:
+            return utc
+    raise ValueError(
+        "rows must be in order of time for --tz, and have both hours when clocks are set back, got "
+        f"{times[repeated.argmax()]}, which may be either; sort the file, or write the offset from "
+        "UTC into it"
+    )
 
 
 def _read_ids(column: pd.Series) -> pd.Series:

@@ -6,6 +6,8 @@ import shlex
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from aftlib.sensor_plans.command import command, parse_reading
@@ -205,11 +207,20 @@ REFUSED = {  # content, what the message says, the options that a user gives the
     ),
     "seconds": (timed(int(t.timestamp()) for t in TIMES), FORM, "--time-unit s"),
     "milliseconds": (timed(int(t.timestamp()) * 1000 for t in TIMES), FORM, "--time-unit ms"),
-    "days": (
-        timed(f"{45352 + i / 24:.6f}" for i in range(400)),
-        "got '45352.000000' in row 1 .400 such.*--time-unit",
+    "Excel's days": (
+        timed(f"{47882 + i / 24:.5f}" for i in range(400)),
+        "got '47882.00000' in row 1 .400 such.*--time-unit excel would fit",
+        "--time-unit excel",
+    ),
+    "MATLAB's days": (
+        timed(f"{741842 + i / 24:.6f}" for i in range(400)),
+        "got '741842.000000' in row 1 .400 such.*--time-unit matlab would fit",
+        "--time-unit matlab",
+    ),
+    "days since 1970": (
+        timed(f"{20000 + i / 24:.6f}" for i in range(400)),
+        "got '20000.000000' in row 1 .400 such.*--time-unit D would fit",
         "--time-unit D",
-        "--resample 1h",
     ),
     "stamps": (timed(f"{t:%Y%m%d%H%M}" for t in TIMES), FORM, "--time-format %Y%m%d%H%M"),
     "short stamps": (timed(f"{t:%y%m%d%H%M}" for t in TIMES), FORM, "--time-format %y%m%d%H%M"),
@@ -217,6 +228,35 @@ REFUSED = {  # content, what the message says, the options that a user gives the
         timed(SPLIT, "day,hour,a,b,c"),
         "--time DATE,HOUR if another column has the hour",
         "--time day,hour",
+    ),
+    "days and hours of samples": (
+        text(
+            "date,hour,station,v",
+            *(
+                f"{t:%Y-%m-%d},{t:%H:%M},{s},{v}"
+                for t, s, v in LONG.itertuples(index=False, name=None)
+            ),
+        ),
+        "must hold numbers, got 'a'|rows must differ in time.* --long TIME,SENSOR,VALUE",
+        "--long date,station,v",
+        "--time date,hour",
+    ),
+    "a date before the times": (
+        timed((f"2030-06-01,{t}" for t in TIMES), "calibrated,timestamp,a,b,c"),
+        "got two at 2030-06-01 00:00:00 in column 'calibrated' .*; give --time timestamp if",
+        "--time timestamp",
+        "--drop calibrated",
+    ),
+    "a date without end": (
+        timed(t if i != 7 else "9999-12-31 23:59:59" for i, t in enumerate(TIMES)),
+        r"column 'time' must hold times from 1678 to 2261, got 9999-12-31 23:59:59 in row 8 "
+        r".*--csv 'skiprows=\[8\]'",
+        "--csv 'skiprows=[8]'",
+    ),
+    "a date before all": (
+        timed(t if i != 7 else "0001-01-01 00:00:00" for i, t in enumerate(TIMES)),
+        r"got 0001-01-01 00:00:00 in row 8 .*--csv 'skiprows=\[8\]'",
+        "--csv 'skiprows=[8]'",
     ),
     "parts of dates": (
         timed((f"{t:%Y,%m,%d,%H}" for t in TIMES), "year,month,day,hour,a,b,c"),
@@ -529,3 +569,162 @@ def test_the_rows_after_a_long_gap_can_be_planned_as_the_refusal_says():
     with pytest.raises(ValueError, match=r"plan\(frame.loc\['2026-07':\]\)"):
         read_sensors(frame)
     assert len(read_sensors(frame.loc["2026-07":]).values) == 300
+
+
+def spoil(column, code, share=0.05, seed=3):
+    """The column with a number that stands for missing samples, and where it stands."""
+    missing = np.random.default_rng(seed).random(len(column)) < share
+    return np.where(missing, code, column), missing
+
+
+WIDE_RANGES = {
+    "wide, positive": (np.random.default_rng(2).lognormal(4, 1, 400).round(2), -99),
+    "wide, positive, small code": (np.random.default_rng(2).lognormal(0, 1, 400).round(3), -1),
+    "wide, both signs": ((np.random.default_rng(2).normal(size=400) * 50).round(1), -200),
+    "counts": (np.random.default_rng(2).poisson(1100, 400), -200),
+    "counts, small code": (np.random.default_rng(2).poisson(1100, 400), -1),
+    "rare counts": (np.random.default_rng(2).poisson(40, 400), -1),
+    "nines with a fraction": ((np.random.default_rng(2).normal(size=400) * 50).round(1), -199.9),
+    "a single nine": (np.random.default_rng(2).lognormal(1, 1, 400).round(2), -9),
+    "nines above": (np.random.default_rng(2).lognormal(2, 0.7, 400).round(2), 99),
+}
+
+
+@pytest.mark.parametrize("case", [case for case in WIDE_RANGES if case != "nines with a fraction"])
+def test_fill_values_within_reach_of_a_wide_range_are_refused(case, tmp_path):
+    measured, code = WIDE_RANGES[case]
+    column, missing = spoil(measured, code)
+    path = write(tmp_path, WIDE.assign(b=column).to_csv())
+    with pytest.raises(ValueError, match=f"column 'b' .* got {code}, .* --missing {code};"):
+        read(path)
+    table = read(path, f"--missing {code}")
+    np.testing.assert_array_equal(np.isnan(table.values[:, 1]), missing)
+    assert not np.isnan(read(path, "--missing none").values).any()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.random.default_rng(2).normal(12, 6, 400).round(0),  # whole degrees, some below 0
+        np.random.default_rng(2).poisson(2, 400) - 1,
+        np.where(np.random.default_rng(2).random(400) < 0.3, 150, 400 + 30 * RNG.normal(size=400)),
+        np.minimum(np.random.default_rng(2).normal(95, 4, 400).round(1), 100),
+        np.maximum(np.random.default_rng(2).normal(0, 20, 400).round(1), -30),
+    ],
+)
+def test_ends_of_a_range_are_no_fill_values(column, tmp_path):
+    assert read(write(tmp_path, WIDE.assign(b=column).to_csv())).names == ("a", "b", "c")
+
+
+def hours_of_the_night(order):
+    """Local hours around the night in which clocks are set back, in an order of rows."""
+    utc = pd.date_range("2024-10-26", periods=60, freq="h", tz="UTC")
+    local = WIDE[:60].set_axis(utc.tz_convert("Europe/Berlin").tz_localize(None), axis=0)
+    return utc, local.rename_axis("time").iloc[order]
+
+
+def test_local_times_may_be_newest_first(tmp_path):
+    utc, newest = hours_of_the_night(np.arange(60)[::-1])
+    table = read(write(tmp_path, newest.to_csv()), "--tz Europe/Berlin")
+    assert list(table.time) == list(utc)
+    np.testing.assert_array_equal(table.values, WIDE[:60])
+    long = newest.reset_index().melt("time", var_name="sensor", value_name="v")
+    for name, rows in {
+        "by_sensor": long,
+        "by_time": long.sort_values("time", kind="stable"),
+    }.items():
+        path = write(tmp_path, rows.to_csv(index=False), f"{name}.csv")
+        table = read(path, "--tz Europe/Berlin --long time,sensor,v")
+        assert list(table.time) == list(utc)
+        if name == "by_sensor":
+            np.testing.assert_array_equal(table.values, WIDE[:60])
+
+
+def test_a_repeated_hour_among_shuffled_rows_is_refused(tmp_path):
+    _, shuffled = hours_of_the_night(np.random.default_rng(1).permutation(60))
+    path = write(tmp_path, shuffled.to_csv())
+    with pytest.raises(ValueError, match="in order of time for --tz.*02:00:00, which may.*sort"):
+        read(path, "--tz Europe/Berlin")
+
+
+def test_days_of_excel_are_read_to_the_second(tmp_path):
+    stamps = [f"{47882 + i / 24:.5f}" for i in range(400)]
+    table = read(write(tmp_path, timed(stamps)), "--time-unit excel")
+    assert table.time[0] == pd.Timestamp("2031-02-03")
+    same(table)
+    with pytest.raises(ValueError, match="would be in 2101; give --time-unit excel"):
+        read(write(tmp_path, timed(stamps)), "--time-unit D")
+
+
+@pytest.mark.parametrize(
+    "cell", [[1, 2], {"x": 1}, np.array([1.0, 2.0])], ids=["list", "record", "array"]
+)
+def test_columns_of_lists_are_named(cell, tmp_path):
+    path = write(tmp_path, WIDE.assign(trace=[cell] * 400).reset_index())
+    path.rename(tmp_path / "f.parquet")
+    with pytest.raises(ValueError, match="column 'trace' must hold one number per row.*--drop tr"):
+        read(tmp_path / "f.parquet")
+    same(read(tmp_path / "f.parquet", "--drop trace"))
+
+
+@pytest.mark.parametrize(("name", "content"), [("README.txt", "Sensors of the yard\n"), ("0", "")])
+def test_other_files_in_a_directory_are_named_with_the_pattern_of_the_rest(name, content, tmp_path):
+    (tmp_path / "1.csv").write_text(text(*LINES[:101]))
+    (tmp_path / "2.csv").write_text(text(LINES[0], *LINES[101:]))
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=f"'{name}' cannot be read.*if '{name}' holds no") as error:
+        read(tmp_path)
+    pattern = re.search(r"in quotes, such as '(.*)'", str(error.value)).group(1)
+    same(read_sensors(pattern))
+
+
+@pytest.mark.parametrize("words", [("off", "on"), ("False", "TRUE"), ("no", "yes")])
+def test_words_for_off_and_on_are_0_and_1(words, tmp_path):
+    pump = (np.arange(400) // 7) % 2
+    path = write(tmp_path, WIDE.assign(b=np.array(words)[pump]).to_csv())
+    np.testing.assert_array_equal(read(path).values[:, 1], pump)
+    gaps = WIDE.assign(b=np.where(np.arange(400) == 9, "", np.array(words)[pump]))
+    assert np.isnan(read(write(tmp_path, gaps.to_csv())).values[9, 1])
+    boolean = WIDE.assign(b=pump.astype(bool)).reset_index()
+    table = read(write(tmp_path, boolean, "f.parquet"))
+    np.testing.assert_array_equal(table.values[:, 1], pump)
+
+
+def test_other_states_are_not_called_missing(tmp_path):
+    valve = np.array(["open", "closed", "fault"])[np.arange(400) % 3]
+    path = write(tmp_path, WIDE.assign(b=valve).to_csv())
+    with pytest.raises(ValueError, match="numbers for the states of 'b' in Python") as refusal:
+        read(path)
+    assert "na_values" not in str(refusal.value)
+    assert read(path, "--drop b").names == ("a", "c")
+
+
+def test_parquet_with_two_columns_of_one_name_says_how_to_rename_them(tmp_path):
+    path = tmp_path / "twice.parquet"
+    twice = pa.Table.from_pandas(WIDE.reset_index()).rename_columns(["time", "a", "b", "a"])
+    pq.write_table(twice.replace_schema_metadata(), path)
+    with pytest.raises(ValueError, match="columns of different names, got 'a' more than") as error:
+        read(path)
+    assert "--csv" not in str(error.value) and "rename_columns" in str(error.value)
+    renamed = pq.ParquetFile(path).read().rename_columns(["time", "a", "b", "c"])
+    same(read_sensors(renamed.to_pandas()))
+
+
+def test_damaged_parquet_is_refused_without_options_of_csv(tmp_path):
+    path = write(tmp_path, WIDE, "w.parquet")
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(ValueError, match="'w.parquet' cannot be read") as error:
+        read(path)
+    assert "--csv" not in str(error.value)
+
+
+@pytest.mark.parametrize(("rate", "step"), [(3, "1s"), (30, "100ms")])
+def test_the_step_that_is_offered_fits_the_rate(rate, step, tmp_path):
+    stamps = [
+        f"{pd.Timestamp('2024-01-01') + pd.Timedelta(round(1000 * i / rate), 'ms')}"
+        for i in range(400)
+    ]
+    path = write(tmp_path, timed(stamps))
+    with pytest.raises(ValueError, match=f"such as --resample {step};"):
+        read(path)
+    assert read(path, f"--resample {step}").step == pd.Timedelta(step)
