@@ -16,3 +16,13 @@ Modules, in the order in which data pass through them:
 5. `command` is `aft plan`; `aftlib.core.planfile` writes and reads its result, plan.json.
 6. `experiments`, `figures` and `claims` are notebook 06's.
 """
+
+from importlib.util import find_spec
+
+for _name in ("click", "jinja2", "plotly", "pyarrow", "pydantic", "threadpoolctl", "tqdm"):
+    if find_spec(_name) is None:
+        raise ModuleNotFoundError(
+            f"aftlib.sensor_plans needs {_name}, which is not installed: pip install "
+            "'aftlib[notebooks]'",
+            name=_name,
+        )

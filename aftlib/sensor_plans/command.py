@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,11 @@ import click
 import jinja2
 from tqdm import tqdm
 
-from aftlib.core.paths import require_writable
+from aftlib.core.paths import project_root, require_writable
 from aftlib.core.planfile import read_plan, write_plan
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question, read_by_sensor
+from aftlib.sensor_plans.recovery import LEAST_SAVING
 from aftlib.sensor_plans.sensor_file import TIME_UNITS, read_sensors
 
 BAD_INPUT = 2
@@ -47,14 +49,20 @@ def question_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--drop", multiple=True, metavar="COLS", help="Columns or sensors to leave out.")
 @click.option("--missing", metavar="X,…", help="Numbers that mean missing, or none.")
 @click.option("--csv", multiple=True, metavar="KEY=VALUE", help="Option of pandas.read_csv.")
-@click.option("--output", type=click.Path(path_type=Path), default="plan.json", show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The plan; its page lies beside it.  [default: reports/plans/NAME.json in a checkout, "
+    "plans/NAME.json elsewhere]",
+)
 @click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
 @click.pass_obj
 def command(
     write_page: Callable[[Path], Path],
     data: Path,
     assignment: str | None,
-    output: Path,
+    output: Path | None,
     report: bool,
     **options: Any,
 ) -> None:
@@ -72,6 +80,7 @@ def command(
             question["epsilon"] = read_by_sensor("epsilon", epsilon, float)
         Question(**question)
         grouping = None if assignment is None else read_by_sensor("assignment", assignment, str)
+        output = output or default_output(data)
         if output.suffix != ".json" or output.is_dir():
             raise ValueError(f"output must be a file that ends in .json, got {str(output)!r}")
         require_writable(output.parent)
@@ -94,6 +103,23 @@ def command(
     if report:
         with clear_errors(1, f"{output} is written, but its page is not"):
             click.echo(f"Report: {write_page(output)}")
+
+
+def default_output(data: Path) -> Path:
+    """Return where the plan of a file, directory or pattern is written if no path is given.
+
+    In a checkout it is in ``reports/plans``, which git ignores; elsewhere in ``plans`` of the
+    working directory.
+    """
+    try:
+        inside = Path.cwd().is_relative_to(root := project_root())
+    except FileNotFoundError:
+        inside = False
+    folder = root / "reports" / "plans" if inside else Path.cwd() / "plans"
+    if folder.is_relative_to(Path.cwd()):  # shorter to read and to type
+        folder = folder.relative_to(Path.cwd())
+    name = re.sub(r"[^\w-]+", "_", data.stem).strip("_") or "plan"
+    return folder / f"{name}.json"
 
 
 @contextmanager
@@ -155,6 +181,15 @@ def spaced(value: Any, form: str) -> str:
     return format(value, form).replace("%", " %")
 
 
+def show_rate(rate: float) -> str:
+    """A read rate with three digits.
+
+    >>> show_rate(5.0834), show_rate(19234.0)
+    ('5.08', '19,200')
+    """
+    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 1000 else f"{rate:.3g}"
+
+
 def report_text(plan: dict[str, Any]) -> str:
     """The plan as text; control characters of names in the file appear as escapes."""
     environment = jinja2.Environment(
@@ -164,7 +199,7 @@ def report_text(plan: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["f"] = spaced
+    environment.filters |= {"f": spaced, "rate": show_rate}
     problems = [sensor for sensor in plan["sensors"] if sensor["declared"][0] < 0.5]
     others = [sensor for sensor in plan["sensors"] if sensor["declared"][0] >= 0.5]
     return environment.get_template("plan.txt.j2").render(
@@ -173,6 +208,7 @@ def report_text(plan: dict[str, Any]) -> str:
         test=plan["backtest"],
         sensors=problems + others[:LISTED],
         most=LISTED,
+        least_saving=LEAST_SAVING,
     )
 
 

@@ -14,7 +14,7 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT, percent
-from aftlib.sensor_plans.command import report_text
+from aftlib.sensor_plans.command import report_text, show_rate
 from aftlib.sensor_plans.experiments import EPSILON_SD, SetBacktest
 from aftlib.workbench.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled
 
@@ -34,7 +34,10 @@ def answer(plan: Mapping[str, Any]) -> Markdown:
     if plan["worth"] is not None:
         text += f" Take {plan['worth']['recommended']}."
     if plan["pays_below"]:
-        text += f" Estimating pays below {plan['pays_below']:.3g} samples per second."
+        text += (
+            f" Estimating pays below {show_rate(plan['pays_below'])} samples per second: there "
+            "exact recovery misses T_SLA, and the guard is faster."
+        )
     read = f"{_plain(data['name'])} — {'; '.join(map(_plain, data['read']))}."
     cautions = [f"- {_plain(caution)}" for caution in plan["cautions"] or ["No warnings."]]
     return Markdown("\n".join([read, "", f"**{text}**", "", *cautions]))

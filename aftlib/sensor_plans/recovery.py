@@ -8,6 +8,7 @@ recovery time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from aftlib.checkpoint_planning.plan import plan_checkpoints, squared_divisor
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.recovery_costs import IS_FASTER, KEEPS_T_SLA, Alternatives, RecoveryCosts
 from aftlib.sensor_plans.backtest import percent
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.window_results import Survey
@@ -57,7 +59,9 @@ def plan_recovery(survey: Survey) -> dict[str, Any]:
                 f"estimates were within ε in the back-test (guaranteed: {percent(1 - delta)})."
             )
         times, sets = chosen.times, [part.sensors for part in chosen.replay]
-    except ValueError:  # T_SLA is too short for one step
+    except ValueError:
+        if question.t_sla_ms >= recovery_time(model.size):
+            raise  # the reason is another one than a T_SLA that is too short for one step
         reason = (
             f"No checkpoints keep T_SLA = {question.t_sla}: reading one step of all sensors again "
             f"takes {recovery_time(model.size) / 1e3:.3g} s."
@@ -86,50 +90,86 @@ def score_replay(model: GaussianModel, read: Sequence[int], scaled: np.ndarray) 
     return float((errors <= 1).sum() / known.sum()) if known.any() else None
 
 
+def alternatives(question: Question, sensors: int, width: int, certified: float) -> Alternatives:
+    """Exact recovery and the guard's of one failed machine with so many sensors.
+
+    The failure comes at the end of a window of `width` steps. The guard reads the share of the
+    samples again that it did not certify.
+    """
+    costs = RecoveryCosts(
+        start_s=question.fixed_ms / 1e3,
+        sample_s=DOCUMENT_RECOVERY_TIME.per_tuple_ms / 1e3,
+        estimate_s=0.0,
+        checkpoint_s=0.0,
+    )
+    lost = float(sensors * width)
+    return Alternatives(costs, costs, lost=lost, again=(1 - certified) * lost)
+
+
+def find_criteria(
+    question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
+) -> dict[str, float | None]:
+    """The read rates of both criteria, in samples per second with the live ones; None: infinite.
+
+    "keeps T_SLA": from this rate on exact recovery of the largest machine keeps T_SLA. "is faster":
+    below this rate the guard saves at least `LEAST_SAVING` of its time; 0 where it never does.
+    `sizes` are the numbers of sensors of the machines, and `certified` is the share of windows that
+    the guard certified.
+    """
+    choice = alternatives(question, max(sizes), width, certified)
+    live = sum(sizes) / step_s
+    keeps = choice.keeps_from(question.t_sla_ms / 1e3)
+    faster = choice.faster_below(LEAST_SAVING)
+    rates = {KEEPS_T_SLA: live + keeps, IS_FASTER: live + faster if faster else 0.0}
+    return {name: rate if math.isfinite(rate) else None for name, rate in rates.items()}
+
+
 def pays_below(
     question: Question, sizes: Sequence[int], width: int, step_s: float, certified: float
 ) -> float | None:
     """Read rate, samples per second, below which the guard is recommended; None: at any rate.
 
-    `sizes` are the numbers of sensors of the machines, `certified` is the share of windows that the
-    guard certified. Below the rate exact recovery of the largest machine misses T_SLA, and the
-    guard saves `LEAST_SAVING` of its time.
+    Below it both criteria of `find_criteria` speak for the guard: exact recovery misses T_SLA, and
+    the guard is faster.
     """
-    if certified <= LEAST_SAVING:
-        return 0.0
-    missed_ms = question.t_sla_ms - question.fixed_ms
-    saving_ms = LEAST_SAVING * question.fixed_ms / (certified - LEAST_SAVING)
-    per_sample_ms = max(missed_ms, saving_ms) / (max(sizes) * width)
-    wait_ms = per_sample_ms - DOCUMENT_RECOVERY_TIME.per_tuple_ms
-    return sum(sizes) / step_s + 1000 / wait_ms if wait_ms > 0 else None
+    criteria = find_criteria(question, sizes, width, step_s, certified)
+    finite = [rate for rate in criteria.values() if rate is not None]
+    return min(finite, default=None)
 
 
 def weigh_costs(
     question: Question, sizes: Sequence[int], width: int, step_s: float | None, certified: float
 ) -> dict[str, Any]:
-    """Below which read rate estimating pays, and a comparison at the question's: `worth`.
+    """Below which read rate estimating pays, by both criteria, and a comparison at the question's.
 
-    Arguments as `pays_below`; `step_s` is None where the data have no times. The longest recovery
-    is that of the largest machine after a failure at the end of a window. A month has failures of
-    the mean machine in the middle of a window.
+    Arguments as `find_criteria`; `step_s` is None where the data have no times. The longest
+    recovery is that of the largest machine after a failure at the end of a window. A month has
+    failures of the mean machine in the middle of a window.
     """
     if step_s is None:
-        return {"pays_below": None, "worth": None}
+        return {"pays_below": None, "criteria": None, "worth": None}
+    criteria = find_criteria(question, sizes, width, step_s, certified)
     below = pays_below(question, sizes, width, step_s, certified)
+    answer = {"pays_below": below, "criteria": criteria}
     if question.read_rate is None:
-        return {"pays_below": below, "worth": None}
-    recovery_time = question.recovery_time(sum(sizes) / step_s)
+        return answer | {"worth": None}
+    spare = question.read_rate - sum(sizes) / step_s
+    question.recovery_time(sum(sizes) / step_s)  # refuses a rate that leaves nothing
     failures, mean_size = question.failures_per_month, sum(sizes) / len(sizes)
+    costs = alternatives(question, max(sizes), width, certified).exact
     schemes = []
     for scheme, estimated in ((EXACT, 0.0), (GUARD, certified)):
-        longest, mean = ((1 - estimated) * n * width for n in (max(sizes), mean_size / 2))
+        longest_s, mean_s = (
+            costs.recovery_s((1 - estimated) * n * width, bool(estimated), spare)
+            for n in (max(sizes), mean_size / 2)
+        )
         schemes.append(
             {
                 "scheme": scheme,
-                "longest_s": recovery_time(longest) / 1e3,
-                "outage_minutes": failures * recovery_time(mean) / 60_000,
+                "longest_s": longest_s,
+                "outage_minutes": failures * mean_s / 60,
                 "estimated_results": failures * mean_size * estimated,
             }
         )
     recommended = GUARD if below is None or question.read_rate < below else EXACT
-    return {"pays_below": below, "worth": {"schemes": schemes, "recommended": recommended}}
+    return answer | {"worth": {"schemes": schemes, "recommended": recommended}}

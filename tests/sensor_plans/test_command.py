@@ -1,6 +1,9 @@
 """`aft plan`: its input, its output, its page, and a clear error for what cannot be planned."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from aftlib.reports import cli
-from aftlib.sensor_plans.command import page_parameters, parse_csv_options
+from aftlib.sensor_plans.command import default_output, page_parameters, parse_csv_options
 from aftlib.sensor_plans.experiments import NotebookParameters
 from aftlib.sensor_plans.question import Question
 
@@ -40,8 +43,8 @@ def test_the_input_is_summarized_first_and_the_plan_is_written(there):
         "  sensors: 4 ('a', 'b', 'c', 'd')",
         "  time: 2026-01-01 00:00:00 to 2026-02-19 23:00:00, every 01:00:00; 1,200 steps",
     ]
-    assert lines[-1] == "Plan: plan.json"
-    plan = json.loads((there / "plan.json").read_text())
+    assert lines[-1] == "Plan: plans/f.json"
+    plan = json.loads((there / "plans" / "f.json").read_text())
     assert (plan["question"]["window"], plan["question"]["workers"]) == (6, 2)
 
 
@@ -118,16 +121,16 @@ def test_p18_line_breaks_in_names_are_printed_as_escapes(there):
     done = aft_plan("f.csv", "--no-report")
     assert done.exit_code == 0 and "Flow\\n[m³/h]\\x1b" in done.output
     assert "\x1b" not in done.output
-    (names,) = {tuple(sum(json.loads((there / "plan.json").read_text())["assignment"], []))}
+    (names,) = {tuple(sum(json.loads((there / "plans" / "f.json").read_text())["assignment"], []))}
     assert "Flow\n[m³/h]\x1b" in names
 
 
 def test_the_page_has_the_plans_parameters(there):
     frame().to_csv("f.csv")
     aft_plan("f.csv", "--epsilon-sd", 0.4, "--window", 5, "--workers", 3, "--no-report")
-    parameters = page_parameters(there / "plan.json")
+    parameters = page_parameters(there / "plans" / "f.json")
     NotebookParameters(**parameters)
-    assert parameters["plan"] == str(there / "plan.json") and parameters["epsilon"] is None
+    assert parameters["plan"] == str(there / "plans" / "f.json") and parameters["epsilon"] is None
     assert (parameters["epsilon_sd"], parameters["window"], parameters["workers"]) == (0.4, 5, 3)
 
 
@@ -137,13 +140,13 @@ def test_a_page_that_cannot_be_made_leaves_the_plan(there, monkeypatch):
     frame(2400).rename(columns={"a": bad, "b": "Flow\n[m³/h]"}).to_csv("f.csv")
     monkeypatch.setenv("AFT_HOME", str(there))
     done = aft_plan("f.csv", "--window", 4)
-    assert done.exit_code == 1 and (there / "plan.json").exists()
-    assert "plan.json is written, but its page is not: no project folder" in done.stderr
+    assert done.exit_code == 1 and (there / "plans" / "f.json").exists()
+    assert "f.json is written, but its page is not: no project folder" in done.stderr
     monkeypatch.delenv("AFT_HOME")
     done = aft_plan("f.csv", "--window", 4)
     assert done.exit_code == 0, done.output
-    page = (there / "plan.html").read_text()
-    assert "window" in page and "An outage of machine" in page and "plan.html" in done.output
+    page = (there / "plans" / "f.html").read_text()
+    assert "window" in page and "An outage of machine" in page and "plans/f.html" in done.output
     for absent in (
         "When sensors go wrong",
         "Verdicts",
@@ -152,3 +155,33 @@ def test_a_page_that_cannot_be_made_leaves_the_plan(there, monkeypatch):
         "generated sensors share",
     ):
         assert absent not in page
+
+
+@pytest.mark.parametrize(
+    ("place", "data", "expected"),
+    [
+        ("checkout", "data/beijing_pm25.parquet", "reports/plans/beijing_pm25.json"),
+        ("checkout/docs", "../data/2024*.csv", "{}/checkout/reports/plans/2024.json"),
+        ("elsewhere", "/far/field [1]", "plans/field_1.json"),
+        ("elsewhere", "...", "plans/plan.json"),
+    ],
+)
+def test_a_plan_lies_among_the_reports_of_a_checkout(place, data, expected, tmp_path, monkeypatch):
+    for folder in ("checkout/notebooks", "checkout/docs", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "checkout" / "pyproject.toml").touch()
+    monkeypatch.delenv("AFT_HOME", raising=False)
+    monkeypatch.chdir(tmp_path / place)
+    assert str(default_output(Path(data))) == expected.format(tmp_path)
+
+
+def test_without_an_extra_the_missing_package_and_the_extra_are_named():
+    code = (
+        "import sys; sys.modules['threadpoolctl'] = None\nfrom aftlib.sensor_plans.plan import plan"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == (
+        "ModuleNotFoundError: aftlib.sensor_plans needs threadpoolctl, which is not installed: pip "
+        "install 'aftlib[notebooks]'"
+    )

@@ -34,7 +34,7 @@ def test_figures_escape_names(plan, name):
 def test_the_table_and_the_text_escape_names(plan):
     table, text = figures.details(plan, "°C").to_html(), figures.text(plan).data
     assert "<img" not in table + text and table.count("<tr>") == 4
-    assert "Your grouping, certified" in text and "Does it pay?" in text
+    assert "Your grouping, certified" in text and "Does it pay to estimate?" in text
 
 
 def test_sentences_escape_names(plan):

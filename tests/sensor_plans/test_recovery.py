@@ -1,9 +1,21 @@
 """Whether approximate recovery pays, by hand."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from aftlib.sensor_plans import recovery
 from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.recovery import EXACT, GUARD, pays_below, weigh_costs
+from aftlib.sensor_plans.recovery import (
+    EXACT,
+    GUARD,
+    find_criteria,
+    pays_below,
+    plan_recovery,
+    weigh_costs,
+)
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.window_results import Survey
 
 EQUAL = (2, 2, 2, 2)
 
@@ -49,7 +61,11 @@ def test_recommendations(change, rate, recommended):
 def test_nothing_is_compared_without_times_or_a_read_rate():
     question = Question(read_rate=None)
     assert weigh_costs(question, EQUAL, 100, 1.0, 0.5)["worth"] is None
-    assert weigh_costs(question, EQUAL, 100, None, 0.5) == {"pays_below": None, "worth": None}
+    assert weigh_costs(question, EQUAL, 100, None, 0.5) == {
+        "pays_below": None,
+        "criteria": None,
+        "worth": None,
+    }
 
 
 def test_the_largest_machine_is_the_slowest():
@@ -87,3 +103,34 @@ def test_failures_are_those_of_the_whole_job():
     one, two = compare(18.0, failures=1.0), compare(18.0, failures=2.0, sizes=(1,) * 8)
     minutes = [table["schemes"][0]["outage_minutes"] for table in (one, two)]
     assert minutes == [about((1 + 10) / 60), about(2 * (1 + 5) / 60)]
+
+
+def test_the_two_criteria_by_hand():
+    # 200 samples are lost, 50 of them are read again; the stream has 8 samples per second
+    question = Question(t_sla="20s", fixed_ms=1000.0, epsilon=1.0)
+    criteria = find_criteria(question, EQUAL, 100, 1.0, 0.75)
+    assert criteria["keeps T_SLA"] == about(8 + 200 / 19)
+    assert criteria["is faster"] == pytest.approx(8 + 200 * 0.7 / 0.05, rel=0.02)
+    none = find_criteria(Question(), EQUAL, 10_000_000, 1.0, 0.9)
+    assert none["keeps T_SLA"] is None
+    assert find_criteria(question, EQUAL, 100, 1.0, 0.0)["is faster"] == 0
+
+
+def survey_of(t_sla):
+    values = np.random.default_rng(1).normal(size=(400, 3))
+    frame = pd.DataFrame(values, pd.date_range("2026-01-01", periods=400, freq="min"), [*"abc"])
+    return Survey.of(read_sensors(frame), Question(t_sla=t_sla, fixed_ms=100.0, window=4))
+
+
+def test_a_t_sla_that_is_too_short_for_one_step_is_the_reason_of_reading_everything():
+    reason = plan_recovery(survey_of("50ms"))["read_everything"]
+    assert reason.startswith("No checkpoints keep T_SLA = 50ms")
+
+
+def test_another_error_of_planning_is_not_reported_as_a_short_t_sla(monkeypatch):
+    def fail(*args, **named):
+        raise ValueError("checkpoint_variance leaves nothing of epsilon")
+
+    monkeypatch.setattr(recovery, "plan_checkpoints", fail)
+    with pytest.raises(ValueError, match="leaves nothing of epsilon"):
+        plan_recovery(survey_of("2s"))
