@@ -6,15 +6,15 @@ the dictionary that plan.json holds; where its fields say "declared", the code s
 
 Modules, in the order in which data pass through them:
 
-1. `sensor_file` reads Parquet, and CSV as texts, into times and numbers; `sensor_checks` refuses
-   what is no measurement, and puts the samples on an even grid.
+1. `sensor_file` reads Parquet, and CSV as texts, into numbers; `sensor_times` reads their times;
+   `sensor_checks` refuses what is no measurement, and puts the samples on an even grid.
 2. `question`: ε, δ, T_SLA, windows, workers, read rate, and a grouping that is given.
 3. `window_results` aggregates the windows and fits the models; `backtest` walks forward through the
    second half with the `guard` and with other methods.
 4. `plan` puts the parts together: assignment, `recovery` (checkpoints and replay sets after a
    failure of all machines; what pays after a failure of one), back-test, one outage, `cautions`.
 5. `command` is `aft plan`; `aftlib.core.planfile` writes and reads its result, plan.json.
-6. `experiments`, `figures` and `claims` are notebook 06's.
+6. `experiments`, `followed` (a plan in a stream), `figures` and `claims` are notebook 06's.
 """
 
 from importlib.util import find_spec

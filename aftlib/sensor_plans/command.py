@@ -19,7 +19,8 @@ from aftlib.core.planfile import read_plan, write_plan
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question, read_by_sensor
 from aftlib.sensor_plans.recovery import LEAST_SAVING
-from aftlib.sensor_plans.sensor_file import TIME_UNITS, read_sensors
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.sensor_times import TIME_UNITS
 
 BAD_INPUT = 2
 LISTED = 12

@@ -154,7 +154,7 @@ def about_troubles(shares: pd.DataFrame, delta: float) -> Text:
 
 def compare_sets(backtests: Sequence[SetBacktest]) -> Styler:
     """One row per real set and width of windows: the guard, and what it is compared with."""
-    rows = []
+    rows = list[dict[Any, Any]]()
     for each in backtests:
         guard, always = each.lines[GUARD], each.lines[ALWAYS]
         baseline, hindsight = each.lines[BASELINE], each.lines[HINDSIGHT]
@@ -172,21 +172,26 @@ def compare_sets(backtests: Sequence[SetBacktest]) -> Styler:
             }
         )
     frame = pd.DataFrame(rows)
-    frame.columns = pd.MultiIndex.from_tuples(frame.columns)
-    shares = [name for name in frame.columns[2:] if name[0] != "price"]
-    within = [name for name in shares if name[1] == "within ε"]
+    frame.columns = pd.MultiIndex.from_tuples([*rows[0]])
+    shares: list[Any] = [name for name in rows[0] if name[0] not in ("", "price")]
+    within: list[Any] = [name for name in shares if name[1] == "within ε"]
     needed = 1 - backtests[0].walk.delta
 
-    def mark(share: float) -> str:
+    def mark(share: Any) -> str:
         return f"color: {RED}; font-weight: bold" if share < needed else ""
 
-    style = frame.style.format(lambda share: percent(share, 1), subset=shares, na_rep="–")
+    style = frame.style.format(tenths, subset=shares, na_rep="–")
     style = style.format(show_price, subset=[("price", "points")])
     style = style.map(mark, subset=within).hide(axis="index")
     return style.set_properties(subset=[("", "sensors")], **{"text-align": "left"})
 
 
-def show_price(price: float) -> str:
+def tenths(share: Any) -> str:
+    """A share of a table as text, with one decimal."""
+    return percent(share, 1)
+
+
+def show_price(price: Any) -> str:
     """A price in percentage points, with its sign.
 
     >>> show_price(-0.1234)
@@ -234,10 +239,10 @@ def followed(counts: pd.DataFrame | None, unit: str) -> Styler | Text:
         "largest_error": f"largest error, {unit}",
     }
     style = counts.rename(columns=headings).style.hide(axis="index")
-    style = style.format(lambda share: percent(share), subset=["of these within ε"], na_rep="–")
+    style = style.format(tenths, subset=["of these within ε"], na_rep="–")
     largest = headings["largest_error"]
     style = style.format("{:.3g}", subset=[largest], na_rep="–")
-    names = ["machine", "state of the row"]
+    names: Any = ["machine", "state of the row"]
     return style.set_properties(subset=names, **{"text-align": "left"})
 
 
@@ -260,10 +265,10 @@ def details(plan: Mapping[str, Any], unit: str) -> Styler:
     }
     frame = frame.sort_values("declared", kind="stable")[:LISTED][[*headings]]
     frame = frame.astype({name: float for name in frame if frame[name].isna().any()})
-    shares = [headings[name] for name in ("declared", "within", "explained")]
+    shares: Any = [headings[name] for name in ("declared", "within", "explained")]
     table = frame.rename(columns=headings)
     style = table.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")
-    style = style.format(lambda share: percent(share, 1), subset=shares, na_rep="–")
+    style = style.format(tenths, subset=shares, na_rep="–")
     return style.set_properties(subset=["sensor", "machine"], **{"text-align": "left"})
 
 

@@ -55,8 +55,8 @@ def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataF
             column = texts = texts.mask(texts.str.lower().isin(["", "nan"]))
             lower = texts.str.lower()
             if any({*lower.dropna()} == {*pair} for pair in SWITCHES):
-                column = texts = lower.isin([on for _, on in SWITCHES]).where(texts.notna())
-                column = texts = column.astype(float).astype("str").mask(texts.isna())
+                on = lower.isin([word for _, word in SWITCHES])
+                column = texts = on.astype(int).astype("str").mask(texts.isna())
             if decimal != "." or thousands != "\0":
                 column = texts.where(texts.str.fullmatch(form))
                 column = column.str.replace(thousands, "", regex=False)
@@ -206,31 +206,6 @@ def _counts(column: np.ndarray) -> bool:
     return bool(linear or resets or rises.mean() > 0.995 or shuffled)
 
 
-def require_distinct(
-    index: pd.Index, time: str, others: Sequence[str], long: bool, joined: bool, zoned: bool
-) -> None:
-    """Refuse two rows of one time, or two samples of one time and sensor.
-
-    `time` is the column of times, and `others` may hold times, too. The last three say whether
-    --long, several columns of --time, and --tz were given: what was given is not advised again.
-    """
-    if not len(twice := index[index.duplicated()]):
-        return
-    fixes = [f"--time {quote(name)} if that column has the times" for name in others]
-    if not long:
-        fixes.append("--long TIME,SENSOR,VALUE if a row is one sample")
-    if not joined:
-        besides = " besides --long" * long
-        fixes.append(f"--time DATE,HOUR{besides} if another column has the hour")
-    if not zoned:
-        fixes.append("--tz if clocks were set back")
-    fixes.append("--resample 1h for means of the rows of an hour")
-    raise ValueError(
-        f"rows must differ in time, got two at {twice[0]!s} in column {time!r} ({len(twice):,} "
-        f"such); give {', '.join(fixes[:-1])}, or {fixes[-1]}"
-    )
-
-
 def require_cells(frame: pd.DataFrame) -> None:
     """Refuse columns whose cells hold lists or records instead of one number or text."""
     kinds = (list, tuple, dict, set, np.ndarray)
@@ -242,19 +217,6 @@ def require_cells(frame: pd.DataFrame) -> None:
                 f"column {name!r} must hold one number per row, got {nested.iloc[0]!r:.80}; leave "
                 f"it out by --drop {quote(str(name))}, or {IN_PYTHON}"
             )
-
-
-def require_ns(times: pd.DatetimeIndex, name: object, csv: bool) -> None:
-    """Refuse times that nanoseconds since 1970 do not reach: before 1678 or after 2261."""
-    years = np.asarray(times.year)
-    if (bad := (years < 1678) | (years > 2261)).any():
-        row = int(bad.argmax()) + 1
-        leave_out = f"--csv 'skiprows=[{','.join(map(str, np.flatnonzero(bad) + 1))}]'"
-        fix = f"leave such rows out by {leave_out}" if csv and bad.sum() <= 9 else "leave them out"
-        raise ValueError(
-            f"column {name!r} must hold times from 1678 to 2261, got {times[row - 1]} in row {row} "
-            f"({bad.sum():,} such); {fix}, or {IN_PYTHON}"
-        )
 
 
 def require_polled(frame: pd.DataFrame) -> None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,27 +18,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow.parquet
-from pandas.api.types import is_datetime64_any_dtype
 
 from aftlib.core.checks import listed
 from aftlib.sensor_plans import sensor_checks
 from aftlib.sensor_plans.sensor_checks import IN_PYTHON, SKIP_LINES, note
+from aftlib.sensor_plans.sensor_times import (
+    DATE,
+    columns_like_times,
+    localize,
+    read_times,
+    require_distinct,
+    require_ns,
+)
 
 BYTES_IN_MEMORY = 8  # per byte of a file, roughly
-TIME_UNITS = {
-    "s": (86_400.0, 0.0),
-    "ms": (86_400e3, 0.0),
-    "us": (86_400e6, 0.0),
-    "ns": (86_400e9, 0.0),
-    "D": (1.0, 0.0),
-    "excel": (1.0, -25_569.0),  # days since 1899-12-30
-    "matlab": (1.0, -719_529.0),  # days since the year 0
-}
-"""Units of times that are numbers: how many are a day, and the day from 1970 that is number 0."""
-DAY_DIGITS = 6
-"""Most decimals of a day number whose time is rounded to a second."""
-_CLOCK = re.compile(r"date|date.?time|time|time.?stamp|ts|datum|zeit|zeitstempel|epoch", re.I)
-_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*|\d{1,2}[- ][A-Za-z]{3,}[- ]\d{2,4}.*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +122,7 @@ def read_sensors(
         frame = _leave_out(frame, drop)
     sensor_checks.require_cells(frame)
     joined = time is not None and time not in frame and "," in time
-    others = [] if time is not None or long is not None else _columns_like_times(frame)
+    others = [] if time is not None or long is not None else columns_like_times(frame)
     frame, time = _choose_columns(frame, time, long)
     if time is None and (resample or tz):
         raise ValueError("--time must name a column for --resample and --tz, got none")
@@ -141,13 +132,13 @@ def read_sensors(
         note(notes, again, "rows that repeat another, left out")
         frame = frame[~again]
         ids = None if long is None else _read_ids(frame.pop(long[1]))
-        times = _read_times(frame.pop(time), time_format, time_unit)
-        sensor_checks.require_ns(times, time, csv=not isinstance(data, pd.DataFrame))
-        frame.index = times if tz is None else _localize(times, tz, ids)
+        times = read_times(frame.pop(time), time_format, time_unit)
+        require_ns(times, time, csv=not isinstance(data, pd.DataFrame))
+        frame.index = times if tz is None else localize(times, tz, ids)
         if ids is not None:
             frame.index = pd.MultiIndex.from_arrays([frame.index, ids])
         if resample is None:
-            sensor_checks.require_distinct(
+            require_distinct(
                 frame.index,
                 time,
                 others=[name for name in others if name != time],
@@ -264,7 +255,7 @@ def _read_csv(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
         raise ValueError(f"it has one column, {frame.columns[0]!r:.80}")
     if "header" not in options and "names" not in options:
         again = [name for name in frame if f"{name}.1" in frame]  # pandas has numbered them
-        samples = frame.columns.str.match(r"[-+.]?\d").all() or _DATE.match(frame.columns[0])
+        samples = frame.columns.str.match(r"[-+.]?\d").all() or DATE.match(frame.columns[0])
         if again or samples:
             names = listed(again or frame)
             raise ValueError(f"its names must occur once, and not all be numbers, got {names}")
@@ -292,7 +283,7 @@ def _choose_columns(
 ) -> tuple[pd.DataFrame, str | None]:
     """The columns to read, and the one of times; several such as "date,hour" are joined."""
     if time is None and long is None:
-        like_times = _columns_like_times(frame)
+        like_times = columns_like_times(frame)
         return frame, like_times[0] if like_times else None
     parts = list(long or [])
     if time is not None:  # beside --long, the columns of times
@@ -313,129 +304,6 @@ def _choose_columns(
     rest = frame.drop(columns=parts)
     rest.insert(0, name, joined)
     return rest, name
-
-
-def _columns_like_times(frame: pd.DataFrame) -> list[str]:
-    """Names of the columns that are called like times, or begin with a date."""
-    names = []
-    for name, column in frame.items():
-        cell = "".join(column.dropna()[:1].astype(str)).strip()
-        if _CLOCK.fullmatch(str(name)) or _DATE.fullmatch(cell):
-            names.append(str(name))
-    return names
-
-
-def _read_times(column: pd.Series, time_format: str | None, unit: str | None) -> pd.DatetimeIndex:
-    """Times of a column; ValueError, with the options that may read it, for what is not certain."""
-    texts, form = column.astype(str).str.strip(), dict[str, Any]()
-    if unit is not None:
-        return _read_numbers(column, unit)
-    elif time_format is not None:
-        column, form = texts, {"format": time_format, "utc": "%z" in time_format}
-    elif not is_datetime64_any_dtype(column.dtype):
-        plain = texts.str.replace(r"\s*(Z|UTC|GMT)$", "+00:00", regex=True)
-        zoned = plain.str.contains(r":\d\d.*[-+]\d\d", regex=True)
-        alike = plain.str.match(r"\d{4}-\d\d-\d\d") & (zoned == (zoned.mean() > 0.5))
-        column, form = plain.where(alike), {"format": "ISO8601", "utc": zoned.mean() > 0.5}
-    read = pd.to_datetime(column, errors="coerce", **form)
-    if (bad := read.isna()).any():
-        wanted = time_format or "ISO 8601, all or none with an offset from UTC"
-        raise _no_times(column, texts, bad, wanted)
-    return pd.DatetimeIndex(read, name=column.name)
-
-
-def _no_times(column: pd.Series, texts: pd.Series, bad: pd.Series, wanted: str) -> ValueError:
-    """The error for cells that hold no times, with the options that may read them."""
-    unit = _unit_of(pd.to_numeric(texts, errors="coerce"))
-    offer = "s, ms, us, ns, D, or excel or matlab for their day numbers"
-    if unit is not None:
-        offer = f"--time-unit {unit} would fit, of {offer}"
-    return ValueError(
-        f"column {column.name!r} must hold times ({wanted}) in every row, got "
-        f"{texts[bad].iloc[0]!r:.80} in row {int(bad.to_numpy().argmax()) + 1} ({bad.sum():,} "
-        "such); name their --time-format, such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p', or the "
-        f"--time-unit of numbers: {offer}; {SKIP_LINES}; leave out a column of no times by --drop; "
-        f"or {IN_PYTHON}"
-    )
-
-
-def _unit_of(numbers: pd.Series) -> str | None:
-    """The unit with which most of the numbers are times from 1980 to 2065, None if there is none.
-
-    >>> _unit_of(pd.Series([47882.04167])), _unit_of(pd.Series([741842.0]))
-    ('excel', 'matlab')
-    """
-    middle = float(numbers.median())
-    for unit, (per_day, epoch) in TIME_UNITS.items():
-        if 3_653 <= middle / per_day + epoch <= 34_700:
-            return unit
-    return None
-
-
-def _read_numbers(column: pd.Series, unit: str) -> pd.DatetimeIndex:
-    """Times that are numbers of a unit; days are rounded to seconds where they have no more digits.
-
-    ValueError for what is no number, and for days that only another origin makes plausible.
-    """
-    texts = column.astype(str).str.strip()
-    numbers = pd.to_numeric(column, errors="coerce")
-    if (bad := numbers.isna()).any():
-        raise _no_times(column, texts, bad, unit)
-    other = _unit_of(numbers)
-    if unit == "D" and other in ("excel", "matlab"):
-        raise ValueError(
-            f"column {column.name!r} must hold days since 1970, got {texts.iloc[0]!r:.80}, which "
-            f"would be in {1970 + int(numbers.iloc[0] / 365.25)}; give --time-unit {other}"
-        )
-    per_day, epoch = TIME_UNITS[unit]
-    if unit not in ("D", "excel", "matlab"):
-        return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True), name=column.name)
-    seconds = (numbers + epoch) * 86_400
-    exact = pd.to_datetime(seconds.round(3), unit="s", utc=True)
-    rounded = pd.to_datetime(seconds.round(), unit="s", utc=True)
-    fits = bool((np.abs(seconds - seconds.round()) < 0.5).all())
-    coarse = texts.str.partition(".")[2].str.len().max() <= DAY_DIGITS
-    times = pd.DatetimeIndex(rounded if coarse and fits else exact, name=column.name)
-    return times if unit == "D" else times.tz_localize(None)
-
-
-def _localize(times: pd.DatetimeIndex, tz: str, ids: pd.Series | None) -> pd.DatetimeIndex:
-    """Local times of a zone in UTC; of each sensor alone where `ids` names the rows' sensors.
-
-    The hour that the clocks repeat is told apart by the order of rows, oldest or newest first.
-    ValueError if the order does not tell, or for a zone that does not fit.
-    """
-    if ids is None:
-        return _localize_ordered(times, tz)
-    parts = pd.Series(np.arange(len(times))).groupby(ids.to_numpy(), sort=False)
-    order = np.concatenate([part.to_numpy() for _, part in parts])
-    each = [_localize_ordered(times[part.to_numpy()], tz) for _, part in parts]
-    together = each[0].append(each[1:]) if len(each) > 1 else each[0]
-    return together[np.argsort(order)]
-
-
-def _localize_ordered(times: pd.DatetimeIndex, tz: str) -> pd.DatetimeIndex:
-    """Local times in UTC whose rows are in order of time, oldest or newest first."""
-    if (np.diff(times.asi8) < 0).mean() > 0.5:  # newest first
-        return _localize_ordered(times[::-1], tz)[::-1]
-    try:
-        repeated = np.asarray(times.tz_localize(tz, ambiguous="NaT").isna())
-    except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(
-            f"--tz must be the zone of local times, such as Europe/Berlin, got {tz!r}: {error}; "
-            "leave it out, or write the offset from UTC into the file"
-        ) from error
-    if not repeated.any():
-        return times.tz_localize(tz).tz_convert("UTC")
-    with suppress(ValueError):
-        utc = times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
-        if utc.is_monotonic_increasing:
-            return utc
-    raise ValueError(
-        "rows must be in order of time for --tz, and have both hours when clocks are set back, got "
-        f"{times[repeated.argmax()]}, which may be either; sort the file, or write the offset from "
-        "UTC into it"
-    )
 
 
 def _read_ids(column: pd.Series) -> pd.Series:
