@@ -129,7 +129,9 @@ def localize(times: pd.DatetimeIndex, tz: str, ids: pd.Series | None) -> pd.Date
     parts = pd.Series(np.arange(len(times))).groupby(ids.to_numpy(), sort=False)
     order = np.concatenate([part.to_numpy() for _, part in parts])
     each = [_localize_ordered(times[part.to_numpy()], tz) for _, part in parts]
-    together = pd.DatetimeIndex(np.concatenate([part.asi8 for part in each]), tz="UTC")
+    together = pd.DatetimeIndex(
+        np.concatenate([part.as_unit("ns").asi8 for part in each]), tz="UTC"
+    )
     return together[np.argsort(order)]
 
 
