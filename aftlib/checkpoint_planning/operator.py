@@ -94,6 +94,8 @@ class PartialReplay:
     store: CheckpointStore
     process_id: str
     passes: Passes = ignore_points
+    replays_all: bool = False
+    """Whether a failed batch is read from all sensors, so that it counts as undisturbed."""
     batch_steps: tuple[int, int] = (0, 0)
     """First step of the last batch, and the step after it."""
 
@@ -143,7 +145,8 @@ class PartialReplay:
 
         checkpoint = self.checkpoint
         start, stop = self.batch_steps = checkpoint.position, checkpoint.next_boundary
-        failed = self.store.begin(start, self.process_id)
+        crashed = self.store.begin(start, self.process_id)
+        failed = crashed and not self.replays_all
         self.passes("begun", batch)
         replay = everything = PreparedReplay.everything(model.size)
         if failed:
@@ -203,11 +206,16 @@ class PartialReplay:
 
 
 def open_operator(
-    query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
+    query: ReplayQuery,
+    log: SensorLog,
+    directory: Path | str,
+    passes: Passes = ignore_points,
+    *,
+    replays_all: bool = False,
 ) -> PartialReplay:
     """Return the operator on the state in a directory, with a new id of this process.
 
-    ValueError when the log's keys are not the model's, or the state belongs to another query or
+    `replays_all` makes recoveries read all sensors, as exactly-once does. ValueError when the log's keys are not the model's, or the state belongs to another query or
     another log.
     """
     if log.names != query.model.names:
@@ -218,20 +226,27 @@ def open_operator(
     store = CheckpointStore(directory)
     store.require_same("query", query.fingerprint)
     store.require_same("log", json.dumps(log.identity, sort_keys=True))
-    return PartialReplay(query, log, store, uuid.uuid4().hex, passes)
+    return PartialReplay(query, log, store, uuid.uuid4().hex, passes, replays_all)
 
 
 @contextmanager
 def driver(
-    query: ReplayQuery, log: SensorLog, directory: Path | str, passes: Passes = ignore_points
+    query: ReplayQuery,
+    log: SensorLog,
+    directory: Path | str,
+    passes: Passes = ignore_points,
+    *,
+    replays_all: bool = False,
 ) -> Iterator[PartialReplay]:
     """Prepare the operator of a driver that alone may use the directory while the block runs.
+
+    The arguments are those of `open_operator`.
 
     A driver whose block ends, also by an error, has not crashed: the batch that it began is not
     recovered, but read completely. TimeoutError when another driver uses the directory.
     """
     with locked(Path(directory)):
-        operator = open_operator(query, log, directory, passes)
+        operator = open_operator(query, log, directory, passes, replays_all=replays_all)
         try:
             yield operator
         finally:

@@ -13,6 +13,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -31,7 +32,16 @@ from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore
 from aftlib.core.sensorlog import SensorLog
 from aftlib.spark.streams import CHECKPOINT, PlannedInput, committed_offset, drain
 
-SUMS = pa.schema({"sensor": pa.int32(), "sum": pa.float64(), "count": pa.int64()})
+SUMS = pa.schema(
+    {
+        "start": pa.int64(),
+        "stop": pa.int64(),
+        "sensor": pa.int32(),
+        "sum": pa.float64(),
+        "count": pa.int64(),
+    }
+)
+"""One row per sensor of a micro-batch: its samples in the steps [start, stop)."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +60,12 @@ class PlannedLog(PlannedInput):
         """Next τ of the current plan; for a batch that is already committed, the batch's end."""
         if start >= self.stop:
             return start
-        store = CheckpointStore(self.state)
-        checkpoint = cast("Checkpoint", store.restore())
-        if checkpoint.position == start:
-            return checkpoint.next_boundary
-        # Spark's checkpoint is behind the state, as a power failure may leave it
-        return int(store.records().set_index("start")["stop"][start])
+        with CheckpointStore(self.state) as store:
+            checkpoint = cast("Checkpoint", store.restore())
+            if checkpoint.position == start:
+                return checkpoint.next_boundary
+            # Spark's checkpoint is behind the state, as a power failure may leave it
+            return int(store.records().set_index("start")["stop"][start])
 
     def partitions(self, start: int, stop: int) -> list[InputPartition]:
         """Slices of the sensors, each with the steps."""
@@ -66,7 +76,13 @@ class PlannedLog(PlannedInput):
         """Yield one row per sensor of the slice."""
         keys, start, stop = partition.value
         sums, counts = interval_sums(self.log, keys, start, stop)
-        columns = {"sensor": keys, "sum": sums, "count": counts}
+        columns = {
+            "start": np.full(len(keys), start),
+            "stop": np.full(len(keys), stop),
+            "sensor": keys,
+            "sum": sums,
+            "count": counts,
+        }
         yield pa.RecordBatch.from_pydict(columns, schema=SUMS)
 
 
@@ -82,7 +98,7 @@ def replay_stream(
     `directory` has the state, the prepared replay sets and Spark's own checkpoint. Each batch is
     read by as many tasks as Spark runs in parallel. The returned state has the finished windows,
     and a record of each batch. A batch in which a process crashed is read without Spark, because
-    T_SLA permits few tuples and Spark would have to start first.
+    T_SLA permits few tuples and Spark would have to start first. Close the returned store.
 
     ValueError when the log's keys are not the model's in the same order; when the directory is
     another stream's; or when Spark's checkpoint is torn or not in step with the state. TimeoutError
@@ -96,14 +112,33 @@ def replay_stream(
         planned = PlannedLog(here, Path(directory).absolute(), operator.stop, tasks)
 
         def step(batch: DataFrame, number: int) -> None:
-            def read(keys: Sequence[int], *steps: int) -> tuple[np.ndarray, np.ndarray]:
-                rows = batch.toArrow().sort_by("sensor")
-                return rows["sum"].to_numpy()[keys], rows["count"].to_numpy()[keys]
+            def read(
+                keys: Sequence[int], start: int, stop: int
+            ) -> tuple[np.ndarray, np.ndarray]:
+                return read_batch(batch.toArrow(), keys, start, stop)
 
             operator.process(number, read)
 
         drain(planned.stream(spark).writeStream, Path(directory), step)
         return operator.store
+
+
+def read_batch(
+    rows: pa.Table, keys: Sequence[int], start: int, stop: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums and numbers of the samples of some sensors from a micro-batch with all sensors.
+
+    ValueError unless the micro-batch has the steps [start, stop) of every sensor.
+    """
+    for name, step in (("start", start), ("stop", stop)):
+        found = pc.unique(rows[name]).to_pylist()
+        if found != [step]:
+            raise ValueError(
+                f"the micro-batch must {name} at step {step}, as the state's next interval "
+                f"[{start}, {stop}) does, got {found}: let one driver at a time use the directory"
+            )
+    ordered = rows.sort_by("sensor")
+    return ordered["sum"].to_numpy()[keys], ordered["count"].to_numpy()[keys]
 
 
 def require_in_step(operator: PartialReplay, directory: Path) -> None:

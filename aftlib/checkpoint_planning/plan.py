@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aftlib.checkpoint_planning.replay import ReplaySet, select_replay
-from aftlib.core.checks import require_choice, require_instance, require_number
+from aftlib.core.checks import require_choice, require_instance, require_number, require_plain
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import AGGREGATES, divisor
@@ -56,8 +56,7 @@ class RecoveryTime:
 
     def __call__(self, tuples: float) -> float:
         """Return the milliseconds to recover by replaying `tuples` ≥ 0 tuples."""
-        if not tuples >= 0:
-            raise ValueError(f"tuples must be at least 0, got {tuples!r}")
+        require_number("tuples", tuples, least=0)
         return float(self.fixed_ms + self.per_tuple_ms * tuples)
 
     def max_tuples(self, t_sla_ms: float, least: int = 0) -> int:
@@ -67,6 +66,7 @@ class RecoveryTime:
         numbers, so that T_SLA = rt(m) permits m tuples. ValueError when T_SLA is too short for
         `least` tuples.
         """
+        require_plain("t_sla_ms", t_sla_ms, "float")
         shortest = self(least)
         if not (isinstance(t_sla_ms, Real) and t_sla_ms >= shortest):
             raise ValueError(

@@ -6,7 +6,9 @@ import hashlib
 import json
 import sqlite3
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -115,7 +117,10 @@ class CheckpointStore:
     checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
     disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
-    Both are made when absent. ValueError when the file is none of SQLite's.
+    Both are made when absent. A store that is there is opened without a write, so that its readers
+    never wait for the writer. ValueError when the file is none of SQLite's.
+
+    Close a store that is no longer used, or use it as a context manager.
     """
 
     def __init__(self, directory: Path | str) -> None:
@@ -123,10 +128,27 @@ class CheckpointStore:
         self.prepared.mkdir(parents=True, exist_ok=True)
         self.path = Path(directory) / "state.sqlite"
         self._connection = open_database(self.path)
-        self._begun = open_database(self.path, synced=False)  # `begin` does not wait for the disk
-        with transaction(self._connection, "create the tables of") as connection:
-            for table in _TABLES:
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+        if len(self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table'")) < len(_TABLES):
+            with transaction(self._connection, "create the tables of") as connection:
+                for table in _TABLES:
+                    connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+
+    @cached_property
+    def _begun(self) -> sqlite3.Connection:
+        """Connection of `begin`, which does not wait for the disk."""
+        return open_database(self.path, synced=False)
+
+    def close(self) -> None:
+        """Close the connections; the store can no longer be used."""
+        self._connection.close()
+        if "_begun" in vars(self):
+            self._begun.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def require_same(self, part: str, identity: str) -> None:
         """Record the identity of the stream's query or log; ValueError if it began with another."""

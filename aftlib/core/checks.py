@@ -24,6 +24,8 @@ def require_number(
     """Raise ValueError, with `name` and the bounds, unless `value` is a finite number within them.
 
     `least` and `most` are permitted values, `above` and `below` are not. `fix` ends the message.
+    Durations have no fixed unit, and NumPy cannot compute with a Fraction or a Decimal; both are
+    refused.
 
     Examples
     --------
@@ -31,19 +33,31 @@ def require_number(
     Traceback (most recent call last):
     ValueError: delta must be above 0 and below 1, got 2
     """
-    number, kind = math.nan, numbers.Integral if whole else numbers.Real
-    # to numpy, which takes long to load, a duration is a whole number
-    if isinstance(value, kind) and type(value).__name__ not in ("bool", "timedelta64"):
+    require_plain(name, value, "int" if whole else "float")
+    number = math.nan
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, kind) and not isinstance(value, bool):
         with suppress(OverflowError):  # 10**400
             number = float(value)
-    checked = value if whole else number  # a Fraction above 0 may be the float 0
-    within = math.isfinite(number) and above < checked < below and least <= checked <= most
+    within = math.isfinite(number) and above < value < below and least <= value <= most
     if not within:
         bounds = {"above": above, "below": below, "at least": least, "at most": most}
         given = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
         noun = "a whole number" if whole else "" if given else "a finite number"
         wanted = f"{noun} {' and '.join(given)}".strip()
         raise ValueError(f"{name} must be {wanted}, got {value!r:.100}" + f"; {fix}" * bool(fix))
+
+
+def require_plain(name: str, value: object, wanted: str) -> None:
+    """Raise ValueError if `value` is a duration, a Fraction or a Decimal, not a `wanted`."""
+    kind = type(value).__name__  # NumPy and pandas, which take long to load, need not be there
+    if kind in ("Fraction", "Decimal"):
+        fix = f"give {wanted}({name})"
+    elif kind in ("timedelta64", "Timedelta", "timedelta"):
+        fix = f"give a number in its unit, such as {name} / pd.Timedelta('1ms') for milliseconds"
+    else:
+        return
+    raise ValueError(f"{name} must be of type {wanted}, got {value!r:.100}; {fix}")
 
 
 def require_instance(name: str, value: object, kind: type, call: str) -> None:

@@ -265,3 +265,16 @@ def test_a_gap_in_the_replay_set_replays_all_sensors(tmp_path):
     assert not table(store, "half_width").any()
     assert table(store, "samples")[0].tolist() == [WINDOW - (i == first) for i in range(8)]
     assert table(store, "value")[0, first] == pytest.approx(np.nanmean(values[:WINDOW, first]))
+
+
+def test_a_driver_that_replays_all_sensors_restores_the_exact_results(tmp_path, log):
+    """It is exactly-once's recovery: no sensor is estimated after a crash."""
+    with pytest.raises(Crashed):
+        open_operator(QUERY, log, tmp_path, crashing([("replayed", 1)])).finish(bare_read(log))
+    with driver(QUERY, log, tmp_path, replays_all=True) as operator:
+        operator.recover(bare_read(log))
+        operator.finish(bare_read(log))
+    records = operator.store.records()
+    assert records["sensors"].eq(8).all()
+    assert not records["recovered"].any()
+    np.testing.assert_allclose(table(operator.store, "value"), truth(log), rtol=1e-12)

@@ -2,11 +2,18 @@
 
 import shutil
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, open_operator
-from aftlib.checkpoint_planning.pipeline import PlannedLog, replay_stream, require_in_step
+from aftlib.checkpoint_planning.pipeline import (
+    PlannedLog,
+    read_batch,
+    replay_stream,
+    require_in_step,
+)
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
@@ -92,3 +99,15 @@ def test_a_checkpoint_of_sparks_that_ends_at_no_batch_of_the_state_is_refused(lo
         committed_up_to(step)
         with pytest.raises(ValueError, match=f"batch that ends at step {step}, .* got step 120 in"):
             require_in_step(operator, tmp_path)
+
+
+def test_a_micro_batch_of_other_steps_is_refused(log, tmp_path):
+    planned = PlannedLog(log, tmp_path, 120, 3)
+    read = [batch for part in planned.partitions(15, 40) for batch in planned.read(part)]
+    rows = pa.Table.from_batches(reversed(read))
+    sums, counts = read_batch(rows, [6, 1], 15, 40)
+    np.testing.assert_allclose(sums, log.read([6, 1], 15, 40).sum(axis=0))
+    assert counts.tolist() == [25, 25]
+    for steps in ((10, 40), (15, 45)):
+        with pytest.raises(ValueError, match=r"must st.* at step \d+, .* got \[\d+\]: let one"):
+            read_batch(rows, [6, 1], *steps)

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -252,6 +255,11 @@ def test_what_is_no_requirement_or_recovery_time_is_refused():
         ({"query": ["sum"]}, "query must be one of mean, sum.* got"),
         ({"t_sla_ms": "50ms"}, "t_sla_ms must be at least .* 20 tuples, got '50ms'"),
         ({"model": np.eye(2)}, "model must be a GaussianModel, got ndarray .*: give GaussianModel"),
+        (
+            {"t_sla_ms": pd.Timedelta("50ms")},
+            r"t_sla_ms must be of type float, got Timedelta.*; give a number .* t_sla_ms / pd",
+        ),
+        ({"window": Fraction(10)}, r"window must be of type int, got .*; give int\(window\)"),
         ({"t_sla_ms": np.nan}, "t_sla_ms must be at least .* 20 tuples, got nan"),
     ],
     ids=str,
@@ -259,6 +267,18 @@ def test_what_is_no_requirement_or_recovery_time_is_refused():
 def test_impossible_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         plan(**options)
+
+
+def test_a_duration_divided_by_a_millisecond_is_accepted():
+    t_sla_ms = pd.Timedelta("50ms") / pd.Timedelta("1ms")
+    assert plan(t_sla_ms=t_sla_ms).times == plan(t_sla_ms=50).times
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(3, 25), Decimal("0.12")])
+def test_exact_numbers_are_accepted_as_floats_only(epsilon):
+    with pytest.raises(ValueError, match=r"epsilon must be of type float, .* give float\(epsilon"):
+        Requirement(epsilon, 0.05)
+    assert float(Requirement(float(epsilon), 0.05).reliability(0.0)) == 1
 
 
 def test_document_constants():

@@ -1,12 +1,16 @@
 """The checkpoint store: whole commits or none, and nobody else's files."""
 
+import os
 import sqlite3
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.checkpoint_planning import state
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import (
@@ -16,6 +20,7 @@ from aftlib.checkpoint_planning.state import (
     PreparedReplay,
 )
 from aftlib.core.generators import block_model
+from aftlib.core.paths import open_database, transaction
 from aftlib.core.requirement import Requirement
 
 C1 = Checkpoint(
@@ -140,3 +145,30 @@ def test_a_name_is_of_the_sets_and_what_they_estimate(tmp_path):
     names = [store.prepare(each) for each in (plan, fewer, other)]
     assert len(set(names)) == 3
     assert [store.prepare(each) for each in (plan, fewer, other)] == names
+
+
+def open_files(path):
+    """Descriptors of this process for files that belong to a database."""
+    links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return [link for link in links if link.startswith(str(path))]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_a_closed_store_holds_no_file(store):
+    store.begin(3, "a")
+    assert open_files(store.path)
+    store.close()
+    assert not open_files(store.path)
+    with CheckpointStore(store.path.parent) as again:
+        assert again.unfinished(3)
+    assert not open_files(store.path)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        again.records()
+
+
+def test_a_reader_does_not_wait_for_the_writer(store, monkeypatch):
+    at_once = partial(open_database, timeout_s=0.0)
+    monkeypatch.setattr(state, "open_database", at_once)
+    with transaction(store._connection, "write to"), CheckpointStore(store.path.parent) as reader:
+        assert reader.restore() is None
+        assert reader.records().empty

@@ -1,6 +1,8 @@
 """Checks name what they refuse, and let pass what is within the bounds, ends included."""
 
 import math
+from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -29,9 +31,27 @@ from tests.refusals import refused
         ("3", {"most": 3}, "x must be at most 3, got '3'"),
         (10**400, {"least": 0}, f"x must be at least 0, got 1{'0' * 99}"),
         (10**400, {"whole": True}, f"x must be a whole number, got 1{'0' * 99}"),
-        (Fraction(1, 10**400), {"above": 0}, f"x must be above 0, got Fraction(1, 1{'0' * 87}"),
-        (np.timedelta64(2, "h"), {"above": 0}, "x must be above 0, got np.timedelta64(2,'h')"),
-        (np.timedelta64(2), {"whole": True}, "x must be a whole number, got np.timedelta64(2)"),
+        (Fraction(1, 20), {"above": 0}, "x must be of type float, got Fraction(1, 20); give float(x)"),
+        (Decimal("0.6"), {}, "x must be of type float, got Decimal('0.6'); give float(x)"),
+        (Decimal(3), {"whole": True}, "x must be of type int, got Decimal('3'); give int(x)"),
+        (
+            pd.Timedelta("50ms"),
+            {"above": 0},
+            "x must be of type float, got Timedelta('0 days 00:00:00.050000'); "
+            "give a number in its unit, such as x / pd.Timedelta('1ms') for milliseconds",
+        ),
+        (
+            timedelta(hours=2),
+            {"whole": True},
+            "x must be of type int, got datetime.timedelta(seconds=7200); "
+            "give a number in its unit, such as x / pd.Timedelta('1ms') for milliseconds",
+        ),
+        (
+            np.timedelta64(2, "h"),
+            {"above": 0},
+            "x must be of type float, got np.timedelta64(2,'h'); "
+            "give a number in its unit, such as x / pd.Timedelta('1ms') for milliseconds",
+        ),
     ],
 )
 def test_refusals_name_value_and_bounds(value, bounds, message):
@@ -41,7 +61,10 @@ def test_refusals_name_value_and_bounds(value, bounds, message):
 
 
 def test_numbers_within_the_bounds_pass():
-    require_number("x", Fraction(1, 20), above=0)
+    require_number("x", float(Fraction(1, 20)), above=0)
+    require_number("x", float(Decimal("0.6")), above=0)
+    require_number("x", pd.Timedelta("50ms") / pd.Timedelta("1ms"), least=50, most=50)
+    require_number("x", np.float32(0.5), above=0)
     require_number("x", 2**62 - 1, below=2**62, whole=True)
     require_number("x", np.int64(3), least=3, most=3, whole=True)
     require_number("x", -1e300)
