@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning import recoveries, state
+from aftlib.checkpoint_planning import drivers, state
 from aftlib.checkpoint_planning.operator import PartialReplay, ReplayQuery
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
@@ -36,7 +36,7 @@ QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 
 POINTS = ("begun", "restored", "replayed", "estimated", "written", "committed", "planned")
 """Points of a driver's batch; at "written" the transaction has the checkpoint, and is open."""
 COMMIT = PartialReplay._commit
-recoveries.FORKS.set_forkserver_preload([__name__])
+drivers.FORKS.set_forkserver_preload([__name__])
 
 
 def run() -> dict[str, Any]:
@@ -71,15 +71,15 @@ def kill_drivers(place: Path) -> list[dict[str, Any]]:
     rng, rows = np.random.default_rng(13), []
     for killed, point, commit in cases:
         folder = place / f"{killed}, {point}"
-        with mock.patch.object(recoveries, "drive", partial(drive, commit)):
+        with mock.patch.object(drivers, "drive", partial(drive, commit)):
             for window in range(TURNS):
                 step = window * QUERY.window  # a control is killed in the first interval
                 if point != "between":
                     step += int(rng.integers(QUERY.window))
                 if killed == "driver recovering":
-                    recoveries.run_driver(folder, QUERY, log, ("replayed", step))
-                recoveries.run_driver(folder, QUERY, log, (point, step))
-            recoveries.run_driver(folder, QUERY, log, None)
+                    drivers.run_driver(folder, QUERY, log, ("replayed", step))
+                drivers.run_driver(folder, QUERY, log, (point, step))
+            drivers.run_driver(folder, QUERY, log, None)
         results = CheckpointStore(folder).results()
         rows.append({"killed": killed, "point": point, "kills": TURNS} | count_harm(results, log))
     return rows
@@ -104,7 +104,7 @@ def count_harm(results: pd.DataFrame, log: SensorLog) -> dict[str, int]:
 def drive(commit: Any, *arguments: Any) -> None:
     """Be a driver process that commits its batches in this way."""
     PartialReplay._commit = commit
-    recoveries.drive(*arguments)
+    drivers.drive(*arguments)
 
 
 def commit_in_steps(self: PartialReplay, checkpoint: Checkpoint, record: IntervalRecord) -> None:

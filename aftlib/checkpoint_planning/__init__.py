@@ -17,6 +17,6 @@ crashed is recovered: O is read, the others are estimated, the result is committ
 the window is planned. It runs in one process.
 `pipeline` runs it on Structured Streaming, whose micro-batches end at the τ; the state is the same.
 `experiments` has the parameters of notebook 02 and what follows from plans (figs 6 and 7);
-`recoveries` measures (figs 1 and 5, throughput), and kills driver processes. `figures` draws,
-`claims` judges.
+`recoveries` measures in one process (figs 1 and 5, throughput), and `drivers` kills processes.
+`figures` draws, `captions` says what a run shows, `judges` and `claims` judge.
 """

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import plotly.express as px
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from aftlib.checkpoint_planning.experiments import AXES, SPARED
 from aftlib.checkpoint_planning.operator import ReplayQuery
@@ -31,8 +32,14 @@ LOOKS = {
     "adaptive": line_look(GREEN, "diamond", "dashdot"),
 }
 _STATES = {"checkpointed": GREY, "replayed": BLUE, "estimated": ORANGE}
-_TITLES = {"epsilon": "tolerance ε", "delta": "δ", "t_sla_ms": "T_SLA (ms, logarithmic)"}
+_TITLES = {
+    "epsilon": "tolerance ε, sensor units",
+    "delta": "permitted failure probability δ",
+    "t_sla_ms": "T_SLA (ms, logarithmic)",
+}
 _LABELS = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA (ms)"}
+_NAMES = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA"}
+_GAINS = {"total_ms": "gain prepared beforehand", "solved_ms": "gain solved at recovery"}
 _EXACT, _SAMPLED, _GUARANTEED = "expected", "sampled, 95 % interval", "guaranteed 1 − δ"
 _SUCCESS = {
     _GUARANTEED: {"mode": "lines", "line": {"color": "#333", "dash": "dash"}},
@@ -40,9 +47,9 @@ _SUCCESS = {
     _SAMPLED: {"mode": "markers", "marker": {"color": BLUE, "symbol": "circle-open"}},
 }
 _TIMES = {
-    "replaying all sensors": {"mode": "lines", "line": {"color": RED, "dash": "dash"}},
-    "T_rec: the sum of the parts": line_look(GREEN),
-    "T_rep: replay": line_look(BLUE),
+    "replaying all sensors": line_look(RED, "square", "dash"),
+    "T_rec: the sum of the parts": line_look(GREEN, "diamond"),
+    "T_rep: replay": line_look(BLUE, "circle", "dot"),
     "T_res: restore, load the gain matrix": line_look(GREY),
     "T_est: estimate": line_look(ORANGE),
 }
@@ -81,28 +88,28 @@ def plan(queries: Mapping[str, ReplayQuery]) -> go.Figure:
     return figure.update_layout(hovermode="closest")
 
 
-def counts(frame: pd.DataFrame, x: str, delta: float, start: float) -> go.Figure:
-    """Draw checkpoints per window along one axis by method, with a slider for the other (fig. 6).
+def counts(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> go.Figure:
+    """Draw checkpoints per window along one axis by method, with a slider for another (fig. 6).
 
-    `frame` is that of `experiments.checkpoint_counts`, `x` "epsilon" or "t_sla_ms". The slider
-    begins at `start`.
+    `frame` is that of `experiments.checkpoint_counts`, `x` one of the `AXES`. The slider, of T_SLA
+    or, if `x` is that, of ε, begins at the value of `point`, which also has that of the third axis.
     """
-    rows = _at_delta(frame, delta)
-    slider = "t_sla_ms" if x == "epsilon" else "epsilon"
+    slider, fixed = _other_axes(x)
     figure = line_figure(
-        rows, x, "checkpoints", "method", LOOKS,
-        (f"Checkpoints against {_LABELS[x]} (fig. 6)", _TITLES[x], "checkpoints per window"),
-        slider=slider, label=_LABELS[slider], start=start, logarithmic=x == "t_sla_ms",
+        _at(frame, fixed, point[fixed]), x, "checkpoints", "method", LOOKS,
+        (f"Checkpoints against {_NAMES[x]} (fig. 6)", _TITLES[x], "checkpoints per window"),
+        slider=slider, label=_LABELS[slider], start=point[slider], logarithmic=x == "t_sla_ms",
     )  # fmt: skip
     return figure.update_yaxes(rangemode="tozero")
 
 
-def success(frame: pd.DataFrame, delta: float, start: float) -> go.Figure:
-    """Draw the mean success of plans' checkpoints against ε, with a slider for T_SLA (fig. 7).
+def success(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> go.Figure:
+    """Draw the mean success of plans' checkpoints along one axis, with a slider (fig. 7).
 
-    `frame` is that of `experiments.sampled_failures`.
+    `frame` is that of `experiments.sampled_failures`; `x` and `point` are as for `counts`.
     """
-    rows = _at_delta(frame, delta)
+    slider, fixed = _other_axes(x)
+    rows = _at(frame, fixed, point[fixed])
     curves = [
         rows[AXES].assign(curve=_GUARANTEED, share=1 - rows["delta"]),
         rows[AXES].assign(curve=_EXACT, share=1 - rows["failed"]),
@@ -111,16 +118,17 @@ def success(frame: pd.DataFrame, delta: float, start: float) -> go.Figure:
         ),
     ]
     return line_figure(
-        pd.concat(curves, ignore_index=True), "epsilon", "share", "curve", _SUCCESS,
-        ("Success against ε (fig. 7)", _TITLES["epsilon"], "share of results within ε"),
-        slider="t_sla_ms", label=_LABELS["t_sla_ms"], start=start, bounds=("low", "high"),
+        pd.concat(curves, ignore_index=True), x, "share", "curve", _SUCCESS,
+        (f"Success against {_NAMES[x]} (fig. 7)", _TITLES[x], "share of results within ε"),
+        slider=slider, label=_LABELS[slider], start=point[slider], bounds=("low", "high"),
+        logarithmic=x == "t_sla_ms",
     )  # fmt: skip
 
 
 def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
     """Draw median recovery times and their parts against |O|, with a slider for n (fig. 5).
 
-    `times` is the frame of `recoveries.recovery_times`.
+    `times` is the frame of `recoveries.recovery_times`; the gain is prepared.
     """
     median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
     full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
@@ -129,14 +137,81 @@ def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
     parts = dict(zip(["full_ms", "total_ms", "rep_ms", "res_ms", "est_ms"], _TIMES, strict=True))
     partial = median[median["sensors"] < median["n"]].rename(columns=parts)
     rows = partial.melt(["n", "sensors"], [*_TIMES], "part", "milliseconds")
-    titles = "Recovery time in one process (fig. 5)", "sensors replayed |O|", "milliseconds"
+    titles = "Recovery time in one thread (fig. 5)", "sensors replayed |O|", "milliseconds"
     figure = line_figure(
         rows, "sensors", "milliseconds", "part", _TIMES, titles, slider="n", label="n", start=start
     )
     return figure.update_yaxes(rangemode="tozero")
 
 
-def _at_delta(frame: pd.DataFrame, delta: float) -> pd.DataFrame:
-    """Return the rows at the δ nearest to `delta`."""
-    known = sorted(frame["delta"].unique())
-    return frame[frame["delta"] == known[nearest(known, delta)]]
+def solving_times(times: pd.DataFrame) -> go.Figure:
+    """Draw the median of T_est, solved at recovery, against n, one line per |O|/n (fig. 5)."""
+    some = times[times["sensors"] < times["n"]]
+    share = (some["sensors"] / some["n"]).round(1)
+    rows = some.assign(curve=share.map("|O| = {:.1f} n".format))
+    rows = rows.groupby(["n", "curve"])[["solve_ms"]].median().reset_index()
+    titles = (
+        "T_est against n, solved at recovery (fig. 5)",
+        "sensors n (logarithmic)",
+        "T_est, ms (logarithmic)",
+    )
+    figure = line_figure(rows, "n", "solve_ms", "curve", {}, titles, logarithmic=True)
+    return figure.update_yaxes(type="log", dtick=1)
+
+
+def recovery_surface(times: pd.DataFrame) -> go.Figure:
+    """Draw T_rec over a full replay's time for each n and |O|/n, gain prepared and solved."""
+    median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
+    full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
+    partial = median[median["sensors"] < median["n"]]
+    share = (partial["sensors"] / partial["n"]).round(1)
+    figure = make_subplots(1, 2, shared_yaxes=True, subplot_titles=[*_GAINS.values()])
+    for column, part in enumerate(_GAINS, start=1):
+        ratios = partial.assign(share=share, ratio=partial[part] / partial["n"].map(full))
+        wide = ratios.pivot_table(index="n", columns="share", values="ratio")
+        figure.add_heatmap(
+            x=[f"{each:g}" for each in wide.columns],
+            y=[f"{n:,}" for n in wide.index],
+            z=wide.to_numpy().tolist(),
+            texttemplate="%{z:.2f}",
+            colorscale=[[0, BLUE], [0.5, "#FFFFFF"], [1, RED]],
+            zmin=0,
+            zmax=2,
+            showscale=False,
+            hovertemplate="n = %{y}<br>|O|/n = %{x}<br>%{z:.3f} × full replay<extra></extra>",
+            row=1,
+            col=column,
+        )
+    styled(figure, "T_rec over a full replay's time", "share replayed, |O|/n", "", 330)
+    figure.update_yaxes(title_text="sensors n", col=1)
+    return figure.update_layout(hovermode="closest")
+
+
+def throughput(rates: pd.DataFrame) -> go.Figure:
+    """Draw the throughput of each plan: the median of its windows, and their range."""
+    millions = rates.assign(rate=rates["rate"] / 1e6).groupby("plan", sort=False)
+    rate = millions["rate"]
+    median = rate.median()
+    names = [
+        f"{plan}, {taken} checkpoints" for plan, taken in millions["checkpoints"].first().items()
+    ]
+    bounds = {"array": rate.max() - median, "arrayminus": median - rate.min()}
+    colors = [LOOKS[plan]["marker"]["color"] for plan in median.index]
+    figure = go.Figure()
+    figure.add_bar(x=median, y=names, orientation="h", marker_color=colors, error_x=bounds)
+    styled(figure, "Throughput while nothing fails", "million samples per second", "", 260)
+    figure.update_xaxes(rangemode="tozero").update_yaxes(automargin=True)
+    return figure.update_layout(hovermode="closest")
+
+
+def _other_axes(x: str) -> tuple[str, str]:
+    """Return the axis of the slider and the one that is fixed, for a figure against `x`."""
+    slider = "t_sla_ms" if x == "epsilon" else "epsilon"
+    (fixed,) = set(AXES) - {x, slider}
+    return slider, fixed
+
+
+def _at(frame: pd.DataFrame, axis: str, value: float) -> pd.DataFrame:
+    """Return the rows whose value on an axis is the nearest to `value`."""
+    known = sorted(frame[axis].unique())
+    return frame[frame[axis] == known[nearest(known, value)]]

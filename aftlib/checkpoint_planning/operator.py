@@ -215,7 +215,9 @@ def open_operator(
 ) -> PartialReplay:
     """Return the operator on the state in a directory, with a new id of this process.
 
-    `replays_all` makes recoveries read all sensors, as exactly-once does. ValueError when the log's keys are not the model's, or the state belongs to another query or
+    `replays_all` makes recoveries read all sensors, as exactly-once does.
+
+    ValueError when the log's keys are not the model's, or the state belongs to another query or
     another log.
     """
     if log.names != query.model.names:

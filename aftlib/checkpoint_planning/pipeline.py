@@ -112,9 +112,7 @@ def replay_stream(
         planned = PlannedLog(here, Path(directory).absolute(), operator.stop, tasks)
 
         def step(batch: DataFrame, number: int) -> None:
-            def read(
-                keys: Sequence[int], start: int, stop: int
-            ) -> tuple[np.ndarray, np.ndarray]:
+            def read(keys: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
                 return read_batch(batch.toArrow(), keys, start, stop)
 
             operator.process(number, read)

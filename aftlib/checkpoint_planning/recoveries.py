@@ -1,23 +1,19 @@
-"""Measured recoveries: fig. 1, their times (fig. 5), killed drivers, and throughput."""
+"""Recoveries in one process: fig. 1, their measured times (fig. 5), and throughput."""
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
+from threadpoolctl import threadpool_limits
 
-from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, open_operator
+from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, open_operator
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, PreparedReplay
 from aftlib.core.gaussian import GaussianModel
@@ -48,18 +44,11 @@ FIGURE_1_QUERY = ReplayQuery(
 
 MOST_READINGS = 10_000_000
 """Most samples of a log for fig. 5; the document's 10⁵ rows are read up to 100 sensors."""
-SHARES = (0.1, 0.25, 0.5, 0.75)
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the sensors that are replayed, besides 1."""
+MANY = 1_000
+"""With more sensors, a tenth of the turns is measured, because a turn takes many seconds."""
 CORRELATION = 0.5
-MARGIN = 1.5
-"""T_SLA of killed drivers, as a multiple of the fitted recovery time."""
-PILOT_TUPLES, PILOTS = (10_000, 100_000), 10
-"""Tuples that T_SLA permits in pilot kills, and the number of kills for each."""
-LEAST_MS = 1e-7
-"""Least time of one tuple in a fitted recovery time: ten tuples per nanosecond."""
-FORKS = get_context("forkserver")
-# drivers are forked from a process that has the imports
-FORKS.set_forkserver_preload([__name__])
 
 
 def three_sensors(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -115,6 +104,7 @@ def equally_correlated(sensors: int, size: int) -> PreparedReplay:
     return PreparedReplay(np.arange(size), np.full((sensors - size, size), weight), variance)
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def recovery_times(
     directory: Path,
     scratch: Path,
@@ -127,54 +117,81 @@ def recovery_times(
 
     T_res is split: `state_ms` restores a checkpoint of n sensors from the store, `gain_ms` loads
     the gain matrix that was prepared with the plan. T_rep reads and adds up O over a whole
-    `wide_log`. T_est estimates the others. Sizes take turns, so that other work on the machine
-    slows all of them; one more turn warms up.
+    `wide_log`; it is scaled to `rows` rows if the log has fewer. `est_ms` estimates the others by
+    the prepared gain, and `solve_ms` if the gain is solved at recovery. Sizes take turns, so that
+    other work on the machine slows all of them; up to `MANY` sensors one more turn warms up. One
+    thread does all of it, as in the document. 10⁴ sensors take 1 GB.
 
-    One row per recovery: n, sensors: |O|, tuples: |O| · steps, turn, state_ms, gain_ms, rep_ms,
-    est_ms, total_ms. |O| = n is a full replay without estimates.
+    One row per recovery: n, sensors: |O|, tuples: |O| · rows, turn, state_ms, gain_ms, rep_ms,
+    est_ms, solve_ms; total_ms: T_rec with the gain prepared, and solved_ms: T_rec with the gain
+    solved at recovery. |O| = n is a full replay without estimates.
     """
-    measured = []
+    measured = list[dict[str, float]]()
     scratch.mkdir(parents=True, exist_ok=True)
     for n in sorted(set(ns)):
         log = wide_log(directory, n, rows, seed)
-        sizes = sorted({max(1, round(share * n)) for share in SHARES} | {n})
-        read, zeros = bare_read(log), np.zeros(n)
-        store = CheckpointStore(scratch / str(n))
+        with TemporaryDirectory(dir=scratch) as folder:  # gains of 10⁴ sensors take 700 MB
+            measured += _measure_turns(log, Path(folder), turns, rows)
+    frame = pd.DataFrame(measured)
+    frame["total_ms"] = frame[["state_ms", "gain_ms", "rep_ms", "est_ms"]].sum(axis=1)
+    frame["solved_ms"] = frame[["state_ms", "rep_ms", "solve_ms"]].sum(axis=1)
+    return frame[frame["turn"] >= 0].reset_index(drop=True)
+
+
+def _measure_turns(
+    log: SensorLog, folder: Path, turns: int, rows: int
+) -> Iterator[dict[str, float]]:
+    """Yield the parts of each recovery of a log's sensors, with files in an empty folder."""
+    n = len(log.names)
+    sizes = sorted({max(1, round(share * n)) for share in SHARES} | {n})
+    read = bare_read(log)
+    read(range(n), 0, log.steps)  # from now on the files are in memory
+    zeros = np.zeros(n)
+    for size in sizes[:-1]:
+        equally_correlated(n, size).save(folder / f"{size}.npy")
+    counted = range(-1, turns) if n <= MANY else range(max(1, turns // 10))
+    with CheckpointStore(folder) as store:
         store.save(Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan=""))
-        for size in sizes:
-            equally_correlated(n, size).save(scratch / f"{n}-{size}.npy")
-        for turn, size in product(range(-1, turns), sizes):
-            replay, clock = PreparedReplay.everything(n), [time.perf_counter()]
+        for turn, size in product(counted, sizes):
+            replay = PreparedReplay.everything(n)
+            clock = [time.perf_counter()]
             store.restore()
             clock.append(time.perf_counter())
             if size < n:
-                replay = PreparedReplay.load(scratch / f"{n}-{size}.npy")
+                replay = PreparedReplay.load(folder / f"{size}.npy")
             clock.append(time.perf_counter())
             sums, _ = read(replay.sensors.tolist(), 0, log.steps)
             clock.append(time.perf_counter())
             if size < n:
                 replay.estimate(zeros, sums, log.steps)
             clock.append(time.perf_counter())
-            measured.append((n, size, size * log.steps, turn, *(1e3 * np.diff(clock))))
-    parts = ["state_ms", "gain_ms", "rep_ms", "est_ms"]
-    frame = pd.DataFrame(measured, columns=["n", "sensors", "tuples", "turn", *parts])
-    frame["total_ms"] = frame[parts].sum(axis=1)
-    return frame[frame["turn"] >= 0].reset_index(drop=True)
+            state_ms, gain_ms, rep_ms, est_ms = 1e3 * np.diff(clock)
+            yield {
+                "n": n,
+                "sensors": size,
+                "tuples": size * rows,
+                "turn": turn,
+                "state_ms": state_ms,
+                "gain_ms": gain_ms,
+                "rep_ms": rep_ms * rows / log.steps,
+                "est_ms": est_ms,
+                "solve_ms": solving_ms(n, size) if size < n else 0.0,
+            }
 
 
-def solving_times(n: int = 10_000, size: int = 1_000, turns: int = 5) -> pd.DataFrame:
-    """Measure T_est if it is solved at recovery, Σ_YO Σ_OO⁻¹ (o − μ_O) with Σ in memory (eq. (6)).
+def solving_ms(n: int, size: int) -> float:
+    """Measure T_est if it is solved at recovery, Σ_YO Σ_OO⁻¹ (o − μ_O) (eq. (6)), in ms.
 
-    One row per turn: n, sensors: |O|, solve_ms.
+    Σ_OO and Σ_YO of n equally correlated sensors, of which `size` are in O, stand in memory.
     """
-    within = np.full((size, size), CORRELATION)
+    within = np.full((size, size), CORRELATION, order="F")
     np.fill_diagonal(within, 1)
-    across, deviation, measured = np.full((n - size, size), CORRELATION), np.ones(size), []
-    for _ in range(turns):
-        start = time.perf_counter()
-        across @ cho_solve(cho_factor(within), deviation)
-        measured.append(1e3 * (time.perf_counter() - start))
-    return pd.DataFrame({"n": n, "sensors": size, "solve_ms": measured})
+    across = np.full((n - size, size), CORRELATION)
+    deviation = np.ones(size)
+    start = time.perf_counter()
+    factor = cho_factor(within, lower=True, overwrite_a=True, check_finite=False)
+    across @ cho_solve(factor, deviation, check_finite=False)
+    return 1e3 * (time.perf_counter() - start)
 
 
 def stream_rates(
@@ -183,9 +200,10 @@ def stream_rates(
     """Measure the throughput of one undisturbed window in one process under each query.
 
     Queries take turns; one more turn warms up. One row per (turn, query), with the columns turn;
-    plan: the query's name; checkpoints: their number per window; rate: tuples per second.
+    plan: the query's name; checkpoints: their number per window; rate: samples per second.
     """
-    rows, read = [], bare_read(log)
+    rows = []
+    read = bare_read(log)
     for turn, (name, query) in product(range(-1, turns), queries.items()):
         operator = open_operator(query, log, scratch / f"{name}-{turn}")
         intervals = len(query.first_plan.replay)
@@ -193,154 +211,7 @@ def stream_rates(
         for batch in range(intervals):
             operator.process(batch, read)
         rate = query.window * query.model.size / (time.perf_counter() - start)
+        operator.store.close()
         rows.append((turn, name, intervals - 1, rate))
     frame = pd.DataFrame(rows, columns=["turn", "plan", "checkpoints", "rate"])
     return frame[frame["turn"] >= 0].reset_index(drop=True)
-
-
-class Passage(NamedTuple):
-    """A point that a driver passed, and when."""
-
-    point: str  # one of `PartialReplay`, or "started" or "killed"
-    batch: int
-    at: float  # seconds of the monotonic clock
-
-
-def drive(
-    pipe: Connection,
-    directory: Path,
-    query: ReplayQuery,
-    log: SensorLog,
-    kill: tuple[str, int] | None,
-    rate: float,
-    exact: bool,
-) -> None:
-    """Be a driver process: recover at a read rate, stream the rest, and send each `Passage`.
-
-    At a point and step `kill` it waits to be killed.
-    """
-    read = bare_read(log)
-
-    def read_slowly(sensors: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        sums = read(sensors, start, stop)
-        time.sleep(len(sensors) * (stop - start) / rate)
-        return sums
-
-    def passes(point: str, batch: int) -> None:
-        pipe.send(Passage(point, batch, time.monotonic()))
-        if kill is not None and point == kill[0] and kill[1] in range(*operator.batch_steps):
-            pipe.send(Passage("killed", batch, time.monotonic()))
-            pipe.recv()
-
-    with driver(query, log, directory) as operator:
-        operator.passes = passes
-        if exact:  # as if the crashed process went on: then nothing failed, and all is read
-            operator.process_id = "exact"
-        operator.recover(read_slowly)
-        operator.finish(read)
-
-
-def run_driver(
-    directory: Path,
-    query: ReplayQuery,
-    log: SensorLog,
-    kill: tuple[str, int] | None,
-    rate: float = np.inf,
-    exact: bool = False,
-) -> list[Passage]:
-    """Run a driver process, which recovers the batch of the last one, until SIGKILL or its end.
-
-    `kill` is a point of a batch and one of the batch's steps; without it the driver finishes the
-    log. It recovers by reading `rate` samples per second, of all sensors if `exact`. It is forked
-    from a process that has loaded all imports, as a standby process would be.
-
-    Return the passed points, between "started" and "killed". RuntimeError when the driver ends
-    otherwise.
-    """
-    ours, theirs = FORKS.Pipe()
-    process = FORKS.Process(target=drive, args=(theirs, directory, query, log, kill, rate, exact))
-    passed = [Passage("started", -1, time.monotonic())]
-    process.start()
-    theirs.close()
-    with ours:
-        with suppress(EOFError):  # it has ended
-            while passed[-1].point != "killed":
-                passed.append(ours.recv())
-        if passed[-1].point == "killed":
-            process.kill()
-        process.join()
-    expected = 0 if kill is None else -signal.SIGKILL
-    if process.exitcode != expected:
-        raise RuntimeError(
-            f"driver must end with exit status {expected} (kill at {kill}), got "
-            f"{process.exitcode}: see its error above"
-        )
-    return passed
-
-
-def kill_drivers(
-    query: ReplayQuery, log: SensorLog, scratch: Path, count: int, seed: int
-) -> pd.DataFrame:
-    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover the batch.
-
-    A driver is killed after it has read the samples of an interval and before it commits them. The
-    next driver starts at once, so the time to detect a failure is not measured. It recovers the
-    interval, continues and is killed in the next window. After the log's last window a new stream
-    begins. Only intervals are hit in which the plan estimates some sensors (0 < |O| < n), and
-    which T_SLA ends before their window ends; without such an interval the frame is empty.
-
-    One row per kill, about the batch that the replacement process recovers: the columns of
-    `CheckpointStore.records`, and t_sla_ms. RuntimeError when a process does not end by its
-    SIGKILL.
-    """
-    plan, rng = query.first_plan, np.random.default_rng(seed)
-    partial = [
-        tau
-        for tau, replay in zip(plan.times, plan.replay[:-1], strict=False)
-        if 0 < len(replay.sensors) < query.model.size
-    ]
-    windows, left = log.steps // query.window, count if partial else 0
-    frames = list[pd.DataFrame]()
-    while left:
-        directory = scratch / str(len(frames))
-        taus = rng.choice(partial, min(windows, left)).tolist()
-        kills = [("replayed", query.window * window + tau) for window, tau in enumerate(taus)]
-        kills.append(("planned", kills[-1][1]))  # the last process recovers the last interval
-        for kill in kills:
-            run_driver(directory, query, log, kill)
-        frames.append(CheckpointStore(directory).records().query("recovered"))
-        left -= len(taus)
-    killed = pd.concat(frames or [pd.DataFrame()], ignore_index=True)
-    return killed.assign(t_sla_ms=query.t_sla_ms)
-
-
-def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: int) -> ReplayQuery:
-    """Return the query with a recovery time fitted to pilot kills, and its T_SLA.
-
-    T_SLA is `MARGIN` times the fitted time to replay the fewest `PILOT_TUPLES`. It is fixed before
-    the kills that are judged.
-    """
-    frames = []
-    for tuples in PILOT_TUPLES:
-        pilot = replace(query, t_sla_ms=query.recovery_time(tuples))
-        frames.append(kill_drivers(pilot, log, scratch / str(tuples), PILOTS, seed))
-    line = fit_recovery_time(pd.concat(frames))
-    cost = RecoveryTime(MARGIN * line.fixed_ms, MARGIN * line.per_tuple_ms)
-    return replace(query, recovery_time=cost, t_sla_ms=cost(PILOT_TUPLES[0]))
-
-
-def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
-    """Fit (24) to measured recoveries, by Theil and Sen's line, which is robust to stragglers.
-
-    `times` has tuples and total_ms, one row per recovery. A tuple takes at least `LEAST_MS`,
-    because a smaller cost cannot be measured. ValueError without recoveries.
-    """
-    from scipy.stats import theilslopes  # imported here: it takes 0.4 s to load
-
-    if times.empty:
-        raise ValueError("times must hold recoveries, got none; choose a smaller epsilon")
-    slope = LEAST_MS
-    if np.ptp(times["tuples"]):
-        slope = max(slope, float(theilslopes(times["total_ms"], times["tuples"]).slope))
-    fixed = float((times["total_ms"] - slope * times["tuples"]).median())
-    return RecoveryTime(max(0.0, fixed), slope)

@@ -12,9 +12,9 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
+from aftlib.checkpoint_planning.drivers import Passage, run_driver
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import RecoveryTime
-from aftlib.checkpoint_planning.recoveries import Passage, run_driver
 from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.gaussian import GaussianModel
 from aftlib.does_it_pay.cases import Case, Kill

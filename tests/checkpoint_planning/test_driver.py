@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import recoveries
+from aftlib.checkpoint_planning import drivers
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver, open_operator
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
@@ -59,7 +59,7 @@ def test_one_chain_of_drivers_is_killed_in_window_after_window(tmp_path):
     killed_query = query()
     values = draw(killed_query.model, 96, 1)
     log = SensorLog.write(tmp_path / "log", values, killed_query.model.names)
-    frame = recoveries.kill_drivers(killed_query, log, tmp_path / "killed", 3, 1)
+    frame = drivers.kill_drivers(killed_query, log, tmp_path / "killed", 3, 1)
     assert frame["recovered"].all() and frame["sensors"].between(1, 5).all()
     assert frame["batch"].is_monotonic_increasing and frame["batch"].is_unique
     assert (frame["tuples"] <= 20).all() and (frame["stop"] % 24 > 0).all()
@@ -67,7 +67,7 @@ def test_one_chain_of_drivers_is_killed_in_window_after_window(tmp_path):
     parts = frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1)
     np.testing.assert_allclose(parts, frame["total_ms"])
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["0"]
-    nothing = recoveries.kill_drivers(
+    nothing = drivers.kill_drivers(
         query(requirement=Requirement(1e-6, 0.05)), log, tmp_path / "exact", 3, 1
     )
     assert nothing.empty
@@ -80,8 +80,8 @@ def test_t_sla_is_fixed_before_the_kills_that_are_judged(tmp_path, monkeypatch):
         asked.append((pilot.t_sla_ms, count))
         return pd.DataFrame({"tuples": [10.0, 20.0], "total_ms": [3.0, 4.0]})
 
-    monkeypatch.setattr(recoveries, "kill_drivers", kill)
-    fitted = recoveries.query_from_pilots(query(), None, tmp_path, 1)
+    monkeypatch.setattr(drivers, "kill_drivers", kill)
+    fitted = drivers.query_from_pilots(query(), None, tmp_path, 1)
     assert asked == [(10_000, 10), (100_000, 10)]
     assert fitted.t_sla_ms == pytest.approx(1.5 * (2 + 0.1 * 10_000))
     assert fitted.recovery_time(10_000) == fitted.t_sla_ms
@@ -90,4 +90,4 @@ def test_t_sla_is_fixed_before_the_kills_that_are_judged(tmp_path, monkeypatch):
 def test_a_driver_that_ends_otherwise_is_an_error(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((24, 6)), query().model.names)
     with pytest.raises(RuntimeError, match="must end with exit status -9 .*, got 0: see its"):
-        recoveries.run_driver(tmp_path / "task", query(), log, ("planned", 99))
+        drivers.run_driver(tmp_path / "task", query(), log, ("planned", 99))

@@ -7,12 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import experiments, figures, recoveries
+from aftlib.checkpoint_planning import captions, drivers, experiments, figures, recoveries
 from aftlib.checkpoint_planning.experiments import NotebookParameters, PlanningCase
+from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
+from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 
 
@@ -64,7 +66,7 @@ def test_counts_are_those_of_the_plans(case):
     for row in counts.itertuples():
         plan = case.query(row.epsilon, row.delta, row.t_sla_ms, row.method).plan()
         assert row.checkpoints == len(plan.checkpoints)
-    shown = figures.counts(counts, "epsilon", delta=0.05, start=20)
+    shown = figures.counts(counts, "epsilon", {"epsilon": 0.4, "delta": 0.05, "t_sla_ms": 20})
     chosen = counts.query("method == 'proposed' and delta == 0.05 and t_sla_ms == 20")
     (line,) = (trace for trace in shown.data if trace.name == "proposed")
     assert list(line.y) == chosen["checkpoints"].tolist()
@@ -110,7 +112,7 @@ def test_sampled_failures_are_the_slow_twins_and_agree_with_the_formula(case):
     assert row["high"] == pytest.approx(disjoint.mean() + half)
     assert 1 <= row["missed"] <= row["parts"] == 10
     assert row["missed"] >= (twin.mean(axis=1) > 0.05).sum()
-    shown = figures.success(sampled, delta=0.05, start=20)
+    shown = figures.success(sampled, "epsilon", {"epsilon": 0.4, "delta": 0.05, "t_sla_ms": 20})
     assert [trace.name for trace in shown.data][0] == "guaranteed 1 − δ"
     at = sampled.query("delta == 0.05 and t_sla_ms == 20").sort_values("epsilon")
     assert list(shown.data[1].y) == pytest.approx((1 - at["failed"]).tolist())
@@ -135,17 +137,50 @@ def test_equally_correlated_is_what_select_replay_selects():
     np.testing.assert_allclose(closed.gain, chosen.gain(), atol=1e-12)
 
 
-def test_recovery_times_cover_every_size_and_are_drawn(tmp_path):
-    times = recoveries.recovery_times(tmp_path, tmp_path / "new", [4, 40], turns=3, rows=2000)
+def test_recovery_times_cover_every_size_and_are_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(recoveries, "MANY", 20)
+    times = recoveries.recovery_times(tmp_path, tmp_path / "new", [4, 40], turns=30, rows=2000)
     sizes = times.groupby("n")["sensors"].unique().map(list).to_dict()
-    assert sizes == {4: [1, 2, 3, 4], 40: [4, 10, 20, 30, 40]}
+    assert sizes == {4: [1, 2, 3, 4], 40: [4, 12, 20, 28, 36, 40]}
+    assert times.groupby("n")["turn"].nunique().to_dict() == {4: 30, 40: 3}
     assert (times["tuples"] == times["sensors"] * 2000).all()
     parts = times[["state_ms", "gain_ms", "rep_ms", "est_ms"]]
     np.testing.assert_allclose(parts.sum(axis=1), times["total_ms"])
+    solved = times[["state_ms", "rep_ms", "solve_ms"]].sum(axis=1)
+    np.testing.assert_allclose(solved, times["solved_ms"])
+    assert ((times["solve_ms"] > 0) == (times["sensors"] < times["n"])).all()
+    assert list((tmp_path / "new").iterdir()) == []  # gains may be large
     shown = figures.recovery_times(times, start=40)
     median = times.query("n == 40 and sensors < 40").groupby("sensors")["rep_ms"].median()
     (line,) = (trace for trace in shown.data if trace.name == "T_rep: replay")
     assert list(line.y) == pytest.approx(median.tolist())
+    (half,) = (line for line in figures.solving_times(times).data if line.name == "|O| = 0.5 n")
+    assert list(half.x) == [4, 40]
+    prepared, _ = figures.recovery_surface(times).data
+    assert list(prepared.y) == ["4", "40"]
+    full = times.query("n == 40 and sensors == 40")["total_ms"].median()
+    ratio = times.query("n == 40 and sensors == 36")["total_ms"].median() / full
+    assert prepared.z[1][-1] == pytest.approx(ratio)
+
+
+def test_fewer_rows_are_scaled_to_the_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(recoveries, "MOST_READINGS", 40 * 1024)
+    steps = []
+    clock = [0.0]
+
+    def reader(log):
+        def read(keys, start, stop):
+            steps.append(stop - start)
+            clock[0] += 1e-6 * len(keys) * (stop - start)
+            return np.zeros(len(keys)), np.zeros(len(keys))
+
+        return read
+
+    monkeypatch.setattr(recoveries, "bare_read", reader)
+    monkeypatch.setattr(recoveries.time, "perf_counter", lambda: clock[0])
+    times = recoveries.recovery_times(tmp_path, tmp_path / "new", [40], turns=5, rows=10_000)
+    assert set(steps) == {1024}
+    assert times["rep_ms"].to_numpy() == pytest.approx(1e-3 * times["sensors"] * 10_000)
 
 
 def test_a_wide_log_has_at_most_ten_million_samples(tmp_path, monkeypatch):
@@ -161,25 +196,28 @@ def test_rates_are_of_whole_windows_with_the_plans_checkpoints(case, tmp_path):
     assert (rates["rate"] > 0).all()
     taken = rates.groupby("plan")["checkpoints"].first()
     assert taken["exactly-once"] == 9 > taken["proposed"]
+    (bars,) = figures.throughput(rates).data
+    assert bars.y == ("exactly-once, 9 checkpoints", f"proposed, {taken['proposed']} checkpoints")
+    assert bars.x == pytest.approx(rates.groupby("plan")["rate"].median() / 1e6)
 
 
 def test_a_line_is_fitted_and_stragglers_do_not_bend_it():
     tuples = np.arange(0, 100_000, 1000)
     total = (5 + 2e-3 * tuples) * np.where(np.arange(100) % 10 == 3, 4, 1)
-    line = recoveries.fit_recovery_time(pd.DataFrame({"tuples": tuples, "total_ms": total}))
+    line = drivers.fit_recovery_time(pd.DataFrame({"tuples": tuples, "total_ms": total}))
     assert line.per_tuple_ms == pytest.approx(2e-3, rel=1e-2)
     assert line.fixed_ms == pytest.approx(5, abs=1)
 
 
 @pytest.mark.parametrize(("tuples", "total"), [([5, 5], [1, 2]), ([0, 100, 200], [3, 2, 1])])
 def test_a_cost_that_cannot_be_seen_is_taken_to_be_as_small_as_can_be(tuples, total):
-    line = recoveries.fit_recovery_time(pd.DataFrame({"tuples": tuples, "total_ms": total}))
+    line = drivers.fit_recovery_time(pd.DataFrame({"tuples": tuples, "total_ms": total}))
     assert line.per_tuple_ms == 1e-7 and line.fixed_ms == pytest.approx(np.median(total), rel=1e-4)
 
 
 def test_no_recoveries_are_refused():
     with pytest.raises(ValueError, match="times must hold recoveries, got none; choose"):
-        recoveries.fit_recovery_time(pd.DataFrame())
+        drivers.fit_recovery_time(pd.DataFrame())
 
 
 @pytest.mark.parametrize(
@@ -187,7 +225,7 @@ def test_no_recoveries_are_refused():
     [
         ({"groups": 7}, "groups must divide sensors = 100, got 7"),
         ({"covariance": 60.0}, "covariance must be at least 0 and at most 59.9, got 60"),
-        ({"ns": [10, 3000]}, "each of ns must be .* at most 1000, got 3000"),
+        ({"ns": [10, 30_000]}, "each of ns must be .* at most 10000, got 30000"),
         ({"epsilons": []}, "epsilons must hold at least one value, got none"),
     ],
     ids=str,
@@ -205,3 +243,50 @@ def test_the_case_of_the_notebook_has_the_figures_values_in_its_grid(spark, tmp_
     assert (case.log.steps, case.model.size) == (200, 6)
     partial = case.partial_query(0.05, 50).first_plan
     assert 0 < len(partial.replay[0].sensors) < 6
+
+
+def test_the_restored_checkpoint_has_no_guarantee():
+    """As recomputed by hand for the document's data at ε = .12, δ = .05 and T_SLA = 50 ms."""
+    case = PlanningCase(block_model(100, 5, 60, 30), None, 10_000, [], 1, 1)
+    plan = case.query(0.12, 0.05, 50).plan()
+    rows = experiments.restored_checkpoints(plan)
+    assert rows["tau"].tolist() == [1161, 3483, 8127, 10_000]
+    variance = 1161 * plan.replay[0].variance / 1161**2
+    others = plan.replay[0].estimated
+    by_hand = plan.requirement.reliability(variance)
+    assert (
+        rows["restored"][0]
+        == pytest.approx(by_hand[others].mean())
+        == pytest.approx(0.50, abs=0.01)
+    )
+    assert rows["restored_all"][0] == pytest.approx(by_hand.mean()) == pytest.approx(0.60, abs=0.01)
+    assert (rows["worst_case"] > 0.95).all()
+
+
+def test_a_driver_killed_at_random_leaves_whole_windows(tmp_path):
+    model = block_model(6, 2, 4, 3)
+    query = ReplayQuery(model, 24, Requirement(0.45, 0.05), RecoveryTime(0, 1), 30, "adaptive")
+    log = SensorLog.write(tmp_path / "log", draw(model, 50, 1), model.names)
+    outcomes = drivers.kill_at_random(query, log, tmp_path / "killed", 8, seed=2)
+    kills = outcomes.groupby("stream")["kills"].first()
+    assert kills.tolist() == [6, 2]
+    assert len(outcomes) == 3 and outcomes["recovered"].sum() > 0
+    assert outcomes["z"].max() < 5.5 and outcomes["failed"].max() <= 0.05 * (1 + 1e-6)
+    parameters = NotebookParameters(epsilon=0.45)
+    said = captions.adaptive(outcomes, parameters)
+    assert said.startswith("*adaptive* after 8 kills at random: of 3 windows")
+
+
+def test_a_killed_drivers_replacement_streams_on_spark(spark, tmp_path):
+    model = block_model(6, 2, 4, 3)
+    query = ReplayQuery(model, 24, Requirement(0.45, 0.05), RecoveryTime(0, 1), 30)
+    log = SensorLog.write(tmp_path / "log", draw(model, 100, 1), model.names)
+    rows = experiments.recover_on_spark(spark, query, log, tmp_path / "stream")
+    intervals = len(query.first_plan.replay)
+    assert rows["recovered"].tolist() == [0, 1, 0]
+    assert rows["intervals"].iloc[0] == intervals == rows["on_spark"].iloc[2]
+    estimates = [bool(replay.estimated.size) for replay in query.first_plan.replay]
+    left = rows["intervals"].iloc[1] - 1 - estimates.index(True)  # after the failed interval
+    assert rows["on_spark"].tolist()[:2] == [0, left]
+    assert rows["failed"].iloc[0] == rows["failed"].iloc[2] == 0 < rows["failed"].iloc[1] <= 0.05
+    assert rows["largest"].max() < 0.45 * 3

@@ -31,7 +31,11 @@ from tests.refusals import refused
         ("3", {"most": 3}, "x must be at most 3, got '3'"),
         (10**400, {"least": 0}, f"x must be at least 0, got 1{'0' * 99}"),
         (10**400, {"whole": True}, f"x must be a whole number, got 1{'0' * 99}"),
-        (Fraction(1, 20), {"above": 0}, "x must be of type float, got Fraction(1, 20); give float(x)"),
+        (
+            Fraction(1, 20),
+            {"above": 0},
+            "x must be of type float, got Fraction(1, 20); give float(x)",
+        ),
         (Decimal("0.6"), {}, "x must be of type float, got Decimal('0.6'); give float(x)"),
         (Decimal(3), {"whole": True}, "x must be of type int, got Decimal('3'); give int(x)"),
         (
