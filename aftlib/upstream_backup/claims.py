@@ -14,7 +14,7 @@ import pandas as pd
 
 from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.upstream_backup.closed_form import expected_queue
-from aftlib.upstream_backup.experiments import NotebookParameters, Sweep
+from aftlib.upstream_backup.experiments import NotebookParameters, Sweep, span
 from aftlib.upstream_backup.stored_runs import (
     ALL_DELAYED,
     AT_ONCE,
@@ -95,7 +95,7 @@ def grows_with_rate(outcomes: pd.DataFrame) -> Finding:
         else "The difference does not grow with the rate.",
         sensitivity=f"The difference is proportional to the rate: reversed if the figure ended "
         f"below {low / LITTLE:,.0f} tuples/s. Relative to upstream backup's tuples the "
-        f"proposal's are {shares.min():.2f} to {shares.max():.2f} at every rate.",
+        f"proposal's are {span(shares)} at every rate.",
     )
 
 
@@ -168,7 +168,7 @@ def queue_is_empty(outcomes: pd.DataFrame, case: Sweep) -> Finding:
         (low, high),
         n=len(rows),
         counted=f"failures at {rate:,.0f} tuples/s",
-        sensitivity=f"True below {1 / waited:.0f} tuples/s, because a tuple waits "
+        sensitivity=f"True below {1 / waited:.3g} tuples/s, because a tuple waits "
         f"{1000 * waited:.3g} ms for its ACK.",
     )
 
@@ -184,8 +184,7 @@ def saves_nothing_for_either(either: pd.DataFrame) -> Finding:
         worst,
         n=int(either["trial"].nunique()),
         counted="failures of each node per rate",
-        text=f"{worst:.3g} × upstream backup's tuples, {times['ratio'].min():.2f} to "
-        f"{times['ratio'].max():.2f} × its recovery time",
+        text=f"{worst:.2f} × upstream backup's tuples, {span(times['ratio'])} × its recovery time",
         sensitivity=f"It is {primary:.2g} if only the primary fails.",
     )
 
