@@ -15,20 +15,23 @@ from aftlib.reports.data import read_figure
 from aftlib.reports.pages import PLOTLY, text_kind
 from aftlib.workbench.scorecard import MIME
 
-NUMBER = re.compile(r"(?<![\w.,/^])[−-]?(?:\d[\d,]*)?\.?\d+(?:e-?\d+)?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹.]*[A-Za-z⁰¹²³⁴⁵⁶⁷⁸⁹/])")
-WORDS = "three four five six seven eight nine ten eleven twelve".split()
+NUMBER = re.compile(
+    r"(?<![\w.,/^])[−-]?(?:\d[\d,]*)?\.?\d+(?:e-?\d+)?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹.]*[A-Za-z⁰¹²³⁴⁵⁶⁷⁸⁹/])"
+)
+WORDS = ["three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 #: What is no statement on a run: formulas, code, links, and places in a document.
 SKIPPED = re.compile(
     r"\$\$.*?\$\$|\$[^$]*\$|```.*?```|`[^`]*`|\]\([^)]*\)"
     r"|\b(?:[Ff]igs?\.|[Tt]ables?|[Ss]ections?|[Ee]quations?|eqs?\.)\s*\(?\d[\d.]*\)?"
     r"(?:(?:\s*,|\s+and|\s+to|–)\s*\(?\d[\d.]*\)?)*"
+    r"|\b(?:[Rr]eports?|[Nn]otebooks?) 0\d\b|\bns-3\b|\b1 − δ"
     r"|\(\d+\)|\b[DGP]\d?-?\d+\b|<[^>]*>",
     re.DOTALL,
 )
 
 
 def numbers_in(text: str) -> list[str]:
-    """Return the numbers of a text as they are printed, those from three to twelve as words, too."""
+    """Return the numbers of a text as printed, and those from three to twelve as words."""
     plain = SKIPPED.sub(" ", text)
     words = [word for word in re.findall(r"[a-z]+", plain.lower()) if word in WORDS]
     return NUMBER.findall(plain) + words
@@ -49,13 +52,15 @@ def is_supported(printed: str, values: Iterable[float]) -> bool:
     return any(abs(abs(v) * scale - wanted) <= half for v in values for scale in (1, 100))
 
 
-def written(content: nbformat.NotebookNode) -> Iterator[str]:
+def typed_texts(content: nbformat.NotebookNode) -> Iterator[str]:
     """Yield the texts that are typed into a notebook: its cells of Markdown and captions."""
     for cell in content.cells:
         if cell.cell_type == "markdown":
             yield cell.source
         elif cell.cell_type == "code":
-            calls = (node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call))
+            calls = (
+                node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)
+            )
             for call in calls:
                 if getattr(call.func, "id", "") in ("caption", "prose") and call.args:
                     yield typed_part(call.args[0])
