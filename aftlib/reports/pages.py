@@ -153,7 +153,7 @@ def draw_figure(figure: Mapping[str, Any], number: int, notebook: str) -> str:
 _CELL = re.compile(
     r'(<t[dh][^>]*class="[^"]*\bcol(\d+)\b)([^"]*"[^>]*>)(.*?)(?=</t[dh]>)', re.DOTALL
 )
-_NUMBER = re.compile(r"[-−+×~≤≥±]?\s*[\d.]+.*|inf|nan|–|", re.DOTALL)
+_NUMBER = re.compile(r"[-−+×~≤≥±]?\s*[\d.]+.*|inf|nan|∞|–|", re.DOTALL)
 
 
 def mark_text_columns(table: str) -> str:
