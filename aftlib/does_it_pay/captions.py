@@ -79,12 +79,22 @@ def describe_accuracy(measured: Measurements) -> str:
     """Return what a model is worth: the shares within ε of a model and of the last value."""
     rows = measured.accuracy.set_index(["scheme", "width"])["within"]
     widths = sorted(measured.accuracy["width"].unique())
-    pairs = " and ".join(
+    pairs = [
         f"{percent(rows[LAST, width])} against {percent(rows[MODEL, width])} at {width} hours"
         for width in widths
-    )
+        if np.isfinite(rows[MODEL, width])
+    ]
+    idle = [f"{width} hours" for width in widths if not np.isfinite(rows[MODEL, width])]
+    sentences = []
+    if pairs:
+        sentences.append(
+            f"The last value is within ε in {' and '.join(pairs)}, so that is what a model is worth"
+        )
+    if idle:
+        sentences.append(f"at {' and '.join(idle)} D1 by model estimates nothing at this ε")
+    text = "; ".join(sentences)
     return (
-        f"The last value is within ε in {pairs}, so that is what a model is worth; guaranteed are "
+        f"{text[0].upper()}{text[1:]}; guaranteed are "
         f"{percent(1 - measured.case.requirement.delta)}. Intervals resample blocks of ten days."
     )
 

@@ -80,6 +80,21 @@ def test_captions_have_at_most_two_sentences_and_the_runs_numbers():
     assert "2 of 2 workers" in told[1] and "reads nothing again" in told[1]
 
 
+@pytest.mark.parametrize(
+    ("widths", "words"),
+    [
+        (WINDOWS[:1], "97 % at 24 hours, so that is what a model is worth; at 6 hours D1 by model"),
+        (WINDOWS, "At 6 hours and 24 hours D1 by model estimates nothing at this ε; guaranteed"),
+    ],
+)
+def test_the_caption_says_where_a_model_estimates_nothing(widths, words):
+    measured = measurements()
+    rows = measured.accuracy
+    rows.loc[(rows["scheme"] == MODEL) & rows["width"].isin(widths), "within"] = np.nan
+    text = captions.describe_accuracy(measured)
+    assert words in text and "–" not in text
+
+
 def test_outages_in_normal_operation_are_those_of_the_cost_model():
     measured = measurements()
     outages = normal_table(measured)["outage_s"]
