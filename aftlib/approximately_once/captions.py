@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from aftlib.approximately_once.claims import in_each_setting, ratios_to_random
+from aftlib.approximately_once.claims import in_each_setting, ratios_to_random, some_of, span_of
 from aftlib.approximately_once.error_rates import CHANCE, DOCUMENT_ROWS, RANDOM
 from aftlib.approximately_once.experiments import NotebookParameters
+from aftlib.approximately_once.learning import COUNTED, REPEATS
 from aftlib.workbench.style import Text, caption, prose
 
 
@@ -180,12 +181,45 @@ def interpretations(grid: pd.DataFrame, averaged: pd.DataFrame, m: int, width: i
     )
 
 
+def learned(curve: pd.DataFrame, epsilon: float, m: int, delta: float) -> Text:
+    """Caption of the figures of models learned from few rows."""
+    here = curve[(curve["epsilon"] == epsilon) & (curve["covariance"] == COUNTED)]
+    means = here.groupby("rows")[["rate", "true", "estimable", "truly"]].mean().dropna()
+    if means.empty:
+        return caption(f"At ε = {epsilon:g} no learned model has an estimable worker.")
+    rows = DOCUMENT_ROWS if DOCUMENT_ROWS in means.index else int(means.index[0])
+    at = means.loc[rows]
+    within = (means["true"] <= delta)[::-1].cummin()[::-1]  # with these rows and with more
+    text = (
+        f"Greedy at ε = {epsilon:g}, δ = {delta:g} and m = {m}, means of {REPEATS} data sets. "
+        f"Learned from {rows:,} rows, the sample covariance predicts an error rate of "
+        f"{at['rate']:.3f}; the true one is {at['true']:.3f}, and {at['truly']:.2g} of "
+        f"{at['estimable']:.2g} workers called estimable are."
+    )
+    if within.any():
+        text += f" It is at most δ from {within.index[within][0]:,} rows on."
+    return caption(text)
+
+
+def own_rates(grid: pd.DataFrame, name: str, m: int, delta: float) -> Text:
+    """Caption of the error rates of one set of real sensors."""
+    greedy = grid[(grid["method"] == "greedy") & (grid["workers"] == m)].dropna(subset="rate")
+    if greedy.empty:
+        return caption(f"At m = {m} greedy has no estimable worker at any ε shown.")
+    above = greedy[greedy["measured"] > delta]
+    return caption(
+        f"{name.replace('_', ' ')}, m = {m}, δ = {delta:g}: lines are what the model of the first "
+        "half predicts, and marks are measured in the second. Greedy's measured rate is above δ at "
+        f"{len(above)} of {len(greedy)} values of ε with estimable workers."
+    )
+
+
 def real_sensors(summary: pd.DataFrame, delta: float) -> Text:
     """Caption of the figure of real sensors."""
     table = summary.pivot(index="set", columns="method")
     more = (table["estimable"]["greedy"] > table["estimable"]["h-best"]).sum()
     parts = [
-        f"Greedy has more estimable workers than h-best on {more} of {len(table)} sets.",
+        f"Greedy has more estimable workers than h-best on {some_of(more, len(table), 'set')}.",
     ]
     both = table["rate"].dropna()
     if len(both):
@@ -193,10 +227,9 @@ def real_sensors(summary: pd.DataFrame, delta: float) -> Text:
         often = table["measured"]["greedy"] / table["rate"]["greedy"]
         beyond = (table["measured"]["greedy"] > delta).sum()
         parts += [
-            f"By the model its error rate is {ratio.min():.2f} to {ratio.max():.2f} times "
-            "random's.",
-            f"Its errors in the second half are {often.min():.2g} to {often.max():.2g} times as "
-            f"frequent as predicted (circles), and above δ = {delta:g} on {beyond} of the sets.",
+            f"By the model its error rate is {span_of(ratio)} times random's.",
+            f"Its errors in the second half are {span_of(often, '.2g')} times as frequent as "
+            f"predicted (circles), and above δ = {delta:g} on {some_of(beyond, len(both), 'set')}.",
         ]
     return caption(" ".join(parts))
 

@@ -42,6 +42,25 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def some_of(part: int, number: int, noun: str) -> str:
+    """Return how many of some things, in words.
+
+    >>> some_of(3, 4, "set"), some_of(1, 1, "set")
+    ('3 of 4 sets', '1 of 1 set')
+    """
+    return f"{part} of {number} {noun}{'s' * (number != 1)}"
+
+
+def span_of(values: pd.Series, digits: str = ".2f") -> str:
+    """Return the least and the largest value as text; one where both look the same.
+
+    >>> span_of(pd.Series([0.69, 1.0])), span_of(pd.Series([0.92]))
+    ('0.69 to 1.00', '0.92')
+    """
+    low, high = format(values.min(), digits), format(values.max(), digits)
+    return low if low == high else f"{low} to {high}"
+
+
 def in_each_setting(grid: pd.DataFrame, column: str) -> pd.DataFrame:
     """Means of a column over draws: one row per setting (m, ε), one column per method."""
     return grid.pivot_table(index=SETTING, columns="method", values=column, dropna=False)
@@ -125,9 +144,9 @@ def assigns_well(
         f"{percent(of_means['greedy'])}."
         if len(of_means)
         else "",
-        f"On {(more > 0).sum()} of {len(more)} sets of real sensors greedy has more estimable "
-        "workers than h-best. Sensors of a block are exchangeable, so greedy has nothing to go by "
-        "here.",
+        f"On {some_of((more > 0).sum(), len(more), 'set')} of real sensors greedy has more "
+        "estimable workers than h-best. Sensors of a block are exchangeable, so greedy has nothing "
+        "to go by here.",
     ]
     return Finding(
         float(share["greedy"]),
@@ -197,8 +216,9 @@ def keeps_guarantee(
         else "",
         f"Counted in {min(DOCUMENT_ROWS, parameters.rows):,} rows, {(short > delta).sum()} of "
         f"{len(short)} rates exceed δ by chance.",
-        f"With a model learned from real sensors, greedy's measured rate exceeds δ on "
-        f"{len(beyond)} of {len(rates)} sets" + (f" ({', '.join(beyond)})." if beyond else "."),
+        "With a model learned from real sensors, greedy's measured rate exceeds δ on "
+        + some_of(len(beyond), len(rates), "set")
+        + (f" ({', '.join(beyond)})." if beyond else "."),
     ]
     text = " ".join(filter(None, notes))
     return Finding(
@@ -253,7 +273,7 @@ def better_than_random(
     of_means, _ = ratios_to_random(at_same_settings(averaged, grid))
     agree, _ = sample_agrees(grid[grid["method"].isin(["greedy", RANDOM])])
     on_real = real_ratios(real)["ratio"].dropna()
-    span = f"{on_real.min():.2f} to {on_real.max():.2f} times" if len(on_real) else ""
+    span = span_of(on_real) if len(on_real) else ""
     below = (on_real <= FAR_BELOW).sum()
     notes = [
         f"Ties by chance: {ratio[CHANCE]:.2f} times. Even h-best has {ratio['h-best']:.2f} times.",
@@ -262,7 +282,7 @@ def better_than_random(
         f"{of_means['greedy']:.2f} times."
         if len(of_means)
         else "",
-        f"On {len(on_real)} sets of real sensors {span}: at most one half on {below} of them."
+        f"On real sensors {span} times: at most one half on {some_of(below, len(on_real), 'set')}."
         if span
         else "",
     ]
@@ -271,7 +291,7 @@ def better_than_random(
         n=settings,
         counted="settings with estimable workers",
         text=f"{ratio['greedy']:.2f} times random's error rate"
-        + f" (real sensors: {span.removesuffix(' times')})" * bool(span),
+        + f" (real sensors: {span})" * bool(span),
         control=agree,
         sensitivity=" ".join(filter(None, notes)),
     )

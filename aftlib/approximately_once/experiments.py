@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,7 @@ class NotebookParameters(ParameterModel):
         20, "random assignments per number of workers", smoke=5, full=200, least=2, most=1000
     )
     seed: int = parameter(1, "of data and random assignments", least=0)
+    data: str | None = parameter(None, "a CSV or Parquet file; null: the project's real sensors")
 
     @model_validator(mode="after")
     def check_together(self) -> Self:
@@ -161,9 +163,41 @@ def _run(
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
 
 
-def real_tables() -> dict[str, pd.DataFrame]:
-    """The project's sets of real sensors by name: rows are times, columns are sensors."""
-    return {name: pd.read_parquet(data_set(name)).select_dtypes("number") for name in DATA_SETS}
+class SensorTable(Protocol):
+    """The result of a reader of sensor files, such as `aftlib.sensor_plans.sensor_file`'s."""
+
+    @property
+    def values(self) -> np.ndarray:
+        """Samples, shape (rows, n), NaN where one is missing."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The n sensors."""
+
+
+def real_tables(
+    data: str | None = None, read: Callable[[str], SensorTable] | None = None
+) -> dict[str, pd.DataFrame]:
+    """Sets of real sensors by name: rows are times, columns are sensors.
+
+    The one set of the file `data`, which `read` reads, or the project's sets. ValueError if a half
+    of the file has no more rows without gaps than sensors.
+    """
+    if data is None or read is None:
+        names = DATA_SETS
+        return {name: pd.read_parquet(data_set(name)).select_dtypes("number") for name in names}
+    read_in = read(data)
+    table = pd.DataFrame(read_in.values, columns=list(read_in.names))
+    half = len(table) // 2
+    for name, part in (("first", table[:half]), ("second", table[half:])):
+        whole = len(part.dropna())
+        if whole <= table.shape[1]:
+            raise ValueError(
+                f"data must have more rows without gaps than sensors in each half, got {whole} "
+                f"rows for {table.shape[1]} sensors in the {name} half: give more rows, or leave "
+                "out the sensors with most gaps"
+            )
+    return {Path(data).stem: table}
 
 
 def real_grid(tables: Mapping[str, pd.DataFrame], delta: float, seed: int) -> pd.DataFrame:

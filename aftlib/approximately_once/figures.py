@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from aftlib.approximately_once.error_rates import CHANCE, RANDOM
+from aftlib.approximately_once.learning import COUNTED, SHRUNK
 from aftlib.core.gaussian import GaussianModel
 from aftlib.workbench.style import (
     BLUE,
@@ -33,6 +34,7 @@ LOOKS = {
     CHANCE: line_look(ORANGE, "diamond", "dot"),
 }
 WORKER_AXIS, EPSILON_AXIS = "workers m", "tolerance ε (sensor units)"
+LEARNED_AXIS = "rows that the model is learned from (logarithmic)"
 SAMPLED, EMPTY = ", sampled", "no estimable worker"
 
 
@@ -198,8 +200,7 @@ def error_rates(grid: pd.DataFrame, x: str, title: str, start: float, delta: flo
         trace.update(showlegend=not trace.name.endswith(SAMPLED))
     _say_where_empty(figure, y=delta / 2)
     threshold(figure, delta, f"δ = {delta:g}", "top left")
-    highest = max(delta, float(np.nanmax(both[["rate", "high"]].to_numpy(), initial=0)))
-    return figure.update_yaxes(range=[0, 1.15 * highest])
+    return figure.update_yaxes(autorangeoptions={"include": [delta]})
 
 
 def interpretations(both: pd.DataFrame, title: str, start: float) -> go.Figure:
@@ -221,6 +222,47 @@ def interpretations(both: pd.DataFrame, title: str, start: float) -> go.Figure:
     }
     titles = title, EPSILON_AXIS, "estimable workers"
     return _over(shown, "epsilon", "estimable", titles, start, looks)
+
+
+def learned_rates(curve: pd.DataFrame, title: str, start: float, delta: float) -> go.Figure:
+    """Error rates over the number of rows that a model is learned from, with a slider for ε.
+
+    `curve` is the frame of `learning.learning_curve`; the lines are means over its data sets.
+    """
+    names = {"rate": "predicted", "true": "true"}
+    figure = _over_rows(curve, names, (title, LEARNED_AXIS, "error rate (9)"), start)
+    _say_where_empty(figure, y=delta / 2)
+    threshold(figure, delta, f"δ = {delta:g}", "top right")
+    return figure.update_yaxes(rangemode="tozero", autorangeoptions={"include": [delta]})
+
+
+def learned_workers(curve: pd.DataFrame, title: str, start: float) -> go.Figure:
+    """Workers that a learned model calls estimable, and those that are, with a slider for ε."""
+    names = {"estimable": "by the model", "truly": "truly"}
+    figure = _over_rows(curve, names, (title, LEARNED_AXIS, "estimable workers"), start)
+    return figure.update_yaxes(range=[0, 1.05 * max(1, curve["estimable"].max())])
+
+
+def _over_rows(
+    curve: pd.DataFrame, names: dict[str, str], titles: tuple[str, str, str], start: float
+) -> go.Figure:
+    """Two columns of a learning curve, by kind of covariance, over the rows."""
+    kinds = {COUNTED: (ORANGE, "circle"), SHRUNK: (BLUE, "diamond")}
+    looks = {}
+    parts = []
+    for kind, (color, symbol) in kinds.items():
+        for (column, name), dash in zip(names.items(), ("dot", "solid"), strict=True):
+            curves = f"{kind}, {name}"
+            looks[curves] = line_look(color, symbol, dash)
+            rows = curve[curve["covariance"] == kind]
+            parts.append(rows[["rows", "epsilon"]].assign(curve=curves, value=rows[column]))
+    both = pd.concat(parts)
+    means = both.groupby(["curve", "rows", "epsilon"], as_index=False).mean()
+    figure = line_figure(
+        means, "rows", "value", "curve", looks, titles,
+        slider="epsilon", label="ε", start=start, logarithmic=True,
+    )  # fmt: skip
+    return figure.update_traces(line_width=2.5, marker_size=7)
 
 
 def real_sets(summary: pd.DataFrame, delta: float) -> go.Figure:

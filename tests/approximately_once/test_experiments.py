@@ -13,6 +13,7 @@ from aftlib.approximately_once.error_rates import ErrorRates, standard_error
 from aftlib.approximately_once.experiments import NotebookParameters
 from aftlib.core.generators import draw
 from aftlib.core.requirement import Requirement
+from aftlib.sensor_plans.sensor_file import read_sensors
 from tests.judging import judge
 
 SMALL = {"dimensions": 12, "blocks": 2, "rows": 300, "draws": 2}
@@ -144,6 +145,28 @@ def test_on_the_projects_sensors_a_row_without_gaps_is_there_for_each_method():
     assert summary[["estimable", "rate", "measured"]].notna().all().all()
 
 
+def test_a_file_takes_the_place_of_the_projects_sensors(tmp_path):
+    path = tmp_path / "my_pairs.csv"
+    some_sensors().to_csv(path, index=False)
+    tables = experiments.real_tables(str(path), read_sensors)
+    assert list(tables) == ["my_pairs"] and list(tables["my_pairs"]) == list("abcd")
+    np.testing.assert_allclose(tables["my_pairs"], some_sensors())
+    real = experiments.real_grid(tables, 0.05, 1)
+    assert set(real["set"]) == {"my_pairs"}
+    text = captions.real_sensors(experiments.summarize_real(real), 0.05).markdown
+    assert " of 1 set." in text
+
+
+def test_a_file_with_too_few_whole_rows_is_refused_before_spark_starts(tmp_path):
+    table = some_sensors(40)
+    table.iloc[20:37, 2] = np.nan
+    table.to_parquet(tmp_path / "gaps.parquet")
+    with pytest.raises(ValueError, match="got 3 rows for 4 sensors in the second half: give more"):
+        experiments.real_tables(str(tmp_path / "gaps.parquet"), read_sensors)
+    whole = table.drop(columns="c").to_parquet(tmp_path / "fewer.parquet")  # as the advice says
+    assert whole is None and experiments.real_tables(str(tmp_path / "fewer.parquet"), read_sensors)
+
+
 def test_error_rates_of_unknown_methods_are_refused():
     windows = some_sensors().to_numpy()
     rates = ErrorRates(GaussianModel.fit(some_sensors()), [0.5], 0.05, windows)
@@ -154,7 +177,7 @@ def test_error_rates_of_unknown_methods_are_refused():
 
 DEFAULTS = {name: info.default for name, info in NotebookParameters.model_fields.items()}
 AWKWARD = [0, -1, np.nan, np.inf, 2.5, [], "x", [0], [-1], ["x"], [np.nan], [7], True, 10**7]
-FINE = {"epsilons": [[7]], "rows": [10**7], "seed": [0, 10**7]}
+FINE = {"epsilons": [[7]], "rows": [10**7], "seed": [0, 10**7], "data": ["x"]}
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -210,6 +233,7 @@ def test_odd_parameters_work_to_the_end(spark, odd):
         captions.against_random(grid),
         captions.interpretations(grid, averaged, m, 3),
         captions.real_sensors(experiments.summarize_real(real), 0.05),
+        captions.own_rates(real, "pairs", 2, 0.05),
     ):
         assert "nan" not in text.markdown
     by_interpretation(grid, averaged)

@@ -36,7 +36,8 @@ def test_missing_workers_are_counted_from_h_best():
 
 def test_error_rates_by_formula_are_lines_and_sampled_ones_have_intervals():
     figure = figures.error_rates(some_grid(), "workers", "title", 0.7, delta=0.05)
-    assert figure.layout.yaxis.range[0] == 0 and figure.layout.yaxis.range[1] > 0.05
+    assert figure.layout.yaxis.rangemode == "tozero"
+    assert figure.layout.yaxis.autorangeoptions.include == (0.05,)
     assert figure.layout.annotations[0].text == "δ = 0.05"
     lines = {trace.name: trace for trace in figure.data if trace.mode == "lines"}
     assert {name: trace.y for name, trace in lines.items()} == {
@@ -102,6 +103,18 @@ def test_real_sets_show_predicted_rates_beside_measured_ones():
         ("greedy", [3]), ("greedy", [0.03]), ("greedy, by the model", [0.01]),
         ("random", [2]), ("random", [0.04]), ("random, by the model", [0.02]),
     ]  # fmt: skip
+
+
+def test_a_learned_models_true_rates_are_beside_its_predictions():
+    rows = {"rows": [500, 500], "epsilon": 0.7, "covariance": ["shrunk", "sample covariance"]}
+    curve = pd.DataFrame(
+        rows | {"rate": [0.03, 0.02], "true": [0.04, 0.06], "estimable": 2, "truly": [2, 0]}
+    )
+    rates = {t.name: t.y for t in figures.learned_rates(curve, "title", 0.7, 0.05).data}
+    assert rates["sample covariance, predicted"] == (0.02,) and rates["shrunk, true"] == (0.04,)
+    workers = {t.name: t.y for t in figures.learned_workers(curve, "title", 0.7).data}
+    assert workers["sample covariance, by the model"] == (2,)
+    assert workers["sample covariance, truly"] == (0,)
 
 
 def test_samples_after_the_checkpoint_are_read_twice():
