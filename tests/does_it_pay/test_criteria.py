@@ -5,9 +5,18 @@ from itertools import product
 
 import pytest
 
-from aftlib.core.recovery_costs import Alternatives, RecoveryCosts
+from aftlib.core.recovery_costs import (
+    IS_FASTER,
+    KEEPS_T_SLA,
+    Alternatives,
+    Operation,
+    RecoveryCosts,
+)
+from aftlib.does_it_pay.own_numbers import own_alternatives, own_table
+from aftlib.does_it_pay.schemes import EXACT, GUARD
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
-from aftlib.sensor_plans.recovery import LEAST_SAVING, pays_below
+from aftlib.sensor_plans.recovery import LEAST_SAVING, find_criteria, pays_below
+from tests.does_it_pay.tables import measurements
 
 SIZES, WIDTH, STEP_S = (3, 5), 24, 60.0
 
@@ -31,3 +40,27 @@ def test_both_pay_below_the_same_read_rate_with_the_same_constants(fixed_ms, t_s
     expected = None if math.isinf(spare) else live + spare if spare else 0.0
     found = pays_below(question, SIZES, WIDTH, STEP_S, certified)
     assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_your_numbers_in_notebook_07_give_the_rates_of_aft_plan():
+    """Twelve sensors on two machines, all of whose windows are certified."""
+    question = Question(epsilon=1.0, window=WIDTH, fixed_ms=50.0, t_sla="30s")
+    costs = RecoveryCosts(0.05, DOCUMENT_RECOVERY_TIME.per_tuple_ms / 1e3, 0.0, 0.0)
+    measured = measurements()
+    measured.__dict__["costs"] = dict.fromkeys([EXACT, GUARD], costs)
+    live = 12 / STEP_S
+    operation = Operation(
+        sensors=12,
+        samples_per_s=live,
+        window_s=WIDTH * STEP_S,
+        read_rate=2 * live,
+        failures_per_month=1,
+    )
+    choice = own_alternatives(measured, operation)[GUARD]
+    plan = find_criteria(question, (6, 6), WIDTH, STEP_S, certified=1.0)
+    assert plan[KEEPS_T_SLA] == pytest.approx(live + choice.keeps_from(30.0))
+    faster = choice.faster_below(LEAST_SAVING)
+    expected = None if math.isinf(faster) else pytest.approx(live + faster)
+    assert plan[IS_FASTER] == expected
+    table = own_table(measured, operation, 30.0)
+    assert table.loc[GUARD, "keeps_from"] == pytest.approx(plan[KEEPS_T_SLA])
