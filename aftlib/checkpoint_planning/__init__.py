@@ -16,7 +16,8 @@ transaction per batch; and the prepared replay sets as files.
 crashed is recovered: O is read, the others are estimated, the result is committed, and the rest of
 the window is planned. It runs in one process.
 `pipeline` runs it on Structured Streaming, whose micro-batches end at the τ; the state is the same.
-`experiments` has the parameters of notebook 02 and what follows from plans (figs 6 and 7);
+`cases` has what follows from plans over a grid (figs 6 and 7), `learning` what becomes of it if the
+model is learned, and `experiments` the parameters of notebook 02 and what it samples and streams.
 `recoveries` measures in one process (figs 1 and 5, throughput), and `drivers` kills processes.
 `figures` draws, `captions` says what a run shows, `judges` and `claims` judge.
 """

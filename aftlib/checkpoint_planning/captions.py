@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 
-from aftlib.checkpoint_planning.experiments import AXES, SPARED, WINDOWS, NotebookParameters
+from aftlib.checkpoint_planning.cases import AXES, SPARED, PlanningCase
+from aftlib.checkpoint_planning.experiments import COVARIANCE, VARIANCE, NotebookParameters
+from aftlib.checkpoint_planning.learning import BOTH
+from aftlib.checkpoint_planning.learning import COVARIANCE as LEARNED_COVARIANCE
 from aftlib.checkpoint_planning.plan import (
     ADAPTIVE,
     EXACTLY_ONCE,
@@ -14,7 +18,7 @@ from aftlib.checkpoint_planning.plan import (
     PROPOSED,
 )
 
-DOCUMENT = {"sensors": 100, "groups": 5, "covariance": 30.0, "window": 10_000}
+DOCUMENT = {"sensors": 100, "groups": 5, "window": 10_000}
 """Generated data of the document (section 6.2)."""
 _SPOKEN = {"epsilon": "ε = {:g}", "delta": "δ = {:g}", "t_sla_ms": "T_SLA = {:g} ms"}
 
@@ -44,15 +48,26 @@ def _line(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> pd.DataFra
     return frame[on_line].sort_values(x)
 
 
-def setting(parameters: NotebookParameters) -> str:
-    """Say which generated data are planned for, and how they differ from the document's."""
+def setting(parameters: NotebookParameters, case: PlanningCase) -> str:
+    """Say which sensors are planned for, and how generated ones differ from the document's."""
     p = parameters
+    cost = (
+        "A recovery takes $28.33 + 9.332\\cdot10^{-4}\\,|o|$ ms (27, 28), the document's time for "
+        "100 sensors."
+    )
+    if p.data is not None:
+        about = case.samples.about
+        return (
+            f"There are {case.model.size} sensors of {Path(p.data).name}, with {about['rows']:,} "
+            f"rows, of which {about['rows'] - about['whole']:,} with gaps are left out. Mean and "
+            f"covariance are learned from the first half; the second, {case.samples.steps:,} rows, "
+            f"is streamed in windows of {p.window:,} steps. {cost}"
+        )
     same = all(getattr(p, name) == value for name, value in DOCUMENT.items())
     start = "As in the document, there" if same else "Unlike in the document, there"
     return (
-        f"{start} are {p.sensors} sensors in {p.groups} equal groups, variance 60, covariance "
-        f"{p.covariance:g} in a group, and windows of {p.window:,} steps. A recovery takes "
-        "$28.33 + 9.332\\cdot10^{-4}\\,|o|$ ms (27, 28), the document's time for 100 sensors."
+        f"{start} are {p.sensors} sensors in {p.groups} equal groups, variance {VARIANCE:g}, "
+        f"covariance {COVARIANCE:g} in a group, and windows of {p.window:,} steps. {cost}"
     )
 
 
@@ -110,9 +125,37 @@ def chance(frame: pd.DataFrame) -> str:
         return "No plan estimates anything."
     missed, parts = frame[["missed", "parts"]].max()
     return (
-        f"In {missed} of {parts} data sets of {WINDOWS} windows each, some point of the grid lies "
+        f"In {missed} of {parts} drawn data sets of the log's length, some point of the grid lies "
         "below $1-\\delta$ by chance."
     )
+
+
+def measured(frame: pd.DataFrame, point: Mapping[str, float]) -> str:
+    """Say how often results of the log's windows are within ε, beside the model's prediction."""
+    if frame.empty:
+        return f"The plan estimates nothing ({at(point)})."
+    mean = frame[["predicted", "measured"]].mean()
+    return (
+        f"In {frame['windows'].iloc[0]} windows of the log, {percent(mean['measured'])} of the "
+        f"estimates are within ε, {percent(mean['predicted'])} by the model (mean over the "
+        f"checkpoints; {at(point)})."
+    )
+
+
+def learned(curve: pd.DataFrame, point: Mapping[str, float]) -> str:
+    """Say from how many rows on learned models keep the guarantee on average."""
+    if curve.empty:
+        return f"No plan estimates anything ({at(point)})."
+    mean = curve.groupby(["curve", "rows"])["success"].mean()
+    each = []
+    for name in (BOTH, LEARNED_COVARIANCE):
+        enough = mean[name][mean[name] >= 1 - point["delta"]]
+        first, last = mean[name].iloc[0], mean[name].iloc[-1]
+        met = (
+            f"1 − δ is met from {enough.index[0]:,} rows on" if len(enough) else "1 − δ is not met"
+        )
+        each.append(f"{name}: {percent(first)} to {percent(last)}, {met}")
+    return f"True success from the fewest to the most rows ({at(point)}). {'; '.join(each)}."
 
 
 def recovery_times(times: pd.DataFrame) -> str:

@@ -9,7 +9,8 @@ import plotly.express as px
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from aftlib.checkpoint_planning.experiments import AXES, SPARED
+from aftlib.checkpoint_planning.cases import AXES, SPARED
+from aftlib.checkpoint_planning.learning import BOTH, COVARIANCE, MODEL
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.workbench.style import (
     BLUE,
@@ -22,6 +23,7 @@ from aftlib.workbench.style import (
     line_look,
     nearest,
     styled,
+    threshold,
 )
 
 LOOKS = {
@@ -64,6 +66,8 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
     )  # fmt: skip
     look = {"size": 38, "symbol": "square"}
     figure.update_traces(marker=look, textfont={"size": 15, "color": "white"})
+    black = {"textfont_color": "black"}  # white on orange has too little contrast
+    figure.update_traces(black, selector={"name": "estimated"})
     for time in times[1:-1]:
         label = {"annotation_text": f"checkpoint τ = {time}", "annotation_position": "bottom right"}
         figure.add_vline(time + 0.5, line_color=GREEN, **label)
@@ -202,6 +206,31 @@ def throughput(rates: pd.DataFrame) -> go.Figure:
     styled(figure, "Throughput while nothing fails", "million samples per second", "", 260)
     figure.update_xaxes(rangemode="tozero").update_yaxes(automargin=True)
     return figure.update_layout(hovermode="closest")
+
+
+def learned_success(curve: pd.DataFrame, delta: float) -> go.Figure:
+    """Draw the success of plans against the rows that their models are learned from.
+
+    `curve` is the frame of `learning.learning_curve`; the bars are the range over turns.
+    """
+    by = curve.groupby(["rows", "curve"])["success"]
+    frame = by.mean().reset_index()
+    frame["low"] = by.min().to_numpy()
+    frame["high"] = by.max().to_numpy()
+    titles = (
+        "Success of plans with learned models",
+        "rows that the model is learned from (logarithmic)",
+        "share of estimates within ε",
+    )
+    looks = {
+        BOTH: line_look(RED, "square"),
+        COVARIANCE: line_look(BLUE),
+        MODEL: line_look(GREY, "x", "dash"),
+    }
+    figure = line_figure(
+        frame, "rows", "success", "curve", looks, titles, bounds=("low", "high"), logarithmic=True
+    )
+    return threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}", "bottom right")
 
 
 def _other_axes(x: str) -> tuple[str, str]:

@@ -12,13 +12,9 @@ from itertools import count, pairwise
 import numpy as np
 import pandas as pd
 
+from aftlib.checkpoint_planning.cases import AXES, SPARED, PlanningCase
 from aftlib.checkpoint_planning.drivers import MARGIN
-from aftlib.checkpoint_planning.experiments import (
-    AXES,
-    SPARED,
-    NotebookParameters,
-    PlanningCase,
-)
+from aftlib.checkpoint_planning.experiments import NotebookParameters
 from aftlib.checkpoint_planning.plan import ADAPTIVE, EXACTLY_ONCE, NO_RELAXATION, PROPOSED
 from aftlib.checkpoint_planning.recoveries import SHARES
 from aftlib.core.intervals import share_interval, t_interval
@@ -305,9 +301,10 @@ def raises_throughput(rates: pd.DataFrame, parameters: NotebookParameters) -> Fi
 
     centre, low, high = over(EXACTLY_ONCE)
     taken = rates.groupby("plan")["checkpoints"].first()
+    sensors = f"{parameters.sensors} sensors" if parameters.data is None else "the file's sensors"
     point = (
         f"ε = {parameters.epsilon:g}, δ = {parameters.delta:g}, T_SLA = {parameters.t_sla:g} ms, "
-        f"{parameters.sensors} sensors"
+        f"{sensors}"
     )
     spared = over(SPARED)
     return Finding(

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import drivers, experiments, judges, operator, recoveries
+from aftlib.checkpoint_planning import cases, drivers, experiments, judges, operator, recoveries
+from aftlib.checkpoint_planning.cases import PlanningCase
 from aftlib.checkpoint_planning.claims import CLAIMS, summarize
-from aftlib.checkpoint_planning.experiments import NotebookParameters, PlanningCase
+from aftlib.checkpoint_planning.experiments import NotebookParameters
 from aftlib.checkpoint_planning.operator import PartialReplay, ReplayQuery, bare_read
 from aftlib.checkpoint_planning.plan import RecoveryTime, plan_checkpoints
 from aftlib.core.generators import block_model, draw
@@ -79,7 +80,7 @@ def rates(exact, proposed):
         (turn, plan, rate, taken)
         for plan, each, taken in (
             ("exactly-once", exact, 43),
-            (experiments.SPARED, between, 19),
+            (cases.SPARED, between, 19),
             ("proposed", proposed, 3),
         )
         for turn, rate in enumerate(each)
@@ -115,8 +116,8 @@ def frames(case, **changed):
     few = replace(case, points=[point for point in case.points[60:] if point[1] == 0.05])
     return {
         "case": case,
-        "counts": experiments.checkpoint_counts(case),
-        "success": experiments.sampled_failures(None, few, experiments.failure_rates(few)),
+        "counts": cases.checkpoint_counts(case),
+        "success": experiments.sampled_failures(None, few, cases.failure_rates(few)),
         **TIMED,
         **changed,
     }
@@ -151,7 +152,7 @@ def test_the_documents_numbers(tmp_path):
     """Of the document's windows: all orders hold, and the failure rates by formula."""
     model = block_model(100, 5, 60, 30)
     whole = PlanningCase(model, SensorLog(tmp_path, model.names, 0, {}), 10_000, GRID, 1, 1)
-    counts, failed = experiments.checkpoint_counts(whole), experiments.failure_rates(whole)
+    counts, failed = cases.checkpoint_counts(whole), cases.failure_rates(whole)
     judged = TIMED | {"counts": counts, "success": failed.assign(z=0.0, missed=0, parts=1)}
     records = judging.judge(CLAIMS, judged, "D2-2", "D2-3", "D2-4", "D2-5", "D2-13")
     assert (records["D2-2"].measured, records["D2-2"].n) == (0, 105)
@@ -189,15 +190,15 @@ def test_other_plans_turn_the_claims_on_counts(case, monkeypatch, change, claims
         return plan_checkpoints(*problem, change(method), query, start, variance)
 
     monkeypatch.setattr(operator, "plan_checkpoints", planner)
-    judged = {"case": case, "counts": experiments.checkpoint_counts(case)}
+    judged = {"case": case, "counts": cases.checkpoint_counts(case)}
     records = judging.judge(CLAIMS, judged, "D2-1", "D2-2", "D2-3", "D2-4", "D2-13")
     assert {id for id, record in records.items() if not record.as_recorded} >= claims
 
 
 def test_if_exactly_once_never_pays_the_order_is_reversed(case):
     spared = replace(case, recovery_time=case.spared_time)
-    counts = experiments.checkpoint_counts(case)
-    exact = experiments.checkpoint_counts(spared).query("method == 'exactly-once'")
+    counts = cases.checkpoint_counts(case)
+    exact = cases.checkpoint_counts(spared).query("method == 'exactly-once'")
     counts = pd.concat([counts[counts["method"] != "exactly-once"], exact])
     for claim in ("D2-2", "D2-3", "D2-4"):
         assert judging.verdict(CLAIMS, {"counts": counts}, claim) == "does not hold"
@@ -213,12 +214,12 @@ def test_samples_that_contradict_the_formula_leave_the_guarantee_open(case, monk
     def uncorrelated(model, rows, seed, first=0):
         return draw(block_model(100, 5, 60, 0), rows, seed, first)
 
-    monkeypatch.setattr(experiments, "draw", uncorrelated)
+    monkeypatch.setattr(cases, "draw", uncorrelated)
     assert judging.verdict(CLAIMS, frames(case), "D2-5") == "open"
 
 
 def test_full_replays_say_nothing_about_the_guarantee(case):
-    nothing = experiments.failure_rates(replace(case, points=[(1e-6, 0.05, 50)]))
+    nothing = cases.failure_rates(replace(case, points=[(1e-6, 0.05, 50)]))
     assert verdict_of("D2-5", success=nothing) == "not run"
 
 
@@ -338,7 +339,7 @@ def test_d2_11_names_its_point_and_what_t_est_decides():
     ],
 )
 def test_results_after_kills_decide_about_adaptive(case, adaptive, verdict):
-    counts = experiments.checkpoint_counts(case)
+    counts = cases.checkpoint_counts(case)
     assert verdict_of("D2-14", counts=counts, adaptive=adaptive) == verdict
     if verdict == "holds":  # planned as proposed is, adaptive saves nothing and costs something
         worse = counts["checkpoints"] + 200 * (counts["method"] == "adaptive")
@@ -375,7 +376,7 @@ def crashes_everywhere(place):
 
 
 def test_an_adaptive_plan_that_forgets_what_was_spent_turns_d2_14(case, tmp_path, monkeypatch):
-    counts = experiments.checkpoint_counts(case)
+    counts = cases.checkpoint_counts(case)
     sound = crashes_everywhere(tmp_path / "sound")
     assert verdict_of("D2-14", counts=counts, adaptive=sound) == "holds"
     plan_rest = PartialReplay._plan_rest

@@ -1,14 +1,23 @@
 """D2's experiments give the document's tables, and their numbers are a slow twin's."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.checkpoint_planning import captions, drivers, experiments, figures, recoveries
-from aftlib.checkpoint_planning.experiments import NotebookParameters, PlanningCase
+from aftlib.checkpoint_planning import (
+    captions,
+    cases,
+    drivers,
+    experiments,
+    figures,
+    learning,
+    recoveries,
+)
+from aftlib.checkpoint_planning.cases import PlanningCase
+from aftlib.checkpoint_planning.experiments import NotebookParameters
 from aftlib.checkpoint_planning.operator import ReplayQuery
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.replay import select_replay
@@ -61,7 +70,7 @@ def test_figure_1_replays_x1_and_estimates_the_others(tmp_path):
 
 
 def test_counts_are_those_of_the_plans(case):
-    counts = experiments.checkpoint_counts(case)
+    counts = cases.checkpoint_counts(case)
     assert len(counts) == 8 * 5
     for row in counts.itertuples():
         plan = case.query(row.epsilon, row.delta, row.t_sla_ms, row.method).plan()
@@ -100,7 +109,7 @@ def slow_failures(case, part, point):
 
 
 def test_sampled_failures_are_the_slow_twins_and_agree_with_the_formula(case):
-    rates = experiments.failure_rates(case)
+    rates = cases.failure_rates(case)
     sampled = experiments.sampled_failures(None, case, rates)
     assert (rates["failed"] < rates["delta"]).all() and (rates["failed"] <= rates["hardest"]).all()
     assert sampled["z"].abs().max() < 4.5
@@ -119,7 +128,7 @@ def test_sampled_failures_are_the_slow_twins_and_agree_with_the_formula(case):
 
 
 def test_plans_that_estimate_nothing_have_no_failure_rate(case):
-    assert experiments.failure_rates(replace(case, points=[(1e-6, 0.05, 20)])).empty
+    assert cases.failure_rates(replace(case, points=[(1e-6, 0.05, 20)])).empty
 
 
 def test_real_stations_break_the_guarantee_of_independent_steps():
@@ -224,7 +233,6 @@ def test_no_recoveries_are_refused():
     ("changed", "message"),
     [
         ({"groups": 7}, "groups must divide sensors = 100, got 7"),
-        ({"covariance": 60.0}, "covariance must be at least 0 and at most 59.9, got 60"),
         ({"ns": [10, 30_000]}, "each of ns must be .* at most 10000, got 30000"),
         ({"epsilons": []}, "epsilons must hold at least one value, got none"),
     ],
@@ -236,7 +244,7 @@ def test_parameters_that_do_not_fit_are_refused(changed, message):
 
 
 def test_the_case_of_the_notebook_has_the_figures_values_in_its_grid(spark, tmp_path):
-    small = {"sensors": 6, "groups": 2, "covariance": 50.0, "window": 20}
+    small = {"sensors": 6, "groups": 2, "window": 20}
     small |= {"epsilon": 0.7, "delta": 0.3, "t_sla": 40}
     case = NotebookParameters(**small).case(spark, tmp_path)
     assert (0.7, 0.3, 40) in case.points and len(case.points) == 8 * 4 * 6
@@ -249,7 +257,7 @@ def test_the_restored_checkpoint_has_no_guarantee():
     """As recomputed by hand for the document's data at ε = .12, δ = .05 and T_SLA = 50 ms."""
     case = PlanningCase(block_model(100, 5, 60, 30), None, 10_000, [], 1, 1)
     plan = case.query(0.12, 0.05, 50).plan()
-    rows = experiments.restored_checkpoints(plan)
+    rows = cases.restored_checkpoints(plan)
     assert rows["tau"].tolist() == [1161, 3483, 8127, 10_000]
     variance = 1161 * plan.replay[0].variance / 1161**2
     others = plan.replay[0].estimated
@@ -290,3 +298,110 @@ def test_a_killed_drivers_replacement_streams_on_spark(spark, tmp_path):
     assert rows["on_spark"].tolist()[:2] == [0, left]
     assert rows["failed"].iloc[0] == rows["failed"].iloc[2] == 0 < rows["failed"].iloc[1] <= 0.05
     assert rows["largest"].max() < 0.45 * 3
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a reader of sensor files returns."""
+
+    values: np.ndarray
+    names: tuple[str, ...]
+
+
+def test_a_files_first_half_is_learned_and_its_second_streamed(tmp_path):
+    model = block_model(4, 2, 4, 3, mean=7.0)
+    values = draw(model, 1000, 1)
+    values[[3, 700], 1] = np.nan
+    table = Table(values, ("a", "b", "c", "d"))
+    learned, log = experiments.split_samples(table, 100, tmp_path)
+    whole = np.delete(values, [3, 700], axis=0)
+    assert learned.names == log.names == ("a", "b", "c", "d")
+    np.testing.assert_allclose(learned.mean, whole[:499].mean(axis=0))
+    np.testing.assert_allclose(learned.covariance, np.cov(whole[:499].T))
+    np.testing.assert_array_equal(log.read(None, 0, log.steps), whole[499:])
+    assert log.about == {"rows": 1000, "whole": 998}
+    again, same = experiments.split_samples(table, 100, tmp_path)
+    assert (again.digest().digest(), same.path) == (learned.digest().digest(), log.path)
+
+
+def test_files_that_are_too_short_are_refused_with_advice_that_works(tmp_path):
+    table = Table(draw(block_model(4, 2, 4, 3), 100, 1), tuple("abcd"))
+    with pytest.raises(ValueError, match=r"got 50 and 50 rows of 4 sensors: give -p window=16"):
+        experiments.split_samples(table, 17, tmp_path)
+    _, log = experiments.split_samples(table, 16, tmp_path)
+    assert log.steps == 50
+    with pytest.raises(ValueError, match="got 4 and 4 rows of 4 sensors: give more rows, or few"):
+        experiments.split_samples(Table(table.values[:8], table.names), 2, tmp_path)
+    with pytest.raises(ValueError, match="rows of 4 sensors: give more rows$"):
+        experiments.split_samples(Table(table.values[:40], table.names), 10, tmp_path)
+
+
+def test_the_case_of_a_file_is_made_of_its_samples(tmp_path):
+    values = draw(block_model(6, 2, 4, 3), 600, 1)
+    parameters = NotebookParameters(data="sensors.csv", window=30, epsilon=0.5)
+    read = {"sensors.csv": Table(values, tuple("abcdef"))}.get
+    case = parameters.case(None, tmp_path, read)
+    assert case.model.names == tuple("abcdef") and case.samples.steps == 300
+    said = captions.setting(parameters, case)
+    assert said.startswith(
+        "There are 6 sensors of sensors.csv, with 600 rows, of which 0 with gaps"
+    )
+    with pytest.raises(ValueError, match="log must have samples, got None: give a SensorLog"):
+        replace(case, log=None).samples  # noqa: B018
+
+
+def test_measured_success_is_that_of_the_logs_windows(case):
+    query = case.query(0.4, 0.05, 20)
+    rows = cases.measured_success(case, query)
+    assert (rows["windows"] == 10).all()
+    samples = case.samples.read(None, 0, 300).reshape(10, 30, 6)
+    estimating = [replay for replay in query.first_plan.replay if replay.estimated.size]
+    for row, replay in zip(rows.itertuples(), estimating, strict=True):
+        assert row.replayed == len(replay.sensors)
+        inside = []
+        for window in samples:
+            sums = window[row.from_tau :].sum(axis=0)
+            over = case.model.aggregate(30 - row.from_tau, "sum")
+            guess = over.condition({case.model.names[i]: sums[i] for i in replay.sensors})
+            means = dict(zip(guess.names, guess.mean, strict=True))
+            others = [case.model.names[i] for i in replay.estimated]
+            true = {name: sums[case.model.names.index(name)] for name in others}
+            inside += [abs(means[name] - true[name]) / 30 <= 0.4 for name in others]
+        assert row.measured == pytest.approx(np.mean(inside))
+        assert row.predicted > 0.95
+    assert captions.measured(rows, {"epsilon": 0.4, "delta": 0.05, "t_sla_ms": 20}).startswith(
+        "In 10 windows of the log, "
+    )
+
+
+def test_the_true_success_of_a_learned_model_is_that_of_drawn_windows():
+    """By simulation: windows of the true model, recovered with the learned one."""
+    true = block_model(6, 2, 4, 3, mean=1.0)
+    model = GaussianModel.fit(draw(true, 60, 5))
+    query = ReplayQuery(model, 30, Requirement(0.5, 0.1), RecoveryTime(0, 1), 40)
+    plan = query.first_plan
+    success, predicted = learning.true_success(true, model, plan)
+    windows = draw(true, 30 * 4000, 9).reshape(4000, 30, 6) - model.mean
+    sampled = []
+    for tau, replay in zip(plan.times, plan.replay, strict=False):
+        error = cases.estimation_error(replay, windows[:, tau:].sum(axis=1)) / 30
+        sampled.append((np.abs(error) <= 0.5).mean(axis=0))
+    np.testing.assert_allclose(success, np.concatenate(sampled), atol=0.04)
+    assert (predicted >= 0.9).all()
+    exact, same = learning.true_success(model, model, plan)
+    np.testing.assert_allclose(exact, same)
+
+
+def test_few_rows_teach_the_mean_too_badly_for_a_guarantee():
+    case = PlanningCase(block_model(20, 2, 60, 30), None, 10_000, [])
+    point = {"epsilon": 0.12, "delta": 0.05, "t_sla_ms": 50}
+    curve = learning.learning_curve(case, tuple(point.values()), 2, rows=(50, 5000))
+    mean = curve.groupby(["curve", "rows"])["success"].mean()
+    both, covariance = mean[learning.BOTH], mean[learning.COVARIANCE]
+    assert both[50] < 0.5 < both[5000] and covariance[50] > 0.9
+    shown = figures.learned_success(curve, 0.05)
+    (line,) = (trace for trace in shown.data if trace.name == learning.BOTH)
+    assert list(line.x) == [50, 5000] and list(line.y) == pytest.approx(both.tolist())
+    said = captions.learned(curve, point)
+    assert f"{learning.BOTH}: {both[50]:.0%} to".replace("%", " %") in said
+    assert "mean and Σ learned" in said and "1 − δ is not met" in said
