@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -17,7 +17,7 @@ import pandas as pd
 
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver
 from aftlib.checkpoint_planning.plan import RecoveryTime
-from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.checkpoint_planning.state import CheckpointStore, IntervalRecord
 from aftlib.core.sensorlog import SensorLog
 
 MARGIN = 1.5
@@ -143,7 +143,10 @@ def kill_drivers(
         with CheckpointStore(directory) as store:
             frames.append(store.records().query("recovered"))
         left -= len(taus)
-    killed = pd.concat(frames or [pd.DataFrame()], ignore_index=True)
+    nothing = pd.DataFrame(
+        columns=[*(part.name for part in fields(IntervalRecord)), "total_ms"], dtype=float
+    )
+    killed = pd.concat(frames or [nothing], ignore_index=True)
     return killed.assign(t_sla_ms=query.t_sla_ms)
 
 
@@ -223,16 +226,24 @@ def window_outcomes(query: ReplayQuery, log: SensorLog, store: CheckpointStore) 
 def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: int) -> ReplayQuery:
     """Return the query with a recovery time fitted to pilot kills, and its T_SLA.
 
-    T_SLA is `MARGIN` times the fitted time to replay the fewest `PILOT_TUPLES`. It is fixed before
-    the kills that are judged.
+    T_SLA is `MARGIN` times the fitted time to replay the fewest `PILOT_TUPLES`, or fewer in a short
+    window, so that it has several checkpoints. It is fixed before the kills that are judged. The
+    query is returned as it is if no interval can be hit.
     """
     frames = []
-    for tuples in PILOT_TUPLES:
+    n = query.model.size
+    shortest, longest = PILOT_TUPLES
+    part = query.window * n // 4
+    budgets = max(n, min(shortest, part // 4)), max(n, min(longest, part))
+    for tuples in budgets:
         pilot = replace(query, t_sla_ms=query.recovery_time(tuples))
         frames.append(kill_drivers(pilot, log, scratch / str(tuples), PILOTS, seed))
-    line = fit_recovery_time(pd.concat(frames))
+    pilots = pd.concat(frames)
+    if pilots.empty:
+        return query
+    line = fit_recovery_time(pilots)
     cost = RecoveryTime(MARGIN * line.fixed_ms, MARGIN * line.per_tuple_ms)
-    return replace(query, recovery_time=cost, t_sla_ms=cost(PILOT_TUPLES[0]))
+    return replace(query, recovery_time=cost, t_sla_ms=cost(budgets[0]))
 
 
 def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:

@@ -214,7 +214,11 @@ def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFram
     failed = np.stack(sweep(spark, fail, range(1 + case.replications)))
     apart = -(-case.window // max(1, case.window // WINDOWS))  # begins between disjoint windows
     disjoint = failed[:, ::apart].reshape(-1, len(points))
-    error = np.maximum(disjoint.std(axis=0, ddof=1), 1e-12) / np.sqrt(len(disjoint))
+    spread = disjoint.std(axis=0, ddof=1)
+    exact = rates["failed"].to_numpy()
+    # if no drawn result fails, the spread is that of sensors which fail together
+    spread = np.where(spread > 0, spread, np.maximum(np.sqrt(exact * (1 - exact)), 1e-12))
+    error = spread / np.sqrt(len(disjoint))
     sampled = disjoint.mean(axis=0)
     return rates.assign(
         sampled=sampled,

@@ -81,10 +81,22 @@ def test_t_sla_is_fixed_before_the_kills_that_are_judged(tmp_path, monkeypatch):
         return pd.DataFrame({"tuples": [10.0, 20.0], "total_ms": [3.0, 4.0]})
 
     monkeypatch.setattr(drivers, "kill_drivers", kill)
-    fitted = drivers.query_from_pilots(query(), None, tmp_path, 1)
+    fitted = drivers.query_from_pilots(query(window=100_000), None, tmp_path, 1)
     assert asked == [(10_000, 10), (100_000, 10)]
     assert fitted.t_sla_ms == pytest.approx(1.5 * (2 + 0.1 * 10_000))
     assert fitted.recovery_time(10_000) == fitted.t_sla_ms
+
+
+def test_pilots_of_short_windows_are_killed_at_checkpoints_inside(tmp_path):
+    short = query(window=64, requirement=Requirement(0.28, 0.05))
+    log = SensorLog.write(tmp_path / "log", draw(short.model, 192, 1), short.model.names)
+    fitted = drivers.query_from_pilots(short, log, tmp_path / "pilots", 1)
+    assert fitted.recovery_time(24) == pytest.approx(fitted.t_sla_ms)
+    unhit = query(requirement=Requirement(1e-6, 0.05))
+    assert drivers.query_from_pilots(unhit, log, tmp_path / "unhit", 1) == unhit
+    nothing = drivers.kill_drivers(unhit, log, tmp_path / "none", 3, 1)
+    parts = nothing[["res_ms", "rep_ms", "est_ms", "total_ms", "t_sla_ms"]]
+    assert parts.quantile([0.5, 0.95]).isna().all(axis=None)
 
 
 def test_a_driver_that_ends_otherwise_is_an_error(tmp_path):

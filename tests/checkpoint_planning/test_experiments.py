@@ -127,6 +127,14 @@ def test_sampled_failures_are_the_slow_twins_and_agree_with_the_formula(case):
     assert list(shown.data[1].y) == pytest.approx((1 - at["failed"]).tolist())
 
 
+def test_a_sample_without_failures_is_not_far_from_a_small_rate(case, monkeypatch):
+    """The spread of such a sample is 0, although the rate is not."""
+    monkeypatch.setattr(experiments, "draw_failures", lambda *given: np.zeros((91, 8)))
+    rates = cases.failure_rates(case).assign(failed=1e-3)
+    sampled = experiments.sampled_failures(None, case, rates)
+    assert (sampled["sampled"] == 0).all() and sampled["z"].abs().max() < 1
+
+
 def test_plans_that_estimate_nothing_have_no_failure_rate(case):
     assert cases.failure_rates(replace(case, points=[(1e-6, 0.05, 20)])).empty
 
@@ -244,13 +252,13 @@ def test_parameters_that_do_not_fit_are_refused(changed, message):
 
 
 def test_the_case_of_the_notebook_has_the_figures_values_in_its_grid(spark, tmp_path):
-    small = {"sensors": 6, "groups": 2, "window": 20}
+    small = {"sensors": 40, "groups": 2, "window": 20}
     small |= {"epsilon": 0.7, "delta": 0.3, "t_sla": 40}
     case = NotebookParameters(**small).case(spark, tmp_path)
     assert (0.7, 0.3, 40) in case.points and len(case.points) == 8 * 4 * 6
-    assert (case.log.steps, case.model.size) == (200, 6)
+    assert (case.samples.steps, case.model.size) == (200, 40)
     partial = case.partial_query(0.05, 50).first_plan
-    assert 0 < len(partial.replay[0].sensors) < 6
+    assert 0 < len(partial.replay[0].sensors) < 40
 
 
 def test_the_restored_checkpoint_has_no_guarantee():
