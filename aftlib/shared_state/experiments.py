@@ -21,11 +21,11 @@ from pydantic import model_validator
 from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
 from aftlib.shared_state.parsing import TupleSource
-from aftlib.shared_state.server import Job, TaskInjector, read_journal
+from aftlib.shared_state.server import Job, read_journal
 from aftlib.shared_state.sums import Partials, SliceSums, window_sums
 from aftlib.shared_state.table import GlobalTable, Segments, SqliteTable
 from aftlib.shared_state.tuples import UNIFORM, TupleLog, TupleStream, draw_log, write_tuples
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, Injector
 from aftlib.workbench.parameters import ParameterModel, parameter
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ SERVERS, TASKS_EACH, BATCH = 2, 2, 2_000
 class OffsetsApart(SqliteTable):
     """The broken control: it commits an epoch's sums, and then its offsets apart from them."""
 
-    def __init__(self, path: Path, injector: TaskInjector) -> None:
+    def __init__(self, path: Path, injector: Injector) -> None:
         super().__init__(path)
         self.injector = injector
 

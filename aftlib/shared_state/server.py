@@ -16,8 +16,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,18 +30,6 @@ from aftlib.spark.faults import Fault, Injector
 
 #: Times that a task starts before its server gives up, as with Spark's tasks.
 ATTEMPTS = 4
-
-
-class TaskStopped(RuntimeError):
-    """An injected failure of a task's thread."""
-
-
-class TaskInjector(Injector):
-    """An injector that can also end a single task: a fault of the kind "stop"."""
-
-    def stop(self, fault: Fault) -> None:
-        """End the calling thread."""
-        raise TaskStopped(f"{fault.target} was ended on purpose")
 
 
 @dataclass(frozen=True)
@@ -63,9 +51,9 @@ class Job:
     journal: bool = False
 
     @property
-    def injector(self) -> TaskInjector:
+    def injector(self) -> Injector:
         """Injector of the faults."""
-        return TaskInjector(self.directory / "faults", self.faults)
+        return Injector(self.directory / "faults", self.faults)
 
 
 class Server:
@@ -76,16 +64,21 @@ class Server:
     """
 
     def __init__(self, job: Job, number: int, own: OwnFile, shared: GlobalTable) -> None:
-        self.job, self.number, self.name = job, number, f"server-{number}"
-        self.own, self.shared = own, shared
-        self.injector, self.changed = job.injector, threading.Condition()
+        self.job = job
+        self.number = number
+        self.name = f"server-{number}"
+        self.own = own
+        self.shared = shared
+        self.injector = job.injector
+        self.changed = threading.Condition()
         for epoch in self.own.epochs():  # flushed by a process that failed
             self.commit(epoch, *own.read(epoch))
         self.epoch = shared.last_epoch(self.name) + 1
         self.tables: dict[int, tuple[SliceSums, Segments]] = {}
         self.writes: dict[int, int] = {}  # epoch of each running task's last batch
         self.stands = shared.progress()
-        self.merges, self.stopped = 0, False
+        self.merges = 0
+        self.stopped = False
 
     def run(self) -> None:
         """Run the tasks to the end of their partitions; replace those that fail.
@@ -93,24 +86,47 @@ class Server:
         Errors of the input (ValueError, OverflowError) end the run. So does a task's fourth
         failure.
         """
-        starts = dict.fromkeys(range(self.job.tasks), 1)
+        starts = dict.fromkeys(range(self.job.tasks), 0)
+        running: dict[Future[None], int] = {}
         due = time.monotonic() + self.job.checkpoint_s
         with ThreadPoolExecutor(self.job.tasks) as pool:
-            running = {pool.submit(self.work, task, 1): task for task in starts}
+
+            def start(task: int) -> None:
+                starts[task] += 1
+                future = pool.submit(self.work, task, starts[task])
+                running[future] = task
+                future.add_done_callback(self._notify)
+
             try:
+                for task in starts:
+                    start(task)
                 while running:
-                    left_s = max(due - time.monotonic(), 0)
-                    done, _ = wait(running, left_s, FIRST_COMPLETED)
-                    for future in done:
+                    self._wait(running, due)
+                    for future in [future for future in running if future.done()]:
                         task = running.pop(future)
                         if self._must_restart(future, starts[task]):
-                            starts[task] += 1
-                            running[pool.submit(self.work, task, starts[task])] = task
-                    if running and time.monotonic() >= due:
+                            start(task)
+                    if running and self._is_due(due):
                         self.checkpoint()
                         due = time.monotonic() + self.job.checkpoint_s
             finally:
                 self.stopped = True  # after an error, the other tasks stop here
+
+    def _wait(self, running: Iterable[Future[None]], due: float) -> None:
+        """Wait until a task has ended, or a barrier is due and there is something to flush."""
+        with self.changed:
+            while not self._is_due(due) and not any(future.done() for future in running):
+                left_s = due - time.monotonic()
+                self.changed.wait(left_s if left_s > 0 else None)
+
+    def _is_due(self, due: float) -> bool:
+        """Return whether the time of a barrier has come, and its table has sums."""
+        return time.monotonic() >= due and self.epoch in self.tables
+
+    def _notify(self, _: Future[None]) -> None:
+        """Wake those who wait for a change."""
+        with self.changed:
+            self.changed.notify_all()
 
     @staticmethod
     def _must_restart(future: Future[None], starts: int) -> bool:

@@ -1,4 +1,4 @@
-"""Fault injection: processes are killed at a point of their work.
+"""Fault injection: processes are killed, or tasks stopped, at a point of their work.
 
 A schedule is a tuple of `Fault`; an `Injector` injects them in the target itself.
 """
@@ -9,18 +9,41 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from aftlib.core.checks import require_choice
+
+
+class TaskStopped(RuntimeError):
+    """An injected failure of a task's thread."""
+
+
+def kill_process(target: str) -> None:  # noqa: ARG001
+    """Send SIGKILL to this process, which nothing can catch."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_task(target: str) -> None:
+    """End the calling thread by an error."""
+    raise TaskStopped(f"{target} was ended on purpose")
+
+
+#: What a fault of each kind does to its target.
+KINDS: dict[str, Callable[[str], None]] = {"kill": kill_process, "stop": stop_task}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: its kind, its target process, and the step of this process from which on it hits.
+    """One fault: its kind, its target, and the step of the target from which on it hits.
 
-    `kind` is a method of the injector, such as "kill". `target` names a process by its role, and
-    its number where there are several, such as ``server-0`` or ``driver``. `step` counts the
-    target's progress: steps, tuples or micro-batches; a target that passes it without a report is
-    hit at its next one. `point` names the place in its work, if there are several.
+    `kind` is one of `KINDS`. `target` names a process or a task by its role, and its number where
+    there are several, such as ``server-0`` or ``driver``. `step` counts the target's progress:
+    steps, tuples or micro-batches; a target that passes it without a report is hit at its next
+    one. `point` names the place in its work, if there are several.
+
+    ValueError for a kind that does not exist.
     """
 
     kind: str = "kill"
@@ -28,10 +51,13 @@ class Fault:
     step: int = 0
     point: str = ""
 
+    def __post_init__(self) -> None:
+        require_choice("kind", self.kind, KINDS)
+
 
 @dataclass(frozen=True)
 class Injector:
-    """Injects each fault of a schedule once: into the process that first comes to its point.
+    """Injects each fault of a schedule once: into the target that first comes to its point.
 
     A marker file in `directory` is written before the fault is injected; because of this file,
     later processes at the same point are not hit.
@@ -59,8 +85,4 @@ class Injector:
                 draft = self.directory / f".{os.getpid()}-{threading.get_ident()}"
                 draft.write_text(json.dumps({"pid": os.getpid(), "reached": step}))
                 draft.replace(self.marker(fault))  # whole or absent: others poll it
-                getattr(self, fault.kind)(fault)
-
-    def kill(self, fault: Fault) -> None:  # noqa: ARG002
-        """Send SIGKILL to this process, which nothing can catch."""
-        os.kill(os.getpid(), signal.SIGKILL)
+                KINDS[fault.kind](fault.target)

@@ -11,14 +11,13 @@ from aftlib.shared_state.parsing import END, Progress
 from aftlib.shared_state.server import (
     Job,
     Server,
-    TaskStopped,
     TupleSource,
     read_journal,
     serve,
 )
 from aftlib.shared_state.table import OwnFile, SqliteTable
 from aftlib.shared_state.tuples import TupleLog
-from aftlib.spark.faults import Fault
+from aftlib.spark.faults import Fault, TaskStopped
 from tests.shared_state.slow import listed, partials, slow_rows, text_of
 
 ROWS = [[(i // 4, i % 5, i) for i in range(p, 600, 2)] for p in (0, 1)]
@@ -39,6 +38,20 @@ def job(tmp_path):
 def state(job):
     with job.table() as table:
         return listed(table.read()), table.progress()
+
+
+def test_a_server_waits_for_sums_before_it_raises_a_barrier(job, monkeypatch):
+    """With barriers as often as possible, it does not spin while its tasks read."""
+    checkpoint, idle = Server.checkpoint, []
+
+    def count(server):
+        idle.append(server.epoch not in server.tables)
+        checkpoint(server)
+
+    monkeypatch.setattr(Server, "checkpoint", count)
+    serve(job(checkpoint_s=0.0), 0)
+    *due, _ = idle  # the last one is at the end, when nothing may be left
+    assert due and not any(due)
 
 
 def test_a_server_sums_everything_and_leaves_nothing_behind(job):
@@ -92,7 +105,7 @@ def test_a_task_that_always_fails_ends_the_server(job, monkeypatch):
         if target == "task-0-1":
             raise TaskStopped("again")
 
-    monkeypatch.setattr("aftlib.shared_state.server.TaskInjector.reach", fail)
+    monkeypatch.setattr("aftlib.shared_state.server.Injector.reach", fail)
     with pytest.raises(TaskStopped, match="again"):
         serve(job(journal=True), 0)
     reads = read_journal(job().directory)
@@ -113,7 +126,7 @@ def test_a_replacement_goes_on_where_the_failed_server_stood(job, monkeypatch, p
         if target == "server-0" and point == crash["at"] and step >= 1:
             raise Crash
 
-    monkeypatch.setattr("aftlib.shared_state.server.TaskInjector.reach", reach)
+    monkeypatch.setattr("aftlib.shared_state.server.Injector.reach", reach)
     with pytest.raises(Crash):
         serve(job(checkpoint_s=0.0), 0)
     crash["at"] = ""

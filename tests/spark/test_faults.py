@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from aftlib.spark.faults import Fault, Injector
+from aftlib.spark.faults import Fault, Injector, TaskStopped
+from tests.refusals import refused
+
+test_an_unknown_kind_is_refused_when_a_fault_is_made = refused(
+    Fault,
+    ("kil", "kind must be one of kill, stop, got 'kil'"),
+    ("reach", "kind must be one of"),
+    ("", "kind must be one of"),
+)
 
 
 @pytest.fixture
@@ -48,3 +56,12 @@ def test_a_fault_hits_the_first_process_at_its_point_only(tmp_path, signals):
         Injector(tmp_path, schedule).reach("worker-1", 2)
     assert signals == 2 * [(os.getpid(), signal.SIGKILL)]
     assert injector.injected(schedule[1]) == {"pid": os.getpid(), "reached": 2}
+
+
+def test_a_stopped_task_ends_by_an_error_and_its_marker_is_there(tmp_path):
+    fault = Fault("stop", "task-0-1", 3, "read")
+    injector = Injector(tmp_path, (fault,))
+    with pytest.raises(TaskStopped, match="task-0-1 was ended on purpose"):
+        injector.reach("task-0-1", 3, "read")
+    assert injector.injected(fault) == {"pid": os.getpid(), "reached": 3}
+    injector.reach("task-0-1", 4, "read")
