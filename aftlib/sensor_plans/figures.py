@@ -268,6 +268,8 @@ def details(plan: Mapping[str, Any], unit: str) -> Styler:
     shares: Any = [headings[name] for name in ("declared", "within", "explained")]
     table = frame.rename(columns=headings)
     style = table.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")
+    limits: Any = [headings["epsilon"], headings["least_epsilon"]]
+    style = style.format("{:.3g}", subset=limits, na_rep="–").format("{:,.0f}", subset=["N"])
     style = style.format(tenths, subset=shares, na_rep="–")
     return style.set_properties(subset=["sensor", "machine"], **{"text-align": "left"})
 

@@ -307,8 +307,11 @@ def require_usable(frame: pd.DataFrame) -> None:
 
 def refuse_sensors(names: Iterable[str], flags: Iterable[bool], wanted: str) -> None:
     """Refuse the flagged sensors, because they do not do what is `wanted`."""
-    if bad := [name for name, flag in zip(names, flags, strict=True) if flag]:
-        raise ValueError(
-            f"sensors must {wanted}, got {listed(bad)}, which do not; leave them out by "
-            f"--drop {quote(','.join(bad))}"
-        )
+    flagged = dict(zip(names, flags, strict=True))
+    bad = [name for name, flag in flagged.items() if flag]
+    if bad and len(bad) < len(flagged) - 1:
+        fix = f"leave them out by --drop {quote(','.join(bad))}"
+    else:  # without them no plan is left
+        fix = "give a longer record, or another --resample or --window"
+    if bad:
+        raise ValueError(f"sensors must {wanted}, got {listed(bad)}, which do not; {fix}")

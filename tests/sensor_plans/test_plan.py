@@ -401,3 +401,15 @@ def test_a_sensor_must_have_windows_in_both_halves_and_vary_in_the_first():
     frame.loc[frame.index[:190], "s1"] = np.arange(190) % 7
     with pytest.raises(ValueError, match="half"):
         plan(frame)
+
+
+def test_a_doubtful_number_is_named_instead_of_a_larger_epsilon():
+    rng = np.random.default_rng(4)
+    counts = rng.poisson(1.0, size=(8000, 3)).astype(float)
+    counts[rng.random(8000) < 0.1, 1] = -1
+    times = pd.date_range("2026-01-01", periods=8000, freq="h")
+    cautions = plan(pd.DataFrame(counts, times, [*"abc"]), epsilon_sd=0.2)["cautions"]
+    (doubtful,) = (line for line in cautions if line.startswith("Perhaps a fill value"))
+    assert "the only negative number of b is -1, " in doubtful and "give --missing -1." in doubtful
+    (small,) = (line for line in cautions if line.startswith("ε is too small"))
+    assert "for 2 of 3 sensors" in small and " b " not in small

@@ -728,3 +728,10 @@ def test_the_step_that_is_offered_fits_the_rate(rate, step, tmp_path):
     with pytest.raises(ValueError, match=f"such as --resample {step};"):
         read(path)
     assert read(path, f"--resample {step}").step == pd.Timedelta(step)
+
+
+def test_leaving_out_every_sensor_is_not_advised(tmp_path):
+    path = write(tmp_path, (WIDE * 0 + 1).to_csv())
+    with pytest.raises(ValueError, match="sensors must vary.*longer record, or another") as error:
+        read(path)
+    assert "--drop" not in str(error.value)
