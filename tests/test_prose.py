@@ -127,6 +127,7 @@ STATED = {
 #: Patterns of numbers that code computes for a sentence alone: no table and no figure shows them.
 ONLY_SAID = {
     "01_approximately_once": [r"ε is below [\d.]+", r"95 % intervals", r"of \d+ rates counted"],
+    "02_checkpoint_planning": [r"throughput is [\d.]+ times as high"],
     "04_upstream_backup": [
         r"queue holds [\d.]+ ms",
         r"takes [\d.]+ to [\d.]+ of upstream backup's time",
@@ -134,6 +135,11 @@ ONLY_SAID = {
     ],
     "05_exponential_histogram": [r"at most [\d.]+ ε", r"the article's by [\d.]+ ε"],
     "06_your_sensors": [r"[\d.]+ % of [\d,]+ certified windows"],
+    "07_does_it_pay": [
+        r"ε = [\d.]+ µg/m³",
+        r"end within [\d.]+ s",
+        r"`recoverable` reaches [\d.]+ % and [\d.]+ %",
+    ],
 }
 
 
