@@ -25,7 +25,7 @@ SKIPPED = re.compile(
     r"|\b(?:[Ff]igs?\.|[Tt]ables?|[Ss]ections?|[Ee]quations?|eqs?\.)\s*\(?\d[\d.]*\)?"
     r"(?:(?:\s*,|\s+and|\s+to|–)\s*\(?\d[\d.]*\)?)*"
     r"|\b(?:[Rr]eports?|[Nn]otebooks?) 0\d\b|\bns-3\b|\b1 − δ"
-    r"|\(\d+\)|\b[DGP]\d?-?\d+\b|<[^>]*>",
+    r"|\(\d+(?:, \d+)*\)|\b[DGP]\d?-?\d+\b|<[^>]*>",
     re.DOTALL,
 )
 
