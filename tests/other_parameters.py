@@ -25,7 +25,6 @@ OTHER: dict[str, dict[str, Any]] = {
         "t_sla": 40.0,
         "sensors": 60,
         "groups": 4,
-        "covariance": 20.0,
         "window": 6000,
         "replications": 3,
         "seed": 2,
