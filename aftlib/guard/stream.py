@@ -7,23 +7,20 @@ guard, on the executor that has the group, and Spark's checkpoint holds the guar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from functools import wraps
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
 from importlib import import_module
-from types import MethodType
-from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-from pyspark.sql.group import GroupedData
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.groups import AUDIT
 from aftlib.guard.operator import GuardProcessor
-from aftlib.guard.promise import Promise, fixed_part, microseconds, require_continuation
+from aftlib.guard.promise import Promise, fixed_part, microseconds
 from aftlib.guard.rounds import LARGEST
 
 import_module("google.protobuf")  # Spark's keyed state needs it in each worker
@@ -39,11 +36,14 @@ MOST_SENSORS = 200
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+REUSE = "spark.sql.exchange.reuse"
+"""Spark's reuse of equal parts of a plan. With a keyed Python state in such a part, the query loses
+rows without an error (seen in pyspark 4.3 with a trivial processor, too)."""
 WATERMARK = "spark.watermarkDelayMs"
-"""Metadata by which Spark marks the column of a watermark."""
+"""Metadata by which Spark marks the column of a watermark; tables keep it."""
 ONE_QUERY = (
-    "a query may have one recoverable; unite the streams of samples before it, with a column for "
-    "group, or write these windows to a table, and read that in a second query"
+    "unite the streams of samples before it, with a column for group, or write its windows to a "
+    "table, and read that in a second query"
 )
 RESULT = (
     "start", "sensor", "state", "value", "half_width", "samples", "recoverable", "window_time",
@@ -119,9 +119,10 @@ def recoverable(
     ------
     ValueError
         When the stream is no streaming DataFrame or lacks a column, has a watermark on another
-        column or a `recoverable` already, or the session's state store is not RocksDB; when the
-        result is written to a checkpoint whose promise differs in a fixed parameter, or whose
-        `group` has another name.
+        column or a `recoverable` already, or the session's state store is not RocksDB or it reuses
+        parts of plans. Spark refuses a checkpoint whose promise differs in a fixed parameter, or
+        whose `group` has another name, before it reads a sample
+        (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE); its message shows both.
     ModuleNotFoundError
         Without the extra `spark`.
 
@@ -149,11 +150,12 @@ def recoverable(
         role: column_of(stream, role, name) for role, name in roles.items() if name is not None
     }
     require_settings(stream)
+    named = {role: name for role, name in columns.items() if role == "group"}
+    content = json.dumps(json.loads(promise.content) | named)
     windows = aggregate(stream, promise, columns, now)
     key = windows.schema["key"].dataType.simpleString()
     audit = "".join(f", {name} double" for name in AUDIT)
-    named = {role: name for role, name in columns.items() if role == "group"}
-    content = json.dumps(json.loads(promise.content) | named)
+    windows = windows.withColumn("bucket", bucket_of(content))
     rows = windows.groupBy("bucket").transformWithStateInPandas(
         GuardProcessor(content, key),
         f"start bigint, key {key}, {_ROWS}{audit}",
@@ -168,92 +170,29 @@ def recoverable(
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
     last = F.timestamp_micros(F.col("start") + promise.width - 1)
     last = last.alias("window_time", metadata={WATERMARK: 0})
-    return refusing(rows.select(start, *of_group, *RESULT[1:-1], last), content)
+    return rows.select(start, *of_group, *RESULT[1:-1], last)
 
 
-class Refusing:
-    """What is made of the windows of `recoverable`; it refuses what Spark accepts in vain.
+def bucket_of(content: str) -> Column:
+    """Return the state's key, whose type differs when a fixed parameter of the query differs.
 
-    With a second watermark Spark waits for ever and writes nothing. Of two parts of one query that
-    have the same keyed state, it writes one.
+    Spark compares the types of a checkpoint's keys with those of the query before it reads a
+    sample, so it refuses a query that cannot go on (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE). Names
+    are not compared; so precision and scale of decimals have 48 bits of a hash. These fields are
+    null, but depend on a column, because Spark removes constants from a key.
     """
-
-    def __getattribute__(self, name: str) -> Any:
-        """Return an attribute; methods check their arguments, and return the same kind."""
-        method = super().__getattribute__(name)
-        if name.startswith("_") or not isinstance(method, MethodType):
-            return method
-
-        @wraps(method)
-        def checked(*args: Any, **named: Any) -> Any:
-            if name == "withWatermark":
-                raise ValueError(
-                    "the windows have a watermark already, got a second one: aggregate and join by "
-                    "their column window_time, as in groupBy(window('window_time', '1 hour')), "
-                    "without withWatermark"
-                )
-            if any(isinstance(other, Refusing) for other in (*args, *named.values())):
-                raise ValueError(
-                    f"other must be without recoverable, got windows in {name}: {ONE_QUERY}"
-                )
-            return refusing(method(*args, **named), self._content)
-
-        return checked
-
-
-class Windows(Refusing, ClassicDataFrame):
-    """A DataFrame made of windows."""
-
-    @property
-    def writeStream(self) -> DataStreamWriter:  # noqa: N802
-        """A writer of these windows."""
-        return Writer(self)
-
-
-class GroupedWindows(Refusing, GroupedData):
-    """Windows after `groupBy`."""
-
-
-class Writer(DataStreamWriter):
-    """A writer that refuses a checkpoint of other windows or groups before it adds samples."""
-
-    def option(self, key: str, value: Any) -> DataStreamWriter:
-        """Set an option."""
-        return self.options(**{key: value})
-
-    def options(self, **options: Any) -> DataStreamWriter:
-        """Set options; ValueError for the checkpoint of a query that this one cannot go on with."""
-        for name, value in options.items():
-            if name.lower() == "checkpointlocation":
-                require_checkpoint(self._spark, str(value), vars(self._df)["_content"])
-        return super().options(**options)
-
-
-def require_checkpoint(spark: Any, place: str, content: str) -> None:
-    """Refuse a checkpoint of a query with other fixed parameters; note them in a new one."""
-    path = spark._jvm.org.apache.hadoop.fs.Path(place, "aftlib.json")
-    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    if files.exists(path) and files.getFileStatus(path).getLen():  # a crash may leave it empty
-        file = files.open(path)
-        before = file.readUTF()
-        file.close()
-        require_continuation(content, before)
-    else:
-        file = files.create(path)
-        file.writeUTF(fixed_part(content))
-        file.close()
-
-
-def refusing(result: Any, content: str) -> Any:
-    """Return a DataFrame, also a grouped one, as one that refuses; anything else as it is."""
-    if isinstance(result, DataFrame):
-        result = Windows(result._jdf, result.sparkSession)
-    elif isinstance(result, GroupedData):
-        result = GroupedWindows(result._jgd, result._df)
-    else:
-        return result
-    result._content = content
-    return result
+    fixed = json.loads(fixed_part(content))
+    words = ", ".join(f"{name} {value}" for name, value in sorted(fixed.items()))
+    number = F.pmod(F.xxhash64("key"), F.lit(BUCKETS))
+    nothing = F.when(number < 0, number)
+    digest = blake2b(words.encode(), digest_size=6).digest()
+    hashed = [
+        nothing.cast(f"decimal({20 + byte % 16}, {byte // 16})").alias(f"hash_{place}")
+        for place, byte in enumerate(digest)
+    ]
+    # Spark's message shows the names of both keys, so that a reader sees which parameter differs
+    readable = "bucket_of_" + re.sub(r"[^A-Za-z0-9]+", "_", words)
+    return F.struct(number.alias(readable), *hashed)
 
 
 def require_arguments(stream: DataFrame, promise: Promise) -> None:
@@ -263,15 +202,22 @@ def require_arguments(stream: DataFrame, promise: Promise) -> None:
             f"stream must be streaming (spark.readStream), got a {type(stream).__name__} that is "
             "not: for a table use Guard.replay"
         )
-    if isinstance(stream, Windows) or "CollectMetrics rejected" in plan_of(stream):
-        raise ValueError(f"stream must be without recoverable, got windows: {ONE_QUERY}")
     if not isinstance(promise, Promise):
         raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
 
 
-def plan_of(stream: DataFrame) -> str:
-    """Return Spark's plan of a stream."""
-    return str(stream._jdf.queryExecution().analyzed().toString())
+def operators_of(stream: DataFrame) -> Iterator[str]:
+    """Yield the names of the operators of a stream's plan, from the last one to the sources.
+
+    Spark has no public way to see whether a stream has a watermark: its mark on a column is also
+    there when a table was written by a query with a watermark.
+    """
+    waiting = [stream._jdf.queryExecution().analyzed()]
+    while waiting:
+        operator = waiting.pop()
+        yield operator.nodeName()
+        children = operator.children()
+        waiting += [children.apply(place) for place in range(children.size())]
 
 
 def column_of(stream: DataFrame, argument: str, name: str) -> str:
@@ -303,12 +249,18 @@ def column_of(stream: DataFrame, argument: str, name: str) -> str:
 
 
 def require_settings(stream: DataFrame) -> None:
-    """Refuse a session whose state store cannot hold the guards."""
+    """Refuse a session whose state store cannot hold the guards, or that may lose rows."""
     if (provider := stream.sparkSession.conf.get(PROVIDER, "")) != ROCKSDB:
         raise ValueError(
             f"the session's state store must be RocksDB, got {provider or 'the default'}: call "
             f'spark.conf.set("{PROVIDER}", "{ROCKSDB}"), and for sources of many small files '
             f'spark.conf.set("{LISTING}", "10000")'
+        )
+    if stream.sparkSession.conf.get(REUSE) != "false":
+        raise ValueError(
+            f"the session must not reuse parts of a plan, got {REUSE} = true: Spark would lose "
+            f"rows when windows are united or joined with each other; call "
+            f'spark.conf.set("{REUSE}", "false")'
         )
 
 
@@ -325,7 +277,16 @@ def aggregate(
         reason_to_reject(promise, columns, now).alias("reason"),
     )
     counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in REASONS]
-    rows = rows.observe("rejected", *counts).where(F.col("reason").isNull())
+    try:
+        rows = rows.observe("rejected", *counts)
+    except AnalysisException as error:
+        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+            raise
+        raise ValueError(
+            "stream must be without recoverable, and without an observe named 'rejected', got one: "
+            f"rename your own; of recoverable a query may have one: {ONE_QUERY}"
+        ) from error
+    rows = rows.where(F.col("reason").isNull())
     if not has_watermark(stream, columns["time"]):
         late = microseconds("watermark", promise.watermark)
         rows = rows.withWatermark("time", f"{late} microseconds")
@@ -336,9 +297,8 @@ def aggregate(
         F.count("value").alias("samples"),
         variance.alias("variance"),
     )
-    bucket = F.pmod(F.xxhash64("key"), F.lit(BUCKETS)).alias("bucket")
     start = F.unix_micros(F.col("window.start")).alias("start")
-    return windows.select(bucket, "key", start, "sensor", "value", "samples", "variance")
+    return windows.select("key", start, "sensor", "value", "samples", "variance")
 
 
 def has_watermark(stream: DataFrame, time: str) -> bool:
@@ -346,9 +306,11 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
 
     Spark permits one watermark in a chain of operators.
     """
+    if "EventTimeWatermark" not in operators_of(stream):
+        return False
     marked = [column.name for column in stream.schema.fields if WATERMARK in column.metadata]
-    if time in marked or "EventTimeWatermark" not in plan_of(stream):
-        return time in marked
+    if time in marked:
+        return True
     raise ValueError(
         f"time must name the column of the stream's watermark, got {time!r} and a watermark on "
         f"{listed(marked) or 'another column'}: call withWatermark({time!r}, …) instead of that "

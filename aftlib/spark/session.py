@@ -31,6 +31,8 @@ PROPERTIES = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
+    # Spark loses rows of `recoverable` where it reuses a part of the plan that has them.
+    "spark.sql.exchange.reuse": "false",
     # Above 32 new files Spark lists them by a job with a task per file.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     # Spark's own are pages of 32 MB, several per task, however few its rows.

@@ -16,7 +16,7 @@ from aftlib.core.windows import AGGREGATES
 from aftlib.guard.groups import AUDIT
 from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.metrics import metrics_table, record_metrics, sensor_table
-from aftlib.guard.stream import PROVIDER, REASONS, ROCKSDB
+from aftlib.guard.stream import PROVIDER, REASONS, REUSE, ROCKSDB, WATERMARK
 from tests.core.test_windows import TWINS
 from tests.guard.test_keyed import processed
 from tests.plans import write_plan
@@ -316,27 +316,70 @@ def test_a_watermark_by_which_spark_would_wait_for_ever_is_refused(rocksdb, tmp_
     for given, column in ((moved, "another column"), (other, "'at'"), (half, "another column")):
         with pytest.raises(ValueError, match=rf"watermark on {column}: call withWatermark\('time'"):
             recoverable(given, Promise(**TERMS))
-    with pytest.raises(ValueError, match=r"a second one: .* by their column window_time"):
-        recoverable(stream, Promise(**TERMS)).withWatermark("start", "1 hour")
 
 
-def test_what_spark_accepts_in_vain_is_refused(rocksdb, tmp_path):
-    """It waits for ever for the windows of a second watermark, and drops a second keyed state."""
+def united(windows):
+    """The windows of two kinds, by SQL on a view, which Spark makes a DataFrame of its own."""
+    windows.createOrReplaceTempView("windows")
+    of_a = "select * from windows where sensor = 'a'"
+    others = "select * from windows where sensor <> 'a'"
+    return windows.sparkSession.sql(f"{of_a} union all {others}")
+
+
+def joined(windows):
+    """Each window with the same one again."""
+    columns = [F.col(name).alias(f"other_{name}") for name in ("window_time", "sensor")]
+    other = windows.select(*columns)
+    return windows.join(other, F.expr("window_time = other_window_time and sensor = other_sensor"))
+
+
+@pytest.mark.parametrize(
+    ("both", "times"),
+    [(united, 1), (lambda windows: windows.union(windows), 2), (joined, 1)],
+    ids=["view", "union", "join"],
+)
+def test_windows_united_or_joined_with_themselves_are_complete(rocksdb, tmp_path, both, times):
+    """As a control, they are not where Spark reuses the part of the plan that has the guards."""
+    rows = long(minutes(rounds=20))
+    put(tmp_path / "in", [rows[:200], rows[200:]])
+    windows = recoverable(reader(rocksdb, tmp_path / "in"), Promise(**TERMS), now=now())
+    whole, _ = run(both(windows), tmp_path / "whole")
+    assert len(whole) == times * 4 * 19
+    rocksdb.conf.set(REUSE, "true")
+    try:
+        lacking, _ = run(both(windows), tmp_path / "lacking")
+    finally:
+        rocksdb.conf.set(REUSE, "false")
+    assert len(lacking) < len(whole)
+
+
+def test_a_recoverable_of_windows_is_refused_and_an_own_observe_is_not(rocksdb, tmp_path):
     promise, stream = Promise(**TERMS), reader(rocksdb, tmp_path)
     windows = recoverable(stream, promise)
-    later = windows.where("state = 'lost'").withColumn("more", F.lit(1))
-    with pytest.raises(ValueError, match=r"a second one: .* by their column window_time"):
-        later.withWatermark("start", "1 hour")
-    for join in (windows.union, windows.unionByName, lambda other: windows.join(other, "start")):
-        with pytest.raises(ValueError, match=r"windows in .* one recoverable; unite the streams"):
-            join(later)
     rolled = windows.groupBy("sensor", F.window("window_time", "1 hour")).avg("value")
     rolled = rolled.select("sensor", F.col("avg(value)").alias("value"), F.window_time("window"))
-    with pytest.raises(ValueError, match="windows in union: a query may have one recoverable"):
-        rolled.union(rolled)
     for given, column in ((windows, "window_time"), (rolled, "window_time(window)")):
-        with pytest.raises(ValueError, match="stream must be without recoverable, got windows"):
+        with pytest.raises(ValueError, match="stream must be without recoverable, and without an"):
             recoverable(given, promise, time=column)
+    count = F.count(F.lit(1)).alias("rows")
+    assert recoverable(stream.observe("rejected_rows", count), promise).isStreaming
+    with pytest.raises(ValueError, match="an observe named 'rejected', got one: rename your own"):
+        recoverable(stream.observe("rejected", count), promise)
+
+
+def test_a_second_query_reads_the_table_of_the_windows(rocksdb, tmp_path):
+    """The table's schema keeps the mark of a watermark, but a reader of it has none."""
+    rows = long(minutes(rounds=200))
+    put(tmp_path / "in", [rows[:2000], rows[2000:]])
+    run(recoverable(reader(rocksdb, tmp_path / "in"), Promise(**TERMS), now=now()), tmp_path)
+    schema = rocksdb.read.parquet(str(tmp_path / "rows")).schema
+    stream = rocksdb.readStream.schema(schema).parquet(str(tmp_path / "rows"))
+    assert WATERMARK in stream.schema["window_time"].metadata
+    terms = TERMS | {"window": "30min", "samples": 6}
+    again = recoverable(stream, Promise(**terms), time="window_time", now=now())
+    output, _ = run(again, tmp_path / "again")
+    assert len(output) == 4 * 33  # of 199 windows; the last one waits for its end
+    assert set(output["state"]) == {"exact"}
 
 
 def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
@@ -359,7 +402,7 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     run(recoverable(stream, before, now=now()), tmp_path)
     put(tmp_path / "in", [first, second])
     other = replace(after, horizons=3)
-    with pytest.raises(Exception, match="must have horizons = 5 as its checkpoint has it"):
+    with pytest.raises(Exception, match=r"(?s)KEY_SCHEMA_NOT_COMPATIBLE.*horizons_5"):
         run(recoverable(stream, other, now=now()), tmp_path)
     output, _ = run(recoverable(stream, after, now=now()), tmp_path)
 
@@ -385,10 +428,7 @@ def test_a_query_that_goes_on_with_other_groups_is_refused(rocksdb, tmp_path, be
     put(tmp_path / "in", [rows[:478], rows[478:]])
     for other in others:
         wrong = recoverable(stream, promise, group=other, now=now())
-        message = (
-            f"must have group = {before!r} .* got {other!r}: .* set it back, or choose another"
-        )
-        with pytest.raises(Exception, match=message):
+        with pytest.raises(Exception, match="STATE_STORE_.*NOT_COMPATIBLE"):
             run(wrong, tmp_path)
         assert len(rocksdb.read.parquet(str(tmp_path / "rows")).toPandas()) == len(whole)
     output, _ = run(right, tmp_path)
@@ -456,6 +496,10 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
     zoneless = stream.withColumn("time", stream["time"].cast("timestamp_ntz"))
     with pytest.raises(ValueError, match="time must name .* 'time' for 'time: timestamp_ntz'"):
         recoverable(zoneless, promise)
+    rocksdb.conf.set(REUSE, "true")
+    with pytest.raises(ValueError, match=r'lose rows .* call spark.conf.set\("spark.sql.exchange'):
+        recoverable(stream, promise)
+    rocksdb.conf.set(REUSE, "false")
     rocksdb.conf.set(PROVIDER, ROCKSDB.replace("RocksDB", "HDFSBacked"))
     with pytest.raises(ValueError, match="be RocksDB, .*HDFSBacked.*parallelPartitionD"):
         recoverable(stream, promise)
