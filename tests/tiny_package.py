@@ -23,4 +23,9 @@ CLAIMS = [
         timed=True,
     ),
 ]
-SUMMARY = Summary("All works.", "With {D1-1.measured} workers it {D1-1.verdict}.", "Very.", "Here.")
+
+
+def summarize(records, parameters):
+    workers = records["D1-1"]
+    found = f"With {workers.measured} workers it {workers.verdict}."
+    return Summary("All works.", found, "Very.", "Here.")

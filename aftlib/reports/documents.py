@@ -49,11 +49,6 @@ class Document:
         self, records: Mapping[str, ClaimRecord], parameters: Mapping[str, Any]
     ) -> Summary:
         """Return the box of a run with these records by claim and these parameters by name."""
-        if not hasattr(self.module, "summarize"):  # until each package has the function
-            filled = {
-                name: text.format_map(records) for name, text in vars(self.module.SUMMARY).items()
-            }
-            return Summary(**filled)
         return self.module.summarize(records, self.parameters(**parameters))
 
 

@@ -7,6 +7,7 @@ notebook's parameters.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from aftlib.workbench.claims import (
     Summary,
     Threshold,
 )
+from aftlib.workbench.scorecard import ClaimRecord, sentences_by_verdict
 
 #: Tasks between which the document compares a shuffle's throughput.
 FEW, MANY = 8, 24
@@ -213,13 +215,18 @@ CLAIMS = [
     ),
 ]  # fmt: skip
 
-SUMMARY = Summary(
-    claimed="Tasks that share sums in a database need no shuffle: skew costs nothing, failures "
-    "stay local.",
-    found="Holds: {D3-8.n} kills lost nothing; under skew at least {D3-9.measured:.1f} times a "
-    "shuffle's throughput. Skew speeds it up only with 100,000 keys or more, and slows a shuffle "
-    "of 24 tasks only if receivers are busy.",
-    sure="Two tasks measured, more computed.",
-    limits="The document gives neither the number of keys nor the cost of a tuple. Where growth "
-    "ends (24 tasks there) cannot be tested on two cores.",
-)
+
+def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
+    """Return the box of a run from its verdicts and values."""
+    clauses = {
+        "D3-8": "{0.n:,} kills leave no wrong sum",
+        "D3-9": "shared state has {0.measured:.1f} times a shuffle's throughput under skew",
+        "D3-4": "skew makes shared state faster",
+    }
+    return Summary(
+        claimed="Tasks that share sums in a database need no shuffle: skew costs nothing, "
+        "failures stay local.",
+        found=sentences_by_verdict(records, clauses),
+        sure=f"Measured on {parameters.tasks} tasks, computed for more.",
+        limits="The document gives neither the number of keys nor the cost of a tuple.",
+    )

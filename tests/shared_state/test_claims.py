@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.shared_state.claims import CLAIMS
+from aftlib.shared_state.claims import CLAIMS, summarize
 from aftlib.shared_state.experiments import NotebookParameters
+from aftlib.workbench.claims import Finding
+from aftlib.workbench.scorecard import ClaimRecord
 from tests.judging import judge, list_changed, verdict
 
 TURNS = range(5)
@@ -118,3 +120,13 @@ def test_the_computed_claims_hold_from_the_shares_that_they_name():
 def test_the_stored_kills_say_how_little_they_exclude():
     text = judge(CLAIMS, world(), "D3-8")["D3-8"].sensitivity
     assert text == "Stored run of 2026-11-28: 0 of 150 kills wrong (at most 2.4%)."
+
+
+@pytest.mark.parametrize(("times", "opening"), [(3.0, "It holds"), (0.5, "It does not hold")])
+def test_the_box_follows_from_verdicts_and_values(times, opening):
+    (claim,) = [claim for claim in CLAIMS if claim.id == "D3-9"]
+    record = ClaimRecord.of(claim, Finding(times))
+    box = summarize({"D3-9": record}, NotebookParameters())
+    assert box.found == (
+        f"{opening} that shared state has {times} times a shuffle's throughput under skew."
+    )
