@@ -272,7 +272,7 @@ def aggregate(
     rows = stream.select(
         quoted(columns["time"]).alias("time"),
         key.alias("key"),
-        quoted(columns["sensor"]).alias("sensor"),
+        sensor_of(promise, columns["sensor"]).alias("sensor"),
         quoted(columns["value"]).cast("double").alias("value"),
         reason_to_reject(promise, columns, now).alias("reason"),
     )
@@ -321,7 +321,9 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
 
 def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column | None) -> Column:
     """Return the reason to leave a row out, or null."""
-    time, sensor, number = (quoted(columns[role]) for role in ("time", "sensor", "value"))
+    time = quoted(columns["time"])
+    sensor = sensor_of(promise, columns["sensor"])
+    number = quoted(columns["value"])
     clock = F.current_timestamp() if now is None else now.cast("timestamp")
     latest = F.unix_micros(clock) + microseconds("ahead", promise.ahead)  # faster than intervals
     tests = {
@@ -334,6 +336,16 @@ def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column |
         "too_early": time < F.lit(promise.earliest.to_pydatetime()),
     }
     return F.coalesce(*[F.when(tests[reason], F.lit(reason)) for reason in REASONS])
+
+
+def sensor_of(promise: Promise, column: str) -> Column:
+    """Return the column of sensors without outer blanks, as ``aft plan`` reads names.
+
+    A database pads names of the type CHAR with blanks. They stay if the promise has names with
+    outer blanks itself.
+    """
+    padded = any(name != name.strip(" ") for name in promise.sensors)
+    return quoted(column) if padded else F.trim(quoted(column))
 
 
 def window_metrics(promise: Promise) -> list[Column]:

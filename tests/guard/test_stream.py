@@ -382,6 +382,22 @@ def test_a_second_query_reads_the_table_of_the_windows(rocksdb, tmp_path):
     assert set(output["state"]) == {"exact"}
 
 
+@pytest.mark.parametrize(("named", "unknown"), [(NAMES, 0), (["a ", "b", "c", "d"], 1)])
+def test_names_that_a_database_padded_are_those_of_the_promise(rocksdb, tmp_path, named, unknown):
+    """Unless the promise has such names itself: then the others are unknown, and counted."""
+    rows = long(minutes(rounds=4))
+    rows["sensor"] = rows["sensor"].str.ljust(10)
+    put(tmp_path / "in", [rows])
+    workers = [[named[0]], [named[1]], named[2:]]
+    windows = recoverable(
+        reader(rocksdb, tmp_path / "in"), Promise(**TERMS | {"workers": workers}), now=now()
+    )
+    output, progress = run(windows, tmp_path)
+    assert len(output) == (0 if unknown else 3 * 4)
+    rejected = sum(p["observedMetrics"]["rejected"]["unknown_sensor"] for p in progress)
+    assert rejected == unknown * len(rows)
+
+
 def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
     rows = long(minutes(rounds=4))
     put(tmp_path / "in", [pd.concat([rows, rows[:3].assign(site=None)])])
