@@ -42,7 +42,9 @@ class GuardCache:
     """
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
-        self._most, self._bytes, self._random = most_bytes, 0, Random(0)
+        self._most = most_bytes
+        self._bytes = 0
+        self._random = Random(0)
         self._guards: dict[bytes, KeyedGuard] = {}
 
     def take(self, token: bytes) -> KeyedGuard | None:
@@ -55,9 +57,10 @@ class GuardCache:
     def keep(self, keyed: KeyedGuard) -> None:
         """Store a guard if it fits; the caller must not change the guard any more."""
         self.take(keyed.token)
-        while self._guards and self._bytes + keyed.guard.nbytes > self._most:
+        room = self._most - keyed.guard.shared_nbytes - keyed.guard.nbytes
+        while self._guards and self._bytes > room:
             self.take(self._random.choice(list(self._guards)))
-        if self._bytes + keyed.guard.nbytes <= self._most:
+        if self._bytes <= room:
             self._guards[keyed.token] = keyed
             self._bytes += keyed.guard.nbytes
 
@@ -95,7 +98,10 @@ class StoredGuards:
                 f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
                 "version of aftlib that wrote it, or choose another checkpointLocation"
             )
-        self.heads: dict[Any, Head] = {head[0]: Head(*head) for head in heads}
+        # Spark 4.0 returns bytes within an array as a bytearray, which is no key of a dictionary
+        self.heads: dict[Any, Head] = {
+            key: Head(key, bytes(token), *rest) for key, token, *rest in heads
+        }
         self.begins = bytes(digest) != self.digest
         if self.begins and self.heads:
             self._begin_anew()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import operator
@@ -84,6 +85,11 @@ def worker_of_each(workers: Any) -> np.ndarray:
     return worker
 
 
+def require_horizons(horizons: Any) -> None:
+    """Refuse what is no number of horizons."""
+    require_number("horizons", horizons, least=1, most=_MOST_HORIZONS, whole=True)
+
+
 def require_measured(windows: np.ndarray) -> None:
     """Refuse values that are too large for measurements; NaN may occur."""
     wild = np.abs(windows) >= LARGEST
@@ -148,18 +154,24 @@ class Guard:
         names: Sequence[str] | None = None,
     ) -> None:
         require_number("delta", delta, above=0, below=1)
-        require_number("horizons", horizons, least=1, most=_MOST_HORIZONS, whole=True)
+        require_horizons(horizons)
         if seasons := items_in_order("seasons", seasons, "[24]"):
             require_numbers("seasons", seasons, above=0)
-        worker, horizons = worker_of_each(workers), int(horizons)
+        worker = worker_of_each(workers)
+        horizons = int(horizons)
         n = worker.size
         self._names = None if names is None else names_in_order(names)
         if self._names is not None and not len(self._names) == len(set(self._names)) == n:
             raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")
         # a fit costs O(n³) and a window O(n²), so a guard of many sensors fits less often
-        limits, every = limits_of(epsilon, n, self._names), max(horizons, n // 3)
+        limits = limits_of(epsilon, n, self._names)
+        every = max(horizons, n // 3)
         rules = Rules(limits, float(delta), worker, np.array(seasons, float), every)
         self._all = Rounds.begin(rules, horizons)
+
+    def __copy__(self) -> Self:
+        """Return a guard with a state of its own."""
+        return copy.deepcopy(self)
 
     @property
     def rounds(self) -> int:
@@ -235,7 +247,8 @@ class Guard:
         return history
 
     def _advance(self, windows: Any, trace: bool) -> tuple[Recovered, History]:
-        n, names = self._all.rules.workers.size, self._names
+        n = self._all.rules.workers.size
+        names = self._names
         if (labels := labels_of(windows, self._names or ())) is not None:
             names = self._names_of(labels)
             windows = values_by_name("windows", windows, names)
@@ -251,14 +264,15 @@ class Guard:
         shape = len(rows) if trace else 0, self.horizons, n
         decisions, shadow = np.zeros(shape, np.int64), np.full(shape, np.nan)
         h = np.arange(self.horizons)
-        with np.errstate(all="ignore"):
-            for r, row in enumerate(rows):
-                recovered, predicted = self._all.advance(row)
-                estimate[r], half_width[r] = recovered.estimate, recovered.half_width
-                certified[r] = recovered.declared
-                if trace:
-                    slots = (self.rounds - 2 - h) % (self.horizons + 1)  # of h + 1 rounds before
-                    decisions[r], shadow[r] = self._all.state.decisions[slots, h], predicted
+        for r, row in enumerate(rows):
+            recovered, predicted = self._all.advance(row)
+            estimate[r] = recovered.estimate
+            half_width[r] = recovered.half_width
+            certified[r] = recovered.declared
+            if trace:
+                slots = (self.rounds - 2 - h) % (self.horizons + 1)  # of h + 1 rounds before
+                decisions[r] = self._all.state.decisions[slots, h]
+                shadow[r] = predicted
         return Recovered(estimate, half_width, certified), History(decisions, shadow)
 
     def _names_of(self, labels: list[str]) -> list[str]:
@@ -278,6 +292,11 @@ class Guard:
     def nbytes(self) -> int:
         """Bytes of the state in memory."""
         return sum(getattr(value, "nbytes", 0) for value in self._fields().values())
+
+    @property
+    def shared_nbytes(self) -> int:
+        """Bytes that it shares with other guards: none."""
+        return 0
 
     def _fields(self) -> dict[str, Any]:
         """Return the state by name."""
@@ -320,6 +339,10 @@ class Guard:
             return kind(**values)
 
         guard = cls.__new__(cls)
-        guard._names = json.loads(fields["names"].tobytes())
-        guard._all = Rounds(restored(Rules), restored(State), restored(Model), restored(Risk))
+        try:
+            guard._names = json.loads(fields["names"].tobytes())
+            parts = [restored(kind) for kind in (Rules, State, Model, Risk)]
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"data holds no whole guard ({error}): start again") from error
+        guard._all = Rounds(*parts)
         return guard

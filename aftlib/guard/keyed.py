@@ -7,9 +7,10 @@ the log again, which gives the same bits.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -52,7 +53,8 @@ class KeyedGuard:
     """
 
     def __init__(self, promise: Promise) -> None:
-        self.promise, self.guard = promise, promise.guard()
+        self.promise = promise
+        self.guard = promise.guard()
         self.next = NONE  # start of the next window
         self.token = hash_of(f"{VERSION} {promise.content}".encode())
         self.logged = 0  # windows since the snapshot
@@ -62,6 +64,10 @@ class KeyedGuard:
         self._step = promise.step
         self._scale = promise.samples / divisor(promise.query, promise.samples)  # result / mean
         self._entry = np.dtype([("start", np.int64), ("window", float, (len(self._names),))])
+
+    def __copy__(self) -> Self:
+        """Return a guard with a state of its own."""
+        return copy.deepcopy(self)
 
     def process(self, windows: pd.DataFrame) -> tuple[dict[str, np.ndarray], bytes]:
         """Process windows in the order of their starts; return their rows, and them for the log.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import zipfile
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Self
+from threading import Lock
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,10 +14,96 @@ from numpy.typing import ArrayLike
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
-from aftlib.guard.guard import Recovered, limits_of, require_measured, worker_of_each
+from aftlib.guard.guard import (
+    Recovered,
+    limits_of,
+    require_horizons,
+    require_measured,
+    worker_of_each,
+)
 
-MOST_PATTERNS = 1000
-"""Solved sets of missing sensors that are kept."""
+MOST_BYTES = 2**26
+"""Memory for the solved sets of missing sensors of a promise: some 800 of them with n = 200."""
+
+
+class GainTable:
+    """What follows from the model alone, which all groups of a promise share.
+
+    It solves D1 eqs (1) and (2) for a set of missing sensors, and keeps the results in at most
+    `MOST_BYTES`; the set that was not needed for the longest time goes first. Nothing else in it
+    changes, so copies of an estimator share it, and so may threads.
+    """
+
+    def __init__(
+        self,
+        model: GaussianModel,
+        workers: Sequence[Sequence[int]],
+        epsilon: ArrayLike,
+        delta: float,
+    ) -> None:
+        self.model = model
+        self.workers = worker_of_each(workers)
+        self.limits = limits_of(epsilon, model.size, model.names)
+        self._requirement = Requirement(1.0, delta)  # of errors in units of ε
+        self.shadow_gain = np.zeros((model.size, model.size))  # of each sensor, from other workers'
+        estimable = []
+        for worker in range(len(workers)):
+            own = np.flatnonzero(self.workers == worker)
+            others = np.flatnonzero(self.workers != worker)
+            gain, covariance = model.conditional(others, own)
+            self.shadow_gain[np.ix_(own, others)] = gain
+            variance = np.maximum(np.diag(covariance), 0) / self.limits[own] ** 2
+            reliability = self._requirement.reliability(variance).min()
+            estimable.append(bool(self._requirement.is_met_by(reliability)))
+        self.estimable = np.array(estimable)[self.workers]
+        self._solved: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return the same table, because a copy would compute the same."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the table without what it solved, which is computed again."""
+        return vars(self) | {"_solved": {}, "_bytes": 0, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"_lock": Lock()})
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays in memory."""
+        return 2 * self.model.covariance.nbytes + self.shadow_gain.nbytes + self._bytes
+
+    def solve(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gain from the other sensors to the `missing` ones, and their half-widths."""
+        key = missing.tobytes()
+        with self._lock:
+            solved = self._solved.pop(key, None)
+            if solved is not None:
+                self._solved[key] = solved  # the newest again
+                return solved
+        gone = np.flatnonzero(missing)
+        gain, covariance = self.model.conditional(np.flatnonzero(~missing), gone)
+        variance = np.maximum(np.diag(covariance), 0) / self.limits[gone] ** 2
+        solved = gain, self.limits[gone] * self._requirement.half_width(variance)
+        self._keep(key, solved)
+        return solved
+
+    def _keep(self, key: bytes, solved: tuple[np.ndarray, np.ndarray]) -> None:
+        """Store a result in place of the oldest ones; one that is too large is not stored."""
+        size = sum(array.nbytes for array in solved)
+        if size > MOST_BYTES:
+            return
+        with self._lock:
+            if key in self._solved:
+                return
+            while self._bytes + size > MOST_BYTES:
+                oldest = next(iter(self._solved))
+                self._bytes -= sum(array.nbytes for array in self._solved.pop(oldest))
+            self._solved[key] = solved
+            self._bytes += size
 
 
 class KnownModel:
@@ -32,6 +120,11 @@ class KnownModel:
         Model of the windows' results, with the n sensors in order.
     workers, epsilon, delta, horizons
         As of `Guard`. An outage may be longer than `horizons`.
+
+    Raises
+    ------
+    ValueError
+        When a sensor is missing or repeated, or a number is outside its range.
 
     Examples
     --------
@@ -50,24 +143,30 @@ class KnownModel:
         delta: float,
         horizons: int = 5,
     ) -> None:
-        self.model, self.horizons = model, horizons
-        self._worker = worker_of_each(workers)
-        self._limits = limits_of(epsilon, model.size, model.names)
-        self._requirement = Requirement(1.0, delta)  # of errors in units of ε
-        self._gain = np.zeros((model.size, model.size))  # of each sensor, given other workers'
-        estimable = []
-        for worker in range(len(workers)):
-            own = np.flatnonzero(self._worker == worker)
-            others = np.flatnonzero(self._worker != worker)
-            gain, covariance = model.conditional(others, own)
-            self._gain[np.ix_(own, others)] = gain
-            variance = np.maximum(np.diag(covariance), 0) / self._limits[own] ** 2
-            reliability = self._requirement.reliability(variance).min()
-            estimable.append(bool(self._requirement.is_met_by(reliability)))
-        self._estimable = np.array(estimable)[self._worker]
-        self._missing = np.zeros(model.size, bool)  # of the last window
-        self._counts = np.zeros((2, model.size))
-        self._solved = lru_cache(MOST_PATTERNS)(self._solve)
+        self._begin(GainTable(model, workers, epsilon, delta), horizons)
+
+    @classmethod
+    def of_table(cls, table: GainTable, horizons: int) -> Self:
+        """Return an estimator that shares a table with others."""
+        known = cls.__new__(cls)
+        known._begin(table, horizons)
+        return known
+
+    def _begin(self, table: GainTable, horizons: int) -> None:
+        require_horizons(horizons)
+        self.horizons = int(horizons)
+        self._table = table
+        self._missing = np.zeros(table.model.size, bool)  # of the last window
+        self._counts = np.zeros((2, table.model.size))
+
+    def __copy__(self) -> Self:
+        """Return an estimator with a state of its own."""
+        return copy.deepcopy(self)
+
+    @property
+    def model(self) -> GaussianModel:
+        """The known model."""
+        return self._table.model
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -75,9 +174,10 @@ class KnownModel:
 
         A sensor is not recoverable while another worker is away.
         """
-        away = np.bincount(self._worker, self._missing) > 0
-        others = away.sum() - away[self._worker]
-        return np.tile(self._estimable & (others == 0), (self.horizons, 1))
+        workers = self._table.workers
+        away = np.bincount(workers, self._missing) > 0
+        others = away.sum() - away[workers]
+        return np.tile(self._table.estimable & (others == 0), (self.horizons, 1))
 
     @property
     def outcomes(self) -> np.ndarray:
@@ -86,22 +186,24 @@ class KnownModel:
 
     def update(self, windows: ArrayLike) -> Recovered:
         """Estimate the missing values (NaN) of one window (n,), or of many, (rounds, n)."""
+        table = self._table
+        mean = table.model.mean
         rows = np.atleast_2d(np.asarray(windows, float))
         require_measured(rows)
         estimate = np.full(rows.shape, np.nan)
-        half_width, certified = estimate.copy(), np.zeros(rows.shape, bool)
+        half_width = np.full(rows.shape, np.nan)
+        certified = np.zeros(rows.shape, bool)
         for r, row in enumerate(rows):
             missing = np.isnan(row)
             if missing.any():
-                gain, half_width[r, missing] = self._solved(missing.tobytes())
-                deviation = (row - self.model.mean)[~missing]
-                estimate[r, missing] = self.model.mean[missing] + gain @ deviation
-                one_worker = np.ptp(self._worker[missing]) == 0
-                certified[r] = missing & self._estimable & one_worker
+                gain, half_width[r, missing] = table.solve(missing)
+                estimate[r, missing] = mean[missing] + gain @ (row - mean)[~missing]
+                one_worker = np.ptp(table.workers[missing]) == 0
+                certified[r] = missing & table.estimable & one_worker
             else:
-                shadow = self.model.mean + self._gain @ (row - self.model.mean)
-                wrong = np.abs(shadow - row) > self._limits
-                self._counts += np.stack([self._estimable, self._estimable & wrong])
+                shadow = mean + table.shadow_gain @ (row - mean)
+                wrong = np.abs(shadow - row) > table.limits
+                self._counts += np.stack([table.estimable, table.estimable & wrong])
             self._missing = missing
         return Recovered(estimate, half_width, certified)
 
@@ -109,24 +211,32 @@ class KnownModel:
         """Process `rounds` windows in which no sensor sent anything."""
         self._missing = self._missing | (rounds > 0)
 
-    def _solve(self, gaps: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """Return the gain from the other sensors to the missing ones, and their half-widths."""
-        missing = np.frombuffer(gaps, bool)
-        there, gone = np.flatnonzero(~missing), np.flatnonzero(missing)
-        gain, covariance = self.model.conditional(there, gone)
-        return gain, self._requirement.half_width(np.maximum(np.diag(covariance), 0))
-
     @property
     def nbytes(self) -> int:
-        """Bytes of the largest arrays in memory."""
-        return 3 * self._gain.nbytes
+        """Bytes of the state in memory."""
+        return self._missing.nbytes + self._counts.nbytes
+
+    @property
+    def shared_nbytes(self) -> int:
+        """Bytes of the model and of what was solved with it."""
+        return self._table.nbytes
 
     def to_bytes(self) -> bytes:
         """Return the state; the model is not part of it."""
         return pack_arrays(missing=self._missing, counts=self._counts)
 
-    def restored(self, data: bytes) -> Self:
-        """Continue from the state that `to_bytes` returned."""
-        fields = unpack_arrays(data)
-        self._missing, self._counts = fields["missing"], fields["counts"]
+    def restore(self, data: bytes) -> Self:
+        """Continue from the state that `to_bytes` returned; ValueError when it is none."""
+        try:
+            fields = unpack_arrays(data)
+            missing = fields["missing"]
+            counts = fields["counts"]
+        except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise ValueError(f"data holds no known model's state ({error}): start again") from error
+        if missing.shape != self._missing.shape:
+            raise ValueError(
+                f"data must be of {self._missing.size} sensors, got {missing.size}: start again"
+            )
+        self._missing = missing
+        self._counts = counts
         return self

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ def read_records(directory: Path | str) -> list[dict[str, Any]]:
 def metrics_table(directory: Path | str) -> pd.DataFrame:
     """Return the totals of each query, one column per query.
 
+    `waiting` counts the micro-batches with rows since the last window. It grows for ever when the
+    windows wait for a watermark that never comes, such as that of a second `withWatermark`.
+
     The guarantee is over all sensors and windows. One sensor may have all the wrong estimates:
     `sensor_table` shows them by sensor.
     """
@@ -102,8 +106,17 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
         windows = pd.json_normalize(records["windows"])
         totals = pd.concat([records[["rows", "late"]], rejected, windows]).sum()
         newest = records.iloc[-1][["time", "seconds", "latency_s", "state_entries"]]
-        columns[query] = pd.concat([pd.Series({"micro_batches": len(records)}), newest, totals])
+        counts = {"micro_batches": len(records), "waiting": micro_batches_waiting(records)}
+        columns[query] = pd.concat([pd.Series(counts), newest, totals])
     return pd.DataFrame(columns)
+
+
+def micro_batches_waiting(records: pd.DataFrame) -> int:
+    """Return how many micro-batches read rows since the last one that wrote a window."""
+    states = pd.json_normalize(records["windows"])[["exact", "estimated", "lost"]]
+    writes = states.sum(axis=1).to_numpy() > 0
+    since = len(records) - np.flatnonzero(writes).max(initial=-1) - 1
+    return int((records["rows"].tail(since) > 0).sum())
 
 
 def sensor_table(directory: Path | str) -> pd.DataFrame:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import listed, require_choice, require_number
+from aftlib.core.checks import listed, require_choice, require_number, require_numbers
 from aftlib.core.gaussian import GaussianModel
+from aftlib.core.planfile import StreamPlan
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.guard import Guard, limits_of
-from aftlib.guard.known import KnownModel
+from aftlib.guard.known import GainTable, KnownModel
 
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
@@ -117,10 +119,8 @@ class Promise:
         sensors that it names. ValueError when the file is no plan, its samples have no time step,
         or a sensor has no ε.
         """
-        from aftlib.core.planfile import read_plan
-
-        plan = read_plan(path)
-        terms, step = SimpleNamespace(**plan["question"]), plan["data"]["step_seconds"]
+        plan = StreamPlan.read(path)
+        step = plan.step_seconds
         if step is None:
             raise ValueError(
                 f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
@@ -130,10 +130,10 @@ class Promise:
         def duration(steps: float) -> str:
             return f"{round(steps * step * 1e6)}us"
 
-        workers = changes.get("workers", plan["assignment"])
+        workers = changes.get("workers", [list(worker) for worker in plan.assignment])
         given = changes.pop("epsilon", {})
         if isinstance(given, Mapping):
-            limits = dict(terms.epsilon) | dict(given)
+            limits = dict(plan.epsilon) | dict(given)
             sensors = [name for worker in workers for name in worker]
             if missing := [name for name in sensors if name not in limits]:
                 raise ValueError(
@@ -144,14 +144,14 @@ class Promise:
         parameters: dict[str, Any] = {
             "workers": workers,
             "epsilon": given,
-            "delta": terms.delta,
-            "window": duration(terms.window),
-            "slide": duration(terms.slide),
-            "query": terms.query,
-            "samples": terms.window,
-            "share": 1.0 if terms.query == "sum" else cls.share,
-            "horizons": terms.horizons,
-            "seasons": [duration(n * terms.slide) for n in plan["data"]["seasons_in_windows"]],
+            "delta": plan.delta,
+            "window": duration(plan.window),
+            "slide": duration(plan.slide),
+            "query": plan.query,
+            "samples": plan.window,
+            "share": 1.0 if plan.query == "sum" else cls.share,
+            "horizons": plan.horizons,
+            "seasons": [duration(number * plan.slide) for number in plan.seasons_in_windows],
         }
         return cls(**parameters | changes)
 
@@ -204,7 +204,7 @@ class Promise:
         return cls(**fields)
 
     def guard(self, state: bytes | None = None) -> Guard | KnownModel:
-        """Return a new guard, or the one whose `to_bytes` returned `state`."""
+        """Return a new estimator, or the one whose `to_bytes` returned `state`."""
         alone = [worker for worker in self.workers if isinstance(worker, str)]
         if odd := alone or [name for name in self.sensors if not isinstance(name, str)]:
             raise ValueError(
@@ -212,17 +212,22 @@ class Promise:
                 "and cast the stream's column of sensors to string"
             )
         names = self.sensors
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        if twice := sorted(name for name, number in Counter(names).items() if number > 1):
             raise ValueError(f"workers must hold each sensor once, got {', '.join(twice)} twice")
+        periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
         if self.model is not None:
-            known = KnownModel(
-                self._model_of(names), self._places, self.limits, self.delta, self.horizons
-            )
-            return known if state is None else known.restored(state)
+            if periods:  # a known model does not use them
+                require_numbers("seasons", periods, above=0)
+            known = KnownModel.of_table(self._table, self.horizons)
+            return known if state is None else known.restore(state)
         if state is not None:
             return Guard.from_bytes(state)
-        periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
         return Guard(self._places, self.epsilon, self.delta, self.horizons, periods, names)
+
+    @cached_property
+    def _table(self) -> GainTable:
+        """What follows from the known model, for all groups."""
+        return GainTable(self._model_of(self.sensors), self._places, self.limits, self.delta)
 
     @property
     def _places(self) -> list[list[int]]:

@@ -134,6 +134,8 @@ class Rounds:
         """Whether the model contains the windows of earlier rounds."""
         return self.model.moments.shape[1] >= 2 * self.rules.workers.size
 
+    # Where nothing is known yet, steps divide by zero and compare NaN; each treats the results.
+    @np.errstate(all="ignore")
     def advance(self, now: np.ndarray) -> tuple[Recovered, np.ndarray]:
         """Process a window; return the estimates of missing sensors and all shadow predictions.
 

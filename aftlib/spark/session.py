@@ -70,9 +70,8 @@ def session(app: str = "aft", **conf: str) -> SparkSession:
     tasks in this process's own Python, and listens on the loopback only. The machines of a cluster
     need the same Python with aftlib installed; ``PYSPARK_PYTHON`` names it as they see it.
     """
-    warnings.filterwarnings("ignore", message=_PANDAS_NOTICE, category=FutureWarning)
-    # pyspark reads this variable whenever it fetches a result from the JVM.
-    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", str(CONNECTION_S))
+    # It must stay as long as pyspark is used; filters that the user sets go before it.
+    warnings.filterwarnings("ignore", _PANDAS_NOTICE, FutureWarning, append=True)
     users = os.environ.get("PYTHONWARNINGS")
     quiet = f"{users + ',' if users else ''}ignore:{_PANDAS_NOTICE}:FutureWarning"
     properties = PROPERTIES | {

@@ -1,13 +1,16 @@
 """The guard: single windows and many, its bytes, its estimates, its guarantees, odd input."""
 
+import copy
 import io
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.core.labels import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import CAP, START, slack
 from aftlib.guard.guard import Guard
+from aftlib.guard.rounds import Rounds
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
 
@@ -433,6 +436,32 @@ np.save(NO_GUARD, np.zeros(3))
 def test_bytes_of_something_else_are_refused(data):
     with pytest.raises(ValueError, match="data holds no guard"):
         Guard.from_bytes(data)
+
+
+@pytest.mark.parametrize("part", ["names", "Risk.features", "State.rounds"])
+def test_bytes_of_a_guard_without_a_part_are_refused(part):
+    fields = unpack_arrays(Guard(WORKERS, 0.8, 0.05).to_bytes())
+    del fields[part]
+    with pytest.raises(ValueError, match=f"data holds no whole guard .*{part}"):
+        Guard.from_bytes(pack_arrays(**fields))
+
+
+def test_a_copy_has_a_state_of_its_own():
+    guard = Guard(WORKERS, 0.8, 0.05)
+    guard.update(LABELLED[:50].to_numpy())
+    for twin in (copy.copy(guard), copy.deepcopy(guard)):
+        before = guard.to_bytes()
+        assert twin.to_bytes() == before
+        twin.update(LABELLED[50:60].to_numpy())
+        assert guard.to_bytes() == before != twin.to_bytes()
+
+
+def test_rounds_divide_by_nothing_known_without_a_warning(recwarn):
+    """Also when they are used without a guard; gaps come before anything is known."""
+    rounds = Rounds.begin(Guard(WORKERS, 0.8, 0.05)._all.rules, 2)
+    for row in np.where(np.eye(6), np.nan, LABELLED[:6].to_numpy()):
+        rounds.advance(row)
+    assert not recwarn.list
 
 
 def test_limits_are_put_in_the_order_of_the_names():

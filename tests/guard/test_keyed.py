@@ -1,5 +1,6 @@
 """The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
 
+import copy
 from datetime import timedelta
 
 import numpy as np
@@ -275,6 +276,15 @@ def test_durations_may_be_timedeltas():
     read = Promise.from_content(promise.content)
     assert (read.window, read.seasons) == (f"{5 * MINUTE}us", [f"{60 * MINUTE}us"])
     require_continuation(read.content, promise.content)
+
+
+def test_a_copy_has_a_state_of_its_own():
+    first = KeyedGuard(PROMISE)
+    first.process(long(windows_of(20)))
+    twin = copy.copy(first)
+    before = first.snapshot()
+    twin.process(long(windows_of(30)[20:], 20))
+    assert first.snapshot() == before != twin.snapshot()
 
 
 def test_a_promise_comes_from_a_plan(tmp_path):

@@ -1,10 +1,16 @@
 """The known model behind the guard's interface: D1's equations, alone and by group of a stream."""
 
+import copy
+import itertools
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from aftlib import GaussianModel, Promise, Requirement
+from aftlib.guard import known
+from aftlib.guard.groups import GuardCache
 from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.known import KnownModel
 from tests.guard.test_keyed import MINUTE, long, processed
@@ -43,17 +49,17 @@ def test_estimates_are_the_posterior_of_the_documents_equations():
 
 def test_a_worker_whose_least_reliability_is_too_low_is_not_certified():
     """Sensor d can hardly be estimated, so neither it nor c of the same worker is certified."""
-    known = KnownModel(model(weak=True), WORKERS, 0.6, 0.05)
-    assert known.recoverable[0].tolist() == [True, True, False, False]
-    assert not known.update(windows(1, [(0, [2, 3])])).declared.any()
-    assert known.recoverable.sum() == 0  # another worker is away already
+    weak = KnownModel(model(weak=True), WORKERS, 0.6, 0.05)
+    assert weak.recoverable[0].tolist() == [True, True, False, False]
+    assert not weak.update(windows(1, [(0, [2, 3])])).declared.any()
+    assert weak.recoverable.sum() == 0  # another worker is away already
     assert KnownModel(model(weak=True), WORKERS, [0.6, 0.6, 0.6, 2.5], 0.05).recoverable.all()
 
 
 def test_the_outcomes_are_those_of_the_shadow_estimates():
-    known, rows = KnownModel(model(), WORKERS, 0.3, 0.3), windows(400, [(7, [1])])
-    known.update(rows)
-    number, wrong, slack = known.outcomes[:, 0]
+    shadowed = KnownModel(model(), WORKERS, 0.3, 0.3)
+    shadowed.update(windows(400, [(7, [1])]))
+    number, wrong, slack = shadowed.outcomes[:, 0]
     assert number.tolist() == [399] * 4 and slack.tolist() == [0] * 4
     variance = np.concatenate([model().block_variance(worker) for worker in WORKERS])
     rate = 1 - Requirement(0.3, 0.3).reliability(variance)
@@ -82,6 +88,78 @@ def test_a_group_has_its_rows_by_the_known_model_and_goes_on_after_a_restart():
     wanted = dict(zip(expected.names, expected.mean, strict=True))
     np.testing.assert_allclose(place["value"], [wanted["c"], wanted["d"]], rtol=1e-9)
     assert (whole.loc[whole["start"] == 33 * 5 * MINUTE, "state"] == "lost").all()
+
+
+def test_groups_share_what_the_model_gives_within_its_memory_and_it_is_counted(monkeypatch):
+    """Every subset of two of four sensors is missing in turn; estimates do not change."""
+    terms = {"epsilon": 0.6, "delta": 0.05, "window": "5min"}
+    promise = Promise([["a"], ["b"], ["c", "d"]], **terms, model=model())
+    pairs = list(itertools.combinations(range(4), 2))
+    rows = windows(12, [(place, pair) for place, pair in enumerate(pairs * 2)])
+    one, other = promise.guard(), promise.guard()
+    whole = one.update(rows)
+    solved = one.shared_nbytes
+    assert other.shared_nbytes == solved and other.nbytes < 200
+    conditional = pytest.MonkeyPatch()
+    conditional.setattr(GaussianModel, "conditional", None)  # nothing is solved again
+    np.testing.assert_array_equal(other.update(rows).estimate, whole.estimate)
+    conditional.undo()
+
+    fresh = Promise([["a"], ["b"], ["c", "d"]], **terms, model=model()).guard()
+    empty = fresh.shared_nbytes
+    assert solved == empty + 6 * 8 * (2 * 2 + 2)
+    monkeypatch.setattr(known, "MOST_BYTES", 100)  # of two pairs
+    np.testing.assert_array_equal(fresh.update(rows).estimate, whole.estimate)
+    assert empty < fresh.shared_nbytes <= empty + 100
+
+
+def test_the_cache_of_guards_leaves_room_for_what_they_share():
+    promise = Promise(
+        [["a"], ["b"], ["c", "d"]], epsilon=0.6, delta=0.05, window="5min", model=model()
+    )
+    guards = [KeyedGuard(promise) for _ in range(8)]
+    for place, guard in enumerate(guards):
+        guard.token = bytes([place]) * 16
+    each, shared = guards[0].guard.nbytes, guards[0].guard.shared_nbytes
+    for room, number in ((shared - 1, 0), (shared + each - 1, 0), (shared + 3 * each, 3)):
+        cache = GuardCache(room)
+        for guard in guards:
+            cache.keep(guard)
+        assert sum(cache.take(guard.token) is not None for guard in guards) == number
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"horizons": -1}, "horizons must be a whole number .*, got -1"),
+        ({"horizons": 2.5}, "horizons must be a whole number .*, got 2.5"),
+        ({"horizons": 10**6}, "horizons must be .* at most 1000, got 1000000"),
+        ({"seasons": ["rubbish"]}, "each of seasons must be a duration .*, got 'rubbish'"),
+        ({"seasons": ["0s"]}, "each of seasons must be above 0, got 0"),
+        ({"delta": 1.5}, "delta must be above 0 and below 1, got 1.5"),
+        ({"epsilon": -1}, "epsilon must be above 0"),
+    ],
+)
+@pytest.mark.parametrize("given", [None, model()])
+def test_a_promise_is_checked_with_and_without_a_model(given, change, message):
+    terms = {"epsilon": 0.6, "delta": 0.05, "window": "5min", "model": given}
+    with pytest.raises(ValueError, match=message):
+        Promise([["a"], ["b"], ["c", "d"]], **terms | change)
+
+
+def test_a_copy_has_a_state_of_its_own_and_a_damaged_state_is_refused():
+    first = KnownModel(model(), WORKERS, 0.6, 0.05)
+    first.update(windows(3))
+    for twin in (copy.copy(first), copy.deepcopy(first), pickle.loads(pickle.dumps(first))):
+        before = first.to_bytes()
+        assert twin.to_bytes() == before
+        twin.update(windows(5))
+        assert first.to_bytes() == before != twin.to_bytes()
+    with pytest.raises(ValueError, match="data holds no known model's state"):
+        first.restore(before[:-30])
+    with pytest.raises(ValueError, match="data must be of 4 sensors, got 2: start again"):
+        first.restore(KnownModel(GaussianModel([0, 0], np.eye(2)), [[0], [1]], 1, 0.1).to_bytes())
+    assert first.to_bytes() == before
 
 
 @pytest.mark.parametrize(

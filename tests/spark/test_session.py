@@ -55,6 +55,23 @@ def test_argument_goes_before_the_default(spark):
     assert spark.conf.get("spark.sql.shuffle.partitions") == "4"
 
 
+def test_a_session_leaves_variables_and_the_users_filters_of_warnings(spark, monkeypatch):
+    """It only silences the notice of pandas, and only if nobody wants to see it."""
+    monkeypatch.delenv("SPARK_AUTH_SOCKET_TIMEOUT")
+    before = dict(os.environ)
+    notice = "PySpark does not yet fully support pandas >= 3"
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.resetwarnings()
+        session()
+        warnings.warn(notice, FutureWarning, 2)
+        assert not seen
+        warnings.simplefilter("error", FutureWarning)
+        session()
+        with pytest.raises(FutureWarning, match=notice):
+            warnings.warn(notice, FutureWarning, 2)
+    assert dict(os.environ) == before
+
+
 def test_environment_is_as_it_was(monkeypatch):
     monkeypatch.setenv("AFT_KNOWN", "before")
     with pytest.raises(KeyError), environment(AFT_KNOWN="inside", AFT_NEW="inside"):
