@@ -54,15 +54,17 @@ def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, mon
     assert not driver.run(rocksdb, broken).equals(expected)
 
 
-def test_the_pages_workers_end_when_a_query_does_not_start(spark):
+def test_the_pages_processes_and_queries_end_when_the_second_query_does_not_start(spark):
     """They would write for ever."""
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    broken = code.replace("return writer.start(", "raise OSError(")
+    first = "    return writer.start("
+    broken = code.replace(first, f'    assert name != "rolled", "no second query"\n{first}')
     assert broken != code
     names = {}
-    with pytest.raises(OSError, match="windows/rows"):
+    with pytest.raises(AssertionError, match="no second query"):
         exec(broken, names)
     assert [worker.wait(60) for worker in names["workers"]] == [-signal.SIGKILL] * 3
+    assert not spark.streams.active
 
 
 @pytest.mark.long

@@ -1,5 +1,6 @@
 """`recoverable` on Spark: rows of one guard per group, odd rows counted, the state checked."""
 
+import json
 import os
 import re
 import time
@@ -15,7 +16,13 @@ from aftlib import Promise, recoverable
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.groups import AUDIT
 from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.metrics import metrics_table, record_metrics, sensor_table
+from aftlib.guard.metrics import (
+    metrics_table,
+    micro_batches_waiting,
+    record_metrics,
+    record_of,
+    sensor_table,
+)
 from aftlib.guard.stream import PROVIDER, REASONS, REUSE, ROCKSDB, WATERMARK
 from tests.core.test_windows import TWINS
 from tests.guard.test_keyed import processed
@@ -396,6 +403,23 @@ def test_names_that_a_database_padded_are_those_of_the_promise(rocksdb, tmp_path
     assert len(output) == (0 if unknown else 3 * 4)
     rejected = sum(p["observedMetrics"]["rejected"]["unknown_sensor"] for p in progress)
     assert rejected == unknown * len(rows)
+
+
+def test_a_query_that_waits_for_ever_shows_it_in_its_metrics(rocksdb, tmp_path):
+    """Spark accepts a second watermark and then writes nothing, also behind a view."""
+    rows = long(minutes(rounds=20))
+    put(tmp_path / "in", [rows[:200], rows[200:300], rows[300:]])
+    recoverable(
+        reader(rocksdb, tmp_path / "in"), Promise(**TERMS), now=now()
+    ).createOrReplaceTempView("windows")
+    for name, frame, rounds in (
+        ("once", rocksdb.table("windows"), 0),
+        ("twice", rocksdb.table("windows").withWatermark("start", "1 hour"), 3),
+    ):
+        output, progress = run(frame, tmp_path / name)
+        assert (len(output) == 0) == (name == "twice")
+        records = pd.DataFrame([record_of(json.loads(each.json)) for each in progress])
+        assert micro_batches_waiting(records) == rounds
 
 
 def test_a_row_without_its_group_is_counted(rocksdb, tmp_path):
