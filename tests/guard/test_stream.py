@@ -543,3 +543,5 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
     rocksdb.conf.set(PROVIDER, ROCKSDB.replace("RocksDB", "HDFSBacked"))
     with pytest.raises(ValueError, match="be RocksDB, .*HDFSBacked.*parallelPartitionD"):
         recoverable(stream, promise)
+    rocksdb.conf.set(PROVIDER, "com.platform.RocksDBStateStoreProviderOfACluster")
+    assert recoverable(stream, promise).isStreaming
