@@ -33,7 +33,7 @@ def require_number(
     Traceback (most recent call last):
     ValueError: delta must be above 0 and below 1, got 2
     """
-    require_plain(name, value, "int" if whole else "float")
+    require_plain(name, value, "int" if whole else "float", fix)
     number = math.nan
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, kind) and not isinstance(value, bool):
@@ -48,13 +48,17 @@ def require_number(
         raise ValueError(f"{name} must be {wanted}, got {value!r:.100}" + f"; {fix}" * bool(fix))
 
 
-def require_plain(name: str, value: object, wanted: str) -> None:
-    """Raise ValueError if `value` is a duration, a Fraction or a Decimal, not a `wanted`."""
+def require_plain(name: str, value: object, wanted: str, own_fix: str = "") -> None:
+    """Raise ValueError if `value` is a duration, a Fraction or a Decimal, not a `wanted`.
+
+    A caller's own fix says better than this function what to give instead of a duration.
+    """
     kind = type(value).__name__  # NumPy and pandas, which take long to load, need not be there
     if kind in ("Fraction", "Decimal"):
         fix = f"give {wanted}({name})"
     elif kind in ("timedelta64", "Timedelta", "timedelta"):
-        fix = f"give a number in its unit, such as {name} / pd.Timedelta('1ms') for milliseconds"
+        unit = f"give a number in its unit, such as {name} / pd.Timedelta('1ms') for milliseconds"
+        fix = own_fix or unit
     else:
         return
     raise ValueError(f"{name} must be of type {wanted}, got {value!r:.100}; {fix}")

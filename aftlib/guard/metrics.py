@@ -113,7 +113,8 @@ def metrics_table(directory: Path | str) -> pd.DataFrame:
 
 def micro_batches_waiting(records: pd.DataFrame) -> int:
     """Return how many micro-batches read rows since the last one that wrote a window."""
-    states = pd.json_normalize(records["windows"])[["exact", "estimated", "lost"]]
+    windows = pd.json_normalize(records["windows"])
+    states = windows.reindex(columns=["exact", "estimated", "lost"], fill_value=0)
     writes = states.sum(axis=1).to_numpy() > 0
     since = len(records) - np.flatnonzero(writes).max(initial=-1) - 1
     return int((records["rows"].tail(since) > 0).sum())

@@ -152,7 +152,11 @@ test_parameters_out_of_range_are_refused = refused(
             value,
             r"window must be a whole number below .* and at least 1, got .*; count events",
         )
-        for value in (0, -5, 2.5, 2**61, float("nan"), pd.Timedelta("60s"), timedelta(60), "60s")
+        for value in (0, -5, 2.5, 2**61, float("nan"), "60s")
+    ),
+    *(
+        ("window", value, "window must be of type int, got .*; count events")
+        for value in (pd.Timedelta("60s"), timedelta(60))
     ),
     ("values", "floats", "values must be one of bits, integers, got 'floats'"),
 )
