@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 import uuid
@@ -18,13 +17,21 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from aftlib.core.paths import project_root
 from aftlib.core.windows import Windows
 from aftlib.shared_state.parsing import TupleSource
 from aftlib.shared_state.server import Job, read_journal
 from aftlib.shared_state.sums import Partials, SliceSums, window_sums
 from aftlib.shared_state.table import GlobalTable, Segments, SqliteTable
-from aftlib.shared_state.tuples import UNIFORM, TupleLog, TupleStream, draw_log, write_tuples
+from aftlib.shared_state.tuples import (
+    UNIFORM,
+    TupleLog,
+    TupleStream,
+    busiest_shares,
+    draw_log,
+    shared_throughput,
+    shuffle_throughput,
+    write_tuples,
+)
 from aftlib.spark.faults import Fault, Injector
 from aftlib.workbench.parameters import ParameterModel, parameter
 
@@ -193,6 +200,49 @@ def growth(
     return pd.DataFrame(rows)
 
 
+def shuffle_growth(
+    spark: SparkSession, inputs: Mapping[float, TupleSource], tasks: int, turns: int
+) -> pd.DataFrame:
+    """Time the shuffle on each input with one task and with `tasks`, in turns.
+
+    The first turn is not counted. Columns skew, tasks, turn, throughput: tuples per second.
+    """
+    from aftlib.shared_state.strategies import upfront
+
+    rows = []
+    for turn, (skew, source), number in product(range(-1, turns), inputs.items(), (1, tasks)):
+        begin = time.perf_counter()
+        sums = upfront(spark, source, number)
+        speed = int(sums.counts.sum()) / (time.perf_counter() - begin)
+        rows.append({"skew": skew, "tasks": number, "turn": turn, "throughput": speed})
+    frame = pd.DataFrame(rows)
+    return frame[frame["turn"] >= 0].reset_index(drop=True)
+
+
+#: Numbers of tasks for which growth is computed, and the document's number of tuples.
+MODELLED_TASKS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)
+DOCUMENTS_TUPLES = 100_000_000
+
+
+def modelled_growth(
+    keys: int, skews: Sequence[float], receivers: float, tuple_ns: float, merge_ns: float
+) -> pd.DataFrame:
+    """Compute throughput over one task's: a shuffle's (median hash function), a shared table's.
+
+    Columns method: shuffle or shared table, skew, tasks, growth.
+    """
+    rows = []
+    for skew, tasks in product(skews, MODELLED_TASKS):
+        stream = TupleStream(DOCUMENTS_TUPLES, keys, skew)
+        shares = busiest_shares(keys, skew, tasks, hashes=21)
+        shuffled = float(np.median(shuffle_throughput(shares, tasks, receivers)))
+        shared = shared_throughput(stream, tasks, merge_ns, tuple_ns)
+        rows += [("shuffle", skew, tasks, shuffled), ("shared table", skew, tasks, shared)]
+    frame = pd.DataFrame(rows, columns=["method", "skew", "tasks", "throughput"])
+    first = frame.groupby(["method", "skew"])["throughput"].transform("first")
+    return frame.assign(growth=frame.pop("throughput") / first)
+
+
 #: What is killed; the last is the broken control (`OffsetsApart`).
 TASK, SERVER, BROKEN = "task", "server", "server, offsets apart"
 #: Points of a server at which it is killed: after each step of a checkpoint.
@@ -222,7 +272,7 @@ def kills(spark: SparkSession, directory: Path, tuples: int, seed: int, turns: i
     Columns killed: what; point; turn; wrong: sums that are missing or differ from those of the
     stream (`true_sums`); again: tuples read again; disturbed: healthy tasks that started or read
     again; behind_a_shuffle: tuples that healthy tasks would get twice if the tuples read again
-    passed a shuffle (fig. 1): all but those of the failed task's own keys.
+    passed a shuffle (fig. 1), computed: the share of keys that healthy tasks have.
     """
     chance = np.random.default_rng([seed, 3])
     stream = TupleStream(tuples, 1_000, 1.2, seed, rate=1_000, disorder=KILL_DISORDER)
@@ -277,11 +327,12 @@ def run_killed(
     again = journal["tuples"].sum() - pd.Series(due)
     restarted = journal["process"].agg(set).map(len) > 1
     healthy = ~again.index.str.startswith(fault.target.replace("server", "task"))
+    share = int(healthy.sum()) / len(due)  # of the keys, which a hash function spreads evenly
     return {
         "wrong": len(set(sums.items()) ^ set(true.items())),
         "again": int(again.sum()),
         "disturbed": int(((again > 0) | restarted)[healthy].sum()),
-        "behind_a_shuffle": round(int(again.sum()) * (1 - 1 / len(due))),
+        "behind_a_shuffle": round(int(again.sum()) * share),
     }
 
 
@@ -296,63 +347,52 @@ def true_sums(stream: TupleStream) -> dict[tuple[int, int], int]:
     return sums
 
 
-def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:
-    """Merge ten batches of `rows` sums into a table with `keys` keys, with one flush or ten.
+TEN, ONE, BARRIER, NEVER = FLUSHES = (
+    "ten transactions",
+    "one transaction",
+    "one transaction, merged in memory first",
+    "never",
+)
 
-    "at every merge" commits each batch to the SQLite file; "at barriers" merges all ten in memory
-    and commits once; "never" only merges in memory. Columns flush, turn, per_s: sums per second.
+
+def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:
+    """Merge ten batches of `rows` sums into a table with `keys` keys, with ten flushes or one.
+
+    "ten transactions" commits each batch to the SQLite file, "one transaction" the same rows at
+    once. The third merges the batches in memory first, which leaves fewer rows to write, and
+    "never" only merges in memory. Columns flush, turn, per_s: sums per second.
     """
     rng, speeds = np.random.default_rng([seed, 4]), []
     for turn in range(turns):
         batches = [_batch(rng.choice(keys, min(rows, keys), replace=False)) for _ in range(10)]
-        for flush in ("at every merge", "at barriers", "never"):
+        for flush in FLUSHES:
             with shared_table() as table, table() as shared:
                 shared.prepare(0).commit("server", 1, _batch(np.arange(keys)), {})
-                begin, sums = time.perf_counter(), SliceSums(1)
-                for number, batch in enumerate(batches, 2):
-                    if flush == "at every merge":
-                        shared.commit("server", number, batch, {})
-                    else:
-                        sums.merge(batch)
-                if flush == "at barriers":
-                    shared.commit("server", 2, sums.take(), {})
+                begin = time.perf_counter()
+                _merge_batches(shared, batches, flush)
                 seconds = time.perf_counter() - begin
             per_s = sum(map(len, batches)) / seconds
             speeds.append({"flush": flush, "turn": turn, "per_s": per_s})
     return pd.DataFrame(speeds)
 
 
+def _merge_batches(shared: GlobalTable, batches: Sequence[Partials], flush: str) -> None:
+    """Merge batches into a table, or in memory only, as `flush` says."""
+    if flush == TEN:
+        for number, batch in enumerate(batches, 2):
+            shared.commit("server", number, batch, {})
+        return
+    if flush == ONE:
+        rows = np.concatenate([batch.rows for batch in batches])
+        shared.commit("server", 2, Partials.of(rows), {})
+        return
+    sums = SliceSums(1)
+    for batch in batches:
+        sums.merge(batch)
+    if flush == BARRIER:
+        shared.commit("server", 2, sums.take(), {})
+
+
 def _batch(keys: np.ndarray) -> Partials:
     keys, one = np.sort(keys), np.ones(len(keys), np.int64)
     return Partials(0 * one, keys, one, one)
-
-
-def stored_kills() -> pd.DataFrame:
-    """Return what ``python -m benchmarks kills`` has stored; empty if nothing.
-
-    Columns killed, point, kills: their number, wrong and disturbed: how many of them, date.
-    """
-    path = project_root() / "benchmarks" / "results" / "kills.json"
-    stored = json.loads(path.read_text()) if path.exists() else {"kills": [], "date": ""}
-    columns = ["killed", "point", "kills", "wrong", "disturbed"]
-    return pd.DataFrame(stored["kills"], columns=columns).assign(date=stored["date"])
-
-
-def stored_engines() -> pd.DataFrame:
-    """Return throughput of stored runs of Flink's jobs and of the strategies (D3's prototype).
-
-    Columns engine, tasks, skew, tuples, runs, throughput (median, tuples per second). Empty if
-    nothing is stored. ``python -m benchmarks merging`` makes them.
-    """
-    rows = []
-    for path in sorted((project_root() / "benchmarks" / "results").glob("merging*.json")):
-        stored = json.loads(path.read_text())
-        for kind, tasks in (("spark", 2), ("flink", 2), ("flink_one_task", 1)):
-            engines = stored.get(f"{kind}_million_tuples_a_second", {})
-            rows += [
-                (engine, tasks, float(skew), stored["tuples"], stored["runs"], 1e6 * middle)
-                for engine, by_skew in (engines.items() if isinstance(engines, dict) else ())
-                for skew, (middle, *_) in by_skew.items()
-            ]
-    columns = ["engine", "tasks", "skew", "tuples", "runs", "throughput"]
-    return pd.DataFrame(rows, columns=columns)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from aftlib.shared_state.experiments import BROKEN, LATE_GLOBAL, LATE_LOCAL, UPFRONT
-from aftlib.shared_state.tuples import (
-    UNIFORM,
-    TupleStream,
-    busiest_shares,
-    shared_throughput,
-    shuffle_throughput,
-)
+from aftlib.shared_state.tuples import UNIFORM
 from aftlib.workbench.style import BLUE, GREEN, GREY, ORANGE, RED, styled
 
 LOOK: Mapping[str, dict] = {
@@ -23,8 +18,6 @@ LOOK: Mapping[str, dict] = {
     LATE_GLOBAL: {"color": GREEN, "symbol": "diamond"},
 }
 _COLORS = (GREY, ORANGE, RED)
-_TASKS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)
-DOCUMENTS_TUPLES = 100_000_000
 
 
 def by_skew(measured: pd.DataFrame, title: str) -> go.Figure:
@@ -42,32 +35,28 @@ def by_skew(measured: pd.DataFrame, title: str) -> go.Figure:
     return figure.update_yaxes(type="log", tickvals=(0.5, 1, 2, 5, 10, 20, 50, 100))
 
 
-def modelled_growth(
-    keys: int, receivers: float, tuple_ns: float, merge_ns: float, title: str
-) -> go.Figure:
+def modelled_growth(growth: pd.DataFrame, title: str) -> go.Figure:
     """Computed throughput against tasks: a shuffle (median hash function), and a shared table."""
     figure = go.Figure()
-    for color, skew in zip(_COLORS, (UNIFORM, 1.4, 2.0), strict=True):
-        stream = TupleStream(DOCUMENTS_TUPLES, keys, skew)
-        shuffled, shared = list[float](), list[float]()
-        for tasks in _TASKS:
-            shares = busiest_shares(keys, skew, tasks, hashes=21)
-            shuffled.append(float(pd.Series(shuffle_throughput(shares, tasks, receivers)).median()))
-            shared.append(shared_throughput(stream, tasks, merge_ns, tuple_ns))
+    lines = {"shuffle": ("dot", "square-open"), "shared table": ("solid", "diamond-open")}
+    colors = dict(zip(growth["skew"].unique(), cycle(_COLORS), strict=False))
+    for (skew, method), rows in growth.groupby(["skew", "method"], sort=False):
+        dash, symbol = lines[method]
         label = "uniform" if skew == UNIFORM else f"skew {skew:g}"
-        for name, values, dash, symbol in (
-            ("shuffle", shuffled, "dot", "square-open"),
-            ("shared table", shared, "solid", "diamond-open"),
-        ):
-            figure.add_scatter(
-                x=_TASKS, y=[value / values[0] for value in values], name=f"{name}, {label}",
-                mode="lines+markers", line={"color": color, "dash": dash},
-                marker={"symbol": symbol, "size": 9},
-            )  # fmt: skip
-    styled(figure, title, "tasks, logarithmic", "throughput × one task's, logarithmic")
-    figure.update_xaxes(type="log", tickvals=_TASKS)
-    figure.update_layout(legend={"orientation": "v", "x": 1.02, "y": 1, "xanchor": "left"})
-    return figure.update_yaxes(type="log", tickvals=_TASKS)
+        figure.add_scatter(
+            x=rows["tasks"].tolist(), y=rows["growth"].tolist(), name=f"{method}, {label}",
+            mode="lines+markers", line={"color": colors[skew], "dash": dash},
+            marker={"symbol": symbol, "size": 9},
+        )  # fmt: skip
+    tasks = growth["tasks"].unique().tolist()
+    styled(figure, title, "tasks, logarithmic", "times one task's throughput")
+    figure.update_xaxes(type="log", tickvals=tasks)
+    figure.update_layout(
+        height=560,
+        margin={"t": 50, "b": 150},
+        legend={"x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
+    )
+    return figure.update_yaxes(type="log", tickvals=tasks)
 
 
 def failures(killed: pd.DataFrame, title: str) -> go.Figure:

@@ -1,13 +1,16 @@
 """The experiments' results are those of hand, NumPy, and files that are stored."""
 
-import json
-
+import numpy as np
+import pandas as pd
 import pytest
 
 from aftlib.shared_state import experiments
 from aftlib.shared_state.experiments import NotebookParameters
+from aftlib.shared_state.stored import stored_engines, stored_kills
 from aftlib.shared_state.tuples import TupleStream
+from benchmarks import evidence
 from tests.refusals import refused
+from tests.shared_state.slow import listed
 
 test_parameters_that_compare_nothing_are_refused = refused(
     lambda skews: NotebookParameters(skews=skews),
@@ -42,26 +45,45 @@ def test_one_server_is_timed_with_one_task_and_with_more(spark, tmp_path):
     assert grown["tasks"].tolist() == [1, 2] and (grown["throughput"] > 0).all()
 
 
+def test_a_shuffle_is_timed_with_one_task_and_with_more(spark, tmp_path):
+    inputs = experiments.sources(spark, tmp_path, [TupleStream(20_000, 100)])
+    grown = experiments.shuffle_growth(spark, inputs, 2, 1)
+    assert grown["tasks"].tolist() == [1, 2] and (grown["throughput"] > 0).all()
+
+
 def test_flushes_merge_the_same_sums():
     flushes = experiments.flush_costs(50, 20, 1, 1)
-    assert flushes["flush"].tolist() == ["at every merge", "at barriers", "never"]
+    assert flushes["flush"].tolist() == list(experiments.FLUSHES)
     assert (flushes["per_s"] > 0).all()
 
 
-def test_stored_runs_are_read(monkeypatch, tmp_path):
-    results = tmp_path / "benchmarks" / "results"
-    results.mkdir(parents=True)
-    monkeypatch.setattr(experiments, "project_root", lambda: tmp_path)
-    assert experiments.stored_engines().empty and experiments.stored_kills().empty
-    one = {"flink late": {"1.4": [2, 1, 3]}}
-    stored = {"tuples": 9, "runs": 5, "flink_million_tuples_a_second": "left out: no javac"}
-    stored["flink_one_task_million_tuples_a_second"] = one
-    (results / "merging.json").write_text(json.dumps(stored))
-    (row,) = experiments.stored_engines().to_dict("records")
-    assert row == {"engine": "flink late", "tasks": 1, "skew": 1.4, "tuples": 9, "runs": 5,
-                   "throughput": pytest.approx(2e6)}  # fmt: skip
+def test_each_flush_leaves_the_same_table():
+    rng = np.random.default_rng(1)
+    batches = [experiments._batch(rng.choice(50, 20, replace=False)) for _ in range(10)]
+    tables = []
+    for flush in (experiments.TEN, experiments.ONE, experiments.BARRIER):
+        with experiments.shared_table() as table, table() as shared:
+            shared.prepare(0)
+            experiments._merge_batches(shared, batches, flush)
+            tables.append(listed(shared.read()))
+    assert tables[0] == tables[1] == tables[2] and len(tables[0]) == 50
 
 
-def test_the_stored_runs_of_this_project_have_flinks_prototype():
-    engines = experiments.stored_engines()
-    assert {"flink shared", "flink keyed", "flink late"} <= set(engines["engine"])
+@pytest.mark.parametrize(
+    ("name", "tabulate", "stored"),
+    [
+        ("merging", evidence.tabulate_engines, stored_engines),
+        ("kills", evidence.tabulate_kills, stored_kills),
+    ],
+)
+def test_the_package_has_the_stored_runs_of_the_benchmarks(name, tabulate, stored):
+    """After a new run: python -m benchmarks.evidence."""
+    pd.testing.assert_frame_equal(stored(), tabulate(evidence.read_result(name)))
+
+
+def test_flink_that_was_left_out_has_no_rows():
+    left_out = evidence.read_result("merging") | {
+        "flink_million_tuples_a_second": "left out: no javac",
+        "flink_one_task_million_tuples_a_second": "left out: no javac",
+    }
+    assert set(evidence.tabulate_engines(left_out)["engine"]) == set(experiments.STRATEGIES)

@@ -1,6 +1,6 @@
 """D3's figures show their frames."""
 
-from aftlib.shared_state import figures
+from aftlib.shared_state import experiments, figures
 from tests.shared_state.test_claims import killed, measured
 
 
@@ -12,7 +12,8 @@ def test_throughput_has_a_curve_per_strategy_in_millions():
 
 
 def test_a_shuffle_stops_growing_under_skew_and_a_shared_table_goes_on():
-    drawn = figures.modelled_growth(10_000, 0.4, 20.0, 20.0, "t")
+    growth = experiments.modelled_growth(10_000, [0.0, 2.0], 0.4, 20.0, 20.0)
+    drawn = figures.modelled_growth(growth, "t")
     last = {curve.name: curve.y[curve.x.index(24)] for curve in drawn.data}
     assert last["shuffle, skew 2"] < 4 < last["shuffle, uniform"]
     assert last["shared table, skew 2"] > 20

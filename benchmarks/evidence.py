@@ -1,0 +1,54 @@
+"""Stored results as tables of the package that judges by them.
+
+python -m benchmarks.evidence
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from aftlib.shared_state.stored import FOLDER
+
+RESULTS = Path(__file__).parent / "results"
+KINDS = (("spark", 2), ("flink", 2), ("flink_one_task", 1))
+
+
+def read_result(name: str) -> dict[str, Any]:
+    """Return a benchmark's stored result."""
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def tabulate_engines(stored: dict[str, Any]) -> pd.DataFrame:
+    """Return the medians of ``merging.json``; a system that was left out has no rows."""
+    rows = []
+    for kind, tasks in KINDS:
+        engines = stored[f"{kind}_million_tuples_a_second"]
+        if isinstance(engines, str):  # why it was left out
+            continue
+        for engine, by_skew in engines.items():
+            for skew, (middle, *_) in by_skew.items():
+                speed = round(1e6 * middle)
+                rows.append((engine, tasks, float(skew), stored["tuples"], stored["runs"], speed))
+    columns = ["engine", "tasks", "skew", "tuples", "runs", "throughput"]
+    return pd.DataFrame(rows, columns=columns).assign(**read_origin(stored))
+
+
+def tabulate_kills(stored: dict[str, Any]) -> pd.DataFrame:
+    """Return D3's rows of ``kills.json``."""
+    columns = ["killed", "point", "kills", "wrong", "disturbed"]
+    return pd.DataFrame(stored["kills"])[columns].assign(**read_origin(stored))
+
+
+def read_origin(stored: dict[str, Any]) -> dict[str, str]:
+    """Return date and processor of a result."""
+    return {"date": stored["date"], "processor": stored["machine"]["processor"]}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    tabulate_engines(read_result("merging")).to_csv(FOLDER / "engines.csv", index=False)
+    tabulate_kills(read_result("kills")).to_csv(FOLDER / "kills.csv", index=False)
