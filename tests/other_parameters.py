@@ -43,6 +43,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "kill_tuples": 210_000,
         "kill_turns": 1,
         "flush_rows": 500,
+        "key_counts": [300, 20_000],
     },
     "04_upstream_backup": {
         "rates": [300, 900, 7000],

@@ -66,7 +66,6 @@ STATED = {
             "window [5, 15) has the sums of [5, 10) and [10, 15)",
         ],
         RULE: ["(skew 0)", "The three strategies"],
-        STORED: ["Ten batches were merged"],
         DOCUMENT: ["Growth ended at about 24 tasks on the document's 48 cores"],
     },
     "04_upstream_backup": {

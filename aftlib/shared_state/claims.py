@@ -1,8 +1,8 @@
 """D3's claims, each judged by the frames of its experiment.
 
 The judges' parameters are results of the experiments: `measured` of `measure`, `shuffles` of
-`shuffle_growth`, `grown` of `growth`, `killed` of `kills`, `flushes` of `flush_costs`, `engines` of
-`stored_engines`; `p` has the notebook's parameters.
+`shuffle_growth`, `searched` of `search_keys`, `grown` of `growth`, `killed` of `kills`, `flushes`
+of `flush_costs`, `engines` of `stored_engines`; `p` has the notebook's parameters.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from aftlib.shared_state.experiments import (
     NotebookParameters,
     receivers_share,
 )
+from aftlib.shared_state.key_search import gains_of_skew
 from aftlib.shared_state.tuples import HASHES, UNIFORM, busiest_shares, shuffle_throughput
 from aftlib.workbench.claims import (
     FEWEST,
@@ -147,13 +148,17 @@ def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataF
     return Finding(value, None, HASHES, "hash functions", sensitivity=" ".join(sentences))
 
 
-def skew_is_faster(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame) -> Finding:
+def skew_is_faster(
+    measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame, searched: pd.DataFrame
+) -> Finding:
     """D3-4: with a shared table, input of skew 1.4 is faster than uniform input."""
     runs = measured[measured["strategy"] == LATE_GLOBAL]
     wide = runs.pivot_table(index="turn", columns="skew", values="throughput")
     gains: Any = wide.div(wide[UNIFORM], axis=0).drop(columns=UNIFORM)
     nearest = min(gains.columns, key=lambda skew: abs(skew - STOPPED))
     sentences = [f"Measured with {p.keys:,} keys: {list_by_skew(gains.median())}."]
+    for keys, of_skews in gains_of_skew(searched).iterrows():
+        sentences.append(f"With {keys:,} keys: {list_by_skew(of_skews)}.")
     if len(flink := stored_gains(engines, "flink shared")):
         sentences.append(f"Flink's prototype, stored: {list_by_skew(flink)}.")
     sentences.append("Fewer sums and a better use of the cache are not separated.")

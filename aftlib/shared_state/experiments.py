@@ -26,10 +26,7 @@ from aftlib.shared_state.tuples import (
     UNIFORM,
     TupleLog,
     TupleStream,
-    busiest_shares,
     draw_log,
-    shared_throughput,
-    shuffle_throughput,
     write_tuples,
 )
 from aftlib.spark.faults import Fault, Injector
@@ -62,6 +59,13 @@ class NotebookParameters(ParameterModel):
     kill_tuples: int = parameter(400_000, "of the stream for the kills", least=200_000)
     kill_turns: int = parameter(2, "repetitions of all kills", least=1, smoke=1, full=20)
     flush_rows: int = parameter(10_000, "sums of a batch", least=1, smoke=1_000)
+    key_counts: list[int] = parameter(
+        [10_000, 100_000, 1_000_000],
+        "keys among which the gain of skew is searched",
+        least=10,
+        smoke=[1_000, 10_000],
+        full=[1_000, 10_000, 100_000, 1_000_000, 5_000_000],
+    )
 
     @model_validator(mode="after")
     def check_skews(self) -> Self:
@@ -217,30 +221,6 @@ def shuffle_growth(
         rows.append({"skew": skew, "tasks": number, "turn": turn, "throughput": speed})
     frame = pd.DataFrame(rows)
     return frame[frame["turn"] >= 0].reset_index(drop=True)
-
-
-#: Numbers of tasks for which growth is computed, and the document's number of tuples.
-MODELLED_TASKS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)
-DOCUMENTS_TUPLES = 100_000_000
-
-
-def modelled_growth(
-    keys: int, skews: Sequence[float], receivers: float, tuple_ns: float, merge_ns: float
-) -> pd.DataFrame:
-    """Compute throughput over one task's: a shuffle's (median hash function), a shared table's.
-
-    Columns method: shuffle or shared table, skew, tasks, growth.
-    """
-    rows = []
-    for skew, tasks in product(skews, MODELLED_TASKS):
-        stream = TupleStream(DOCUMENTS_TUPLES, keys, skew)
-        shares = busiest_shares(keys, skew, tasks, hashes=21)
-        shuffled = float(np.median(shuffle_throughput(shares, tasks, receivers)))
-        shared = shared_throughput(stream, tasks, merge_ns, tuple_ns)
-        rows += [("shuffle", skew, tasks, shuffled), ("shared table", skew, tasks, shared)]
-    frame = pd.DataFrame(rows, columns=["method", "skew", "tasks", "throughput"])
-    first = frame.groupby(["method", "skew"])["throughput"].transform("first")
-    return frame.assign(growth=frame.pop("throughput") / first)
 
 
 #: What is killed; the last is the broken control (`OffsetsApart`).

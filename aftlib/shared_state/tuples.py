@@ -7,13 +7,15 @@ population here, `HASHES` drawn at random.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 
@@ -209,3 +211,27 @@ def shared_throughput(stream: TupleStream, tasks: int, merge_ns: float, tuple_ns
     """
     merging = merge_ns * merged_sums(stream, tasks) / stream.tuples
     return 1 / (1 / tasks + merging / tuple_ns)
+
+
+#: Numbers of tasks for which growth is computed, and the document's number of tuples.
+MODELLED_TASKS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)
+DOCUMENTS_TUPLES = 100_000_000
+
+
+def modelled_growth(
+    keys: int, skews: Sequence[float], receivers: float, tuple_ns: float, merge_ns: float
+) -> pd.DataFrame:
+    """Compute throughput over one task's: a shuffle's (median hash function), a shared table's.
+
+    Columns method: shuffle or shared table, skew, tasks, growth.
+    """
+    rows = []
+    for skew, tasks in product(skews, MODELLED_TASKS):
+        stream = TupleStream(DOCUMENTS_TUPLES, keys, skew)
+        shares = busiest_shares(keys, skew, tasks, hashes=21)
+        shuffled = float(np.median(shuffle_throughput(shares, tasks, receivers)))
+        shared = shared_throughput(stream, tasks, merge_ns, tuple_ns)
+        rows += [("shuffle", skew, tasks, shuffled), ("shared table", skew, tasks, shared)]
+    frame = pd.DataFrame(rows, columns=["method", "skew", "tasks", "throughput"])
+    first = frame.groupby(["method", "skew"])["throughput"].transform("first")
+    return frame.assign(growth=frame.pop("throughput") / first)

@@ -1,5 +1,7 @@
 """D3's verdicts in a world where its claims hold, and how each turns."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -84,12 +86,22 @@ def engines(names=("flink keyed", "flink shared"), growth=1.5):
     )
 
 
+def searched(gain=1.4):
+    """Skew gains with many keys only."""
+    rows = []
+    for keys, factor in ((1_000, 1.0), (1_000_000, gain)):
+        for skew, turn in itertools.product((0.0, 1.2, 1.4), range(3)):
+            rows.append((keys, skew, turn, factor if skew else 1.0))
+    return pd.DataFrame(rows, columns=["keys", "skew", "turn", "throughput"])
+
+
 def world(**changed):
     return {
         "p": NotebookParameters(),
         "measured": measured(),
         "grown": grown(),
         "shuffles": shuffles(),
+        "searched": searched(),
         "killed": killed(),
         "stored_kills": stored(),
         "flushes": flushes(),
@@ -159,6 +171,7 @@ def test_rows_name_their_skew_and_both_factors_of_a_flush():
     records = judge(CLAIMS, world())
     assert "Skewed keys: × 0.89 at skew 1.4." in records["D3-1"].sensitivity
     assert "Flink's shuffle, stored: × 1.50 uniform" in records["D3-1"].sensitivity
+    assert "With 1,000,000 keys: × 1.40 at skew 1.2, × 1.40" in records["D3-4"].sensitivity
     assert "The least gain, at skew 1.4." in records["D3-9"].sensitivity
     assert "late local) has × 1.20 the proposal's" in records["D3-9"].sensitivity
     assert "a further × 1.40, together × 1.82" in records["D3-10"].sensitivity

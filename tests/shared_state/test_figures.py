@@ -1,6 +1,7 @@
 """D3's figures show their frames."""
 
-from aftlib.shared_state import experiments, figures
+from aftlib.shared_state import figures
+from aftlib.shared_state.tuples import modelled_growth
 from tests.shared_state.test_claims import killed, measured
 
 
@@ -12,7 +13,7 @@ def test_throughput_has_a_curve_per_strategy_in_millions():
 
 
 def test_a_shuffle_stops_growing_under_skew_and_a_shared_table_goes_on():
-    growth = experiments.modelled_growth(10_000, [0.0, 2.0], 0.4, 20.0, 20.0)
+    growth = modelled_growth(10_000, [0.0, 2.0], 0.4, 20.0, 20.0)
     drawn = figures.modelled_growth(growth, "t")
     last = {curve.name: curve.y[curve.x.index(24)] for curve in drawn.data}
     assert last["shuffle, skew 2"] < 4 < last["shuffle, uniform"]
