@@ -19,7 +19,7 @@ FACTOR = 1.5
 LITTLE_MS = 10.0
 SLOW = "reading the lost samples again takes longer than starting a replacement"
 TWICE = "reading the lost samples again takes twice as long as starting a replacement"
-OFTEN = "checkpoints come more often than once per window"
+OFTEN = "no Spark carries it, and checkpoints come more often than once per window"
 
 Ratio = tuple[float, tuple[float, float]]
 """A ratio of means, and its 95 % interval."""
@@ -191,8 +191,8 @@ CLAIMS = [
     ),
     Claim(
         "D1-7",
-        "It omits periodic checkpoints and the replay of input data, and so improves the "
-        "performance of processing.",
+        "It omits periodic checkpoints and the replay of input data, and so aims to improve "
+        "the performance of processing.",
         "1, contributions",
         "Throughput while nothing fails, D1 by model over exact checkpoints of the same running "
         "windows: one language, one process layout, only fault tolerance differs. Of the intervals "

@@ -97,7 +97,10 @@ def write_card(full: Mapping[str, Any]) -> str:
 def claim_row(claim: ClaimRecord) -> tuple[str, ...]:
     """Return claim, sentence, verdict, number, evidence and what would change the verdict."""
     sentence = f"{claim.quote} ({claim.section})" if claim.section else claim.quote
-    return claim.id, sentence, claim.word, claim.number, claim.evidence, claim.sensitivity
+    number = claim.number
+    if claim.threshold.startswith("ours"):
+        number += f" (bound {claim.threshold})"
+    return claim.id, sentence, claim.word, number, claim.evidence, claim.sensitivity
 
 
 def table_cell(text: str) -> str:

@@ -64,7 +64,7 @@ class NotebookParameters(ParameterModel):
         "keys among which the gain of skew is searched",
         least=10,
         smoke=[1_000, 10_000],
-        full=[1_000, 10_000, 100_000, 1_000_000, 5_000_000],
+        full=[1_000, 10_000, 100_000, 1_000_000],
     )
 
     @model_validator(mode="after")

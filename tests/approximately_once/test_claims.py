@@ -170,10 +170,10 @@ def test_the_box_has_at_most_70_words(grid, judge):
 
 
 def test_real_sensors_are_named_where_greedy_reverses(grid, real, judge):
-    assert "On 4 of 4 sets of real sensors greedy has more" in judge(grid)["D1-1"].sensitivity
+    assert "is reversed on 4 of 4 sets of real sensors" in judge(grid)["D1-1"].sensitivity
     equal = real.assign(estimable=1)
     changed = judge(grid, real=equal)["D1-1"]
-    assert "On 0 of 4 sets" in changed.sensitivity
+    assert "is reversed on 0 of 4 sets" in changed.sensitivity
     far = real.assign(rate=real["rate"].where(real["method"] != RANDOM, real["rate"] * 10))
     assert "at most one half on 4 of 4 sets" in judge(grid, real=far)["D1-5"].sensitivity
 

@@ -228,7 +228,7 @@ def test_full_replays_say_nothing_about_the_guarantee(case):
     [
         ("D2-6", timing(), "holds"),
         ("D2-6", timing(lambda m: 100 - 0.1 * m), "does not hold"),
-        ("D2-6", timing(gain=200.0), "does not hold"),
+        ("D2-6", timing(solve=lambda n, m: 10.0 * n), "does not hold"),
         ("D2-6", timing(lambda m: m**3 / 1e4), "open"),  # O is not really read
         ("D2-6", timing(ns=(10_000,)), "not run"),
         ("D2-7", timing(), "holds if"),
@@ -252,13 +252,13 @@ def test_other_times_turn_their_claim(claim, times, verdict):
 
 def test_the_rows_of_times_name_n_and_o_and_what_reverses_them():
     records = judging.judge(CLAIMS, TIMED, "D2-6", "D2-12")
-    assert "at n = 100, |O| = 90" in records["D2-6"].number
+    assert "at n = 1,000, |O| = 900" in records["D2-6"].number
     assert "× full replay's time" in records["D2-12"].number
     assert "at n = 10,000, |O| = 9,000" in records["D2-12"].number
     assert "|O| = 1,000: 0.11" in records["D2-12"].sensitivity
-    slow = timing(solve=lambda n, m: 10.0 * n)
+    slow = timing(gain=200.0)
     assert verdict_of("D2-6", times=slow) == "holds"
-    assert "Reversed if the gain is solved" in (
+    assert "Reversed if the gain is prepared" in (
         judging.judge(CLAIMS, {"times": slow}, "D2-6")["D2-6"].sensitivity
     )
 

@@ -87,7 +87,7 @@ def test_a_full_run_stores_records_with_their_texts_and_origin(home, monkeypatch
     assert {"date", "machine", "commit"} <= full.keys() and "cores, " in full["machine"]
     assert full["claims"][0]["quote"] == "Workers <scale>."
     assert "**D1.** All works. With 4 workers it holds. Very. Here." in card
-    assert "| D1-1 | Workers &lt;scale>. (6.1) | ✔ holds | 4 |" in card
+    assert "| D1-1 | Workers &lt;scale>. (6.1) | ✔ holds | 4 (bound ours) |" in card
 
     monkeypatch.setitem(
         vars(tiny_package), "CLAIMS", [replace(one, timed=True) for one in tiny_package.CLAIMS]

@@ -71,7 +71,7 @@ def test_the_box_follows_the_verdicts(frames):
     records = judging.judge(CLAIMS, frames)
     p = NotebookParameters()
     box = summarize(records, p)
-    assert "It holds that at most 0.515 of the tuples" in box.found
+    assert "It holds that it replays 0.52 times upstream backup's tuples, and that it" in box.found
     assert "It does not hold that Nagle's algorithm" in box.found
     assert sum(len(text.split()) for text in vars(box).values()) <= 70
     turned = {"D4-4": records["D4-4"].model_copy(update={"verdict": "holds"})}
