@@ -126,6 +126,6 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     return Summary(
         claimed="Replaying few sensors and estimating the rest needs fewer checkpoints.",
         found=sentences_by_verdict(records, clauses),
-        sure=f"Exact, but for the times: one machine, {parameters.turns} turns.",
+        sure=f"Formulas; times of one machine, {parameters.turns} turns.",
         limits=f"Steps must be independent. {many}".strip(),
     )
