@@ -55,6 +55,14 @@ def test_a_fact_decides_where_there_is_no_threshold():
         fact.decide(Finding(4))
 
 
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_fact_beside_a_threshold_is_refused_and_a_second_condition_has_its_reason(holds):
+    with pytest.raises(ValueError, match=f"None beside a threshold, got {holds}: use `fails` for"):
+        claim().decide(Finding(4, holds=holds))
+    assert claim().decide(Finding(4, fails="T_res is 2.6 ms.")) == "does not hold"
+    assert claim(threshold=None).decide(Finding(4, holds=True, fails="no")) == "does not hold"
+
+
 def test_a_text_cannot_be_compared():
     with pytest.raises(ValueError, match="D1-1 compares a number with bounds, got 'many'"):
         claim().decide(Finding("many"))
