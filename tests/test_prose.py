@@ -130,6 +130,14 @@ ONLY_SAID = {
         r"throughput is [\d.]+ times as high",
         r"[\d.]+ % of the estimates are within ε, [\d.]+ % by the model",
     ],
+    "03_shared_state": [
+        r"(upfront|late local|late global) × [\d.]+",
+        r"× [\d.]+ (at skew|with)",
+        r"a tuple [\d.]+ ns, merging a sum in memory [\d.]+ ns",
+        r"receivers bear [\d.]+ %",
+        r"are × [\d.]+ as fast",
+        r"a further × [\d.]+",
+    ],
     "04_upstream_backup": [
         r"queue holds [\d.]+ ms",
         r"takes [\d.]+ to [\d.]+ of upstream backup's time",
