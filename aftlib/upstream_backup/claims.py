@@ -71,7 +71,7 @@ def sends_less(outcomes: pd.DataFrame) -> Finding:
     agrees = bool(((table["low"] <= HALF) & (table["high"] >= HALF)).all())
     text = (
         f"By formula it is {HALF:g} at every rate. Nothing is saved when either node fails equally "
-        "often: see D4-8."
+        "often, and 4.1 stops either node: see D4-8."
     )
     return find_worst(outcomes, "resent", sensitivity=text, control=agrees)
 
@@ -98,7 +98,8 @@ def grows_with_rate(outcomes: pd.DataFrame) -> Finding:
         else "The difference does not grow with the rate.",
         sensitivity=f"The difference is proportional to the rate: reversed if the figure ended "
         f"below {low / LITTLE:,.0f} tuples/s, or if the relative difference is meant: the "
-        f"proposal's tuples are {span(shares)} of upstream backup's at every rate.",
+        f"proposal's tuples are {span(shares)} of upstream backup's at every rate. No "
+        "difference if either node fails, as in 4.1: see D4-8.",
     )
 
 
@@ -171,7 +172,7 @@ def queue_is_empty(outcomes: pd.DataFrame, case: Sweep) -> Finding:
         mean,
         (low, high),
         n=len(rows),
-        counted=f"failures at {rate:,.0f} tuples/s",
+        counted=f"failures at {rate:,.0f} tuples/s, the lowest of our rates",
         sensitivity=f"True below {1 / waited:.3g} tuples/s, because a tuple waits "
         f"{1000 * waited:.3g} ms for its ACK.",
     )
@@ -273,8 +274,8 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     clauses = {
         "D4-1": "it replays {0.measured:.2g} times upstream backup's tuples",
         "D4-3": "it recovers in at most {0.measured:.2g} times its time",
-        "D4-4": f"Nagle's algorithm makes the time gap up to {LOW_RATE:,} tuples/s",
-        "D4-7": "low rates leave queues empty",
+        "D4-4": f"Nagle's algorithm makes the gap up to {LOW_RATE:,} tuples/s",
+        "D4-7": "queues are empty at low rates",
     }
     return Summary(
         claimed="A secondary that works shortens upstream backup's recovery.",
