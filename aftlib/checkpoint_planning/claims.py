@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aftlib.checkpoint_planning import judges
-from aftlib.checkpoint_planning.drivers import MARGIN
+from aftlib.checkpoint_planning.drivers import IN_TIME, MARGIN
 from aftlib.checkpoint_planning.experiments import NotebookParameters
 from aftlib.workbench.claims import DOES_NOT_HOLD, HOLDS_IF, Claim, Summary, Threshold
 from aftlib.workbench.scorecard import ClaimRecord, sentences_by_verdict
@@ -70,7 +70,7 @@ CLAIMS = [
         "D2-8", "T_SLA is a guaranteed upper limit of T_rec.", "abstract, 2, (25)",
         f"drivers killed by SIGKILL; T_SLA is {MARGIN:g} times the time fitted to pilot kills",
         judges.recovers_in_time, expected="at least .95",
-        threshold=Threshold("ours: T_SLA as a 95th percentile", low=judges.IN_TIME),
+        threshold=Threshold("ours: T_SLA as a 95th percentile", low=IN_TIME),
         unit="of the kills", timed=True, recorded="open",
     ),
     Claim(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from itertools import count
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,8 +19,13 @@ import pandas as pd
 from aftlib.checkpoint_planning.operator import ReplayQuery, bare_read, driver
 from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.checkpoint_planning.state import CheckpointStore, IntervalRecord
+from aftlib.core.intervals import share_interval
 from aftlib.core.sensorlog import SensorLog
 
+IN_TIME = 0.95
+"""Share of the kills after which T_rec must be within T_SLA."""
+MOST_KILLS = 100_000
+"""More kills than these are not proposed to close D2-8."""
 MARGIN = 1.5
 """T_SLA of killed drivers, as a multiple of the fitted recovery time."""
 PILOT_TUPLES = (10_000, 100_000)
@@ -261,3 +267,19 @@ def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
         slope = max(slope, float(theilslopes(times["total_ms"], times["tuples"]).slope))
     fixed = float((times["total_ms"] - slope * times["tuples"]).median())
     return RecoveryTime(max(0.0, fixed), slope)
+
+
+def kills_to_decide(share: float) -> int | None:
+    """Return about how many kills, of which `share` are in time, put the interval off `IN_TIME`.
+
+    None when more than `MOST_KILLS` are needed. The number is rounded up to two digits.
+    """
+    for exponent in count(0):
+        for digits in range(10, 100):
+            n = digits * 10**exponent
+            if n > MOST_KILLS:
+                return None
+            low, high = share_interval(round(share * n), n)
+            if low >= IN_TIME or high < IN_TIME:
+                return n
+    return None

@@ -7,13 +7,13 @@ from `kill_at_random`, and `rates` from `stream_rates`.
 
 from __future__ import annotations
 
-from itertools import count, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
 from aftlib.checkpoint_planning.cases import AXES, SPARED, PlanningCase
-from aftlib.checkpoint_planning.drivers import MARGIN
+from aftlib.checkpoint_planning.drivers import IN_TIME, MARGIN, MOST_KILLS, kills_to_decide
 from aftlib.checkpoint_planning.experiments import NotebookParameters
 from aftlib.checkpoint_planning.plan import ADAPTIVE, EXACTLY_ONCE, NO_RELAXATION, PROPOSED
 from aftlib.checkpoint_planning.recoveries import SHARES
@@ -29,10 +29,6 @@ RESTORED_MS = 2.0
 """Longest T_res in section 6.1."""
 NEARLY_EVERYWHERE = 0.9
 """Share of the points at which D2-3 holds."""
-IN_TIME = 0.95
-"""Share of the kills after which T_rec must be within T_SLA."""
-MOST_KILLS = 100_000
-"""More kills than these are not proposed to close D2-8."""
 FEW, SOME, MANY = 100, 1_000, 10_000
 """Numbers of sensors: D2-7 is about `FEW` to `SOME`, D2-6 up to `SOME`, D2-12 from `MANY` on."""
 LEAST_REPLAY = 0.5
@@ -299,22 +295,6 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
         f"{IN_TIME:.0%}. Median T_rec {killed['total_ms'].median():.1f} ms, T_SLA "
         f"{killed['t_sla_ms'].iloc[0]:.1f} ms.".replace("%", " %"),
     )
-
-
-def kills_to_decide(share: float) -> int | None:
-    """Return about how many kills, of which `share` are in time, put the interval off `IN_TIME`.
-
-    None when more than `MOST_KILLS` are needed. The number is rounded up to two digits.
-    """
-    for exponent in count(0):
-        for digits in range(10, 100):
-            n = digits * 10**exponent
-            if n > MOST_KILLS:
-                return None
-            low, high = share_interval(round(share * n), n)
-            if low >= IN_TIME or high < IN_TIME:
-                return n
-    return None
 
 
 def raises_throughput(rates: pd.DataFrame, parameters: NotebookParameters) -> Finding:

@@ -290,12 +290,12 @@ def test_a_reader_that_is_as_slow_for_few_sensors_turns_d2_7(monkeypatch, tmp_pa
 
 def test_the_kills_that_would_decide_are_computed_from_the_share():
     record = judging.judge(CLAIMS, {"killed": kills(2, 72)}, "D2-8")["D2-8"]
-    needed = judges.kills_to_decide(70 / 72)
+    needed = drivers.kills_to_decide(70 / 72)
     assert f"some {needed:,} kills" in record.sensitivity and 100 < needed < 1000
     low, _ = judges.share_interval(round(70 / 72 * needed), needed)
     assert low >= 0.95
-    assert judges.kills_to_decide(0.95) is None
-    assert judges.kills_to_decide(0.5) < 20
+    assert drivers.kills_to_decide(0.95) is None
+    assert drivers.kills_to_decide(0.5) < 20
     assert "T_SLA is 1.5 × the fitted time" in record.number
 
 
