@@ -95,5 +95,5 @@ $(all): $(run)
 .venv/compiled: $(run) $(shell grep -rl core.compiling --include=*.py aftlib)
 	@echo "set-up: compiling kernels and Spark's class archive, once"
 	@$(bin)/python -m aftlib.spark.archive >/dev/null 2>&1 || echo "set-up: no class archive; Java starts slower" & \
-	$(bin)/python -c "import aftlib.exponential_histogram.kernels, aftlib.shared_state.strategies" && wait
+	$(bin)/python -c "import aftlib.documents.exponential_histogram.kernels, aftlib.documents.shared_state.strategies" && wait
 	@touch $@

@@ -3,42 +3,42 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aftlib.approximately_once.assignment import Assignment as Assignment
-    from aftlib.approximately_once.assignment import assess as assess
-    from aftlib.approximately_once.assignment import assign_greedy as assign_greedy
-    from aftlib.approximately_once.assignment import assign_packed as assign_packed
-    from aftlib.approximately_once.assignment import assign_random as assign_random
-    from aftlib.approximately_once.assignment import assign_spread as assign_spread
-    from aftlib.approximately_once.best import assign_best as assign_best
-    from aftlib.approximately_once.error_rates import ErrorRates as ErrorRates
-    from aftlib.checkpoint_planning.plan import CheckpointPlan as CheckpointPlan
-    from aftlib.checkpoint_planning.plan import RecoveryTime as RecoveryTime
-    from aftlib.checkpoint_planning.plan import plan_checkpoints as plan_checkpoints
-    from aftlib.checkpoint_planning.replay import ReplaySet as ReplaySet
-    from aftlib.checkpoint_planning.replay import select_replay as select_replay
     from aftlib.core.gaussian import GaussianModel as GaussianModel
     from aftlib.core.gaussian import Posterior as Posterior
     from aftlib.core.requirement import Requirement as Requirement
-    from aftlib.exponential_histogram import ExponentialHistogram as ExponentialHistogram
+    from aftlib.documents.approximately_once.assignment import Assignment as Assignment
+    from aftlib.documents.approximately_once.assignment import assess as assess
+    from aftlib.documents.approximately_once.assignment import assign_greedy as assign_greedy
+    from aftlib.documents.approximately_once.assignment import assign_packed as assign_packed
+    from aftlib.documents.approximately_once.assignment import assign_random as assign_random
+    from aftlib.documents.approximately_once.assignment import assign_spread as assign_spread
+    from aftlib.documents.approximately_once.best import assign_best as assign_best
+    from aftlib.documents.approximately_once.error_rates import ErrorRates as ErrorRates
+    from aftlib.documents.checkpoint_planning.plan import CheckpointPlan as CheckpointPlan
+    from aftlib.documents.checkpoint_planning.plan import RecoveryTime as RecoveryTime
+    from aftlib.documents.checkpoint_planning.plan import plan_checkpoints as plan_checkpoints
+    from aftlib.documents.checkpoint_planning.replay import ReplaySet as ReplaySet
+    from aftlib.documents.checkpoint_planning.replay import select_replay as select_replay
+    from aftlib.documents.exponential_histogram import ExponentialHistogram as ExponentialHistogram
     from aftlib.guard.guard import Guard as Guard
-    from aftlib.guard.promise import Promise as Promise
-    from aftlib.guard.stream import recoverable as recoverable
+    from aftlib.streaming.promise import Promise as Promise
+    from aftlib.streaming.stream import recoverable as recoverable
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "approximately_once.assignment": "Assignment assess assign_greedy assign_packed assign_random "
-    "assign_spread",
-    "approximately_once.best": "assign_best",
-    "approximately_once.error_rates": "ErrorRates",
-    "checkpoint_planning.plan": "CheckpointPlan RecoveryTime plan_checkpoints",
-    "checkpoint_planning.replay": "ReplaySet select_replay",
+    "documents.approximately_once.assignment": "Assignment assess assign_greedy assign_packed "
+    "assign_random assign_spread",
+    "documents.approximately_once.best": "assign_best",
+    "documents.approximately_once.error_rates": "ErrorRates",
+    "documents.checkpoint_planning.plan": "CheckpointPlan RecoveryTime plan_checkpoints",
+    "documents.checkpoint_planning.replay": "ReplaySet select_replay",
     "core.gaussian": "GaussianModel Posterior",
     "core.requirement": "Requirement",
-    "exponential_histogram": "ExponentialHistogram",
+    "documents.exponential_histogram": "ExponentialHistogram",
     "guard.guard": "Guard",
-    "guard.promise": "Promise",
-    "guard.stream": "recoverable",
+    "streaming.promise": "Promise",
+    "streaming.stream": "recoverable",
 }
 """Public names by the module that defines them."""
 _HOMES = {name: f"aftlib.{home}" for home, names in _PUBLIC.items() for name in names.split()}

@@ -22,7 +22,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        from aftlib.reports.cli import main as command
+        from aftlib.command.cli import main as command
 
         command()
     except ModuleNotFoundError as error:

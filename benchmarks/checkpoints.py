@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
+from aftlib.documents.checkpoint_planning.replay import select_replay
 from benchmarks.timing import best_of
 
 NUGGET = 0.3

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from aftlib.shared_state.stored import FOLDER
+from aftlib.documents.shared_state.stored import FOLDER
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = (("spark", 2), ("flink", 2), ("flink_one_task", 1))

@@ -22,10 +22,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib import Promise, recoverable
-from aftlib.guard.groups import CACHE_BYTES
-from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.stream import BUCKETS, PROVIDER, ROCKSDB
 from aftlib.spark.session import session
+from aftlib.streaming.groups import CACHE_BYTES
+from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.stream import BUCKETS, PROVIDER, ROCKSDB
 
 SENSORS, SAMPLES, WIDTH = 20, 100, 100
 WINDOWS, WARM = 12, 5

@@ -16,7 +16,7 @@ import pandas as pd
 
 from aftlib import GaussianModel, Guard, Promise
 from aftlib.core.paths import data_dir
-from aftlib.guard.keyed import KeyedGuard
+from aftlib.streaming.keyed import KeyedGuard
 from benchmarks.timing import say
 
 N, WORKERS, HORIZONS, ROUNDS, DELTA = 20, 5, 5, 1200, 0.05

@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from aftlib.exponential_histogram import ExponentialHistogram
+from aftlib.documents.exponential_histogram import ExponentialHistogram
 
 SIZES = (10**6, 10**7)
 TURNS = 15

@@ -17,14 +17,14 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning import drivers, state
-from aftlib.checkpoint_planning.operator import PartialReplay, ReplayQuery
-from aftlib.checkpoint_planning.plan import RecoveryTime
-from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.shared_state import experiments
+from aftlib.documents.checkpoint_planning import drivers, state
+from aftlib.documents.checkpoint_planning.operator import PartialReplay, ReplayQuery
+from aftlib.documents.checkpoint_planning.plan import RecoveryTime
+from aftlib.documents.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
+from aftlib.documents.shared_state import experiments
 from aftlib.spark.session import session
 
 TURNS = int(os.environ.get("AFT_KILL_TURNS", "50"))

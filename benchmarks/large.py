@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.approximately_once.assignment import assign_greedy
-from aftlib.approximately_once.best import assign_best
-from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, plan_checkpoints
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
+from aftlib.documents.approximately_once.assignment import assign_greedy
+from aftlib.documents.approximately_once.best import assign_best
+from aftlib.documents.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, plan_checkpoints
 from benchmarks.checkpoints import HALF, scattered
 from benchmarks.timing import best_of
 

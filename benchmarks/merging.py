@@ -17,8 +17,8 @@ from typing import Any
 import pandas as pd
 
 from aftlib.core.paths import data_dir
-from aftlib.shared_state.experiments import measure, sources
-from aftlib.shared_state.tuples import TupleStream
+from aftlib.documents.shared_state.experiments import measure, sources
+from aftlib.documents.shared_state.tuples import TupleStream
 from aftlib.spark.session import session
 from benchmarks import flink
 from benchmarks.timing import say

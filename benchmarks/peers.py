@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from aftlib import ExponentialHistogram, GaussianModel, Requirement, assign_greedy
-from aftlib.approximately_once import assignment
 from aftlib.core.generators import block_model
 from aftlib.core.windows import Windows
-from aftlib.shared_state.parsing import TupleSource
-from aftlib.shared_state.server import Job, serve
-from aftlib.shared_state.table import SqliteTable
-from aftlib.shared_state.tuples import TupleLog, TupleStream, draw_log, part_path
+from aftlib.documents.approximately_once import assignment
+from aftlib.documents.shared_state.parsing import TupleSource
+from aftlib.documents.shared_state.server import Job, serve
+from aftlib.documents.shared_state.table import SqliteTable
+from aftlib.documents.shared_state.tuples import TupleLog, TupleStream, draw_log, part_path
 from benchmarks.timing import say
 
 TUPLES = int(os.environ.get("AFT_PEER_TUPLES", "10000000"))
@@ -60,9 +60,9 @@ def sums(folder):
 OURS = """
 from pathlib import Path
 from aftlib.core.windows import Windows
-from aftlib.shared_state.parsing import TupleSource
-from aftlib.shared_state.sums import sum_tuples
-from aftlib.shared_state.tuples import TupleLog
+from aftlib.documents.shared_state.parsing import TupleSource
+from aftlib.documents.shared_state.sums import sum_tuples
+from aftlib.documents.shared_state.tuples import TupleLog
 def sums(folder):
     source = TupleSource(TupleLog.open(folder), Windows(10**9, 10**9))
     table = sum_tuples(source.readers(0, 1).values())

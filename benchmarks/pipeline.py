@@ -15,8 +15,8 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from aftlib import Promise, recoverable
-from aftlib.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
 from aftlib.core.gaussian import GaussianModel
+from aftlib.documents.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
 from aftlib.spark.session import session
 from benchmarks import groups
 

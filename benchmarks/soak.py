@@ -26,7 +26,7 @@ from scipy.stats import theilslopes
 
 from aftlib import Promise, recoverable
 from aftlib.core.paths import atomic_file, data_dir
-from aftlib.guard.metrics import metrics_table, record_metrics
+from aftlib.streaming.metrics import metrics_table, record_metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aftlib
-from aftlib.reports.pages import mathml
+from aftlib.command.pages import mathml
 
 project = "aftlib"
 author = copyright = "The aftlib authors"

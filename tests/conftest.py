@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -43,39 +42,15 @@ def schema(postgres_url: str) -> Iterator[Schema]:
         yield schema
 
 
-LONGEST = [
-    "spark/test_cluster",
-    "guard/test_stream",
-    "guard/test_guard",
-    "crash/test_shared_state",
-    "crash/test_any_stream",
-    "reports/test_cli",
-    "sensor_plans/test_plan",
-    "sensor_plans/test_claims",
-    "crash/test_approximately_once",
-    "crash/test_partial_replay",
-    "exponential_histogram/test_operator",
-    "guard/test_processor",
-    "properties/test_guard_accounts",
-    "exponential_histogram/test_laws",
-    "upstream_backup/test_experiments",
-    "sensor_plans/test_command",
-]
-"""Files whose tests take longest, in a measured order; `pytest --durations=200` shows them."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the session, and begin with the slowest files.
+    """Mark the tests that use the session, and begin with files that have a test of Spark or kills.
 
     A file runs in one process, so a long one that starts late leaves the others idle at the end.
     """
-    folder = Path(__file__).parent
-    turns = {folder / f"{name}.py": turn for turn, name in enumerate(LONGEST)}
     waiting = set()
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if item.get_closest_marker("spark") or item.get_closest_marker("crash"):
             waiting.add(item.path)
-    late = len(turns)
-    items.sort(key=lambda item: turns.get(item.path, late + (item.path not in waiting)))
+    items.sort(key=lambda item: item.path not in waiting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aftlib.workbench.scorecard import ClaimRecord, Scorecard
+from aftlib.notebook.scorecard import ClaimRecord, Scorecard
 
 
 def judge(claims, frames, *ids) -> dict[str, ClaimRecord]:

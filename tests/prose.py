@@ -11,9 +11,9 @@ from typing import Any
 
 import nbformat
 
-from aftlib.reports.data import read_figure
-from aftlib.reports.pages import PLOTLY, text_kind
-from aftlib.workbench.scorecard import MIME
+from aftlib.command.data import read_figure
+from aftlib.command.pages import PLOTLY, text_kind
+from aftlib.notebook.scorecard import MIME
 
 NUMBER = re.compile(
     r"(?<![\w.,/^])[−-]?(?:\d[\d,]*)?\.?\d+(?:e-?\d+)?(?![\w⁰¹²³⁴⁵⁶⁷⁸⁹.]*[A-Za-z⁰¹²³⁴⁵⁶⁷⁸⁹/])"

@@ -8,12 +8,16 @@ import pytest
 import aftlib
 
 LIBRARY = Path(aftlib.__file__).parent
-ORDER = ["core", "workbench", "spark", "guard"]
+LIBRARIES = ["core", "guard", "spark", "streaming"]
 DOCUMENTS = [
-    *("approximately_once", "checkpoint_planning", "shared_state", "upstream_backup"),
+    "approximately_once",
+    "checkpoint_planning",
+    "shared_state",
+    "upstream_backup",
     "exponential_histogram",
 ]
-ORDER += [*DOCUMENTS, "sensor_plans", "does_it_pay", "reports"]
+TOOLS = ["sensor_plans", "recovery_comparison", "command"]
+ORDER = [*LIBRARIES, "notebook", "documents", *TOOLS]
 TOP = {"__init__.py", "__main__.py"}
 FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
 
@@ -40,7 +44,13 @@ def test_a_package_imports_only_what_stands_above_it(file):
         there = (name.split(".") + [""])[1] if name.startswith("aftlib.") else ""
         if there in ORDER and there != here:
             assert ORDER.index(there) < ORDER.index(here), name
-            assert not (here in DOCUMENTS and there in DOCUMENTS), name
+
+
+def test_no_document_imports_another():
+    for file in FILES:
+        here = set(file.split("/")) & set(DOCUMENTS)
+        for name in imported(file) if here else []:
+            assert not set(name.split(".")) & set(DOCUMENTS) - here, f"{file}: {name}"
 
 
 def test_there_is_no_import_cycle():

@@ -9,8 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from aftlib.reports.documents import DOCUMENTS
-from aftlib.workbench.parameters import PROFILES, kind_of
+from aftlib.command.documents import DOCUMENTS
+from aftlib.notebook.parameters import PROFILES, kind_of
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = {path.stem: nbformat.read(path, 4).cells for path in sorted(FOLDER.glob("*.ipynb"))}

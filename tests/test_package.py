@@ -165,7 +165,7 @@ def test_a_command_that_lacks_a_package_names_its_extra(missing, extra, monkeypa
     def command():
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
-    monkeypatch.setattr("aftlib.reports.cli.main", command)
+    monkeypatch.setattr("aftlib.command.cli.main", command)
     with pytest.raises(SystemExit, match=rf"aft needs \w+, .*aftlib\[{extra}\]"):
         command_line.main()
 
@@ -174,7 +174,7 @@ def test_a_module_of_our_own_that_is_missing_is_an_error(monkeypatch):
     def command():
         raise ModuleNotFoundError("No module named 'aftlib.gone'", name="aftlib.gone")
 
-    monkeypatch.setattr("aftlib.reports.cli.main", command)
+    monkeypatch.setattr("aftlib.command.cli.main", command)
     with pytest.raises(ModuleNotFoundError, match="gone"):
         command_line.main()
 

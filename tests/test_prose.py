@@ -13,8 +13,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from aftlib.reports.batch import Job, run_job
-from aftlib.reports.documents import DOCUMENTS
+from aftlib.command.batch import Job, run_job
+from aftlib.command.documents import DOCUMENTS
 from tests.other_parameters import OTHER
 from tests.prose import (
     WORDS,

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def _of_the_guard(name):
-    return getattr(aftlib, name).__module__.startswith("aftlib.guard")
+    return getattr(aftlib, name).__module__.startswith(("aftlib.guard", "aftlib.streaming"))
 
 
 README = (ROOT / "README.md").read_text()

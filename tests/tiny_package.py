@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aftlib.workbench.claims import Claim, Finding, Summary, Threshold
-from aftlib.workbench.parameters import ParameterModel, parameter
+from aftlib.notebook.claims import Claim, Finding, Summary, Threshold
+from aftlib.notebook.parameters import ParameterModel, parameter
 
 
 class NotebookParameters(ParameterModel):

@@ -6,10 +6,6 @@ about the data. `prediction` computes a window from the other workers' windows a
 ones. `proposal` learns from the errors which guarantees to propose. `rounds` applies these steps to
 one window after another. `guard` has the class `Guard`, which users call. `known` is D1's estimator
 with the same interface: a known Gaussian model, from which nothing is learned.
-
-For a Spark stream of samples (docs/any_stream.md), `promise` has the parameters, `keyed` the guard
-of one group, and `groups` all guards in Spark's state. `operator` is Spark's view of them, `stream`
-has the function `recoverable`, and `metrics` the table of what a stream did.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +17,7 @@ __all__ = ["Guard", "History", "Recovered"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a class at its first use, because `operator` must load fast."""
+    """Import a class at its first use, because `aftlib.streaming.operator` must load fast."""
     if name not in __all__:
         raise AttributeError(f"module 'aftlib.guard' has no attribute {name!r}")
     from aftlib.guard import guard

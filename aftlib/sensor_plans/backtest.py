@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.approximately_once.assignment import residual_variance, residuals
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.core.requirement import Requirement
+from aftlib.documents.approximately_once.assignment import residual_variance, residuals
 from aftlib.guard import Guard, accounts
 
 GUARD, BASELINE, ALWAYS = METHODS = "guard", "baseline model", "always estimate"

@@ -8,15 +8,7 @@ from functools import partial
 import numpy as np
 
 from aftlib.core.intervals import bootstrap_share
-from aftlib.sensor_plans.backtest import GUARD, MANY, Walk, percent, shares
-from aftlib.sensor_plans.experiments import (
-    SAMPLES,
-    SENSORS,
-    NotebookParameters,
-    SetBacktest,
-    against_adversary,
-)
-from aftlib.workbench.claims import (
+from aftlib.notebook.claims import (
     HOLDS_IF,
     MEASURED,
     Claim,
@@ -25,7 +17,15 @@ from aftlib.workbench.claims import (
     Threshold,
     not_run,
 )
-from aftlib.workbench.scorecard import ClaimRecord, sentences_by_verdict
+from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
+from aftlib.sensor_plans.backtest import GUARD, MANY, Walk, percent, shares
+from aftlib.sensor_plans.experiments import (
+    SAMPLES,
+    SENSORS,
+    NotebookParameters,
+    SetBacktest,
+    against_adversary,
+)
 
 TENTH = 0.1
 

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from aftlib.core.paths import DATA_SETS, beijing_pm25, data_set
 from aftlib.core.planfile import read_plan
 from aftlib.guard.accounts import CAP, CERTIFIED, POOL_CAP, Accounts, most_credits, pool_unit
+from aftlib.notebook.parameters import parameter
 from aftlib.sensor_plans.backtest import (
     ALWAYS,
     BASELINE,
@@ -30,7 +31,6 @@ from aftlib.sensor_plans.plan import plan
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_file import read_sensors
 from aftlib.sensor_plans.window_results import Survey, fit_model
-from aftlib.workbench.parameters import parameter
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")

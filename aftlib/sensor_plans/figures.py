@@ -13,10 +13,10 @@ from IPython.display import HTML, Markdown
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
+from aftlib.notebook.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled
 from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT, percent
 from aftlib.sensor_plans.command import report_text, show_rate
 from aftlib.sensor_plans.experiments import EPSILON_SD, SetBacktest
-from aftlib.workbench.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled
 
 GUARANTEE = {"color": GREY, "dash": "dash"}
 LISTED = 200

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.planfile import write_plan
-from aftlib.guard.promise import Promise
-from aftlib.guard.stream import recoverable
+from aftlib.streaming.promise import Promise
+from aftlib.streaming.stream import recoverable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from aftlib.approximately_once.assignment import residual_variance
-from aftlib.approximately_once.best import assign_best
 from aftlib.core.planfile import VERSION
+from aftlib.documents.approximately_once.assignment import residual_variance
+from aftlib.documents.approximately_once.best import assign_best
 from aftlib.guard import Guard
 from aftlib.sensor_plans.backtest import HORIZONS, OnSegment, Walk, compare, or_none, shares
 from aftlib.sensor_plans.cautions import data_cautions, fails, guarantee_cautions

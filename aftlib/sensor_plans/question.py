@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from aftlib.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.windows import AGGREGATES
+from aftlib.documents.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.guard.guard import limits_of
+from aftlib.notebook.parameters import ParameterModel, parameter
 from aftlib.sensor_plans.sensor_checks import as_duration
-from aftlib.workbench.parameters import ParameterModel, parameter
 
 LEAST_WINDOWS = 8
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.checkpoint_planning.plan import plan_checkpoints, squared_divisor
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.recovery_costs import IS_FASTER, KEEPS_T_SLA, Alternatives, RecoveryCosts
+from aftlib.documents.checkpoint_planning.plan import plan_checkpoints, squared_divisor
 from aftlib.sensor_plans.backtest import percent
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.window_results import Survey

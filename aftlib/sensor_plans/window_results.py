@@ -9,10 +9,10 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from aftlib.checkpoint_planning.plan import RecoveryTime
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import divisor
+from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.sensor_plans.backtest import OnSegment, Walk, walk_forward
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_checks import refuse_sensors

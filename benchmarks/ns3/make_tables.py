@@ -22,14 +22,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from aftlib.upstream_backup.stored_runs import (
+from aftlib.documents.upstream_backup.stored_runs import (
     ACKNOWLEDGEMENTS,
     AT_ONCE,
     STORED_RUNS,
     STORED_SEED,
     SWITCHES,
 )
-from aftlib.upstream_backup.system import (
+from aftlib.documents.upstream_backup.system import (
     MS,
     SCHEMES,
     Parameters,

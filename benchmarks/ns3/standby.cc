@@ -4,7 +4,7 @@
 // heartbeats, turns and checkpoints. Time 0 is when the network has settled: all connections that
 // are opened in advance are open. Bytes are counted until the crash. Content travels beside the
 // packets: a connection delivers in order, so the receiver only counts bytes and takes as many
-// messages from the sender's list. The parameters are those of aftlib/upstream_backup/system.py.
+// messages from the sender's list. The parameters are those of aftlib/documents/upstream_backup/system.py.
 
 #include <algorithm>
 #include <cmath>

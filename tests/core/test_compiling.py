@@ -57,8 +57,8 @@ import sys
 sys.modules["numba"] = None if {without} else __import__("numba")
 from pathlib import Path
 from aftlib.core import compiling
-from aftlib.shared_state.parsing import PartitionReader
-from aftlib.shared_state.sums import sum_tuples
+from aftlib.documents.shared_state.parsing import PartitionReader
+from aftlib.documents.shared_state.sums import sum_tuples
 assert compiling.COMPILED != {without}
 reader = PartitionReader(Path({path!r}), 10)
 print(sum_tuples([reader]).rows.tolist(), reader.progress)

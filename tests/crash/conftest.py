@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from aftlib.command.batch import library_hash
 from aftlib.core.paths import data_dir
-from aftlib.reports.batch import library_hash
 
 FULL = os.environ.get("AFT_TRIALS") == "full"
 

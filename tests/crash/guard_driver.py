@@ -21,10 +21,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
-from aftlib.guard.groups import StoredGuards
-from aftlib.guard.keyed import KeyedGuard
-from aftlib.guard.operator import GuardProcessor
-from aftlib.guard.stream import PROVIDER, ROCKSDB
+from aftlib.streaming.groups import StoredGuards
+from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.operator import GuardProcessor
+from aftlib.streaming.stream import PROVIDER, ROCKSDB
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
 ROUNDS, CUTS = 320, (0.75, 0.85)

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from aftlib.approximately_once.assignment import assign_spread
-from aftlib.approximately_once.six_sensors import estimate_windows
-from aftlib.approximately_once.worker import SCHEMA
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
-from aftlib.guard.promise import Promise
-from aftlib.guard.stream import recoverable
+from aftlib.documents.approximately_once.assignment import assign_spread
+from aftlib.documents.approximately_once.six_sensors import estimate_windows
+from aftlib.documents.approximately_once.worker import SCHEMA
+from aftlib.streaming.promise import Promise
+from aftlib.streaming.stream import recoverable
 
 WINDOWS, STEPS = Windows(10, 5), 600
 SAMPLES = block_model(6, 2)
@@ -52,8 +52,8 @@ def start_careless(spark, directory, kill_in=None):  # noqa: ANN001, ANN201
 
 
 if __name__ == "__main__":
-    from aftlib.guard.stream import PROVIDER, ROCKSDB
     from aftlib.spark.session import session
+    from aftlib.streaming.stream import PROVIDER, ROCKSDB
 
     place, kill_in = Path(sys.argv[1]), [int(number) for number in sys.argv[2:]]
     running = session("crash", **{"spark.sql.shuffle.partitions": "2"})

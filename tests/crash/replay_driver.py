@@ -10,13 +10,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from aftlib.checkpoint_planning import operator, pipeline
-from aftlib.checkpoint_planning.operator import ReplayQuery
-from aftlib.checkpoint_planning.plan import RecoveryTime
-from aftlib.checkpoint_planning.state import CheckpointStore
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.documents.checkpoint_planning import operator, pipeline
+from aftlib.documents.checkpoint_planning.operator import ReplayQuery
+from aftlib.documents.checkpoint_planning.plan import RecoveryTime
+from aftlib.documents.checkpoint_planning.state import CheckpointStore
 from aftlib.spark.faults import Fault, Injector
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)

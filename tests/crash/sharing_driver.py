@@ -9,12 +9,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from aftlib.shared_state.experiments import KILL_DISORDER, KILL_WINDOWS
-from aftlib.shared_state.parsing import TupleSource
-from aftlib.shared_state.server import Job
-from aftlib.shared_state.strategies import run_job
-from aftlib.shared_state.table import SqliteTable
-from aftlib.shared_state.tuples import TupleLog, TupleStream
+from aftlib.documents.shared_state.experiments import KILL_DISORDER, KILL_WINDOWS
+from aftlib.documents.shared_state.parsing import TupleSource
+from aftlib.documents.shared_state.server import Job
+from aftlib.documents.shared_state.strategies import run_job
+from aftlib.documents.shared_state.table import SqliteTable
+from aftlib.documents.shared_state.tuples import TupleLog, TupleStream
 from aftlib.spark.session import session
 
 STREAM = TupleStream(2_000_000, 1_000, 1.2, seed=5, disorder=KILL_DISORDER)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from pyspark import cloudpickle
 
-from aftlib.guard import stream
+from aftlib.streaming import stream
 from tests.crash import guard_driver as driver
 
 PAGE = Path(__file__).parents[2] / "docs" / "any_stream.md"

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.approximately_once.six_sensors import advance, estimate_windows
-from aftlib.approximately_once.worker import EPOCH, Worker
 from aftlib.core.generators import draw
 from aftlib.core.sensorlog import SensorLog
-from aftlib.guard.stream import PROVIDER, ROCKSDB
+from aftlib.documents.approximately_once.six_sensors import advance, estimate_windows
+from aftlib.documents.approximately_once.worker import EPOCH, Worker
+from aftlib.streaming.stream import PROVIDER, ROCKSDB
 from tests.crash import recovery_driver as driver
 from tests.crash.recovery_driver import ASSIGNMENT, MODEL, PROMISE, SAMPLES, STEPS, WINDOWS
 

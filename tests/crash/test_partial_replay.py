@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from aftlib.checkpoint_planning.pipeline import replay_stream
-from aftlib.checkpoint_planning.state import CheckpointStore
+from aftlib.documents.checkpoint_planning.pipeline import replay_stream
+from aftlib.documents.checkpoint_planning.state import CheckpointStore
 from tests.crash import replay_driver as driver
 
 pytestmark = pytest.mark.crash

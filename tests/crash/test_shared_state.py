@@ -11,8 +11,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from aftlib.shared_state import experiments
-from aftlib.shared_state.experiments import (
+from aftlib.documents.shared_state import experiments
+from aftlib.documents.shared_state.experiments import (
     BROKEN,
     KILL_DISORDER,
     KILL_WINDOWS,
@@ -22,10 +22,10 @@ from aftlib.shared_state.experiments import (
     run_killed,
     true_sums,
 )
-from aftlib.shared_state.parsing import TupleSource
-from aftlib.shared_state.server import Job
-from aftlib.shared_state.table import PostgresTable
-from aftlib.shared_state.tuples import TupleStream, draw_log
+from aftlib.documents.shared_state.parsing import TupleSource
+from aftlib.documents.shared_state.server import Job
+from aftlib.documents.shared_state.table import PostgresTable
+from aftlib.documents.shared_state.tuples import TupleStream, draw_log
 from aftlib.spark.faults import Fault
 from tests.crash.sharing_driver import STREAM, job_in
 

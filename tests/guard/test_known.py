@@ -10,10 +10,10 @@ import pytest
 
 from aftlib import GaussianModel, Promise, Requirement
 from aftlib.guard import known
-from aftlib.guard.groups import GuardCache
-from aftlib.guard.keyed import KeyedGuard
 from aftlib.guard.known import KnownModel
-from tests.guard.test_keyed import MINUTE, long, processed
+from aftlib.streaming.groups import GuardCache
+from aftlib.streaming.keyed import KeyedGuard
+from tests.streaming.test_keyed import MINUTE, long, processed
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [[0], [1], [2, 3]]

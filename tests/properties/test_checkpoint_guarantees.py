@@ -6,16 +6,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.checkpoint_planning.plan import (
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.documents.checkpoint_planning.plan import (
     ADAPTIVE,
     METHODS,
     CheckpointPlan,
     RecoveryTime,
     plan_checkpoints,
 )
-from aftlib.checkpoint_planning.replay import select_replay
-from aftlib.core.gaussian import GaussianModel
-from aftlib.core.requirement import Requirement
+from aftlib.documents.checkpoint_planning.replay import select_replay
 
 ROUNDING = 1 + 1e-9
 

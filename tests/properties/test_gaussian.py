@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aftlib.approximately_once.assignment import assign_greedy
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
+from aftlib.documents.approximately_once.assignment import assign_greedy
 
 
 @st.composite

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from aftlib.checkpoint_planning.replay import select_replay
 from aftlib.core.gaussian import GaussianModel
+from aftlib.documents.checkpoint_planning.replay import select_replay
 
 
 @st.composite

@@ -7,6 +7,7 @@ import pytest
 
 from aftlib.core.paths import project_root
 from aftlib.guard import Guard
+from aftlib.notebook.claims import DOES_NOT_HOLD
 from aftlib.sensor_plans import backtest, claims
 from aftlib.sensor_plans.backtest import percent
 from aftlib.sensor_plans.experiments import (
@@ -15,7 +16,6 @@ from aftlib.sensor_plans.experiments import (
     backtest_sets,
     troubles,
 )
-from aftlib.workbench.claims import DOES_NOT_HOLD
 from tests import judging
 
 DELTA = 0.05

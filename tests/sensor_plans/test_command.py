@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from aftlib.reports import cli
+from aftlib.command import cli
 from aftlib.sensor_plans.command import default_output, page_parameters, parse_csv_options
 from aftlib.sensor_plans.experiments import NotebookParameters
 from aftlib.sensor_plans.question import Question

@@ -20,7 +20,7 @@ import pytest
 from aftlib import Promise
 from aftlib.spark.java import java_home
 from tests.conftest import UNOPTIMIZED
-from tests.guard.test_stream import TERMS, in_order, long, minutes, put, require_equal
+from tests.streaming.test_stream import TERMS, in_order, long, minutes, put, require_equal
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """\
@@ -52,9 +52,9 @@ GROUPS_AND_NOTEBOOK = """\
     import json, sys
     from pathlib import Path
     from aftlib import recoverable
-    from aftlib.reports.batch import plan_jobs, run_job
+    from aftlib.command.batch import plan_jobs, run_job
     from aftlib.spark.session import session
-    from tests.guard.test_stream import now, reader, run
+    from tests.streaming.test_stream import now, reader, run
     from tests.spark.test_cluster import PROMISE
 
     place = Path(sys.argv[1])

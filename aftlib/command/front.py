@@ -1,0 +1,176 @@
+"""The scorecard of all notebooks as pages.
+
+Each run of `aft reproduce` writes ``index.html`` and ``claims.json``, which git ignores. A full run
+without failures also writes ``full.json`` and, made from it alone, ``README.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from nbconvert.filters.markdown_mistune import MarkdownWithMath
+
+from aftlib.command.batch import Executed
+from aftlib.command.documents import DOCUMENTS
+from aftlib.command.pages import Markdown, fill_summary, read_css
+from aftlib.core.paths import write_whole
+from aftlib.notebook.scorecard import ClaimRecord, claims_table, render, shown, tally
+
+#: The last full run, beside the index.
+STORED = "full.json"
+
+
+def write_index(
+    folder: Path, reports: Mapping[str, Executed], claims: Sequence[ClaimRecord]
+) -> Path:
+    """Write ``claims.json`` and ``index.html``; return the index."""
+    write_json(folder / "claims.json", [claim.model_dump(mode="json") for claim in claims])
+    sections = []
+    for document in DOCUMENTS:
+        mine = [claim for claim in claims if claim.notebook == document.notebook]
+        executed = reports.get(document.notebook)
+        sections.append(
+            {
+                "document": document,
+                "box": fill_summary(document, executed, mine) if executed else None,
+                "table": Markup(claims_table(mine, link=True)),
+                "report": executed is not None,
+                "error": executed.error if executed else None,
+            }
+        )
+    terms = MarkdownWithMath(renderer=Markdown()).render(explain_terms())
+    page = render(
+        "index.html.j2",
+        css=read_css(),
+        sections=sections,
+        run=describe_runs(reports.values()),
+        terms=Markup(terms),
+        stored=read_stored(folder, claims),
+        **count_verdicts(claims),
+    )
+    return write_whole(folder / "index.html", page)
+
+
+def keep_full_run(
+    folder: Path, reports: Mapping[str, Executed], claims: Sequence[ClaimRecord]
+) -> Path | None:
+    """Write ``full.json`` and ``README.md``; return the latter.
+
+    None, and nothing is written, unless each notebook has a full run without failure.
+    """
+    complete = len(reports) == len(DOCUMENTS) and not any(one.error for one in reports.values())
+    if not complete or {one.record["profile"] for one in reports.values()} != {"full"}:
+        return None
+    boxes = {}
+    for document in DOCUMENTS:
+        mine = [claim for claim in claims if claim.notebook == document.notebook]
+        box = fill_summary(document, reports[document.notebook], mine)
+        boxes[document.id] = [sentence for _, sentence in box or ()]
+    lines = [claim.model_dump(mode="json") for claim in claims]
+    full = describe_runs(reports.values()) | {"summaries": boxes, "claims": lines}
+    write_json(folder / STORED, full)
+    return write_whole(folder / "README.md", write_card(full))
+
+
+def write_card(full: Mapping[str, Any]) -> str:
+    """Return the scorecard as Markdown, from the contents of ``full.json``."""
+    claims = [ClaimRecord(**line) for line in full["claims"]]
+    ordered = [
+        claim
+        for document in DOCUMENTS
+        for claim in sorted(claims, key=lambda claim: claim.verdict)
+        if claim.notebook == document.notebook
+    ]
+    return render(
+        "readme.md.j2",
+        full=full,
+        rows=[[table_cell(text) for text in claim_row(claim)] for claim in ordered],
+        terms=explain_terms(),
+        **count_verdicts(claims),
+    )
+
+
+def claim_row(claim: ClaimRecord) -> tuple[str, ...]:
+    """Return claim, sentence, verdict, number, evidence and what would change the verdict."""
+    sentence = f"{claim.quote} ({claim.section})" if claim.section else claim.quote
+    number = claim.number
+    if claim.threshold.startswith("ours"):
+        number += f" (bound {claim.threshold})"
+    return claim.id, sentence, claim.word, number, claim.evidence, claim.sensitivity
+
+
+def table_cell(text: str) -> str:
+    r"""Return any text as one cell of a table in Markdown.
+
+    >>> print(table_cell("|O| <\n 3"))
+    \|O\| &lt; 3
+    """
+    one_line = " ".join(text.split())
+    return one_line.replace("\\", r"\\").replace("|", r"\|").replace("<", "&lt;")
+
+
+def explain_terms() -> str:
+    """Return what the table's words mean, as Markdown."""
+    known = [claim.id for document in DOCUMENTS for claim in document.claims]
+    return render("terms.md.j2", missing=missing_numbers(known))
+
+
+def missing_numbers(ids: Iterable[str]) -> list[str]:
+    """Return the ids that would make the numbers of each document's claims consecutive.
+
+    >>> missing_numbers(["D2-1", "D2-3", "G-2"])
+    ['D2-2', 'G-1']
+    """
+    numbers: dict[str, set[int]] = {}
+    for name in ids:
+        document, _, number = name.partition("-")
+        numbers.setdefault(document, set()).add(int(number))
+    return [
+        f"{document}-{number}"
+        for document, present in sorted(numbers.items())
+        for number in range(1, max(present))
+        if number not in present
+    ]
+
+
+def describe_runs(reports: Iterable[Executed]) -> dict[str, str]:
+    """Return date, machine, commit and profile of the runs; several are joined."""
+    records = [executed.record for executed in reports]
+    values = {
+        "date": [record["started"][:10] for record in records],
+        "machine": [record.get("machine", "") for record in records],
+        "commit": [record.get("commit", "") for record in records],
+        "profile": [record["profile"] for record in records],
+    }
+    return {name: ", ".join(sorted({*every} - {""})) for name, every in values.items()}
+
+
+def count_verdicts(claims: Sequence[ClaimRecord]) -> dict[str, dict[str, int]]:
+    """Return how many claims of the documents, and of this project, have each verdict."""
+    return {
+        "counts": tally(claim.verdict for claim in claims if not claim.project),
+        "own": tally(claim.verdict for claim in claims if claim.project),
+    }
+
+
+def read_stored(folder: Path, claims: Sequence[ClaimRecord]) -> dict[str, str]:
+    """Return, by claim, the verdict of the stored full run where this run's verdict differs."""
+    path = folder / STORED
+    if not path.is_file():
+        return {}
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    verdicts = {claim.id: claim.verdict for claim in claims}
+    return {
+        line["id"]: f"{line['verdict']} ({shown(line['measured'])}), full run of {stored['date']}"
+        for line in stored["claims"]
+        if verdicts.get(line["id"], line["verdict"]) != line["verdict"]
+    }
+
+
+def write_json(path: Path, contents: Any) -> Path:
+    """Write `contents` as JSON that people can read, too."""
+    return write_whole(path, json.dumps(contents, ensure_ascii=False, indent=1) + "\n")

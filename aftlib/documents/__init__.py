@@ -1,0 +1,1 @@
+"""The five documents, a package each: algorithms, then `experiments`, `figures`, `claims`."""

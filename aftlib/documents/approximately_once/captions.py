@@ -1,0 +1,244 @@
+"""Sentences of notebook 01 that depend on a run: its captions, and text about its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from aftlib.documents.approximately_once.claims import (
+    in_each_setting,
+    ratios_to_random,
+    some_of,
+    span_of,
+)
+from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT_ROWS, RANDOM
+from aftlib.documents.approximately_once.experiments import NotebookParameters
+from aftlib.documents.approximately_once.learning import COUNTED, REPEATS
+from aftlib.notebook.style import Text, caption, prose
+
+
+def start_epsilon(grid: pd.DataFrame) -> float:
+    """The ε that figures begin with: the least one at which greedy has estimable workers at all m.
+
+    Without such, the least one with an estimable worker of greedy; without such, the least.
+    """
+    counts = in_each_setting(grid, "estimable")["greedy"].unstack("workers")
+    for some in (counts.min(axis=1), counts.max(axis=1)):
+        if (some > 0).any():
+            return float(some.index[some > 0][0])
+    return float(counts.index[0])
+
+
+def middle(values: list[int]) -> int:
+    """The value in the middle."""
+    return values[len(values) // 2]
+
+
+def data(parameters: NotebookParameters) -> Text:
+    """Say what the data are, and where ε begins to matter."""
+    return prose(
+        f"There are {parameters.dimensions} sensors of variance 1 in {parameters.blocks} blocks, "
+        "with covariance 0.9 within a block and 0 between blocks. At "
+        f"δ = {parameters.delta:g} nothing can be estimated if ε is below "
+        f"{parameters.smallest_epsilon:.3f}, not even a sensor that is lost alone. "
+        f"The values of ε are ours, from {parameters.settings[1][0]:g} to "
+        f"{parameters.settings[1][-1]:g}."
+    )
+
+
+def workers(grid: pd.DataFrame, epsilon: float, delta: float) -> Text:
+    """Caption of fig. 10 at the ε that it begins with."""
+    counts = in_each_setting(grid, "estimable").xs(epsilon, level="epsilon")
+    greedy = counts["greedy"]
+    if not greedy.max():
+        return caption(f"At δ = {delta:g} greedy has no estimable worker at any ε shown.")
+    first, last = greedy.index[0], greedy.index[-1]
+    none = counts.index[counts["h-worst"] == 0]
+    worst = f"h-worst has none at m = {listed(none)}." if len(none) else "h-worst has some, too."
+    ends = f"{greedy[first]:g} of {first} workers are estimable"
+    if last != first:
+        ends += f", and {greedy[last]:g} of {last}"
+    return caption(
+        f"At ε = {epsilon:g} and δ = {delta:g}, greedy assigns sensors so that {ends}. {worst}"
+    )
+
+
+def over_epsilon(grid: pd.DataFrame, m: int, delta: float) -> Text:
+    """Caption of fig. 11 at the m that it begins with."""
+    counts = in_each_setting(grid, "estimable").xs(m, level="workers")
+    parts = []
+    for method in ("greedy", "h-best", "h-worst"):
+        full = (counts[method] == m)[::-1].cummin()[::-1]  # here and at each larger ε
+        begins = full.index[full]
+        parts.append(f"of {method} from {begins[0]:g}" if len(begins) else f"of {method} never")
+    return caption(
+        f"At m = {m} and δ = {delta:g}, all workers are estimable from these values of ε on: "
+        f"{', '.join(parts)}. Random's curve is a mean over draws."
+    )
+
+
+def behind(grid: pd.DataFrame, epsilon: float) -> Text:
+    """Caption of the figure of estimable workers that h-best has more, and the upper bound."""
+    counts = in_each_setting(grid, "estimable")
+    here = counts.xs(epsilon, level="epsilon")
+    lacking = {name: here["h-best"] - here[name] for name in ("greedy", CHANCE, RANDOM)}
+    greedy = lacking["greedy"]
+    parts = [
+        f"At ε = {epsilon:g} greedy has fewer at {(greedy > 0).sum()} of the {len(here)} values "
+        f"of m, by at most {greedy.max():g}."
+    ]
+    parts.append(
+        f"By chance it has up to {lacking[CHANCE].max():.2g} fewer, and a random assignment up to "
+        f"{lacking[RANDOM].max():.2g} (means over draws)."
+    )
+    bound = in_each_setting(grid, "bound")["h-best"]
+    reached = int((counts["h-best"] == bound).sum())
+    share = "all" if reached == len(bound) else f"{reached} of"
+    parts.append(
+        f"In {share} {len(bound)} settings h-best reaches a proved upper bound on any assignment."
+    )
+    return caption(" ".join(parts))
+
+
+def rates(grid: pd.DataFrame, epsilon: float, parameters: NotebookParameters) -> Text:
+    """Caption of fig. 12 at the ε that it begins with."""
+    rate = in_each_setting(grid, "rate").xs(epsilon, level="epsilon")
+    if rate["greedy"].isna().all():
+        return caption("No worker is estimable with greedy at any ε shown.")
+    above = (rate["greedy"] > rate["h-best"] + 1e-9).sum()
+    here = grid[(grid["epsilon"] == epsilon) & (grid["method"] != CHANCE)]
+    marks = here["measured"].dropna()
+    over = (marks > parameters.delta).sum()
+    return caption(
+        f"At ε = {epsilon:g} and δ = {parameters.delta:g}, greedy's rate is above h-best's at "
+        f"{above} of {rate['greedy'].notna().sum()} values of m with estimable workers. All marks "
+        f"come from one sample of {parameters.rows:,} windows, and have 95 % intervals: {over} of "
+        f"{len(marks)} lie above δ."
+    )
+
+
+def rates_over_epsilon(grid: pd.DataFrame, m: int, delta: float) -> Text:
+    """Caption of fig. 13 at the m that it begins with."""
+    greedy = in_each_setting(grid, "rate").xs(m, level="workers")["greedy"].dropna()
+    if greedy.empty:
+        return caption(f"At m = {m} greedy has no estimable worker at any ε shown.")
+    return caption(
+        f"At m = {m} and δ = {delta:g}, greedy's rate is largest, {greedy.max():.3f}, at "
+        f"ε = {greedy.idxmax():g}, and {greedy.min():.2g} at ε = {greedy.idxmin():g}. Its first "
+        f"workers become estimable at ε = {greedy.index[0]:g}."
+    )
+
+
+def one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameters) -> pd.DataFrame:
+    """Greedy's error rate at m: by formula, in the document's number of rows, and in all rows."""
+    greedy = grid[(grid["method"] == "greedy") & (grid["workers"] == m)].dropna(subset="rate")
+    few = min(DOCUMENT_ROWS, parameters.rows)
+    names = {"epsilon": "ε", "rate": "by formula", "first": f"in {few:,} rows"}
+    if parameters.rows > few:
+        names["measured"] = f"in {parameters.rows:,} rows"
+    return greedy[list(names)].rename(columns=names)
+
+
+def about_one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameters) -> Text:
+    """Caption of the table of `one_data_set`."""
+    counted = grid[grid["method"] != CHANCE].dropna(subset="measured")
+    few = min(DOCUMENT_ROWS, parameters.rows)
+    delta = parameters.delta
+    above = (counted["first"] > delta).sum()
+    text = (
+        f"Greedy's error rate at m = {m}. Over all settings and methods, {above} of {len(counted)} "
+        f"rates counted in {few:,} rows lie above δ = {delta:g}"
+    )
+    if parameters.rows > few:
+        text += f", and {(counted['measured'] > delta).sum()} of those in {parameters.rows:,} rows"
+    return caption(f"{text}; by formula none does.")
+
+
+def against_random(grid: pd.DataFrame) -> Text:
+    """Say how greedy compares with a random assignment."""
+    text = (
+        "The document announces a far lower error rate than that of a random assignment, but shows "
+        "no comparison."
+    )
+    ratio, _ = ratios_to_random(grid)
+    if len(ratio):
+        text += (
+            f" Greedy has {ratio['greedy']:.2f} times random's rate, and h-best "
+            f"{ratio['h-best']:.2f} times."
+        )
+        if ratio["greedy"] > 1:
+            text += " Chance spreads the sensors of a block more evenly than greedy does."
+    return prose(text)
+
+
+def interpretations(grid: pd.DataFrame, averaged: pd.DataFrame, m: int, width: int) -> Text:
+    """Caption of the figure of both interpretations of the rows."""
+    parts = []
+    for name, frame in (("rows are windows", grid), ("rows are samples", averaged)):
+        best = in_each_setting(frame, "estimable").xs(m, level="workers")["h-best"]
+        full = best.index[best == m]
+        parts.append(f"from ε = {full[0]:.3g} if {name}" if len(full) else f"at no ε if {name}")
+    return caption(
+        f"At m = {m} all workers of h-best are estimable {' and '.join(parts)}. A mean of {width} "
+        f"samples has the covariance Σ/{width}, so every curve moves to ε/√{width}."
+    )
+
+
+def learned(curve: pd.DataFrame, epsilon: float, m: int, delta: float) -> Text:
+    """Caption of the figures of models learned from few rows."""
+    here = curve[(curve["epsilon"] == epsilon) & (curve["covariance"] == COUNTED)]
+    means = here.groupby("rows")[["rate", "true", "estimable", "truly"]].mean().dropna()
+    if means.empty:
+        return caption(f"At ε = {epsilon:g} no learned model has an estimable worker.")
+    rows = DOCUMENT_ROWS if DOCUMENT_ROWS in means.index else int(means.index[0])
+    at = means.loc[rows]
+    within = (means["true"] <= delta)[::-1].cummin()[::-1]  # with these rows and with more
+    text = (
+        f"Greedy at ε = {epsilon:g}, δ = {delta:g} and m = {m}, means of {REPEATS} data sets. "
+        f"Learned from {rows:,} rows, the sample covariance predicts an error rate of "
+        f"{at['rate']:.3f}; the true one is {at['true']:.3f}, and {at['truly']:.2g} of "
+        f"{at['estimable']:.2g} workers called estimable are."
+    )
+    if within.any():
+        text += f" It is at most δ from {within.index[within][0]:,} rows on."
+    return caption(text)
+
+
+def own_rates(grid: pd.DataFrame, name: str, m: int, delta: float) -> Text:
+    """Caption of the error rates of one set of real sensors."""
+    greedy = grid[(grid["method"] == "greedy") & (grid["workers"] == m)].dropna(subset="rate")
+    if greedy.empty:
+        return caption(f"At m = {m} greedy has no estimable worker at any ε shown.")
+    above = greedy[greedy["measured"] > delta]
+    return caption(
+        f"{name.replace('_', ' ')}, m = {m}, δ = {delta:g}: lines are what the model of the first "
+        "half predicts, and marks are measured in the second. Greedy's measured rate is above δ at "
+        f"{len(above)} of {len(greedy)} values of ε with estimable workers."
+    )
+
+
+def real_sensors(summary: pd.DataFrame, delta: float) -> Text:
+    """Caption of the figure of real sensors."""
+    table = summary.pivot(index="set", columns="method")
+    more = (table["estimable"]["greedy"] > table["estimable"]["h-best"]).sum()
+    parts = [
+        f"Greedy has more estimable workers than h-best on {some_of(more, len(table), 'set')}.",
+    ]
+    both = table["rate"].dropna()
+    if len(both):
+        ratio = both["greedy"] / both[RANDOM]
+        often = table["measured"]["greedy"] / table["rate"]["greedy"]
+        beyond = (table["measured"]["greedy"] > delta).sum()
+        parts += [
+            f"By the model its error rate is {span_of(ratio)} times random's.",
+            f"Its errors in the second half are {span_of(often, '.2g')} times as frequent as "
+            f"predicted (circles), and above δ = {delta:g} on {some_of(beyond, len(both), 'set')}.",
+        ]
+    return caption(" ".join(parts))
+
+
+def listed(values: Iterable[float]) -> str:
+    """Numbers as text, such as ``2, 3, 4``."""
+    return ", ".join(f"{value:g}" for value in np.asarray(list(values)))

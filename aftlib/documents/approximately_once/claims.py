@@ -1,0 +1,396 @@
+"""D1's claims, each with its main reading, and functions that judge them by notebook 01's frames.
+
+The document's data decide, with a row of them as a window's result. Sensitivities come from the
+other interpretation of the rows (`averaged`) and from sets of real sensors (`real`). D1-6, about
+the time of a recovery, is measured and judged in notebook 07.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from aftlib.core.requirement import Requirement
+from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT, DOCUMENT_ROWS, RANDOM
+from aftlib.documents.approximately_once.experiments import NotebookParameters, summarize_real
+from aftlib.notebook.claims import (
+    DOES_NOT_HOLD,
+    EXACT,
+    Claim,
+    Finding,
+    Summary,
+    Threshold,
+    not_run,
+)
+from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
+
+SETTING = ["workers", "epsilon"]
+SETTINGS = "settings (m, ε) of ours"
+FAR_BELOW = 0.5
+"""Error rate, as a multiple of a random assignment's, that counts as far below it."""
+
+
+def percent(share: float) -> str:
+    """Return a share as a reader sees it.
+
+    >>> percent(0.868)
+    '87 %'
+    """
+    return f"{100 * share:.0f} %"
+
+
+def some_of(part: int, number: int, noun: str) -> str:
+    """Return how many of some things, in words.
+
+    >>> some_of(3, 4, "set"), some_of(1, 1, "set")
+    ('3 of 4 sets', '1 of 1 set')
+    """
+    return f"{part} of {number} {noun}{'s' * (number != 1)}"
+
+
+def span_of(values: pd.Series, digits: str = ".2f") -> str:
+    """Return the least and the largest value as text; one where both look the same.
+
+    >>> span_of(pd.Series([0.69, 1.0])), span_of(pd.Series([0.92]))
+    ('0.69 to 1.00', '0.92')
+    """
+    low, high = format(values.min(), digits), format(values.max(), digits)
+    return low if low == high else f"{low} to {high}"
+
+
+def in_each_setting(grid: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Means of a column over draws: one row per setting (m, ε), one column per method."""
+    return grid.pivot_table(index=SETTING, columns="method", values=column, dropna=False)
+
+
+def at_same_settings(averaged: pd.DataFrame, grid: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `averaged` at the values of ε that `grid` has."""
+    return averaged[averaged["epsilon"].isin(grid["epsilon"])]
+
+
+def shares_of_lead(grid: pd.DataFrame) -> pd.Series:
+    """Each method's lead over h-worst in estimable workers, as a share of h-best's.
+
+    Empty if h-best has no lead.
+    """
+    counts = in_each_setting(grid, "estimable").sum()
+    possible = counts["h-best"] - counts["h-worst"]
+    if possible <= 0:
+        return pd.Series(dtype=float)
+    return (counts - counts["h-worst"]) / possible
+
+
+def ratios_to_random(grid: pd.DataFrame, column: str = "rate") -> tuple[pd.Series, int]:
+    """Each method's error rate as a multiple of random's, and the number of settings.
+
+    Rates are summed over the settings in which greedy and random have estimable workers.
+    """
+    rates = in_each_setting(grid, "rate")
+    both = rates[["greedy", RANDOM]].notna().all(axis=1)
+    sums = in_each_setting(grid, column)[both].sum()
+    if not sums.get(RANDOM, 0):
+        return pd.Series(dtype=float), int(both.sum())
+    return sums / sums[RANDOM], int(both.sum())
+
+
+def sample_agrees(grid: pd.DataFrame) -> tuple[bool, str]:
+    """Whether sampled error rates are those of the formula, and a sentence with the largest |z|.
+
+    With correct rates, one in a thousand samples has a larger |z| than the limit (Bonferroni).
+    """
+    z = grid["z"].abs().dropna()
+    if z.empty:
+        return False, "no rate is large enough to be sampled"
+    limit = float(-ndtri(0.001 / 2 / len(z)))
+    agrees = bool(z.max() <= limit)
+    verb = "agree" if agrees else "disagree"
+    return agrees, f"sampled rates {verb}: largest |z| of {len(z)} is {z.max():.1f}"
+
+
+def real_ratios(real: pd.DataFrame) -> pd.DataFrame:
+    """Greedy's estimable workers minus h-best's, and its error rate over random's, by real set."""
+    by_method = summarize_real(real).pivot(index="set", columns="method")
+    estimable = by_method["estimable"]
+    rates = by_method["rate"]
+    return pd.DataFrame(
+        {
+            "more": estimable["greedy"] - estimable["h-best"],
+            "ratio": rates["greedy"] / rates[RANDOM],
+        }
+    )
+
+
+def assigns_well(
+    grid: pd.DataFrame,
+    averaged: pd.DataFrame,
+    real: pd.DataFrame,
+    parameters: NotebookParameters,
+) -> Finding:
+    """D1-1: greedy's lead over h-worst in estimable workers, as a share of h-best's."""
+    share = shares_of_lead(grid)
+    if share.empty:
+        return not_run("h-best has nowhere more estimable workers than h-worst")
+    counts = in_each_setting(grid, "estimable")
+    greedy, best, worst = (counts[method] for method in DOCUMENT)
+    between = (greedy <= best).all() and (greedy < best).any() and (greedy >= worst).all()
+    of_means = shares_of_lead(at_same_settings(averaged, grid))
+    more = real_ratios(real)["more"]
+    notes = [
+        f"The order of equal sensors is not given: by chance {percent(share[CHANCE])}.",
+        f"If a window is the mean of {parameters.samples_per_window} rows: "
+        f"{percent(of_means['greedy'])}."
+        if len(of_means)
+        else "",
+        f"{'Reversed' if share[RANDOM] > share['greedy'] else 'The same'} against a random "
+        f"assignment, which has {percent(share[RANDOM])}.",
+        f"'Does not reach h-best' is reversed on {some_of((more > 0).sum(), len(more), 'set')} of "
+        "real sensors. Sensors of a block are exchangeable, so greedy has nothing "
+        "to go by here.",
+    ]
+    return Finding(
+        float(share["greedy"]),
+        n=len(counts),
+        counted=SETTINGS,
+        text=f"{percent(share['greedy'])} of h-best's lead in estimable workers "
+        f"(random: {percent(share[RANDOM])})",
+        holds=bool(between and share["greedy"] >= 0.5),
+        sensitivity=" ".join(filter(None, notes)),
+    )
+
+
+def scales_with_workers(grid: pd.DataFrame, parameters: NotebookParameters) -> Finding:
+    """D1-2: slope of greedy's estimable workers over m, the smallest over ε.
+
+    As a control, all workers of h-best must be estimable exactly where a closed form says so: with
+    blocks of `size` sensors, variance 1 and covariance ρ = .9, a sensor with k mates on other
+    workers has the variance 1 − ρ²k / (1 + ρ(k − 1)), and h-best leaves k = size − ⌈size / m⌉.
+    """
+    counts = in_each_setting(grid, "estimable")
+    table = counts["greedy"].unstack("epsilon")
+    table = table.loc[:, table.max() > 0]
+    if table.empty or len(table) < 3:
+        return not_run("greedy has no estimable workers at any ε, or m has under three values")
+    slopes = np.polyfit(table.index, table.to_numpy(), 1)[0]
+
+    m, epsilon = (counts.index.get_level_values(name).to_numpy() for name in SETTING)
+    size = parameters.dimensions // parameters.blocks
+    k = size - np.ceil(size / m)
+    variance = np.where(k > 0, 1 - 0.81 * k / (1 + 0.9 * (k - 1)), 1)
+    smallest = Requirement(1.0, parameters.delta).half_width(variance)
+    as_derived = (counts["h-best"] == m) == (epsilon >= smallest)
+    return Finding(
+        float(slopes.min()),
+        n=len(slopes),
+        counted="values of ε with estimable workers",
+        text=f"at least {slopes.min():.2f} further estimable worker per further worker",
+        control=bool(as_derived.all()),
+        sensitivity=f"Over these ε the slopes are {slopes.min():.2f} … {slopes.max():.2f}.",
+    )
+
+
+def keeps_guarantee(
+    grid: pd.DataFrame,
+    averaged: pd.DataFrame,
+    real: pd.DataFrame,
+    parameters: NotebookParameters,
+) -> Finding:
+    """D1-3: the largest error rate of an estimable worker's sensor, over settings and methods."""
+    delta = parameters.delta
+    counted = grid[grid["method"].isin(DOCUMENT)].dropna(subset="largest")
+    if counted.empty:
+        return not_run("no worker is estimable at any ε and m")
+    of_means = averaged[averaged["method"].isin(DOCUMENT)].dropna(subset="largest")
+    largest = float(counted["largest"].max())
+    agree, sample = sample_agrees(counted)
+    means_agree, _ = sample_agrees(of_means) if len(of_means) else (True, "")
+    short = counted["first"].dropna()
+    rates = summarize_real(real)
+    rates = rates[(rates["method"] == "greedy") & rates["measured"].notna()]
+    beyond = rates.loc[rates["measured"] > delta, "set"].str.replace("_", " ").tolist()
+    notes = [
+        f"{sample}.",
+        f"If a window is the mean of {parameters.samples_per_window} rows: "
+        f"{of_means['largest'].max():.6f}."
+        if len(of_means)
+        else "",
+        f"Counted in {min(DOCUMENT_ROWS, parameters.rows):,} rows, {(short > delta).sum()} of "
+        f"{len(short)} rates exceed δ by chance.",
+        "With a model learned from real sensors, greedy's measured rate exceeds δ on "
+        + some_of(len(beyond), len(rates), "set")
+        + (f" ({', '.join(beyond)})." if beyond else "."),
+    ]
+    text = " ".join(filter(None, notes))
+    return Finding(
+        largest,
+        n=len(counted),
+        counted="settings of three methods",
+        text=f"worst sensor's failure probability {largest:.6f} (δ = {delta:g})",
+        holds=bool(largest <= delta * (1 + 1e-9)),
+        control=agree and means_agree,
+        sensitivity=text[0].upper() + text[1:],
+    )
+
+
+def accurate_as_assigned(
+    grid: pd.DataFrame, averaged: pd.DataFrame, parameters: NotebookParameters
+) -> Finding:
+    """D1-4: greedy's error rate minus h-best's; nowhere below 0, and greedy's at most δ."""
+    rates = in_each_setting(grid, "rate")
+    gap = (rates["greedy"] - rates["h-best"]).dropna()
+    if gap.empty:
+        return not_run("no setting where both greedy and h-best have estimable workers")
+    agree, _ = sample_agrees(grid[grid["method"].isin(["greedy", "h-best"])])
+    accurate = rates["greedy"].max() <= parameters.delta * (1 + 1e-9)
+    above = gap.mean() > 0 and gap.min() >= -1e-9
+    by_chance = (rates[CHANCE] - rates["h-best"]).mean()
+    of_means = in_each_setting(at_same_settings(averaged, grid), "rate")
+    gap_of_means = (of_means["greedy"] - of_means["h-best"]).mean()
+    return Finding(
+        float(gap.mean()),
+        n=len(gap),
+        counted="settings with estimable workers",
+        text=f"on average {gap.mean():.4f} above h-best's rate, and at most "
+        f"{rates['greedy'].max():.4f}",
+        holds=bool(accurate and above),
+        control=agree,
+        sensitivity=f"Ties by chance: {by_chance:.4f} above. If a window is the mean of "
+        f"{parameters.samples_per_window} rows: {gap_of_means:.4f} above.",
+    )
+
+
+def better_than_random(
+    grid: pd.DataFrame,
+    averaged: pd.DataFrame,
+    real: pd.DataFrame,
+    parameters: NotebookParameters,
+) -> Finding:
+    """D1-5: greedy's error rate as a multiple of a random assignment's, summed over settings."""
+    ratio, settings = ratios_to_random(grid)
+    if ratio.empty:
+        return not_run("no setting in which greedy and a random assignment make errors")
+    over_all, _ = ratios_to_random(grid, "everyone")
+    of_means, _ = ratios_to_random(at_same_settings(averaged, grid))
+    agree, _ = sample_agrees(grid[grid["method"].isin(["greedy", RANDOM])])
+    on_real = real_ratios(real)["ratio"].dropna()
+    span = span_of(on_real) if len(on_real) else ""
+    below = (on_real <= FAR_BELOW).sum()
+    notes = [
+        f"Ties by chance: {ratio[CHANCE]:.2f} times. Even h-best has {ratio['h-best']:.2f} times.",
+        f"Over all sensors, greedy has {over_all['greedy']:.2f} times random's.",
+        f"If a window is the mean of {parameters.samples_per_window} rows: "
+        f"{of_means['greedy']:.2f} times."
+        if len(of_means)
+        else "",
+        f"On real sensors {span} times: at most one half on {some_of(below, len(on_real), 'set')}."
+        if span
+        else "",
+    ]
+    return Finding(
+        float(ratio["greedy"]),
+        n=settings,
+        counted="settings with estimable workers",
+        text=f"{ratio['greedy']:.2f} times random's error rate"
+        + f" (real sensors: {span})" * bool(span),
+        control=agree,
+        sensitivity=" ".join(filter(None, notes)),
+    )
+
+
+CLAIMS = [
+    Claim(
+        "D1-1",
+        "Greedy assignment does not reach the best one, h-best, but divides the nodes efficiently.",
+        "6.2",
+        "Greedy's lead over h-worst in estimable workers is at least half of h-best's. Section "
+        "6.1.3 names these two as comparators.",
+        assigns_well,
+        expected="below h-best, and at least half of its lead (ours; the same up to 85 %)",
+        basis=EXACT,
+        unit="of h-best's lead",
+    ),
+    Claim(
+        "D1-2",
+        "The number of estimable workers scales with the number of workers used.",
+        "6.2",
+        "At each ε with estimable workers, a line through greedy's numbers over m rises.",
+        scales_with_workers,
+        expected="rises with m",
+        threshold=Threshold(
+            "ours: on the document's data any bound up to 0.99 gives the same verdict", low=0.5
+        ),
+        basis=EXACT,
+        unit="further estimable workers per further worker",
+    ),
+    Claim(
+        "D1-3",
+        "In no setting does the error rate exceed 0.05.",
+        "6.2",
+        "An estimable worker has R ≥ 1 − δ by (7), so each of its sensors errs with probability at "
+        "most δ.",
+        keeps_guarantee,
+        expected="≤ δ",
+        basis=EXACT,
+        by_construction="estimable means R ≥ 1 − δ by (7); only the sample could contradict",
+        unit="failure probability of the worst sensor",
+    ),
+    Claim(
+        "D1-4",
+        "In error rate, too, greedy does not reach h-best, but it estimates very accurately.",
+        "6.2",
+        "Greedy's error rate (9) minus h-best's is nowhere negative, and greedy's is at most δ.",
+        accurate_as_assigned,
+        expected="above 0, and greedy's rate at most δ",
+        basis=EXACT,
+        unit="above h-best's rate",
+    ),
+    Claim(
+        "D1-5",
+        "Dividing nodes by the model keeps the error rate far below that of a random division.",
+        "6",
+        "Greedy's error rate (9) is at most half of a random assignment's. Section 6 announces "
+        "this comparison; no figure shows it.",
+        better_than_random,
+        expected="far below 1",
+        threshold=Threshold(
+            "ours: on the document's data any bound below 1.2 gives the same verdict",
+            high=FAR_BELOW,
+        ),
+        basis=EXACT,
+        unit="× a random assignment's rate",
+        recorded=DOES_NOT_HOLD,
+    ),
+]
+
+
+def by_interpretation(grid: pd.DataFrame, averaged: pd.DataFrame) -> pd.DataFrame:
+    """The claims' numbers at the same settings (m, ε), by interpretation of the data's rows."""
+    columns = {}
+    for name, frame in {"windows": grid, "samples": at_same_settings(averaged, grid)}.items():
+        rates = in_each_setting(frame, "rate")
+        largest = frame.loc[frame["method"].isin(DOCUMENT), "largest"]
+        columns[f"rows are {name}"] = {
+            "D1-1: greedy's share of h-best's lead": shares_of_lead(frame).get("greedy"),
+            "D1-3: largest failure probability": largest.max(),
+            "D1-4: greedy's error rate above h-best's": (rates["greedy"] - rates["h-best"]).mean(),
+            "D1-5: greedy's error rate / random's": ratios_to_random(frame)[0].get("greedy"),
+        }
+    return pd.DataFrame(columns).astype(float)
+
+
+def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
+    """Return the box of a run of notebook 01."""
+    clauses = {
+        "D1-3": "error rates stay within δ",
+        "D1-1": "greedy assignment nears the best: {0.text}",
+        "D1-5": "it errs far less often: {0.text}",
+    }
+    return Summary(
+        claimed="A failed worker's windows can be estimated from the others' within ε, with "
+        "probability 1 − δ.",
+        found=sentences_by_verdict(records, clauses),
+        sure="By formula.",
+        limits="The model must be right (real sensors: D1-3).",
+    )

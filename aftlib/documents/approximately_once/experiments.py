@@ -1,0 +1,245 @@
+"""D1's experiments: notebook 01's parameters, figs 10–13 for both interpretations, real sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import model_validator
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.generators import block_model, draw, draw_windows
+from aftlib.core.paths import DATA_SETS, data_set
+from aftlib.core.requirement import Requirement
+from aftlib.documents.approximately_once.assignment import Assignment, divisors
+from aftlib.documents.approximately_once.error_rates import (
+    ASSIGN,
+    CHANCE,
+    DOCUMENT,
+    RANDOM,
+    ErrorRates,
+)
+from aftlib.notebook.parameters import ParameterModel, parameter
+from aftlib.spark.sweep import sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKER_COUNTS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 24, 30, 40, 60)
+EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96)
+"""Settings around the smallest ε with estimable workers; only the document's figures have its."""
+TIES = 5
+"""Random orders of equal sensors that are tried in each setting."""
+REAL_METHODS = (*DOCUMENT, RANDOM)
+REAL_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
+REAL_FRACTIONS = (0.3, 0.4, 0.5, 0.7, 1.0, 1.3)
+"""Settings on real sensors: workers, and ε in standard deviations of the median sensor."""
+
+
+class NotebookParameters(ParameterModel):
+    """Parameters of notebook 01."""
+
+    workers: list[int] | None = parameter(
+        None,
+        "worker counts m, divisors of `dimensions`; null: ours",
+        smoke=[2, 6, 10, 24, 60],
+        least=1,
+    )
+    epsilons: list[float] | None = parameter(
+        None,
+        "tolerances ε, sensor units; null: ours",
+        smoke=[0.5, 0.65, 0.67, 0.7, 1.0, 1.96],
+        above=0,
+    )
+    delta: float = parameter(0.05, "permitted failure probability δ", above=0, below=1)
+    dimensions: int = parameter(120, "sensors of the generated data", least=2, most=5000)
+    blocks: int = parameter(10, "equally large groups of correlated sensors", least=1)
+    samples_per_window: int = parameter(
+        3, "samples in a window, if rows are samples", least=2, most=100
+    )
+    rows: int = parameter(
+        20_000, "sampled windows", smoke=5000, quick=10_000, full=200_000, least=100
+    )
+    draws: int = parameter(
+        20, "random assignments per number of workers", smoke=5, full=200, least=2, most=1000
+    )
+    seed: int = parameter(1, "of data and random assignments", least=0)
+    data: str | None = parameter(None, "a CSV or Parquet file; null: the project's real sensors")
+
+    @model_validator(mode="after")
+    def check_together(self) -> Self:
+        """Refuse values that do not fit together."""
+        n = self.dimensions
+        given = [("blocks", self.blocks), *(("workers", m) for m in self.workers or [])]
+        for name, number in given:
+            if n % number:
+                raise ValueError(
+                    f"{name} must divide the {n} sensors, got {number}; choose from {divisors(n)}"
+                )
+        return self
+
+    @property
+    def model(self) -> GaussianModel:
+        """The model of the rows, which also generates the sample."""
+        return block_model(self.dimensions, self.blocks)
+
+    @property
+    def settings(self) -> tuple[list[int], list[float]]:
+        """The values of m and of ε, both ascending."""
+        n = self.dimensions
+        usual = [m for m in WORKER_COUNTS if n % m == 0] or divisors(n)[1:]
+        return sorted({*(self.workers or usual)}), sorted({*(self.epsilons or EPSILONS)})
+
+    @property
+    def smallest_epsilon(self) -> float:
+        """The ε below which no sensor can be estimated, even if it alone is lost."""
+        alone = 1 / np.diag(self.model.precision)
+        return float(Requirement(1.0, self.delta).half_width(alone.min()))
+
+    @property
+    def is_document(self) -> bool:
+        """Whether data and δ are the document's."""
+        return (self.dimensions, self.blocks, self.delta) == (120, 10, 0.05)
+
+
+def grid(
+    spark: SparkSession,
+    parameters: NotebookParameters,
+    also: Mapping[str, Callable[..., Assignment]] | None = None,
+) -> pd.DataFrame:
+    """Estimable workers and error rates in each setting (m, ε), by assignment (D1 figs 10–13).
+
+    A row of the data is a window's result. `also` has further assignments by name, called like
+    those of `ASSIGN`. The columns are those of `ErrorRates.table`, and `bound`: an upper bound on
+    the estimable workers of any assignment in this setting.
+    """
+    workers, epsilons = parameters.settings
+    windows = partial(draw, parameters.model, parameters.rows, parameters.seed)
+    work = ErrorRates(
+        parameters.model,
+        epsilons,
+        parameters.delta,
+        windows,
+        parameters.seed,
+        assign={**ASSIGN, **(also or {})},
+    )
+    frame = _run(spark, work, workers, {RANDOM: parameters.draws, CHANCE: TIES})
+    bounds = pd.concat(sweep(spark, work.bounds, workers))
+    return frame.merge(bounds, on=["workers", "epsilon"])
+
+
+def averaged_grid(spark: SparkSession, parameters: NotebookParameters) -> pd.DataFrame:
+    """The settings of `grid` if a row is a sample, and a window the mean of several (D1 6.1.2).
+
+    The document's windows of 30 min begin every 10 min. If its rows are samples of every 10 min, a
+    window is the mean of three, has the covariance Σ/3, and shares samples with its neighbours.
+    Each ε of the settings is there, and ε/√3, where the numbers are those that `grid` has at ε.
+    Columns as `ErrorRates.table`.
+    """
+    width = parameters.samples_per_window
+    workers, epsilons = parameters.settings
+    smaller = [float(f"{epsilon / np.sqrt(width):.6g}") for epsilon in epsilons]
+    work = ErrorRates(
+        parameters.model.aggregate(width),
+        sorted({*epsilons, *smaller}),
+        parameters.delta,
+        partial(draw_windows, parameters.model, parameters.rows, parameters.seed, width),
+        parameters.seed,
+        shared=width,
+        assign=dict(ASSIGN),
+    )
+    return _run(spark, work, workers, {RANDOM: min(TIES, parameters.draws), CHANCE: TIES})
+
+
+def _run(
+    spark: SparkSession, work: ErrorRates, workers: list[int], draws: Mapping[str, int]
+) -> pd.DataFrame:
+    """Run all methods at all numbers of workers, in Spark tasks."""
+    points = [
+        (method, m, number)
+        for method in work.assign or ASSIGN
+        for number in range(draws.get(method, 1))
+        for m in workers
+    ]
+    frame = pd.concat(sweep(spark, work, points))
+    return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
+
+
+class SensorTable(Protocol):
+    """The result of a reader of sensor files, such as `aftlib.sensor_plans.sensor_file`'s."""
+
+    @property
+    def values(self) -> np.ndarray:
+        """Samples, shape (rows, n), NaN where one is missing."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The n sensors."""
+
+
+def real_tables(
+    data: str | None = None, read: Callable[[str], SensorTable] | None = None
+) -> dict[str, pd.DataFrame]:
+    """Sets of real sensors by name: rows are times, columns are sensors.
+
+    The one set of the file `data`, which `read` reads, or the project's sets. ValueError if a half
+    of the file has no more rows without gaps than sensors.
+    """
+    if data is None or read is None:
+        names = DATA_SETS
+        return {name: pd.read_parquet(data_set(name)).select_dtypes("number") for name in names}
+    read_in = read(data)
+    table = pd.DataFrame(read_in.values, columns=list(read_in.names))
+    half = len(table) // 2
+    for name, part in (("first", table[:half]), ("second", table[half:])):
+        whole = len(part.dropna())
+        if whole <= table.shape[1]:
+            raise ValueError(
+                f"data must have more rows without gaps than sensors in each half, got {whole} "
+                f"rows for {table.shape[1]} sensors in the {name} half: give more rows, or leave "
+                "out the sensors with most gaps"
+            )
+    return {Path(data).stem: table}
+
+
+def real_grid(tables: Mapping[str, pd.DataFrame], delta: float, seed: int) -> pd.DataFrame:
+    """Assignments on real sensors: a model of the first half of the rows, tried on the second.
+
+    A row is a window's result. Rows that miss a sensor are left out. ε is a multiple of the median
+    sensor's standard deviation in the first half. Columns: those of `ErrorRates.table`; set: the
+    name in `tables`; sensors: their number; fraction: ε in standard deviations.
+    """
+    frames = []
+    for name, table in tables.items():
+        half = len(table) // 2
+        model = GaussianModel.fit(table[:half].dropna())
+        deviation = float(np.sqrt(np.median(np.diag(model.covariance))))
+        epsilons = [fraction * deviation for fraction in REAL_FRACTIONS]
+        later = table[half:].dropna().to_numpy(dtype=float)
+        work = ErrorRates(model, epsilons, delta, later, seed, counted_draws=TIES)
+        workers = [m for m in REAL_WORKERS if m <= model.size]
+        frame = work.table(REAL_METHODS, workers, TIES)
+        fraction = (frame["epsilon"] / deviation).round(6)
+        frames.append(frame.assign(set=name, sensors=model.size, fraction=fraction))
+    return pd.concat(frames, ignore_index=True)
+
+
+def summarize_real(real: pd.DataFrame) -> pd.DataFrame:
+    """One row per set of real sensors and method: means over the settings (m, ε) and draws.
+
+    Columns: set, sensors, method; estimable: workers, over all settings; rate, measured: error rate
+    (9) by the model and in the second half, over the `common` settings, in which each method has
+    estimable workers.
+    """
+    setting = ["set", "sensors", "workers", "epsilon"]
+    means = real.groupby([*setting, "method"], as_index=False).mean(numeric_only=True)
+    common = means.groupby(setting)["rate"].transform(lambda rates: rates.notna().all())
+    rates = ["rate", "measured"]
+    means[rates] = means[rates].where(common)
+    means["common"] = common
+    columns = {"estimable": "mean", "rate": "mean", "measured": "mean", "common": "sum"}
+    return means.groupby(["set", "sensors", "method"], as_index=False).agg(columns)

@@ -1,0 +1,285 @@
+"""Driver processes that are killed by SIGKILL, and the recovery time fitted to such kills (D2)."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
+from itertools import count
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from aftlib.core.intervals import share_interval
+from aftlib.core.sensorlog import SensorLog
+from aftlib.documents.checkpoint_planning.operator import ReplayQuery, bare_read, driver
+from aftlib.documents.checkpoint_planning.plan import RecoveryTime
+from aftlib.documents.checkpoint_planning.state import CheckpointStore, IntervalRecord
+
+IN_TIME = 0.95
+"""Share of the kills after which T_rec must be within T_SLA."""
+MOST_KILLS = 100_000
+"""More kills than these are not proposed to close D2-8."""
+MARGIN = 1.5
+"""T_SLA of killed drivers, as a multiple of the fitted recovery time."""
+PILOT_TUPLES = (10_000, 100_000)
+"""Tuples that T_SLA permits in pilot kills."""
+PILOTS = 10
+"""Pilot kills for each of `PILOT_TUPLES`."""
+LEAST_MS = 1e-7
+"""Least time of one tuple in a fitted recovery time: ten tuples per nanosecond."""
+FORKS = get_context("forkserver")
+# drivers are forked from a process that has the imports
+FORKS.set_forkserver_preload([__name__])
+
+
+class Passage(NamedTuple):
+    """A point that a driver passed, and when."""
+
+    point: str  # one of `PartialReplay`, or "started" or "killed"
+    batch: int
+    at: float  # seconds of the monotonic clock
+
+
+def drive(
+    pipe: Connection,
+    directory: Path,
+    query: ReplayQuery,
+    log: SensorLog,
+    kill: tuple[str, int] | None,
+    rate: float,
+    exact: bool,
+) -> None:
+    """Be a driver process: recover at a read rate, stream the rest, and send each `Passage`.
+
+    At a point and step `kill` it waits to be killed.
+    """
+    read = bare_read(log)
+
+    def read_slowly(sensors: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        sums = read(sensors, start, stop)
+        time.sleep(len(sensors) * (stop - start) / rate)
+        return sums
+
+    def passes(point: str, batch: int) -> None:
+        pipe.send(Passage(point, batch, time.monotonic()))
+        if kill is not None and point == kill[0] and kill[1] in range(*operator.batch_steps):
+            pipe.send(Passage("killed", batch, time.monotonic()))
+            pipe.recv()
+
+    with driver(query, log, directory, passes, replays_all=exact) as operator:
+        operator.recover(read_slowly)
+        operator.finish(read)
+
+
+def run_driver(
+    directory: Path,
+    query: ReplayQuery,
+    log: SensorLog,
+    kill: tuple[str, int] | None,
+    rate: float = np.inf,
+    exact: bool = False,
+) -> list[Passage]:
+    """Run a driver process, which recovers the batch of the last one, until SIGKILL or its end.
+
+    `kill` is a point of a batch and one of the batch's steps; without it the driver finishes the
+    log. It recovers by reading `rate` samples per second, of all sensors if `exact`. It is forked
+    from a process that has loaded all imports, as a standby process would be.
+
+    Return the passed points, between "started" and "killed". RuntimeError when the driver ends
+    otherwise.
+    """
+    ours, theirs = FORKS.Pipe()
+    process = FORKS.Process(target=drive, args=(theirs, directory, query, log, kill, rate, exact))
+    passed = [Passage("started", -1, time.monotonic())]
+    process.start()
+    theirs.close()
+    with ours:
+        with suppress(EOFError):  # it has ended
+            while passed[-1].point != "killed":
+                passed.append(ours.recv())
+        if passed[-1].point == "killed":
+            process.kill()
+        process.join()
+    expected = 0 if kill is None else -signal.SIGKILL
+    if process.exitcode != expected:
+        raise RuntimeError(
+            f"driver must end with exit status {expected} (kill at {kill}), got "
+            f"{process.exitcode}: see its error above"
+        )
+    return passed
+
+
+def kill_drivers(
+    query: ReplayQuery, log: SensorLog, scratch: Path, count: int, seed: int
+) -> pd.DataFrame:
+    """Kill drivers by SIGKILL in the middle of a batch; time the processes that recover the batch.
+
+    A driver is killed after it has read the samples of an interval and before it commits them. The
+    next driver starts at once, so the time to detect a failure is not measured. It recovers the
+    interval, continues and is killed in the next window. After the log's last window a new stream
+    begins. Only intervals are hit in which the plan estimates some sensors (0 < |O| < n), and
+    which T_SLA ends before their window ends; without such an interval the frame is empty.
+
+    One row per kill, about the batch that the replacement process recovers: the columns of
+    `CheckpointStore.records`, and t_sla_ms. RuntimeError when a process does not end by its
+    SIGKILL.
+    """
+    plan, rng = query.first_plan, np.random.default_rng(seed)
+    partial = [
+        tau
+        for tau, replay in zip(plan.times, plan.replay[:-1], strict=False)
+        if 0 < len(replay.sensors) < query.model.size
+    ]
+    windows, left = log.steps // query.window, count if partial else 0
+    frames = list[pd.DataFrame]()
+    while left:
+        directory = scratch / str(len(frames))
+        taus = rng.choice(partial, min(windows, left)).tolist()
+        kills = [("replayed", query.window * window + tau) for window, tau in enumerate(taus)]
+        kills.append(("planned", kills[-1][1]))  # the last process recovers the last interval
+        for kill in kills:
+            run_driver(directory, query, log, kill)
+        with CheckpointStore(directory) as store:
+            frames.append(store.records().query("recovered"))
+        left -= len(taus)
+    nothing = pd.DataFrame(
+        columns=[*(part.name for part in fields(IntervalRecord)), "total_ms"], dtype=float
+    )
+    killed = pd.concat(frames or [nothing], ignore_index=True)
+    return killed.assign(t_sla_ms=query.t_sla_ms)
+
+
+CRASH_POINTS = ("begun", "restored", "replayed", "estimated")
+"""Points of a batch before its commit, at each of which a crash makes the batch fail."""
+KILLS_PER_WINDOW = 3
+"""Kills at random in each window, on average, so that many windows fail more than once."""
+
+
+def kill_at_random(
+    query: ReplayQuery, log: SensorLog, scratch: Path, count: int, seed: int
+) -> pd.DataFrame:
+    """Kill drivers by SIGKILL at random steps and points, in one window also repeatedly.
+
+    Each replacement process recovers, continues, and is killed at the next step; a step in an
+    interval that has just failed kills its recovery. After the log's last window a new stream
+    begins; the last stream is only as long as its kills need. Return the rows of `window_outcomes`
+    of all streams, with the columns stream and kills, the number of kills in it. RuntimeError when
+    a process does not end by its SIGKILL.
+    """
+    rng = np.random.default_rng(seed)
+    most = KILLS_PER_WINDOW * (log.steps // query.window)
+    frames = list[pd.DataFrame]()
+    left = count
+    while left:
+        directory = scratch / str(len(frames))
+        kills = min(left, most)
+        windows = -(-kills // KILLS_PER_WINDOW)
+        part = replace(log, steps=windows * query.window)
+        for step in np.sort(rng.integers(0, part.steps, kills)).tolist():
+            run_driver(directory, query, part, (str(rng.choice(CRASH_POINTS)), step))
+        run_driver(directory, query, part, None)
+        with CheckpointStore(directory) as store:
+            outcomes = window_outcomes(query, part, store)
+        frames.append(outcomes.assign(stream=len(frames), kills=kills))
+        left -= kills
+    return pd.concat(frames, ignore_index=True)
+
+
+def window_outcomes(query: ReplayQuery, log: SensorLog, store: CheckpointStore) -> pd.DataFrame:
+    """Compare the windows of a stream with its log.
+
+    One row per window of the log: start; recovered: batches that were recovered in it; failed: the
+    largest probability of any sensor's result to err by more than ε, from the variance that the
+    operator stored; z: the largest error in standard deviations, infinite if an exact or lost
+    result is wrong; largest: the largest error; outside: the share of the sensors whose result errs
+    by more than ε.
+    """
+    windows = log.steps // query.window
+    samples = log.read(None, 0, windows * query.window)
+    truth = samples.reshape(windows, query.window, -1).mean(axis=1)
+    results = store.results().pivot_table(index="start", columns="key")
+    starts = pd.RangeIndex(0, windows * query.window, query.window, name="start")
+    values = results["value"].reindex(starts)[[*log.names]].to_numpy()
+    half_widths = results["half_width"].reindex(starts)[[*log.names]].to_numpy()
+    deviation = half_widths / query.requirement.z
+    error = np.abs(values - truth)
+    error = np.where(np.isfinite(error), error, np.inf)
+    rounding = 1e-9 * (1 + np.abs(truth))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(error <= rounding, 0.0, error / deviation)
+        z[~np.isfinite(z)] = np.inf  # lost, or not estimated and wrong
+    failed = 1 - query.requirement.reliability(np.nan_to_num(deviation, nan=np.inf) ** 2)
+    recovered = store.records().query("recovered")["start"] // query.window
+    return pd.DataFrame(
+        {
+            "start": starts,
+            "recovered": recovered.value_counts().reindex(range(windows), fill_value=0),
+            "failed": failed.max(axis=1),
+            "z": z.max(axis=1),
+            "largest": error.max(axis=1),
+            "outside": (error > query.requirement.epsilon).mean(axis=1),
+        }
+    )
+
+
+def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: int) -> ReplayQuery:
+    """Return the query with a recovery time fitted to pilot kills, and its T_SLA.
+
+    T_SLA is `MARGIN` times the fitted time to replay the fewest `PILOT_TUPLES`, or fewer in a short
+    window, so that it has several checkpoints. It is fixed before the kills that are judged. The
+    query is returned as it is if no interval can be hit.
+    """
+    frames = []
+    n = query.model.size
+    shortest, longest = PILOT_TUPLES
+    part = query.window * n // 4
+    budgets = max(n, min(shortest, part // 4)), max(n, min(longest, part))
+    for tuples in budgets:
+        pilot = replace(query, t_sla_ms=query.recovery_time(tuples))
+        frames.append(kill_drivers(pilot, log, scratch / str(tuples), PILOTS, seed))
+    pilots = pd.concat(frames)
+    if pilots.empty:
+        return query
+    line = fit_recovery_time(pilots)
+    cost = RecoveryTime(MARGIN * line.fixed_ms, MARGIN * line.per_tuple_ms)
+    return replace(query, recovery_time=cost, t_sla_ms=cost(budgets[0]))
+
+
+def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
+    """Fit (24) to measured recoveries, by Theil and Sen's line, which is robust to stragglers.
+
+    `times` has tuples and total_ms, one row per recovery. A tuple takes at least `LEAST_MS`,
+    because a smaller cost cannot be measured. ValueError without recoveries.
+    """
+    from scipy.stats import theilslopes  # imported here: it takes 0.4 s to load
+
+    if times.empty:
+        raise ValueError("times must hold recoveries, got none; choose a smaller epsilon")
+    slope = LEAST_MS
+    if np.ptp(times["tuples"]):
+        slope = max(slope, float(theilslopes(times["total_ms"], times["tuples"]).slope))
+    fixed = float((times["total_ms"] - slope * times["tuples"]).median())
+    return RecoveryTime(max(0.0, fixed), slope)
+
+
+def kills_to_decide(share: float) -> int | None:
+    """Return about how many kills, of which `share` are in time, put the interval off `IN_TIME`.
+
+    None when more than `MOST_KILLS` are needed. The number is rounded up to two digits.
+    """
+    for exponent in count(0):
+        for digits in range(10, 100):
+            n = digits * 10**exponent
+            if n > MOST_KILLS:
+                return None
+            low, high = share_interval(round(share * n), n)
+            if low >= IN_TIME or high < IN_TIME:
+                return n
+    return None

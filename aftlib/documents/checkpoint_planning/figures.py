@@ -1,0 +1,246 @@
+"""Figures of D2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+import plotly.express as px
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from aftlib.documents.checkpoint_planning.cases import AXES, SPARED
+from aftlib.documents.checkpoint_planning.learning import BOTH, COVARIANCE, MODEL
+from aftlib.documents.checkpoint_planning.operator import ReplayQuery
+from aftlib.notebook.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    line_figure,
+    line_look,
+    nearest,
+    styled,
+    threshold,
+)
+
+LOOKS = {
+    "exactly-once": line_look(RED, "square", "dot"),
+    SPARED: line_look(PURPLE, "x", "dot"),
+    "no-relaxation": line_look(ORANGE, "triangle-up", "dash"),
+    "proposed": line_look(BLUE),
+    "adaptive": line_look(GREEN, "diamond", "dashdot"),
+}
+_STATES = {"checkpointed": GREY, "replayed": BLUE, "estimated": ORANGE}
+_TITLES = {
+    "epsilon": "tolerance ε, sensor units",
+    "delta": "permitted failure probability δ",
+    "t_sla_ms": "T_SLA (ms, logarithmic)",
+}
+_LABELS = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA (ms)"}
+_NAMES = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA"}
+_GAINS = {"total_ms": "gain prepared beforehand", "solved_ms": "gain solved at recovery"}
+_EXACT, _SAMPLED, _GUARANTEED = "expected", "sampled, 95 % interval", "guaranteed 1 − δ"
+_SUCCESS = {
+    _GUARANTEED: {"mode": "lines", "line": {"color": "#333", "dash": "dash"}},
+    _EXACT: {"mode": "lines", "line": {"color": BLUE}},
+    _SAMPLED: {"mode": "markers", "marker": {"color": BLUE, "symbol": "circle-open"}},
+}
+_TIMES = {
+    "replaying all sensors": line_look(RED, "square", "dash"),
+    "T_rec: the sum of the parts": line_look(GREEN, "diamond"),
+    "T_rep: replay": line_look(BLUE, "circle", "dot"),
+    "T_res: restore, load the gain matrix": line_look(GREY),
+    "T_est: estimate": line_look(ORANGE),
+}
+
+
+def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go.Figure:
+    """Draw fig. 1's values by step, coloured by their source in a recovery."""
+    figure = px.scatter(
+        cells, "step", "sensor", "state", text=cells["value"].map("{:g}".format),
+        color_discrete_map=_STATES,
+        category_orders={"state": [*_STATES], "sensor": ["X1", "X2", "X3"]},
+    )  # fmt: skip
+    look = {"size": 38, "symbol": "square"}
+    figure.update_traces(marker=look, textfont={"size": 15, "color": "white"})
+    black = {"textfont_color": "black"}  # white on orange has too little contrast
+    figure.update_traces(black, selector={"name": "estimated"})
+    for time in times[1:-1]:
+        label = {"annotation_text": f"checkpoint τ = {time}", "annotation_position": "bottom right"}
+        figure.add_vline(time + 0.5, line_color=GREEN, **label)
+    line, text = {"color": RED, "dash": "dot"}, f"failure at t = {failure}"
+    figure.add_vline(failure, line=line, layer="below", annotation_text=text)
+    styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
+    figure.update_xaxes(dtick=1).update_yaxes(range=[-1, 3])
+    return figure.update_layout(hovermode="closest")
+
+
+def plan(queries: Mapping[str, ReplayQuery]) -> go.Figure:
+    """Draw the sensors replayed after a failure, by its time and the method; marks: checkpoints."""
+    rows = []
+    for method, query in queries.items():
+        times, replay = query.first_plan.times, query.first_plan.replay
+        sizes = [len(each.sensors) for each in (*replay, replay[-1])]
+        rows += [(method, tau, size) for tau, size in zip(times, sizes, strict=True)]
+    frame = pd.DataFrame(rows, columns=["method", "step", "sensors"])
+    titles = "Replayed sensors", "steps since the window began", "sensors |O| replayed on failure"
+    figure = line_figure(frame, "step", "sensors", "method", LOOKS, titles)
+    figure.update_traces(line_shape="hv").update_yaxes(rangemode="tozero")
+    return figure.update_layout(hovermode="closest")
+
+
+def counts(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> go.Figure:
+    """Draw checkpoints per window along one axis by method, with a slider for another (fig. 6).
+
+    `frame` is that of `experiments.checkpoint_counts`, `x` one of the `AXES`. The slider, of T_SLA
+    or, if `x` is that, of ε, begins at the value of `point`, which also has that of the third axis.
+    """
+    slider, fixed = _other_axes(x)
+    figure = line_figure(
+        _at(frame, fixed, point[fixed]), x, "checkpoints", "method", LOOKS,
+        (f"Checkpoints against {_NAMES[x]} (fig. 6)", _TITLES[x], "checkpoints per window"),
+        slider=slider, label=_LABELS[slider], start=point[slider], logarithmic=x == "t_sla_ms",
+    )  # fmt: skip
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def success(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> go.Figure:
+    """Draw the mean success of plans' checkpoints along one axis, with a slider (fig. 7).
+
+    `frame` is that of `experiments.sampled_failures`; `x` and `point` are as for `counts`.
+    """
+    slider, fixed = _other_axes(x)
+    rows = _at(frame, fixed, point[fixed])
+    curves = [
+        rows[AXES].assign(curve=_GUARANTEED, share=1 - rows["delta"]),
+        rows[AXES].assign(curve=_EXACT, share=1 - rows["failed"]),
+        rows[AXES].assign(
+            curve=_SAMPLED, share=1 - rows["sampled"], low=1 - rows["high"], high=1 - rows["low"]
+        ),
+    ]
+    return line_figure(
+        pd.concat(curves, ignore_index=True), x, "share", "curve", _SUCCESS,
+        (f"Success against {_NAMES[x]} (fig. 7)", _TITLES[x], "share of results within ε"),
+        slider=slider, label=_LABELS[slider], start=point[slider], bounds=("low", "high"),
+        logarithmic=x == "t_sla_ms",
+    )  # fmt: skip
+
+
+def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
+    """Draw median recovery times and their parts against |O|, with a slider for n (fig. 5).
+
+    `times` is the frame of `recoveries.recovery_times`; the gain is prepared.
+    """
+    median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
+    full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
+    median["full_ms"] = median["n"].map(full)
+    median["res_ms"] = median["state_ms"] + median["gain_ms"]
+    parts = dict(zip(["full_ms", "total_ms", "rep_ms", "res_ms", "est_ms"], _TIMES, strict=True))
+    partial = median[median["sensors"] < median["n"]].rename(columns=parts)
+    rows = partial.melt(["n", "sensors"], [*_TIMES], "part", "milliseconds")
+    titles = "Recovery time in one thread (fig. 5)", "sensors replayed |O|", "milliseconds"
+    figure = line_figure(
+        rows, "sensors", "milliseconds", "part", _TIMES, titles, slider="n", label="n", start=start
+    )
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def solving_times(times: pd.DataFrame) -> go.Figure:
+    """Draw the median of T_est, solved at recovery, against n, one line per |O|/n (fig. 5)."""
+    some = times[times["sensors"] < times["n"]]
+    share = (some["sensors"] / some["n"]).round(1)
+    rows = some.assign(curve=share.map("|O| = {:.1f} n".format))
+    rows = rows.groupby(["n", "curve"])[["solve_ms"]].median().reset_index()
+    titles = (
+        "T_est against n, solved at recovery (fig. 5)",
+        "sensors n (logarithmic)",
+        "T_est, ms (logarithmic)",
+    )
+    figure = line_figure(rows, "n", "solve_ms", "curve", {}, titles, logarithmic=True)
+    return figure.update_yaxes(type="log", dtick=1)
+
+
+def recovery_surface(times: pd.DataFrame) -> go.Figure:
+    """Draw T_rec over a full replay's time for each n and |O|/n, gain prepared and solved."""
+    median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
+    full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
+    partial = median[median["sensors"] < median["n"]]
+    share = (partial["sensors"] / partial["n"]).round(1)
+    figure = make_subplots(1, 2, shared_yaxes=True, subplot_titles=[*_GAINS.values()])
+    for column, part in enumerate(_GAINS, start=1):
+        ratios = partial.assign(share=share, ratio=partial[part] / partial["n"].map(full))
+        wide = ratios.pivot_table(index="n", columns="share", values="ratio")
+        figure.add_heatmap(
+            x=[f"{each:g}" for each in wide.columns],
+            y=[f"{n:,}" for n in wide.index],
+            z=wide.to_numpy().tolist(),
+            texttemplate="%{z:.2f}",
+            colorscale=[[0, BLUE], [0.5, "#FFFFFF"], [1, RED]],
+            zmin=0,
+            zmax=2,
+            showscale=False,
+            hovertemplate="n = %{y}<br>|O|/n = %{x}<br>%{z:.3f} × full replay<extra></extra>",
+            row=1,
+            col=column,
+        )
+    styled(figure, "T_rec over a full replay's time", "share replayed, |O|/n", "", 330)
+    figure.update_yaxes(title_text="sensors n", col=1)
+    return figure.update_layout(hovermode="closest")
+
+
+def throughput(rates: pd.DataFrame) -> go.Figure:
+    """Draw the throughput of each plan: the median of its windows, and their range."""
+    millions = rates.assign(rate=rates["rate"] / 1e6).groupby("plan", sort=False)
+    rate = millions["rate"]
+    median = rate.median()
+    names = [
+        f"{plan}, {taken} checkpoints" for plan, taken in millions["checkpoints"].first().items()
+    ]
+    bounds = {"array": rate.max() - median, "arrayminus": median - rate.min()}
+    colors = [LOOKS[plan]["marker"]["color"] for plan in median.index]
+    figure = go.Figure()
+    figure.add_bar(x=median, y=names, orientation="h", marker_color=colors, error_x=bounds)
+    styled(figure, "Throughput while nothing fails", "million samples per second", "", 260)
+    figure.update_xaxes(rangemode="tozero").update_yaxes(automargin=True)
+    return figure.update_layout(hovermode="closest")
+
+
+def learned_success(curve: pd.DataFrame, delta: float) -> go.Figure:
+    """Draw the success of plans against the rows that their models are learned from.
+
+    `curve` is the frame of `learning.learning_curve`; the bars are the range over turns.
+    """
+    by = curve.groupby(["rows", "curve"])["success"]
+    frame = by.mean().reset_index()
+    frame["low"] = by.min().to_numpy()
+    frame["high"] = by.max().to_numpy()
+    titles = (
+        "Success of plans with learned models",
+        "rows that the model is learned from (logarithmic)",
+        "share of estimates within ε",
+    )
+    looks = {
+        BOTH: line_look(RED, "square"),
+        COVARIANCE: line_look(BLUE),
+        MODEL: line_look(GREY, "x", "dash"),
+    }
+    figure = line_figure(
+        frame, "rows", "success", "curve", looks, titles, bounds=("low", "high"), logarithmic=True
+    )
+    return threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}", "bottom right")
+
+
+def _other_axes(x: str) -> tuple[str, str]:
+    """Return the axis of the slider and the one that is fixed, for a figure against `x`."""
+    slider = "t_sla_ms" if x == "epsilon" else "epsilon"
+    (fixed,) = set(AXES) - {x, slider}
+    return slider, fixed
+
+
+def _at(frame: pd.DataFrame, axis: str, value: float) -> pd.DataFrame:
+    """Return the rows whose value on an axis is the nearest to `value`."""
+    known = sorted(frame[axis].unique())
+    return frame[frame[axis] == known[nearest(known, value)]]

@@ -1,0 +1,378 @@
+"""D5's experiments in the order of notebook 05."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from aftlib.core.checks import require_number
+from aftlib.core.paths import beijing_pm25
+from aftlib.documents.exponential_histogram.histogram import ExponentialHistogram
+from aftlib.documents.exponential_histogram.operator import HistogramOperator, count_events
+from aftlib.documents.exponential_histogram.streams import count_exactly, draw_bits, relative_error
+from aftlib.notebook.parameters import ParameterModel, parameter
+from aftlib.spark.sweep import sweep as in_parallel
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIGURE_3_WINDOW, FIGURE_3_EPSILON = 7, 0.5
+EVENTS = (0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0)
+_ONE = ((2, 1),)
+_FOUR = ((9, 1), (8, 2), (6, 4))
+#: Buckets (newest first), total, query and exact count after each event, as the document prints.
+FIGURE_3: tuple[tuple[tuple[tuple[int, int], ...], int, int, int], ...] = (
+    ((), 0, 0, 0),
+    (_ONE, 1, 1, 1),
+    (((3, 1), *_ONE), 2, 2, 2),
+    (((3, 1), *_ONE), 2, 2, 2),
+    (((5, 1), (3, 2)), 3, 2, 3),
+    (((6, 1), (5, 1), (3, 2)), 4, 3, 4),
+    (((7, 1), (6, 2), (3, 2)), 5, 4, 5),
+    (((8, 1), (7, 1), (6, 2), (3, 2)), 6, 5, 6),
+    (_FOUR, 7, 5, 6),
+    (_FOUR, 7, 5, 5),
+    (_FOUR, 7, 5, 5),
+    (_FOUR, 7, 5, 4),
+    (((9, 1), (8, 2)), 3, 2, 3),
+)
+#: Events per second that the document reports for 2012.
+DOCUMENT_RATE = 1e5
+#: µg/m³ of PM2.5 above which an hour of `count_polluted_hours` is a one: China's daily limit.
+POLLUTED = 75
+#: Hours in 30 days.
+MONTH = 720
+#: Events that `measure` compares at a time, to spare memory.
+CHUNK = 2**20
+#: Ones up to which `few_ones` tries every number.
+MOST_ONES = 600
+#: Factor by which rounding may enlarge an error.
+ROUNDING = 1 + 1e-12
+SIZES = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
+_AXES = ("epsilon", "window", "share", "burst")
+
+
+class NotebookParameters(ParameterModel):
+    """Parameters of notebook 05."""
+
+    epsilons: list[float] = parameter(
+        [0.001, 0.01, 0.05, 0.1, 0.2, 0.5], "guaranteed errors ε of the sweep", least=1e-5, below=1
+    )
+    windows: list[int] = parameter(
+        [1_000, 10_000, 100_000],
+        "events N of the sweep",
+        smoke=[1_000, 10_000],
+        full=[1_000, 10_000, 100_000, 1_000_000],
+        least=1,
+        most=10**6,
+    )
+    shares: list[float] = parameter(
+        [0.0005, 0.005, 0.5],
+        "probabilities P(1)",
+        smoke=[0.005, 0.5],
+        least=1e-6,
+        most=1 - 1e-6,
+    )
+    bursts: list[float] = parameter(
+        [0, 300], "mean lengths of runs of ones; 0: independent events", least=0, most=1e6
+    )
+    windows_of_events: int = parameter(
+        20, "length of each stream of the sweep, in windows", least=1, most=50
+    )
+    epsilon: float = parameter(0.01, "of the long stream (fig. 5)", least=1e-5, below=1)
+    window: int = parameter(1_000_000, "events N of the long stream", least=1, most=10**8)
+    events: int = parameter(
+        20_000_000,
+        "length of the long stream",
+        least=1,
+        most=10**9,
+        smoke=4_000_000,
+        full=100_000_000,
+    )
+    seconds: float = parameter(
+        1.0, "of each measurement of speed", above=0, most=3600, smoke=0.3, full=5.0
+    )
+    demo_window: int = parameter(10_000, "N of the streaming query", least=1, most=10**6)
+    demo_epsilon: float = parameter(0.05, "ε of the streaming query", least=1e-5, below=1)
+    demo_events: int = parameter(
+        100_000, "events of the streaming query", least=5, most=10**7, smoke=20_000
+    )
+    seed: int = parameter(1, "of all streams", least=0, most=2**62)
+
+    @model_validator(mode="after")
+    def fit_together(self) -> Self:
+        """Refuse bursts that no stream can have."""
+        least = max(1.0, max(self.shares) / (1 - max(self.shares)))
+        for burst in filter(None, self.bursts):
+            require_number("burst", burst, least=least, fix="lengthen it, or lower shares")
+        return self
+
+
+def figure_3() -> pd.DataFrame:
+    """Replay the document's thirteen events (fig. 3).
+
+    Columns t, event, buckets, total, query (the article's estimate), exact, estimate (the sound
+    one), same: whether buckets, total, query and exact are those of the document.
+    """
+    histogram = ExponentialHistogram(FIGURE_3_WINDOW, FIGURE_3_EPSILON)
+    exact, rows = count_exactly(np.array(EVENTS, bool), FIGURE_3_WINDOW), []
+    for t, (event, printed) in enumerate(zip(EVENTS, FIGURE_3, strict=True), 1):
+        histogram.update(event)
+        buckets, total = tuple(histogram.buckets), histogram.total
+        query, count = histogram.article_estimate(), int(exact[t - 1])
+        same = (buckets, total, query, count) == printed
+        rows.append((t, event, buckets, total, query, count, histogram.estimate(), same))
+    columns = ["t", "event", "buckets", "total", "query", "exact", "estimate", "same"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def few_ones(epsilons: Sequence[float], most: int = MOST_ONES) -> pd.DataFrame:
+    """Errors with 1 … `most` ones in the window, after zeros that fill it; no bucket expires.
+
+    Columns epsilon, ones; article, sound: the estimates; article_error, sound_error: relative.
+    """
+    exact, tables = np.arange(1, most + 1), []
+    for epsilon in epsilons:
+        table = pd.DataFrame({"epsilon": epsilon, "ones": exact})
+        for name in ("article", "sound"):
+            histogram = ExponentialHistogram(2 * most, epsilon)
+            histogram.update(np.zeros(2 * most, bool))
+            table[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
+            table[f"{name}_error"] = relative_error(table[name].to_numpy(), exact)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)
+
+
+def counterexamples(few: pd.DataFrame) -> pd.DataFrame:
+    """For each ε that the article's error exceeds: the row of `few` with the fewest ones."""
+    broken = few[few["article_error"] > few["epsilon"] * ROUNDING]
+    return broken.groupby("epsilon", as_index=False).first()
+
+
+def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str, Any]:
+    """Compare every answer of both estimates with the exact count.
+
+    Return article, sound: largest relative error; article_missed, sound_missed: number of answers
+    off by more than ε.
+    """
+    exact = count_exactly(events, window)
+    result: dict[str, Any] = {}
+    for name in ("article", "sound"):
+        histogram, worst, missed = ExponentialHistogram(window, epsilon), 0.0, 0
+        for first in range(0, events.size, CHUNK):
+            part = slice(first, first + CHUNK)
+            answers = histogram.estimates(events[part], article=name == "article")
+            error = relative_error(answers, exact[part])
+            worst = max(worst, float(error.max()))
+            missed += int((error > epsilon * ROUNDING).sum())
+        result |= {name: worst, f"{name}_missed": missed}
+    return result
+
+
+def sweep(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
+    """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts, on Spark.
+
+    A burst of 0 means independent events. A stream is `windows_of_events` windows long, and has at
+    least 131,072 events. One row per point: epsilon, window, share, burst, and the results of
+    `measure`.
+    """
+    import aftlib.documents.exponential_histogram.kernels  # noqa: F401 - compiled before the tasks start
+
+    def measure_point(point: tuple[float, int, float, float]) -> dict[str, Any]:
+        epsilon, window, share, burst = point
+        size = max(p.windows_of_events * window, CHUNK // 8)
+        bits = draw_bits(size, share, p.seed, burst)
+        return dict(zip(_AXES, point, strict=True)) | measure(bits, window, epsilon)
+
+    # long streams first, so that none of them runs alone at the end
+    points = sorted(product(p.epsilons, p.windows, p.shares, p.bursts), key=lambda at: -at[1])
+    table = pd.DataFrame(in_parallel(spark, measure_point, points))
+    return table.sort_values(list(_AXES), ignore_index=True)
+
+
+def count_polluted_hours(epsilons: Sequence[float], window: int = MONTH) -> pd.DataFrame:
+    """Compare every answer on real events: hours in which a station measures much PM2.5.
+
+    Each of Beijing's twelve stations is a stream of 35,064 hours, and an event is a one if it has
+    more than `POLLUTED` µg/m³ (a missing value is none). One row per ε: epsilon, answers, and over
+    all stations the results of `measure`.
+    """
+    hours = pd.read_parquet(beijing_pm25()) > POLLUTED
+    rows = []
+    for epsilon in epsilons:
+        results = [measure(hours[name].to_numpy(bool), window, epsilon) for name in hours]
+        table = pd.DataFrame(results)
+        worst = table[["article", "sound"]].max()
+        missed = table[["article_missed", "sound_missed"]].sum()
+        rows.append({"epsilon": epsilon, "answers": hours.size, **worst, **missed})
+    return pd.DataFrame(rows)
+
+
+def run_operator(
+    spark: SparkSession, folder: Path, events: pd.DataFrame, operator: HistogramOperator, files: int
+) -> pd.DataFrame:
+    """Run the operator over events (key, at, event) as a stream of `files` micro-batches.
+
+    Return its answers: key, at, estimate, in order of key and at. The folder keeps input, Spark's
+    checkpoint and answers.
+    """
+    source = folder / "events"
+    source.mkdir(parents=True)
+    for number, (_, part) in enumerate(events.groupby(pd.cut(events["at"], files)), 1):
+        path = source / f"{number:04}.parquet"
+        part.to_parquet(path, index=False)
+        os.utime(path, (number, number))  # Spark reads files in order of these times
+    stream = (
+        spark.readStream.schema("key bigint, at bigint, event boolean")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(source))
+    )
+    query = (
+        count_events(stream, operator)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "answers"))
+    )
+    query.awaitTermination()
+    answers = spark.read.parquet(str(folder / "answers")).toPandas()
+    return answers.sort_values(["key", "at"], ignore_index=True)
+
+
+def demonstrate_operator(spark: SparkSession, folder: Path, p: NotebookParameters) -> pd.DataFrame:
+    """The article's operator (figs. 6 and 7) as a streaming query: one answer per event.
+
+    Columns key, at, estimate, exact.
+    """
+    bits = draw_bits(p.demo_events, 0.5, p.seed)
+    events = pd.DataFrame({"key": 0, "at": np.arange(1, bits.size + 1), "event": bits})
+    operator = HistogramOperator(p.demo_window, p.demo_epsilon)
+    answers = run_operator(spark, folder, events, operator, files=5)
+    return answers.assign(exact=count_exactly(bits, p.demo_window))
+
+
+def try_other_windows(p: NotebookParameters) -> pd.DataFrame:
+    """Windows in time, sums, and merging, compared with exact answers at the end of a stream.
+
+    Events come at random milliseconds, ten on average. One row per kind: name, exact, estimate,
+    error: relative, and guaranteed: the histogram's `error_bound`.
+    """
+    rng = np.random.default_rng(p.seed)
+    size = min(p.demo_events, 100_000)
+    times = np.cumsum(rng.integers(0, 20, size, endpoint=True))
+    window = max(1, int(times[-1]) // 2)
+    ones = rng.random(size) < 0.5
+    amounts = rng.integers(0, 100, size)
+    inside = times > times[-1] - window
+    histograms = [
+        ExponentialHistogram(window, p.demo_epsilon, timed=True, values=values)
+        for values in ("bits", "integers", "bits", "bits")
+    ]
+    count, total, left, right = histograms
+    count.update(ones, timestamps=times)
+    total.update(amounts, timestamps=times)
+    left.update(ones[::2], timestamps=times[::2])
+    right.update(ones[1::2], timestamps=times[1::2])
+    cases = [
+        (f"ones in the last {window / 1000:,.3g} s", ones, count),
+        (f"sum of the last {window / 1000:,.3g} s", amounts, total),
+        ("the same ones, merged from two streams", ones, left.merge(right)),
+    ]
+    rows = []
+    for name, events, histogram in cases:
+        exact = int(events[inside].sum())
+        estimate = histogram.estimate()
+        error = float(relative_error(estimate, exact))
+        rows.append((name, exact, estimate, error, histogram.error_bound))
+    return pd.DataFrame(rows, columns=["name", "exact", "estimate", "error", "guaranteed"])
+
+
+def find_crossings(sizes: pd.DataFrame) -> pd.Series:
+    """For each ε of `sizes` the smallest window whose histogram is smaller than the ring of bits.
+
+    An ε without such a window is left out.
+    """
+    smaller = sizes[sizes["bytes"] < sizes["ring_bytes"]]
+    return smaller.groupby("epsilon")["window"].min()
+
+
+def long_run(p: NotebookParameters, points: int = 20) -> pd.DataFrame:
+    """Feed a long stream to a histogram; relative errors at points of time (D5 fig. 5).
+
+    Columns at: events so far; error, article_error: relative.
+    """
+    bits, histogram = draw_bits(p.events, 0.5, p.seed), ExponentialHistogram(p.window, p.epsilon)
+    rows, size = [], -(-p.events // points)
+    for first in range(0, p.events, size):
+        histogram.update(bits[first : first + size])
+        at = min(first + size, p.events)
+        exact = np.count_nonzero(bits[max(0, at - p.window) : at])
+        answers = histogram.estimate(), histogram.article_estimate()
+        rows.append((at, *relative_error(answers, exact)))
+    return pd.DataFrame(rows, columns=["at", "error", "article_error"])
+
+
+def sizes(epsilons: Sequence[float], windows: Sequence[int] = SIZES) -> pd.DataFrame:
+    """Memory of windows full of ones.
+
+    Columns epsilon, window, buckets, levels: their different sizes, each of which an event merges
+    at most once; bytes (of `to_bytes`), ring_bytes: of the exact window's bits, bound:
+    (k/2 + 1)(log₂(2N/k + 1) + 1) + 1 buckets with k = ⌈1/ε⌉.
+    """
+    rows = []
+    for window, epsilon in product(windows, epsilons):
+        histogram = ExponentialHistogram(window, epsilon, values="integers")
+        histogram.update([window])  # buckets depend on the sum alone
+        half = np.ceil(np.ceil(1 / epsilon) / 2)
+        bound = (half + 1) * (np.log2(window / half + 1) + 1) + 1
+        counts = [count for _, count in histogram.buckets]
+        rows.append(
+            {
+                "epsilon": epsilon,
+                "window": window,
+                "buckets": len(counts),
+                "levels": len(set(counts)),
+                "bytes": len(histogram.to_bytes()),
+                "ring_bytes": -(-window // 8),
+                "bound": bound,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def speeds(p: NotebookParameters, rounds: int = 10) -> pd.DataFrame:
+    """Events per second on one core, `seconds` in all for each method.
+
+    One row per round and method (one event and a query; 10⁶ events per call).
+    """
+    bits = draw_bits(10**6, 0.5, p.seed)
+    histogram = ExponentialHistogram(p.window, p.epsilon)
+    histogram.update(draw_bits(2 * p.window, 0.5, p.seed))
+
+    def answer_each(bits: list[bool]) -> None:
+        for bit in bits:
+            histogram.update(bit)
+            histogram.estimate()
+
+    methods: dict[str, tuple[Callable[[Any], None], Any]] = {
+        "one event and a query": (answer_each, bits[:20_000].tolist()),
+        "10⁶ events per call": (histogram.update, bits),
+    }
+    rows = []
+    for _, (name, (work, given)) in product(range(rounds), methods.items()):
+        begin, events = time.perf_counter(), 0
+        while time.perf_counter() - begin < p.seconds / rounds:
+            work(given)
+            events += len(given)
+        rate = events / (time.perf_counter() - begin)
+        rows.append({"method": name, "events per second": rate})
+    return pd.DataFrame(rows)

@@ -1,0 +1,86 @@
+"""The exponential histogram as a streaming operator: one histogram per key as Spark's state (D5).
+
+Spark commits the state of each key with the micro-batch. After any failure the micro-batch runs
+again from the state before it, so every event counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from aftlib.documents.exponential_histogram.histogram import ExponentialHistogram
+
+
+@dataclass(frozen=True)
+class HistogramOperator:
+    """Parameters of the histogram of each key, as `ExponentialHistogram` takes them.
+
+    Spark calls it with a micro-batch's events of one key. It sorts them by `at`, so the answers do
+    not depend on how the events were partitioned.
+    """
+
+    window: int
+    epsilon: float
+    values: str = "bits"
+
+    def __call__(
+        self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        """Add the events of one key, answer after each, and give the state to Spark."""
+        rows = pd.concat(list(frames)).sort_values("at", kind="stable")
+        histogram = self.restore(state)
+        try:
+            estimates = histogram.estimates(rows["event"].to_numpy(), rows["at"].to_numpy())
+        except ValueError as error:
+            text = f"key {key[0]}: {error}; nothing of this micro-batch is committed"
+            raise ValueError(text) from error
+        state.update((histogram.to_bytes(),))
+        yield pd.DataFrame({"key": key[0], "at": rows["at"], "estimate": estimates})
+
+    def restore(self, state: GroupState) -> ExponentialHistogram:
+        """Return the histogram of the last micro-batch, or a new one."""
+        if state.exists:
+            return ExponentialHistogram.from_bytes(*state.get)
+        return ExponentialHistogram(self.window, self.epsilon, timed=True, values=self.values)
+
+
+def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
+    """Return the answers of one histogram per key over a stream of events.
+
+    Parameters
+    ----------
+    events
+        A streaming frame with the columns key (of any type), at (the event's timestamp or, to count
+        the last events, its number within its key; a whole number) and event (boolean or a whole
+        number).
+    operator
+        The histograms' parameters; their windows are windows of `at`.
+
+    Returns
+    -------
+    DataFrame
+        Columns key, at, estimate: one row per event, in append mode.
+
+    Raises
+    ------
+    ValueError
+        In the stream, if `at` of a key goes back.
+    """
+    key = events.schema["key"].dataType.simpleString()
+    return (
+        events.selectExpr("key", "cast(at AS bigint)", "cast(event AS bigint)")
+        .groupBy("key")
+        .applyInPandasWithState(
+            operator,
+            f"key {key}, at bigint, estimate double",
+            "histogram binary",
+            "append",
+            GroupStateTimeout.NoTimeout,
+        )
+    )

@@ -1,0 +1,274 @@
+"""D4's experiments in the order of notebook 04: figs 3 to 6, the costs, either node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import model_validator
+
+from aftlib.core.intervals import t_interval
+from aftlib.documents.upstream_backup.closed_form import traffic
+from aftlib.documents.upstream_backup.simulation import NEVER, Route, Simulated, simulate
+from aftlib.documents.upstream_backup.system import (
+    MS,
+    NODES,
+    PROPOSED,
+    SCHEMES,
+    SIMULATED_SCHEMES,
+    STEADY_MS,
+    UPSTREAM,
+    Failure,
+    Parameters,
+    Scheme,
+    drawn_phases,
+    failure_times,
+)
+from aftlib.notebook.parameters import ParameterModel, parameter
+from aftlib.spark.sweep import sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLE = Parameters(rate=1000 / 15, ack_ms=70, heartbeat_ms=20, switching_ms=45, write_ms=15)
+"""Our choice, because figs 3 and 4 give no times: a tuple every 15 ms, from 0, three per turn."""
+LAG = 10
+"""Tuples between the two partners of a join."""
+MEASURES = ("queue_at_crash", "resent", "recovery_ms")
+_INTERVAL: Any = {"least": 0.1, "most": 10_000}
+
+
+class NotebookParameters(ParameterModel):
+    """Parameters of notebook 04."""
+
+    rates: list[int | float] = parameter(
+        [200, 500, 1000, 2000, 5000, 10000, 15000, 20000],
+        "tuples/s",
+        above=0,
+        smoke=[200, 1000, 20000],
+    )
+    rate: int | float = parameter(1000, "of the tables, tuples/s", above=0)
+    trials: int = parameter(
+        100, "failures at each rate, for intervals", least=5, smoke=10, full=1000
+    )
+    ack_ms: float = parameter(25.0, "interval of level-0 ACKs", **_INTERVAL)
+    heartbeat_ms: float = parameter(100.0, "interval of heartbeats", **_INTERVAL)
+    switching_ms: float = parameter(100.0, "a node's turn in the proposal", **_INTERVAL)
+    seed: int = parameter(1, "of the failure times", least=0)
+
+    @model_validator(mode="after")
+    def describe_systems(self) -> Self:
+        """Refuse impossible systems: a link or node too slow for a rate, a turn without a tuple."""
+        for rate in [*self.rates, self.rate]:
+            replace(self.system, rate=rate)
+        return self
+
+    @property
+    def system(self) -> Parameters:
+        """The system at the rate of the tables."""
+        shared = {"rate", "ack_ms", "heartbeat_ms", "switching_ms"}
+        return Parameters(**self.model_dump(include=shared))
+
+    @property
+    def sweep(self) -> Sweep:
+        """The rates and failures of figs 5 and 6."""
+        rates = tuple(sorted({*self.rates, self.rate}))
+        return Sweep(rates, self.trials, self.seed, parameters=self.system)
+
+
+def example(scheme: Scheme) -> Simulated:
+    """Simulate the primary's failure in a stream slow enough to follow by eye (figs 3 and 4)."""
+    return simulate(EXAMPLE, scheme, Failure(182.0))
+
+
+def follow_tuples() -> pd.DataFrame:
+    """Messages of `example` under both schemes, one row each, for `figures.recoveries`.
+
+    Columns scheme; kind ("tuple", "result", "ACK", "request", "replayed tuple" or "failure");
+    source and target: the nodes; sent_ms, arrived_ms; number: of its tuple, of an ACK the
+    newest that it confirms, −1 where there is none.
+    """
+    return pd.DataFrame(
+        [
+            {"scheme": scheme.name, **message}
+            for scheme in SIMULATED_SCHEMES
+            for message in _list_messages(example(scheme))
+        ]
+    )
+
+
+def _list_messages(run: Simulated) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a run, as `follow_tuples` has them."""
+    outage = run.recovery.outage
+    delay = EXAMPLE.link.delay_ns
+    replayed = set(run.recovery.resent.tolist())
+
+    def message(
+        kind: str, source: str, target: str, sent: int, arrived: int, number: int = -1
+    ) -> dict[str, Any]:
+        times = {"sent_ms": sent / MS, "arrived_ms": arrived / MS}
+        return {"kind": kind, "source": source, "target": target, **times, "number": number}
+
+    for route in (run.failed, run.survivor):
+        for i, number in enumerate(route.ids.tolist()):
+            again = route is run.survivor and number in replayed
+            kind = "replayed tuple" if again else "tuple"
+            arrived = route.sent[i] + delay
+            yield message(kind, "upstream", route.node, route.queued[i], arrived, number)
+            if route.delivered[i] < NEVER:
+                times = route.emitted[i], route.delivered[i]
+                yield message("result", route.node, "downstream", *times, number)
+        for tick, newest in _list_acks(route):
+            passed = tick + EXAMPLE.hop_ns
+            yield message("ACK", "downstream", route.node, tick, passed, newest)
+            if passed < route.crash:
+                back = passed + EXAMPLE.hop_ns
+                yield message("ACK", route.node, "upstream", passed, back, newest)
+    yield message("request", outage.survivor, "upstream", outage.detected, outage.request)
+    yield message("failure", outage.node, outage.node, outage.crash, outage.crash)
+
+
+def _list_acks(route: Route) -> Iterator[tuple[int, int]]:
+    """Yield the times of a route's level-0 ACKs, and the newest tuple that each confirms."""
+    every, phase = EXAMPLE.cycle("ack")
+    confirmed = 0
+    for tick in range(phase + every, int(route.queued[-1]), every):
+        count = int(np.searchsorted(route.delivered, tick, side="right"))
+        if count > confirmed:
+            confirmed = count
+            yield tick, int(route.ids[count - 1])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Input rates, and failures at the same random times for both schemes and every rate.
+
+    The times are `failure_times`, but not before the queues have settled.
+    """
+
+    rates: tuple[float, ...]  # tuples per second
+    trials: int  # failures at each rate, each in a stream of its own; an interval needs two
+    seed: int = 1  # of the failure times
+    parameters: Parameters = field(default_factory=Parameters)  # all but the rate
+
+    @property
+    def failures_ms(self) -> np.ndarray:
+        """Failure times, shape (trials,)."""
+        steady = max(STEADY_MS, self.parameters.settling_ms + self.parameters.ack_ms)
+        return failure_times(self.trials, self.seed, steady)
+
+    def drawn(self, rate: float) -> list[tuple[Parameters, float]]:
+        """Return, for each trial, the system with random phases and the failure time."""
+        phases = drawn_phases(self.trials, self.seed)
+        systems = [replace(self.at(rate), phases=one) for one in phases]
+        return list(zip(systems, self.failures_ms.tolist(), strict=True))
+
+    def at(self, rate: float) -> Parameters:
+        """The system's parameters at one rate."""
+        return replace(self.parameters, rate=float(rate))
+
+
+Trial = tuple[dict[str, Any], Parameters, float]
+
+
+def recoveries(spark: SparkSession, case: Sweep, nodes: Sequence[str] = NODES[:1]) -> pd.DataFrame:
+    """Let each of `nodes` fail at every failure time, under both schemes and every rate, on Spark.
+
+    One row per trial: scheme, rate, node, trial, failure_ms, queue_at_crash, resent, recovery_ms.
+    Trials are paired: both schemes have the same failure times and phases.
+    """
+    points: list[Trial] = [
+        ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
+        for rate, scheme, node in product(case.rates, SIMULATED_SCHEMES, nodes)
+        for trial, (system, time) in enumerate(case.drawn(rate))
+    ]
+    return pd.DataFrame(sweep(spark, run_trial, points))
+
+
+def run_trial(trial: Trial) -> dict[str, Any]:
+    """Simulate one failure; the row begins with the names of the trial."""
+    names, system, time = trial
+    measures = measure_recovery(system, SCHEMES[names["scheme"]], time, names["node"])
+    return names | {"failure_ms": time} | measures
+
+
+def measure_recovery(
+    parameters: Parameters, scheme: Scheme, failure_ms: float, node: str = NODES[0]
+) -> dict[str, float]:
+    """Simulate one failure of a node; return the measures of its recovery."""
+    recovery = simulate(parameters, scheme, Failure(failure_ms, node)).recovery
+    return {
+        "queue_at_crash": recovery.queue_at_crash,
+        "resent": len(recovery.resent),
+        "recovery_ms": recovery.recovery_ms,
+    }
+
+
+def summarize(trials: pd.DataFrame) -> pd.DataFrame:
+    """Means over trials with t intervals: scheme, rate, and each measure with …_low, …_high."""
+    rows = []
+    for (scheme, rate), group in trials.groupby(["scheme", "rate"], sort=False):
+        row = {"scheme": scheme, "rate": rate, "trials": len(group)}
+        for name in MEASURES:
+            centre, low, high = t_interval(group[name].to_numpy(dtype=float))
+            row |= {name: float(centre), f"{name}_low": float(low), f"{name}_high": float(high)}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def compare_costs(case: Sweep, rate: float) -> pd.DataFrame:
+    """All five schemes at one rate: traffic for availability by two denominators, in percent."""
+    costs = [traffic(case.at(rate), scheme) for scheme in SCHEMES.values()]
+    columns = {
+        "of all traffic (%)": [100 * one.share_of_all for one in costs],
+        "of the stream without fault tolerance (%)": [100 * one.relative for one in costs],
+    }
+    return pd.DataFrame(columns, index=pd.Index(list(SCHEMES), name="scheme"))
+
+
+def span(values: pd.Series) -> str:
+    """Return the smallest and the largest value as text, or one where they look the same.
+
+    >>> span(pd.Series([0.512, 0.5249])), span(pd.Series([0.512, 0.514]))
+    ('0.51 to 0.52', '0.51')
+    """
+    ends = (f"{values.min():.2f}", f"{values.max():.2f}")
+    return " to ".join(dict.fromkeys(ends))
+
+
+def compare_either(either: pd.DataFrame) -> pd.DataFrame:
+    """Means per failure when each node fails equally often, by rate.
+
+    Columns for replayed tuples and for recovery time (ms): both schemes, and the ratio of the
+    proposal's to upstream backup's.
+    """
+    tables = {}
+    for measure, name in (("resent", "replayed tuples"), ("recovery_ms", "recovery time (ms)")):
+        means = either.pivot_table(index="rate", columns="scheme", values=measure)
+        means = means[[UPSTREAM.name, PROPOSED.name]].rename_axis(columns=None)
+        means["ratio"] = means[PROPOSED.name] / means[UPSTREAM.name]
+        tables[name] = means
+    return pd.concat(tables, axis=1).rename_axis(None)
+
+
+def wrong_joins(case: Sweep, rate: float, trials: int = 10) -> pd.Series:
+    """Mean wrong pairs per failure of the primary by scheme, without sorting the results.
+
+    An operator joins results i and i + `LAG` and remembers the last `LAG` results. A pair is
+    missing when the first of the two is forgotten before the second comes. Tuples sent again
+    arrive after later tuples that went to the survivor.
+    """
+    wrong = {}
+    for scheme in SIMULATED_SCHEMES:
+        counts = []
+        for system, time in case.drawn(rate)[:trials]:
+            delivered = simulate(system, scheme, Failure(time)).delivered
+            rank = np.empty(len(delivered), dtype=np.int64)
+            rank[np.argsort(delivered, kind="stable")] = np.arange(len(delivered))
+            counts.append(int((np.abs(rank[LAG:] - rank[:-LAG]) > LAG).sum()))
+        wrong[scheme.name] = float(np.mean(counts))
+    return pd.Series(wrong, name="wrong pairs per failure")

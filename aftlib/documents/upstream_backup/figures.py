@@ -1,0 +1,153 @@
+"""Figures of D4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from aftlib.documents.upstream_backup.system import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM
+from aftlib.notebook.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RED,
+    line_figure,
+    line_look,
+    styled,
+)
+
+LOOK = {UPSTREAM.name: line_look(RED, "square", "dot"), PROPOSED.name: line_look(BLUE)}
+_PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
+_MESSAGES: dict[str, dict[str, Any]] = {
+    "tuple": {"color": BLUE, "width": 1.5},
+    "result": {"color": GREEN, "width": 1.5},
+    "ACK": {"color": GREY, "width": 1, "dash": "dot"},
+    "request": {"color": ORANGE, "width": 1.5},
+    "replayed tuple": {"color": RED, "width": 1.5, "dash": "dash"},
+    "failure": {"color": "#333"},
+}
+_LABELS = {"tuple": "middle left", "ACK": "top left"}
+_PARTS = (
+    ("nagle", "Nagle's algorithm", RED),
+    ("handshake", "open the connection", ORANGE),
+    ("initial_window", "TCP's first window", GREEN),
+    ("tuples", "more tuples", BLUE),
+)
+_SHOWN_MS = (118.0, 235.0)
+_BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+
+
+def recoveries(messages: pd.DataFrame, title: str) -> go.Figure:
+    """Time–sequence diagrams of `experiments.follow_tuples`, one scheme beside the other."""
+    low, high = _SHOWN_MS
+    kept = messages["sent_ms"].between(low, high) & (messages["arrived_ms"] <= high)
+    shown = messages[kept]
+    schemes = shown["scheme"].unique().tolist()
+    figure = make_subplots(cols=len(schemes), subplot_titles=schemes, shared_yaxes=True)
+    for col, scheme in enumerate(schemes, 1):
+        for kind, look in _MESSAGES.items():
+            rows = shown[(shown["scheme"] == scheme) & (shown["kind"] == kind)]
+            _draw_messages(figure, kind, rows, look, col)
+    styled(figure, title, "", "time (ms), downwards")
+    figure.update_xaxes(
+        title_text="", tickvals=[*_PLACES.values()], ticktext=[*_PLACES], range=[-0.35, 3.4]
+    )
+    figure.update_yaxes(range=_SHOWN_MS[::-1])
+    figure.update_yaxes(title_text="", col=2)
+    below = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.06, "yanchor": "top"}
+    return figure.update_layout(hovermode=False, height=760, margin={"t": 90}, legend=below)
+
+
+def _draw_messages(
+    figure: go.Figure, kind: str, rows: pd.DataFrame, look: Mapping[str, Any], col: int
+) -> None:
+    """Draw the messages of a kind as arrows, a failure as a cross, and number them."""
+    begins = rows["source"].map(_PLACES)
+    ends = rows["target"].map(_PLACES)
+    gap = pd.Series(np.nan, rows.index)  # between two arrows
+    places = np.column_stack([begins, ends, gap]).ravel()
+    times = np.column_stack([rows["sent_ms"], rows["arrived_ms"], gap]).ravel()
+    arrow = {"symbol": "arrow", "angleref": "previous", "size": 8}
+    cross = {"symbol": "x", "size": 13}
+    figure.add_scatter(
+        x=places, y=times,
+        name=kind, legendgroup=kind, showlegend=col == 1, hoverinfo="skip", row=1, col=col,
+        mode="markers" if kind == "failure" else "lines+markers",
+        line=look, marker=(cross if kind == "failure" else arrow) | {"color": look["color"]},
+    )  # fmt: skip
+    # tuples that leave together have one label
+    named = (rows["number"] >= 0) & ((kind != "ACK") | (rows["source"] != "downstream"))
+    numbered = rows.assign(begin=begins)[named]
+    groups = numbered.groupby(["begin", "sent_ms"])["number"]
+    labels = [(*at, _name_numbers(kind, numbers.tolist())) for at, numbers in groups]
+    figure.add_scatter(
+        x=[begin for begin, _, _ in labels], y=[sent for _, sent, _ in labels],
+        text=[label for _, _, label in labels], mode="text", showlegend=False, hoverinfo="skip",
+        textfont={"color": look["color"], "size": 11},
+        textposition=_LABELS.get(kind, "top right"), row=1, col=col,
+    )  # fmt: skip
+
+
+def _name_numbers(kind: str, numbers: Sequence[int]) -> str:
+    """Return the label of tuples that leave together, such as ``9–13``."""
+    ends = [min(numbers), max(numbers)]
+    text = "–".join(map(str, dict.fromkeys(ends)))
+    return f"≤ {text}\u2002" if kind == "ACK" else text  # stands clear of others
+
+
+def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataFrame) -> go.Figure:
+    """A measure of `summarize` against the input rate with intervals; ns-3's means as open marks.
+
+    `ns3` is a frame of `compare_with_ns3`; if it is empty, the title says that ns-3 has no such
+    runs.
+    """
+    if ns3.empty:
+        title += "; ns-3 ran the default parameters only"
+    titles = title, "input rate (tuples/s, log)", f"{y} (log)"
+    bounds = (f"{measure}_low", f"{measure}_high")
+    figure = line_figure(means, "rate", measure, "scheme", LOOK, titles, bounds=bounds)
+    for scheme, rows in ns3.groupby("scheme", sort=False):
+        marker = LOOK[str(scheme)]["marker"]
+        figure.add_scatter(
+            x=rows["rate"], y=rows[f"{measure}_ns3"], name=f"{scheme}, ns-3", mode="markers",
+            marker=marker | {"symbol": f"{marker['symbol']}-open", "size": 15},
+            error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
+        )  # fmt: skip
+    # its label would be crowded between those of 10,000 and 20,000
+    ticks = [rate for rate in sorted(means["rate"].unique()) if rate != 15_000]
+    texts = [f"{rate / 1000:g}k" if rate >= 1000 else f"{rate:g}" for rate in ticks]
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
+    decades = [factor * 10.0**power for power in range(-1, 6) for factor in (1, 2, 5)]
+    names = [f"{tick:,g}" for tick in decades]
+    figure.update_yaxes(type="log", tickvals=decades, ticktext=names)
+    return figure.update_layout(legend=_BESIDE)
+
+
+def gap_parts(gaps: pd.DataFrame, title: str) -> go.Figure:
+    """Parts of the gap between both schemes' recovery times, by rate (`explain_gap`)."""
+    figure = go.Figure()
+    rates = [f"{rate:,.0f}/s" for rate in gaps.index]
+    for part, name, color in _PARTS:
+        figure.add_bar(x=rates, y=100 * gaps[part] / gaps["gap"], name=name, marker_color=color)
+    styled(figure, title, "input rate (tuples/s)", "share of the gap in ns-3 (%)")
+    return figure.update_layout(barmode="stack", legend=_BESIDE)
+
+
+def all_schemes(schemes: pd.DataFrame, title: str) -> go.Figure:
+    """Recovery times of all five schemes by rate (`compare_schemes`)."""
+    looks = LOOK | {
+        PASSIVE.name: line_look(GREEN, "diamond"),
+        ACTIVE.name: line_look(PURPLE, "cross", "dash"),
+        ACTIVE_WAN.name: line_look(GREY, "x", "dot"),
+    }
+    titles = title, "input rate (tuples/s, log)", "recovery time (ms)"
+    figure = line_figure(schemes, "rate", "recovery_ms", "scheme", looks, titles)
+    figure.update_xaxes(type="log", dtick=1)
+    return figure.update_layout(legend=_BESIDE)

@@ -1,0 +1,147 @@
+"""Sentences of notebook 07 that depend on its run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aftlib.core.recovery_costs import IS_FASTER, KEEPS_T_SLA
+from aftlib.notebook.scorecard import shown
+from aftlib.recovery_comparison.experiments import (
+    Measurements,
+    NotebookParameters,
+    normal_table,
+)
+from aftlib.recovery_comparison.figures import percent
+from aftlib.recovery_comparison.normal import checkpoints_name
+from aftlib.recovery_comparison.own_numbers import own_alternatives, own_numbers
+from aftlib.recovery_comparison.schemes import EXACT, LAST, MODEL, NOTHING, PARTIAL
+
+LARGE = 0.5
+"""Share of a recovery without a read limit that D1 must save to be worth its estimates; ours."""
+
+
+def describe_ratios(measured: Measurements) -> str:
+    """Return the caption of the ratios of times: how to read them, and both ends of the axis."""
+    ratios = measured.ratios
+    rows = ratios[ratios["width"] == ratios["width"].max()].set_index(["scheme", "rate"])["ratio"]
+    slowest = ratios["rate"].min()
+    return (
+        "Marks are ratios of mean times (95 % intervals from five kills on), dotted lines the "
+        f"cost model (1); {requirement(measured)}. In the longest windows D1 by model takes "
+        f"{shown(rows[MODEL, slowest])} of an exact recovery's time at {slowest:,g} samples/s and "
+        f"{shown(rows[MODEL, np.inf])} without a limit, D2 {shown(rows[PARTIAL, slowest])} and "
+        f"{shown(rows[PARTIAL, np.inf])}."
+    )
+
+
+def requirement(measured: Measurements) -> str:
+    """Return ε and δ with their units."""
+    case = measured.case
+    epsilon, delta = case.requirement.epsilon, case.requirement.delta
+    return f"ε = {epsilon:.3g} µg/m³ in windows of {case.windows.width} hours, δ = {delta:g}"
+
+
+def describe_times(measured: Measurements) -> str:
+    """Return how long recoveries take where nothing limits reading, and whether D1 saves time."""
+    points = measured.points
+    points = points[np.isinf(points["rate"]) & (points["scheme"] != NOTHING)]
+    seconds = points[points["width"] == points["width"].max()].set_index("scheme")["seconds"]
+    saved = 1e3 * (seconds[EXACT] - seconds[MODEL])
+    saving = f"saves {saved:.0f} ms" if saved > 0.5 else "saves nothing"
+    sentence = (
+        f"Without a limit all recoveries end within {seconds.max():.2g} s, and D1 by model {saving}"
+    )
+    if saved > LARGE * 1e3 * seconds[EXACT]:
+        return f"{sentence}."
+    return f"{sentence}: **with a local log, plain checkpoints suffice.**"
+
+
+def describe_outcomes(measured: Measurements) -> str:
+    """Return what is lost or doubled, and which workers D1 by model can estimate."""
+    outcomes = measured.outcomes.groupby("scheme")[["lost", "doubled", "wrong"]].sum()
+    lost = int(outcomes["lost"][NOTHING])
+    harmed = int(outcomes.drop(index=NOTHING).to_numpy().sum())
+    estimable = measured.case.assignment.estimable
+    count, all_workers = int(estimable.sum()), len(estimable)
+    rest = (
+        "so it reads nothing again"
+        if count == all_workers
+        else "and the samples of the others are read again, as exact recovery does"
+    )
+    return (
+        f"The table counts the longest windows; in all windows *{NOTHING}* loses {lost} results, "
+        f"and the other schemes lose, double or falsify {harmed}. D1 by model can estimate "
+        f"{count} of {all_workers} workers ({requirement(measured)}), {rest}."
+    )
+
+
+def describe_accuracy(measured: Measurements) -> str:
+    """Return what a model is worth: the shares within ε of a model and of the last value."""
+    rows = measured.accuracy.set_index(["scheme", "width"])["within"]
+    widths = sorted(measured.accuracy["width"].unique())
+    pairs = [
+        f"{percent(rows[LAST, width])} against {percent(rows[MODEL, width])} at {width} hours"
+        for width in widths
+        if np.isfinite(rows[MODEL, width])
+    ]
+    idle = [f"{width} hours" for width in widths if not np.isfinite(rows[MODEL, width])]
+    sentences = []
+    if pairs:
+        sentences.append(
+            f"The last value is within ε in {' and '.join(pairs)}, so that is what a model is worth"
+        )
+    if idle:
+        sentences.append(f"at {' and '.join(idle)} D1 by model estimates nothing at this ε")
+    text = "; ".join(sentences)
+    return (
+        f"{text[0].upper()}{text[1:]}; guaranteed are "
+        f"{percent(1 - measured.case.requirement.delta)}. Intervals resample blocks of ten days."
+    )
+
+
+def describe_operation(measured: Measurements) -> str:
+    """Return what D1 saves while nothing fails, and what the stored runs on Spark say."""
+    table = normal_table(measured)
+    most = max(int(count) for count in measured.normal["checkpoints"])
+    often = checkpoints_name(most)
+    outages = table["outage_s"]
+    sentence = (
+        f"D1 by model reaches {percent(table['speed'][MODEL])} of the speed without fault "
+        f"tolerance, {most} checkpoints per window {percent(table['speed'][often])}; the longest "
+        f"outages by (1) are {shown(outages[MODEL])} s and {shown(outages[often])} s."
+    )
+    spark = measured.spark
+    if spark is None:
+        return sentence
+    shares = " and ".join(percent(share) for share in spark.shares)
+    return (
+        f"{sentence} On Spark, `recoverable` reaches {shares} of Spark's own query, which has its "
+        f"checkpoints (stored run of {spark.date})."
+    )
+
+
+def answer_own(measured: Measurements, p: NotebookParameters) -> str:
+    """Return whether estimating pays for the user's numbers, by both criteria, by name."""
+    operation = p.operation
+    choice = own_alternatives(measured, operation)[MODEL]
+    live = operation.samples_per_s
+    keeps = live + choice.keeps_from(p.own_t_sla_s)
+    faster = live + choice.faster_below()
+    misses = operation.read_rate < keeps
+    is_faster = operation.read_rate < faster
+    outages = own_numbers(measured, operation)["outage_minutes"]
+    if np.isinf(faster):
+        faster_where = "is faster at any rate"
+    elif is_faster:
+        faster_where = f"is faster, as it is below {shown(faster)} samples/s"
+    else:
+        faster_where = f"is not faster; it is below {shown(faster)} samples/s"
+    verdict = "estimating pays" if misses and is_faster else "plain checkpoints suffice"
+    return (
+        f"At your {operation.read_rate:,g} samples/s {verdict}. "
+        f"*{KEEPS_T_SLA}*: exact replay {'misses' if misses else 'keeps'} "
+        f"{p.own_t_sla_s:,g} s, because keeping it takes {shown(keeps)} samples/s. "
+        f"*{IS_FASTER}*: D1 by model {faster_where}. "
+        f"Per month outages last {shown(outages[EXACT])} min with exact replay and "
+        f"{shown(outages[MODEL])} min with D1 by model."
+    )

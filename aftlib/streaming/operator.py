@@ -1,0 +1,57 @@
+"""The stateful processor by which Spark runs the guards; this module loads fast.
+
+In every micro-batch Spark starts a process that only asks the processor for its variables. So the
+guard, and with it pandas and scipy, is imported where rows are processed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from aftlib.streaming.groups import StoredGuards
+
+
+class GuardProcessor(StatefulProcessor):
+    """The guards of a bucket of groups, with their state in four variables (`groups.StoredGuards`).
+
+    A bucket has many groups, because a call per group takes longer than the guards do. `content` is
+    `Promise.content`, with the name of the groups' column as `group` if there is one, and `key` the
+    type of a group's key in Spark's SQL.
+    """
+
+    def __init__(self, content: str, key: str) -> None:
+        self.content, self.key = content, key
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Let the process that only asks for the variables print no more: it prints each step."""
+        vars(self).update(state)
+        if "transform_with_state_driver_worker" in sys.argv[0]:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state variables."""
+        head = f"struct<key: {self.key}, token: binary, chunks: int, parts: int>"
+        bucket = f"format int, promise binary, heads array<{head}>"
+        self.bucket = handle.getValueState("bucket", bucket)
+        part = f"key {self.key}, part int"
+        self.log = handle.getMapState("log", part, "token binary, windows binary")
+        self.chunks = handle.getMapState("chunks", part, "content binary")
+        self.written = handle.getValueState("promise", "content string")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """Process a bucket's windows of a micro-batch."""
+        return self.guards().process(list(rows))
+
+    def guards(self) -> StoredGuards:
+        """Return the guards that Spark's state variables hold for the current bucket of groups."""
+        from aftlib.streaming.groups import StoredGuards
+
+        return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.written)

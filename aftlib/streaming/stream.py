@@ -1,0 +1,375 @@
+"""The guarantee over any stream of samples, as Spark's own keyed state: one guard per group.
+
+Spark aggregates, and its watermark ends the windows. A stateful processor gives them to the group's
+guard, on the executor that has the group, and Spark's checkpoint holds the guard's state.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from importlib import import_module
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from aftlib.core.checks import listed
+from aftlib.core.windows import AGGREGATES
+from aftlib.guard.rounds import LARGEST
+from aftlib.streaming.groups import AUDIT
+from aftlib.streaming.operator import GuardProcessor
+from aftlib.streaming.promise import Promise, fixed_part, microseconds
+
+import_module("google.protobuf")  # Spark's keyed state needs it in each worker
+
+REASONS = (
+    "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
+)  # fmt: skip
+"""Reasons to leave a row out; if several apply, the first counts."""
+BUCKETS = 64
+"""Keys of the guards' state, each of many groups; so many tasks can run guards at once."""
+MOST_SENSORS = 200
+"""Sensors up to which each has metrics of its own; those of more would take too long."""
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+REUSE = "spark.sql.exchange.reuse"
+"""Spark's reuse of equal parts of a plan. With a keyed Python state in such a part, the query loses
+rows without an error (seen in pyspark 4.3 with a trivial processor, too)."""
+WATERMARK = "spark.watermarkDelayMs"
+"""Metadata by which Spark marks the column of a watermark; tables keep it."""
+ONE_QUERY = (
+    "unite the streams of samples before it, with a column for group, or write its windows to a "
+    "table, and read that in a second query"
+)
+RESULT = (
+    "start", "sensor", "state", "value", "half_width", "samples", "recoverable", "window_time",
+)  # fmt: skip
+"""Columns of the result, besides the group's."""
+_TYPES = {
+    "time": ("timestamp",),  # Spark's watermark takes no other
+    "sensor": ("string",),
+    "value": ("tinyint", "smallint", "int", "bigint", "float", "double"),
+}
+_NO_GROUP = (
+    *("float", "double", "array", "map", "struct", "variant"),  # NaN; no equality in Python
+    *("interval", "time(", "void", "string collate"),  # no key of Spark's state
+)
+_ROWS = (
+    "sensor string, state string, value double, half_width double, samples bigint, recoverable int"
+)
+
+
+def recoverable(
+    stream: DataFrame,
+    promise: Promise,
+    *,
+    group: str | None = None,
+    time: str = "time",
+    sensor: str = "sensor",
+    value: str = "value",
+    now: Column | None = None,
+) -> DataFrame:
+    """Aggregate a stream in windows, and estimate the missing windows that were guaranteed.
+
+    Parameters
+    ----------
+    stream : DataFrame
+        Streaming, one row per sample. If it has a watermark already, this must be one on the column
+        `time`, and it ends the windows; `promise.watermark` is not used then.
+    promise : Promise
+        The guarantee, which holds for each group separately.
+    group : str, optional
+        Column of the groups, such as sites. Each group has the sensors of `promise`, and a guard of
+        its own.
+    time, sensor, value : str
+        The stream's columns; names may have dots and blanks, with or without Spark's backticks.
+    now : Column, optional
+        The present time, to which the promise's `ahead` is added to reject rows; by default the
+        time of the micro-batch, which stays the same when the batch runs again.
+
+    Returns
+    -------
+    DataFrame
+        Streaming, in append mode; write it to any sink with a `checkpointLocation`, which holds the
+        guards' state. One row per window and sensor, in the order of time in each group:
+
+        - `start`, the group's column if there is one, `sensor`;
+        - `state`: "exact", all samples came; "estimated", an error of at most ε was guaranteed
+          before the loss began, or the half-width of a partial window is at most ε; "lost"
+          otherwise: read those again from their source;
+        - `value`: the window's result, or its estimate; null where a lost window has none;
+        - `half_width`: of this one estimate: a share 1 − δ of comparable errors were within it. A
+          partial window has the half-width of its sample. It may be above ε, which is a limit for
+          all estimated rows together. Null where exact or lost without a value;
+        - `samples`: how many samples came;
+        - `recoverable`: how many windows long a loss of the sensor may be if it begins now;
+        - `window_time`: the window's last microsecond, which has the stream's watermark. Aggregate
+          and join by it, as in ``groupBy(window("window_time", "1 hour"))``, without another
+          `withWatermark`.
+
+        When no sensor of the group sends anything for a while, the first H windows of that gap have
+        rows; the later ones are lost, too. These rows come with the next window in which a sensor
+        sent a sample, so a further aggregation may drop them as late, and count them.
+
+    Raises
+    ------
+    ValueError
+        When the stream is no streaming DataFrame or lacks a column, has a watermark on another
+        column or a `recoverable` already, or the session's state store is not RocksDB or it reuses
+        parts of plans. Spark refuses a checkpoint whose promise differs in a fixed parameter, or
+        whose `group` has another name, before it reads a sample
+        (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE); its message shows both.
+    ModuleNotFoundError
+        Without the extra `spark`.
+
+    Notes
+    -----
+    Some rows are left out before the watermark: those without time, group, sensor or a value below
+    1e100, those of sensors that the promise does not name, and those with implausible times. They
+    are counted by reason in the query's progress (`observedMetrics`, "rejected"). Spark counts what
+    came too late (`numRowsDroppedByWatermark`): a sensor's samples of a window in a task are one.
+
+    Between two runs of a query `workers`, `epsilon`, `delta` and `model` of its promise may change:
+    then the guards begin anew. `watermark`, `ahead` and `behind` may change at will.
+
+    Examples
+    --------
+    >>> promise = Promise([["a"], ["b"], ["c"]], epsilon=0.5, delta=0.05, window="10min")
+    >>> samples = spark.readStream.schema(SCHEMA).json("incoming")  # doctest: +SKIP
+    >>> windows = recoverable(samples, promise)  # doctest: +SKIP
+    >>> writer = windows.writeStream.option("checkpointLocation", "state")  # doctest: +SKIP
+    >>> writer.start("windows")  # doctest: +SKIP
+    """
+    require_arguments(stream, promise)
+    roles = {"time": time, "sensor": sensor, "value": value, "group": group}
+    columns = {
+        role: column_of(stream, role, name) for role, name in roles.items() if name is not None
+    }
+    require_settings(stream)
+    named = {role: name for role, name in columns.items() if role == "group"}
+    content = json.dumps(json.loads(promise.content) | named)
+    windows = aggregate(stream, promise, columns, now)
+    key = windows.schema["key"].dataType.simpleString()
+    audit = "".join(f", {name} double" for name in AUDIT)
+    windows = windows.withColumn("bucket", bucket_of(content))
+    rows = windows.groupBy("bucket").transformWithStateInPandas(
+        GuardProcessor(content, key),
+        f"start bigint, key {key}, {_ROWS}{audit}",
+        "append",
+        "none",
+    )
+    rows = rows.observe("windows", *window_metrics(promise))
+    if len(promise.sensors) <= MOST_SENSORS:
+        rows = rows.observe("sensors", *(sensor_metrics(name) for name in promise.sensors))
+    start = F.timestamp_micros(F.col("start")).alias("start")
+    of_group = [F.col("key").alias(columns["group"])] if "group" in columns else []
+    # the watermark passes it when the row comes, so that Spark may aggregate and join by it
+    last = F.timestamp_micros(F.col("start") + promise.width - 1)
+    last = last.alias("window_time", metadata={WATERMARK: 0})
+    return rows.select(start, *of_group, *RESULT[1:-1], last)
+
+
+def bucket_of(content: str) -> Column:
+    """Return the state's key, whose type differs when a fixed parameter of the query differs.
+
+    Spark compares the types of a checkpoint's keys with those of the query before it reads a
+    sample, so it refuses a query that cannot go on (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE). Names
+    are not compared; so precision and scale of decimals have 48 bits of a hash. These fields are
+    null, but depend on a column, because Spark removes constants from a key.
+    """
+    fixed = json.loads(fixed_part(content))
+    words = ", ".join(f"{name} {value}" for name, value in sorted(fixed.items()))
+    number = F.pmod(F.xxhash64("key"), F.lit(BUCKETS))
+    nothing = F.when(number < 0, number)
+    digest = blake2b(words.encode(), digest_size=6).digest()
+    hashed = [
+        nothing.cast(f"decimal({20 + byte % 16}, {byte // 16})").alias(f"hash_{place}")
+        for place, byte in enumerate(digest)
+    ]
+    # Spark's message shows the names of both keys, so that a reader sees which parameter differs
+    readable = "bucket_of_" + re.sub(r"[^A-Za-z0-9]+", "_", words)
+    return F.struct(number.alias(readable), *hashed)
+
+
+def require_arguments(stream: DataFrame, promise: Promise) -> None:
+    """Refuse what is no stream or no promise for it."""
+    if not isinstance(stream, DataFrame) or not stream.isStreaming:
+        raise ValueError(
+            f"stream must be streaming (spark.readStream), got a {type(stream).__name__} that is "
+            "not: for a table use Guard.replay"
+        )
+    if not isinstance(promise, Promise):
+        raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
+
+
+def operators_of(stream: DataFrame) -> Iterator[str]:
+    """Yield the names of the operators of a stream's plan, from the last one to the sources.
+
+    Spark has no public way to see whether a stream has a watermark: its mark on a column is also
+    there when a table was written by a query with a watermark.
+    """
+    waiting = [stream._jdf.queryExecution().analyzed()]
+    while waiting:
+        operator = waiting.pop()
+        yield operator.nodeName()
+        children = operator.children()
+        waiting += [children.apply(place) for place in range(children.size())]
+
+
+def column_of(stream: DataFrame, argument: str, name: str) -> str:
+    """Return a column's name without backticks; ValueError if it does not fit the argument."""
+    if not isinstance(name, str):
+        raise ValueError(f"{argument} must be a column's name, got {name!r}: give a text")
+    if name not in stream.columns and name[:1] == name[-1:] == "`":
+        name = name[1:-1].replace("``", "`")
+    exact = stream.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    fold = str if exact else str.lower
+    columns = [field for field in stream.schema.fields if fold(field.name) == fold(name)]
+    kinds = [column.dataType.simpleString() for column in columns]
+    if argument == "group":
+        wanted, fits = "names or whole numbers", not "".join(kinds).startswith(_NO_GROUP)
+    else:
+        wanted, fits = f"type {' or '.join(_TYPES[argument])}", {*kinds} <= {*_TYPES[argument]}
+    if len(columns) != 1 or not fits:
+        named = [f"{column.name}: {kind}" for column, kind in zip(columns, kinds, strict=True)]
+        raise ValueError(
+            f"{argument} must name one column of {wanted}, got {name!r} for "
+            f"{listed(named) or 'none'}: rename, cast or drop columns (the stream has "
+            f"{listed(stream.columns)})"
+        )
+    if argument == "group" and name.lower() in RESULT:
+        raise ValueError(
+            f"group must not be named as a column of the result, got {name!r}: rename it"
+        )
+    return columns[0].name
+
+
+def require_settings(stream: DataFrame) -> None:
+    """Refuse a session whose state store cannot hold the guards, or that may lose rows."""
+    provider = stream.sparkSession.conf.get(PROVIDER, "") or "the default"
+    if not provider.rpartition(".")[2].startswith("RocksDB"):  # a platform may have one of its own
+        raise ValueError(
+            f"the session's state store must be RocksDB, got {provider}: call "
+            f'spark.conf.set("{PROVIDER}", "{ROCKSDB}"), and for sources of many small files '
+            f'spark.conf.set("{LISTING}", "10000")'
+        )
+    if stream.sparkSession.conf.get(REUSE) != "false":
+        raise ValueError(
+            f"the session must not reuse parts of a plan, got {REUSE} = true: Spark would lose "
+            f"rows when windows are united or joined with each other; call "
+            f'spark.conf.set("{REUSE}", "false")'
+        )
+
+
+def aggregate(
+    stream: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None
+) -> DataFrame:
+    """Return the results of the windows of each group and sensor, as the processor reads them."""
+    key = quoted(columns["group"]) if "group" in columns else F.lit("")
+    rows = stream.select(
+        quoted(columns["time"]).alias("time"),
+        key.alias("key"),
+        sensor_of(promise, columns["sensor"]).alias("sensor"),
+        quoted(columns["value"]).cast("double").alias("value"),
+        reason_to_reject(promise, columns, now).alias("reason"),
+    )
+    counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in REASONS]
+    try:
+        rows = rows.observe("rejected", *counts)
+    except AnalysisException as error:
+        if error.getCondition() != "DUPLICATED_METRICS_NAME":
+            raise
+        raise ValueError(
+            "stream must be without recoverable, and without an observe named 'rejected', got one: "
+            f"rename your own; of recoverable a query may have one: {ONE_QUERY}"
+        ) from error
+    rows = rows.where(F.col("reason").isNull())
+    if not has_watermark(stream, columns["time"]):
+        late = microseconds("watermark", promise.watermark)
+        rows = rows.withWatermark("time", f"{late} microseconds")
+    width, step = f"{promise.width} microseconds", f"{promise.step} microseconds"
+    variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
+    windows = rows.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
+        F.expr(AGGREGATES[promise.query]).alias("value"),
+        F.count("value").alias("samples"),
+        variance.alias("variance"),
+    )
+    start = F.unix_micros(F.col("window.start")).alias("start")
+    return windows.select("key", start, "sensor", "value", "samples", "variance")
+
+
+def has_watermark(stream: DataFrame, time: str) -> bool:
+    """Whether the stream has a watermark on its column `time`; ValueError if on another one only.
+
+    Spark permits one watermark in a chain of operators.
+    """
+    if "EventTimeWatermark" not in operators_of(stream):
+        return False
+    marked = [column.name for column in stream.schema.fields if WATERMARK in column.metadata]
+    if time in marked:
+        return True
+    raise ValueError(
+        f"time must name the column of the stream's watermark, got {time!r} and a watermark on "
+        f"{listed(marked) or 'another column'}: call withWatermark({time!r}, …) instead of that "
+        "one, after all changes of the column and after a union; behind an aggregation take "
+        "window_time(…) of its window as the time, without another watermark"
+    )
+
+
+def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column | None) -> Column:
+    """Return the reason to leave a row out, or null."""
+    time = quoted(columns["time"])
+    sensor = sensor_of(promise, columns["sensor"])
+    number = quoted(columns["value"])
+    clock = F.current_timestamp() if now is None else now.cast("timestamp")
+    latest = F.unix_micros(clock) + microseconds("ahead", promise.ahead)  # faster than intervals
+    tests = {
+        "no_time": time.isNull(),
+        "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
+        "no_sensor": sensor.isNull(),
+        "no_value": ~F.coalesce(F.abs(number.cast("double")) < LARGEST, F.lit(False)),
+        "unknown_sensor": ~sensor.isin(promise.sensors),
+        "too_late": F.unix_micros(time) > latest,
+        "too_early": time < F.lit(promise.earliest.to_pydatetime()),
+    }
+    return F.coalesce(*[F.when(tests[reason], F.lit(reason)) for reason in REASONS])
+
+
+def sensor_of(promise: Promise, column: str) -> Column:
+    """Return the column of sensors without outer blanks, as ``aft plan`` reads names.
+
+    A database pads names of the type CHAR with blanks. They stay if the promise has names with
+    outer blanks itself.
+    """
+    padded = any(name != name.strip(" ") for name in promise.sensors)
+    return quoted(column) if padded else F.trim(quoted(column))
+
+
+def window_metrics(promise: Promise) -> list[Column]:
+    """Return the counts of a micro-batch's windows for Spark's progress."""
+    counts = {state: F.col("state") == state for state in ("exact", "estimated", "lost")}
+    counts |= {"empty": F.col("samples") == 0, "certified": F.col("recoverable") > 0}
+    return [
+        *(F.count(F.when(test, 1)).alias(name) for name, test in counts.items()),
+        *(F.sum(name).alias(name) for name in AUDIT),
+        (F.max("start") + promise.width).alias("end"),
+    ]
+
+
+def sensor_metrics(sensor: str) -> Column:
+    """Return one sensor's windows, estimated ones, audited estimates, and of these the wrong."""
+    own = F.col("sensor") == sensor
+    return F.struct(
+        F.count(F.when(own, 1)).alias("windows"),
+        F.count(F.when(own & (F.col("state") == "estimated"), 1)).alias("estimated"),
+        *(F.sum(F.when(own, F.col(name))).alias(name) for name in AUDIT[:2]),
+    ).alias(sensor)
+
+
+def quoted(name: str) -> Column:
+    """Return the column with exactly this name."""
+    return F.col("`" + name.replace("`", "``") + "`")

@@ -1,0 +1,95 @@
+"""The stored full run, reports/full.json, against today's claims and against the figures of pages.
+
+After a claim was reworded, or added, these tests fail until a full run is stored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from aftlib.command.documents import DOCUMENTS
+from aftlib.command.front import STORED, write_card
+from aftlib.notebook.claims import not_run
+from aftlib.notebook.scorecard import ClaimRecord
+
+ROOT = Path(__file__).parents[2]
+CLAIMS = [claim for document in DOCUMENTS for claim in document.claims]
+FULL = json.loads((ROOT / "reports" / STORED).read_text())
+LINES = {line["id"]: line for line in FULL["claims"]}
+TEXTS = ("quote", "section", "main", "expected", "condition", "threshold", "basis")
+TEXTS += ("by_construction", "project", "timed", "recorded", "notebook")
+
+
+def test_the_stored_scorecard_is_made_from_the_stored_records():
+    assert (ROOT / "reports" / "README.md").read_text() == write_card(FULL)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+def test_a_stored_record_has_the_texts_of_its_claim(claim):
+    """A claim that was reworded since the full run makes the stored scorecard stale."""
+    (notebook,) = [document.notebook for document in DOCUMENTS if claim in document.claims]
+    today = ClaimRecord.of(claim, not_run("only its texts are compared")).with_run(notebook)
+    wanted = {name: getattr(today, name) for name in TEXTS}
+    assert {name: LINES[claim.id].get(name) for name in TEXTS} == wanted
+
+
+def test_the_stored_records_are_those_of_all_claims():
+    assert {*LINES} == {claim.id for claim in CLAIMS}
+
+
+NUMBER = re.compile(r"(?<![\w.,-])[−-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?![\w-])")
+
+
+def read_number(text: str) -> float:
+    return float(text.replace(",", "").replace("−", "-"))
+
+
+def numbers_of(line: dict) -> list[float]:
+    """All numbers that a stored record gives, in its fields and in its texts."""
+    values = [line["measured"], line.get("n"), *(line.get("interval") or ())]
+    texts = ("text", "sensitivity", "condition", "expected", "quote", "by_construction")
+    found = NUMBER.findall(" ".join(str(line.get(name, "")) for name in texts))
+    return [float(v) for v in values if isinstance(v, int | float)] + [*map(read_number, found)]
+
+
+def unsupported_figures(text: str, lines: dict[str, dict]) -> list[str]:
+    """Figures of the sentences and cells with a claim's id that links to the scorecard.
+
+    Returned are those before the link which, at their printed precision, are no number of that
+    claim's record; a share may be printed as a percentage.
+    """
+    wrong = []
+    for part in re.split(r"(?<=[.;:|])\s|\n\n", text):
+        named = re.search(r"\[([DGP]\d?-\d+)\]\([^)]*reports/README\.md", part)
+        if not named:
+            continue
+        known = numbers_of(lines[named[1]])
+        for figure in NUMBER.findall(part[: named.start()]):
+            half = 0.5 * 10.0 ** -len(figure.partition(".")[2]) * (1 + 1e-9)
+            near = (
+                abs(v * scale - read_number(figure)) <= half for v in known for scale in (1, 100)
+            )
+            if not any(near):
+                wrong.append(f"{figure} ({named[1]})")
+    return wrong
+
+
+def test_a_figure_beside_a_claims_id_must_be_one_of_its_record():
+    lines = {"D2-11": {"measured": 2.732, "interval": [2.59, 2.89], "sensitivity": "43 against 3"}}
+    link = "[D2-11](../reports/README.md)"
+    good = f"It is 2.7 times ({link}). With 43 checkpoints, not 3 ({link}). 99 is free (D2-11)."
+    assert unsupported_figures(good, lines) == []
+    bad = f"It is 2.8 times {link}, and 44 | 2.59 to 3 {link} | 273 % {link}"
+    assert unsupported_figures(bad, lines) == ["2.8 (D2-11)"]
+    assert unsupported_figures(f"Now 44\nto 3 {link}", lines) == ["44 (D2-11)"]
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda page: page.name
+)
+def test_figures_of_readme_and_docs_are_those_of_the_full_run(page):
+    assert unsupported_figures(page.read_text(), LINES) == []

@@ -1,0 +1,197 @@
+"""What the grid says about each claim, and changes of it under which its verdict turns."""
+
+import re
+
+import numpy as np
+import pytest
+
+from aftlib.core.generators import block_model
+from aftlib.documents.approximately_once import experiments
+from aftlib.documents.approximately_once.claims import CLAIMS, by_interpretation, summarize
+from aftlib.documents.approximately_once.error_rates import CHANCE, RANDOM
+from aftlib.documents.approximately_once.experiments import NotebookParameters
+from aftlib.notebook.claims import DOES_NOT_HOLD, HOLDS, NOT_RUN, OPEN
+from tests import judging
+
+SETTINGS = {
+    "workers": [2, 3, 4, 6, 8, 12, 24, 60],
+    "epsilons": [0.65, 0.7, 0.8, 1.0, 1.96],
+    "rows": 2000,
+    "draws": 3,
+}
+
+
+def in_one_process(spark, work, points):
+    return [work(point) for point in points]
+
+
+@pytest.fixture(scope="module")
+def grid():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiments, "sweep", in_one_process)
+        return experiments.grid(None, NotebookParameters(**SETTINGS))
+
+
+@pytest.fixture(scope="module")
+def averaged():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(experiments, "sweep", in_one_process)
+        return experiments.averaged_grid(None, NotebookParameters(**SETTINGS))
+
+
+@pytest.fixture(scope="module")
+def real():
+    return experiments.real_grid(experiments.real_tables(), 0.05, 1)
+
+
+@pytest.fixture(scope="module")
+def judge(averaged, real):
+    def judge(grid, **other):
+        frames = {"grid": grid, "averaged": averaged, "real": real}
+        frames["parameters"] = NotebookParameters(**SETTINGS)
+        return judging.judge(CLAIMS, frames | other)
+
+    return judge
+
+
+@pytest.fixture(scope="module")
+def verdicts(judge):
+    def verdicts(grid, **other):
+        return {id: record.verdict for id, record in judge(grid, **other).items()}
+
+    return verdicts
+
+
+def replaced(grid, other):
+    """The grid if greedy gave the same assignments as another method."""
+    rows = grid[(grid["method"] == other) & (grid["draw"] == 0)]
+    columns = ["estimable", "rate", "largest", "everyone", "measured", "error", "z"]
+    values = rows.set_index(["workers", "epsilon"])[columns]
+    changed = grid.copy()
+    greedy = changed["method"] == "greedy"
+    at = list(zip(changed.loc[greedy, "workers"], changed.loc[greedy, "epsilon"], strict=True))
+    changed.loc[greedy, columns] = values.loc[at].to_numpy()
+    return changed
+
+
+def test_all_claims_come_out_as_recorded(grid, verdicts):
+    assert verdicts(grid) == {claim.id: claim.recorded for claim in CLAIMS}
+
+
+@pytest.mark.parametrize(
+    ("other", "turns"),
+    [
+        ("h-best", {"D1-1": DOES_NOT_HOLD, "D1-4": DOES_NOT_HOLD}),
+        ("h-worst", {"D1-1": DOES_NOT_HOLD}),
+        (RANDOM, {"D1-1": HOLDS, "D1-4": HOLDS}),
+    ],
+)
+def test_another_assignment_for_greedy_is_noticed(grid, other, turns, verdicts):
+    changed = verdicts(replaced(grid, other))
+    assert {id: changed[id] for id in turns} == turns
+
+
+def test_the_share_of_the_lead_is_the_one_of_the_sums(grid, judge):
+    sums = grid[grid["draw"] == 0].groupby("method")["estimable"].sum()
+    record = judge(grid)["D1-1"]
+    lead = (sums["greedy"] - sums["h-worst"]) / (sums["h-best"] - sums["h-worst"])
+    assert record.measured == pytest.approx(lead)
+
+
+def test_estimable_workers_that_do_not_grow_are_noticed(grid, verdicts):
+    greedy = grid["method"] == "greedy"
+    fixed = grid["estimable"].where(~greedy, np.minimum(grid["estimable"], 2))
+    assert verdicts(grid.assign(estimable=fixed))["D1-2"] == DOES_NOT_HOLD
+
+
+def test_an_h_best_that_differs_from_the_closed_form_leaves_d1_2_open(grid, verdicts):
+    assert verdicts(grid, parameters=NotebookParameters(**SETTINGS, blocks=20))["D1-2"] == OPEN
+
+
+def test_an_estimable_sensor_with_a_rate_above_delta_is_noticed(grid, verdicts):
+    broken = verdicts(grid.assign(largest=grid["largest"] * 1.01, rate=grid["rate"] * 1.01))
+    assert broken["D1-3"] == broken["D1-4"] == DOES_NOT_HOLD
+
+
+def test_samples_of_another_covariance_leave_the_rates_open(grid, monkeypatch, verdicts):
+    monkeypatch.setattr(experiments, "sweep", in_one_process)
+    true = experiments.draw
+
+    def other_data(model, rows, seed):
+        return true(block_model(covariance=0.85), rows, seed)
+
+    monkeypatch.setattr(experiments, "draw", other_data)
+    other = experiments.grid(None, NotebookParameters(**SETTINGS))
+    changed = verdicts(other)
+    assert changed["D1-3"] == changed["D1-4"] == OPEN
+    np.testing.assert_array_equal(other["rate"], grid["rate"])
+
+
+def test_greedy_that_errs_less_than_h_best_is_noticed(grid, verdicts):
+    lower = grid["rate"].where(grid["method"] != "greedy", grid["rate"] * 0.5)
+    assert verdicts(grid.assign(rate=lower))["D1-4"] == DOES_NOT_HOLD
+
+
+def test_a_random_assignment_that_errs_more_than_twice_as_often_is_noticed(grid, verdicts):
+    higher = grid["rate"].where(grid["method"] != RANDOM, grid["rate"] * 3)
+    assert verdicts(grid.assign(rate=higher))["D1-5"] == HOLDS
+
+
+def test_where_nothing_is_estimable_nothing_is_judged(grid, verdicts):
+    columns = ["rate", "largest", "measured", "error", "first", "z"]
+    empty = grid.assign(estimable=0, **dict.fromkeys(columns, np.nan))
+    assert set(verdicts(empty).values()) == {NOT_RUN}
+    assert verdicts(grid[grid["workers"] == 6])["D1-2"] == NOT_RUN
+
+
+def test_ties_by_chance_is_drawn_and_random_too(grid):
+    draws = grid.groupby("method")["draw"].nunique()
+    assert draws.to_dict() == {"greedy": 1, "h-best": 1, "h-worst": 1, RANDOM: 3, CHANCE: 5}
+
+
+def sentences(grid, judge):
+    return summarize(judge(grid), NotebookParameters(**SETTINGS)).found
+
+
+def test_the_box_says_what_the_verdicts_say(grid, judge):
+    usual = sentences(grid, judge)
+    assert usual.startswith("It holds that error rates stay within δ, and that greedy assignment")
+    assert "It does not hold that it errs far less often" in usual
+    broken = sentences(grid.assign(largest=2 * grid["largest"]), judge)
+    assert "It does not hold that error rates stay within δ" in broken
+    higher = grid["rate"].where(grid["method"] != RANDOM, grid["rate"] * 3)
+    assert "and that it errs far less often" in sentences(grid.assign(rate=higher), judge)
+
+
+def test_the_box_has_at_most_70_words(grid, judge):
+    box = summarize(judge(grid), NotebookParameters(**SETTINGS))
+    words = re.findall(r"\S*\w\S*", " ".join(vars(box).values()))
+    assert len(words) <= 70
+
+
+def test_real_sensors_are_named_where_greedy_reverses(grid, real, judge):
+    assert "is reversed on 4 of 4 sets of real sensors" in judge(grid)["D1-1"].sensitivity
+    equal = real.assign(estimable=1)
+    changed = judge(grid, real=equal)["D1-1"]
+    assert "is reversed on 0 of 4 sets" in changed.sensitivity
+    far = real.assign(rate=real["rate"].where(real["method"] != RANDOM, real["rate"] * 10))
+    assert "at most one half on 4 of 4 sets" in judge(grid, real=far)["D1-5"].sensitivity
+
+
+def test_rates_above_delta_on_real_sensors_are_counted_in_d1_3(grid, real, judge):
+    assert "exceeds δ on 1 of 4 sets (chicago ridership)" in judge(grid)["D1-3"].sensitivity
+    fewer = real.assign(measured=0.01)
+    assert "exceeds δ on 0 of 4 sets." in judge(grid, real=fewer)["D1-3"].sensitivity
+
+
+def test_both_interpretations_are_compared_at_the_same_settings(grid, averaged):
+    table = by_interpretation(grid, averaged)
+    same = averaged[averaged["epsilon"].isin(SETTINGS["epsilons"])]
+    assert len(same) < len(averaged)
+    gap = same.pivot_table(index=["workers", "epsilon"], columns="method", values="rate")
+    gap = (gap["greedy"] - gap["h-best"]).mean()
+    assert table.loc["D1-4: greedy's error rate above h-best's", "rows are samples"] == gap
+
+
+def test_samples_that_disagree_in_the_other_interpretation_leave_d1_3_open(grid, averaged, judge):
+    assert judge(grid, averaged=averaged.assign(z=9.0))["D1-3"].verdict == OPEN

@@ -1,0 +1,177 @@
+"""D3's verdicts in a world where its claims hold, and how each turns."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.documents.shared_state.claims import CLAIMS, summarize
+from aftlib.documents.shared_state.experiments import BARRIER, ONE, TEN, NotebookParameters
+from aftlib.notebook.claims import Finding
+from aftlib.notebook.scorecard import ClaimRecord
+from tests.judging import judge, list_changed, verdict
+
+TURNS = range(5)
+NOISE = 1 + np.array([0.01, -0.01, 0.02, -0.02, 0.0])
+
+
+def measured(shuffled=1.0, shared=2.0, skewed=1.5, receivers=0.4):
+    """Throughput of upfront and late global; skew multiplies that of late global by `skewed`."""
+    rows = []
+    for skew in (0.0, 1.4, 2.0):
+        for turn in TURNS:
+            fast = shared * (skewed if skew else 1)
+            speeds = {"upfront": shuffled, "late local": 1.2 * fast, "late global": fast}
+            for strategy, speed in speeds.items():
+                times = {"sender_s": 1 - receivers, "receiver_s": receivers}
+                row = {"skew": skew, "strategy": strategy, "turn": turn} | times
+                rows.append(row | {"throughput": speed * NOISE[turn]})
+    return pd.DataFrame(rows)
+
+
+def grown(factor=1.7):
+    cases = [(tasks, turn) for tasks in (1, 2) for turn in TURNS]
+    speeds = [(factor if tasks == 2 else 1) * NOISE[turn - tasks] for tasks, turn in cases]
+    return pd.DataFrame(cases, columns=["tasks", "turn"]).assign(throughput=speeds)
+
+
+def shuffles(uniform=1.7, skewed=0.9):
+    cases = [(skew, tasks, turn) for skew in (0.0, 1.4) for tasks in (1, 2) for turn in TURNS]
+    speeds = [
+        (1 if tasks == 1 else skewed if skew else uniform) * NOISE[turn - tasks]
+        for skew, tasks, turn in cases
+    ]
+    return pd.DataFrame(cases, columns=["skew", "tasks", "turn"]).assign(throughput=speeds)
+
+
+def killed(wrong=0, disturbed=0, broken=7, behind=3000):
+    rows = [("task", "read"), ("server", "flushed"), ("server, offsets apart", "between")]
+    frame = pd.DataFrame(rows, columns=["killed", "point"]).assign(turn=0, again=4000)
+    return frame.assign(
+        wrong=[0, wrong, broken], disturbed=[disturbed, 0, 0], behind_a_shuffle=behind
+    )
+
+
+def stored():
+    return killed()[["killed", "point", "wrong"]].assign(kills=75, date="2026-11-28")
+
+
+def flushes(factor=1.3, fewer=1.4):
+    speeds = {TEN: 1, ONE: factor, BARRIER: factor * fewer}
+    return pd.DataFrame(
+        [
+            {"flush": flush, "turn": turn, "per_s": speed * NOISE[turn]}
+            for flush, speed in speeds.items()
+            for turn in TURNS
+        ]
+    )
+
+
+def engines(names=("flink keyed", "flink shared"), growth=1.5):
+    return pd.DataFrame(
+        [
+            {
+                "engine": name,
+                "tasks": tasks,
+                "skew": skew,
+                "tuples": 10,
+                "throughput": (1 + skew) * growth ** (tasks - 1),
+            }
+            for name in names
+            for tasks in (1, 2)
+            for skew in (0.0, 1.4, 2.0)
+        ],
+        columns=["engine", "tasks", "skew", "tuples", "throughput"],
+    )
+
+
+def searched(gain=1.4):
+    """Skew gains with many keys only."""
+    rows = []
+    for keys, factor in ((1_000, 1.0), (1_000_000, gain)):
+        for skew, turn in itertools.product((0.0, 1.2, 1.4), range(3)):
+            rows.append((keys, skew, turn, factor if skew else 1.0))
+    return pd.DataFrame(rows, columns=["keys", "skew", "turn", "throughput"])
+
+
+def world(**changed):
+    return {
+        "p": NotebookParameters(),
+        "measured": measured(),
+        "grown": grown(),
+        "shuffles": shuffles(),
+        "searched": searched(),
+        "killed": killed(),
+        "stored_kills": stored(),
+        "flushes": flushes(),
+        "engines": engines(),
+    } | changed
+
+
+def test_all_is_as_recorded_also_without_stored_runs():
+    assert list_changed(CLAIMS, world()) == set()
+    assert list_changed(CLAIMS, world(engines=engines(()), stored_kills=stored()[:0])) == set()
+
+
+@pytest.mark.parametrize(
+    ("id", "changed", "turned"),
+    [
+        ("D3-1", {"shuffles": shuffles(0.9)}, "does not hold"),
+        ("D3-1", {"shuffles": shuffles(1.0)}, "open"),
+        ("D3-1", {"engines": engines(growth=0.9)}, "does not hold"),
+        ("D3-2", {"measured": measured(receivers=0.05)}, "does not hold"),
+        ("D3-4", {"measured": measured(skewed=0.8)}, "does not hold"),
+        ("D3-4", {"p": NotebookParameters(keys=10_000)}, "open"),
+        ("D3-5", {"killed": killed(disturbed=1)}, "does not hold"),
+        ("D3-5", {"killed": killed(behind=0)}, "open"),
+        ("D3-7", {"measured": measured(receivers=0.2)}, "does not hold"),
+        ("D3-8", {"killed": killed(wrong=1)}, "does not hold"),
+        ("D3-8", {"killed": killed(broken=0)}, "open"),
+        ("D3-9", {"measured": measured(shuffled=4.0)}, "does not hold"),
+        ("D3-10", {"flushes": flushes(0.9)}, "does not hold"),
+    ],
+)
+def test_a_verdict_turns_with_its_evidence(id, changed, turned):
+    assert verdict(CLAIMS, world(**changed), id) == turned
+
+
+def test_a_single_turn_has_no_interval():
+    one = {name: frame[frame["turn"] == 0] for name, frame in world().items()
+           if name in ("measured", "shuffles", "grown", "flushes")}  # fmt: skip
+    records = judge(CLAIMS, world(**one))
+    assert [records[id].interval for id in ("D3-1", "D3-4", "D3-9", "D3-10")] == [None] * 4
+
+
+def test_the_computed_claims_hold_from_the_shares_that_they_name():
+    """D3-2 from .16, D3-7 from .24 of a tuple's cost."""
+    verdicts = [
+        [verdict(CLAIMS, world(measured=measured(receivers=b)), id) for b in shares]
+        for id, shares in (("D3-2", (0.14, 0.17)), ("D3-7", (0.23, 0.24)))
+    ]
+    assert verdicts == [["does not hold", "holds if"]] * 2
+
+
+def test_the_stored_kills_say_how_little_they_exclude():
+    text = judge(CLAIMS, world(), "D3-8")["D3-8"].sensitivity
+    assert text == "Stored run of 2026-11-28: 0 of 150 kills wrong (at most 2.4 %)."
+
+
+@pytest.mark.parametrize(("times", "opening"), [(3.0, "It holds"), (0.5, "It does not hold")])
+def test_the_box_follows_from_verdicts_and_values(times, opening):
+    (claim,) = [claim for claim in CLAIMS if claim.id == "D3-9"]
+    record = ClaimRecord.of(claim, Finding(times))
+    box = summarize({"D3-9": record}, NotebookParameters())
+    assert box.found == (
+        f"{opening} that shared state has {times} times a shuffle's throughput under skew."
+    )
+
+
+def test_rows_name_their_skew_and_both_factors_of_a_flush():
+    records = judge(CLAIMS, world())
+    assert "Skewed keys: × 0.89 at skew 1.4." in records["D3-1"].sensitivity
+    assert "Flink's shuffle, stored: × 1.50 uniform" in records["D3-1"].sensitivity
+    assert "With 1,000,000 keys: × 1.40 at skew 1.2, × 1.40" in records["D3-4"].sensitivity
+    assert "The least gain, at skew 1.4." in records["D3-9"].sensitivity
+    assert "late local) has × 1.20 the proposal's" in records["D3-9"].sensitivity
+    assert "a further × 1.40, together × 1.82" in records["D3-10"].sensitivity

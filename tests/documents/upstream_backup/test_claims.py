@@ -1,0 +1,151 @@
+"""Each verdict of D4 comes out as recorded, and turns when the code or the data are wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.documents.upstream_backup import simulation, stored_runs
+from aftlib.documents.upstream_backup.claims import CLAIMS, summarize
+from aftlib.documents.upstream_backup.experiments import NotebookParameters, Sweep, run_trial
+from aftlib.documents.upstream_backup.system import NODES, PROPOSED, SIMULATED_SCHEMES, UPSTREAM
+from tests import judging
+
+CASE = Sweep((200, 1000, 5000, 15_000), 12, seed=1)
+
+
+def trials(*nodes, case=CASE):
+    """As `recoveries`, in this process."""
+    points = [
+        ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
+        for rate in case.rates
+        for scheme in SIMULATED_SCHEMES
+        for node in nodes
+        for trial, (system, time) in enumerate(case.drawn(rate))
+    ]
+    return pd.DataFrame(map(run_trial, points))
+
+
+def make_frames():
+    return {
+        "outcomes": trials("primary"),
+        "either": trials(*NODES),
+        "ns3": stored_runs.compare_with_ns3(),
+        "parts": stored_runs.tcp_parts(),
+        "case": CASE,
+    }
+
+
+@pytest.fixture(scope="module")
+def frames():
+    return make_frames()
+
+
+def test_all_claims_come_out_as_recorded(frames):
+    records = judging.judge(CLAIMS, frames)
+    assert {id for id, record in records.items() if not record.as_recorded} == set()
+    assert records["D4-7"].measured == pytest.approx(6.6, abs=0.5)
+    assert "True below 30.8 tuples/s" in records["D4-7"].sensitivity
+    assert records["D4-2"].text == (
+        "0.0665 of the largest difference: 87 tuples at 1,000/s, 1,310 at 15,000/s"
+    )
+
+
+def test_nagle_makes_half_of_the_gap_only_where_acknowledgements_are_delayed(frames):
+    record = judging.judge(CLAIMS, frames)["D4-4"]
+    assert "65 % at 100/s, 39 % at 200/s, 1.3 % at 500/s, 0 % at 1,000/s" in record.text
+    only = "at least half at 100 tuples/s; at 50 and 100 tuples/s if TCP delays the first"
+    assert only in record.sensitivity
+    assert "at none of these rates without delays" in record.sensitivity
+    assert "a round trip (10.1 ms) beside the handshake's 10.1 ms" in record.sensitivity
+
+
+def test_the_condition_of_empty_queues_follows_the_ack_interval(frames):
+    slower = replace(CASE, parameters=replace(CASE.parameters, ack_ms=100))
+    record = judging.judge(CLAIMS, frames | {"case": slower}, "D4-7")["D4-7"]
+    assert "True below 14.3 tuples/s" in record.sensitivity
+
+
+def test_the_box_follows_the_verdicts(frames):
+    records = judging.judge(CLAIMS, frames)
+    p = NotebookParameters()
+    box = summarize(records, p)
+    assert "It holds that it replays 0.52 times upstream backup's tuples, and that it" in box.found
+    assert "It does not hold that Nagle's algorithm" in box.found
+    assert sum(len(text.split()) for text in vars(box).values()) <= 70
+    turned = {"D4-4": records["D4-4"].model_copy(update={"verdict": "holds"})}
+    assert "and that Nagle's algorithm" in summarize(records | turned, p).found
+    with pytest.raises(KeyError):
+        summarize({}, p)
+
+
+def scaled(frame, measure, factor, scheme=PROPOSED, rate=None):
+    rows = frame["scheme"] == scheme.name
+    rows &= True if rate is None else frame["rate"] == rate
+    return frame.assign(**{measure: frame[measure] * np.where(rows, factor, 1)})
+
+
+def nagle_makes_it_slow(parts, acknowledgements=stored_runs.DELAYED):
+    rows = (parts["switch"] == "Nagle on") & (parts["acknowledgements"] == acknowledgements)
+    return parts.assign(ns3_ms=parts["ns3_ms"].mask(rows, 200))
+
+
+WRONG_DATA = [
+    ("D4-1", "open", "outcomes", lambda rows: scaled(rows, "resent", 1.3, rate=200)),
+    ("D4-1", "does not hold", "outcomes", lambda rows: scaled(rows, "resent", 3)),
+    ("D4-2", "does not hold", "outcomes", lambda rows: scaled(rows, "resent", 5, UPSTREAM, 1000)),
+    ("D4-2", "not run", "outcomes", lambda rows: rows[rows["rate"] > 1000]),
+    ("D4-3", "does not hold", "outcomes", lambda rows: scaled(rows, "recovery_ms", 5)),
+    ("D4-3", "open", "ns3", lambda ns3: ns3.assign(recovery_ms_error=0.2)),
+    ("D4-2", "does not hold", "outcomes", lambda rows: rows[rows["rate"] <= 5000]),
+    ("D4-2", "does not hold", "outcomes", lambda rows: scaled(rows, "resent", 10, UPSTREAM, 5000)),
+    ("D4-4", "holds", "parts", nagle_makes_it_slow),
+    ("D4-4", "does not hold", "parts", lambda parts: nagle_makes_it_slow(parts, "at once")),
+    ("D4-4", "not run", "parts", lambda parts: parts.assign(ms=parts["ms"] / 2)),
+    ("D4-7", "holds", "outcomes", lambda rows: scaled(rows, "queue_at_crash", 0.05, UPSTREAM)),
+    ("D4-7", "not run", "outcomes", lambda rows: rows[rows["rate"] > 1000]),
+    ("D4-8", "does not hold", "either", lambda rows: rows[rows["node"] == "primary"]),
+]
+
+
+@pytest.mark.parametrize(("id", "expected", "name", "change"), WRONG_DATA)
+def test_a_verdict_follows_its_data(id, expected, name, change, frames):
+    assert judging.verdict(CLAIMS, frames | {name: change(frames[name])}, id) == expected
+
+
+def everything_to_the_primary(parameters, times):
+    return np.ones(len(times), dtype=bool)
+
+
+ACKNOWLEDGED = simulation.acknowledged
+
+
+def no_acks_from_the_secondary(parameters, route, time):
+    return 0 if route.node == "secondary" else ACKNOWLEDGED(parameters, route, time)
+
+
+def no_slow_start(arrival, service, window, echo_ns):
+    return simulation.lindley(arrival, service)
+
+
+WRONG_CODE = [
+    ("D4-1", "does not hold", "primary_turn", everything_to_the_primary),
+    ("D4-8", "does not hold", "acknowledged", no_acks_from_the_secondary),
+    ("D4-4", "not run", "slow_start", no_slow_start),
+]
+
+
+@pytest.mark.parametrize(("id", "expected", "name", "wrong"), WRONG_CODE)
+def test_a_verdict_turns_when_the_code_is_wrong(id, expected, name, wrong, monkeypatch):
+    monkeypatch.setattr(simulation, name, wrong)
+    assert judging.verdict(CLAIMS, make_frames(), id) == expected
+
+
+def test_d4_3_and_d4_2_turn_when_recovery_is_wrong(frames, monkeypatch):
+    wrong = property(lambda recovery: 0.5 * len(recovery.resent) ** 0)
+    monkeypatch.setattr(simulation.Recovery, "recovery_ms", wrong)
+    slow = {"outcomes": trials("primary"), "ns3": stored_runs.compare_with_ns3()}
+    assert judging.verdict(CLAIMS, frames | slow, "D4-3") != "holds"
+    flat = trials("primary", case=replace(CASE, rates=(999, 1001)))
+    assert judging.verdict(CLAIMS, frames | {"outcomes": flat}, "D4-2") == "does not hold"

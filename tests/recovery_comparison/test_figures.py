@@ -1,0 +1,161 @@
+"""Figures and tables show what was measured."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.recovery_comparison import captions, figures
+from aftlib.recovery_comparison.experiments import (
+    NotebookParameters,
+    normal_table,
+    scheme_table,
+)
+from aftlib.recovery_comparison.normal import UNPROTECTED, checkpoints_name
+from aftlib.recovery_comparison.own_numbers import own_numbers, own_table
+from aftlib.recovery_comparison.schemes import (
+    EXACT,
+    EXACT_PROCESS,
+    LAST,
+    MODEL,
+    NOTHING,
+    all_schemes,
+    exact_of,
+)
+from tests.recovery_comparison.tables import RATES, WINDOWS, measurements
+
+
+def test_the_main_figure_has_a_mark_for_each_approximate_scheme_window_and_rate():
+    figure = figures.recovery_ratios(measurements())
+    marks = [trace for trace in figure.data if trace.mode == "markers"]
+    schemes = [name for name in all_schemes() if exact_of(name)]
+    assert len(marks) == len(schemes) * len(WINDOWS)
+    assert {trace.name for trace in marks} == {*schemes}
+    for trace in marks:
+        assert len(trace.x) == len(RATES) and np.isfinite(trace.x).all()
+    assert "unlimited" in figure.layout.xaxis.ticktext
+
+
+def test_exact_recoveries_rise_to_the_left_and_d1_by_model_does_not():
+    points = measurements().points.set_index(["scheme", "width", "rate"])["seconds"]
+    for exact in (EXACT, EXACT_PROCESS):
+        assert points[exact, WINDOWS[-1], RATES[0]] > 5 * points[exact, WINDOWS[-1], np.inf]
+    assert points[MODEL, WINDOWS[-1], RATES[0]] < 1.1 * points[MODEL, WINDOWS[-1], np.inf]
+
+
+def test_the_table_has_a_row_per_scheme_with_fixed_and_reading_time():
+    table = scheme_table(measurements())
+    assert [*table.index] == all_schemes()
+    assert np.allclose(table["fixed_ms"] / 1e3 + table["reading_s"], table["recovery_s"])
+    assert table.loc[NOTHING, "lost"] == 100 and table.drop(NOTHING)["lost"].sum() == 0
+
+
+def test_tables_of_break_even_and_own_numbers_are_readable():
+    measured, operation = measurements(), NotebookParameters().operation
+    measured.break_even.loc[0, "measured"] = np.inf
+    assert "∞" in figures.break_even_table(measured).to_html()
+    assert "lost" in figures.outcome_table(measured).to_html()
+    assert MODEL in figures.own_table(measured, operation, 60.0).to_html()
+    assert "97 %" in figures.accuracy_table(measured).to_html()
+    assert "90 %" in figures.operation_table(measured).to_html()
+
+
+def test_captions_have_at_most_two_sentences_and_the_runs_numbers():
+    measured = measurements()
+    told = [
+        captions.describe_ratios(measured),
+        captions.describe_outcomes(measured),
+        captions.describe_accuracy(measured),
+        captions.describe_operation(measured),
+    ]
+    for text in told:
+        assert 1 <= len(re.split(r"(?<=[.?!]) (?=[A-ZΣ])", text)) <= 2 and text.endswith(".")
+    assert (
+        "70 % against 97 % at 24 hours" in told[2]
+        and "95 % of the speed" in told[3]
+        and "24 checkpoints per window 20 %" in told[3]
+    )
+    assert "2 of 2 workers" in told[1] and "reads nothing again" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("widths", "words"),
+    [
+        (WINDOWS[:1], "97 % at 24 hours, so that is what a model is worth; at 6 hours D1 by model"),
+        (WINDOWS, "At 6 hours and 24 hours D1 by model estimates nothing at this ε; guaranteed"),
+    ],
+)
+def test_the_caption_says_where_a_model_estimates_nothing(widths, words):
+    measured = measurements()
+    rows = measured.accuracy
+    rows.loc[(rows["scheme"] == MODEL) & rows["width"].isin(widths), "within"] = np.nan
+    text = captions.describe_accuracy(measured)
+    assert words in text and "–" not in text
+
+
+def test_outages_in_normal_operation_are_those_of_the_cost_model():
+    measured = measurements()
+    outages = normal_table(measured)["outage_s"]
+    points = measured.points.set_index(["scheme", "width", "rate"])["predicted_s"]
+    assert outages[checkpoints_name(1)] == pytest.approx(points[EXACT, WINDOWS[-1], RATES[0]])
+    assert outages[MODEL] == pytest.approx(points[MODEL, WINDOWS[-1], RATES[0]])
+    wait = outages[checkpoints_name(1)] - outages[checkpoints_name(4)]
+    assert wait == pytest.approx(0.75 * 0.5 * 12 * WINDOWS[-1] / RATES[0], rel=1e-3)
+    assert np.isnan(outages[UNPROTECTED])
+
+
+def test_plain_checkpoints_suffice_unless_much_time_is_saved_without_a_limit():
+    measured = measurements()
+    assert "plain checkpoints suffice" in captions.describe_times(measured)
+    measured = measurements()
+    rows = measured.recoveries
+    measured.recoveries.loc[rows["scheme"] == EXACT, "seconds"] += 0.1
+    assert "plain checkpoints suffice" not in captions.describe_times(measured)
+
+
+@pytest.mark.parametrize(
+    ("rate", "limit_s", "words"),
+    [
+        (100.0, 60.0, ["estimating pays", "misses 60 s"]),
+        (100.0, 1e5, ["plain checkpoints suffice", "keeps 100,000 s", "D1 by model is faster, as"]),
+        (1e8, 0.001, ["plain checkpoints suffice", "misses 0.001 s", "is not faster"]),
+    ],
+)
+def test_the_answer_for_your_stream_names_both_criteria(rate, limit_s, words):
+    p = NotebookParameters(own_read_rate=rate, own_t_sla_s=limit_s)
+    answer = captions.answer_own(measurements(), p)
+    assert all(word in answer for word in [*words, "keeps T_SLA", "is faster"])
+
+
+def test_a_scheme_that_reads_nothing_has_costs_of_its_own():
+    """A scheme of one's own, whatever it reads, is compared with exact replay."""
+    measured = measurements()
+    mine = measured.recoveries[measured.recoveries["scheme"] == LAST].assign(scheme="mine")
+    measured.__dict__["recoveries"] = pd.concat([measured.recoveries, mine], ignore_index=True)
+    table = own_table(measured, NotebookParameters().operation, 60.0)
+    assert table.loc["mine", "gb_read_again"] == 0
+    assert table.loc["mine", "keeps_from"] == table.loc[LAST, "keeps_from"] > 600
+    assert np.isnan(table.loc[EXACT, "keeps_from"])
+
+
+def test_your_outage_falls_with_the_read_rate_to_that_of_d1():
+    measured, operation = measurements(), NotebookParameters(own_samples_per_s=50.0).operation
+    slow = own_numbers(measured, replace(operation, read_rate=60.0))["outage_minutes"]
+    fast = own_numbers(measured, replace(operation, read_rate=5e5))["outage_minutes"]
+    assert slow[EXACT] > 100 * slow[MODEL] and fast[EXACT] < 1e-3 * slow[EXACT]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"windows": []}, "windows must hold"),
+        ({"rates": [100.0, 100.0]}, "rates must differ"),
+        ({"workers": 5}, "give 2, 3, 4, 6 or 12"),
+        ({"kills": 500}, "give shorter windows, .* kills or rates"),
+    ],
+)
+def test_parameters_that_cannot_run_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        NotebookParameters(**changed)

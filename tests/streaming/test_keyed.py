@@ -1,0 +1,315 @@
+"""The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
+
+import copy
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib import Guard, Promise
+from aftlib.streaming import keyed
+from aftlib.streaming.groups import GuardCache, frame_of
+from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.promise import require_continuation
+from tests.plans import write_plan
+
+NAMES = ["a", "b", "c", "d"]
+WORKERS = [["a"], ["b"], ["c", "d"]]
+MINUTE = 60_000_000
+TERMS = {"workers": WORKERS, "epsilon": 0.5, "delta": 0.05, "window": "5min"}
+PROMISE = Promise(**TERMS, samples=5)
+
+
+def windows_of(rounds=400, seed=1):
+    """Window results of four sensors that share a slow common part; with an outage and a gap."""
+    rng = np.random.default_rng(seed)
+    values = 0.2 * rng.normal(size=(rounds, 1)).cumsum(0) + 0.1 * rng.normal(size=(rounds, 4))
+    values[rounds - 60 : rounds - 57, 0] = np.nan
+    values[rounds - 40 : rounds - 30] = np.nan
+    values[rounds - 20, 2:] = np.nan
+    return values
+
+
+def long(values, first=0, step=5, samples=5):
+    """Rows as Spark's aggregation gives them, in an order of its own."""
+    starts = (first + np.arange(len(values))) * step * MINUTE
+    wide = pd.DataFrame(values, pd.Index(starts, name="start"), NAMES).reset_index()
+    rows = wide.melt("start", var_name="sensor").dropna()
+    rows = rows.assign(samples=samples, variance=0.01)
+    return rows.sample(frac=1, random_state=1)
+
+
+def processed(guard, windows):
+    """The rows of some windows as a frame, and their part of the log."""
+    columns, part = guard.process(windows)
+    return frame_of(columns), part
+
+
+def test_rows_are_those_of_one_guard():
+    values = windows_of()
+    rows, _ = processed(KeyedGuard(PROMISE), long(values))
+    guard = Guard([[0], [1], [2, 3]], 0.5, 0.05)
+    expected, lasting = [], []
+    for window in values:
+        expected.append(guard.update(window))
+        lasting.append(guard.recoverable.cumprod(0).sum(0))
+    certified = np.concatenate([each.declared for each in expected])
+    estimate = np.concatenate([each.estimate for each in expected])
+    half_width = np.concatenate([each.half_width for each in expected])
+    listed = np.r_[0:365, 370:400]  # of a gap of ten windows the first five
+    missing = np.isnan(values)
+    state = np.where(missing, np.where(certified, "estimated", "lost"), "exact")
+    assert (certified & missing).sum() >= 3 and (missing & ~certified).sum() > 20
+    assert rows["start"].tolist() == np.repeat(listed * 5 * MINUTE, 4).tolist()
+    assert rows["sensor"].tolist() == NAMES * len(listed)
+    assert rows["state"].tolist() == state[listed].ravel().tolist()
+    value = np.where(missing & certified, estimate, values)[listed]
+    np.testing.assert_array_equal(rows["value"], value.ravel())
+    shown = np.where(missing & certified, half_width, np.nan)[listed]
+    np.testing.assert_array_equal(rows["half_width"], shown.ravel())
+    assert rows["recoverable"].tolist() == np.array(lasting)[listed].ravel().tolist()
+    assert rows["samples"].tolist() == np.where(missing, 0, 5)[listed].ravel().tolist()
+
+
+def test_the_audit_sums_the_guards_outcomes_and_its_bound_holds():
+    keyed = KeyedGuard(Promise(**TERMS | {"epsilon": 0.25}, samples=5))
+    np.testing.assert_array_equal(keyed.audit, 0)
+    keyed.process(long(windows_of()))
+    number, wrong, slack = keyed.guard.outcomes
+    audit = keyed.audit
+    np.testing.assert_array_equal(audit[:2], [number.sum(0), wrong.sum(0)])
+    known, errors, allowed = audit.sum(1)
+    assert 0 < errors <= allowed <= 0.05 * known + slack.sum()
+
+
+@pytest.mark.parametrize("often", [1000, 100])
+def test_restarts_from_snapshot_and_log_change_nothing(often):
+    """Every micro-batch begins with what was stored; snapshots are written never, or often."""
+    values, whole, parts = windows_of(), KeyedGuard(PROMISE), []
+    expected, _ = processed(whole, long(values))
+    snapshot, log, token = None, [], KeyedGuard(PROMISE).token
+    for cut in np.split(np.arange(len(values)), [1, 2, 130, 300, 341, 362, 380]):
+        guard = KeyedGuard(PROMISE)
+        guard.restore(snapshot, log, token)
+        rows, part = processed(guard, long(values[cut], cut[0]))
+        parts.append(rows)
+        log, token = [*log, part], guard.token
+        if guard.logged >= often:
+            snapshot, log = guard.snapshot(), []
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
+    assert (snapshot is None) == (often == 1000)
+    assert guard.guard.to_bytes() == whole.guard.to_bytes()
+    assert token == whole.token
+    with pytest.raises(ValueError, match="the guard's state must be .* is damaged"):
+        KeyedGuard(PROMISE).restore(snapshot, log[:-1], token)
+
+
+def test_a_partial_window_has_its_own_half_width():
+    rows = long(np.ones((1, 4))).sort_values("sensor")
+    rows["samples"], rows["variance"] = [5, 4, 3, 2], [4.0, 0.25, 25.0, 0.0]
+    table, _ = processed(KeyedGuard(PROMISE), rows)
+    assert table["state"].tolist() == ["exact", "estimated", "lost", "lost"]
+    student = [3.182446, 4.302653]  # with 3 and 2 degrees of freedom
+    half_width = student * np.sqrt([0.25 * (1 / 4 - 1 / 5), 25.0 * (1 / 3 - 1 / 5)])
+    np.testing.assert_allclose(table["half_width"], [np.nan, *half_width, np.nan], rtol=1e-6)
+    np.testing.assert_array_equal(table["value"], [1, 1, 1, np.nan])  # two of five are too few
+    assert table["samples"].tolist() == [5, 4, 3, 2]
+    total, _ = processed(KeyedGuard(Promise(**TERMS, samples=5, query="sum", share=0.2)), rows)
+    np.testing.assert_allclose(total["value"], [1, 5 / 4, 5 / 3, 5 / 2])
+    np.testing.assert_allclose(total["half_width"][1:3], 5 * half_width, rtol=1e-6)
+
+
+def test_a_partial_window_counts_as_missing_if_the_promise_takes_whole_windows_only():
+    """The way out where a worker dies within a window, and the samples are its first ones."""
+    rows = long(np.ones((1, 4))).sort_values("sensor")
+    rows["samples"], rows["variance"] = [5, 4, 3, 5], 0.25
+    table, _ = processed(KeyedGuard(Promise(**TERMS, samples=5, share=1)), rows)
+    assert table["state"].tolist() == ["exact", "lost", "lost", "exact"]
+    np.testing.assert_array_equal(table["value"], [1, np.nan, np.nan, 1])
+
+
+@pytest.mark.parametrize("there", [3, 6, 20])
+def test_the_half_width_of_partial_windows_holds_as_often_as_it_says(there):
+    """Samples that are missing at random; the normal quantile instead of Student's would not do."""
+    rng, names = np.random.default_rng(3), [str(i) for i in range(3000)]
+    promise = Promise([names], epsilon=0.5, delta=0.1, window="5min", samples=30, share=0.1)
+    samples = rng.normal(size=(30, 3000))
+    part = samples[:there]
+    rows = pd.DataFrame({
+        "start": 0, "sensor": names, "value": part.mean(0), "samples": there,
+        "variance": part.var(0, ddof=1),
+    })  # fmt: skip
+    table, _ = processed(KeyedGuard(promise), rows)
+    off = np.abs(table["value"] - samples.mean(0))
+    assert 0.89 <= (off <= table["half_width"]).mean() <= 0.91
+
+
+@pytest.mark.parametrize(("n", "most"), [(50, 50_000), (2000, 1_000_000)])
+def test_bytes_written_per_window_are_bounded(n, most):
+    """On average, snapshots included; a snapshot has little more than the arrays in memory."""
+    guard = KeyedGuard(Promise([[str(i)] for i in range(n)], 0.5, 0.05, "5min"))
+    snapshot = len(guard.snapshot()) if n < 100 else 1.01 * guard.guard.nbytes
+    assert snapshot <= 1.01 * guard.guard.nbytes
+    windows = max(keyed.LEAST_LOG, n // 3)
+    assert (snapshot + windows * (8 + 8 * n)) / windows <= most
+
+
+def test_a_long_gap_costs_no_more_than_a_short_one():
+    """A millisecond's windows over half a century would be 1.6 · 10¹² rounds."""
+    guard = KeyedGuard(Promise(**TERMS | {"window": "1ms"}))
+    rows = pd.DataFrame({
+        "start": [0, 50 * 365 * 86_400_000_000], "sensor": "a", "value": 1.0, "samples": 1,
+        "variance": np.nan,
+    })  # fmt: skip
+    table, _ = processed(guard, rows)
+    assert len(table) == 4 * (2 + guard.guard.horizons)
+    assert guard.logged == 2
+    assert guard.guard.rounds == 50 * 365 * 86_400_000 + 1
+
+
+def test_sensors_may_have_any_name_and_times_lie_before_1970():
+    names = ["", " ", "nan", "None", "a\nb", "a\0", "a", "ä", "start"]
+    promise = Promise(**(TERMS | {"workers": [[name] for name in names]}))
+    rows = pd.DataFrame({
+        "start": -5 * MINUTE, "sensor": names, "value": range(9), "samples": 5, "variance": 0.0
+    })  # fmt: skip
+    table, _ = processed(KeyedGuard(promise), rows)
+    assert table["sensor"].tolist() == names
+    assert table["value"].tolist() == [*range(9)]
+    assert table["start"].tolist() == [-5 * MINUTE] * 9
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e100, -9e99, 1e90])
+def test_wild_and_missing_values_do_not_end_a_stream(value):
+    values = windows_of(200)
+    values[100, 0], values[120] = value, value
+    rows = long(np.nan_to_num(values, nan=5e99))
+    rows.loc[rows["value"] == 5e99, "value"] = None
+    table, _ = processed(KeyedGuard(PROMISE), rows)
+    assert len(table) == 4 * 200
+    assert table.loc[table["state"] == "exact", "value"].notna().all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"window": "10min"}, "must have window = '5min' as its checkpoint has it, got '10min'"),
+        ({"horizons": 3}, "must have horizons = 5 as its checkpoint has it, got 3: only workers"),
+        ({"seasons": ["24h"]}, r"must have seasons = \[\] .* or choose another checkpointLocation"),
+    ],
+)
+def test_changes_that_a_query_cannot_follow_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        after = Promise(**TERMS | {"samples": 5} | change)
+        require_continuation(after.content, PROMISE.content)
+
+
+def test_a_promise_is_the_same_from_its_content():
+    epsilon = pd.Series({"b": 0.2, "a": 0.1, "c": 0.3, "d": 0.4})
+    promise = Promise(**TERMS | {"epsilon": epsilon, "seasons": ("24h",)}, watermark="1min")
+    again = Promise.from_content(promise.content)
+    assert again.limits == promise.limits == [0.1, 0.2, 0.3, 0.4]
+    assert again.content == promise.content != PROMISE.content
+    assert again.guard().to_bytes() == promise.guard().to_bytes()
+
+
+def guards_of(number):
+    guards = [KeyedGuard(PROMISE) for _ in range(number)]
+    for i, guard in enumerate(guards):
+        guard.process(long(windows_of(100)[: i + 1]))
+    return guards
+
+
+def test_a_full_cache_keeps_some_of_the_guards_that_come_again_and_drops_those_that_do_not():
+    """Five groups take turns and the memory holds three guards; then only two groups come."""
+    guards = guards_of(5)
+    cache = GuardCache(most_bytes=3 * guards[0].guard.nbytes)
+    hits = 0
+    for _ in range(50):
+        for guard in guards:
+            hits += cache.take(guard.token) is guard
+            cache.keep(guard)
+    assert 50 < hits <= 150
+    for _ in range(50):
+        hits = [cache.take(guard.token) is guard for guard in guards[3:]]
+        for guard in guards[3:]:
+            cache.keep(guard)
+    assert hits == [True, True]
+    assert sum(cache.take(guard.token) is guard for guard in guards[:3]) <= 1
+    assert cache.take(guards[3].token) is guards[3] and cache.take(guards[3].token) is None
+    nothing = GuardCache(most_bytes=0)
+    nothing.keep(guards[0])
+    assert nothing.take(guards[0].token) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"query": "max"}, "query must be one of mean, sum.*, got 'max'"),
+        ({"query": ["sum"]}, r"query must be one of mean, sum.*, got \['sum'\]"),
+        ({"samples": 0}, "samples must be a whole number at least 1, got 0"),
+        ({"share": 0}, "share must be above 0 and at most 1, got 0"),
+        ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),
+        ({"slide": "0s"}, "slide must be above 0"),
+        ({"window": "0s"}, "window must be above 0, got '0s'"),
+        ({"window": "soon"}, "window must be a duration such as '10min', got 'soon'"),
+        ({"window": 300}, "window must be a duration such as '10min', got 300"),
+        ({"watermark": "-1s"}, "watermark must not be negative, got '-1s'"),
+        ({"ahead": "later"}, "ahead must be a duration such as '10min', got 'later'"),
+        ({"behind": "once"}, "behind must be a point in time such as '2020-01-01', got 'once'"),
+        ({"workers": [["a"], ["a", "b"]]}, "each sensor once, got a twice"),
+        ({"workers": ["hall", ["b"]]}, r"workers must be lists .* got 'hall': give \[\['hall'\], "),
+        ({"workers": [[1], [2]]}, r"lists of sensors' names, got 1: give \[\['1'\], …\], and cast"),
+        ({"delta": 1}, "delta must be above 0 and below 1"),
+    ],
+)
+def test_impossible_promises_are_refused(changed, message):
+    with pytest.raises(ValueError, match=message):
+        Promise(**(TERMS | changed))
+
+
+def test_durations_may_be_timedeltas():
+    durations = {"window": timedelta(minutes=5), "seasons": [pd.Timedelta("1h")]}
+    promise = Promise(**TERMS | durations, watermark=timedelta(seconds=1))
+    assert promise.width == 5 * MINUTE
+    read = Promise.from_content(promise.content)
+    assert (read.window, read.seasons) == (f"{5 * MINUTE}us", [f"{60 * MINUTE}us"])
+    require_continuation(read.content, promise.content)
+
+
+def test_a_copy_has_a_state_of_its_own():
+    first = KeyedGuard(PROMISE)
+    first.process(long(windows_of(20)))
+    twin = copy.copy(first)
+    before = first.snapshot()
+    twin.process(long(windows_of(30)[20:], 20))
+    assert first.snapshot() == before != twin.snapshot()
+
+
+def test_a_promise_comes_from_a_plan(tmp_path):
+    plan = plan_file(tmp_path / "plan.json", step=60.0)
+    promise = Promise.from_plan(plan, watermark="30s")
+    assert promise.workers == [["b"], ["a"]] and promise.epsilon == {"b": 0.5, "a": 2.0}
+    assert (promise.width, promise.step) == (10 * MINUTE, 5 * MINUTE)
+    assert (promise.samples, promise.share, promise.watermark) == (10, 0.5, "30s")
+    assert promise.guard().horizons == 3
+    assert promise.seasons == [f"{24 * 5 * MINUTE}us"]
+    changed = Promise.from_plan(plan, workers=[["a"], ["b"], ["7"]], epsilon={"7": 0.1, "b": 0.4})
+    assert changed.epsilon == {"a": 2.0, "b": 0.4, "7": 0.1} and changed.seasons == promise.seasons
+    assert Promise.from_plan(plan, workers=[["a"]]).limits == [2.0]
+    with pytest.raises(ValueError, match="got none for '7', which the plan lacks: give epsilon="):
+        Promise.from_plan(plan, workers=[["a"], ["b"], ["7"]])
+    with pytest.raises(ValueError, match="plan must have times, got .* without step_seconds"):
+        Promise.from_plan(plan_file(tmp_path / "steps.json", step=None))
+
+
+def plan_file(path, step):
+    changes = {
+        "assignment": [["b"], ["a"]],
+        "question.epsilon": {"a": 2.0, "b": 0.5},
+        "question.horizons": 3,
+        "data.step_seconds": step,
+        "data.seasons_in_windows": [24.0],
+    }
+    return write_plan(path, None, [(0, 10, ["a"])], **changes)

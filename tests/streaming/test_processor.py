@@ -1,0 +1,235 @@
+"""The processor of keyed state without Spark: its variables, changed promises, old formats."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aftlib.streaming import groups, keyed
+from aftlib.streaming.groups import AUDIT, GuardCache, StoredGuards
+from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.operator import GuardProcessor
+from aftlib.streaming.promise import Promise
+from tests.streaming.test_keyed import PROMISE, TERMS, long, processed, windows_of
+
+AFTER = Promise(**TERMS | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1}, samples=5)
+
+
+class MapState(dict):
+    """A map of Spark's state."""
+
+    def getValue(self, key):  # noqa: N802
+        return self.get(key)
+
+    def updateValue(self, key, value):  # noqa: N802
+        self[key] = value
+
+    def removeKey(self, key):  # noqa: N802
+        del self[key]
+
+
+class ValueState:
+    """A variable of Spark's state; it is given as a list, as by Spark."""
+
+    value = None
+
+    def get(self):
+        return self.value
+
+    def update(self, value):
+        self.value = value
+
+
+class Handle:
+    """A bucket's variables by name."""
+
+    def __init__(self):
+        self.variables = {}
+
+    def heads(self):
+        return {head[0]: head for head in self.variables["bucket"].value[2]}
+
+    def getValueState(self, name, schema):  # noqa: N802
+        return self.variables.setdefault(name, ValueState())
+
+    def getMapState(self, name, *schema):  # noqa: N802
+        return self.variables.setdefault(name, MapState())
+
+
+def process(handle, promise, rows):
+    processor = GuardProcessor(getattr(promise, "content", promise), "string")
+    processor.init(handle)
+    rows = rows if "key" in rows else rows.assign(key="g")
+    return list(processor.handleInputRows((7,), iter([rows]), None))
+
+
+@pytest.fixture(params=["cached", "restored"])
+def handle(request, monkeypatch):
+    """Guards stay in memory between two micro-batches, or are read from the state each time."""
+    size = {"cached": 2**30, "restored": 0}[request.param]
+    monkeypatch.setattr(groups, "_guards", GuardCache(size))
+    return Handle()
+
+
+@pytest.mark.parametrize("first", [100, 300])
+def test_a_changed_promise_begins_anew(handle, first):
+    """Before the first snapshot and after it; its windows go on, its guards have forgotten."""
+    values = windows_of()
+    other = long(values, 0).replace({"sensor": {"d": "e"}})
+    process(handle, PROMISE, long(values[:first]))
+    rest = other[other["start"] >= first * 300_000_000]
+    (changed,) = process(handle, AFTER, rest)
+    expected = KeyedGuard(AFTER)
+    table, _ = processed(expected, rest)
+    pd.testing.assert_frame_equal(changed[table.columns], table)
+    audit = changed[list(AUDIT)]
+    np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit)
+    assert (audit[4:] == 0).all(axis=None)
+    assert handle.variables["promise"].value == (AFTER.content,)
+    assert handle.heads()["g"][1] == expected.token
+    with pytest.raises(ValueError, match="must have samples = 5 as its checkpoint has it"):
+        process(handle, Promise(**TERMS, samples=4), long(values[:10], 400))
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, "site"), ("site", None), ("site", "room")])
+def test_other_groups_on_the_same_checkpoint_are_refused(handle, before, after):
+    """Else the guards of the old groups would be lost, or mixed with those of the new ones."""
+    content = json.loads(PROMISE.content)
+    named = {name: content | ({"group": name} if name else {}) for name in (before, after)}
+    process(handle, json.dumps(named[before]), long(windows_of(20)))
+    with pytest.raises(ValueError, match=f"must have group = {before!r} .* got {after!r}: .* back"):
+        process(handle, json.dumps(named[after]), long(windows_of(60)[:2], 20))
+    (table,) = process(handle, json.dumps(named[before]), long(windows_of(60)[:2], 20))
+    assert len(table) == 8
+
+
+def test_the_process_that_asks_for_the_variables_prints_no_more(monkeypatch, capsys):
+    """Spark starts it when a query starts, also in a session of the user's own."""
+    for program, printed in (("worker.py", "x"), ("transform_with_state_driver_worker.py", "")):
+        monkeypatch.setattr(sys, "argv", [program])
+        monkeypatch.setattr(sys, "stdout", sys.stdout)
+        pickle.loads(pickle.dumps(GuardProcessor(PROMISE.content, "string")))
+        print("x", end="")
+        assert capsys.readouterr().out == printed
+
+
+def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
+    """Windows of three groups come mixed, and one group joins later."""
+    values = {group: windows_of(60) + i for i, group in enumerate("xyz")}
+    tables, alone = [], {group: KeyedGuard(PROMISE) for group in values}
+    expected = []
+    for cut in np.split(np.arange(60), [1, 20, 45]):
+        parts = [
+            long(values[group][cut], cut[0]).assign(key=group)
+            for group in values
+            if group != "z" or cut[0]
+        ]
+        rows = pd.concat(parts).sample(frac=1, random_state=1)
+        tables += process(handle, PROMISE, rows)
+        for part in parts:
+            group = part["key"].iloc[0]
+            expected.append(processed(alone[group], part)[0].assign(key=group))
+    tokens = {group: guard.token for group, guard in alone.items()}
+    assert {group: head[1] for group, head in handle.heads().items()} == tokens
+    both = [pd.concat(each).sort_values(["key", "start", "sensor"]) for each in (tables, expected)]
+    columns = both[1].columns
+    pd.testing.assert_frame_equal(
+        both[0][columns].reset_index(drop=True),
+        both[1].reset_index(drop=True),
+        check_dtype=False,
+    )
+
+
+def test_windows_of_sensors_that_left_change_nothing(handle):
+    process(handle, AFTER, long(windows_of(20)).replace({"sensor": {"d": "e"}}))
+    before = handle.variables["bucket"].value
+    rows = long(np.ones((1, 4)), 20)
+    assert process(handle, AFTER, rows[rows["sensor"] == "d"]) == []
+    assert handle.variables["bucket"].value is before
+    (table,) = process(handle, AFTER, rows)
+    assert table["sensor"].tolist() == ["a", "b", "c", "e"]
+    assert np.isnan(table["value"].iloc[3])
+
+
+def test_the_state_of_another_format_is_refused(handle):
+    process(handle, PROMISE, long(windows_of(20)))
+    _, *rest = handle.variables["bucket"].value
+    handle.variables["bucket"].update((6, *rest))
+    with pytest.raises(ValueError, match="must be of format 9, got 6: go on with the version of"):
+        process(handle, PROMISE, long(np.ones((1, 4)), 20))
+
+
+def test_the_log_of_a_group_stays_short_and_a_silent_group_costs_nothing(handle, monkeypatch):
+    """A micro-batch has a window of one group; another group had only the first."""
+    monkeypatch.setattr(keyed, "LEAST_LOG", 20)
+    values = windows_of(80)
+    process(handle, PROMISE, long(values[:1]).assign(key="silent"))
+    silent = handle.heads()["silent"]
+    for start, window in enumerate(values):
+        if not np.isnan(window).all():
+            process(handle, PROMISE, long(window[np.newaxis], start))
+    assert 20 < len(handle.variables["log"]) <= 41
+    assert handle.heads()["silent"] == silent
+    rows = pd.concat([long(values[:1], 999).assign(key=key) for key in ("g", "silent")])
+    (table,) = process(handle, PROMISE, rows)
+    alone = KeyedGuard(PROMISE)
+    alone.process(long(values[:1]))
+    expected, _ = processed(alone, long(values[:1], 999))
+    table = table[table["key"] == "silent"][expected.columns].reset_index(drop=True)
+    pd.testing.assert_frame_equal(table, expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("often", [10_000, 20])
+def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
+    """Three processes have the groups in turn; state and results are those of one process."""
+    monkeypatch.setattr(keyed, "LEAST_LOG", often)
+    read, snapshot = [], StoredGuards._snapshot
+    values = {group: windows_of(280) + ord(group) for group in "gh"}
+
+    def run(caches):
+        handle, results = Handle(), []
+        for first, last in [(0, 190), *((start, start + 1) for start in range(190, 280))]:
+            monkeypatch.setattr(groups, "_guards", caches[last % len(caches)])
+            parts = [long(values[group][first:last], first).assign(key=group) for group in values]
+            results += process(handle, PROMISE, pd.concat(parts).dropna())
+            results.append(handle.heads())
+        return results
+
+    expected = run([GuardCache()])
+    monkeypatch.setattr(
+        StoredGuards, "_snapshot", lambda *given: read.append(given) or snapshot(*given)
+    )
+    results = run([GuardCache() for _ in range(3)])
+    assert len(results) == len(expected) > 150
+    for one, other in zip(results, expected, strict=True):
+        if isinstance(one, dict):
+            assert one == other
+        else:
+            pd.testing.assert_frame_equal(one, other)
+    assert sum(table["audited"].sum() for table in results if not isinstance(table, dict)) > 1000
+    if often == 10_000:
+        assert len(read) == 4  # two processes when they began; all others read the log
+
+
+@pytest.mark.parametrize("part", ["log", "chunks"])
+def test_a_damaged_checkpoint_is_refused(monkeypatch, part):
+    """A part of the state is missing when the process starts again."""
+    monkeypatch.setattr(groups, "_guards", GuardCache(0))
+    handle, values = Handle(), windows_of(300)
+    process(handle, PROMISE, long(values[:290]))
+    process(handle, PROMISE, long(values[290:299], 290))
+    variable = handle.variables[part]
+    variable.removeKey(list(variable)[-1])
+    with pytest.raises(ValueError, match="the checkpoint is damaged; restore it from a copy"):
+        process(handle, PROMISE, long(values[299:], 299))
+
+
+def test_the_processor_loads_without_the_guard():
+    """Spark loads it in a new process in every micro-batch."""
+    code = "import sys, aftlib.streaming.operator; print({'numba', 'pandas'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
