@@ -13,6 +13,6 @@ lost values. `requirement` decides whether an estimate is precise enough.
 duration of a recovery and the monthly cost of failures. `planfile` writes and reads plan.json, the
 result of `aft plan`.
 
-`paths` writes files, folders and SQLite's transactions whole or not at all. `checks` validates
-arguments, and `compiling` wraps numba.
+`paths` writes files, folders and SQLite's transactions whole or not at all. `processes` starts,
+kills and ends child processes. `checks` validates arguments, and `compiling` wraps numba.
 """

@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from aftlib.core.processes import preload
 from aftlib.core.sensorlog import SensorLog
-from aftlib.documents.approximately_once.worker import FORKS, Checkpoints, Worker
+from aftlib.documents.approximately_once.worker import Checkpoints, Worker
 from aftlib.recovery_comparison.cases import Case, Kill
 from aftlib.recovery_comparison.schemes import NOTHING, SCHEMES, Estimator
 
-FORKS.set_forkserver_preload([__name__])
+preload(__name__)
 PARTS = ["start_s", "read_s", "estimate_s", "commit_s"]
 """Parts of a recovery: until the replacement works, reading again, estimating, committing."""
 

@@ -19,21 +19,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from aftlib.core.processes import ChildProcess, preload
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.windows import Windows
 
-FORKS = get_context("forkserver")
-# workers are forked from a process that has the imports
-FORKS.set_forkserver_preload([__name__])
+preload(__name__)
 SCHEMA = "time timestamp, sensor string, value double"
 """Spark's schema of the files: a window's start, and its result for one sensor."""
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -129,11 +126,8 @@ def write(folder: Path, start: int, names: Sequence[str], values: np.ndarray) ->
     hidden.rename(path)
 
 
-class Worker:
-    """A handle of a worker process, which is ready when `wait` returns.
-
-    As a context manager it stops the process at the end of the block.
-    """
+class Worker(ChildProcess):
+    """A handle of a worker process, which is ready when `wait` returns."""
 
     def __init__(
         self,
@@ -145,17 +139,7 @@ class Worker:
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self.sensors = list(sensors)
-        self.pipe, end = FORKS.Pipe()
-        arguments = end, log, self.sensors, windows, begin, folder, checkpoints
-        self.process = FORKS.Process(target=run, args=arguments)
-        self.process.start()
-        end.close()  # so that a crash of the process closes the pipe
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        super().__init__(run, log, self.sensors, windows, begin, folder, checkpoints)
 
     def wait(self) -> None:
         """Wait until the process works; EOFError if it crashed."""
@@ -163,23 +147,9 @@ class Worker:
 
     def advance(self, step: int, rate: float = np.inf) -> None:
         """Let the worker read its samples up to a step, at `rate` samples per second."""
-        self.pipe.send((step, rate))
+        self.send((step, rate))
 
     def receive(self) -> Emitted:
         """Return the windows that the worker finished in its last advance; EOFError on a crash."""
-        try:
-            return self.pipe.recv()
-        except ConnectionResetError as error:  # it crashed before it had read all messages
-            raise EOFError("the worker crashed") from error
-
-    def kill(self) -> float:
-        """Kill the process by SIGKILL; return the time by the monotonic clock."""
-        now = time.monotonic()
-        self.process.kill()
-        return now
-
-    def stop(self) -> None:
-        """Kill the process, if it still runs, and wait until it has ended."""
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
+        finished: Emitted = super().receive()
+        return finished
