@@ -96,7 +96,7 @@ guard = Guard([[0], [1], [2]], epsilon=0.5, delta=0.05)
 guard.update(rng.normal(size=(400, 1)) + 0.1 * rng.normal(size=(400, 3)))
 assert guard.recoverable[0].all()
 lost = guard.update([np.nan, 0.5, 0.6])
-print(lost.estimate[0, 0].round(6), lost.declared[0, 0])
+print(lost.estimate[0, 0].round(6), lost.certified[0, 0])
 assert {*aftlib.__all__} <= {*globals()}
 
 promise = Promise([["a"], ["b"]], epsilon=0.5, delta=0.05, window="10min")

@@ -4,22 +4,24 @@ While nothing fails, every window is predicted as if its worker had failed 1 …
 `accounts` allow a guarantee only while few earlier ones were wrong; their theorem assumes nothing
 about the data. `prediction` computes a window from the other workers' windows and from all earlier
 ones. `proposal` learns from the errors which guarantees to propose. `rounds` applies these steps to
-one window after another. `guard` has the class `Guard`, which users call. `known` is D1's estimator
-with the same interface: a known Gaussian model, from which nothing is learned.
+one window after another. `guard` has the class `Guard`, which users call. `known` is D1's
+estimator: a known Gaussian model, from which nothing is learned. `estimator` has what both share:
+their parameters, their methods, and what they return.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aftlib.guard.guard import Guard, History, Recovered
+    from aftlib.guard.estimator import Estimator, Recovered
+    from aftlib.guard.guard import Guard, History
 
-__all__ = ["Guard", "History", "Recovered"]
+__all__ = ["Estimator", "Guard", "History", "Recovered"]
 
 
 def __getattr__(name: str) -> Any:
     """Import a class at its first use, because `aftlib.streaming.operator` must load fast."""
     if name not in __all__:
         raise AttributeError(f"module 'aftlib.guard' has no attribute {name!r}")
-    from aftlib.guard import guard
+    from aftlib.guard import estimator, guard
 
-    return getattr(guard, name)
+    return getattr(guard, name, None) or getattr(estimator, name)

@@ -32,16 +32,21 @@ unknown ones are wrong as often as the others in expectation.
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from aftlib.core.checks import require_number
 
-START, CAP = 5.0, 20.0
-"""c₀ and C: the first and the largest budget of a sensor's account."""
-POOL_START, POOL_CAP = 2.0, 32.0
-"""The first and the largest budget of the pooled account, in units of u."""
+START = 5.0
+"""c₀: the first budget of a sensor's account."""
+CAP = 20.0
+"""C: the largest budget of a sensor's account."""
+POOL_START = 2.0
+"""The first budget of the pooled account, in units of u."""
+POOL_CAP = 32.0
+"""The largest budget of the pooled account, in units of u."""
 QUARANTINE = 30
 """m: blocked rounds for the first credit; each further credit takes twice as many."""
 MOST_CREDITS = 8
@@ -51,122 +56,120 @@ NOT_PROPOSED, BLOCKED, CERTIFIED = range(3)
 """Decisions."""
 
 
-def settle(
-    accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, delta: float, cap: float, unit: float
-) -> None:
-    """Book `number` guarantees each, of which `bad` were wrong; repay unneeded credits."""
-    booked, budget, credits = number > 0, accounts["budget"], accounts["credits"]
-    raised = np.minimum(cap, budget + delta * number - bad)
-    budget[booked] = raised[booked]
-    while credits.any():
-        repaid = booked & (credits > 0) & (budget >= unit * (2 - credits))
-        if not repaid.any():
-            break
-        credits[repaid] -= 1
-        accounts["run"][repaid] = accounts["bad"][repaid] = 0
+@dataclass
+class Accounts:
+    """One account per horizon and sensor, and for each horizon a pool over all n sensors.
 
+    A share `delta` of the certified rounds may be wrong. The outcomes of a horizon h are known
+    h rounds after their decisions, and must be booked in the order of the decisions.
 
-def earn_credits(
-    accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, delta: float, size: int
-) -> None:
-    """Count `number` blocked proposals each; a run with few enough errors earns a credit.
-
-    `size` is how many sensors share the account, which lengthens the run.
+    Examples
+    --------
+    >>> accounts = Accounts.open(sensors=1, delta=0.05)
+    >>> for _ in range(5):
+    ...     decisions = accounts.certify(np.array([[True]]))
+    ...     accounts.book(decisions, wrong=np.array([[1.0]]))
+    >>> accounts.certify(np.array([[True]]))  # five errors used up the first budget
+    array([[1]])
     """
-    counted = (number > 0) & (accounts["credits"] < MOST_CREDITS)
-    accounts["run"] += np.where(counted, number, 0)
-    accounts["bad"] += np.where(counted, bad, 0)
-    wanted = QUARANTINE * 2.0 ** accounts["credits"] * size
-    failed = counted & (accounts["bad"] > np.floor(delta / 2 * wanted))
-    earned = counted & ~failed & (accounts["run"] >= wanted)
-    accounts["credits"][earned] += 1
-    accounts["run"][failed | earned] = accounts["bad"][failed | earned] = 0
 
+    single: np.ndarray  # (H, n) of `ACCOUNT`
+    pools: np.ndarray  # (H,) of `ACCOUNT`
+    delta: float
 
-def is_open(accounts: np.ndarray, delta: float) -> np.ndarray:
-    """Whether each account has the budget for one more error."""
-    return np.asarray(accounts["budget"] + accounts["credits"] >= 1 - delta)
+    @classmethod
+    def open(cls, sensors: int, delta: float, horizons: int = 1) -> Self:
+        """Return the accounts as before the first round.
 
+        ValueError when a number of sensors or horizons is no whole number ≥ 1, or delta lies
+        outside (0, 1).
+        """
+        require_number("sensors", sensors, least=1, whole=True)
+        require_number("horizons", horizons, least=1, whole=True)
+        require_number("delta", delta, above=0, below=1)
+        single = np.zeros((horizons, sensors), ACCOUNT)
+        single["budget"] = START
+        pools = np.zeros(horizons, ACCOUNT)
+        pools["budget"] = POOL_START * pool_unit(sensors)
+        return cls(single, pools, float(delta))
 
-def pool_bears(pools: np.ndarray, accounts: np.ndarray) -> np.ndarray:
-    """Whether the pools permit each sensor; a low pool permits only sensors with large accounts."""
-    unit = pool_unit(accounts.shape[1])
-    free = (pools["budget"] + unit * pools["credits"])[:, np.newaxis]
-    return np.asarray((free >= 0) & ((free >= unit) | (accounts["budget"] >= 0.6 * START)))
+    def certify(self, proposed: np.ndarray) -> np.ndarray:
+        """Return the decision on each proposal, shape (H, n)."""
+        budget = self.single["budget"]
+        is_open = budget + self.single["credits"] >= 1 - self.delta
+        # a low pool permits only sensors with large accounts
+        unit = pool_unit(budget.shape[1])
+        free = (self.pools["budget"] + unit * self.pools["credits"])[:, np.newaxis]
+        permitted = (free >= 0) & ((free >= unit) | (budget >= 0.6 * START))
+        return np.where(proposed, np.where(is_open & permitted, CERTIFIED, BLOCKED), NOT_PROPOSED)
 
+    def book(self, decisions: np.ndarray, wrong: np.ndarray) -> None:
+        """Book outcomes of the horizons 1 … k, shape (k, n): 1 wrong, 0 right, NaN never known."""
+        k, n = wrong.shape
+        known = ~np.isnan(wrong)
+        certified = known & (decisions == CERTIFIED)
+        number = certified.sum(1)
+        unit = pool_unit(n)
+        if number.any():
+            errors = np.where(certified, wrong, 0)
+            self.single[:k] = self._settled(self.single[:k], certified, errors, CAP, 1.0)
+            self.pools[:k] = self._settled(
+                self.pools[:k], number, errors.sum(1), POOL_CAP * unit, unit
+            )
+        blocked = known & (decisions == BLOCKED)
+        if blocked.any():
+            errors = np.where(blocked, wrong, 0)
+            self.single[:k] = self._credited(self.single[:k], blocked, errors, 1)
+            idle = number == 0  # pools that certified nothing
+            self.pools[:k] = self._credited(
+                self.pools[:k], idle * blocked.sum(1), idle * errors.sum(1), n
+            )
 
-def certify(
-    proposed: np.ndarray, accounts: np.ndarray, pools: np.ndarray, delta: float
-) -> np.ndarray:
-    """Return the decision on each (horizon, sensor), shape (H, n)."""
-    allowed = is_open(accounts, delta) & pool_bears(pools, accounts)
-    return np.where(proposed, np.where(allowed, CERTIFIED, BLOCKED), NOT_PROPOSED)
+    def _settled(
+        self, accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, cap: float, unit: float
+    ) -> np.ndarray:
+        """Return accounts after `number` guarantees each, of which `bad` were wrong.
 
+        Credits that an account no longer needs are repaid.
+        """
+        accounts = accounts.copy()
+        booked = number > 0
+        raised = np.minimum(cap, accounts["budget"] + self.delta * number - bad)
+        accounts["budget"][booked] = raised[booked]
+        credits = accounts["credits"]
+        while credits.any():
+            repaid = booked & (credits > 0) & (accounts["budget"] >= unit * (2 - credits))
+            if not repaid.any():
+                break
+            credits[repaid] -= 1
+            accounts["run"][repaid] = 0
+            accounts["bad"][repaid] = 0
+        return accounts
 
-def learn(
-    wrong: np.ndarray, decisions: np.ndarray, accounts: np.ndarray, pools: np.ndarray, delta: float
-) -> None:
-    """Book the outcomes of an earlier round per horizon: 1 wrong, 0 right, NaN never known."""
-    known, n = ~np.isnan(wrong), wrong.shape[1]
-    certified, blocked = known & (decisions == CERTIFIED), known & (decisions == BLOCKED)
-    number = certified.sum(1)
-    if number.any():
-        unit, errors = pool_unit(n), np.where(certified, wrong, 0)
-        settle(accounts, certified, errors, delta, CAP, 1.0)
-        settle(pools, number, errors.sum(1), delta, POOL_CAP * unit, unit)
-    if blocked.any():
-        errors, idle = np.where(blocked, wrong, 0), number == 0  # pools that certified nothing
-        earn_credits(accounts, blocked, errors, delta, 1)
-        earn_credits(pools, idle * blocked.sum(1), idle * errors.sum(1), delta, n)
+    def _credited(
+        self, accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, size: int
+    ) -> np.ndarray:
+        """Return accounts after `number` blocked proposals each, of which `bad` were wrong.
+
+        A run with few enough errors earns a credit. `size` is how many sensors share an account,
+        which lengthens the run.
+        """
+        accounts = accounts.copy()
+        counted = (number > 0) & (accounts["credits"] < MOST_CREDITS)
+        accounts["run"] += np.where(counted, number, 0)
+        accounts["bad"] += np.where(counted, bad, 0)
+        wanted = QUARANTINE * 2.0 ** accounts["credits"] * size
+        failed = counted & (accounts["bad"] > np.floor(self.delta / 2 * wanted))
+        earned = counted & ~failed & (accounts["run"] >= wanted)
+        accounts["credits"][earned] += 1
+        accounts["run"][failed | earned] = 0
+        accounts["bad"][failed | earned] = 0
+        return accounts
 
 
 def pool_unit(sensors: int) -> float:
     """Unit u of the pooled account."""
     return max(2.0, 0.3 * sensors)
-
-
-def new_accounts(sensors: int, horizons: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the accounts (H, n) and pooled accounts (H,) as before the first round."""
-    accounts, pools = np.zeros((horizons, sensors), ACCOUNT), np.zeros(horizons, ACCOUNT)
-    accounts["budget"], pools["budget"] = START, POOL_START * pool_unit(sensors)
-    return accounts, pools
-
-
-class Accounts:
-    """One account per sensor, and one over all of them, for guarantees `horizon` rounds ahead.
-
-    A share `delta` of the certified rounds may be wrong; outcomes are known `horizon` rounds later.
-    ValueError when sensors or horizon is no whole number ≥ 1, or delta lies outside (0, 1).
-
-    Examples
-    --------
-    >>> accounts = Accounts(sensors=1, delta=0.05)
-    >>> for _ in range(5):
-    ...     decisions = accounts.certify([True])
-    ...     accounts.update(decisions, [1.0])
-    >>> accounts.certify([True])  # five errors used up the first budget
-    array([1])
-    """
-
-    def __init__(self, sensors: int, delta: float, horizon: int = 1) -> None:
-        require_number("sensors", sensors, least=1, whole=True)
-        require_number("horizon", horizon, least=1, whole=True)
-        require_number("delta", delta, above=0, below=1)
-        self.delta, self.horizon = float(delta), int(horizon)
-        self.accounts, self.pool = new_accounts(sensors, 1)
-
-    def certify(self, proposed: Any) -> np.ndarray:
-        """Return 0 (not proposed), 1 (blocked) or 2 (certified) per sensor."""
-        proposed = np.atleast_2d(np.asarray(proposed, bool))
-        return certify(proposed, self.accounts, self.pool, self.delta)[0]
-
-    def update(self, decisions: Any, wrong: Any) -> None:
-        """Book the outcomes of a round: its `decisions`, and `wrong` 1, 0 or NaN per sensor.
-
-        Rounds must come in the order of their decisions.
-        """
-        wrong = np.atleast_2d(np.asarray(wrong, float))
-        learn(wrong, np.atleast_2d(decisions), self.accounts, self.pool, self.delta)
 
 
 def slack(rounds: int, delta: float, horizon: int = 1) -> float:

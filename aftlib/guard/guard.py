@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import operator
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import (
-    items_in_order,
-    listed,
-    names_in_order,
-    require_number,
-    require_numbers,
-)
+from aftlib.core.checks import listed, names_in_order, require_number
 from aftlib.core.labels import (
     as_numbers,
     labels_of,
@@ -28,13 +21,16 @@ from aftlib.core.labels import (
     unpack_arrays,
     values_by_name,
 )
-from aftlib.guard.accounts import CERTIFIED, slack
+from aftlib.guard.accounts import CERTIFIED, Accounts, slack
+from aftlib.guard.estimator import Recovered, Rules, require_measured
 from aftlib.guard.prediction import Model
 from aftlib.guard.proposal import Risk
-from aftlib.guard.rounds import LARGEST, Recovered, Rounds, Rules, State
+from aftlib.guard.rounds import Rounds, State
 
-VERSION = 9
-_MOST_HORIZONS, _MOST_ROUNDS = 1000, 2**62 - 1  # for the memory, and for sums of int64
+VERSION = 10
+"""Version of the bytes of a guard."""
+_PARTS = {"rules": Rules, "state": State, "accounts": Accounts, "model": Model, "risk": Risk}
+_MOST_ROUNDS = 2**62 - 1  # for sums of int64
 
 
 @dataclass(frozen=True)
@@ -48,55 +44,6 @@ class History:
     # gaps of other sensors raised the error more than they usually do
     decisions: np.ndarray
     estimate: np.ndarray  # the shadow predictions
-
-
-def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = None) -> np.ndarray:
-    """Return ε of each sensor, shape (n,); ValueError unless each is above 0 and finite.
-
-    Labels, if there are any, must be the sensors' names or numbers; they give the order.
-    """
-    if labels_of(epsilon, names or ()) is not None:
-        epsilon = values_by_name("epsilon", epsilon, names or [*map(str, range(sensors))])
-    limits = as_numbers("epsilon", epsilon)
-    fits = limits.shape in ((), (1,), (sensors,)) and not isinstance(epsilon, bool | np.bool_)
-    if not fits or not (np.isfinite(limits) & (limits > 0)).all():
-        raise ValueError(
-            f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
-            f"sensors, got {epsilon!r}"
-        )
-    return np.array(np.broadcast_to(limits, (sensors,)))
-
-
-def worker_of_each(workers: Any) -> np.ndarray:
-    """Return each sensor's worker, (n,); ValueError unless each sensor occurs once."""
-    try:
-        lists = [[operator.index(sensor) for sensor in worker] for worker in workers]
-        whole = not any(isinstance(sensor, bool) for worker in workers for sensor in worker)
-    except TypeError:
-        lists, whole = [], False
-    placed = [sensor for worker in lists for sensor in worker]
-    if not whole or not placed or sorted(placed) != list(range(len(placed))):
-        raise ValueError(
-            "workers must hold each sensor 0 … n − 1 once, as a list per worker such as [[0, 1], "
-            f"[2]], got {workers!r:.300}"
-        )
-    worker = np.zeros(len(placed), np.int64)
-    worker[placed] = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
-    return worker
-
-
-def require_horizons(horizons: Any) -> None:
-    """Refuse what is no number of horizons."""
-    require_number("horizons", horizons, least=1, most=_MOST_HORIZONS, whole=True)
-
-
-def require_measured(windows: np.ndarray) -> None:
-    """Refuse values that are too large for measurements; NaN may occur."""
-    wild = np.abs(windows) >= LARGEST
-    if wild.any():
-        raise ValueError(
-            f"windows must be below {LARGEST:g} in size, got {windows[wild][0]}: mark gaps by NaN"
-        )
 
 
 class Guard:
@@ -140,7 +87,7 @@ class Guard:
     >>> guard.recoverable[0]  # may each sensor's next window be lost?
     array([ True,  True,  True])
     >>> lost = guard.update([np.nan, 0.5, 0.6])
-    >>> bool(abs(lost.estimate[0, 0] - 0.55) < 0.2), bool(lost.declared[0, 0])
+    >>> bool(abs(lost.estimate[0, 0] - 0.55) < 0.2), bool(lost.certified[0, 0])
     (True, True)
     """
 
@@ -153,21 +100,17 @@ class Guard:
         seasons: Sequence[float] = (),
         names: Sequence[str] | None = None,
     ) -> None:
-        require_number("delta", delta, above=0, below=1)
-        require_horizons(horizons)
-        if seasons := items_in_order("seasons", seasons, "[24]"):
-            require_numbers("seasons", seasons, above=0)
-        worker = worker_of_each(workers)
-        horizons = int(horizons)
-        n = worker.size
         self._names = None if names is None else names_in_order(names)
-        if self._names is not None and not len(self._names) == len(set(self._names)) == n:
-            raise ValueError(f"names must be {n} different ones, one per sensor, got {names!r}")
-        # a fit costs O(n³) and a window O(n²), so a guard of many sensors fits less often
-        limits = limits_of(epsilon, n, self._names)
-        every = max(horizons, n // 3)
-        rules = Rules(limits, float(delta), worker, np.array(seasons, float), every)
-        self._all = Rounds.begin(rules, horizons)
+        rules = Rules.check(workers, epsilon, delta, horizons, seasons, self._names)
+        self._rounds = Rounds.begin(rules)
+
+    @classmethod
+    def of_rules(cls, rules: Rules, names: Sequence[str]) -> Self:
+        """Return a guard whose parameters are checked already."""
+        guard = cls.__new__(cls)
+        guard._names = list(names)
+        guard._rounds = Rounds.begin(rules)
+        return guard
 
     def __copy__(self) -> Self:
         """Return a guard with a state of its own."""
@@ -176,12 +119,17 @@ class Guard:
     @property
     def rounds(self) -> int:
         """Number of windows so far."""
-        return self._all.state.rounds
+        return self._rounds.state.rounds
 
     @property
     def horizons(self) -> int:
         """Largest number H of windows of an outage that a guarantee covers."""
-        return self._all.horizons
+        return self._rounds.rules.horizons
+
+    @property
+    def _size(self) -> int:
+        """Number n of sensors."""
+        return self._rounds.rules.workers.size
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -190,12 +138,11 @@ class Guard:
         For a sensor that has been missing for r windows, it is the window h + r after its last one.
         The guarantee covers the usual gaps of other sensors, not rarer ones.
         """
-        state, ring = self._all.state, self.horizons + 1
-        ahead = np.arange(self.horizons)[:, None] + state.missing
-        last = (self.rounds - 1 - state.missing) % ring  # place of each sensor's last window
-        decisions = state.decisions[
-            last, np.minimum(ahead, self.horizons - 1), np.arange(last.size)
-        ]
+        state = self._rounds.state
+        ahead = np.arange(self.horizons)[:, np.newaxis] + state.missing
+        last = (self.rounds - 1 - state.missing) % len(state.windows)  # slot of the last window
+        horizon = np.minimum(ahead, self.horizons - 1)
+        decisions = state.decisions[last, horizon, np.arange(self._size)]
         return (ahead < self.horizons) & (decisions == CERTIFIED)
 
     @property
@@ -204,10 +151,11 @@ class Guard:
 
         E is at most δN + slack, whatever the data.
         """
-        state, delta = self._all.state, self._all.rules.delta
-        bound = [slack(self.rounds, delta, h + 1) for h in range(self.horizons)]
-        bounds = np.broadcast_to(np.array(bound)[:, np.newaxis], state.number.shape)
-        return np.stack([state.number, state.errors, bounds])
+        state = self._rounds.state
+        delta = self._rounds.rules.delta
+        bounds = [slack(self.rounds, delta, h) for h in range(1, self.horizons + 1)]
+        each = np.broadcast_to(np.array(bounds)[:, np.newaxis], state.number.shape)
+        return np.stack([state.number, state.errors, each])
 
     def update(self, windows: Any) -> Recovered:
         """Process one window, shape (n,), or many, shape (rounds, n).
@@ -235,11 +183,10 @@ class Guard:
         number ≥ 0, or all rounds together come to 2**62.
         """
         require_number("rounds", rounds, least=0, most=_MOST_ROUNDS - self.rounds, whole=True)
-        rounds = int(rounds)
-        first = min(rounds, self.horizons + 1)  # then all places of the rings are alike
-        self.update(np.full((first, self._all.rules.workers.size), np.nan))
-        self._all.state.rounds += rounds - first
-        self._all.state.missing += rounds - first
+        first = min(int(rounds), self.horizons + 1)  # then all slots of the rings are alike
+        self.update(np.full((first, self._size), np.nan))
+        self._rounds.state.rounds += int(rounds) - first
+        self._rounds.state.missing += int(rounds) - first
 
     def replay(self, windows: Any) -> History:
         """Process many windows; return decisions and predictions as if each had been lost."""
@@ -247,37 +194,49 @@ class Guard:
         return history
 
     def _advance(self, windows: Any, trace: bool) -> tuple[Recovered, History]:
-        n = self._all.rules.workers.size
-        names = self._names
-        if (labels := labels_of(windows, self._names or ())) is not None:
-            names = self._names_of(labels)
-            windows = values_by_name("windows", windows, names)
-        rows = np.atleast_2d(as_numbers("windows", windows, self._names or ()))
-        if rows.ndim != 2 or rows.shape[1] != n:
-            raise ValueError(
-                f"windows must have shape ({n},) or (rounds, {n}), got {np.shape(windows)}"
-            )
-        require_measured(rows)
-        self._names = names
-        estimate, half_width = np.full((2, *rows.shape), np.nan)
+        """Process windows; with `trace`, also return their history."""
+        rows = self._arranged(windows)
+        estimate = np.full(rows.shape, np.nan)
+        half_width = np.full(rows.shape, np.nan)
         certified = np.zeros(rows.shape, bool)
-        shape = len(rows) if trace else 0, self.horizons, n
-        decisions, shadow = np.zeros(shape, np.int64), np.full(shape, np.nan)
-        h = np.arange(self.horizons)
+        shape = len(rows) if trace else 0, self.horizons, self._size
+        decisions = np.zeros(shape, np.int64)
+        shadow = np.full(shape, np.nan)
         for r, row in enumerate(rows):
-            recovered, predicted = self._all.advance(row)
+            recovered, predicted = self._rounds.advance(row)
             estimate[r] = recovered.estimate
             half_width[r] = recovered.half_width
-            certified[r] = recovered.declared
+            certified[r] = recovered.certified
             if trace:
-                slots = (self.rounds - 2 - h) % (self.horizons + 1)  # of h + 1 rounds before
-                decisions[r] = self._all.state.decisions[slots, h]
+                state = self._rounds.state
+                slots = (state.slots_before(self.horizons) - 1) % len(state.windows)
+                decisions[r] = state.decisions[slots, np.arange(self.horizons)]
                 shadow[r] = predicted
         return Recovered(estimate, half_width, certified), History(decisions, shadow)
 
+    def _arranged(self, windows: Any) -> np.ndarray:
+        """Return windows in the order of the sensors, (rounds, n); ValueError if they do not fit.
+
+        The first labels are remembered as the sensors' names.
+        """
+        names = self._names
+        labels = labels_of(windows, names or ())
+        if labels is not None:
+            names = self._names_of(labels)
+            windows = values_by_name("windows", windows, names)
+        rows = np.atleast_2d(as_numbers("windows", windows, self._names or ()))
+        if rows.ndim != 2 or rows.shape[1] != self._size:
+            raise ValueError(
+                f"windows must have shape ({self._size},) or (rounds, {self._size}), got "
+                f"{np.shape(windows)}"
+            )
+        require_measured(rows)
+        self._names = names
+        return rows
+
     def _names_of(self, labels: list[str]) -> list[str]:
         """Return the names of the sensors in order."""
-        numbers = [str(i) for i in range(self._all.rules.workers.size)]
+        numbers = [str(i) for i in range(self._size)]
         if self._names is not None or set(labels) == set(numbers):
             return self._names or numbers
         if self.rounds or len(labels) != len(numbers):
@@ -299,11 +258,11 @@ class Guard:
         return 0
 
     def _fields(self) -> dict[str, Any]:
-        """Return the state by name."""
+        """Return the state by part and name."""
         return {
-            f"{type(part).__name__}.{name}": value
-            for part in vars(self._all).values()
-            for name, value in vars(part).items()
+            f"{part}.{name}": value
+            for part in _PARTS
+            for name, value in vars(getattr(self._rounds, part)).items()
         }
 
     def to_bytes(self) -> bytes:
@@ -330,19 +289,20 @@ class Guard:
                 f"data must be of version {VERSION}, got version {version}: use the version of "
                 "aftlib that wrote it, or start again"
             )
-
-        def restored(kind: Any) -> Any:
-            values = {}
-            for part in dataclasses.fields(kind):
-                value = fields[f"{kind.__name__}.{part.name}"]
-                values[part.name] = value if value.ndim else value.item()
-            return kind(**values)
-
+        values = {name: array if array.ndim else array.item() for name, array in fields.items()}
         guard = cls.__new__(cls)
         try:
             guard._names = json.loads(fields["names"].tobytes())
-            parts = [restored(kind) for kind in (Rules, State, Model, Risk)]
+            parts = {
+                part: kind(
+                    **{
+                        each.name: values[f"{part}.{each.name}"]
+                        for each in dataclasses.fields(kind)
+                    }
+                )
+                for part, kind in _PARTS.items()
+            }
         except (KeyError, ValueError) as error:
             raise ValueError(f"data holds no whole guard ({error}): start again") from error
-        guard._all = Rounds(*parts)
+        guard._rounds = Rounds(**parts)
         return guard

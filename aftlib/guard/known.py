@@ -14,13 +14,7 @@ from numpy.typing import ArrayLike
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.labels import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
-from aftlib.guard.guard import (
-    Recovered,
-    limits_of,
-    require_horizons,
-    require_measured,
-    worker_of_each,
-)
+from aftlib.guard.estimator import Recovered, Rules, require_measured
 
 MOST_BYTES = 2**26
 """Memory for the solved sets of missing sensors of a promise: some 800 of them with n = 200."""
@@ -34,28 +28,22 @@ class GainTable:
     changes, so copies of an estimator share it, and so may threads.
     """
 
-    def __init__(
-        self,
-        model: GaussianModel,
-        workers: Sequence[Sequence[int]],
-        epsilon: ArrayLike,
-        delta: float,
-    ) -> None:
+    def __init__(self, model: GaussianModel, rules: Rules) -> None:
         self.model = model
-        self.workers = worker_of_each(workers)
-        self.limits = limits_of(epsilon, model.size, model.names)
-        self._requirement = Requirement(1.0, delta)  # of errors in units of ε
+        self.rules = rules
+        limits = rules.epsilon
+        self._requirement = Requirement(1.0, rules.delta)  # of errors in units of ε
         self.shadow_gain = np.zeros((model.size, model.size))  # of each sensor, from other workers'
         estimable = []
-        for worker in range(len(workers)):
-            own = np.flatnonzero(self.workers == worker)
-            others = np.flatnonzero(self.workers != worker)
+        for worker in range(rules.workers.max() + 1):
+            own = np.flatnonzero(rules.workers == worker)
+            others = np.flatnonzero(rules.workers != worker)
             gain, covariance = model.conditional(others, own)
             self.shadow_gain[np.ix_(own, others)] = gain
-            variance = np.maximum(np.diag(covariance), 0) / self.limits[own] ** 2
+            variance = np.maximum(np.diag(covariance), 0) / limits[own] ** 2
             reliability = self._requirement.reliability(variance).min()
             estimable.append(bool(self._requirement.is_met_by(reliability)))
-        self.estimable = np.array(estimable)[self.workers]
+        self.estimable = np.array(estimable)[rules.workers]
         self._solved: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
         self._bytes = 0
         self._lock = Lock()
@@ -86,8 +74,9 @@ class GainTable:
                 return solved
         gone = np.flatnonzero(missing)
         gain, covariance = self.model.conditional(np.flatnonzero(~missing), gone)
-        variance = np.maximum(np.diag(covariance), 0) / self.limits[gone] ** 2
-        solved = gain, self.limits[gone] * self._requirement.half_width(variance)
+        limits = self.rules.epsilon[gone]
+        variance = np.maximum(np.diag(covariance), 0) / limits**2
+        solved = gain, limits * self._requirement.half_width(variance)
         self._keep(key, solved)
         return solved
 
@@ -131,7 +120,7 @@ class KnownModel:
     >>> model = GaussianModel([18, 19], [[4, 3], [3, 4]], ["kitchen", "hall"])
     >>> known = KnownModel(model, [[0], [1]], epsilon=3.0, delta=0.05)
     >>> lost = known.update([np.nan, 20])
-    >>> lost.estimate[0, 0], lost.half_width[0, 0].round(2), lost.declared[0, 0]
+    >>> lost.estimate[0, 0], lost.half_width[0, 0].round(2), lost.certified[0, 0]
     (np.float64(18.75), np.float64(2.59), np.True_)
     """
 
@@ -143,18 +132,17 @@ class KnownModel:
         delta: float,
         horizons: int = 5,
     ) -> None:
-        self._begin(GainTable(model, workers, epsilon, delta), horizons)
+        rules = Rules.check(workers, epsilon, delta, horizons, names=model.names)
+        self._begin(GainTable(model, rules))
 
     @classmethod
-    def of_table(cls, table: GainTable, horizons: int) -> Self:
+    def of_table(cls, table: GainTable) -> Self:
         """Return an estimator that shares a table with others."""
         known = cls.__new__(cls)
-        known._begin(table, horizons)
+        known._begin(table)
         return known
 
-    def _begin(self, table: GainTable, horizons: int) -> None:
-        require_horizons(horizons)
-        self.horizons = int(horizons)
+    def _begin(self, table: GainTable) -> None:
         self._table = table
         self._missing = np.zeros(table.model.size, bool)  # of the last window
         self._counts = np.zeros((2, table.model.size))
@@ -169,12 +157,17 @@ class KnownModel:
         return self._table.model
 
     @property
+    def horizons(self) -> int:
+        """Largest number H of windows of an outage that a guarantee covers."""
+        return self._table.rules.horizons
+
+    @property
     def recoverable(self) -> np.ndarray:
         """Whether a loss that begins now would be estimated, shape (H, n); any length is the same.
 
         A sensor is not recoverable while another worker is away.
         """
-        workers = self._table.workers
+        workers = self._table.rules.workers
         away = np.bincount(workers, self._missing) > 0
         others = away.sum() - away[workers]
         return np.tile(self._table.estimable & (others == 0), (self.horizons, 1))
@@ -198,11 +191,11 @@ class KnownModel:
             if missing.any():
                 gain, half_width[r, missing] = table.solve(missing)
                 estimate[r, missing] = mean[missing] + gain @ (row - mean)[~missing]
-                one_worker = np.ptp(table.workers[missing]) == 0
+                one_worker = np.ptp(table.rules.workers[missing]) == 0
                 certified[r] = missing & table.estimable & one_worker
             else:
                 shadow = mean + table.shadow_gain @ (row - mean)
-                wrong = np.abs(shadow - row) > table.limits
+                wrong = np.abs(shadow - row) > table.rules.epsilon
                 self._counts += np.stack([table.estimable, table.estimable & wrong])
             self._missing = missing
         return Recovered(estimate, half_width, certified)
@@ -225,8 +218,11 @@ class KnownModel:
         """Return the state; the model is not part of it."""
         return pack_arrays(missing=self._missing, counts=self._counts)
 
-    def restore(self, data: bytes) -> Self:
-        """Continue from the state that `to_bytes` returned; ValueError when it is none."""
+    def from_bytes(self, data: bytes) -> Self:
+        """Return an estimator of the same model that continues from the bytes of `to_bytes`.
+
+        ValueError when they hold no state of as many sensors.
+        """
         try:
             fields = unpack_arrays(data)
             missing = fields["missing"]
@@ -237,6 +233,7 @@ class KnownModel:
             raise ValueError(
                 f"data must be of {self._missing.size} sensors, got {missing.size}: start again"
             )
-        self._missing = missing
-        self._counts = counts
-        return self
+        known = self.of_table(self._table)
+        known._missing = missing
+        known._counts = counts
+        return known

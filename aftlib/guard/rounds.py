@@ -3,8 +3,10 @@
 A round has four steps (`Rounds.advance`). It looks back: it predicts the window as if each sensor
 had been lost 1 … H rounds ago, and books the outcomes of the decisions of those rounds. A missing
 window's estimate is the prediction for the round of its loss. Then the round learns the window, and
-looks ahead: it decides which sensors may be lost from now on. Rings store what the next H rounds
-need of a round, such as its decisions, at the place `rounds` mod (H + 1).
+looks ahead: it decides which sensors may be lost from now on.
+
+What the next H rounds need of a round, such as its decisions, is stored in rings of H + 1 slots:
+round t has slot t mod (H + 1).
 
 Gaps are normal. A window is predicted from the sensors that are there, in a real outage and in the
 shadow prediction alike, so that an account counts errors under the gaps that occur. The inflation
@@ -18,33 +20,37 @@ missing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-import aftlib.guard.prediction as prediction
-import aftlib.guard.proposal as proposal
-from aftlib.guard.accounts import CERTIFIED, certify, learn, new_accounts
-from aftlib.guard.prediction import IN_USE
+from aftlib.guard.accounts import CERTIFIED, Accounts
+from aftlib.guard.estimator import LARGEST, Recovered, Rules
+from aftlib.guard.prediction import FIRST_FIT, Model
+from aftlib.guard.proposal import Risk, log_ratio
 
-LARGEST = 1e100
-"""Limit on the size of windows and of values that fill gaps; its square is still finite."""
 HIGHEST = 100.0
 """Largest deviation, in standard deviations, that enters the regression of the risk, so that one
 extreme value does not dominate it."""
 UNCOVERED = -1
 """Decision whose guarantee does not cover the gaps that came."""
-RARE, STEP, HARMLESS = 0.01, 0.1, 0.01
-"""Share of the rounds whose gaps no guarantee covers; how fast the limit follows; and the log
-inflation that is always covered."""
+RARE = 0.01
+"""Share of the rounds whose gaps no guarantee covers."""
+STEP = 0.1
+"""How fast the limit on the inflation follows."""
+HARMLESS = 0.01
+"""Logarithm of an inflation that is always covered."""
 LEVEL_FORGET = 1 / 100
 """The levels forget faster than the model, so that they follow a drift."""
-FORGET = 1 / 600
-"""Share of its memory that the model forgets per window: it remembers about 600."""
 
 
 @dataclass
 class State:
-    """The state of a guard, besides its model and its risks; rings hold the last H + 1 rounds."""
+    """The state of a guard, besides its accounts, its model and its risks.
+
+    Index i of the last axis is sensor i; index h − 1 of an axis H is horizon h; an axis H + 1 is a
+    ring with a slot per round.
+    """
 
     rounds: int  # so far
     seen: int  # of these, those in which a window came
@@ -58,200 +64,180 @@ class State:
     decisions: np.ndarray  # (H + 1, H, n)
     allowed: np.ndarray  # (H + 1, H, n) `tolerance` at these decisions
     tolerance: np.ndarray  # (H, n) log inflation by gaps that a guarantee covers
-    accounts: np.ndarray  # (H, n)
-    pools: np.ndarray  # (H,)
     number: np.ndarray  # (H, n) certified rounds with known outcome
     errors: np.ndarray  # (H, n) of these, the wrong ones
 
+    @classmethod
+    def begin(cls, sensors: int, horizons: int) -> Self:
+        """Return the state before the first round."""
+        ring = horizons + 1, sensors
+        each = horizons, sensors
+        return cls(
+            rounds=0,
+            seen=0,
+            fitted=0,
+            level=np.zeros(sensors),
+            level_weight=np.zeros(sensors),
+            windows=np.full(ring, np.nan),
+            filled=np.full(ring, np.nan),
+            levels=np.zeros(ring),
+            missing=np.zeros(sensors, np.int64),
+            decisions=np.zeros((horizons + 1, *each), np.int64),
+            allowed=np.zeros((horizons + 1, *each)),
+            tolerance=np.zeros(each),
+            number=np.zeros(each),
+            errors=np.zeros(each),
+        )
+
+    @property
+    def slot(self) -> int:
+        """Slot of the round that is being processed."""
+        return self.rounds % len(self.windows)
+
+    def slots_before(self, number: int) -> np.ndarray:
+        """Return the slots of the rounds 1 … `number` before this one."""
+        return (self.rounds - 1 - np.arange(number)) % len(self.windows)
+
 
 @dataclass(frozen=True)
-class Rules:
-    """The parameters of a guard."""
+class Lookback:
+    """Predictions of a window as if each sensor had been lost 1 … H rounds ago, shape (H, n).
 
-    epsilon: np.ndarray  # (n,)
-    delta: float
-    workers: np.ndarray  # (n,) number of each sensor's worker
-    seasons: np.ndarray  # periods in rounds
-    every: int  # most windows between two fits, of which the model stores the rows
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """Estimates of the missing windows, one row per round.
-
-    Attributes
-    ----------
-    estimate : ndarray, shape (rounds, n)
-        Estimates of the missing windows; NaN for the others, or where nothing is known yet.
-    half_width : ndarray, shape (rounds, n)
-        Half-width of this one estimate: a share 1 − δ of the last comparable errors were within it.
-        It may be above ε, which is a limit for all certified estimates together. NaN where too few
-        errors are known.
-    declared : ndarray of bool, shape (rounds, n)
-        Whether an error of at most ε was guaranteed before the loss.
+    Both arrays are NaN for losses before the first round.
     """
 
-    estimate: np.ndarray
-    half_width: np.ndarray
-    declared: np.ndarray
+    shadow: np.ndarray  # the shadow predictions
+    inflation: np.ndarray  # factor by which gaps raise the standard deviation of their errors
 
 
-def new_state(sensors: int, horizons: int) -> State:
-    """Return the state before the first round."""
-    ring, here = (horizons + 1, sensors), (horizons, sensors)
-    accounts, pools = new_accounts(sensors, horizons)
-    return State(
-        rounds=0, seen=0, fitted=0, level=np.zeros(sensors), level_weight=np.zeros(sensors),
-        windows=np.full(ring, np.nan), filled=np.full(ring, np.nan), levels=np.zeros(ring),
-        missing=np.zeros(sensors, np.int64), decisions=np.zeros((horizons + 1, *here), np.int64),
-        allowed=np.zeros((horizons + 1, *here)), tolerance=np.zeros(here), accounts=accounts,
-        pools=pools, number=np.zeros(here), errors=np.zeros(here),
-    )  # fmt: skip
-
-
+@dataclass
 class Rounds:
-    """The state of a guard with its model and risks, and the step from one round to the next."""
+    """The whole state of a guard, and the step from one round to the next."""
 
-    def __init__(
-        self, rules: Rules, state: State, model: prediction.Model, risk: proposal.Risk
-    ) -> None:
-        self.rules, self.state, self.model, self.risk = rules, state, model, risk
+    rules: Rules
+    state: State
+    accounts: Accounts
+    model: Model
+    risk: Risk
 
     @classmethod
-    def begin(cls, rules: Rules, horizons: int) -> Rounds:
+    def begin(cls, rules: Rules) -> Self:
         """Return the state before the first round."""
         n = rules.workers.size
-        model = prediction.new_model(n, horizons, rules.seasons.size, rules.every)
-        return cls(rules, new_state(n, horizons), model, proposal.new_risk(n, horizons))
+        horizons = rules.horizons
+        return cls(
+            rules,
+            State.begin(n, horizons),
+            Accounts.open(n, rules.delta, horizons),
+            Model.begin(n, horizons, rules.seasons.size, most_between_fits(rules)),
+            Risk.begin(n, horizons),
+        )
 
-    @property
-    def horizons(self) -> int:
-        """Number H of horizons."""
-        return len(self.state.accounts)
-
-    @property
-    def joint(self) -> bool:
-        """Whether the model contains the windows of earlier rounds."""
-        return self.model.moments.shape[1] >= 2 * self.rules.workers.size
-
-    # Where nothing is known yet, steps divide by zero and compare NaN; each treats the results.
-    @np.errstate(all="ignore")
     def advance(self, now: np.ndarray) -> tuple[Recovered, np.ndarray]:
         """Process a window; return the estimates of missing sensors and all shadow predictions.
 
         The shadow predictions have shape (H, n); NaN before there are so many rounds.
         """
-        state, horizons = self.state, self.horizons
+        state = self.state
         absent = np.isnan(now)
-        empty, waves = bool(absent.all()), self._harmonics()
-        shadow, inflation = np.full((2, horizons, now.size), np.nan)
-        if state.rounds and not (empty and state.missing.min() >= horizons):
-            self._look_back(now, waves, shadow, inflation)
+        empty = bool(absent.all())
+        waves = self._harmonics()
+        nothing_due = empty and state.missing.min() >= self.rules.horizons
+        past = 0 if nothing_due else min(self.rules.horizons, state.rounds)
+        look = self._look_back(now, waves, past)
+        if past:
+            self._book_outcomes(now, look, past)
         state.missing = np.where(absent, state.missing + 1, 0)
-        # after `_look_back`, which withdraws decisions
-        estimates = self._recover(np.flatnonzero(absent), shadow, inflation)
+        recovered = self._recover(np.flatnonzero(absent), look)  # if the decisions cover the gaps
         if empty:
             self._forget()
         else:
-            self._remember(now, absent, waves)
+            self._learn(now, absent, waves)
         self._look_ahead(now, absent, waves)
         state.rounds += 1
         state.seen += not empty
         if not empty and self._is_due():
-            prediction.absorb(self.model, FORGET, state.seen - state.fitted)
+            self.model.absorb(state.seen - state.fitted)
             state.fitted = state.seen
-            if state.seen >= prediction.FIRST_FIT:
-                prediction.refit(self.model, self.rules.workers)
-                proposal.refit_weights(self.risk)
-        return estimates, shadow
-
-    def _slots(self) -> np.ndarray:
-        """Return the places in the rings of the rounds 1 … min(H, t) before this round t."""
-        t = self.state.rounds
-        return (t - 1 - np.arange(min(self.horizons, t))) % (self.horizons + 1)
+            if state.seen >= FIRST_FIT:
+                self.model.refit(self.rules.workers)
+                self.risk.refit()
+        return recovered, look.shadow
 
     def _harmonics(self) -> np.ndarray:
         """Return sine and cosine of each season at this round, in turn."""
         angles = 2 * np.pi * self.state.rounds / self.rules.seasons
         return np.stack([np.sin(angles), np.cos(angles)], axis=1).ravel()
 
-    def _rows(
-        self, now: np.ndarray, before: np.ndarray, level: np.ndarray, waves: np.ndarray
-    ) -> np.ndarray:
-        """Return a row z for each row of `before`: windows now and before, less level; seasons.
+    def _look_back(self, now: np.ndarray, waves: np.ndarray, past: int) -> Lookback:
+        """Shadow-predict the current window at the horizons 1 … `past`."""
+        shadow = np.full((self.rules.horizons, now.size), np.nan)
+        inflation = shadow.copy()
+        if past:
+            slots = self.state.slots_before(past)
+            level = self.state.levels[slots]
+            z = self.model.rows_of(now, self.state.windows[slots], level, waves)
+            shadow[:past], inflation[:past] = self.model.predict(z, self.rules.workers)
+            shadow[:past] += level
+            if not self.model.joint:
+                shadow[:past] += self.model.echoes(slots)
+        return Lookback(shadow, inflation)
 
-        Models that are not joint have no windows before; then only the number of rows counts.
+    def _book_outcomes(self, now: np.ndarray, look: Lookback, past: int) -> None:
+        """Learn the errors of the shadow predictions at the horizons 1 … `past`.
+
+        A decision becomes `UNCOVERED`, and is not counted, if it does not cover the actual gaps.
         """
-        n, z = now.size, np.empty((len(before), self.model.moments.shape[1]))
-        z[:, :n] = now - level
-        if self.joint:
-            z[:, n : 2 * n] = before - level
-        z[:, z.shape[1] - waves.size :] = waves
-        return z
+        state = self.state
+        slots = state.slots_before(past)
+        due = slots, np.arange(past)  # what was decided h rounds ago for horizon h
+        inflation = look.inflation[:past]
+        log_inflation = np.log(inflation)
+        error = np.abs(now - look.shadow[:past])
+        wrong = np.where(error > self.rules.epsilon, 1.0, 0.0 * error)  # NaN where unknown
 
-    def _look_back(
-        self, now: np.ndarray, waves: np.ndarray, shadow: np.ndarray, inflation: np.ndarray
-    ) -> None:
-        """Shadow-predict the current window at every horizon, and book the outcomes.
+        decisions = state.decisions[due]
+        rare = log_inflation > state.allowed[due] + HARMLESS
+        decisions[(decisions > 0) & rare] = UNCOVERED
+        state.decisions[due] = decisions
+        counted = ~np.isnan(error) & (decisions == CERTIFIED)
+        state.number[:past] += counted
+        state.errors[:past] += np.where(counted, wrong, 0.0)
+        self.accounts.book(decisions, wrong)
 
-        `shadow` and `inflation` (H, n) are filled with the predictions and the inflation of their
-        errors by gaps. A decision becomes `UNCOVERED`, and is not counted, if it does not cover the
-        actual gaps.
-        """
-        state, model, risk, rules = self.state, self.model, self.risk, self.rules
-        slots = self._slots()
-        k = len(slots)
-        places = slots, np.arange(k)
-        level = state.levels[slots]
-        z = self._rows(now, state.windows[slots], level, waves)
-        shadow[:k], inflation[:k] = prediction.predict(model, z, rules.workers)
-        shadow[:k] += level
-        if not self.joint:
-            echo = model.echo[IN_USE, 1 : k + 1] / model.echo[IN_USE, 0] * model.residual[slots]
-            shadow[:k] += np.where(np.isfinite(echo), echo, 0.0)
-
-        error, factor = np.abs(now - shadow[:k]), inflation[:k]
-        known = ~np.isnan(error)
-        wrong = np.where(error > rules.epsilon, 1.0, 0.0 * error)  # NaN where unknown
-        log_factor = np.log(factor)
-        decisions = state.decisions[places]
-        decisions[(decisions > 0) & (log_factor > state.allowed[places] + HARMLESS)] = UNCOVERED
-        state.decisions[places] = decisions
-        counted = known & (decisions == CERTIFIED)
-        state.number[:k] += counted
-        state.errors[:k] += np.where(counted, wrong, 0.0)
-        scale = model.scale[IN_USE]
-        scored = known & (scale > 0)
-        y = np.log(error / (scale * factor) + proposal.FLOOR)
-        proposal.learn_outcomes(risk, slots, scored, y, wrong, rules.delta)
-        usable = risk.features[slots, np.arange(k), :, proposal.USABLE] == 1
-        limit = state.tolerance[:k]
+        scale = self.model.scale
+        scored = ~np.isnan(error) & (scale > 0)
+        y = log_ratio(error, scale * inflation)
+        self.risk.learn(slots, scored, y, wrong, self.rules.delta)
+        limit = state.tolerance[:past]
         lower = np.maximum(limit - STEP * RARE, 0.0)
-        higher = np.minimum(limit + STEP * (1 - RARE), log_factor)
-        followed = np.where(log_factor <= limit + HARMLESS, lower, higher)
-        state.tolerance[:k] = np.where(scored & usable, followed, limit)
-        learn(wrong, decisions, state.accounts[:k], state.pools[:k], rules.delta)
+        higher = np.minimum(limit + STEP * (1 - RARE), log_inflation)
+        followed = np.where(log_inflation <= limit + HARMLESS, lower, higher)
+        state.tolerance[:past] = np.where(scored & self.risk.was_usable(slots), followed, limit)
 
-    def _recover(self, gone: np.ndarray, shadow: np.ndarray, inflation: np.ndarray) -> Recovered:
+    def _recover(self, gone: np.ndarray, look: Lookback) -> Recovered:
         """Return the estimates of the sensors `gone`, from the horizons of their losses."""
-        state, t = self.state, self.state.rounds
-        value, half_width = np.full((2, shadow.shape[1]), np.nan)
-        certified = np.zeros(shadow.shape[1], bool)
-        gone = gone[t >= np.minimum(state.missing[gone], self.horizons)]
-        value[gone] = shadow[np.minimum(state.missing[gone], self.horizons) - 1, gone]
-        gone = gone[state.missing[gone] <= self.horizons]
+        state = self.state
+        horizons = self.rules.horizons
+        value = np.full(state.missing.size, np.nan)
+        half_width = value.copy()
+        certified = np.zeros(value.size, bool)
+        gone = gone[state.rounds >= np.minimum(state.missing[gone], horizons)]
+        value[gone] = look.shadow[np.minimum(state.missing[gone], horizons) - 1, gone]
+        gone = gone[state.missing[gone] <= horizons]
         if gone.size:
             h = state.missing[gone] - 1
-            slot = (t - h - 1) % len(state.windows)
-            width = proposal.half_widths(self.risk, slot, h, gone, self.rules.delta)
-            half_width[gone] = self.model.scale[IN_USE, gone] * inflation[h, gone] * width
+            slot = (state.rounds - h - 1) % len(state.windows)
+            width = self.risk.half_widths(slot, h, gone, self.rules.delta)
+            half_width[gone] = self.model.scale[gone] * look.inflation[h, gone] * width
             certified[gone] = state.decisions[slot, h, gone] == CERTIFIED
         return Recovered(value, half_width, certified)
 
-    def _remember(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> None:
+    def _learn(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> None:
         """Put the window into rings, means and moments, with its gaps filled by the model."""
-        state, model, t = self.state, self.model, self.state.rounds
-        slot, filled = t % len(state.windows), self._fill_gaps(now, absent, waves)
+        state = self.state
+        model = self.model
+        filled = self._fill_gaps(now, absent, waves)
         # a sensor's first window replaces what filled its gaps in the rounds before
         first = (state.level_weight == 0) & ~absent
         if first.any():
@@ -260,38 +246,37 @@ class Rounds:
         state.level_weight = np.where(absent, state.level_weight, weight)
         state.level = np.where(absent, state.level, state.level + (now - state.level) / weight)
         filled = np.where(np.isnan(filled), state.level, filled)
-        state.windows[slot], state.filled[slot], state.levels[slot] = now, filled, state.level
-        horizons = self.horizons if self.joint else 1
-        before = state.filled[(t - 1 - np.arange(horizons)) % len(state.windows)]
-        z = self._rows(filled, before, state.level, waves)
+        state.windows[state.slot] = now
+        state.filled[state.slot] = filled
+        state.levels[state.slot] = state.level
+        before = state.filled[state.slots_before(len(model.moments))]
+        z = model.rows_of(filled, before, state.level, waves)
         seen = ~np.isnan(before[:, 0])  # else the model learns no pair of it
-        prediction.learn_rows(model, state.seen - state.fitted, z, seen, FORGET)
-        if not self.joint and t > 0:
-            z = self._rows(now, now[np.newaxis], state.levels[self._slots()[0]], waves)
-            residual = z[0, : now.size] - prediction.predict(model, z, self.rules.workers)[0][0]
-            model.residual[slot] = residual
-            slots = (t - np.arange(min(self.horizons, t) + 1)) % len(state.windows)
-            product = residual * model.residual[slots]
-            sums = model.products[: len(slots)]
-            faded = (1 - FORGET) * sums + product
-            model.products[: len(slots)] = np.where(np.isfinite(product), faded, sums)
+        model.learn_rows(state.seen - state.fitted, z, seen)
+        if not model.joint and state.rounds > 0:
+            last = state.levels[state.slots_before(1)]
+            z = model.rows_of(now, now[np.newaxis], last, waves)
+            values, _ = model.predict(z, self.rules.workers)
+            past = min(self.rules.horizons, state.rounds)
+            slots = np.append(state.slot, state.slots_before(past))
+            model.learn_residual(z[0, : now.size] - values[0], slots)
 
     def _forget(self) -> None:
         """Put a round without any window into the rings; nothing is learned."""
-        state, slot = self.state, self.state.rounds % len(self.state.windows)
-        state.windows[slot] = state.filled[slot] = self.model.residual[slot] = np.nan
-        state.levels[slot] = state.level
+        state = self.state
+        state.windows[state.slot] = np.nan
+        state.filled[state.slot] = np.nan
+        state.levels[state.slot] = state.level
+        self.model.residual[state.slot] = np.nan
 
     def _fill_gaps(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> np.ndarray:
         """Return the window with the model's values in its gaps."""
-        state, model = self.state, self.model
+        state = self.state
         if state.rounds == 0 or not absent.any():
             return now
-        before = self._slots()[:1]
+        before = state.slots_before(1)
         level = state.levels[before[0]]
-        z = self._rows(now, state.windows[before], level, waves)[0]
-        if model.scale[IN_USE].max() > 0:
-            z = prediction.conditional(model.precision[IN_USE, 0], z, np.isnan(z))
+        z = self.model.fill(self.model.rows_of(now, state.windows[before], level, waves)[0])
         values = level + np.nan_to_num(z[: now.size], nan=0.0, posinf=np.inf, neginf=-np.inf)
         # values filled from very large ones could grow without end
         values = np.where(np.abs(values) >= LARGEST, state.level, values)
@@ -299,17 +284,18 @@ class Rounds:
 
     def _look_ahead(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> None:
         """Certify which sensors could be lost from now on, and for how long."""
-        state, risk, rules, t = self.state, self.risk, self.rules, self.state.rounds
-        slot, before = t % len(state.windows), (t - 1) % len(state.windows)
-        scale = self.model.scale[IN_USE]
+        state = self.state
+        scale = self.model.scale
         usable = (scale > 0) & ~absent
-        change = np.log(np.abs(now - state.windows[before]) / scale + proposal.FLOOR)
-        level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
-        proposal.write_features(risk, slot, usable, change, level, waves)
-        limit = np.log(rules.epsilon / scale + proposal.FLOOR)
-        proposed = proposal.propose(risk, slot, limit, rules.delta)
-        state.decisions[slot] = certify(proposed, state.accounts, state.pools, rules.delta)
-        state.allowed[slot] = state.tolerance
+        before = state.windows[state.slots_before(1)[0]]
+        change = log_ratio(np.abs(now - before), scale)
+        with np.errstate(divide="ignore", invalid="ignore"):  # such sensors are not usable
+            level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
+        self.risk.write_features(state.slot, usable, change, level, waves)
+        limit = log_ratio(self.rules.epsilon, scale)
+        proposed = self.risk.propose(state.slot, limit, self.rules.delta)
+        state.decisions[state.slot] = self.accounts.certify(proposed)
+        state.allowed[state.slot] = state.tolerance
 
     def _is_due(self) -> bool:
         """Whether to fit the model: first after `FIRST_FIT` windows, then at growing intervals.
@@ -317,7 +303,17 @@ class Rounds:
         At least H windows lie between two fits. So the fit in use, the last but one, has no window
         after a failure.
         """
-        since, every = self.state.seen - self.state.fitted, self.rules.every
-        if self.state.seen <= prediction.FIRST_FIT:
-            return self.state.seen == prediction.FIRST_FIT or since >= every
-        return since >= min(every, max(self.horizons, self.state.fitted // 2))
+        state = self.state
+        since = state.seen - state.fitted
+        every = most_between_fits(self.rules)
+        if state.seen <= FIRST_FIT:
+            return state.seen == FIRST_FIT or since >= every
+        return since >= min(every, max(self.rules.horizons, state.fitted // 2))
+
+
+def most_between_fits(rules: Rules) -> int:
+    """Return the most windows between two fits, of which the model stores the rows.
+
+    A fit costs O(n³) and a window O(n²), so a guard of many sensors fits less often.
+    """
+    return max(rules.horizons, rules.workers.size // 3)

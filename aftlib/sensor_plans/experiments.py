@@ -183,12 +183,13 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
     `attacked` sensors is wrong, and each blocked one would have been right, which earns credit. By
     part 2 of the theorem, for each sensor and for all together, the result is at most 1.
     """
-    accounts, counts = Accounts(SENSORS, delta), np.zeros((SENSORS, 2))
+    accounts = Accounts.open(SENSORS, delta)
+    counts = np.zeros((SENSORS, 2))
     for t in range(rounds):
-        decisions = accounts.certify(np.ones(SENSORS))
-        certified = decisions == CERTIFIED
+        decisions = accounts.certify(np.ones((1, SENSORS), bool))
+        certified = decisions[0] == CERTIFIED
         wrong = certified & (np.arange(SENSORS) < attacked) & (t >= rounds // 2)
-        accounts.update(decisions, wrong)
+        accounts.book(decisions, wrong[np.newaxis].astype(float))
         if t >= rounds // 2:
             counts += np.column_stack([certified, wrong])
     guarantees, wrong_ones = counts.T

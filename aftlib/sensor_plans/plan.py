@@ -215,7 +215,7 @@ def show_outage(survey: Survey, walk: Walk, workers: Sequence[list[int]]) -> dic
             "truth": or_none(values[drawn, i]),
             "estimate": or_none(recovered.estimate[:, i]),
             "half_width": or_none(recovered.half_width[:, i]),
-            "certified": recovered.declared[:, i].tolist(),
+            "certified": recovered.certified[:, i].tolist(),
         }
         for i in keys[:DRAWN]
     ]

@@ -14,7 +14,7 @@ from pydantic import model_validator
 from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.windows import AGGREGATES
 from aftlib.documents.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
-from aftlib.guard.guard import limits_of
+from aftlib.guard.estimator import limits_of
 from aftlib.notebook.parameters import ParameterModel, parameter
 from aftlib.sensor_plans.sensor_checks import as_duration
 

@@ -17,8 +17,8 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from aftlib.core.windows import divisor
+from aftlib.guard.estimator import LARGEST
 from aftlib.guard.guard import VERSION
-from aftlib.guard.rounds import LARGEST
 from aftlib.streaming.promise import Promise
 
 NONE = np.iinfo(np.int64).min
@@ -122,7 +122,7 @@ class KeyedGuard:
             self.token = snapshot[:TOKEN]
             self.next = int.from_bytes(snapshot[TOKEN : TOKEN + 8], "big", signed=True)
             try:
-                self.guard = self.promise.guard(snapshot[TOKEN + 8 :])
+                self.guard = self.promise.guard().from_bytes(snapshot[TOKEN + 8 :])
             except ValueError as error:
                 raise ValueError(
                     f"the snapshot of a group cannot be read ({error}): {DAMAGED}"
@@ -178,7 +178,7 @@ class KeyedGuard:
         lasting = self.guard.recoverable.cumprod(0).sum(0)
         return _Round(
             start, window, samples, variance, recovered.estimate[0], recovered.half_width[0],
-            recovered.declared[0], lasting,
+            recovered.certified[0], lasting,
         )  # fmt: skip
 
     def _rows(self, rounds: list[_Round]) -> dict[str, np.ndarray]:

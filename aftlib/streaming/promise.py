@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import listed, require_choice, require_number, require_numbers
+from aftlib.core.checks import listed, require_choice, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.planfile import StreamPlan
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.guard import Guard, limits_of
+from aftlib.guard.estimator import Estimator, Rules
+from aftlib.guard.guard import Guard
 from aftlib.guard.known import GainTable, KnownModel
 
 _OF_INPUT = ("watermark", "ahead", "behind")
@@ -184,8 +185,7 @@ class Promise:
     @property
     def limits(self) -> list[float]:
         """Limit ε of each sensor, in the order of `workers`."""
-        names = self.sensors
-        return limits_of(self.epsilon, len(names), names).tolist()
+        return self._rules.epsilon.tolist()
 
     @property
     def content(self) -> str:
@@ -203,8 +203,15 @@ class Promise:
             fields["model"] = GaussianModel(**fields["model"])
         return cls(**fields)
 
-    def guard(self, state: bytes | None = None) -> Guard | KnownModel:
-        """Return a new estimator, or the one whose `to_bytes` returned `state`."""
+    def guard(self) -> Estimator:
+        """Return a new estimator."""
+        if self.model is not None:
+            return KnownModel.of_table(self._table)
+        return Guard.of_rules(self._rules, self.sensors)
+
+    @cached_property
+    def _rules(self) -> Rules:
+        """The parameters of all groups' estimators."""
         alone = [worker for worker in self.workers if isinstance(worker, str)]
         if odd := alone or [name for name in self.sensors if not isinstance(name, str)]:
             raise ValueError(
@@ -215,19 +222,12 @@ class Promise:
         if twice := sorted(name for name, number in Counter(names).items() if number > 1):
             raise ValueError(f"workers must hold each sensor once, got {', '.join(twice)} twice")
         periods = [microseconds("each of seasons", season) / self.step for season in self.seasons]
-        if self.model is not None:
-            if periods:  # a known model does not use them
-                require_numbers("seasons", periods, above=0)
-            known = KnownModel.of_table(self._table, self.horizons)
-            return known if state is None else known.restore(state)
-        if state is not None:
-            return Guard.from_bytes(state)
-        return Guard(self._places, self.epsilon, self.delta, self.horizons, periods, names)
+        return Rules.check(self._places, self.epsilon, self.delta, self.horizons, periods, names)
 
     @cached_property
     def _table(self) -> GainTable:
         """What follows from the known model, for all groups."""
-        return GainTable(self._model_of(self.sensors), self._places, self.limits, self.delta)
+        return GainTable(self._model_of(self.sensors), self._rules)
 
     @property
     def _places(self) -> list[list[int]]:

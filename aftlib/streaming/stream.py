@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.rounds import LARGEST
+from aftlib.guard.estimator import LARGEST
 from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise, fixed_part, microseconds

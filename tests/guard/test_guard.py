@@ -9,6 +9,7 @@ import pytest
 
 from aftlib.core.labels import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import CAP, START, slack
+from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
 from aftlib.guard.rounds import Rounds
 
@@ -40,7 +41,7 @@ def test_single_windows_many_and_a_restart_give_the_same(share):
     cut = Guard.from_bytes(cut.to_bytes())
     cut.replay(windows[117:])
     assert bulk.to_bytes() == single.to_bytes() == cut.to_bytes()
-    for name in ("estimate", "half_width", "declared"):
+    for name in ("estimate", "half_width", "certified"):
         one = np.concatenate([getattr(row, name) for row in rows])
         np.testing.assert_array_equal(one, getattr(recovered, name))
 
@@ -128,7 +129,7 @@ def test_the_bound_holds_when_the_data_turn_against_it():
 def test_nothing_is_certified_from_almost_no_windows():
     guard = Guard(WORKERS, 0.5, 0.05)
     recovered = guard.update(with_gaps(stream(3000, noise=0.1, memory=0.5), 0.97))
-    assert not recovered.declared.any()
+    assert not recovered.certified.any()
     assert not guard.outcomes[0].any()
 
 
@@ -148,9 +149,9 @@ def test_random_gaps_leave_the_certified_share_and_its_validity():
         whole, given, lost = outages(n, share)
         guard = Guard([[i] for i in range(n)], 0.9, 0.05)
         recovered = guard.update(given)
-        certified.append(recovered.declared[lost].mean())
+        certified.append(recovered.certified[lost].mean())
         wrong = np.abs(recovered.estimate - whole) > 0.9
-        assert wrong[lost & recovered.declared].mean() <= 0.05
+        assert wrong[lost & recovered.certified].mean() <= 0.05
         number, errors, allowed = guard.outcomes
         assert (errors <= 0.05 * number + allowed).all()
     assert certified[0] > 0.99
@@ -165,7 +166,7 @@ def test_half_widths_hold_where_they_are_above_epsilon_and_where_they_are_below(
     whole = common + np.arange(10) + noise * (whole - np.arange(10) - common)
     given = np.where(np.isnan(given), np.nan, whole)
     recovered = Guard([[i] for i in range(10)], 0.9, 0.05).update(given)
-    certified = lost & recovered.declared
+    certified = lost & recovered.certified
     off, half_width = np.abs(recovered.estimate - whole)[certified], recovered.half_width[certified]
     above = half_width > 0.9
     assert certified.sum() > 500 and 0.1 < above.mean() < 0.5
@@ -202,7 +203,7 @@ def test_each_certified_round_is_counted_with_its_true_outcome(share):
     for certified, error in zip(known, wrong, strict=True):
         budgets = np.where(certified, np.minimum(CAP, budgets + 0.05 - error), budgets)
     np.testing.assert_array_equal(guard.outcomes[:2], [known.sum(0), wrong.sum(0)])
-    np.testing.assert_allclose(guard._all.state.accounts["budget"], budgets, rtol=1e-9)
+    np.testing.assert_allclose(guard._rounds.accounts.single["budget"], budgets, rtol=1e-9)
     assert known.sum() > 5_000 and wrong.sum() > 100
 
 
@@ -210,11 +211,11 @@ def test_nothing_is_learned_of_windows_from_before_a_gap_that_was_too_long():
     windows, guard = stream(1000), Guard(WORKERS, 0.9, 0.05)
     guard.update(windows)
     guard.skip(10)
-    learned = guard._all.risk.residual_count.copy()
+    learned = guard._rounds.risk.residual_count.copy()
     guard.update(windows[-1])
-    np.testing.assert_array_equal(guard._all.risk.residual_count, learned)
+    np.testing.assert_array_equal(guard._rounds.risk.residual_count, learned)
     guard.update(windows[-1])
-    assert (guard._all.risk.residual_count > learned).any()
+    assert (guard._rounds.risk.residual_count > learned).any()
 
 
 @pytest.mark.parametrize("usual", [False, True])
@@ -230,7 +231,7 @@ def test_a_guarantee_covers_usual_gaps_and_not_rare_ones(usual):
     last[[1, 4]] = np.nan
     shadow = Guard.from_bytes(guard.to_bytes()).replay(last)
     last[[0, 3]] = np.nan
-    assert guard.update(last).declared[0, [0, 3]].tolist() == [usual, usual]
+    assert guard.update(last).certified[0, [0, 3]].tolist() == [usual, usual]
     assert (shadow.decisions[0, 0, [0, 3]] == (2 if usual else -1)).all()
 
 
@@ -291,7 +292,7 @@ def test_two_workers_lost_at_once_are_estimated_but_not_certified():
     now[[0, 3, 1, 4]] = np.nan
     recovered = guard.update(now)
     assert np.isfinite(recovered.estimate[0, [0, 1, 3, 4]]).all()
-    assert not recovered.declared.any()
+    assert not recovered.certified.any()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2])
@@ -316,7 +317,7 @@ def test_a_real_outage_gets_the_shadow_predictions(n, seasons, share):
         )
         atol = 1e-12 if share else 0  # without other gaps they are the same bits
         np.testing.assert_allclose(recovered.estimate[:, lost], estimate, rtol=0, atol=atol)
-        np.testing.assert_array_equal(recovered.declared[:, lost], decisions == 2)
+        np.testing.assert_array_equal(recovered.certified[:, lost], decisions == 2)
 
 
 @pytest.mark.parametrize("n", [6, 160])
@@ -389,7 +390,7 @@ def test_labelled_windows_are_put_in_the_order_of_the_sensors(names):
     recovered, ours = expected.update([*reversed(lost.values())]), labelled.update(lost)
     np.testing.assert_array_equal(ours.estimate, recovered.estimate)
     assert np.isfinite(ours.estimate[0, [0, 3]]).all()
-    np.testing.assert_array_equal(ours.declared, recovered.declared)
+    np.testing.assert_array_equal(ours.certified, recovered.certified)
 
 
 def test_labels_that_come_after_windows_without_any_are_refused():
@@ -438,7 +439,7 @@ def test_bytes_of_something_else_are_refused(data):
         Guard.from_bytes(data)
 
 
-@pytest.mark.parametrize("part", ["names", "Risk.features", "State.rounds"])
+@pytest.mark.parametrize("part", ["names", "risk.features", "state.rounds"])
 def test_bytes_of_a_guard_without_a_part_are_refused(part):
     fields = unpack_arrays(Guard(WORKERS, 0.8, 0.05).to_bytes())
     del fields[part]
@@ -458,7 +459,7 @@ def test_a_copy_has_a_state_of_its_own():
 
 def test_rounds_divide_by_nothing_known_without_a_warning(recwarn):
     """Also when they are used without a guard; gaps come before anything is known."""
-    rounds = Rounds.begin(Guard(WORKERS, 0.8, 0.05)._all.rules, 2)
+    rounds = Rounds.begin(Rules.check(WORKERS, 0.8, 0.05, horizons=2))
     for row in np.where(np.eye(6), np.nan, LABELLED[:6].to_numpy()):
         rounds.advance(row)
     assert not recwarn.list

@@ -42,8 +42,8 @@ def test_estimates_are_the_posterior_of_the_documents_equations():
         np.testing.assert_allclose(recovered.estimate[row, ~there], posterior.mean, rtol=1e-9)
         half_width = Requirement(0.6, 0.05).half_width(posterior.variance)
         np.testing.assert_allclose(recovered.half_width[row, ~there], half_width, rtol=1e-9)
-    assert recovered.declared[[3, 4, 5]].sum(axis=1).tolist() == [2, 1, 1]
-    assert not recovered.declared[6].any()  # two workers are away
+    assert recovered.certified[[3, 4, 5]].sum(axis=1).tolist() == [2, 1, 1]
+    assert not recovered.certified[6].any()  # two workers are away
     assert np.isnan(recovered.estimate[~np.isnan(rows)]).all()
 
 
@@ -51,7 +51,7 @@ def test_a_worker_whose_least_reliability_is_too_low_is_not_certified():
     """Sensor d can hardly be estimated, so neither it nor c of the same worker is certified."""
     weak = KnownModel(model(weak=True), WORKERS, 0.6, 0.05)
     assert weak.recoverable[0].tolist() == [True, True, False, False]
-    assert not weak.update(windows(1, [(0, [2, 3])])).declared.any()
+    assert not weak.update(windows(1, [(0, [2, 3])])).certified.any()
     assert weak.recoverable.sum() == 0  # another worker is away already
     assert KnownModel(model(weak=True), WORKERS, [0.6, 0.6, 0.6, 2.5], 0.05).recoverable.all()
 
@@ -156,9 +156,11 @@ def test_a_copy_has_a_state_of_its_own_and_a_damaged_state_is_refused():
         twin.update(windows(5))
         assert first.to_bytes() == before != twin.to_bytes()
     with pytest.raises(ValueError, match="data holds no known model's state"):
-        first.restore(before[:-30])
+        first.from_bytes(before[:-30])
     with pytest.raises(ValueError, match="data must be of 4 sensors, got 2: start again"):
-        first.restore(KnownModel(GaussianModel([0, 0], np.eye(2)), [[0], [1]], 1, 0.1).to_bytes())
+        first.from_bytes(
+            KnownModel(GaussianModel([0, 0], np.eye(2)), [[0], [1]], 1, 0.1).to_bytes()
+        )
     assert first.to_bytes() == before
 
 

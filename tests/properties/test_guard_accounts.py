@@ -4,40 +4,28 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.guard.accounts import (
-    CAP,
-    Accounts,
-    certify,
-    most_credits,
-    new_accounts,
-    pooled_slack,
-    slack,
-)
+from aftlib.guard.accounts import CAP, Accounts, most_credits, pooled_slack, slack
 
 STREAMS = 4
+"""Streams that are played at the same time, in place of a guard's horizons."""
 
 
-class Streams(Accounts):
-    """The accounts of several streams, played at the same time, as the horizons of a guard."""
-
-    def __init__(self, sensors, delta, horizon):
-        super().__init__(sensors, delta, horizon)
-        self.accounts, self.pool = new_accounts(sensors, STREAMS)
-
-    def certify(self, proposed):
-        return certify(proposed, self.accounts, self.pool, self.delta)
-
-
-def play(accounts, propose, outcome, rounds):
+def play(accounts, horizon, propose, outcome, rounds):
     """Certify, and learn `horizon` rounds later; certified and wrong by round, stream, sensor."""
-    shape = (rounds, *accounts.accounts.shape)
-    decisions, wrong = np.zeros(shape, int), np.zeros(shape)
+    shape = (rounds, *accounts.single.shape)
+    decisions = np.zeros(shape, int)
+    wrong = np.zeros(shape)
     for t in range(rounds):
-        if (back := t - accounts.horizon) >= 0:
-            accounts.update(decisions[back], wrong[back])
+        if t >= horizon:
+            accounts.book(decisions[t - horizon], wrong[t - horizon])
         decisions[t] = accounts.certify(propose(t))
         wrong[t] = outcome(t, decisions[t])
     return decisions == 2, wrong
+
+
+def book(accounts, decision, wrong):
+    """Book one decision of one sensor."""
+    accounts.book(np.array([[decision]]), np.array([[float(wrong)]]))
 
 
 def excess(certified, wrong, delta):
@@ -46,8 +34,9 @@ def excess(certified, wrong, delta):
     return np.cumsum(np.where(known, np.nan_to_num(wrong) - delta, 0), axis=0)
 
 
-def check(certified, wrong, accounts):
-    delta, h, n = accounts.delta, accounts.horizon, certified.shape[2]
+def check(certified, wrong, delta, h):
+    """Compare the errors with the theorem's three parts; return errors minus δN."""
+    n = certified.shape[2]
     sums = excess(certified, wrong, delta)
     bound = np.array([[[slack(t + 1, delta, h)]] for t in range(len(sums))])
     assert (sums <= bound + 1e-9).all()
@@ -77,8 +66,9 @@ def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
         wrong = (rng.random((STREAMS, sensors)) < rate).astype(float)
         return np.where(rng.random((STREAMS, sensors)) < unknown, np.nan, wrong)
 
-    accounts = Streams(sensors, delta, horizon)
-    check(*play(accounts, lambda t: rng.random((STREAMS, sensors)) < 0.9, outcome, 1500), accounts)
+    accounts = Accounts.open(sensors, delta, STREAMS)
+    propose = lambda t: rng.random((STREAMS, sensors)) < 0.9  # noqa: E731
+    check(*play(accounts, horizon, propose, outcome, 1500), delta, horizon)
 
 
 @settings(max_examples=100 // STREAMS)
@@ -91,50 +81,53 @@ def test_bounds_hold_when_errors_proposals_and_gaps_come_in_bursts(
 def test_bounds_hold_when_certified_estimates_are_wrong(sensors, horizon, delta, patience):
     """Right while blocked or patient, so that credit is earned; wrong when certified."""
     every = np.array(patience)[:, None] + 1
-    accounts, all_of_them = Streams(sensors, delta, horizon), np.ones((STREAMS, sensors), bool)
+    accounts = Accounts.open(sensors, delta, STREAMS)
+    all_of_them = np.ones((STREAMS, sensors), bool)
     errs = lambda t, decisions: (decisions == 2) & (t % every == 0)  # noqa: E731
-    check(*play(accounts, lambda t: all_of_them, errs, 3000), accounts)
+    check(*play(accounts, horizon, lambda t: all_of_them, errs, 3000), delta, horizon)
 
 
 def test_the_bound_is_reached():
     """With δ → 0 and errors only, an account permits exactly the errors of the theorem."""
     for horizon in (1, 3, 5):
-        accounts = Accounts(20, 1e-6, horizon)
+        accounts = Accounts.open(20, 1e-6)
         errs = lambda t, decisions: np.arange(20) == 0  # noqa: E731
-        certified, wrong = play(accounts, lambda t: [True] * 20, errs, 29)
-        assert check(certified, wrong, accounts)[-1, 0, 0] > slack(29, 1e-6, horizon) - 0.001
+        certified, wrong = play(accounts, horizon, lambda t: np.ones((1, 20), bool), errs, 29)
+        sums = check(certified, wrong, 1e-6, horizon)
+        assert sums[-1, 0, 0] > slack(29, 1e-6, horizon) - 0.001
 
 
 def test_without_the_account_the_bound_is_passed():
     """The control: certifying all that is proposed breaks the guarantee."""
-    certified, wrong = np.ones((100, 1), bool), np.ones((100, 1))
+    certified = np.ones((100, 1), bool)
+    wrong = np.ones((100, 1))
     assert excess(certified, wrong, 0.05)[-1, 0] > slack(100, 0.05) + CAP
 
 
 def test_a_closed_account_comes_back_by_its_blocked_rounds():
-    accounts = Accounts(1, 0.05)
+    accounts = Accounts.open(1, 0.05)
     errs_first = lambda t, decisions: t < 60  # noqa: E731
-    certified, _ = play(accounts, lambda t: [True], errs_first, 200)
+    certified, _ = play(accounts, 1, lambda t: np.ones((1, 1), bool), errs_first, 200)
     assert not certified[6:80].any()
     assert certified[100:].all()
 
 
 def test_credits_come_as_soon_as_the_theorem_counts_on_and_not_sooner():
-    accounts = Accounts(1, 0.05)
+    accounts = Accounts.open(1, 0.05)
     for rounds in range(1, 16_000):
-        accounts.update([1], [0.0])
-        assert accounts.accounts["credits"] == accounts.pool["credits"] == most_credits(rounds)
+        book(accounts, 1, 0)
+        assert accounts.single["credits"] == accounts.pools["credits"] == most_credits(rounds)
 
 
 def test_whoever_errs_in_more_than_half_of_delta_earns_no_credit():
-    accounts = Accounts(1, 0.05)
+    accounts = Accounts.open(1, 0.05)
     for rounds in range(2000):
-        accounts.update([1], [float(rounds % 20 == 0)])
-    assert accounts.accounts["credits"] == accounts.pool["credits"] == 0
+        book(accounts, 1, rounds % 20 == 0)
+    assert accounts.single["credits"] == accounts.pools["credits"] == 0
 
 
 def test_a_credit_that_is_not_needed_is_repaid():
-    accounts = Accounts(1, 0.05)
+    accounts = Accounts.open(1, 0.05)
     for decision in [1] * 90 + [2]:
-        accounts.update([decision], [0.0])
-    assert accounts.accounts["credits"] == accounts.pool["credits"] == 0
+        book(accounts, decision, 0)
+    assert accounts.single["credits"] == accounts.pools["credits"] == 0

@@ -54,7 +54,7 @@ def test_rows_are_those_of_one_guard():
     for window in values:
         expected.append(guard.update(window))
         lasting.append(guard.recoverable.cumprod(0).sum(0))
-    certified = np.concatenate([each.declared for each in expected])
+    certified = np.concatenate([each.certified for each in expected])
     estimate = np.concatenate([each.estimate for each in expected])
     half_width = np.concatenate([each.half_width for each in expected])
     listed = np.r_[0:365, 370:400]  # of a gap of ten windows the first five

@@ -1,0 +1,167 @@
+"""What an estimator of lost windows is: its parameters, its methods, and what it returns.
+
+`Guard` learns from the windows and `KnownModel` knows their distribution. Both are created from the
+same `Rules` and have the methods of `Estimator`, so a stream runs either.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from aftlib.core.checks import items_in_order, require_number, require_numbers
+from aftlib.core.labels import as_numbers, labels_of, values_by_name
+
+LARGEST = 1e100
+"""Limit on the size of windows and of values that fill gaps; its square is still finite."""
+_MOST_HORIZONS = 1000  # for the memory
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Estimates of the missing windows, one row per round.
+
+    Attributes
+    ----------
+    estimate : ndarray, shape (rounds, n)
+        Estimates of the missing windows; NaN for the others, or where nothing is known yet.
+    half_width : ndarray, shape (rounds, n)
+        Half-width of this one estimate: a share 1 − δ of the last comparable errors were within it.
+        It may be above ε, which is a limit for all certified estimates together. NaN where too few
+        errors are known.
+    certified : ndarray of bool, shape (rounds, n)
+        Whether an error of at most ε was guaranteed before the loss.
+    """
+
+    estimate: np.ndarray
+    half_width: np.ndarray
+    certified: np.ndarray
+
+
+class Estimator(Protocol):
+    """An estimator of n sensors, which receives windows in order and estimates the lost ones."""
+
+    @property
+    def horizons(self) -> int:
+        """Largest number H of windows of an outage that a guarantee covers."""
+
+    @property
+    def recoverable(self) -> np.ndarray:
+        """Whether window h of a loss that begins now would be certified, bool, shape (H, n)."""
+
+    @property
+    def outcomes(self) -> np.ndarray:
+        """Guarantees with a known outcome, the wrong ones, and a slack, (3, H, n) or (3, 1, n).
+
+        At most δ times the first and the slack are wrong.
+        """
+
+    def update(self, windows: ArrayLike, /) -> Recovered:
+        """Process one window (n,) or many (rounds, n); NaN is missing and is estimated."""
+
+    def skip(self, rounds: int) -> None:
+        """Process `rounds` windows in which no sensor sent anything."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this estimator in memory, without those that it shares."""
+
+    @property
+    def shared_nbytes(self) -> int:
+        """Bytes in memory that all estimators of one promise share, caches included."""
+
+    def to_bytes(self) -> bytes:
+        """Return the state, without what is shared; the same bytes for the same state."""
+
+    def from_bytes(self, data: bytes, /) -> Self:
+        """Return an estimator that continues from the bytes; ValueError when they hold no state."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The checked parameters of an estimator of n sensors."""
+
+    epsilon: np.ndarray  # (n,) largest error ε of each sensor
+    delta: float  # share δ of the guarantees that may be wrong
+    workers: np.ndarray  # (n,) number of each sensor's worker
+    horizons: int  # H
+    seasons: np.ndarray  # periods in windows
+
+    @classmethod
+    def check(
+        cls,
+        workers: Sequence[Sequence[int]],
+        epsilon: ArrayLike,
+        delta: float,
+        horizons: int,
+        seasons: Sequence[float] = (),
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Return the rules with ε as an array; ValueError when a parameter is outside its range."""
+        require_number("delta", delta, above=0, below=1)
+        require_number("horizons", horizons, least=1, most=_MOST_HORIZONS, whole=True)
+        periods = items_in_order("seasons", seasons, "[24]")
+        if periods:
+            require_numbers("seasons", periods, above=0)
+        worker_of = worker_of_each(workers)
+        if names is not None and not len(names) == len({*names}) == worker_of.size:
+            raise ValueError(
+                f"names must be {worker_of.size} different ones, one per sensor, got {names!r}"
+            )
+        return cls(
+            epsilon=limits_of(epsilon, worker_of.size, names),
+            delta=float(delta),
+            workers=worker_of,
+            horizons=int(horizons),
+            seasons=np.array(periods, float),
+        )
+
+
+def limits_of(epsilon: ArrayLike, sensors: int, names: Sequence[str] | None = None) -> np.ndarray:
+    """Return ε of each sensor, shape (n,); ValueError unless each is above 0 and finite.
+
+    Labels, if there are any, must be the sensors' names or numbers; they give the order.
+    """
+    if labels_of(epsilon, names or ()) is not None:
+        epsilon = values_by_name("epsilon", epsilon, names or [*map(str, range(sensors))])
+    limits = as_numbers("epsilon", epsilon)
+    fits = limits.shape in ((), (1,), (sensors,)) and not isinstance(epsilon, bool | np.bool_)
+    if not fits or not (np.isfinite(limits) & (limits > 0)).all():
+        raise ValueError(
+            f"epsilon must be above 0 and finite, one number or one for each of the {sensors} "
+            f"sensors, got {epsilon!r}"
+        )
+    return np.array(np.broadcast_to(limits, (sensors,)))
+
+
+def worker_of_each(workers: Any) -> np.ndarray:
+    """Return each sensor's worker, (n,); ValueError unless each sensor occurs once."""
+    try:
+        lists = [[operator.index(sensor) for sensor in worker] for worker in workers]
+        whole = not any(isinstance(sensor, bool) for worker in workers for sensor in worker)
+    except TypeError:
+        lists = []
+        whole = False
+    placed = [sensor for worker in lists for sensor in worker]
+    if not whole or not placed or sorted(placed) != list(range(len(placed))):
+        raise ValueError(
+            "workers must hold each sensor 0 … n − 1 once, as a list per worker such as [[0, 1], "
+            f"[2]], got {workers!r:.300}"
+        )
+    worker = np.zeros(len(placed), np.int64)
+    worker[placed] = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
+    return worker
+
+
+def require_measured(windows: np.ndarray) -> None:
+    """Refuse values that are too large for measurements; NaN may occur."""
+    wild = np.abs(windows) >= LARGEST
+    if wild.any():
+        raise ValueError(
+            f"windows must be below {LARGEST:g} in size, got {windows[wild][0]}: mark gaps by NaN"
+        )
