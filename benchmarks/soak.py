@@ -25,7 +25,8 @@ import pandas as pd
 from scipy.stats import theilslopes
 
 from aftlib import Promise, recoverable
-from aftlib.core.paths import atomic_file, data_dir
+from aftlib.core.paths import data_dir
+from aftlib.core.storage import atomic_file
 from aftlib.streaming.metrics import metrics_table, record_metrics
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from aftlib.command.origin import (
     read_commit,
     read_versions,
 )
-from aftlib.core.paths import atomic_file, project_root
+from aftlib.core.paths import project_root
+from aftlib.core.storage import atomic_file
 from aftlib.notebook.claims import not_run
 from aftlib.notebook.scorecard import MIME, ClaimRecord
 

@@ -17,7 +17,7 @@ from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from aftlib.command.batch import Executed
 from aftlib.command.documents import DOCUMENTS
 from aftlib.command.pages import Markdown, fill_summary, read_css
-from aftlib.core.paths import write_whole
+from aftlib.core.storage import write_whole
 from aftlib.notebook.scorecard import ClaimRecord, claims_table, render, shown, tally
 
 #: The last full run, beside the index.

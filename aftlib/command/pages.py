@@ -24,7 +24,7 @@ from plotly.io import to_html
 
 from aftlib.command.batch import Executed
 from aftlib.command.documents import Document
-from aftlib.core.paths import write_whole
+from aftlib.core.storage import write_whole
 from aftlib.notebook.claims import NOT_RUN
 from aftlib.notebook.scorecard import MIME, ClaimRecord, claims_table, render, tally
 

@@ -1,8 +1,7 @@
-"""Arrays of values: put in the order of their labels, and packed into bytes."""
+"""Values that a user labels by sensor, put in the order of the sensors' names."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,16 +106,3 @@ def in_one_order(
         down = places_of("rows of covariance", labels_of(rows, order) or columns, order)
         covariance = np.asarray(covariance, dtype=float)[np.ix_(down, across)]
     return mean, covariance, order
-
-
-def pack_arrays(**arrays: Any) -> bytes:
-    """Return arrays as bytes; the same arrays give the same bytes."""
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
-    return file.getvalue()
-
-
-def unpack_arrays(data: bytes) -> dict[str, np.ndarray]:
-    """Return the arrays that `pack_arrays` packed; ValueError or numpy's error for other data."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)

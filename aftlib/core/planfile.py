@@ -9,7 +9,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
-from aftlib.core.paths import write_whole
+from aftlib.core.storage import write_whole
 
 VERSION = 2
 """Raised when a field changes its meaning."""

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aftlib.core.paths import atomic_directory
+from aftlib.core.storage import atomic_directory
 
 ROWS_PER_RANGE = 4096
 """Steps per file and rows per random stream; a constant, because drawn samples depend on it."""

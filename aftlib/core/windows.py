@@ -10,12 +10,20 @@ import numpy as np
 from aftlib.core.checks import require_choice, require_number
 
 AGGREGATES = {"mean": "avg(value)", "sum": "sum(value)"}
-"""Queries, and what Spark computes of a window's samples `value`."""
+"""Queries, and the expression by which Spark computes each of a window's samples `value`."""
 
 
 def divisor(query: str, samples: np.ndarray | int) -> np.ndarray | int:
-    """Return what divides the sum of so many samples; models and plans hold for any such query."""
+    """Return the divisor of a sum over `samples` samples: their number for a mean, 1 for a sum."""
     return samples if query == "mean" else 1
+
+
+def results_of(query: str, sums: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Return windows' results from the sums and numbers of their samples; NaN without a sample.
+
+    Every mean or sum of a window is computed here, or by Spark's own `AGGREGATES`.
+    """
+    return np.where(samples > 0, sums / divisor(query, np.maximum(samples, 1)), np.nan)
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,7 @@ class Windows:
         starts = (np.array(windows, dtype=np.intp) * self.slide - first_step) // self.pane
         sums = self._add_slices(np.where(present, panes, 0.0).sum(axis=-1), starts)
         samples = self._add_slices(present.sum(axis=-1), starts)
-        out = np.full(sums.shape, np.nan)
-        return np.divide(sums, divisor(self.query, samples), out=out, where=samples > 0), samples
+        return results_of(self.query, sums, samples), samples
 
     def _add_slices(self, slices: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Return the sum of each window's slices; window i begins with slice `starts[i]`."""

@@ -14,13 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aftlib.core.checks import listed, names_in_order, require_number
-from aftlib.core.labels import (
-    as_numbers,
-    labels_of,
-    pack_arrays,
-    unpack_arrays,
-    values_by_name,
-)
+from aftlib.core.labels import as_numbers, labels_of, values_by_name
+from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import CERTIFIED, Accounts, slack
 from aftlib.guard.estimator import Recovered, Rules, require_measured
 from aftlib.guard.prediction import Model

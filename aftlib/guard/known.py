@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.labels import pack_arrays, unpack_arrays
 from aftlib.core.requirement import Requirement
+from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.estimator import Recovered, Rules, require_measured
 
 MOST_BYTES = 2**26

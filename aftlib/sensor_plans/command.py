@@ -14,8 +14,9 @@ import click
 import jinja2
 from tqdm import tqdm
 
-from aftlib.core.paths import project_root, require_writable
+from aftlib.core.paths import project_root
 from aftlib.core.planfile import read_plan, write_plan
+from aftlib.core.storage import require_writable
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question, read_by_sensor
 from aftlib.sensor_plans.recovery import LEAST_SAVING

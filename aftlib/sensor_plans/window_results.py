@@ -11,7 +11,7 @@ import pandas as pd
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
-from aftlib.core.windows import divisor
+from aftlib.core.windows import results_of
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.sensor_plans.backtest import OnSegment, Walk, walk_forward
 from aftlib.sensor_plans.question import Question
@@ -102,7 +102,7 @@ def aggregate(samples: np.ndarray, width: int, query: str) -> np.ndarray:
     whole = samples[: len(samples) // width * width].reshape(-1, width, samples.shape[1])
     counts, sums = np.isfinite(whole).sum(axis=1), np.nansum(whole, axis=1)
     enough = counts == width if query == "sum" else 2 * counts >= width
-    return np.where(enough, sums / divisor(query, np.maximum(counts, 1)), np.nan)
+    return np.where(enough, results_of(query, sums, counts), np.nan)
 
 
 def require_results(names: Sequence[str], values: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from aftlib.core.paths import flush, require_writable
+from aftlib.core.storage import flush, require_writable
 from aftlib.spark.java import (
     BASE,
     SILENT,

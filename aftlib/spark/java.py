@@ -20,7 +20,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
-from aftlib.core.paths import atomic_file, require_writable
+from aftlib.core.storage import atomic_file, require_writable
 
 OLDEST_JAVA = 17
 _FIX = (

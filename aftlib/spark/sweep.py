@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import draw_range
-from aftlib.core.paths import atomic_directory
 from aftlib.core.sensorlog import ROWS_PER_RANGE, SensorLog, rows_of, write_manifest, write_part
+from aftlib.core.storage import atomic_directory
 
 Point = TypeVar("Point")
 Result = TypeVar("Result")

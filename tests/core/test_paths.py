@@ -1,8 +1,7 @@
-from __future__ import annotations
+"""The project's folders, fresh folders, and the real sensors that come with it."""
 
 import hashlib
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,7 @@ import pandas as pd
 import pytest
 
 from aftlib.core import paths
-from aftlib.core.paths import (
-    atomic_directory,
-    atomic_file,
-    project_root,
-    require_writable,
-    write_whole,
-)
+from aftlib.core.paths import project_root
 
 SHAPES = {
     "beijing_pm25": (35_064, 12),
@@ -32,35 +25,12 @@ DIGESTS = {
     "simbench_load": "70b971333721ce79071b2b79be5921e3dfd5da84427eda9ad6eda4ae8ea3ddcc",
 }
 PACKAGE_HOME = Path(paths.__file__).resolve().parents[2]
-WRITER = """
-import sys, time
-from pathlib import Path
-from aftlib.core import paths
-with getattr(paths, sys.argv[1])(Path(sys.argv[2])) as path:
-    part = path / "part" if sys.argv[1] == "atomic_directory" else path
-    part.write_text("half")
-    print("half written", flush=True)
-    time.sleep(600)
-"""
 
 
 def make_project(root: Path) -> Path:
     (root / "notebooks").mkdir(parents=True)
     (root / "pyproject.toml").touch()
     return root
-
-
-def leftovers(folder: Path) -> list[str]:
-    return [p.name for p in folder.iterdir() if ".partial-" in p.name]
-
-
-def start_writer(kind: str, target: Path) -> subprocess.Popen[str]:
-    """Start a process that holds `target` half written, and wait until it does."""
-    command = [sys.executable, "-c", WRITER, kind, str(target)]
-    env = os.environ | {"PYTHONPATH": str(PACKAGE_HOME)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
-    assert process.stdout is not None and process.stdout.readline() == "half written\n"
-    return process
 
 
 def test_the_root_is_named_or_above_the_working_directory_or_above_the_package(
@@ -87,114 +57,6 @@ def test_a_root_without_a_project_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "MARKERS", ("no such marker",))
     with pytest.raises(FileNotFoundError, match="no project folder .* set AFT_HOME"):
         project_root()
-
-
-def test_a_folder_is_created_writable_or_named_with_the_fix(tmp_path):
-    assert require_writable(tmp_path / "a" / "b") == tmp_path / "a" / "b"
-    assert list((tmp_path / "a" / "b").iterdir()) == []
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(PermissionError, match=r"directory '.*file' \(File exists\).*AFT_HOME"):
-        require_writable(tmp_path / "file")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder where even root cannot write")
-def test_require_writable_tries_rather_than_asks():
-    with pytest.raises(PermissionError, match="cannot write into the directory '/proc'"):
-        require_writable("/proc")
-
-
-def write(path: Path, text: str) -> None:
-    """Write into a file, or into a file of a folder that is created again."""
-    if path.is_dir():
-        path.rmdir()
-        (path / "year=1").mkdir(parents=True)
-        path = path / "year=1" / "part-0"
-    path.write_text(text)
-
-
-BOTH = pytest.mark.parametrize("make", [atomic_file, atomic_directory])
-
-
-@BOTH
-def test_a_target_appears_whole(tmp_path, make):
-    target = tmp_path / "a.json"
-    with make(target) as path:
-        assert path.name == "a.json"
-        write(path, "new")
-        assert not target.exists()
-    written = target / "year=1" / "part-0" if target.is_dir() else target
-    assert written.read_text() == "new"
-    assert leftovers(tmp_path) == []
-
-
-@BOTH
-def test_an_error_or_an_interrupt_leaves_nothing(tmp_path, make):
-    with pytest.raises(KeyboardInterrupt), make(tmp_path / "a") as path:
-        write(path, "half")
-        raise KeyboardInterrupt
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_is_replaced_as_a_whole_or_stays(tmp_path):
-    target = write_whole(tmp_path / "new" / "text.txt", "ε ≤ 1\n")
-    with target.open() as reader:
-        with pytest.raises(UnicodeEncodeError):
-            write_whole(target, "half of it \ud800")
-        assert target.read_bytes() == "ε ≤ 1\n".encode()
-        write_whole(target, "new")
-        assert reader.read() == "ε ≤ 1\n"  # an open reader still has the whole old file
-    assert target.read_text() == "new"
-    assert leftovers(target.parent) == []
-
-
-@BOTH
-def test_writing_nothing_is_an_error(tmp_path, make):
-    with pytest.raises(FileNotFoundError), make(tmp_path / "a") as p:
-        if p.exists():
-            p.rmdir()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_directory_that_is_there_is_not_written_over(tmp_path):
-    (tmp_path / "set").mkdir()
-    with (
-        pytest.raises(FileExistsError, match="is already there: use it, or remove"),
-        atomic_directory(tmp_path / "set"),
-    ):
-        pass
-
-
-def test_of_two_writers_the_first_to_finish_stays(tmp_path):
-    with atomic_directory(tmp_path / "set") as slow:
-        (slow / "part").write_text("slow")
-        with atomic_directory(tmp_path / "set") as fast:
-            (fast / "part").write_text("fast")
-    assert (tmp_path / "set" / "part").read_text() == "fast"
-    assert leftovers(tmp_path) == []
-
-
-def test_rename_errors_of_other_kinds_are_not_swallowed(tmp_path, monkeypatch):
-    def refuse(self, target):
-        raise OSError("disk on fire")
-
-    monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(OSError, match="disk on fire"), atomic_directory(tmp_path / "set"):
-        pass
-
-
-@pytest.mark.crash
-@pytest.mark.parametrize("kind", ["atomic_file", "atomic_directory"])
-def test_a_killed_writer_leaves_nothing_that_is_trusted(tmp_path, kind):
-    target = tmp_path / "data [1]"  # brackets: names are not patterns
-    process = start_writer(kind, target)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not target.exists()
-    assert len(leftovers(tmp_path)) == 1
-    with getattr(paths, kind)(target) as path:
-        (path / "part" if path.is_dir() else path).write_text("whole")
-    assert (target / "part" if target.is_dir() else target).read_text() == "whole"
-    assert len(leftovers(tmp_path)) == 1  # of the killed writer: nobody reads it
 
 
 def test_a_fresh_folder_is_another_one_each_time():

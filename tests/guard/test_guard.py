@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.core.labels import pack_arrays, unpack_arrays
+from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import CAP, START, slack
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard

@@ -6,7 +6,7 @@ import multiprocessing
 
 import pytest
 
-from aftlib.core.paths import locked
+from aftlib.core.storage import locked
 from aftlib.spark.streams import committed_offset
 
 

@@ -17,10 +17,10 @@ import pandas as pd
 
 from aftlib.core.checks import listed
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.paths import locked
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import ROW_GROUP, LogReader, SensorLog
-from aftlib.core.windows import divisor
+from aftlib.core.storage import locked
+from aftlib.core.windows import divisor, results_of
 from aftlib.documents.checkpoint_planning.plan import (
     PROPOSED,
     CheckpointPlan,
@@ -292,7 +292,7 @@ def _window_results(query: ReplayQuery, checkpoint: Checkpoint) -> pd.DataFrame:
         "start": checkpoint.window,
         "stop": checkpoint.position,
         "key": query.model.names,
-        "value": np.where(checkpoint.counts > 0, checkpoint.sums / number, np.nan),
+        "value": results_of(query.query, checkpoint.sums, checkpoint.counts),
         "half_width": query.requirement.half_width(checkpoint.variance) / number,
         "samples": checkpoint.counts,
     }

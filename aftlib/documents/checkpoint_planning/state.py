@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from aftlib.core.paths import atomic_directory, open_database, transaction
+from aftlib.core.storage import atomic_directory, open_database, transaction
 from aftlib.documents.checkpoint_planning.plan import CheckpointPlan
 
 _TABLES = (

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aftlib.core.compiling import LONGS, OCTETS, bytes_above, jit, ones
+from aftlib.core.compiling import LONGS, OCTETS, jit
+from aftlib.core.intrinsics import bytes_above, ones
 from aftlib.documents.exponential_histogram.units import bucket_sizes as sizes_of
 from aftlib.documents.exponential_histogram.units import top_level as level_of
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import OCTETS, bytes_above, eight_bytes, jit, ones
+from aftlib.core.compiling import OCTETS, jit
+from aftlib.core.intrinsics import bytes_above, eight_bytes, ones
 from aftlib.core.windows import Windows
 from aftlib.documents.shared_state.tuples import TupleLog
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aftlib.core.compiling import LONGS, jit, prefetch
+from aftlib.core.compiling import LONGS, jit
+from aftlib.core.intrinsics import prefetch
 from aftlib.core.windows import Windows
 from aftlib.documents.shared_state.parsing import PartitionReader
 

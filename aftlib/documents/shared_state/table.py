@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from aftlib.core.checks import require_choice
-from aftlib.core.paths import open_database, transaction
+from aftlib.core.storage import open_database, transaction
 from aftlib.core.windows import Windows
 from aftlib.documents.shared_state.parsing import END, NEVER, Progress
 from aftlib.documents.shared_state.sums import ADD, AGGREGATES, MAX, MIN, Partials

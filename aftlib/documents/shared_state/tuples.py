@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from aftlib.core.checks import require_number
-from aftlib.core.paths import atomic_directory
+from aftlib.core.storage import atomic_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ import pytest
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw
-from aftlib.core.paths import locked
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.storage import locked
 from aftlib.documents.checkpoint_planning import drivers
 from aftlib.documents.checkpoint_planning.operator import (
     ReplayQuery,

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from aftlib.core.generators import block_model
-from aftlib.core.paths import open_database, transaction
 from aftlib.core.requirement import Requirement
+from aftlib.core.storage import open_database, transaction
 from aftlib.documents.checkpoint_planning import state
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
