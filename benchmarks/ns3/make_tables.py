@@ -32,9 +32,9 @@ from aftlib.documents.upstream_backup.stored_runs import (
 from aftlib.documents.upstream_backup.system import (
     MS,
     SCHEMES,
-    Parameters,
     Phases,
     Scheme,
+    System,
     Tcp,
     drawn_phases,
     failure_times,
@@ -71,7 +71,7 @@ def compile_scenario(folder: Path) -> Path:
 
 def run_scenario(
     program: Path,
-    parameters: Parameters,
+    system: System,
     scheme: Scheme,
     failures_ms: Sequence[float],
     phases: Sequence[Phases],
@@ -85,30 +85,29 @@ def run_scenario(
     """
     trials = []
     for time, one in zip(failures_ms, phases, strict=True):
-        system = replace(parameters, phases=one)
-        begins = [system.cycle(f.name)[1] / MS for f in fields(Phases)]
+        drawn = replace(system, phases=one)
+        begins = [drawn.cycle(f.name)[1] / MS for f in fields(Phases)]
         trials.append(":".join(f"{value:.6f}" for value in (time, *begins)))
-    link, tcp = parameters.link, parameters.tcp
     count, first_at_once = ACKNOWLEDGEMENTS[acknowledgements]
     given = {
         "scheme": re.sub(r"[ ()]+", "-", scheme.name).strip("-").lower(),
         "failed": "primary",
         "trials": ",".join(trials),
-        "rate": parameters.rate,
-        "ack": parameters.ack_ms,
-        "heartbeat": parameters.heartbeat_ms,
-        "switching": parameters.switching_ms,
-        "checkpoint": parameters.checkpoint_ms,
-        "write": parameters.write_ms,
-        "processing": parameters.processing_us,
-        "tuple": parameters.tuple_bytes,
-        "message": parameters.message_bytes,
-        "state": parameters.state_bytes,
-        "bandwidth": link.bandwidth_mbps,
-        "delay": link.delay_ms,
-        "segment": parameters.tuples_per_segment * parameters.tuple_bytes,
-        "initialWindow": tcp.initial_window or 1_000_000,
-        "handshake": int(tcp.handshake),
+        "rate": system.rate,
+        "ack": system.ack_ms,
+        "heartbeat": system.heartbeat_ms,
+        "switching": system.switching_ms,
+        "checkpoint": system.checkpoint_ms,
+        "write": system.write_ms,
+        "processing": system.processing_us,
+        "tuple": system.tuple_bytes,
+        "message": system.message_bytes,
+        "state": system.state_bytes,
+        "bandwidth": system.link.bandwidth_mbps,
+        "delay": system.link.delay_ms,
+        "segment": system.tuples_per_segment * system.tuple_bytes,
+        "initialWindow": system.tcp.initial_window or 1_000_000,
+        "handshake": int(system.tcp.handshake),
         "nagle": nagle,
         "delayedAcks": count,
         "firstAtOnce": int(first_at_once),
@@ -133,7 +132,7 @@ def make_table(program: Path, rates: Sequence[int], trials: int) -> pd.DataFrame
     parts = []
     for rate in rates:
         for name, scheme in SCHEMES.items():
-            rows = run_scenario(program, Parameters(rate=rate), scheme, times, phases)
+            rows = run_scenario(program, System(rate=rate), scheme, times, phases)
             rows.insert(0, "rate", rate)
             rows.insert(1, "scheme", name)
             parts.append(rows.join(pd.DataFrame(map(vars, phases)).add_suffix("_phase")))
@@ -153,7 +152,7 @@ def make_switches(program: Path, trials: Mapping[int, int]) -> pd.DataFrame:
         phases = drawn_phases(count, STORED_SEED)
         table = pd.DataFrame({"acknowledgements": kind, "rate": rate, "trial": range(count)})
         for name, switch in SWITCHES.items():
-            system = Parameters(rate=rate, tcp=replace(Tcp(), **switch.tcp))
+            system = System(rate=rate, tcp=replace(Tcp(), **switch.tcp))
             runs = run_scenario(program, system, switch.scheme, times, phases, switch.nagle, kind)
             table[name] = runs["recovery_ms"].round(3)
         parts.append(table)

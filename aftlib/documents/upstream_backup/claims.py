@@ -1,7 +1,7 @@
 """D4's claims, each judged by the variables of notebook 04.
 
-`outcomes` and `either` come from `recoveries` (the primary fails; each node fails) of the sweep
-`case`, `ns3` from `compare_with_ns3`, `parts` from `tcp_parts`.
+`outcomes` and `either` come from `recoveries` (the primary fails; each node fails) under the
+parameters `p`, `ns3` from `compare_with_ns3`, `parts` from `tcp_parts`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pandas as pd
 
 from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.documents.upstream_backup.closed_form import expected_queue
-from aftlib.documents.upstream_backup.experiments import NotebookParameters, Sweep, span
+from aftlib.documents.upstream_backup.experiments import NotebookParameters, span
 from aftlib.documents.upstream_backup.stored_runs import (
     ALL_DELAYED,
     AT_ONCE,
@@ -40,7 +40,8 @@ BOTH = (PROPOSED.name, UPSTREAM.name)
 
 def ratios(outcomes: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Ratio of the proposal's mean to upstream backup's for each rate, with joint intervals."""
-    rows, rates = {}, outcomes.groupby("rate")
+    rows = {}
+    rates = outcomes.groupby("rate")
     for rate, trials in rates:
         wide = trials.pivot_table(index="trial", columns="scheme", values=measure)
         proposed, upstream = (wide[name].to_numpy(float) for name in BOTH)
@@ -160,14 +161,14 @@ def percent(share: float) -> str:
     return f"{float(f'{100 * share:.2g}'):g} %"
 
 
-def queue_is_empty(outcomes: pd.DataFrame, case: Sweep) -> Finding:
+def queue_is_empty(outcomes: pd.DataFrame, p: NotebookParameters) -> Finding:
     """D4-7: mean queue of upstream backup at the lowest rate, when the node fails."""
     rate = outcomes["rate"].min()
     if rate > LOW_RATE:
         return not_run(f"It needs a rate of at most {LOW_RATE:,} tuples/s.")
     rows = outcomes[(outcomes["rate"] == rate) & (outcomes["scheme"] == UPSTREAM.name)]
     mean, low, high = (float(v) for v in t_interval(rows["queue_at_crash"].to_numpy(float)))
-    waited = expected_queue(case.at(rate), UPSTREAM) / rate
+    waited = expected_queue(p.at(rate), UPSTREAM) / rate
     return Finding(
         mean,
         (low, high),

@@ -10,39 +10,39 @@ import math
 from dataclasses import dataclass
 
 from aftlib.documents.upstream_backup.simulation import Segments, written_ns
-from aftlib.documents.upstream_backup.system import MS, Parameters, Scheme, require_simulated
+from aftlib.documents.upstream_backup.system import MS, Scheme, System, require_simulated
 
 _SECONDS = 10  # of the stream whose segments `traffic` counts
 
 
-def expected_queue(parameters: Parameters, scheme: Scheme) -> float:
+def expected_queue(system: System, scheme: Scheme) -> float:
     """Mean number of tuples in the queue kept for the primary while nothing fails.
 
     A tuple waits for four hops (to the node, downstream, and two ACKs back) and half an interval
     until the next ACK is due. `scheme` is upstream backup or the proposal.
     """
-    waited = 4 * parameters.link.delay_ms + parameters.ack_ms / 2
-    return _per_ms(parameters, scheme) * waited
+    waited = 4 * system.link.delay_ms + system.ack_ms / 2
+    return _per_ms(system, scheme) * waited
 
 
-def expected_resent(parameters: Parameters, scheme: Scheme) -> float:
+def expected_resent(system: System, scheme: Scheme) -> float:
     """Mean number of tuples sent again after the primary fails at a random moment.
 
     An ACK that the node forwarded before its failure still arrives, so three hops count, and half
     an ACK interval. Half a heartbeat interval passes until the first heartbeat that is not
     answered, and one more until the next is due; the hops of heartbeat and request cancel.
     """
-    waited = 3 * parameters.link.delay_ms + parameters.ack_ms / 2
-    return _per_ms(parameters, scheme) * (waited + 1.5 * parameters.heartbeat_ms)
+    waited = 3 * system.link.delay_ms + system.ack_ms / 2
+    return _per_ms(system, scheme) * (waited + 1.5 * system.heartbeat_ms)
 
 
-def _per_ms(parameters: Parameters, scheme: Scheme) -> float:
+def _per_ms(system: System, scheme: Scheme) -> float:
     """Tuples per millisecond that enter the queue kept for the primary.
 
     ValueError for another scheme than upstream backup and the proposal.
     """
     require_simulated(scheme)
-    return parameters.rate * (0.5 if scheme.switching else 1) / 1000
+    return system.rate * (0.5 if scheme.switching else 1) / 1000
 
 
 @dataclass(frozen=True)
@@ -71,39 +71,42 @@ class Traffic:
         return self.availability / self.stream
 
 
-def traffic(parameters: Parameters, scheme: Scheme) -> Traffic:
+def traffic(system: System, scheme: Scheme) -> Traffic:
     """Bytes per second of a scheme while nothing fails.
 
     An ACK or a checkpoint is sent in those intervals that have something to report.
     """
-    header = parameters.link.header_bytes
-    message = parameters.message_bytes + header
-    written = written_ns(parameters, _SECONDS * 1000 * MS - 1)
-    segments = len(Segments.cut(written, parameters.tuples_per_segment).sizes)
-    hop = (len(written) * parameters.tuple_bytes + segments * header) / _SECONDS
-    copies = {"ack": 1, "copy": 2}[scheme.trimmed_by] if scheme.both else 0
+    header = system.link.header_bytes
+    message = system.message_bytes + header
+    written = written_ns(system, _SECONDS * 1000 * MS - 1)
+    segments = len(Segments.cut(written, system.tuples_per_segment).sizes)
+    hop = (len(written) * system.tuple_bytes + segments * header) / _SECONDS
+    copies = 0  # of each tuple or result
+    if scheme.both:
+        copies = 2 if scheme.trimmed_by == "copy" else 1
     return Traffic(
         stream=2 * hop,
         copies=copies * hop,
-        acks=2 * message * _acks_per_s(parameters, scheme) if scheme.trimmed_by == "ack" else 0,
-        checkpoints=_checkpoint_bytes(parameters) if scheme.trimmed_by == "checkpoint" else 0,
-        heartbeats=2 * message * (2 if scheme.switching else 1) * 1000 / parameters.heartbeat_ms,
+        acks=2 * message * _acks_per_s(system, scheme) if scheme.trimmed_by == "ack" else 0,
+        checkpoints=_checkpoint_bytes(system) if scheme.trimmed_by == "checkpoint" else 0,
+        heartbeats=2 * message * (2 if scheme.switching else 1) * 1000 / system.heartbeat_ms,
     )
 
 
-def _acks_per_s(parameters: Parameters, scheme: Scheme) -> float:
+def _acks_per_s(system: System, scheme: Scheme) -> float:
     """ACKs per second; a node gets one in every interval that its turn touches.
 
     There are `turns` of each node per second.
     """
-    often, turns = 1000 / parameters.ack_ms, 500 / parameters.switching_ms
+    often = 1000 / system.ack_ms
+    turns = 500 / system.switching_ms
     shares = (0.5, 0.5) if scheme.switching else (1.0,)
-    return min(sum(min(often, share * often + turns) for share in shares), parameters.rate)
+    return min(sum(min(often, share * often + turns) for share in shares), system.rate)
 
 
-def _checkpoint_bytes(parameters: Parameters) -> float:
+def _checkpoint_bytes(system: System) -> float:
     """Bytes per second of checkpoint messages and of the secondary's messages to upstream."""
-    per_s = min(1000 / parameters.checkpoint_ms, parameters.rate)
-    state = parameters.message_bytes + parameters.state_bytes * parameters.rate / per_s
-    state += math.ceil(state / parameters.tcp.segment_bytes) * parameters.link.header_bytes
-    return per_s * (state + parameters.message_bytes + parameters.link.header_bytes)
+    per_s = min(1000 / system.checkpoint_ms, system.rate)
+    state = system.message_bytes + system.state_bytes * system.rate / per_s
+    state += math.ceil(state / system.tcp.segment_bytes) * system.link.header_bytes
+    return per_s * (state + system.message_bytes + system.link.header_bytes)

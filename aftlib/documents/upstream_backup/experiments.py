@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,8 +23,8 @@ from aftlib.documents.upstream_backup.system import (
     STEADY_MS,
     UPSTREAM,
     Failure,
-    Parameters,
     Scheme,
+    System,
     drawn_phases,
     failure_times,
 )
@@ -34,16 +34,18 @@ from aftlib.spark.sweep import sweep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLE = Parameters(rate=1000 / 15, ack_ms=70, heartbeat_ms=20, switching_ms=45, write_ms=15)
+EXAMPLE = System(rate=1000 / 15, ack_ms=70, heartbeat_ms=20, switching_ms=45, write_ms=15)
 """Our choice, because figs 3 and 4 give no times: a tuple every 15 ms, from 0, three per turn."""
 LAG = 10
 """Tuples between the two partners of a join."""
+JOINED_TRIALS = 10
+"""Failures after which wrong pairs of a join are counted."""
 MEASURES = ("queue_at_crash", "resent", "recovery_ms")
 _INTERVAL: Any = {"least": 0.1, "most": 10_000}
 
 
 class NotebookParameters(ParameterModel):
-    """Parameters of notebook 04."""
+    """System of notebook 04."""
 
     rates: list[int | float] = parameter(
         [200, 500, 1000, 2000, 5000, 10000, 15000, 20000],
@@ -61,23 +63,40 @@ class NotebookParameters(ParameterModel):
     seed: int = parameter(1, "of the failure times", least=0)
 
     @model_validator(mode="after")
-    def describe_systems(self) -> Self:
+    def require_possible_systems(self) -> Self:
         """Refuse impossible systems: a link or node too slow for a rate, a turn without a tuple."""
         for rate in [*self.rates, self.rate]:
-            replace(self.system, rate=rate)
+            self.at(rate)
         return self
 
     @property
-    def system(self) -> Parameters:
-        """The system at the rate of the tables."""
-        shared = {"rate", "ack_ms", "heartbeat_ms", "switching_ms"}
-        return Parameters(**self.model_dump(include=shared))
+    def swept_rates(self) -> list[int | float]:
+        """The rates of figs 5 and 6 and of the tables, ascending."""
+        return sorted({*self.rates, self.rate})
+
+    def at(self, rate: float) -> System:
+        """Return the system at one rate."""
+        return System(
+            rate=float(rate),
+            ack_ms=self.ack_ms,
+            heartbeat_ms=self.heartbeat_ms,
+            switching_ms=self.switching_ms,
+        )
 
     @property
-    def sweep(self) -> Sweep:
-        """The rates and failures of figs 5 and 6."""
-        rates = tuple(sorted({*self.rates, self.rate}))
-        return Sweep(rates, self.trials, self.seed, parameters=self.system)
+    def failures_ms(self) -> np.ndarray:
+        """Failure times, shape (trials,), none before the queues have settled.
+
+        They are the same for both schemes and every rate.
+        """
+        settled_ms = self.at(self.rate).settling_ms + self.ack_ms
+        return failure_times(self.trials, self.seed, max(STEADY_MS, settled_ms))
+
+    def drawn(self, rate: float) -> list[tuple[System, float]]:
+        """Return, for each trial, the system with random phases and the failure time."""
+        phases = drawn_phases(self.trials, self.seed)
+        systems = [replace(self.at(rate), phases=one) for one in phases]
+        return list(zip(systems, self.failures_ms.tolist(), strict=True))
 
 
 def example(scheme: Scheme) -> Simulated:
@@ -102,7 +121,7 @@ def follow_tuples() -> pd.DataFrame:
 
 
 def _list_messages(run: Simulated) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a run, as `follow_tuples` has them."""
+    """Yield the messages of a run as rows of `follow_tuples`."""
     outage = run.recovery.outage
     delay = EXAMPLE.link.delay_ns
     replayed = set(run.recovery.resent.tolist())
@@ -120,8 +139,10 @@ def _list_messages(run: Simulated) -> Iterator[dict[str, Any]]:
             arrived = route.sent[i] + delay
             yield message(kind, "upstream", route.node, route.queued[i], arrived, number)
             if route.delivered[i] < NEVER:
-                times = route.emitted[i], route.delivered[i]
-                yield message("result", route.node, "downstream", *times, number)
+                emitted = route.emitted[i]
+                yield message(
+                    "result", route.node, "downstream", emitted, route.delivered[i], number
+                )
         for tick, newest in _list_acks(route):
             passed = tick + EXAMPLE.hop_ns
             yield message("ACK", "downstream", route.node, tick, passed, newest)
@@ -143,39 +164,13 @@ def _list_acks(route: Route) -> Iterator[tuple[int, int]]:
             yield tick, int(route.ids[count - 1])
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Input rates, and failures at the same random times for both schemes and every rate.
-
-    The times are `failure_times`, but not before the queues have settled.
-    """
-
-    rates: tuple[float, ...]  # tuples per second
-    trials: int  # failures at each rate, each in a stream of its own; an interval needs two
-    seed: int = 1  # of the failure times
-    parameters: Parameters = field(default_factory=Parameters)  # all but the rate
-
-    @property
-    def failures_ms(self) -> np.ndarray:
-        """Failure times, shape (trials,)."""
-        steady = max(STEADY_MS, self.parameters.settling_ms + self.parameters.ack_ms)
-        return failure_times(self.trials, self.seed, steady)
-
-    def drawn(self, rate: float) -> list[tuple[Parameters, float]]:
-        """Return, for each trial, the system with random phases and the failure time."""
-        phases = drawn_phases(self.trials, self.seed)
-        systems = [replace(self.at(rate), phases=one) for one in phases]
-        return list(zip(systems, self.failures_ms.tolist(), strict=True))
-
-    def at(self, rate: float) -> Parameters:
-        """The system's parameters at one rate."""
-        return replace(self.parameters, rate=float(rate))
+Trial = tuple[dict[str, Any], System, float]
+"""Names of a trial (scheme, rate, node, trial), its system and its failure time in ms."""
 
 
-Trial = tuple[dict[str, Any], Parameters, float]
-
-
-def recoveries(spark: SparkSession, case: Sweep, nodes: Sequence[str] = NODES[:1]) -> pd.DataFrame:
+def recoveries(
+    spark: SparkSession, p: NotebookParameters, nodes: Sequence[str] = NODES[:1]
+) -> pd.DataFrame:
     """Let each of `nodes` fail at every failure time, under both schemes and every rate, on Spark.
 
     One row per trial: scheme, rate, node, trial, failure_ms, queue_at_crash, resent, recovery_ms.
@@ -183,8 +178,8 @@ def recoveries(spark: SparkSession, case: Sweep, nodes: Sequence[str] = NODES[:1
     """
     points: list[Trial] = [
         ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
-        for rate, scheme, node in product(case.rates, SIMULATED_SCHEMES, nodes)
-        for trial, (system, time) in enumerate(case.drawn(rate))
+        for rate, scheme, node in product(p.swept_rates, SIMULATED_SCHEMES, nodes)
+        for trial, (system, time) in enumerate(p.drawn(rate))
     ]
     return pd.DataFrame(sweep(spark, run_trial, points))
 
@@ -193,14 +188,14 @@ def run_trial(trial: Trial) -> dict[str, Any]:
     """Simulate one failure; the row begins with the names of the trial."""
     names, system, time = trial
     measures = measure_recovery(system, SCHEMES[names["scheme"]], time, names["node"])
-    return names | {"failure_ms": time} | measures
+    return {**names, "failure_ms": time, **measures}
 
 
 def measure_recovery(
-    parameters: Parameters, scheme: Scheme, failure_ms: float, node: str = NODES[0]
+    system: System, scheme: Scheme, failure_ms: float, node: str = NODES[0]
 ) -> dict[str, float]:
     """Simulate one failure of a node; return the measures of its recovery."""
-    recovery = simulate(parameters, scheme, Failure(failure_ms, node)).recovery
+    recovery = simulate(system, scheme, Failure(failure_ms, node)).recovery
     return {
         "queue_at_crash": recovery.queue_at_crash,
         "resent": len(recovery.resent),
@@ -215,14 +210,19 @@ def summarize(trials: pd.DataFrame) -> pd.DataFrame:
         row = {"scheme": scheme, "rate": rate, "trials": len(group)}
         for name in MEASURES:
             centre, low, high = t_interval(group[name].to_numpy(dtype=float))
-            row |= {name: float(centre), f"{name}_low": float(low), f"{name}_high": float(high)}
+            row[name] = float(centre)
+            row[f"{name}_low"] = float(low)
+            row[f"{name}_high"] = float(high)
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def compare_costs(case: Sweep, rate: float) -> pd.DataFrame:
-    """All five schemes at one rate: traffic for availability by two denominators, in percent."""
-    costs = [traffic(case.at(rate), scheme) for scheme in SCHEMES.values()]
+def compare_costs(p: NotebookParameters) -> pd.DataFrame:
+    """All five schemes at the rate of the tables: traffic for availability, in percent.
+
+    Its two columns have two denominators.
+    """
+    costs = [traffic(p.at(p.rate), scheme) for scheme in SCHEMES.values()]
     columns = {
         "of all traffic (%)": [100 * one.share_of_all for one in costs],
         "of the stream without fault tolerance (%)": [100 * one.relative for one in costs],
@@ -236,8 +236,9 @@ def span(values: pd.Series) -> str:
     >>> span(pd.Series([0.512, 0.5249])), span(pd.Series([0.512, 0.514]))
     ('0.51 to 0.52', '0.51')
     """
-    ends = (f"{values.min():.2f}", f"{values.max():.2f}")
-    return " to ".join(dict.fromkeys(ends))
+    low = f"{values.min():.2f}"
+    high = f"{values.max():.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def compare_either(either: pd.DataFrame) -> pd.DataFrame:
@@ -255,8 +256,10 @@ def compare_either(either: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables, axis=1).rename_axis(None)
 
 
-def wrong_joins(case: Sweep, rate: float, trials: int = 10) -> pd.Series:
+def wrong_joins(p: NotebookParameters) -> pd.Series:
     """Mean wrong pairs per failure of the primary by scheme, without sorting the results.
+
+    They are means of the first `JOINED_TRIALS` failures at the rate of the tables.
 
     An operator joins results i and i + `LAG` and remembers the last `LAG` results. A pair is
     missing when the first of the two is forgotten before the second comes. Tuples sent again
@@ -265,7 +268,7 @@ def wrong_joins(case: Sweep, rate: float, trials: int = 10) -> pd.Series:
     wrong = {}
     for scheme in SIMULATED_SCHEMES:
         counts = []
-        for system, time in case.drawn(rate)[:trials]:
+        for system, time in p.drawn(p.rate)[:JOINED_TRIALS]:
             delivered = simulate(system, scheme, Failure(time)).delivered
             rank = np.empty(len(delivered), dtype=np.int64)
             rank[np.argsort(delivered, kind="stable")] = np.arange(len(delivered))

@@ -11,8 +11,8 @@ from aftlib.documents.upstream_backup.system import (
     NODES,
     Failure,
     Outage,
-    Parameters,
     Scheme,
+    System,
     detect,
     require_simulated,
 )
@@ -74,7 +74,7 @@ class Simulated:
     survivor: Route
 
 
-def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simulated:
+def simulate(system: System, scheme: Scheme, failure: Failure) -> Simulated:
     """Send a stream through upstream backup or the proposal while one node fails.
 
     ValueError for another scheme, or a failure before steady state.
@@ -82,34 +82,38 @@ def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simula
     Examples
     --------
     >>> from aftlib.documents.upstream_backup.system import PROPOSED
-    >>> run = simulate(Parameters(rate=1000), PROPOSED, Failure(at_ms=2789.65))
+    >>> run = simulate(System(rate=1000), PROPOSED, Failure(at_ms=2789.65))
     >>> len(run.recovery.resent), run.recovery.recovery_ms
     (100, 8.293)
     """
     require_simulated(scheme)
-    outage = detect(parameters, failure)
-    written = written_ns(parameters, outage.request + round(AFTER_MS * MS))
+    outage = detect(system, failure)
+    written = written_ns(system, outage.request + round(AFTER_MS * MS))
     to_secondary = np.zeros(len(written), dtype=bool)
     if scheme.switching:
-        to_secondary = ~primary_turn(parameters, written)
+        to_secondary = ~primary_turn(system, written)
     to_failed = to_secondary == (outage.node == NODES[1])  # none if upstream backup's idle one
     to_failed &= written < outage.request
 
     own = np.flatnonzero(to_failed)
-    failed = travel(parameters, outage.node, own, written[own], crash=outage.crash)
-    resent = failed.ids[acknowledged(parameters, failed, outage.request) :]
-    queue = failed.queued_before(outage.crash) - acknowledged(parameters, failed, outage.crash)
+    failed = travel(system, outage.node, own, written[own], crash=outage.crash)
+    resent = failed.ids[acknowledged(system, failed, outage.request) :]
+    queue = failed.queued_before(outage.crash) - acknowledged(system, failed, outage.crash)
 
     rest = np.flatnonzero(~to_failed)
     ids = np.concatenate([resent, rest])
     queued = np.concatenate([np.full(len(resent), outage.request), written[rest]])
     order = np.argsort(queued, kind="stable")  # at the request, what is sent again comes first
-    opened, window = 0, None
+    opened = 0
+    window = None
     # only upstream backup opens the connection to the survivor at recovery
     if not scheme.switching and outage.node == NODES[0]:
-        opened, window = outage.request, parameters.tcp.initial_window
-        opened += parameters.handshake_ns if parameters.tcp.handshake else 0
-    survivor = travel(parameters, outage.survivor, ids[order], queued[order], opened, window)
+        opened = outage.request
+        opened += system.handshake_ns if system.tcp.handshake else 0
+        window = system.tcp.initial_window
+    survivor = travel(
+        system, outage.survivor, ids[order], queued[order], opened=opened, window=window
+    )
 
     place = survivor.queued_before(outage.request)
     again = survivor.done[place : place + len(resent)]
@@ -120,21 +124,21 @@ def simulate(parameters: Parameters, scheme: Scheme, failure: Failure) -> Simula
     return Simulated(delivered, recovery, failed, survivor)
 
 
-def written_ns(parameters: Parameters, until_ns: int) -> np.ndarray:
+def written_ns(system: System, until_ns: int) -> np.ndarray:
     """Times at which the upstream node writes each tuple, up to a time, shape (n,), nanoseconds.
 
     The i-th tuple is due at i / rate and written at the next multiple of the write interval.
     """
-    count = int(until_ns * parameters.rate / 1e9) + 1
-    every = round(parameters.write_ms * MS)
-    due = np.arange(count) * (1e9 / parameters.rate)
+    count = int(until_ns * system.rate / 1e9) + 1
+    every = round(system.write_ms * MS)
+    due = np.arange(count) * (1e9 / system.rate)
     ticks = np.ceil(due / every).astype(np.int64) * every
     return ticks[: np.searchsorted(ticks, until_ns, side="right")]
 
 
-def primary_turn(parameters: Parameters, time_ns: np.ndarray) -> np.ndarray:
+def primary_turn(system: System, time_ns: np.ndarray) -> np.ndarray:
     """Whether each moment belongs to the primary's turn (the proposal)."""
-    cycle, phase = parameters.cycle("switching")
+    cycle, phase = system.cycle("switching")
     return (time_ns - phase) % cycle < cycle // 2
 
 
@@ -203,10 +207,11 @@ def slow_start(
 
 
 def travel(
-    parameters: Parameters,
+    system: System,
     node: str,
     ids: np.ndarray,
     queued: np.ndarray,
+    *,
     opened: int = 0,
     window: int | None = None,
     crash: int = NEVER,
@@ -215,13 +220,13 @@ def travel(
 
     The connection to the node can be written to from `opened` on, with TCP's initial `window`.
     """
-    delay = parameters.link.delay_ns
+    delay = system.link.delay_ns
     entry = np.maximum(queued, opened)
-    cut = Segments.cut(entry, parameters.tuples_per_segment)
-    wire = parameters.wire_table[cut.sizes]
-    departure = slow_start(entry[cut.first], wire, window, parameters.echo_ns)
+    cut = Segments.cut(entry, system.tuples_per_segment)
+    wire = system.wire_table[cut.sizes]
+    departure = slow_start(entry[cut.first], wire, window, system.echo_ns)
     sent = departure[cut.of]
-    done = lindley(sent + delay, parameters.cost_ns)
+    done = lindley(sent + delay, system.cost_ns)
 
     finished = done[cut.last]
     arrival = lindley(finished, wire) + delay
@@ -232,14 +237,17 @@ def travel(
     return Route(node, ids, queued, sent, processed, emitted, delivered, crash)
 
 
-def acknowledged(parameters: Parameters, route: Route, time: int) -> int:
+def acknowledged(system: System, route: Route, time: int) -> int:
     """Number of a route's tuples that level-0 and level-1 ACKs have taken from the queue by a time.
 
     The downstream node sends a level-0 ACK of all results that have arrived, and the node passes it
     on at once, as a level-1 ACK. The last that counts reached the node before its crash, and the
     upstream node by `time`.
     """
-    (every, phase), hop = parameters.cycle("ack"), parameters.hop_ns
+    every, phase = system.cycle("ack")
+    hop = system.hop_ns
     latest = min(route.crash - 1 - hop, time - 2 * hop)
     tick = (latest - phase) // every * every + phase
-    return int(np.searchsorted(route.delivered, tick, side="right")) if tick > phase else 0
+    if tick <= phase:
+        return 0
+    return int(np.searchsorted(route.delivered, tick, side="right"))

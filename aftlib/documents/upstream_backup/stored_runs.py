@@ -15,7 +15,7 @@ import pandas as pd
 
 from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.documents.upstream_backup.closed_form import expected_queue, expected_resent, traffic
-from aftlib.documents.upstream_backup.experiments import Sweep, measure_recovery
+from aftlib.documents.upstream_backup.experiments import NotebookParameters, measure_recovery
 from aftlib.documents.upstream_backup.system import (
     ACTIVE,
     PASSIVE,
@@ -23,9 +23,9 @@ from aftlib.documents.upstream_backup.system import (
     SCHEMES,
     SIMULATED_SCHEMES,
     UPSTREAM,
-    Parameters,
     Phases,
     Scheme,
+    System,
     Tcp,
     drawn_phases,
     failure_times,
@@ -37,7 +37,9 @@ STORED_RUNS = Path(__file__).parent / "ns3"
 """Folder of the tables that ns-3 made (benchmarks/ns3)."""
 STORED_SEED = 1
 """Seed of the failure times and phases of ns-3's stored runs."""
-DELAYED, ALL_DELAYED, AT_ONCE = "delayed", "all delayed", "at once"
+DELAYED = "delayed"
+ALL_DELAYED = "all delayed"
+AT_ONCE = "at once"
 ACKNOWLEDGEMENTS = {DELAYED: (2, True), ALL_DELAYED: (2, False), AT_ONCE: (1, True)}
 """TCP's acknowledgements in ns-3's stored runs: `DelAckCount`, and whether the first is at once.
 
@@ -76,11 +78,11 @@ def read_runs(name: str) -> pd.DataFrame:
     return pd.read_csv(STORED_RUNS / f"{name}.csv", comment="#")
 
 
-def read_systems(table: pd.DataFrame) -> list[Parameters]:
+def read_systems(table: pd.DataFrame) -> list[System]:
     """Return the system of each row of a stored table."""
     drawn = table[[f"{one.name}_phase" for one in fields(Phases)]].to_numpy().tolist()
     rows = zip(table["rate"].tolist(), drawn, strict=True)
-    return [Parameters(rate=rate, phases=Phases(*phases)) for rate, phases in rows]
+    return [System(rate=rate, phases=Phases(*phases)) for rate, phases in rows]
 
 
 def compare_with_ns3() -> pd.DataFrame:
@@ -105,30 +107,30 @@ def compare_with_ns3() -> pd.DataFrame:
     return table
 
 
-def same_system(table: pd.DataFrame, case: Sweep) -> pd.DataFrame:
-    """Rows of `compare_with_ns3` at whose rate the case has the defaults, as ns-3 had."""
-    return table[[case.at(rate) == Parameters(rate=rate) for rate in table["rate"]]]
+def same_system(table: pd.DataFrame, p: NotebookParameters) -> pd.DataFrame:
+    """Rows of `compare_with_ns3` if the run has the default system, as ns-3 had; else none."""
+    return table[[p.at(rate) == System(rate=rate) for rate in table["rate"]]]
 
 
-def agreement(case: Sweep, means: pd.DataFrame, ns3: pd.DataFrame) -> pd.DataFrame:
+def agreement(p: NotebookParameters, means: pd.DataFrame, ns3: pd.DataFrame) -> pd.DataFrame:
     """Largest relative difference over rates and schemes from the closed form and from ns-3.
 
     In percent, one row per measure: the control of every simulated verdict.
     """
-    points = [(case.at(r), SCHEMES[s]) for r, s in zip(means["rate"], means["scheme"], strict=True)]
-    queue, resent = (
-        (means[measure] / [form(*point) for point in points] - 1).abs().max()
-        for measure, form in (("queue_at_crash", expected_queue), ("resent", expected_resent))
-    )
-    rows = {
-        "queue at the failure, closed form": queue,
-        "replayed tuples, closed form": resent,
-        "replayed tuples, ns-3": ns3["resent_error"].abs().max(),
-        "recovery time, ns-3": ns3["recovery_ms_error"].abs().max(),
-        "bytes on all links, ns-3 (closed form's)": counted_traffic()["error"].abs().max(),
+    systems = [p.at(rate) for rate in means["rate"]]
+    schemes = [SCHEMES[name] for name in means["scheme"]]
+    queue = list(map(expected_queue, systems, schemes))
+    resent = list(map(expected_resent, systems, schemes))
+    errors = {
+        "queue at the failure, closed form": means["queue_at_crash"] / queue - 1,
+        "replayed tuples, closed form": means["resent"] / resent - 1,
+        "replayed tuples, ns-3": ns3["resent_error"],
+        "recovery time, ns-3": ns3["recovery_ms_error"],
+        "bytes on all links, ns-3 (closed form's)": counted_traffic()["error"],
     }
-    largest = 100 * pd.Series(rows, name="largest difference (%)")
-    return largest.rename_axis("of the simulation from").to_frame()
+    largest = {name: 100 * error.abs().max() for name, error in errors.items()}
+    table = pd.Series(largest, name="largest difference (%)")
+    return table.rename_axis("of the simulation from").to_frame()
 
 
 def compare_schemes() -> pd.DataFrame:
@@ -163,8 +165,8 @@ def schemes_at(schemes: pd.DataFrame, rate: float) -> pd.DataFrame:
         "recovery_ms": "request to last tuple processed (ms)",
         "caught_up_ms": "detection to last result downstream (ms)",
     }
-    rows = schemes[schemes["rate"] == nearest].set_index("scheme")[[*names]].rename(columns=names)
-    return rows.reset_index(names=f"ns-3 at {nearest:,} tuples/s")
+    rows: pd.DataFrame = schemes[schemes["rate"] == nearest].set_index("scheme")[[*names]]
+    return rows.rename(columns=names).reset_index(names=f"ns-3 at {nearest:,} tuples/s")
 
 
 def tcp_parts() -> pd.DataFrame:
@@ -187,7 +189,7 @@ def tcp_parts() -> pd.DataFrame:
             ours.append(np.nan)
             continue
         tcp = replace(Tcp(), **switch.tcp)
-        system = Parameters(rate=row["rate"], tcp=tcp, phases=phases[row["trial"]])
+        system = System(rate=row["rate"], tcp=tcp, phases=phases[row["trial"]])
         measures = measure_recovery(system, switch.scheme, times[row["trial"]])
         ours.append(measures["recovery_ms"])
     return parts.assign(ms=ours)
@@ -275,5 +277,5 @@ def counted_traffic() -> pd.DataFrame:
     means = read_runs("traffic").groupby(["scheme", "rate"], sort=False)[parts].mean()
     table = means.sum(axis=1).rename("counted").reset_index()
     points = zip(table["scheme"], table["rate"].tolist(), strict=True)
-    table["derived"] = [traffic(Parameters(rate=r), SCHEMES[s]).availability for s, r in points]
+    table["derived"] = [traffic(System(rate=r), SCHEMES[s]).availability for s, r in points]
     return table.assign(error=table["derived"] / table["counted"] - 1)

@@ -66,11 +66,14 @@ class Phases:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class System:
     """A system of upstream, primary, secondary and downstream node (D4 table 1 by default).
 
-    A ValueError when a size or time is not positive, a turn has no tuple, a heartbeat is due before
-    the answer to the last one, the rate needs more than 95 % of a link, or it saturates a node.
+    Raises
+    ------
+    ValueError
+        When a size or time is not positive, a turn has no tuple, a heartbeat is due before the
+        answer to the last one, the rate needs more than 95 % of a link, or it saturates a node.
     """
 
     rate: float = 1000.0  # tuples per second
@@ -91,21 +94,14 @@ class Parameters:
     phases: Phases = field(default_factory=Phases)
 
     def __post_init__(self) -> None:
-        for name in (f.name for f in fields(self) if f.name not in ("link", "tcp", "phases")):
-            require_number(name, getattr(self, name), above=0)
-        require_number("bandwidth_mbps", self.link.bandwidth_mbps, above=0)
-        for name in ("delay_ms", "header_bytes"):
-            require_number(name, getattr(self.link, name), least=0)
-        if self.tcp.initial_window is not None:
-            require_number("initial_window", self.tcp.initial_window, least=1, whole=True)
-        for phase in fields(self.phases):
-            value = getattr(self.phases, phase.name)
-            require_number(f"phase of {phase.name}", value, least=0, below=1)
-        if self.tcp.segment_bytes < self.tuple_bytes:
-            raise ValueError(
-                f"segment_bytes must hold a tuple of {self.tuple_bytes} bytes, got "
-                f"{self.tcp.segment_bytes}; give a larger segment"
-            )
+        for each in fields(self):
+            if each.name not in ("link", "tcp", "phases"):
+                require_number(each.name, getattr(self, each.name), above=0)
+        self._require_turns_and_heartbeats()
+        self._require_capacity()
+
+    def _require_turns_and_heartbeats(self) -> None:
+        """Refuse turns without a tuple, and heartbeats that are due before an answer."""
         if self.switching_ms * self.rate < 1000:
             raise ValueError(
                 f"switching_ms must leave each node at least one tuple per turn, got a turn of "
@@ -118,6 +114,9 @@ class Parameters:
                 f"heartbeat_ms must be longer than the {answer:.4g} ms that an answer takes, got "
                 f"{self.heartbeat_ms:g}; otherwise every node would look failed"
             )
+
+    def _require_capacity(self) -> None:
+        """Refuse a rate that is too high for a link or a node."""
         per_write = max(1.0, self.rate * self.write_ms / 1000)
         frames = math.ceil(per_write / self.tuples_per_segment) / per_write
         mbps = 8e-6 * self.rate * (self.tuple_bytes + frames * self.link.header_bytes)
@@ -241,24 +240,24 @@ class Outage:
     request: int  # the upstream node has the survivor's request
 
 
-def detect(parameters: Parameters, failure: Failure) -> Outage:
+def detect(system: System, failure: Failure) -> Outage:
     """Return when a failure is detected; ValueError if it comes before steady state."""
-    if failure.at_ms < parameters.settling_ms:
+    if failure.at_ms < system.settling_ms:
         raise ValueError(
             f"failure at {failure.at_ms:g} ms comes before steady state; let it happen at "
-            f"{parameters.settling_ms:g} ms or later"
+            f"{system.settling_ms:g} ms or later"
         )
-    every, phase = parameters.cycle("heartbeat")
+    every, phase = system.cycle("heartbeat")
     crash = round(failure.at_ms * MS)
     # the first heartbeat that the failed node does not answer
-    unanswered = -(-(crash - parameters.hop_ns - phase) // every)
+    unanswered = -(-(crash - system.hop_ns - phase) // every)
     detected = (max(unanswered, 0) + 1) * every + phase
     survivor = NODES[1 - NODES.index(failure.node)]
-    return Outage(failure.node, survivor, crash, detected, detected + parameters.hop_ns)
+    return Outage(failure.node, survivor, crash, detected, detected + system.hop_ns)
 
 
 def drawn_phases(count: int, seed: int) -> list[Phases]:
-    """Draw phases by a generator of their own, the same for every scheme, rate and interval.
+    """Draw phases, the same for every scheme, rate and interval, by a generator of their own.
 
     If all intervals were in step, a failure's moment would determine the number of tuples sent
     again: 200 failures of the default system would give only four different numbers.

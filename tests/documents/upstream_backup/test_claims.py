@@ -1,28 +1,26 @@
 """Each verdict of D4 comes out as recorded, and turns when the code or the data are wrong."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from aftlib.documents.upstream_backup import simulation, stored_runs
 from aftlib.documents.upstream_backup.claims import CLAIMS, summarize
-from aftlib.documents.upstream_backup.experiments import NotebookParameters, Sweep, run_trial
+from aftlib.documents.upstream_backup.experiments import NotebookParameters, run_trial
 from aftlib.documents.upstream_backup.system import NODES, PROPOSED, SIMULATED_SCHEMES, UPSTREAM
 from tests import judging
 
-CASE = Sweep((200, 1000, 5000, 15_000), 12, seed=1)
+P = NotebookParameters(rates=[200, 1000, 5000, 15_000], trials=12)
 
 
-def trials(*nodes, case=CASE):
+def trials(*nodes, p=P):
     """As `recoveries`, in this process."""
     points = [
         ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
-        for rate in case.rates
+        for rate in p.swept_rates
         for scheme in SIMULATED_SCHEMES
         for node in nodes
-        for trial, (system, time) in enumerate(case.drawn(rate))
+        for trial, (system, time) in enumerate(p.drawn(rate))
     ]
     return pd.DataFrame(map(run_trial, points))
 
@@ -33,7 +31,7 @@ def make_frames():
         "either": trials(*NODES),
         "ns3": stored_runs.compare_with_ns3(),
         "parts": stored_runs.tcp_parts(),
-        "case": CASE,
+        "p": P,
     }
 
 
@@ -62,22 +60,21 @@ def test_nagle_makes_half_of_the_gap_only_where_acknowledgements_are_delayed(fra
 
 
 def test_the_condition_of_empty_queues_follows_the_ack_interval(frames):
-    slower = replace(CASE, parameters=replace(CASE.parameters, ack_ms=100))
-    record = judging.judge(CLAIMS, frames | {"case": slower}, "D4-7")["D4-7"]
+    slower = P.model_copy(update={"ack_ms": 100.0})
+    record = judging.judge(CLAIMS, frames | {"p": slower}, "D4-7")["D4-7"]
     assert "True below 14.3 tuples/s" in record.sensitivity
 
 
 def test_the_box_follows_the_verdicts(frames):
     records = judging.judge(CLAIMS, frames)
-    p = NotebookParameters()
-    box = summarize(records, p)
+    box = summarize(records, P)
     assert "It holds that it replays 0.52 times upstream backup's tuples, and that it" in box.found
     assert "It does not hold that Nagle's algorithm" in box.found
     assert sum(len(text.split()) for text in vars(box).values()) <= 70
     turned = {"D4-4": records["D4-4"].model_copy(update={"verdict": "holds"})}
-    assert "and that Nagle's algorithm" in summarize(records | turned, p).found
+    assert "and that Nagle's algorithm" in summarize(records | turned, P).found
     with pytest.raises(KeyError):
-        summarize({}, p)
+        summarize({}, P)
 
 
 def scaled(frame, measure, factor, scheme=PROPOSED, rate=None):
@@ -147,5 +144,5 @@ def test_d4_3_and_d4_2_turn_when_recovery_is_wrong(frames, monkeypatch):
     monkeypatch.setattr(simulation.Recovery, "recovery_ms", wrong)
     slow = {"outcomes": trials("primary"), "ns3": stored_runs.compare_with_ns3()}
     assert judging.verdict(CLAIMS, frames | slow, "D4-3") != "holds"
-    flat = trials("primary", case=replace(CASE, rates=(999, 1001)))
+    flat = trials("primary", p=P.model_copy(update={"rates": [999], "rate": 1001}))
     assert judging.verdict(CLAIMS, frames | {"outcomes": flat}, "D4-2") == "does not hold"

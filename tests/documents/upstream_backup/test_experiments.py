@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from aftlib.documents.upstream_backup import experiments, figures, stored_runs
-from aftlib.documents.upstream_backup.experiments import NotebookParameters, Sweep
+from aftlib.documents.upstream_backup.experiments import NotebookParameters
 from aftlib.documents.upstream_backup.system import (
     NODES,
     PROPOSED,
@@ -15,12 +15,12 @@ from aftlib.documents.upstream_backup.system import (
 )
 from benchmarks.ns3 import make_tables
 
-CASE = Sweep((200, 1000, 20_000), 12, seed=1)
+P = NotebookParameters(rates=[200, 1000, 20_000], trials=12)
 
 
 @pytest.fixture(scope="module")
 def trials(spark):
-    return experiments.recoveries(spark, CASE, NODES)
+    return experiments.recoveries(spark, P, NODES)
 
 
 def test_figs_3_and_4():
@@ -47,9 +47,9 @@ def test_figs_3_and_4_show_acks_and_the_failure_and_label_tuples_that_leave_toge
 
 
 def test_a_sweep_is_a_loop(trials):
-    assert len(trials) == 2 * 2 * len(CASE.rates) * CASE.trials
+    assert len(trials) == 2 * 2 * len(P.rates) * P.trials
     for row in trials.sample(15, random_state=1).to_dict("records"):
-        system, time = CASE.drawn(row["rate"])[row["trial"]]
+        system, time = P.drawn(row["rate"])[row["trial"]]
         assert time == row["failure_ms"]
         again = experiments.measure_recovery(system, SCHEMES[row["scheme"]], time, row["node"])
         assert {name: row[name] for name in again} == again
@@ -57,7 +57,7 @@ def test_a_sweep_is_a_loop(trials):
 
 def test_phases_are_drawn_for_each_trial():
     """In step, 200 failures sent only four different numbers of tuples again."""
-    drawn = Sweep((1000,), 200).drawn(1000)
+    drawn = NotebookParameters(trials=200).drawn(1000)
     assert len({experiments.measure_recovery(s, UPSTREAM, t)["resent"] for s, t in drawn}) > 60
 
 
@@ -118,7 +118,7 @@ def test_when_either_node_fails_the_table_has_both_measures(trials):
 
 
 def test_only_the_proposal_gives_wrong_joins():
-    wrong = experiments.wrong_joins(Sweep((1000,), 10), 1000)
+    wrong = experiments.wrong_joins(NotebookParameters(trials=10))
     assert wrong["upstream backup"] == 0 and wrong["proposed"] == pytest.approx(25.2)
 
 
@@ -142,9 +142,8 @@ def test_the_bars_are_the_shares_of_the_gap():
 
 def test_ns3_is_shown_only_where_it_ran_the_same_system():
     ns3 = stored_runs.compare_with_ns3()
-    assert len(stored_runs.same_system(ns3, CASE)) == len(ns3)
-    slower = NotebookParameters(ack_ms=50.0).sweep
-    assert stored_runs.same_system(ns3, slower).empty
+    assert len(stored_runs.same_system(ns3, P)) == len(ns3)
+    assert stored_runs.same_system(ns3, NotebookParameters(ack_ms=50.0)).empty
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from aftlib.documents.upstream_backup.system import (
     SIMULATED_SCHEMES,
     UPSTREAM,
     Failure,
-    Parameters,
     Phases,
+    System,
     Tcp,
     drawn_phases,
     failure_times,
@@ -35,14 +35,14 @@ from aftlib.documents.upstream_backup.system import (
 
 
 def test_tuples_are_written_when_due():
-    written = written_ns(Parameters(rate=2500, write_ms=1), 4_000_000)
+    written = written_ns(System(rate=2500, write_ms=1), 4_000_000)
     np.testing.assert_array_equal(written / 1e6, [0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4])
 
 
 def test_turns_are_even():
     times = np.arange(0, 400) * MS
-    assert primary_turn(Parameters(), times).mean() == 0.5
-    assert primary_turn(Parameters(), np.array([99_999_999, 100_000_000])).tolist() == [True, False]
+    assert primary_turn(System(), times).mean() == 0.5
+    assert primary_turn(System(), np.array([99_999_999, 100_000_000])).tolist() == [True, False]
 
 
 def test_a_window_of_one_doubles_each_round():
@@ -85,7 +85,7 @@ def loop_over_tuples(p, ids, queued, crash=NEVER):
 
 @pytest.mark.parametrize("rate", [200, 3000, 15_000])
 def test_a_route_is_a_loop_over_tuples(rate):
-    p, crash = Parameters(rate=rate), 60 * MS
+    p, crash = System(rate=rate), 60 * MS
     queued = written_ns(p, 100 * MS)
     ids = np.arange(len(queued))
     route = travel(p, "primary", ids, queued, crash=crash)
@@ -98,7 +98,7 @@ def test_a_route_is_a_loop_over_tuples(rate):
 @pytest.mark.parametrize("node", ["primary", "secondary"])
 def test_every_result_arrives_and_the_survivor_gets_exactly_the_queue(scheme, node):
     for system, time in zip(drawn_phases(20, 2), failure_times(20, 2), strict=True):
-        p = Parameters(rate=1000, phases=system)
+        p = System(rate=1000, phases=system)
         run = simulate(p, scheme, Failure(time, node))
         assert (run.delivered < NEVER).all()
         lost = run.failed.ids[run.failed.delivered == NEVER]
@@ -107,7 +107,7 @@ def test_every_result_arrives_and_the_survivor_gets_exactly_the_queue(scheme, no
 
 
 def test_an_idle_nodes_failure_costs_nothing():
-    recovery = simulate(Parameters(), UPSTREAM, Failure(2000.5, "secondary")).recovery
+    recovery = simulate(System(), UPSTREAM, Failure(2000.5, "secondary")).recovery
     assert (len(recovery.resent), recovery.recovery_ms) == (0, 0)
 
 
@@ -116,12 +116,12 @@ def test_an_idle_nodes_failure_costs_nothing():
 )
 def test_a_scheme_that_only_ns3_ran_is_refused(ask):
     with pytest.raises(ValueError, match="upstream backup or proposed, got passive standby: see"):
-        ask(Parameters(), PASSIVE)
+        ask(System(), PASSIVE)
 
 
 def test_recovery_of_a_small_queue_can_be_added_up():
     """All segments on the wire, one way, and the work on the last ones."""
-    parameters = Parameters(rate=200, tcp=Tcp(handshake=False, initial_window=None))
+    parameters = System(rate=200, tcp=Tcp(handshake=False, initial_window=None))
     recovery = simulate(parameters, UPSTREAM, Failure(2000.5)).recovery
     full, rest = divmod(len(recovery.resent), 9)
     sent = full * parameters.link.wire_ns(9 * 58)
@@ -133,7 +133,7 @@ def test_recovery_of_a_small_queue_can_be_added_up():
 
 def test_nothing_is_acknowledged_before_the_first_interval_has_passed():
     """A result of about 10 ms; ACKs are due at 36, 61, … ms, and travel two hops."""
-    system = Parameters(phases=Phases(ack=0.44))
+    system = System(phases=Phases(ack=0.44))
     route = travel(system, "primary", np.array([0]), np.array([0]))
     counts = [acknowledged(system, route, ms * MS) for ms in (22, 35, 37, 45, 50)]
     assert counts == [0, 0, 0, 0, 1]
@@ -142,7 +142,7 @@ def test_nothing_is_acknowledged_before_the_first_interval_has_passed():
 @pytest.mark.parametrize("scheme", SIMULATED_SCHEMES, ids=lambda s: s.name)
 @pytest.mark.parametrize("rate", [200, 1000])
 def test_the_closed_form_agrees(scheme, rate):
-    p = Parameters(rate=rate)
+    p = System(rate=rate)
     rows = [measure_recovery(p, scheme, time) for time in failure_times(600, 1)]
     resent, queue = (np.mean([row[name] for row in rows]) for name in ("resent", "queue_at_crash"))
     assert resent == pytest.approx(expected_resent(p, scheme), rel=0.02, abs=1)
@@ -150,7 +150,7 @@ def test_the_closed_form_agrees(scheme, rate):
 
 
 def test_queues_and_traffic_by_hand():
-    p = Parameters(rate=1000)
+    p = System(rate=1000)
     assert (expected_queue(p, UPSTREAM), expected_resent(p, UPSTREAM)) == (32.5, 177.5)
     assert expected_resent(p, PROPOSED) == 177.5 / 2
     upstream = traffic(p, UPSTREAM)

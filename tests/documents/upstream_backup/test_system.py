@@ -1,4 +1,4 @@
-"""The parameters of a standby system, and when a failure is detected."""
+"""A standby system, and when a failure is detected."""
 
 import math
 from functools import partial
@@ -8,10 +8,8 @@ import pytest
 
 from aftlib.documents.upstream_backup.system import (
     Failure,
-    Link,
-    Parameters,
     Phases,
-    Tcp,
+    System,
     detect,
     drawn_phases,
     failure_times,
@@ -25,37 +23,32 @@ NUMBERS = (
 
 
 def test_defaults_are_table_1():
-    parameters = Parameters()
-    assert (parameters.ack_ms, parameters.heartbeat_ms, parameters.switching_ms) == (25, 100, 100)
-    assert (parameters.tuple_bytes, parameters.processing_us) == (8 + 50, 10)
-    assert (parameters.link.bandwidth_mbps, parameters.link.delay_ms) == (16, 5)
+    system = System()
+    assert (system.ack_ms, system.heartbeat_ms, system.switching_ms) == (25, 100, 100)
+    assert (system.tuple_bytes, system.processing_us) == (8 + 50, 10)
+    assert (system.link.bandwidth_mbps, system.link.delay_ms) == (16, 5)
 
 
 test_impossible_systems_are_refused = refused(
     lambda make: make(),
     *(
-        (partial(Parameters, **{name: value}), f"{name} must be above 0, got")
+        (partial(System, **{name: value}), f"{name} must be above 0, got")
         for name in NUMBERS
         for value in (0, math.nan)
     ),
-    (partial(Parameters, link=Link(bandwidth_mbps=0)), "bandwidth_mbps must be above 0, got 0"),
-    (partial(Parameters, link=Link(delay_ms=-5)), "delay_ms must be at least 0, got -5"),
-    (partial(Parameters, tcp=Tcp(initial_window=0)), "initial_window must be .* at least 1, got 0"),
-    (partial(Parameters, phases=Phases(ack=1)), "phase of ack must be .*below 1.*, got 1"),
-    (partial(Parameters, tcp=Tcp(segment_bytes=57)), "must hold a tuple of 58 bytes, got 57"),
-    (partial(Parameters, rate=200, switching_ms=4), "one tuple per turn, got a turn of 4 ms"),
-    (partial(Parameters, heartbeat_ms=10), "longer than the 10.06 ms that an answer takes"),
-    (partial(Parameters, rate=40_000), "more than 95% of the link's 16, and saturates it"),
-    (partial(Parameters, rate=20_000, write_ms=0.01), r"needs 17.9 Mbps, .*write_ms = 0.01\)"),
-    (partial(Parameters, rate=10_000, processing_us=100), "saturates a node that takes 100 µs"),
+    (partial(System, rate=200, switching_ms=4), "one tuple per turn, got a turn of 4 ms"),
+    (partial(System, heartbeat_ms=10), "longer than the 10.06 ms that an answer takes"),
+    (partial(System, rate=40_000), "more than 95% of the link's 16, and saturates it"),
+    (partial(System, rate=20_000, write_ms=0.01), r"needs 17.9 Mbps, .*write_ms = 0.01\)"),
+    (partial(System, rate=10_000, processing_us=100), "saturates a node that takes 100 µs"),
     (partial(Failure, 2000, "upstream"), "node must be one of primary, secondary, got 'upstream'"),
-    (partial(detect, Parameters(), Failure(20)), "comes before steady state; let it happen at 145"),
+    (partial(detect, System(), Failure(20)), "comes before steady state; let it happen at 145"),
 )
 
 
 def test_the_highest_rates_are_accepted():
-    assert Parameters(rate=16_964, write_ms=0.01).rate == 16_964
-    assert Parameters(rate=20_000).rate == 20_000
+    assert System(rate=16_964, write_ms=0.01).rate == 16_964
+    assert System(rate=20_000).rate == 20_000
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.3])
@@ -65,7 +58,7 @@ def test_the_highest_rates_are_accepted():
 )
 def test_the_next_heartbeat_after_an_unanswered_one(crash, detected, phase):
     crash, detected = crash + 100 * phase, detected + 100 * phase
-    system = Parameters(phases=Phases(heartbeat=phase))
+    system = System(phases=Phases(heartbeat=phase))
     outage = detect(system, Failure(crash))
     assert outage.detected == detected * 1_000_000
     assert outage.request == outage.detected + system.hop_ns
