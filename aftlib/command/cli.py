@@ -7,14 +7,14 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 import nbformat
+from tqdm import tqdm
 
 import aftlib
 from aftlib.command.batch import (
@@ -29,44 +29,39 @@ from aftlib.command.batch import (
 )
 from aftlib.command.documents import DOCUMENTS
 from aftlib.command.front import keep_full_run, write_index
+from aftlib.command.options import (
+    VALUES,
+    clear_errors,
+    parse_reading,
+    question_options,
+    read_values,
+    reading_options,
+)
+from aftlib.command.origin import find_checkout
 from aftlib.command.pages import write_report
 from aftlib.core.paths import project_root
+from aftlib.core.storage import require_writable
 from aftlib.notebook.parameters import PROFILES, ParameterModel
 from aftlib.notebook.scorecard import count_text, tally, unexpected
-from aftlib.sensor_plans.command import command as plan_command
-from aftlib.sensor_plans.command import page_parameters
+from aftlib.notebook.texts import printable
+from aftlib.sensor_plans.plan import plan as make_plan
+from aftlib.sensor_plans.plan_text import report_text
+from aftlib.sensor_plans.question import Question, read_by_sensor
+from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.sensor_plan import SensorPlan
 from aftlib.streaming.metrics import metrics_table, sensor_table
 
 #: Characters of a file's name, without hash and suffix, that stay legible in a list of files.
 LONGEST_NAME = 70
-VALUES = click.option(
-    *("-p", "--parameter", "values"), multiple=True, metavar="NAME=VALUE", help="A parameter."
-)
-
-
-@contextmanager
-def clear_errors() -> Iterator[None]:
-    """Turn errors about arguments and files into one line and exit status 1."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-
-
-def read_values(texts: tuple[str, ...]) -> dict[str, str]:
-    """Return the values of ``-p NAME=VALUE`` by name."""
-    pairs = [text.partition("=") for text in texts]
-    if bad := next((name for name, equals, _ in pairs if not (name and equals)), None):
-        raise ValueError(f"parameter must be NAME=VALUE, got {bad!r}")
-    return {name: value for name, _, value in pairs}
+BAD_INPUT = 2
+#: Notebook 06, which also a wheel holds.
+PLAN_NOTEBOOK = Path(__file__).with_name("06_your_sensors.ipynb")
 
 
 @click.group()
 @click.version_option(aftlib.__version__, package_name="aftlib")
-@click.pass_context
-def main(context: click.Context) -> None:
+def main() -> None:
     """Approximate fault tolerance: reproduce experiments, or plan for your own sensors."""
-    context.obj = write_plan_page  # for `aft plan`: its package may not import this one
 
 
 @main.command()
@@ -180,22 +175,91 @@ def describe(executed: Executed, page: Path) -> str:
     return f"{record['name']} in {record['seconds']:.0f} s: {result}; {page}"
 
 
+@main.command()
+@click.argument("data", type=click.Path(path_type=Path), metavar="FILE")
+@question_options
+@click.option("--assignment", metavar="FILE", help="Your grouping: JSON or CSV, sensor and worker.")
+@reading_options
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The plan; its page lies beside it.  [default: reports/plans/NAME.json in a checkout, "
+    "plans/NAME.json elsewhere]",
+)
+@click.option("--report/--no-report", default=True, help="Whether to write the HTML page too.")
+def plan(
+    data: Path, assignment: str | None, output: Path | None, report: bool, **options: Any
+) -> None:
+    """Plan which sensors in FILE may be lost, and test whether the guarantee would have held.
+
+    FILE is CSV or Parquet, a directory of such files, or a pattern in quotes such as '2024*.csv':
+    one row per time and one column per sensor, or, with --long, one row per sample. The plan is
+    written as JSON, and the report as HTML next to it. The exit status is 2 when nothing can be
+    planned from the input.
+    """
+    with clear_errors(data, BAD_INPUT):
+        question = Question.of_texts({name: options.pop(name) for name in Question.model_fields})
+        grouping = None if assignment is None else read_by_sensor("assignment", assignment, str)
+        output = output or default_output(data)
+        if output.suffix != ".json" or output.is_dir():
+            raise ValueError(f"output must be a file that ends in .json, got {str(output)!r}")
+        require_writable(output.parent)
+        table = read_sensors(data, **parse_reading(options))
+        click.echo("The input as it was read:")
+        for line in table.summary_lines:
+            click.echo(f"  {printable(line)}")
+        with tqdm(desc="walking forward", unit=" windows", leave=False, disable=None) as bar:
+
+            def move(done: int, total: int) -> None:
+                bar.total = total
+                bar.update(done - bar.n)
+
+            made = make_plan(table, question, assignment=grouping, name=data.name, on_segment=move)
+        made.write(output)
+        click.echo(report_text(made))
+        click.echo(f"Plan: {output}")
+    if report:
+        with clear_errors(f"{output} is written, but its page is not"):
+            click.echo(f"Report: {write_plan_page(output)}")
+
+
+def default_output(data: Path) -> Path:
+    """Return where the plan of a file, directory or pattern is written if no path is given.
+
+    In a checkout it is in ``reports/plans``, which git ignores; elsewhere in ``plans`` of the
+    working directory.
+    """
+    root = find_checkout()
+    inside = root is not None and Path.cwd().is_relative_to(root)
+    folder = root / "reports" / "plans" if root and inside else Path.cwd() / "plans"
+    if folder.is_relative_to(Path.cwd()):  # shorter to read and to type
+        folder = folder.relative_to(Path.cwd())
+    name = re.sub(r"[^\w-]+", "_", data.stem).strip("_") or "plan"
+    return folder / f"{name}.json"
+
+
+def page_parameters(path: Path) -> dict[str, Any]:
+    """Return the parameters with which notebook 06 shows a plan: the plan's file and question."""
+    question = SensorPlan.read(path).question
+    values = {name: getattr(question, name) for name in Question.model_fields}
+    if question.epsilon_sd is not None:
+        values["epsilon"] = None
+    return values | {"plan": str(path.resolve())}
+
+
 def write_plan_page(plan: Path) -> Path:
     """Write the page of a plan by notebook 06, as HTML next to the plan; return its path.
 
     ValueError, with the notebook's error, when the notebook fails.
     """
-    path, _ = find_notebook("06_your_sensors")
-    content = nbformat.read(path, as_version=4)
+    content = nbformat.read(PLAN_NOTEBOOK, as_version=4)
     content.cells = [c for c in content.cells if "reproduction" not in c.metadata.get("tags", [])]
     with TemporaryDirectory() as folder:
-        own = Path(folder, path.name)
+        own = Path(folder, PLAN_NOTEBOOK.name)
         nbformat.write(content, own)
         executed = run_job(Job(own, page_parameters(plan), plan.with_suffix(".ipynb")))
     page = write_report(executed, plan.with_suffix(".html"))
     if executed.error:
         raise ValueError(f"the page of {str(plan)!r} is not complete: {executed.error}")
     return page
-
-
-main.add_command(plan_command)

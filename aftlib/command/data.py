@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from bs4 import BeautifulSoup, Tag
 
 from aftlib.command.batch import Executed, find_notebook
 from aftlib.command.pages import PLOTLY
 from aftlib.core.paths import project_root
 from aftlib.notebook.scorecard import MIME
-
-Row = list[tuple[bool, str, int, int]]
-"""A table's row: of each cell whether it is a heading, its text, and how many columns and rows."""
 
 
 def report_data(report: str | Path) -> dict[str, pd.DataFrame]:
@@ -93,9 +90,8 @@ def read_figure(figure: Mapping[str, Any]) -> pd.DataFrame:
 
 def read_tables(html: str) -> list[pd.DataFrame]:
     """Return the tables in a page's HTML."""
-    reader = _Tables()
-    reader.feed(html)
-    return [_as_frame(rows, caption) for rows, caption in reader.tables if rows]
+    tables = BeautifulSoup(html, "html.parser").find_all("table")
+    return [_as_frame(table) for table in tables if table.find(["td", "th"])]
 
 
 def _find_executed(report: str | Path) -> Executed:
@@ -161,61 +157,33 @@ def _decode(values: Any) -> Any:
     return [] if values is None else list(values)
 
 
-class _Tables(HTMLParser):
-    """Collects the rows and the caption of each table."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: list[tuple[list[Row], list[str]]] = []
-        self._text: list[str] | None = None
-
-    def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
-        if tag == "table":
-            self.tables.append(([], []))
-        elif tag == "caption":
-            self._text = self.tables[-1][1]
-        elif tag == "tr" and self.tables:
-            self.tables[-1][0].append([])
-        elif tag in ("td", "th") and self.tables and self.tables[-1][0]:
-            self._text = []
-            self._spans = [int(dict(attrs).get(name) or 1) for name in ("colspan", "rowspan")]
-
-    def handle_data(self, data: str) -> None:
-        if self._text is not None:
-            self._text.append(data)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th") and self._text is not None:
-            text = " ".join("".join(self._text).split())
-            self.tables[-1][0][-1].append((tag == "th", text, self._spans[0], self._spans[1]))
-        if tag in ("td", "th", "caption"):
-            self._text = None
-
-
-def _as_frame(rows: list[Row], caption: list[str]) -> pd.DataFrame:
+def _as_frame(table: Tag) -> pd.DataFrame:
     """Return a table's rows as a frame; headings above each other become one name."""
+    rows = [row.find_all(["td", "th"]) for row in table.find_all("tr")]
     grid: dict[tuple[int, int], str] = {}
-    for down, row in enumerate(rows):
+    for down, cells in enumerate(rows):
         across = 0
-        for _, text, columns, lines in row:
+        for cell in cells:
             while (down, across) in grid:
                 across += 1
-            for below, beside in np.ndindex(lines, columns):
-                grid[down + below, across + beside] = text
-            across += columns
-    width = 1 + max((column for _, column in grid), default=-1)
-    first = next(
-        (n for n, row in enumerate(rows) if any(not heading for heading, *_ in row)), len(rows)
-    )
-    series: list[pd.Series[Any]] = []
-    for column in range(width):
+            height = int(str(cell.get("rowspan", "1")))
+            width = int(str(cell.get("colspan", "1")))
+            for below, beside in np.ndindex(height, width):
+                grid[down + below, across + beside] = " ".join(cell.get_text().split())
+            across += width
+    headings = 0
+    while headings < len(rows) and all(cell.name == "th" for cell in rows[headings]):
+        headings += 1
+    columns: list[pd.Series[Any]] = []
+    for column in range(1 + max(across for _, across in grid)):
         texts = [grid.get((line, column), "") for line in range(len(rows))]
-        name = " ".join(dict.fromkeys(text for text in texts[:first] if text))
-        numbers = [_as_number(text) for text in texts[first:]]
+        name = " ".join(dict.fromkeys(text for text in texts[:headings] if text))
+        numbers = [_as_number(text) for text in texts[headings:]]
         numeric = not any(isinstance(number, str) for number in numbers)
-        series.append(pd.Series(numbers if numeric else texts[first:], name=name or "name"))
-    frame = pd.concat(series, axis=1) if series else pd.DataFrame()
-    frame.attrs = {"title": " ".join("".join(caption).split())}
+        columns.append(pd.Series(numbers if numeric else texts[headings:], name=name or "name"))
+    frame = pd.concat(columns, axis=1)
+    caption = table.find("caption")
+    frame.attrs = {"title": " ".join(caption.get_text().split()) if caption else ""}
     return frame
 
 

@@ -8,26 +8,15 @@ from types import ModuleType
 from typing import Any
 
 from aftlib.documents.approximately_once import claims as approximately_once
-from aftlib.documents.approximately_once.experiments import NotebookParameters as ApproximatelyOnce
 from aftlib.documents.checkpoint_planning import claims as checkpoint_planning
-from aftlib.documents.checkpoint_planning.experiments import (
-    NotebookParameters as CheckpointPlanning,
-)
 from aftlib.documents.exponential_histogram import claims as exponential_histogram
-from aftlib.documents.exponential_histogram.experiments import (
-    NotebookParameters as ExponentialHistogram,
-)
 from aftlib.documents.shared_state import claims as shared_state
-from aftlib.documents.shared_state.experiments import NotebookParameters as SharedState
 from aftlib.documents.upstream_backup import claims as upstream_backup
-from aftlib.documents.upstream_backup.experiments import NotebookParameters as UpstreamBackup
 from aftlib.notebook.claims import Claim, Summary
 from aftlib.notebook.parameters import ParameterModel
 from aftlib.notebook.scorecard import ClaimRecord
 from aftlib.recovery_comparison import claims as does_it_pay
-from aftlib.recovery_comparison.experiments import NotebookParameters as DoesItPay
 from aftlib.sensor_plans import claims as sensor_plans
-from aftlib.sensor_plans.experiments import NotebookParameters as SensorPlans
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,11 @@ class Document:
     authors: str
     notebook: str
     module: ModuleType
-    parameters: type[ParameterModel]
+
+    @property
+    def parameters(self) -> type[ParameterModel]:
+        """The model of the notebook's parameters, with which its package summarizes a run."""
+        return self.module.NotebookParameters
 
     @property
     def claims(self) -> Sequence[Claim]:
@@ -56,35 +49,26 @@ class Document:
         return self.module.summarize(records, self.parameters(**parameters))
 
 
-_UNKNOWN, _OURS = "Japanese, authors unknown", "this project"
+_UNKNOWN = "Japanese, authors unknown"
+_OURS = "this project"
 DOCUMENTS = [
-    Document(
-        "D1", "Approximately-once recovery", _UNKNOWN, "01_approximately_once",
-        approximately_once, ApproximatelyOnce,
-    ),
-    Document(
-        "D2", "Checkpoints and partial replay",
-        "Takao, Sugiura, Ishikawa: チェックポインティングを考慮した近似的耐障害性保証, DEIM 2020",
-        "02_checkpoint_planning", checkpoint_planning, CheckpointPlanning,
-    ),
-    Document(
-        "D3", "State shared through a database", _UNKNOWN, "03_shared_state",
-        shared_state, SharedState,
-    ),
-    Document(
-        "D4", "Upstream backup with a working secondary",
-        "Nagano, Itokawa, Kitasuka, Aritsugi: An Approach to Reducing Recovery Cost for "
-        "High-Availability Stream Processing Systems, in Japanese",
-        "04_upstream_backup", upstream_backup, UpstreamBackup,
-    ),
-    Document(
-        "D5", "Exponential histogram", "Meijer: イベント ストリームを使いこなす: 高速概算集計",
-        "05_exponential_histogram", exponential_histogram, ExponentialHistogram,
-    ),
-    Document(
-        "G", "A guarantee for any data", _OURS, "06_your_sensors", sensor_plans, SensorPlans
-    ),
-    Document(
-        "P", "Does approximate recovery pay?", _OURS, "07_does_it_pay", does_it_pay, DoesItPay
-    ),
+    Document("D1", "Approximately-once recovery", _UNKNOWN,
+             "01_approximately_once", approximately_once),
+    Document("D2", "Checkpoints and partial replay",
+             "Takao, Sugiura, Ishikawa: "
+             "チェックポインティングを考慮した近似的耐障害性保証, DEIM 2020",
+             "02_checkpoint_planning", checkpoint_planning),
+    Document("D3", "State shared through a database", _UNKNOWN,
+             "03_shared_state", shared_state),
+    Document("D4", "Upstream backup with a working secondary",
+             "Nagano, Itokawa, Kitasuka, Aritsugi: An Approach to Reducing Recovery Cost for "
+             "High-Availability Stream Processing Systems, in Japanese",
+             "04_upstream_backup", upstream_backup),
+    Document("D5", "Exponential histogram",
+             "Meijer: イベント ストリームを使いこなす: 高速概算集計",
+             "05_exponential_histogram", exponential_histogram),
+    Document("G", "A guarantee for any data", _OURS,
+             "06_your_sensors", sensor_plans),
+    Document("P", "Does approximate recovery pay?", _OURS,
+             "07_does_it_pay", does_it_pay),
 ]  # fmt: skip

@@ -16,9 +16,10 @@ from nbconvert.filters.markdown_mistune import MarkdownWithMath
 
 from aftlib.command.batch import Executed
 from aftlib.command.documents import DOCUMENTS
-from aftlib.command.pages import Markdown, fill_summary, read_css
+from aftlib.command.pages import TEMPLATES, Markdown, fill_summary
 from aftlib.core.storage import write_whole
-from aftlib.notebook.scorecard import ClaimRecord, claims_table, render, shown, tally
+from aftlib.notebook.scorecard import ClaimRecord, claims_table, count_text, tally
+from aftlib.notebook.texts import render, shown
 
 #: The last full run, beside the index.
 STORED = "full.json"
@@ -44,12 +45,13 @@ def write_index(
         )
     terms = MarkdownWithMath(renderer=Markdown()).render(explain_terms())
     page = render(
+        TEMPLATES,
         "index.html.j2",
-        css=read_css(),
         sections=sections,
         run=describe_runs(reports.values()),
         terms=Markup(terms),
         stored=read_stored(folder, claims),
+        count_text=count_text,
         **count_verdicts(claims),
     )
     return write_whole(folder / "index.html", page)
@@ -86,10 +88,12 @@ def write_card(full: Mapping[str, Any]) -> str:
         if claim.notebook == document.notebook
     ]
     return render(
+        TEMPLATES,
         "readme.md.j2",
         full=full,
         rows=[[table_cell(text) for text in claim_row(claim)] for claim in ordered],
         terms=explain_terms(),
+        count_text=count_text,
         **count_verdicts(claims),
     )
 
@@ -116,7 +120,7 @@ def table_cell(text: str) -> str:
 def explain_terms() -> str:
     """Return what the table's words mean, as Markdown."""
     known = [claim.id for document in DOCUMENTS for claim in document.claims]
-    return render("terms.md.j2", missing=missing_numbers(known))
+    return render(TEMPLATES, "terms.md.j2", missing=missing_numbers(known))
 
 
 def missing_numbers(ids: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from aftlib.core.paths import data_dir, project_root
+from aftlib.core.paths import project_root
 
 PACKAGE = Path(__file__).resolve().parents[1]
 #: Packages that results may depend on.
@@ -27,14 +27,23 @@ def library_hash() -> str:
     return hash_files(path for path in PACKAGE.rglob("*") if path.suffix in SUFFIXES)
 
 
+def find_checkout() -> Path | None:
+    """Return the project's folder; None where the library alone is installed."""
+    try:
+        return project_root()
+    except FileNotFoundError:
+        return None
+
+
 def inputs_hash(parameters: Mapping[str, Any]) -> str:
     """Return the hash of the files that notebooks read.
 
     These are the stored data, the stored measurements of benchmarks, and each file that one of the
     `parameters` names.
     """
-    files = [*data_dir().glob("*.parquet"), *(project_root() / "benchmarks").glob("results/*.json")]
-    files += [Path(value) for value in parameters.values() if isinstance(value, str) and value]
+    files = [Path(value) for value in parameters.values() if isinstance(value, str) and value]
+    if root := find_checkout():
+        files += [*root.glob("data/*.parquet"), *root.glob("benchmarks/results/*.json")]
     return hash_files(path for path in files if path.is_file())
 
 
@@ -82,7 +91,10 @@ def _processor() -> str:
 
 def _git(*arguments: str) -> str:
     """Return what git prints in the project's folder; empty if there is no git or no checkout."""
-    command = ["git", "-C", str(project_root()), *arguments]
+    root = find_checkout()
+    if root is None:
+        return ""
+    command = ["git", "-C", str(root), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -26,10 +26,12 @@ from aftlib.command.batch import Executed
 from aftlib.command.documents import Document
 from aftlib.core.storage import write_whole
 from aftlib.notebook.claims import NOT_RUN
-from aftlib.notebook.scorecard import MIME, ClaimRecord, claims_table, render, tally
+from aftlib.notebook.scorecard import MIME, ClaimRecord, claims_table, count_text, tally
+from aftlib.notebook.texts import render
 
 PLOTLY = "application/vnd.plotly.v1+json"
 PLOTLY_SCRIPT = "plotly.min.js"
+TEMPLATES = Path(__file__).with_name("templates")
 HEADINGS = ("Claimed", "Found", "How sure", "Where it stops")
 _LATEX = LatexToMathML(fancy_error=False, xml_namespace=False)
 
@@ -192,14 +194,15 @@ def write_report(executed: Executed, target: Path, document: Document | None = N
     body, _ = Report().from_notebook_node(content)
     claims = executed.claims
     page = render(
+        TEMPLATES,
         "page.html.j2",
         title=title or executed.path.stem,
-        css=read_css(),
         document=document,
         record=executed.record,
         values=list_parameters(executed, document),
         box=fill_summary(document, executed, claims) if document else None,
         counts=tally(claim.verdict for claim in claims),
+        count_text=count_text,
         body=Markup(body),
         notebook=executed.path.name,
         home=document is not None,
@@ -250,9 +253,3 @@ def fill_summary(
 
 def _literal(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def read_css() -> Markup:
-    """Return the style sheet of all pages."""
-    path = Path(__file__).with_name("templates") / "page.css"
-    return Markup(path.read_text(encoding="utf-8"))

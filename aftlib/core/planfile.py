@@ -1,132 +1,132 @@
-"""The file plan.json, which `aft plan` writes, and `Promise.from_plan` and notebook 06 read."""
+"""The file plan.json: the part of a plan that a stream needs, and plans as JSON.
+
+`aft plan` writes the file; its own plan, `aftlib.sensor_plans.sensor_plan.SensorPlan`, extends
+`StreamPlan`. `Promise.from_plan` reads the `StreamPlan` of it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, Self
+from types import UnionType
+from typing import Annotated, Any, Self, get_args, get_origin, get_type_hints
 
 from aftlib.core.storage import write_whole
 
-VERSION = 2
-"""Raised when a field changes its meaning."""
+#: Raised when a field changes its name or meaning.
+VERSION = 3
+ABOVE_0 = "above 0"
+Count = Annotated[int, ABOVE_0]
+Positive = Annotated[float, ABOVE_0]
+KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-def write_plan(plan: Mapping[str, Any], path: Path | str) -> Path:
-    """Write a plan as JSON, whole or not at all."""
-    return write_whole(path, json.dumps(plan, allow_nan=False, ensure_ascii=False, indent=1) + "\n")
+@dataclass(frozen=True, kw_only=True)
+class StreamQuestion:
+    """The requirement; durations are numbers of steps of the samples, or of windows."""
 
-
-def read_plan(path: Path | str) -> dict[str, Any]:
-    """Return the fields of a plan; ValueError when the file is no plan of this version.
-
-    A program may rely on these: ``assignment`` (a list of the sensors' names of each worker);
-    ``data.step_seconds`` (None without times) and ``data.seasons_in_windows``; ``question`` with
-    ``epsilon`` (by sensor), ``delta``, ``window`` and ``slide`` (in steps), ``query`` and
-    ``horizons``; ``checkpoints`` (steps since a window began); and ``replay``, the sensors to read
-    again after a failure of all machines between two steps of a window.
-    """
-    try:
-        plan = json.loads(Path(path).read_bytes())
-        if plan["version"] != VERSION:
-            raise ValueError(f"version {plan['version']} instead of {VERSION}")
-        if lacking := {"assignment", "question", "data"} - {*plan}:
-            raise ValueError(f"{min(lacking)} is missing")
-        return dict(plan)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"plan must name a file that this version of aft plan wrote, got {str(path)!r} "
-            f"({error}); make a new plan"
-        ) from error
-
-
-@dataclass(frozen=True)
-class StreamPlan:
-    """What a stream needs of a plan; durations are numbers of steps unless they say otherwise."""
-
-    assignment: tuple[tuple[str, ...], ...]
-    """The sensors of each worker."""
+    #: Limit ε of each sensor, in its unit.
     epsilon: Mapping[str, float]
-    """Limit ε of each sensor, in its unit."""
+    #: Permitted share δ of wrong guarantees.
     delta: float
-    window: int
-    slide: int
+    #: Steps of a window.
+    window: Count
+    #: Steps from the start of a window to the start of the next one.
+    slide: Count
+    #: Aggregate of a window's samples.
     query: str
-    horizons: int
-    step_seconds: float | None
-    """None without times."""
-    seasons_in_windows: tuple[float, ...]
+    #: Windows of the longest outage with guarantees.
+    horizons: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamData:
+    """Times of the samples from which the plan was made."""
+
+    #: Seconds of a step; None if the samples have no times.
+    step_seconds: Positive | None
+    #: Seasonal periods, the strongest first.
+    seasons_in_windows: tuple[Positive, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan:
+    """What a stream needs of a plan."""
+
+    #: The sensors of each worker.
+    assignment: tuple[tuple[str, ...], ...]
+    question: StreamQuestion
+    data: StreamData
+
+    def to_json(self) -> str:
+        """Return the text of plan.json."""
+        plan = {"version": VERSION, **asdict(self)}
+        return json.dumps(plan, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Return the plan of a text of JSON; more fields than this class has are permitted.
+
+        ValueError for another version, and for a missing field or one of another kind, which the
+        message names.
+        """
+        plan = json.loads(text)
+        if not isinstance(plan, dict):
+            raise ValueError(f"plan must be an object of JSON, got {plan!r:.80}")
+        if (version := plan.get("version")) != VERSION:
+            raise ValueError(f"version must be {VERSION}, got {version!r:.80}")
+        return cls(**_read_fields(cls, plan, ""))
+
+    def write(self, path: Path | str) -> Path:
+        """Write the plan to a file, whole or not at all."""
+        return write_whole(path, self.to_json())
 
     @classmethod
     def read(cls, path: Path | str) -> Self:
-        """Read the file that ``aft plan`` wrote.
-
-        ValueError when it is no plan of this version; the message names a field that is missing or
-        has a value of another kind.
-        """
-        plan = read_plan(path)
-
-        def field(name: str, kind: str, fits: Callable[[Any], bool]) -> Any:
-            value: Any = plan
-            for part in name.split("."):
-                if not isinstance(value, dict) or part not in value:
-                    raise ValueError(
-                        f"plan must have {name}, got {str(path)!r} without it: make a new plan"
-                    )
-                value = value[part]
-            if not fits(value):
-                raise ValueError(
-                    f"{name} must be {kind}, got {value!r:.80} in {str(path)!r}: make a new plan"
-                )
-            return value
-
-        return cls(
-            assignment=tuple(map(tuple, field("assignment", "lists of names", is_assignment))),
-            epsilon=field("question.epsilon", "a number by sensor", is_numbers_by_name),
-            delta=field("question.delta", "a number", is_number),
-            window=field("question.window", "a number of steps", is_count),
-            slide=field("question.slide", "a number of steps", is_count),
-            query=field("question.query", "a text", lambda value: isinstance(value, str)),
-            horizons=field("question.horizons", "a number of windows", is_count),
-            step_seconds=field(
-                "data.step_seconds", "a number or null", lambda x: x is None or is_positive(x)
-            ),
-            seasons_in_windows=tuple(
-                field("data.seasons_in_windows", "a list of numbers", is_positive_list)
-            ),
-        )
+        """Read the file that ``aft plan`` wrote; ValueError, with the fix, for any other file."""
+        try:
+            return cls.from_json(Path(path).read_bytes())
+        except (OSError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"plan must name a file that this version of aft plan wrote, got {str(path)!r} "
+                f"({error}): make a new plan with aft plan"
+            ) from error
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value of JSON is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+def _read_fields(kind: type, values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the fields of a dataclass from an object of JSON."""
+    hints = get_type_hints(kind, include_extras=True)
+    read = {}
+    for field in fields(kind):
+        name = f"{prefix}{field.name}"
+        if field.name not in values:
+            raise ValueError(f"{name} is missing")
+        read[field.name] = _read_value(hints[field.name], values[field.name], name)
+    return read
 
 
-def is_positive(value: Any) -> bool:
-    """Whether a value of JSON is a number above 0."""
-    return is_number(value) and value > 0
-
-
-def is_count(value: Any) -> bool:
-    """Whether a value of JSON is a whole number above 0."""
-    return isinstance(value, int) and is_positive(value)
-
-
-def is_positive_list(value: Any) -> bool:
-    """Whether a value of JSON is a list of numbers above 0."""
-    return isinstance(value, list) and all(map(is_positive, value))
-
-
-def is_numbers_by_name(value: Any) -> bool:
-    """Whether a value of JSON has a number for each name."""
-    return isinstance(value, dict) and all(map(is_number, value.values()))
-
-
-def is_assignment(value: Any) -> bool:
-    """Whether a value of JSON is a list of lists of names."""
-    if not isinstance(value, list) or not all(isinstance(worker, list) for worker in value):
-        return False
-    return all(isinstance(name, str) for worker in value for name in worker)
+def _read_value(kind: Any, value: Any, name: str) -> Any:
+    """Return a value of JSON as a field's type; ValueError, with the field's name, for others."""
+    origin = get_origin(kind)
+    arguments = get_args(kind)
+    if origin is Annotated:
+        number = _read_value(arguments[0], value, name)
+        if number <= 0:
+            raise ValueError(f"{name} must be above 0, got {value!r}")
+        return number
+    if origin is UnionType or type(None) in arguments:
+        return None if value is None else _read_value(arguments[0], value, name)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_read_value(arguments[0], x, f"{name}[{i}]") for i, x in enumerate(value))
+    if origin is Mapping and isinstance(value, dict):
+        return {key: _read_value(arguments[1], x, f"{name}.{key}") for key, x in value.items()}
+    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
+        return kind(**_read_fields(kind, value, f"{name}."))
+    number = kind is float and type(value) in (int, float) and isfinite(value)
+    if number or (kind is not float and type(value) is kind):
+        return value
+    wanted = KINDS.get(kind, "a list" if origin is tuple else "an object")
+    raise ValueError(f"{name} must be {wanted}, got {value!r:.80}")

@@ -25,8 +25,8 @@ import pandas as pd
 
 from aftlib.core.checks import require_number
 
+#: The criteria by which estimating pays, as reports name them.
 KEEPS_T_SLA, IS_FASTER = CRITERIA = ("keeps T_SLA", "is faster")
-"""The criteria by which estimating pays, as reports name them."""
 MONTH_S = 365.25 / 12 * 86_400
 BYTES_PER_SAMPLE = 8
 

@@ -1,7 +1,7 @@
 """Verdicts of a run: shown as a scorecard in a notebook, stored as JSON.
 
 A `ClaimRecord` joins a claim and its finding. A notebook's output stores it without its run, which
-is added when the record is read back. `render` fills the templates of all pages, also of reports.
+is added when the record is read back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from pydantic import BaseModel, ConfigDict, Field
 
 from aftlib.notebook.claims import (
@@ -28,9 +27,10 @@ from aftlib.notebook.claims import (
     Finding,
     Value,
 )
+from aftlib.notebook.texts import render, shown, shown_interval
 
 MIME = "application/vnd.aft.claims+json"
-TEMPLATES = [Path(__file__).parents[1] / p / "templates" for p in ("notebook", "command")]
+TEMPLATES = Path(__file__).with_name("templates")
 SYMBOLS = {"holds": "✔", "holds if": "✔", "does not hold": "✘", "open": "≈", "not run": "○"}
 
 
@@ -170,7 +170,7 @@ def claims_table(records: Sequence[ClaimRecord], link: bool = False) -> str:
     Claims that do not hold come first.
     """
     ordered = sorted(records, key=lambda record: (record.project, record.verdict != DOES_NOT_HOLD))
-    return render("claims.html.j2", claims=ordered, link=link)
+    return render(TEMPLATES, "claims.html.j2", claims=ordered, link=link)
 
 
 def sentences_by_verdict(records: Mapping[str, ClaimRecord], clauses: Mapping[str, str]) -> str:
@@ -212,41 +212,6 @@ def sentences_by_verdict(records: Mapping[str, ClaimRecord], clauses: Mapping[st
                 if records[name].verdict == HOLDS_IF
             ]
     return " ".join(sentences)
-
-
-def render(template: str, **values: Any) -> str:
-    """Return a page made from `template`; texts are escaped unless marked as HTML."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=template.endswith(".html.j2"),
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(shown=shown, shown_interval=shown_interval, count_text=count_text)
-    return environment.get_template(template).render(values)
-
-
-def shown(value: Value) -> str:
-    """Return a value as text: three digits of a float, grouped thousands, a dash for None.
-
-    >>> [shown(value) for value in (None, "≤ 1", 12345, 0.049123, 1e-9, 2410.7)]
-    ['–', '≤ 1', '12,345', '0.0491', '1e-09', '2,411']
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def shown_interval(interval: tuple[float, float] | None) -> str:
-    """Return an interval as text, a dash for None.
-
-    >>> shown_interval((0.0412345, 2.0)), shown_interval(None)
-    ('[0.0412, 2]', '–')
-    """
-    return "–" if interval is None else f"[{shown(interval[0])}, {shown(interval[1])}]"
 
 
 def tally(verdicts: Iterable[str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from aftlib.notebook.scorecard import shown
+from aftlib.notebook.texts import shown
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from aftlib.core.recovery_costs import IS_FASTER, KEEPS_T_SLA
-from aftlib.notebook.scorecard import shown
+from aftlib.notebook.texts import shown
 from aftlib.recovery_comparison.experiments import (
     Measurements,
     NotebookParameters,

@@ -9,7 +9,8 @@ import numpy as np
 
 from aftlib.core.intervals import ratio_interval, share_interval
 from aftlib.notebook.claims import FEWEST, HOLDS_IF, Claim, Finding, Summary, Threshold, not_run
-from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict, shown, shown_interval
+from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
+from aftlib.notebook.texts import shown, shown_interval
 from aftlib.recovery_comparison.experiments import Measurements, NotebookParameters
 from aftlib.recovery_comparison.normal import UNPROTECTED, StoredSpark, checkpoints_name
 from aftlib.recovery_comparison.schemes import EXACT, GUARD, MODEL, NOTHING, PARTIAL, exact_of

@@ -1,8 +1,7 @@
 """From a table of sensors to a plan and a back-test of its guarantee.
 
 The unit is a window's result of one sensor: ε, the guard and the back-test are about these, not
-about samples. Models are fitted to the first half of the windows; the second half judges. A plan is
-the dictionary that plan.json holds; where its fields say "declared", the code says certified.
+about samples. Models are fitted to the first half of the windows; the second half judges.
 
 Modules, in the order in which data pass through them:
 
@@ -13,7 +12,8 @@ Modules, in the order in which data pass through them:
    second half with the `guard` and with other methods.
 4. `plan` puts the parts together: assignment, `recovery` (checkpoints and replay sets after a
    failure of all machines; what pays after a failure of one), back-test, one outage, `cautions`.
-5. `command` is `aft plan`; `aftlib.core.planfile` writes and reads its result, plan.json.
+5. `sensor_plan` has the result, `SensorPlan`, which plan.json holds; `plan_text` prints it. The
+   command line `aft plan` is in `aftlib.command`.
 6. `experiments`, `followed` (a plan in a stream), `figures` and `claims` are notebook 06's.
 """
 

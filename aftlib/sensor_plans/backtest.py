@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,22 +15,27 @@ from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.core.requirement import Requirement
 from aftlib.documents.approximately_once.assignment import residual_variance, residuals
 from aftlib.guard import Guard, accounts
+from aftlib.guard.guard import History
+from aftlib.sensor_plans.sensor_plan import Backtest, Score
 
-GUARD, BASELINE, ALWAYS = METHODS = "guard", "baseline model", "always estimate"
+METHODS = ("guard", "baseline model", "always estimate")
+GUARD, BASELINE, ALWAYS = METHODS
 HINDSIGHT = "baseline model, best in hindsight"
+#: Windows of the longest outage with guarantees.
 HORIZONS = 5
-"""Windows of the longest outage with guarantees."""
 OnSegment = Callable[[int, int], None]
-SEGMENTS, LEAST_SEGMENT = 50, 10
-"""Most segments of the second half, which intervals resample, and fewest windows of a segment."""
+#: Most segments of the second half: ours, enough to resample them for an interval.
+SEGMENTS = 50
+#: Fewest windows of a segment; ours, because errors of neighbouring windows belong together.
+LEAST_SEGMENT = 10
+#: Most windows before the second half that the guard is fed; its memory is some 600.
 WARM_UP = 5000
-"""Most windows before the second half that the guard is fed; its memory is some 600."""
+#: Most pairs (sensor, window) that are scored, the last ones, so that it takes about a minute.
 MOST_SCORED = 2_000_000
-"""Most pairs (sensor, window) that are scored, the last ones; this takes about a minute."""
+#: Fewest certified windows for which a share within ε is judged: 20 wrong ones at δ = .05.
 MANY = 400
-"""Fewest certified windows of a sensor for which its share within ε is reported."""
+#: Counts of windows: of known truth, the certified ones of these, and the wrong ones of those.
 PAIRS, CERTIFIED, WRONG = range(3)
-"""Counts of windows: of known truth, the certified ones of these, and the wrong ones of those."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class Walk:
         Permitted are δN and the slack. By the theorem, no number of wrong ones is larger.
         """
         guarantees, wrong = np.moveaxis(self.outcomes, -1, 0)
-        n, ahead = guarantees.shape[1], range(1, len(guarantees) + 1)
+        n = guarantees.shape[1]
+        ahead = range(1, len(guarantees) + 1)
         single = np.array([accounts.slack(self.rounds, self.delta, h) for h in ahead])
         pooled = np.array([accounts.pooled_slack(self.rounds, self.delta, n, h) for h in ahead])
         permitted = self.delta * guarantees + single[:, None]
@@ -70,12 +75,6 @@ class Walk:
             np.column_stack([wrong, wrong.sum(axis=1)]),
             np.column_stack([permitted, together]),
         )
-
-    @property
-    def excess(self) -> float:
-        """Largest number of wrong guarantees above the permitted ones; at most 0 for any data."""
-        wrong, permitted = self.wrong_and_permitted
-        return float((wrong - permitted).max())
 
     @property
     def used(self) -> float:
@@ -101,34 +100,28 @@ class Walk:
         down = np.arange(len(self.outcomes), 0, -1.0)
         return np.einsum("h,shnk->snk", down / down.sum(), self.counts[method])
 
-    def summary(self, method: str = GUARD) -> dict[str, Any]:
-        """Share certified, share of these within ε, and its interval."""
+    def score(self, method: str = GUARD) -> Score:
+        """The shares of a method, over all sensors."""
         segments = self.weighted_counts(method).sum(axis=1)
         certified, within = shares(segments.sum(axis=0))
-        return {
-            "declared": float(certified),
-            "within": or_none(within),
-            "interval": None if np.isnan(within) else list(interval(segments)),
-        }
+        if np.isnan(within):
+            return Score(method, float(certified), None)
+        return Score(method, float(certified), float(within), interval(segments))
 
-    def totals(self, names: Sequence[str]) -> dict[str, Any]:
-        """The guard's back-test in numbers, for plan.json; horizons are weighted H : … : 1."""
-        guard, certified = self.summary(), self.counts[GUARD][..., CERTIFIED].sum(axis=(0, 1))
+    def totals(self, names: Sequence[str]) -> Backtest:
+        """The guard's back-test in numbers; horizons are weighted H : … : 1."""
+        certified = self.counts[GUARD][..., CERTIFIED].sum(axis=(0, 1))
         within = pd.Series(shares(self.weighted_counts().sum(axis=0))[1], [*names])
         within = within[certified >= MANY]
-        return {
-            "windows": int(self.edges[-1] - self.edges[0]),  # of the second half, as if each lost
-            "declared_recoverable": guard["declared"],
-            "within_epsilon": guard["within"],
-            "interval": guard["interval"],
-            "worst_sensor": or_none(within.min()),
-            "worst_sensor_name": within.idxmin() if len(within) else None,
-            "promises": int(certified.sum()),  # all horizons, second half
-            "N": int(self.outcomes[0, :, 0].sum()),  # one window ahead, in all windows fed
-            "fed": self.rounds,
-            "slack_errors": self.pooled_allowance,
-            "excess_over_theorem": self.excess,
-        }
+        return Backtest(
+            windows=int(self.edges[-1] - self.edges[0]),
+            score=self.score(),
+            worst_sensor=str(within.idxmin()) if len(within) else None,
+            worst_within=float(within.min()) if len(within) else None,
+            N=int(self.outcomes[0, :, 0].sum()),
+            fed=self.rounds,
+            slack_errors=self.pooled_allowance,
+        )
 
 
 def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -147,10 +140,14 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def or_none(numbers: np.ndarray | float) -> Any:
-    """Numbers as plan.json has them: one or lists of them, None where one is unknown."""
-    unknown: Any = None
-    return np.where(np.isnan(numbers), unknown, numbers).tolist()
+def or_none(number: float) -> float | None:
+    """Return a number as plan.json has it: None where it is unknown."""
+    return None if np.isnan(number) else float(number)
+
+
+def numbers_or_none(numbers: np.ndarray) -> tuple[float | None, ...]:
+    """Return numbers as plan.json has them."""
+    return tuple(or_none(number) for number in numbers)
 
 
 def interval(counts: np.ndarray) -> tuple[float, float]:
@@ -161,7 +158,8 @@ def interval(counts: np.ndarray) -> tuple[float, float]:
     number of independent segments.
     """
     used = counts[counts[:, CERTIFIED] > 0]
-    wrong, certified = used[:, WRONG], used[:, CERTIFIED]
+    wrong = used[:, WRONG]
+    certified = used[:, CERTIFIED]
     if not wrong.any():
         return float(LEVELS[0] ** (1 / len(used))), 1.0
     return bootstrap_share(certified - wrong, certified, np.random.default_rng(1))
@@ -189,33 +187,54 @@ def walk_forward(
     """
     n = values.shape[1]
     start = max(len(values) // 2, len(values) - MOST_SCORED // n)
-    guard = Guard(workers, limits, delta, horizons, seasons)
-    z = np.nan_to_num(values - baseline.mean)  # D1 eqs. (1) and (8); gaps are replaced by the mean
-    baseline_errors = np.abs(residuals(baseline, workers, baseline.precision @ z.T).T)
-    baseline_errors[np.isnan(values)] = np.nan
-    unit, variance = Requirement(1.0, delta), residual_variance(baseline, workers)
-    estimable = unit.is_met_by(unit.reliability(variance / limits**2))
+    first = max(0, start - WARM_UP)
     segments = max(2, min(SEGMENTS, (len(values) - start) // LEAST_SEGMENT))
     edges = np.linspace(start, len(values), segments + 1).astype(int)
-    shape = (segments, horizons, n, 3)
-    counts = {method: np.zeros(shape, np.int64) for method in METHODS}
-    outcomes = np.zeros((horizons, n, 2), np.int64)
-    first, samples = max(0, start - WARM_UP), []
-    for place, (begin, end) in enumerate(pairwise([first, *edges.tolist()]), -1):  # -1: warm-up
-        truth, history = values[begin:end, None], guard.replay(values[begin:end])
-        own, certified = np.abs(truth - history.estimate), history.decisions == accounts.CERTIFIED
-        outcomes += _count(truth, own, certified, limits)[..., 1:]
-        if begin < start:
-            continue
+    baseline_errors, estimable = _apply_baseline(values, workers, limits, delta, baseline)
+    guard = Guard(workers, limits, delta, horizons, seasons)
+    warm_up = guard.replay(values[first:start])
+    outcomes = _count_guard(values[first:start], warm_up, limits)[..., 1:]
+    counts = {method: np.zeros((segments, horizons, n, 3), np.int64) for method in METHODS}
+    errors = []
+    for place, (begin, end) in enumerate(pairwise(edges.tolist())):
+        segment = values[begin:end]
+        history = guard.replay(segment)
+        counts[GUARD][place] = _count_guard(segment, history, limits)
+        outcomes = outcomes + counts[GUARD][place][..., 1:]
+        truth = segment[:, None]
         by_baseline = baseline_errors[begin:end, None].repeat(horizons, axis=1)
-        always = np.ones(own.shape, bool)
-        counts[GUARD][place] = _count(truth, own, certified, limits)
-        counts[BASELINE][place] = _count(truth, by_baseline, estimable & always, limits)
+        always = np.ones(by_baseline.shape, bool)
+        counts[BASELINE][place] = _count(truth, by_baseline, always & estimable, limits)
         counts[ALWAYS][place] = _count(truth, by_baseline, always, limits)
-        samples.append(own[:, 0])
+        errors.append(np.abs(segment - history.estimate[:, 0]))
         on_segment(end - first, len(values) - first)
-    errors = np.concatenate(samples)
-    return Walk(counts, edges, outcomes, guard.rounds, errors, delta)
+    return Walk(counts, edges, outcomes, guard.rounds, np.concatenate(errors), delta)
+
+
+def _apply_baseline(
+    values: np.ndarray,
+    workers: Sequence[Sequence[int]],
+    limits: np.ndarray,
+    delta: float,
+    baseline: GaussianModel,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of the baseline model, (N, n), and which sensors it certifies, (n,).
+
+    Gaps are replaced by the mean (D1 eqs. (1) and (8)).
+    """
+    z = np.nan_to_num(values - baseline.mean)
+    errors = np.abs(residuals(baseline, workers, baseline.precision @ z.T).T)
+    errors[np.isnan(values)] = np.nan
+    unit = Requirement(1.0, delta)
+    variance = residual_variance(baseline, workers) / limits**2
+    return errors, unit.is_met_by(unit.reliability(variance))
+
+
+def _count_guard(values: np.ndarray, history: History, limits: np.ndarray) -> np.ndarray:
+    """Counts of the guard's estimates of windows (N, n), shape (H, n, 3)."""
+    truth = values[:, None]
+    errors = np.abs(truth - history.estimate)
+    return _count(truth, errors, history.decisions == accounts.CERTIFIED, limits)
 
 
 def _count(
@@ -227,13 +246,14 @@ def _count(
     return np.stack([known, settled, settled & (errors > limits)], axis=-1).sum(axis=0)
 
 
-def compare(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> list[dict]:
-    """Share certified and share of these within ε, of every method, on the same windows."""
-    lines = [{"method": method} | walk.summary(method) for method in METHODS]
-    return [*lines, {"method": HINDSIGHT} | hindsight(walk, baseline, workers)]
+def compare(
+    walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]
+) -> tuple[Score, ...]:
+    """Score every method on the same windows."""
+    return (*map(walk.score, METHODS), hindsight(walk, baseline, workers))
 
 
-def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> dict:
+def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[int]]) -> Score:
     """Largest share that the baseline model could have certified without breaking the guarantee.
 
     Sensors are ranked by their expected error, and the number of certified sensors is chosen
@@ -243,5 +263,5 @@ def hindsight(walk: Walk, baseline: GaussianModel, workers: Sequence[Sequence[in
     order = np.argsort(residual_variance(baseline, workers) / np.diag(baseline.covariance))
     total = np.cumsum(np.vstack([np.zeros(3), sensors[order]]), axis=0)
     best = total[np.flatnonzero(total[:, WRONG] <= walk.delta * total[:, CERTIFIED]).max()]
-    declared = float(best[CERTIFIED] / sensors[:, PAIRS].sum())
-    return {"declared": declared, "within": or_none(shares(best)[1]), "interval": None}
+    certified = float(best[CERTIFIED] / sensors[:, PAIRS].sum())
+    return Score(HINDSIGHT, certified, or_none(float(shares(best)[1])))

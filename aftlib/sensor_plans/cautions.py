@@ -12,47 +12,49 @@ from aftlib.sensor_plans.sensor_checks import find_doubtful_number
 from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.window_results import Survey, bounds, outliers
 
+#: Windows of a sensor that the guard needs before it certifies anything.
 LEARNING = 250
-"""Windows of a sensor that the guard needs before it certifies anything."""
+#: Least ε in 1 − δ quantiles of the errors at which the guard certifies most windows.
 EASED = 1.2
-"""Least ε in 1 − δ quantiles of the errors at which the guard certifies most windows."""
+#: Fewest consecutive samples of one value that count as stuck.
 STILL = 30
-"""Fewest consecutive samples of one value that count as stuck."""
+#: Share of a sensor's samples that may be missing without a caution.
 QUIET = 0.1
-"""Share of a sensor's samples that may be missing without a caution."""
+#: Correlation of the changes from which two sensors are one source.
 COPIES = 0.9999
-"""Correlation of the changes from which two sensors are one source."""
+#: Least correlation of sensors that are compared.
 RELATED = 0.5
-"""Least correlation of sensors that are compared."""
+#: Fewest rows with both of two sensors that are compared.
 FEW = 30
-"""Fewest rows with both of two sensors that are compared."""
+#: The last rows in which copies are looked for: at least so many, or most cells of all sensors.
 LEAST_ROWS, MOST_CELLS = 512, 200_000
-"""The last rows in which copies are looked for: at least so many, or most cells of all sensors."""
+#: Share of the variance of a sensor's difference from its neighbours that a level shift explains,
+#: and that one which ends must explain besides.
 SHIFT, RETURN = 0.65, 0.1
-"""Share of the variance of a sensor's difference from its neighbours that a level shift explains,
-and that one which ends must explain besides."""
+#: Fewest windows of a shift that ends.
 BRIEFEST = 10
-"""Fewest windows of a shift that ends."""
+#: Parts of the time, in whose deviations from the median a shift does not hide who is alike.
 PARTS = 20
-"""Parts of the time, in whose deviations from the median a shift does not hide who is alike."""
+#: Most sensors with which a sensor is compared.
 NEIGHBOURS = 5
-"""Most sensors with which a sensor is compared."""
+#: Most sensors that a caution names, the worst first.
 NAMED = 6
-"""Most sensors that a caution names, the worst first."""
 
 
 def fails(walk: Walk) -> bool:
     """Whether the guard missed its guarantee in the back-test, by more than chance explains."""
-    interval = walk.summary()["interval"]
+    interval = walk.score().interval
     return interval is not None and interval[1] < 1 - walk.delta
 
 
 def guarantee_cautions(survey: Survey, walk: Walk) -> Iterator[str]:
     """Yield warnings about the value of the guarantee."""
-    names, limits = survey.names, survey.limits
-    if fails(walk):
+    names = survey.names
+    limits = survey.limits
+    within = walk.score().within
+    if within is not None and fails(walk):
         yield (
-            f"Back-test: only {percent(walk.summary()['within'], 1)} of what was certified in the "
+            f"Back-test: only {percent(within, 1)} of what was certified in the "
             f"second half was within ε (guaranteed: {percent(1 - walk.delta)}, up to the slack). "
             "Estimating is not recommended: recover exactly, or plan from the data after the "
             "change."

@@ -30,10 +30,9 @@ from aftlib.sensor_plans.experiments import (
 TENTH = 0.1
 
 
-def keeps_guarantee(
-    sets: Mapping[str, SetBacktest], walks: Mapping[str, Walk], delta: float
-) -> Finding:
+def keeps_guarantee(sets: Mapping[str, SetBacktest], walks: Mapping[str, Walk]) -> Finding:
     """G-1: the largest share of the permitted wrong estimates that were wrong in any stream."""
+    delta = next(iter(sets.values())).walk.delta
     certified = sum(each.guarantees for each in sets.values())
     if certified < MANY:
         return not_run(f"fewer than {MANY} windows of the real sets were certified")

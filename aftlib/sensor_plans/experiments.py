@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from aftlib.core.paths import DATA_SETS, beijing_pm25, data_set
-from aftlib.core.planfile import read_plan
 from aftlib.guard.accounts import CAP, CERTIFIED, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.notebook.parameters import parameter
 from aftlib.sensor_plans.backtest import (
@@ -30,21 +28,22 @@ from aftlib.sensor_plans.backtest import CERTIFIED as CERTIFIED_WINDOWS
 from aftlib.sensor_plans.plan import plan
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.sensor_plan import Score, SensorPlan
 from aftlib.sensor_plans.window_results import Survey, fit_model
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
 EPSILON_SD = 0.5
 BEIJING = "Beijing's stations"
+#: Names of the `DATA_SETS` for readers.
 TITLES = {
     "beijing_pm25": BEIJING,
     "chicago_ridership": "Chicago's riders",
     "irish_wind": "Irish wind",
     "simbench_load": "SimBench's load profiles",
 }
-"""Names of the `DATA_SETS` for readers."""
+#: Samples of a window of the real sets.
 SAMPLES = 10
-"""Samples of a window of the real sets."""
 
 
 class NotebookParameters(Question):
@@ -77,15 +76,13 @@ def unit_of(parameters: NotebookParameters) -> str:
     return "the sensors' unit" if own else DATA_SETS["beijing_pm25"]
 
 
-def plan_sensors(parameters: NotebookParameters) -> dict[str, Any]:
+def plan_sensors(parameters: NotebookParameters) -> SensorPlan:
     """Return the given plan, or a new one for the data or for Beijing's stations."""
-    p = parameters
-    if p.plan is not None:
-        return read_plan(p.plan)
-    question = p.model_dump(include=set(Question.model_fields))
-    if p.data is not None:
-        return plan(read_sensors(p.data), name=Path(p.data).name, **question)
-    return plan(pd.read_parquet(beijing_pm25()), name=BEIJING, **question)
+    if parameters.plan is not None:
+        return SensorPlan.read(parameters.plan)
+    if parameters.data is not None:
+        return plan(read_sensors(parameters.data), parameters, name=Path(parameters.data).name)
+    return plan(read_sensors(beijing_pm25()), parameters, name=BEIJING)
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class SetBacktest:
     title: str
     samples: int  # of a window
     walk: Walk
-    lines: Mapping[str, Mapping[str, Any]]  # of `compare`, by method
+    lines: Mapping[str, Score]  # of `compare`, by method
 
     @property
     def price(self) -> float:
@@ -103,12 +100,13 @@ class SetBacktest:
 
         Negative where the guard certifies more.
         """
-        return float(self.lines[HINDSIGHT]["declared"] - self.lines[GUARD]["declared"])
+        return self.lines[HINDSIGHT].certified - self.lines[GUARD].certified
 
     @property
     def always_suffices(self) -> bool:
         """Whether estimating every window with the baseline model is right often enough."""
-        return bool(self.lines[ALWAYS]["within"] >= 1 - self.walk.delta)
+        within = self.lines[ALWAYS].within
+        return within is not None and within >= 1 - self.walk.delta
 
     @property
     def guarantees(self) -> int:
@@ -118,8 +116,8 @@ class SetBacktest:
     @property
     def within(self) -> float:
         """Share of the certified windows within ε; 1 where none was certified."""
-        share = self.lines[GUARD]["within"]
-        return 1.0 if share is None else float(share)
+        share = self.lines[GUARD].within
+        return 1.0 if share is None else share
 
 
 # The guard's products are small: several threads wait for each other longer than they compute.
@@ -134,7 +132,7 @@ def backtest_set(name: str, delta: float, samples: int = SAMPLES) -> SetBacktest
     survey = Survey.of(read_sensors(data_set(name)), question)
     workers = [[i] for i in range(len(survey.names))]
     walk = survey.walk(workers, lambda done, of: None)
-    lines = {line["method"]: line for line in compare(walk, survey.baseline, workers)}
+    lines = {line.method: line for line in compare(walk, survey.baseline, workers)}
     return SetBacktest(TITLES[name], samples, walk, lines)
 
 
@@ -203,12 +201,12 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
 def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
     """Shares certified, and of these within ε, in each segment of time, with and without the guard.
 
-    Columns: trouble, method, window, declared, within (NaN where nothing was certified).
+    Columns: trouble, method, window, certified, within (NaN where nothing was certified).
     """
     parts = []
     for trouble, walk in walks.items():
         for method in (GUARD, BASELINE):
             certified, within = shares(walk.weighted_counts(method).sum(axis=1))
-            part = {"window": walk.edges[:-1], "declared": certified, "within": within}
+            part = {"window": walk.edges[:-1], "certified": certified, "within": within}
             parts.append(pd.DataFrame({"trouble": trouble, "method": method} | part))
     return pd.concat(parts, ignore_index=True)

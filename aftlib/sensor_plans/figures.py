@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -15,58 +15,59 @@ from plotly.subplots import make_subplots
 
 from aftlib.notebook.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled
 from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT, percent
-from aftlib.sensor_plans.command import report_text, show_rate
 from aftlib.sensor_plans.experiments import EPSILON_SD, SetBacktest
+from aftlib.sensor_plans.plan_text import report_text, show_rate
+from aftlib.sensor_plans.sensor_plan import SensorPlan
 
 GUARANTEE = {"color": GREY, "dash": "dash"}
+#: Most sensors in a table.
 LISTED = 200
-"""Most sensors in a table."""
 
 
-def answer(plan: Mapping[str, Any]) -> Markdown:
+def answer(plan: SensorPlan) -> Markdown:
     """What was read, the plan's answer, and the warnings to see before it is trusted."""
-    data, test = plan["data"], plan["backtest"]
-    text = f"{percent(test['declared_recoverable'], 1)} of the losses were certified beforehand"
-    if test["within_epsilon"] is not None:
-        low, high = (percent(end, 1) for end in test["interval"])
-        text += f", of these {percent(test['within_epsilon'], 1)} [{low}, {high}] within ε"
-    text += f" (guaranteed: {percent(1 - plan['question']['delta'])})."
-    if plan["worth"] is not None:
-        text += f" Take {plan['worth']['recommended']}."
-    if plan["pays_below"]:
+    score = plan.backtest.score
+    text = f"{percent(score.certified, 1)} of the losses were certified beforehand"
+    if score.within is not None and score.interval is not None:
+        low, high = (percent(end, 1) for end in score.interval)
+        text += f", of these {percent(score.within, 1)} [{low}, {high}] within ε"
+    text += f" (guaranteed: {percent(1 - plan.question.delta)})."
+    if plan.worth is not None:
+        text += f" Take {plan.worth.recommended}."
+    if plan.criteria is not None and plan.criteria.pays_below:
         text += (
-            f" Estimating pays below {show_rate(plan['pays_below'])} samples per second: there "
-            "exact recovery misses T_SLA, and the guard is faster."
+            f" Estimating pays below {show_rate(plan.criteria.pays_below)} samples per second: "
+            "there exact recovery misses T_SLA, and the guard is faster."
         )
-    read = f"{_plain(data['name'])} — {'; '.join(map(_plain, data['read']))}."
-    cautions = [f"- {_plain(caution)}" for caution in plan["cautions"] or ["No warnings."]]
+    read = f"{_plain(plan.data.name)} — {'; '.join(map(_plain, plan.data.read))}."
+    cautions = [f"- {_plain(caution)}" for caution in plan.cautions or ["No warnings."]]
     return Markdown("\n".join([read, "", f"**{text}**", "", *cautions]))
 
 
-def outage(plan: Mapping[str, Any], unit: str) -> go.Figure:
+def outage(plan: SensorPlan, unit: str) -> go.Figure:
     """One outage of the user's own sensors: the truth, and estimates with their half-widths."""
-    shown = plan["outage"]
-    names = [escape(sensor["name"]) for sensor in shown["sensors"]]
+    shown = plan.outage
+    names = [escape(sensor.name) for sensor in shown.sensors]
     figure = make_subplots(rows=len(names), shared_xaxes=True, subplot_titles=names)
     looks = {True: ("estimate, certified", BLUE), False: ("estimate, not certified", ORANGE)}
     for name, color in looks.values():  # in the legend, whatever the sensors have
         marker = {"color": color, "symbol": "circle-open", "size": 9}
-        figure.add_scatter(x=shown["lost"][:1], y=[None], name=name, mode="markers", marker=marker)
-    for row, sensor in enumerate(shown["sensors"], 1):
+        figure.add_scatter(x=shown.lost[:1], y=[None], name=name, mode="markers", marker=marker)
+    for row, sensor in enumerate(shown.sensors, 1):
         place: dict[str, Any] = {"row": row, "col": 1}
         line = {"color": GREY}
         figure.add_scatter(
-            x=shown["times"],
-            y=sensor["truth"],
+            x=shown.times,
+            y=sensor.truth,
             name="truth",
             line=line,
             showlegend=row == 1,
             **place,
         )
-        estimates = pd.DataFrame({"x": shown["lost"], "y": sensor["estimate"]})
-        estimates["half_width"] = sensor["half_width"]
+        estimates = pd.DataFrame({"x": shown.lost, "y": sensor.estimate})
+        estimates["half_width"] = sensor.half_width
         for certified, (name, color) in looks.items():
-            chosen = estimates[[each is certified for each in sensor["certified"]]]
+            chosen = estimates[[each is certified for each in sensor.certified]]
             error = {"array": chosen["half_width"], "color": color, "thickness": 1, "width": 3}
             figure.add_scatter(
                 x=chosen["x"],
@@ -78,34 +79,35 @@ def outage(plan: Mapping[str, Any], unit: str) -> go.Figure:
                 showlegend=False,
                 **place,
             )
-    title = f"An outage of machine {escape(plan['machines'][shown['machine']]['name'])}"
-    query = f"{plan['question']['query']}, {unit}"
+    title = f"An outage of machine {escape(plan.machines[shown.machine].name)}"
+    query = f"{plan.question.query}, {unit}"
     styled(figure, title, "", query, height=160 + 150 * len(names))
     figure.update_layout(legend_y=1.12)  # above the first panel's name
     return figure.update_xaxes(title_text="start of the window", row=len(names), col=1)
 
 
-def about_outage(plan: Mapping[str, Any], unit: str) -> Text:
+def about_outage(plan: SensorPlan, unit: str) -> Text:
     """The caption of `outage`, with ε of the sensors that it shows."""
-    limits = plan["question"]["epsilon"]
-    drawn = [sensor["name"] for sensor in plan["outage"]["sensors"]]
+    limits = plan.question.epsilon
+    drawn = [sensor.name for sensor in plan.outage.sensors]
     texts = [f"{limits[name]:.3g} for {_plain(name)}" for name in drawn]
     return caption(
-        f"Here ε is {', '.join(texts)} ({unit}), and δ is {percent(plan['question']['delta'])}. "
+        f"Here ε is {', '.join(texts)} ({unit}), and δ is {percent(plan.question.delta)}. "
         "Open marks are estimates of lost windows, made from the other machines' sensors; their "
         "bars are the half-widths of these single estimates. The grey line is the truth, which the "
         "guard did not see."
     )
 
 
-def over_time(plan: Mapping[str, Any]) -> go.Figure:
+def over_time(plan: SensorPlan) -> go.Figure:
     """Share certified, and share within ε, by segment of the second half."""
-    parts, pale = pd.DataFrame(plan["segments"]), {"color": "#cfe3f2"}
+    parts = pd.DataFrame(plan.segments)
     figure = go.Figure()
-    figure.add_bar(x=parts["start"], y=parts["declared"], name="certified", marker=pale)
+    pale = {"color": "#cfe3f2"}
+    figure.add_bar(x=parts["start"], y=parts["certified"], name="certified", marker=pale)
     line = {"color": BLUE}
     figure.add_scatter(x=parts["start"], y=parts["within"], name="of these within ε", line=line)
-    figure.add_hline(1 - plan["question"]["delta"], line=GUARANTEE)
+    figure.add_hline(1 - plan.question.delta, line=GUARANTEE)
     title = "The back-test over time (dashed: 1 − δ)"
     styled(figure, title, "start of the segment", "share of the windows")
     return figure.update_yaxes(tickformat=".0%")
@@ -113,7 +115,7 @@ def over_time(plan: Mapping[str, Any]) -> go.Figure:
 
 def troubles(shares: pd.DataFrame, delta: float) -> go.Figure:
     """Share certified and share within ε in disturbed streams."""
-    lines = shares.rename(columns={"declared": "certified", "within": "within ε"})
+    lines = shares.rename(columns={"within": "within ε"})
     figure = px.line(
         lines.melt(["trouble", "method", "window"], ["within ε", "certified"]),
         x="window",
@@ -135,8 +137,8 @@ def troubles(shares: pd.DataFrame, delta: float) -> go.Figure:
 
 def about_troubles(shares: pd.DataFrame, delta: float) -> Text:
     """The caption of `troubles`: what each method certified, and how much of it was right."""
-    rows = shares.assign(right=shares["within"].fillna(0) * shares["declared"])
-    means = rows.groupby(["trouble", "method"], sort=False)[["declared", "right"]].mean()
+    rows = shares.assign(right=shares["within"].fillna(0) * shares["certified"])
+    means = rows.groupby(["trouble", "method"], sort=False)[["certified", "right"]].mean()
     texts = []
     for trouble in rows["trouble"].unique():
         parts = []
@@ -156,18 +158,16 @@ def compare_sets(backtests: Sequence[SetBacktest]) -> Styler:
     """One row per real set and width of windows: the guard, and what it is compared with."""
     rows = list[dict[Any, Any]]()
     for each in backtests:
-        guard, always = each.lines[GUARD], each.lines[ALWAYS]
-        baseline, hindsight = each.lines[BASELINE], each.lines[HINDSIGHT]
         rows.append(
             {
                 ("", "sensors"): each.title,
                 ("", "samples per window"): each.samples,
-                (GUARD, "certified"): guard["declared"],
-                (GUARD, "within ε"): guard["within"],
-                (ALWAYS, "within ε"): always["within"],
-                (BASELINE, "certified"): baseline["declared"],
-                (BASELINE, "within ε"): baseline["within"],
-                (HINDSIGHT, "certified"): hindsight["declared"],
+                (GUARD, "certified"): each.lines[GUARD].certified,
+                (GUARD, "within ε"): each.lines[GUARD].within,
+                (ALWAYS, "within ε"): each.lines[ALWAYS].within,
+                (BASELINE, "certified"): each.lines[BASELINE].certified,
+                (BASELINE, "within ε"): each.lines[BASELINE].within,
+                (HINDSIGHT, "certified"): each.lines[HINDSIGHT].certified,
                 ("price", "points"): each.price,
             }
         )
@@ -246,37 +246,33 @@ def followed(counts: pd.DataFrame | None, unit: str) -> Styler | Text:
     return style.set_properties(subset=names, **{"text-align": "left"})
 
 
-def details(plan: Mapping[str, Any], unit: str) -> Styler:
+def details(plan: SensorPlan, unit: str) -> Styler:
     """One row per sensor, the least certified first."""
-    frame = pd.DataFrame(plan["sensors"])
-    for name in ("declared", "within", "N"):
-        frame[name] = [each[0] for each in frame[name]]
-    frame["worker"] = [plan["machines"][worker]["name"] for worker in frame["worker"]]
-    headings = {
-        "name": "sensor",
-        "worker": "machine",
-        "epsilon": f"ε, {unit}",
-        "declared": "certified",
-        "within": "within ε",
-        "N": "N",
-        "longest": "may be lost for, windows",
-        "explained": "explained by other machines",
-        "least_epsilon": f"smallest useful ε, {unit}",
-    }
-    frame = frame.sort_values("declared", kind="stable")[:LISTED][[*headings]]
-    frame = frame.astype({name: float for name in frame if frame[name].isna().any()})
-    shares: Any = [headings[name] for name in ("declared", "within", "explained")]
-    table = frame.rename(columns=headings)
+    rows = sorted(plan.sensors, key=lambda sensor: sensor.certified[0])[:LISTED]
+    limits: Any = [f"ε, {unit}", f"smallest useful ε, {unit}"]
+    shares: Any = ["certified", "within ε", "explained by other machines"]
+    table = pd.DataFrame(
+        {
+            "sensor": [row.name for row in rows],
+            "machine": [plan.machines[row.worker].name for row in rows],
+            limits[0]: [row.epsilon for row in rows],
+            shares[0]: [row.certified[0] for row in rows],
+            shares[1]: pd.Series([row.within[0] for row in rows], dtype=float),
+            "N": [row.N for row in rows],
+            "may be lost for, windows": [row.longest for row in rows],
+            shares[2]: [row.explained for row in rows],
+            limits[1]: pd.Series([row.least_epsilon for row in rows], dtype=float),
+        }
+    )
     style = table.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")
-    limits: Any = [headings["epsilon"], headings["least_epsilon"]]
     style = style.format("{:.3g}", subset=limits, na_rep="–").format("{:,.0f}", subset=["N"])
     style = style.format(tenths, subset=shares, na_rep="–")
     return style.set_properties(subset=["sensor", "machine"], **{"text-align": "left"})
 
 
-def text(plan: Mapping[str, Any]) -> HTML:
+def text(plan: SensorPlan) -> HTML:
     """Everything that `aft plan` prints about a plan."""
-    return HTML(f'<pre style="white-space: pre-wrap">{escape(report_text(dict(plan)))}</pre>')
+    return HTML(f'<pre style="white-space: pre-wrap">{escape(report_text(plan))}</pre>')
 
 
 def _plain(text: str) -> str:

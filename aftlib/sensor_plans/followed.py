@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.planfile import write_plan
+from aftlib.sensor_plans.sensor_plan import SensorPlan
 from aftlib.streaming.promise import Promise
 from aftlib.streaming.stream import recoverable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Windows before the first outage, in which the guard learns.
 LEARNING = 350
-"""Windows before the first outage, in which the guard learns."""
-OUTAGES, OUTAGE, APART = 10, 3, 10
-"""Outages of one machine, windows of each, and windows from one's start to the next one's."""
+#: Outages of one machine.
+OUTAGES = 10
+#: Windows of an outage.
+OUTAGE = 3
+#: Windows from the start of an outage to the start of the next one.
+APART = 10
 SCHEMA = "time timestamp, sensor string, value double"
 
 
 def follow_plan(
-    spark: SparkSession, plan: Mapping[str, Any], samples: pd.DataFrame, directory: Path
+    spark: SparkSession, plan: SensorPlan, samples: pd.DataFrame, directory: Path
 ) -> pd.DataFrame:
     """Stream the last samples of a table through the plan's guarantee, and compare with the truth.
 
@@ -39,14 +42,14 @@ def follow_plan(
         where `samples` lacks some), error, epsilon.
     """
     (directory / "incoming").mkdir(parents=True)
-    promise = Promise.from_plan(write_plan(plan, directory / "plan.json"))
+    promise = Promise.from_plan(plan.write(directory / "plan.json"))
     window = pd.Timedelta(promise.width, "us")
     recent = last_windows(samples, window, LEARNING + OUTAGES * APART)
     long = recent.rename_axis("time").reset_index()
     long = long.melt("time", var_name="sensor", value_name="value").dropna()
     start = long["time"].dt.floor(window)
     number = (start - start.min()) // window
-    machine = plan["assignment"][plan["outage"]["machine"]]
+    machine = plan.assignment[plan.outage.machine]
     away = long["sensor"].isin(machine) & is_away(number)
     long[~away].to_parquet(directory / "incoming" / "samples.parquet", coerce_timestamps="us")
     rows = run_query(spark, promise, directory)

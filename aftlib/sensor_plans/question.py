@@ -56,6 +56,14 @@ class Question(ParameterModel):
         as_duration("t_sla", self.t_sla)
         return self
 
+    @classmethod
+    def of_texts(cls, texts: Mapping[str, str | None]) -> Self:
+        """Return the question of options; None is not given, and ε may name a file by sensor."""
+        values = cls.parse({name: text for name, text in texts.items() if text is not None})
+        if isinstance(epsilon := values.get("epsilon"), str):
+            values["epsilon"] = read_by_sensor("epsilon", epsilon, float)
+        return cls(**values)
+
     @property
     def t_sla_ms(self) -> float:
         """T_SLA in milliseconds."""

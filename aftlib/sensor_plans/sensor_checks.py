@@ -30,10 +30,10 @@ NINES = re.compile(r"-?(9{2,}(\.0|\.9+)?|9\.9+)")  # fill values of nines, such 
 ALONE = 0.1  # least gap between a fill value and the next number, in 90 % ranges of the others
 MASS = 5  # how much more often a fill value occurs than any measured number
 FAR = 3  # distance of a repeated fill value from the other samples, in their 90 % ranges
+#: Words for 0 and 1 that are read as such.
 SWITCHES = (("false", "true"), ("off", "on"), ("no", "yes"))
-"""Words for 0 and 1 that are read as such."""
+#: Steps that messages offer for --resample.
 STEPS = ("10ms", "100ms", "1s", "10s", "1min", "10min", "1h", "1D")
-"""Steps that messages offer for --resample."""
 STATES = 7  # with fewer distinct numbers between its ends, a column may have states
 RISES = 8  # least rises of a counter
 _PARTS = re.compile(r"(day.?of.?)?(year|month|week)|(week)?day|hour|jahr|monat|wochentag", re.I)

@@ -17,6 +17,7 @@ from pandas.api.types import is_datetime64_any_dtype
 
 from aftlib.sensor_plans.sensor_checks import IN_PYTHON, SKIP_LINES
 
+#: Units of times that are numbers: how many are a day, and the day from 1970 that is number 0.
 TIME_UNITS = {
     "s": (86_400.0, 0.0),
     "ms": (86_400e3, 0.0),
@@ -26,9 +27,8 @@ TIME_UNITS = {
     "excel": (1.0, -25_569.0),  # days since 1899-12-30
     "matlab": (1.0, -719_529.0),  # days since the year 0
 }
-"""Units of times that are numbers: how many are a day, and the day from 1970 that is number 0."""
+#: Most decimals of a day number whose time is rounded to a second.
 DAY_DIGITS = 6
-"""Most decimals of a day number whose time is rounded to a second."""
 _CLOCK = re.compile(r"date|date.?time|time|time.?stamp|ts|datum|zeit|zeitstempel|epoch", re.I)
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*|\d{1,2}[- ][A-Za-z]{3,}[- ]\d{2,4}.*")
 

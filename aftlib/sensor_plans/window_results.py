@@ -18,19 +18,19 @@ from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_checks import refuse_sensors
 from aftlib.sensor_plans.sensor_file import SensorTable
 
+#: Share of the variance that a seasonal period must explain to be given to the guard.
 LEAST_PERIOD = 0.02
-"""Share of the variance that a seasonal period must explain to be given to the guard."""
+#: Interquartile ranges beyond the quartiles from which a number is an outlier.
+#:
+#: Ours: no window of Beijing's stations and none of a Gaussian lies so far; a typing error does.
+#:
 OUTLIER = 10
-"""Interquartile ranges beyond the quartiles from which a number is an outlier.
-
-Ours: no window of Beijing's stations and none of a Gaussian lies so far; a typing error does.
-"""
+#: Largest share of outliers, or three; numbers that come more often are another state.
 RARE = 0.0005
-"""Largest share of outliers, or three; numbers that come more often are another state."""
+#: Shrinkage of the model of window results; it permits sensors that repeat each other.
 SHRINKAGE = 1e-4
-"""Shrinkage of the model of window results; it permits sensors that repeat each other."""
+#: Most steps, the last ones before the middle, to which the baseline model is fitted.
 MOST_ROWS = 200_000
-"""Most steps, the last ones before the middle, to which the baseline model is fitted."""
 
 
 @dataclass(frozen=True, eq=False)

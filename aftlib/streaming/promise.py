@@ -121,7 +121,8 @@ class Promise:
         or a sensor has no ε.
         """
         plan = StreamPlan.read(path)
-        step = plan.step_seconds
+        terms = plan.question
+        step = plan.data.step_seconds
         if step is None:
             raise ValueError(
                 f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
@@ -134,7 +135,7 @@ class Promise:
         workers = changes.get("workers", [list(worker) for worker in plan.assignment])
         given = changes.pop("epsilon", {})
         if isinstance(given, Mapping):
-            limits = dict(plan.epsilon) | dict(given)
+            limits = dict(terms.epsilon) | dict(given)
             sensors = [name for worker in workers for name in worker]
             if missing := [name for name in sensors if name not in limits]:
                 raise ValueError(
@@ -145,14 +146,14 @@ class Promise:
         parameters: dict[str, Any] = {
             "workers": workers,
             "epsilon": given,
-            "delta": plan.delta,
-            "window": duration(plan.window),
-            "slide": duration(plan.slide),
-            "query": plan.query,
-            "samples": plan.window,
-            "share": 1.0 if plan.query == "sum" else cls.share,
-            "horizons": plan.horizons,
-            "seasons": [duration(number * plan.slide) for number in plan.seasons_in_windows],
+            "delta": terms.delta,
+            "window": duration(terms.window),
+            "slide": duration(terms.slide),
+            "query": terms.query,
+            "samples": terms.window,
+            "share": 1.0 if terms.query == "sum" else cls.share,
+            "horizons": terms.horizons,
+            "seasons": [duration(number * terms.slide) for number in plan.data.seasons_in_windows],
         }
         return cls(**parameters | changes)
 

@@ -61,9 +61,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("AFT_HOME", str(root))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setattr(batch, "library_hash", lambda: "the library")
-    tiny = Document(
-        *("D1", "Tiny", "nobody", "01_tiny"), tiny_package, tiny_package.NotebookParameters
-    )
+    tiny = Document("D1", "Tiny", "nobody", "01_tiny", tiny_package)
     monkeypatch.setitem(vars(tiny_package), "CLAIMS", list(tiny_package.CLAIMS))
     known = list(DOCUMENTS)
     DOCUMENTS[:] = [tiny]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from aftlib import Promise
-from aftlib.core.planfile import StreamPlan
+from aftlib.core.planfile import StreamData, StreamPlan, StreamQuestion
 from tests.plans import write_plan
 
 FIELDS = [
@@ -23,15 +23,12 @@ def test_a_plan_is_read_with_types(tmp_path):
     plan = StreamPlan.read(whole(tmp_path / "plan.json"))
     assert plan == StreamPlan(
         assignment=(("a",), ("b",)),
-        epsilon={"a": 1.0, "b": 2.0},
-        delta=0.1,
-        window=10,
-        slide=5,
-        query="mean",
-        horizons=5,
-        step_seconds=3600,
-        seasons_in_windows=(4.8,),
+        question=StreamQuestion(
+            epsilon={"a": 1.0, "b": 2.0}, delta=0.1, window=10, slide=5, query="mean", horizons=5
+        ),
+        data=StreamData(step_seconds=3600, seasons_in_windows=(4.8,)),
     )
+    assert StreamPlan.from_json(plan.to_json()) == plan
     assert Promise.from_plan(tmp_path / "plan.json").sensors == ["a", "b"]
 
 
@@ -62,5 +59,23 @@ def test_a_damaged_field_is_named(tmp_path, name, value):
 def test_a_part_of_another_kind_is_refused(tmp_path, part):
     changes = {"assignment": [["a"]], "question.epsilon": {"a": 1.0}, part: []}
     path = write_plan(tmp_path / "plan.json", None, [(0, 10, ["a"])], **changes)
-    with pytest.raises(ValueError, match=rf"plan must have {part}\..*make a new plan"):
+    with pytest.raises(ValueError, match=rf"{part} must be an object, got \[\].*make a new plan"):
         StreamPlan.read(path)
+
+
+@pytest.mark.parametrize(
+    ("contents", "reason"),
+    [
+        ('{"version": 2}', "version must be 3, got 2"),
+        ("{}", "version must be 3, got None"),
+        ("[3]", r"plan must be an object of JSON, got \[3\]"),
+        ("{", "Expecting property name"),
+        (None, "No such file"),
+    ],
+)
+def test_another_version_and_a_file_that_is_no_plan_are_refused(tmp_path, contents, reason):
+    path = tmp_path / "plan.json"
+    if contents is not None:
+        path.write_text(contents)
+    with pytest.raises(ValueError, match=f"plan must name a file .*{reason}.*make a new plan with"):
+        Promise.from_plan(path)

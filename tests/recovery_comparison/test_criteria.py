@@ -6,8 +6,6 @@ from itertools import product
 import pytest
 
 from aftlib.core.recovery_costs import (
-    IS_FASTER,
-    KEEPS_T_SLA,
     Alternatives,
     Operation,
     RecoveryCosts,
@@ -15,7 +13,7 @@ from aftlib.core.recovery_costs import (
 from aftlib.recovery_comparison.own_numbers import own_alternatives, own_table
 from aftlib.recovery_comparison.schemes import EXACT, GUARD
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
-from aftlib.sensor_plans.recovery import LEAST_SAVING, find_criteria, pays_below
+from aftlib.sensor_plans.recovery import LEAST_SAVING, Failure, find_criteria
 from tests.recovery_comparison.tables import measurements
 
 SIZES, WIDTH, STEP_S = (3, 5), 24, 60.0
@@ -38,7 +36,7 @@ def test_both_pay_below_the_same_read_rate_with_the_same_constants(fixed_ms, t_s
     spare = choice.pays_below(question.t_sla_ms / 1e3, LEAST_SAVING)
     live = sum(SIZES) / STEP_S
     expected = None if math.isinf(spare) else live + spare if spare else 0.0
-    found = pays_below(question, SIZES, WIDTH, STEP_S, certified)
+    found = find_criteria(Failure(question, SIZES, WIDTH, STEP_S, certified)).pays_below
     assert found == (None if expected is None else pytest.approx(expected))
 
 
@@ -57,10 +55,10 @@ def test_your_numbers_in_notebook_07_give_the_rates_of_aft_plan():
         failures_per_month=1,
     )
     choice = own_alternatives(measured, operation)[GUARD]
-    plan = find_criteria(question, (6, 6), WIDTH, STEP_S, certified=1.0)
-    assert plan[KEEPS_T_SLA] == pytest.approx(live + choice.keeps_from(30.0))
+    plan = find_criteria(Failure(question, (6, 6), WIDTH, STEP_S, certified=1.0))
+    assert plan.keeps_t_sla == pytest.approx(live + choice.keeps_from(30.0))
     faster = choice.faster_below(LEAST_SAVING)
     expected = None if math.isinf(faster) else pytest.approx(live + faster)
-    assert plan[IS_FASTER] == expected
+    assert plan.is_faster == expected
     table = own_table(measured, operation, 30.0)
-    assert table.loc[GUARD, "keeps_from"] == pytest.approx(plan[KEEPS_T_SLA])
+    assert table.loc[GUARD, "keeps_from"] == pytest.approx(plan.keeps_t_sla)

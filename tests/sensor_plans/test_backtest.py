@@ -19,6 +19,7 @@ from aftlib.sensor_plans.backtest import (
     interval,
     walk_forward,
 )
+from aftlib.sensor_plans.sensor_plan import Score
 from aftlib.sensor_plans.window_results import fit_model
 
 WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3
@@ -118,11 +119,11 @@ def test_the_summary_weighs_horizons(example):
     walk = example[2]
     counts = walk.counts[GUARD].sum(axis=(0, 2))
     pairs, certified, wrong = np.array([3, 2, 1]) / 6 @ counts
-    summary = walk.summary(GUARD)
-    assert summary["declared"] == pytest.approx(certified / pairs)
-    assert summary["within"] == pytest.approx(1 - wrong / certified)
-    assert summary["interval"][0] <= summary["within"] <= summary["interval"][1]
-    assert walk.excess <= 0
+    score = walk.score(GUARD)
+    assert score.certified == pytest.approx(certified / pairs)
+    assert score.within == pytest.approx(1 - wrong / certified)
+    assert score.interval[0] <= score.within <= score.interval[1]
+    assert walk.used <= 1
 
 
 def test_a_guard_that_certifies_every_sensor_exceeds_the_bound(monkeypatch):
@@ -137,7 +138,7 @@ def test_a_guard_that_certifies_every_sensor_exceeds_the_bound(monkeypatch):
     values = rng.normal(size=(900, 6))
     baseline = GaussianModel(np.zeros(6), np.eye(6))
     walk = walk_forward(values, WORKERS, LIMITS, DELTA, baseline, horizons=H)
-    assert walk.excess > 100
+    assert walk.used > 3
 
 
 def test_one_sensor_alone_can_exceed_the_bound():
@@ -145,7 +146,7 @@ def test_one_sensor_alone_can_exceed_the_bound():
     outcomes[..., 0] = 1000  # of each sensor 50 may be wrong, and as many as the slack allows
     outcomes[0, 7, 1] = 200
     walk = Walk({}, np.zeros(0), outcomes, 1000, np.zeros(0), delta=DELTA)
-    assert walk.excess == pytest.approx(200 - 50 - slack(1000, DELTA, 1)) and walk.excess > 0
+    assert walk.used == pytest.approx(200 / (50 + slack(1000, DELTA, 1))) and walk.used > 1
 
 
 def test_intervals_hold_the_share_and_are_cautious_without_errors():
@@ -184,11 +185,11 @@ def walk_with_errors(wrong):
 )
 def test_the_most_sensors_with_which_the_guarantee_holds(wrong, certified, within):
     line = hindsight(walk_with_errors(wrong), MODEL, ALONE)
-    assert (line["declared"], line["within"]) == (certified, pytest.approx(within))
+    assert (line.certified, line.within) == (certified, pytest.approx(within))
 
 
 def test_every_method_has_its_line():
     lines = compare(walk_with_errors([0, 0, 0, 0]), MODEL, ALONE)
-    assert [line["method"] for line in lines][-1] == HINDSIGHT
-    assert len({line["method"] for line in lines}) == 4
-    assert lines[0] == {"method": "guard", "declared": 0.0, "within": None, "interval": None}
+    assert [line.method for line in lines][-1] == HINDSIGHT
+    assert len({line.method for line in lines}) == 4
+    assert lines[0] == Score("guard", 0.0, None)

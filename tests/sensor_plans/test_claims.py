@@ -9,13 +9,14 @@ from aftlib.core.paths import project_root
 from aftlib.guard import Guard
 from aftlib.notebook.claims import DOES_NOT_HOLD
 from aftlib.sensor_plans import backtest, claims
-from aftlib.sensor_plans.backtest import percent
+from aftlib.sensor_plans.backtest import ALWAYS, GUARD, HINDSIGHT, percent
 from aftlib.sensor_plans.experiments import (
     SAMPLES,
     NotebookParameters,
     backtest_sets,
     troubles,
 )
+from aftlib.sensor_plans.sensor_plan import Score
 from tests import judging
 
 DELTA = 0.05
@@ -26,7 +27,6 @@ def run_backtests():
         "sets": backtest_sets(DELTA),
         "small_windows": backtest_sets(DELTA, SAMPLES // 2),
         "walks": troubles(1200, DELTA, 1),
-        "delta": DELTA,
     }
 
 
@@ -91,7 +91,7 @@ def test_troubles_and_adversaries_alone_can_exceed_the_bound(backtests, monkeypa
 def test_one_set_on_which_the_guard_certifies_too_little_decides(backtests):
     wind = backtests["sets"]["irish_wind"]
     lines = dict(wind.lines)
-    lines["baseline model, best in hindsight"] = {"declared": 0.3, "within": 0.96}
+    lines[HINDSIGHT] = Score(HINDSIGHT, 0.3, 0.96)
     sets = backtests["sets"] | {"irish_wind": replace(wind, lines=lines)}
     record = judge(backtests | {"sets": sets})["G-3"]
     assert (record.verdict, record.measured) == ("does not hold", pytest.approx(0.2653, abs=1e-3))
@@ -121,11 +121,11 @@ def test_the_box_follows_the_verdicts(backtests):
 def test_the_page_of_the_guard_has_the_shares_of_all_sets(backtests):
     page = (project_root() / "docs" / "documents" / "guard.md").read_text(encoding="utf-8")
     for each in backtests["sets"].values():
-        guard, always = each.lines["guard"], each.lines["always estimate"]
-        hindsight = each.lines["baseline model, best in hindsight"]["declared"]
+        guard, always = each.lines[GUARD], each.lines[ALWAYS]
+        hindsight = each.lines[HINDSIGHT].certified
         rounded = round(100 * hindsight, 1)
         row = (
-            f"| {each.title} | {percent(guard['declared'], 1)}, {percent(guard['within'], 1)} "
-            f"| {percent(always['within'], 1)} | {rounded:g} % |"
+            f"| {each.title} | {percent(guard.certified, 1)}, {percent(guard.within, 1)} "
+            f"| {percent(always.within, 1)} | {rounded:g} % |"
         )
         assert row in page

@@ -1,6 +1,7 @@
 """Figures, tables and sentences show a user's names, and never take them for HTML or markup."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from aftlib.sensor_plans import figures
 from aftlib.sensor_plans.experiments import backtest_set, over_time, troubles
 from aftlib.sensor_plans.plan import plan as make_plan
+from aftlib.sensor_plans.question import Question
 
 BAD = "<img src=x onerror=alert(1)>"
 
@@ -20,7 +22,8 @@ def plan():
     time = pd.date_range("2026-01-01", periods=4000, freq="h")
     frame = pd.DataFrame(values, time, [BAD, "b\n# c", "d"])
     given = {BAD: BAD, "b\n# c": "M", "d": "M"}
-    return make_plan(frame, epsilon_sd=0.5, assignment=given, name=BAD, read_rate=1.0)
+    question = Question(epsilon_sd=0.5, read_rate=1.0)
+    return make_plan(frame, question, assignment=given, name=BAD)
 
 
 @pytest.mark.parametrize("name", ["outage", "over_time"])
@@ -41,7 +44,7 @@ def test_sentences_escape_names(plan):
     text = figures.answer(plan).data
     assert "<img" not in text and "\\# c" in text and "sensors: 3" in text
     assert "of the losses were certified beforehand" in text and "Take " in text
-    assert "Estimating pays below" in figures.answer(plan | {"worth": None}).data
+    assert "Estimating pays below" in figures.answer(replace(plan, worth=None)).data
 
 
 def test_estimates_have_open_marks_and_half_widths(plan):
@@ -50,21 +53,21 @@ def test_estimates_have_open_marks_and_half_widths(plan):
     assert estimates and all(trace.marker.symbol.endswith("-open") for trace in estimates)
     with_bars = [trace for trace in estimates if trace.error_y.array is not None]
     bars = sum(len(trace.error_y.array) for trace in with_bars)
-    assert bars == len(plan["outage"]["lost"]) * len(plan["outage"]["sensors"])
+    assert bars == len(plan.outage.lost) * len(plan.outage.sensors)
     assert all(trace.error_y.color == trace.marker.color for trace in with_bars)
     assert drawn.layout.yaxis.title.text == "mean, °C"
 
 
 def test_the_caption_of_an_outage_names_its_limits(plan):
     text = figures.about_outage(plan, "°C").markdown
-    limits = plan["question"]["epsilon"]
-    drawn = [sensor["name"] for sensor in plan["outage"]["sensors"]]
+    limits = plan.question.epsilon
+    drawn = [sensor.name for sensor in plan.outage.sensors]
     assert all(f"{limits[name]:.3g} for" in text for name in drawn)
     assert "(°C), and δ is 5 %" in text and BAD not in text
 
 
 def test_many_sensors_are_cut_off(plan):
-    many = plan | {"sensors": plan["sensors"] * 100}
+    many = replace(plan, sensors=plan.sensors * 100)
     assert figures.details(many, "°C").to_html().count("<tr>") == figures.LISTED + 1
 
 
@@ -79,7 +82,7 @@ def test_the_caption_of_troubles_follows_from_the_streams():
             "trouble": "drift",
             "method": ["guard", "guard", "baseline model"],
             "window": [0, 10, 0],
-            "declared": [0.5, 0.0, 1.0],
+            "certified": [0.5, 0.0, 1.0],
             "within": [0.9, np.nan, 0.3],
         }
     )

@@ -6,6 +6,7 @@ import pytest
 
 from aftlib.sensor_plans import followed
 from aftlib.sensor_plans.plan import plan as make_plan
+from aftlib.sensor_plans.question import Question
 from aftlib.spark.session import session
 
 
@@ -19,7 +20,7 @@ def draw_samples():
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     samples = draw_samples()
-    made = make_plan(samples, epsilon_sd=1.0)
+    made = make_plan(samples, Question(epsilon_sd=1.0))
     directory = tmp_path_factory.mktemp("followed") / "stream"
     return made, followed.follow_plan(session("followed"), made, samples, directory)
 
@@ -28,7 +29,7 @@ def test_only_the_machine_that_is_away_has_estimated_and_lost_rows(rows):
     made, table = rows
     away = table[table["machine"] == "away"]
     assert len(away) == followed.OUTAGES * followed.OUTAGE
-    assert {*away["sensor"]} == {*made["assignment"][made["outage"]["machine"]]}
+    assert {*away["sensor"]} == {*made.assignment[made.outage.machine]}
     assert {*away["state"]} <= {"estimated", "lost"} and (away["state"] == "estimated").sum() > 20
     at_work = table[(table["machine"] == "at work") & table["truth"].notna()]
     assert {*at_work["state"]} == {"exact"}

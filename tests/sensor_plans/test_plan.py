@@ -10,14 +10,20 @@ from threadpoolctl import threadpool_info
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
-from aftlib.core.planfile import read_plan, write_plan
 from aftlib.core.requirement import Requirement
 from aftlib.sensor_plans.cautions import data_cautions
-from aftlib.sensor_plans.command import report_text
-from aftlib.sensor_plans.plan import assign_sensors, describe_machines, plan
+from aftlib.sensor_plans.plan import assign_sensors, describe_machines
+from aftlib.sensor_plans.plan import plan as make_plan
+from aftlib.sensor_plans.plan_text import report_text
+from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.recovery import score_replay
 from aftlib.sensor_plans.sensor_file import SensorTable
+from aftlib.sensor_plans.sensor_plan import SensorPlan
 from aftlib.sensor_plans.window_results import aggregate, find_seasons
+
+
+def plan(frame, assignment=None, on_segment=lambda done, of: None, **question):
+    return make_plan(frame, Question(**question), assignment=assignment, on_segment=on_segment)
 
 
 def sensors(rows=6000, n=7, seed=1, change=None, noise=0.5):
@@ -38,27 +44,49 @@ def made():
     return plan(sensors(), epsilon_sd=0.3, workers=3)
 
 
-def test_the_plan_is_as_documented_and_comes_back(made, tmp_path):
-    file = write_plan(made, tmp_path / "plan.json")
-    stored = read_plan(file)
-    assert stored == json.loads(file.read_text())
-    assert stored == made
-    assert made["backtest"]["declared_recoverable"] > 0.9
-    assert made["backtest"]["within_epsilon"] >= 0.95
-    assert sorted(sum(stored["assignment"], [])) == [f"s{i}" for i in range(7)]
-    question, data = stored["question"], stored["data"]
-    assert question["window"] == question["slide"] == 10 and len(question["epsilon"]) == 7
-    assert (question["horizons"], data["step_seconds"]) == (5, 3600)
+def test_the_plan_comes_back_from_its_file(made, tmp_path):
+    file = made.write(tmp_path / "plan.json")
+    assert SensorPlan.read(file) == made
+    assert made.backtest.score.certified > 0.9
+    assert made.backtest.score.within >= 0.95
+    assert sorted(sum(made.assignment, ())) == [f"s{i}" for i in range(7)]
+    question = made.question
+    assert question.window == question.slide == 10 and len(question.epsilon) == 7
+    assert (question.horizons, made.data.step_seconds) == (5, 3600)
+    words = file.read_text()
+    assert "declared" not in words and "promise" not in words
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [({"version": 1}, "version 1 instead of 2"), ({"question": ...}, "question is missing")],
-)
-def test_another_version_and_a_file_that_is_no_plan_are_refused(made, tmp_path, change, reason):
-    changed = {name: part for name, part in (made | change).items() if part is not ...}
-    with pytest.raises(ValueError, match=f"plan must name a file that .*{reason}.*make a new plan"):
-        read_plan(write_plan(changed, tmp_path / "plan.json"))
+def places(value, path=()):
+    """Yield the path of each field of a plan, first those of the first item of each list."""
+    if isinstance(value, list) and value:
+        yield from places(value[0], (*path, 0))
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield (*path, key)
+            yield from places(part, (*path, key))
+
+
+def test_each_missing_or_damaged_field_is_named(tmp_path):
+    made = plan(sensors(change=apart), epsilon_sd=0.3, assignment=GIVEN, read_rate=1.0)
+    stored = json.loads(made.to_json())
+    by_sensor = ("epsilon", "problems")
+    fields = [path for path in places(stored) if not {*by_sensor} & {*path[:-1]}]
+    assert len(fields) > 80
+    for *path, last in fields:
+        damaged = json.loads(made.to_json())
+        part = damaged
+        for key in path:
+            part = part[key]
+        name = f"{'.'.join(map(str, path))}.{last}".replace(".0", "[0]").strip(".")
+        value = part.pop(last)
+        with pytest.raises(ValueError, match="is missing|must be 3") as refused:
+            SensorPlan.from_json(json.dumps(damaged))
+        assert name in str(refused.value)
+        part[last] = [[value]]
+        with pytest.raises(ValueError, match="must be") as refused:
+            SensorPlan.from_json(json.dumps(damaged))
+        assert name in str(refused.value)
 
 
 def test_progress_is_reported_while_one_thread_computes_the_small_products():
@@ -120,26 +148,26 @@ def test_a_replay_set_is_scored_by_the_windows_within_epsilon_of_its_estimates()
 
 def test_a_replay_set_that_fails_its_back_test_is_not_offered():
     good = plan(sensors(), epsilon_sd=0.15)
-    assert 1 <= len(good["replay"][0]["sensors"]) < 7
-    assert good["replay_within"] >= 0.95 and not good["read_everything"]
+    assert 1 <= len(good.replay[0].sensors) < 7
+    assert good.replay_within >= 0.95 and not good.read_everything
     drifted = plan(sensors(change=lambda v: v[3000:, 1:].__iadd__(8)), epsilon_sd=0.15)
-    assert {len(part["sensors"]) for part in drifted["replay"]} == {7}
-    assert drifted["replay_within"] is None
-    assert drifted["cautions"][0].startswith("Replay: read everything again. With the planned sets")
+    assert {len(part.sensors) for part in drifted.replay} == {7}
+    assert drifted.replay_within is None
+    assert drifted.cautions[0].startswith("Replay: read everything again. With the planned sets")
     assert "Replay: read everything again" in report_text(drifted)
 
 
 def test_all_parts_of_a_plan_have_one_recovery_time():
     made = plan(sensors(2000), epsilon_sd=0.3, workers=3, read_rate=1.0, t_sla="2h")
-    per_sample = made["question"]["per_tuple_ms"] / 1e3
+    per_sample = made.question.per_tuple_ms / 1e3
     assert per_sample == pytest.approx(9.332e-7 + 1 / (1 - 7 / 3600))
-    exact, _ = made["worth"]["schemes"]
-    largest = max(map(len, made["assignment"]))
-    fixed = made["question"]["fixed_ms"] / 1e3
-    assert exact["longest_s"] == pytest.approx(fixed + largest * 10 * per_sample)
-    for part in made["replay"]:
-        assert part["ms"] / 1e3 == pytest.approx(
-            fixed + len(part["sensors"]) * (part["until"] - part["from"]) * per_sample
+    exact, _ = made.worth.schemes
+    largest = max(map(len, made.assignment))
+    fixed = made.question.fixed_ms / 1e3
+    assert exact.longest_s == pytest.approx(fixed + largest * 10 * per_sample)
+    for part in made.replay:
+        assert part.ms / 1e3 == pytest.approx(
+            fixed + len(part.sensors) * (part.until - part.begin) * per_sample
         )
     with pytest.raises(ValueError, match="read_rate must be above 0.00194444, got 0.001"):
         plan(sensors(2000), epsilon_sd=0.3, read_rate=0.001)
@@ -147,15 +175,15 @@ def test_all_parts_of_a_plan_have_one_recovery_time():
 
 def test_a_limit_that_no_checkpoint_keeps_is_named():
     part = plan(sensors(1000), t_sla="1ms")
-    assert part["read_everything"].startswith("No checkpoints keep T_SLA = 1ms: reading one step")
-    assert [len(row["sensors"]) for row in part["replay"]] == [7]
+    assert part.read_everything.startswith("No checkpoints keep T_SLA = 1ms: reading one step")
+    assert [len(row.sensors) for row in part.replay] == [7]
 
 
 def test_checkpoints_keep_the_limit():
     made = plan(
         sensors(2000), epsilon_sd=0.05, t_sla="20s", fixed_ms=0.0, window=12, read_rate=1.002
     )
-    assert made["checkpoints"] and all(part["ms"] <= 20_000 for part in made["replay"])
+    assert made.checkpoints and all(part.ms <= 20_000 for part in made.replay)
     assert f"checkpoints after step {made['checkpoints'][0]}" in report_text(made)
 
 
@@ -173,17 +201,17 @@ GIVEN = {"s0": "hall", "s1": "hall", "s2": "roof", "s3": "A", "s4": "A", "s5": "
 
 def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
     made = plan(sensors(change=apart), epsilon_sd=0.3, assignment=GIVEN)
-    assert made["assignment"] == [["s0", "s1"], ["s2"], ["s3", "s4"], ["s5", "s6"]]
-    assert [machine["name"] for machine in made["machines"]] == ["hall", "roof", "A", "B"]
-    assert set(made["machines"][2]["problems"]) == {"s3", "s4"}
-    for machine in made["machines"]:
-        certified = {s["name"]: s["declared"][0] for s in made["sensors"]}
-        bad = {name for name in machine["sensors"] if certified[name] < 0.5}
-        assert set(machine["problems"]) == bad
-    better = made["regrouping"]["declared_recoverable"]
-    assert better > made["backtest"]["declared_recoverable"] + 0.2
+    assert made.assignment == (("s0", "s1"), ("s2",), ("s3", "s4"), ("s5", "s6"))
+    assert [machine.name for machine in made.machines] == ["hall", "roof", "A", "B"]
+    assert set(made.machines[2].problems) == {"s3", "s4"}
+    for machine in made.machines:
+        certified = {s.name: s.certified[0] for s in made.sensors}
+        bad = {name for name in machine.sensors if certified[name] < 0.5}
+        assert set(machine.problems) == bad
+    better = made.regrouping.certified
+    assert better > made.backtest.score.certified + 0.2
     for pair in (["s3", "s4"], ["s5", "s6"]):
-        assert not any({*pair} <= {*names} for names in made["regrouping"]["assignment"])
+        assert not any({*pair} <= {*names} for names in made.regrouping.assignment)
     text = report_text(made)
     assert "Your grouping, certified one window after the failure of a machine:" in text
     assert "below half: s" in text and f"certifies {100 * better:.1f} % instead of" in text
@@ -192,8 +220,8 @@ def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
 def test_problems_are_the_sensors_certified_below_half():
     walk = SimpleNamespace(shares=[np.array([[0.4, 0.9, 0.6, 0.1]])])
     (north, south) = describe_machines(walk, [[0, 1], [2, 3]], ["N", "S"], "abcd")
-    assert north["problems"] == {"a": 0.4} and south["problems"] == {"d": 0.1}
-    assert (north["declared"], south["declared"]) == (0.65, 0.35)
+    assert north.problems == {"a": 0.4} and south.problems == {"d": 0.1}
+    assert (north.certified, south.certified) == (0.65, 0.35)
 
 
 def test_every_sensor_certified_below_half_is_listed():
@@ -219,31 +247,31 @@ def test_numbers_say_what_they_count(made):
         "No warnings.",
     ):
         assert expected in text
-    counted = sum(sensor["N"][0] for sensor in made["sensors"])
+    counted = sum(sensor.N for sensor in made.sensors)
     assert f"of the N = {counted:,} guarantees" in text
 
 
 def test_one_outage_is_drawn_with_the_truth(made):
-    outage = made["outage"]
-    assert len(outage["lost"]) == 5 and set(outage["lost"]) < set(outage["times"])
-    for sensor in outage["sensors"]:
-        assert sensor["name"] in made["assignment"][outage["machine"]]
-        truth = dict(zip(outage["times"], sensor["truth"], strict=True))
-        for t, time in enumerate(outage["lost"]):
-            off = abs(sensor["estimate"][t] - truth[time])
-            assert off <= 3 * sensor["half_width"][t] and off != 0
+    outage = made.outage
+    assert len(outage.lost) == 5 and set(outage.lost) < set(outage.times)
+    for sensor in outage.sensors:
+        assert sensor.name in made.assignment[outage.machine]
+        truth = dict(zip(outage.times, sensor.truth, strict=True))
+        for t, time in enumerate(outage.lost):
+            off = abs(sensor.estimate[t] - truth[time])
+            assert off <= 3 * sensor.half_width[t] and off != 0
 
 
 def test_an_outlier_does_not_scale_epsilon():
     rows = sensors().iloc[:, 0].to_numpy()[:3000].reshape(-1, 10).mean(axis=1)
     wild_frame = sensors(change=lambda v: v.__setitem__((1024, 1), 1048))
     clean, scaled = (
-        plan(frame, epsilon_sd=0.3)["question"]["epsilon"] for frame in (sensors(), wild_frame)
+        plan(frame, epsilon_sd=0.3).question.epsilon for frame in (sensors(), wild_frame)
     )
     assert scaled["s1"] == pytest.approx(clean["s1"], rel=0.02)
     assert clean["s0"] == pytest.approx(0.3 * np.std(rows))
     on_frame = sensors(change=lambda v: v[::80, 1].__iadd__(1000))  # another state, no outlier
-    assert plan(on_frame, epsilon_sd=0.3)["question"]["epsilon"]["s1"] > 10 * clean["s1"]
+    assert plan(on_frame, epsilon_sd=0.3).question.epsilon["s1"] > 10 * clean["s1"]
 
 
 LIKE = "the sensors most like it"
@@ -281,7 +309,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("caution", CHANGES)
 def test_cautions_name_the_sensor_and_the_time(caution):
-    cautions = plan(sensors(change=CHANGES[caution]), epsilon_sd=0.3)["cautions"]
+    cautions = plan(sensors(change=CHANGES[caution]), epsilon_sd=0.3).cautions
     cautions = [line for line in cautions if not line.startswith("Replay")]
     assert [line.startswith(caution) for line in cautions] == [True], cautions
 
@@ -292,14 +320,14 @@ def test_copies_with_gaps_of_their_own_are_named(missing):
         values[:, 5] = values[:, 0]
         values[np.random.default_rng(3).random(values.shape) < missing] = np.nan
 
-    cautions = plan(sensors(change=copy), epsilon_sd=0.3)["cautions"]
+    cautions = plan(sensors(change=copy), epsilon_sd=0.3).cautions
     named = [line for line in cautions if line.startswith("Near-copies")]
     assert len(named) == 1 and named[0].startswith("Near-copies: s0 and s5 (r = 1.000000)")
 
 
 @pytest.mark.parametrize("rows", [slice(1024, 1025), slice(5, None, 600)])
 def test_a_fall_of_all_sensors_makes_no_copies(rows):
-    cautions = plan(sensors(change=lambda v: v[rows].__isub__(9000)), epsilon_sd=0.3)["cautions"]
+    cautions = plan(sensors(change=lambda v: v[rows].__isub__(9000)), epsilon_sd=0.3).cautions
     assert not any(line.startswith("Near-copies") for line in cautions), cautions
 
 
@@ -308,14 +336,14 @@ def test_a_fall_of_all_sensors_makes_no_copies(rows):
 def test_two_sensors_that_shift_together_are_both_named(height, end):
     """Unlike the others, and like each other, they were compared with nobody."""
     frame = sensors(change=lambda v: v[3000:end, 1:3].__iadd__(height))
-    cautions = plan(frame, epsilon_sd=0.3)["cautions"]
+    cautions = plan(frame, epsilon_sd=0.3).cautions
     named = [line.split()[2] for line in cautions if line.startswith("Level shift")]
     assert sorted(named) == ["s1", "s2"], cautions
 
 
 def test_of_three_sensors_the_one_that_shifts_is_named():
     made = plan(sensors(n=3, change=lambda v: v[3000:, 1].__iadd__(3)), epsilon_sd=0.3)
-    named = [line.split()[2] for line in made["cautions"] if line.startswith("Level shift")]
+    named = [line.split()[2] for line in made.cautions if line.startswith("Level shift")]
     assert named == ["s1"]
 
 
@@ -330,13 +358,13 @@ def test_sensors_that_wander_together_do_not_shift():
 def test_a_sensor_like_no_other_is_not_compared_with_others_that_drift():
     frame = sensors(change=lambda v: v.__iadd__(np.linspace(0, 50, len(v))[:, None]))
     frame["s4"] = np.random.default_rng(9).normal(size=len(frame))
-    cautions = plan(frame, epsilon_sd=0.3)["cautions"]
+    cautions = plan(frame, epsilon_sd=0.3).cautions
     assert not any(line.startswith("Level shift") for line in cautions), cautions
 
 
 def test_a_late_sensor_is_named_as_such_instead_of_a_larger_epsilon():
     late = sensors(change=lambda v: v.__setitem__((slice(2700), 3), np.nan))
-    cautions = plan(late, epsilon_sd=0.3)["cautions"]
+    cautions = plan(late, epsilon_sd=0.3).cautions
     assert any(
         line.startswith("Too few windows before the back-test: s3 (30)") for line in cautions
     )
@@ -349,11 +377,11 @@ def test_a_guard_that_fails_its_back_test_is_not_recommended():
 
     question = {"epsilon_sd": 0.3, "workers": 2, "t_sla": "60s", "fixed_ms": 1e3}
     good = plan(sensors(), **question)
-    assert good["pays_below"] > 0
-    made = plan(sensors(change=change), **question, read_rate=0.9 * good["pays_below"])
-    assert made["backtest"]["interval"][1] < 0.95 and made["backtest"]["declared_recoverable"] > 0
-    assert made["worth"]["recommended"] == "exact recovery" and made["pays_below"] == 0
-    assert any(line.startswith("Back-test: only ") for line in made["cautions"])
+    assert good.criteria.pays_below > 0
+    made = plan(sensors(change=change), **question, read_rate=0.9 * good.criteria.pays_below)
+    assert made.backtest.score.interval[1] < 0.95 and made.backtest.score.certified > 0
+    assert made.worth.recommended == "exact recovery" and made.criteria.pays_below == 0
+    assert any(line.startswith("Back-test: only ") for line in made.cautions)
 
 
 @pytest.mark.parametrize(("gaps", "count"), [(0.0, 30), (0.3, 30), (0.3, 10)])
@@ -365,17 +393,17 @@ def test_what_the_others_explain_is_true_of_new_rows_too(gaps, count):
     values = rng.multivariate_normal(np.zeros(count), covariance, 600)
     values[rng.random(values.shape) < gaps] = np.nan
     names = [f"s{i}" for i in range(count)]
-    rows = plan(pd.DataFrame(values, columns=names), window=1)["sensors"]
+    rows = plan(pd.DataFrame(values, columns=names), window=1).sensors
     truth = 1 - 1 / (np.diag(np.linalg.inv(covariance)) * np.diag(covariance))
-    off = np.mean([row["explained"] for row in rows]) - truth.mean()
+    off = np.mean([row.explained for row in rows]) - truth.mean()
     assert -0.02 - gaps / 10 <= off <= 0.02
 
 
 def test_few_windows_are_a_caution():
     made = plan(sensors(200, n=30), epsilon_sd=0.5)
-    assert made["backtest"]["declared_recoverable"] == 0
+    assert made.backtest.score.certified == 0
     assert "no window was certified" in report_text(made)
-    (few,) = (line for line in made["cautions"] if line.startswith("Too few windows before the"))
+    (few,) = (line for line in made.cautions if line.startswith("Too few windows before the"))
     assert "s5 (10) and 24 more. The guard needs about 250" in few
 
 
@@ -384,10 +412,10 @@ def test_the_smallest_useful_epsilon_is_useful():
         values[:, 4] = np.random.default_rng(9).normal(size=len(values))
 
     frame = sensors(12_000, change=lonely)
-    rows = plan(frame, epsilon_sd=0.2)["sensors"]
-    assert rows[4]["declared"][0] < 0.05
-    enough = {sensor["name"]: 1.15 * sensor["least_epsilon"] for sensor in rows}
-    assert plan(frame, epsilon=enough)["sensors"][4]["declared"][0] > 0.5
+    rows = plan(frame, epsilon_sd=0.2).sensors
+    assert rows[4].certified[0] < 0.05
+    enough = {sensor.name: 1.15 * sensor.least_epsilon for sensor in rows}
+    assert plan(frame, epsilon=enough).sensors[4].certified[0] > 0.5
 
 
 def test_a_sensor_must_have_windows_in_both_halves_and_vary_in_the_first():
@@ -408,7 +436,7 @@ def test_a_doubtful_number_is_named_instead_of_a_larger_epsilon():
     counts = rng.poisson(1.0, size=(8000, 3)).astype(float)
     counts[rng.random(8000) < 0.1, 1] = -1
     times = pd.date_range("2026-01-01", periods=8000, freq="h")
-    cautions = plan(pd.DataFrame(counts, times, [*"abc"]), epsilon_sd=0.2)["cautions"]
+    cautions = plan(pd.DataFrame(counts, times, [*"abc"]), epsilon_sd=0.2).cautions
     (doubtful,) = (line for line in cautions if line.startswith("Perhaps a fill value"))
     assert "the only negative number of b is -1, " in doubtful and "give --missing -1." in doubtful
     (small,) = (line for line in cautions if line.startswith("ε is too small"))

@@ -9,8 +9,8 @@ from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.recovery import (
     EXACT,
     GUARD,
+    Failure,
     find_criteria,
-    pays_below,
     plan_recovery,
     weigh_costs,
 )
@@ -29,19 +29,20 @@ def compare(rate, certified=0.75, t_sla="20s", failures=3.0, sizes=EQUAL):
     question = Question(
         t_sla=t_sla, fixed_ms=1000.0, read_rate=rate, failures_per_month=failures, epsilon=1.0
     )
-    return weigh_costs(question, sizes, 100, 1.0, certified)["worth"]
+    return weigh_costs(Failure(question, sizes, 100, 1.0, certified))
 
 
 def test_the_comparison_by_hand():
     # the stream has 8 samples per second; at most 2 sensors × 100 steps are lost; 10/s are spare
     table = compare(18.0)
-    exact, guard = table["schemes"]
-    assert (exact["longest_s"], guard["longest_s"]) == (about(1 + 200 / 10), about(1 + 50 / 10))
-    assert exact["outage_minutes"] == about(3 * (1 + 100 / 10) / 60)
-    assert guard["outage_minutes"] == about(3 * (1 + 25 / 10) / 60)
-    assert exact["estimated_results"] == 0
-    assert guard["estimated_results"] == 3 * 2 * 0.75
-    assert table["recommended"] == GUARD
+    exact, guard = table.schemes
+    assert (exact.longest_s, guard.longest_s) == (about(1 + 200 / 10), about(1 + 50 / 10))
+    assert exact.outage_minutes == about(3 * (1 + 100 / 10) / 60)
+    assert guard.outage_minutes == about(3 * (1 + 25 / 10) / 60)
+    assert exact.estimated_results == 0
+    # during the start of a second, the windows of a hundredth of the sensors begin
+    assert guard.estimated_results == pytest.approx(3 * 2 * 0.75 * 1.01)
+    assert table.recommended == GUARD
 
 
 @pytest.mark.parametrize(
@@ -55,24 +56,18 @@ def test_the_comparison_by_hand():
     ],
 )
 def test_recommendations(change, rate, recommended):
-    assert compare(rate, **change)["recommended"] == recommended
+    assert compare(rate, **change).recommended == recommended
 
 
-def test_nothing_is_compared_without_times_or_a_read_rate():
-    question = Question(read_rate=None)
-    assert weigh_costs(question, EQUAL, 100, 1.0, 0.5)["worth"] is None
-    assert weigh_costs(question, EQUAL, 100, None, 0.5) == {
-        "pays_below": None,
-        "criteria": None,
-        "worth": None,
-    }
+def test_nothing_is_compared_without_a_read_rate():
+    assert weigh_costs(Failure(Question(), EQUAL, 100, 1.0, 0.5)) is None
 
 
 def test_the_largest_machine_is_the_slowest():
     table = compare(23.0, sizes=(3, 3, 2, 2, 2), t_sla="25s")
-    exact, guard = table["schemes"]
-    assert (exact["longest_s"], guard["longest_s"]) == (about(1 + 300 / 11), about(1 + 75 / 11))
-    assert table["recommended"] == GUARD
+    exact, guard = table.schemes
+    assert (exact.longest_s, guard.longest_s) == (about(1 + 300 / 11), about(1 + 75 / 11))
+    assert table.recommended == GUARD
 
 
 @pytest.mark.parametrize(
@@ -88,32 +83,32 @@ def test_the_largest_machine_is_the_slowest():
 def test_below_the_rate_the_guard_is_recommended_and_above_it_exact_recovery(change, below):
     values = {"certified": 0.75, "t_sla": "20s", "sizes": EQUAL} | change
     question = Question(t_sla=values["t_sla"], fixed_ms=1000.0)
-    rate = pays_below(question, values["sizes"], 100, 1.0, values["certified"])
+    failure = Failure(question, values["sizes"], 100, 1.0, values["certified"])
+    rate = find_criteria(failure).pays_below
     assert rate == pytest.approx(below, rel=0.02)
     for factor, recommended in ((0.999, GUARD), (1.001, EXACT)):
         if rate:
-            assert compare(rate * factor, **change)["recommended"] == recommended
+            assert compare(rate * factor, **change).recommended == recommended
 
 
 def test_estimating_pays_at_any_rate_where_processing_alone_misses_the_limit():
-    assert pays_below(Question(), EQUAL, 10_000_000, 1.0, 0.9) is None
+    criteria = find_criteria(Failure(Question(), EQUAL, 10_000_000, 1.0, 0.9))
+    assert criteria.keeps_t_sla is None and criteria.pays_below is None
 
 
 def test_failures_are_those_of_the_whole_job():
     one, two = compare(18.0, failures=1.0), compare(18.0, failures=2.0, sizes=(1,) * 8)
-    minutes = [table["schemes"][0]["outage_minutes"] for table in (one, two)]
+    minutes = [table.schemes[0].outage_minutes for table in (one, two)]
     assert minutes == [about((1 + 10) / 60), about(2 * (1 + 5) / 60)]
 
 
 def test_the_two_criteria_by_hand():
     # 200 samples are lost, 50 of them are read again; the stream has 8 samples per second
     question = Question(t_sla="20s", fixed_ms=1000.0, epsilon=1.0)
-    criteria = find_criteria(question, EQUAL, 100, 1.0, 0.75)
-    assert criteria["keeps T_SLA"] == about(8 + 200 / 19)
-    assert criteria["is faster"] == pytest.approx(8 + 200 * 0.7 / 0.05, rel=0.02)
-    none = find_criteria(Question(), EQUAL, 10_000_000, 1.0, 0.9)
-    assert none["keeps T_SLA"] is None
-    assert find_criteria(question, EQUAL, 100, 1.0, 0.0)["is faster"] == 0
+    criteria = find_criteria(Failure(question, EQUAL, 100, 1.0, 0.75))
+    assert criteria.keeps_t_sla == about(8 + 200 / 19)
+    assert criteria.is_faster == pytest.approx(8 + 200 * 0.7 / 0.05, rel=0.02)
+    assert find_criteria(Failure(question, EQUAL, 100, 1.0, 0.0)).is_faster == 0
 
 
 def survey_of(t_sla):
@@ -123,7 +118,7 @@ def survey_of(t_sla):
 
 
 def test_a_t_sla_that_is_too_short_for_one_step_is_the_reason_of_reading_everything():
-    reason = plan_recovery(survey_of("50ms"))["read_everything"]
+    reason = plan_recovery(survey_of("50ms")).read_everything
     assert reason.startswith("No checkpoints keep T_SLA = 50ms")
 
 

@@ -28,7 +28,7 @@ from aftlib.documents.checkpoint_planning.plan import (
 )
 from aftlib.documents.checkpoint_planning.recoveries import SHARES
 from aftlib.notebook.claims import FEWEST, Finding, not_run
-from aftlib.notebook.scorecard import shown_interval
+from aftlib.notebook.texts import shown_interval
 
 LARGEST_Z = 4.5
 """A sampled rate further from the exact one refutes the formula; of 105 points, some reach 3."""

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from aftlib.command import cli
-from aftlib.sensor_plans.command import default_output, page_parameters, parse_csv_options
+from aftlib.command.cli import default_output, page_parameters
+from aftlib.command.options import parse_csv_options
 from aftlib.sensor_plans.experiments import NotebookParameters
 from aftlib.sensor_plans.question import Question
 
@@ -138,11 +139,12 @@ def test_a_page_that_cannot_be_made_leaves_the_plan(there, monkeypatch):
     """Made as the message advises, it shows the user's sensors and nothing generated."""
     bad = "<img src=x onerror=alert(1)>"
     frame(2400).rename(columns={"a": bad, "b": "Flow\n[m³/h]"}).to_csv("f.csv")
-    monkeypatch.setenv("AFT_HOME", str(there))
-    done = aft_plan("f.csv", "--window", 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(cli, "PLAN_NOTEBOOK", there / "none.ipynb")
+        done = aft_plan("f.csv", "--window", 4)
     assert done.exit_code == 1 and (there / "plans" / "f.json").exists()
-    assert "f.json is written, but its page is not: no project folder" in done.stderr
-    monkeypatch.delenv("AFT_HOME")
+    assert "f.json is written, but its page is not: [Errno 2] No such file" in done.stderr
+    monkeypatch.setenv("AFT_HOME", str(there))  # as in a folder without a checkout
     done = aft_plan("f.csv", "--window", 4)
     assert done.exit_code == 0, done.output
     page = (there / "plans" / "f.html").read_text()

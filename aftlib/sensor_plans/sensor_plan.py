@@ -1,0 +1,216 @@
+"""The plan as a value: what plan.json holds, and what texts and figures show.
+
+`SensorPlan` extends `StreamPlan`, the part that a stream needs. A share is between 0 and 1. Values
+by horizon have one entry per window since the loss, 1 … H.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aftlib.core.planfile import StreamData, StreamPlan, StreamQuestion
+
+#: Shares or other numbers; None where one is unknown.
+Shares = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanData(StreamData):
+    """The samples from which a plan was made."""
+
+    name: str
+    #: What was read, and what was changed while reading, in words.
+    read: tuple[str, ...]
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanQuestion(StreamQuestion):
+    """The user's `Question`, with values for what the user left open."""
+
+    #: ε in standard deviations of the window results; None if ε was given in sensor units.
+    epsilon_sd: float | None
+    t_sla: str
+    workers: int
+    fixed_ms: float
+    #: Reading and processing of one sample in a recovery.
+    per_tuple_ms: float
+    read_rate: float | None
+    failures_per_month: float
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A worker: its sensors, and what is certified one window after its failure."""
+
+    name: str
+    sensors: tuple[str, ...]
+    certified: float
+    #: Certified shares of the sensors below one half, the worst first.
+    problems: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Regrouping:
+    """The best assignment that was found to as many machines as the user's."""
+
+    assignment: tuple[tuple[str, ...], ...]
+    certified: float
+
+
+@dataclass(frozen=True)
+class ReplayPart:
+    """Sensors to read again if all machines fail between two steps of a window."""
+
+    begin: int
+    until: int
+    sensors: tuple[str, ...]
+    #: Longest recovery.
+    ms: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """Shares of a method in the back-test, means over the horizons weighted H : … : 1."""
+
+    method: str
+    certified: float
+    #: Share of the certified windows within ε; None if there are none.
+    within: float | None
+    #: 95 % interval of `within`.
+    interval: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """The guard in the back-test."""
+
+    #: Windows of the second half, each judged as if it was lost.
+    windows: int
+    score: Score
+    #: The sensor with the lowest share within ε, of those with enough certified windows.
+    worst_sensor: str | None
+    worst_within: float | None
+    #: Guarantees one window ahead in all windows that the guard saw.
+    N: int
+    #: Windows that the guard saw.
+    fed: int
+    #: Wrong guarantees that the theorem permits beyond δN.
+    slack_errors: float
+
+
+@dataclass(frozen=True)
+class SensorRow:
+    """One sensor in the back-test."""
+
+    name: str
+    worker: int
+    epsilon: float
+    #: Share of the variance that other machines' sensors explain.
+    explained: float
+    certified: tuple[float, ...]
+    within: Shares
+    #: Horizons, from the first one on, at which at least half of the windows are certified.
+    longest: int
+    #: Guarantees one window ahead.
+    N: int
+    #: The smallest useful ε.
+    least_epsilon: float | None
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Shares in one segment of the second half."""
+
+    start: str
+    certified: float
+    within: float | None
+
+
+@dataclass(frozen=True)
+class DrawnSensor:
+    """One sensor of an outage; `truth` by drawn window, the others by lost window."""
+
+    name: str
+    truth: Shares
+    estimate: Shares
+    half_width: Shares
+    certified: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One outage of a machine, for a figure."""
+
+    machine: int
+    #: Starts of the windows that are drawn.
+    times: tuple[str, ...]
+    #: Starts of the windows that were lost.
+    lost: tuple[str, ...]
+    sensors: tuple[DrawnSensor, ...]
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """Read rates, samples per second with the live ones, that decide whether estimating pays."""
+
+    #: From this rate on exact recovery of the largest machine keeps T_SLA; None: at no rate.
+    keeps_t_sla: float | None
+    #: Below this rate the guard is clearly faster; None: at any rate, 0: at no rate.
+    is_faster: float | None
+
+    @property
+    def pays_below(self) -> float | None:
+        """The rate below which both criteria speak for the guard; None: at any rate."""
+        finite = [rate for rate in (self.keeps_t_sla, self.is_faster) if rate is not None]
+        return min(finite, default=None)
+
+
+@dataclass(frozen=True)
+class SchemeCosts:
+    """Costs of one recovery scheme at the user's read rate."""
+
+    scheme: str
+    longest_s: float
+    #: Per month.
+    outage_minutes: float
+    #: Per month.
+    estimated_results: float
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Exact recovery and the guard at the user's read rate."""
+
+    schemes: tuple[SchemeCosts, ...]
+    recommended: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensorPlan(StreamPlan):
+    """What `aft plan` makes."""
+
+    question: PlanQuestion
+    data: PlanData
+    machines: tuple[Machine, ...]
+    #: None if the user gave no grouping.
+    regrouping: Regrouping | None
+    #: Steps since the start of a window.
+    checkpoints: tuple[int, ...]
+    replay: tuple[ReplayPart, ...]
+    #: Share of the estimates within ε in the back-test of the replay sets.
+    replay_within: float | None
+    #: Why every sensor is read again; empty otherwise.
+    read_everything: str
+    backtest: Backtest
+    #: Every method on the same windows.
+    compared: tuple[Score, ...]
+    sensors: tuple[SensorRow, ...]
+    segments: tuple[Segment, ...]
+    outage: Outage
+    #: None without times.
+    criteria: Criteria | None
+    #: None without a read rate.
+    worth: Worth | None
+    cautions: tuple[str, ...]
