@@ -19,6 +19,7 @@ from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import CERTIFIED, Accounts, slack
 from aftlib.guard.estimator import Recovered, Rules, require_measured
 from aftlib.guard.prediction import Model
+from aftlib.guard.predictor import STORED, Predictor, require_methods
 from aftlib.guard.proposal import Risk
 from aftlib.guard.rounds import Rounds, State
 
@@ -66,11 +67,16 @@ class Guard:
     names : sequence of str, optional
         Names of the sensors 0 … n − 1, by which labelled windows are put in order; by default the
         labels of the first window, if it has any, else the numbers.
+    predictor : Predictor, optional
+        An object with the methods ``predict(windows)`` and ``learn(window)`` of
+        `aftlib.guard.predictor.Predictor`, in place of the guard's own prediction. The bound holds
+        for every predictor. `to_bytes` needs its methods ``to_bytes`` and ``from_bytes``, too.
 
     Raises
     ------
     ValueError
-        When a sensor is missing or repeated, or a number is outside its range.
+        When a sensor is missing or repeated, a number is outside its range, or a predictor lacks a
+        method.
 
     Examples
     --------
@@ -94,17 +100,22 @@ class Guard:
         horizons: int = 5,
         seasons: Sequence[float] = (),
         names: Sequence[str] | None = None,
+        predictor: Predictor | None = None,
     ) -> None:
+        if predictor is not None:
+            require_methods(predictor, "predict", "learn")
         self._names = None if names is None else names_in_order(names)
         rules = Rules.check(workers, epsilon, delta, horizons, seasons, self._names)
-        self._rounds = Rounds.begin(rules)
+        self._rounds = Rounds.begin(rules, predictor)
 
     @classmethod
-    def of_rules(cls, rules: Rules, names: Sequence[str]) -> Self:
+    def of_rules(
+        cls, rules: Rules, names: Sequence[str], predictor: Predictor | None = None
+    ) -> Self:
         """Return a guard whose parameters are checked already."""
         guard = cls.__new__(cls)
         guard._names = list(names)
-        guard._rounds = Rounds.begin(rules)
+        guard._rounds = Rounds.begin(rules, predictor)
         return guard
 
     def __copy__(self) -> Self:
@@ -244,8 +255,9 @@ class Guard:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the state in memory."""
-        return sum(getattr(value, "nbytes", 0) for value in self._fields().values())
+        """Bytes of the state in memory, with those that a predictor counts as its `nbytes`."""
+        parts = [*self._fields().values(), self._rounds.predictor]
+        return sum(getattr(part, "nbytes", 0) for part in parts)
 
     @property
     def shared_nbytes(self) -> int:
@@ -261,18 +273,28 @@ class Guard:
         }
 
     def to_bytes(self) -> bytes:
-        """Return the whole state; the same bytes for the same state."""
-        names = np.frombuffer(json.dumps(self._names).encode(), np.uint8)
-        return pack_arrays(version=VERSION, names=names, **self._fields())
+        """Return the whole state; the same bytes for the same state.
+
+        ValueError when the guard has a predictor without the methods to_bytes and from_bytes.
+        """
+        fields = self._fields()
+        fields["names"] = np.frombuffer(json.dumps(self._names).encode(), np.uint8)
+        predictor: Any = self._rounds.predictor
+        if predictor is not None:
+            require_methods(predictor, *STORED)
+            fields["predictor"] = np.frombuffer(predictor.to_bytes(), np.uint8)
+        return pack_arrays(version=VERSION, **fields)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes, predictor: Any = None) -> Self:
         """Return a guard that continues exactly as the one that wrote the bytes.
+
+        A guard with a predictor needs one, whose method ``from_bytes`` returns the stored one.
 
         Raises
         ------
         ValueError
-            When the bytes hold no guard, or one of another version.
+            When the bytes hold no guard, or one of another version, or a predictor is missing.
         """
         try:
             fields = unpack_arrays(data)
@@ -288,7 +310,7 @@ class Guard:
         guard = cls.__new__(cls)
         try:
             guard._names = json.loads(fields["names"].tobytes())
-            parts = {
+            parts: dict[str, Any] = {
                 part: kind(
                     **{
                         each.name: values[f"{part}.{each.name}"]
@@ -299,5 +321,13 @@ class Guard:
             }
         except (KeyError, ValueError) as error:
             raise ValueError(f"data holds no whole guard ({error}): start again") from error
+        if ("predictor" in fields) != (predictor is not None):
+            raise ValueError(
+                f"predictor must be given if and only if the stored guard has one, got {predictor}:"
+                " pass one of the same kind, or start again"
+            )
+        if predictor is not None:
+            require_methods(predictor, *STORED)
+            parts["predictor"] = predictor.from_bytes(fields["predictor"].tobytes())
         guard._rounds = Rounds(**parts)
         return guard

@@ -27,6 +27,7 @@ import numpy as np
 from aftlib.guard.accounts import CERTIFIED, Accounts
 from aftlib.guard.estimator import LARGEST, Recovered, Rules
 from aftlib.guard.prediction import FIRST_FIT, Model
+from aftlib.guard.predictor import Predictor, predict_each
 from aftlib.guard.proposal import Risk, log_ratio
 
 HIGHEST = 100.0
@@ -119,9 +120,10 @@ class Rounds:
     accounts: Accounts
     model: Model
     risk: Risk
+    predictor: Predictor | None = None
 
     @classmethod
-    def begin(cls, rules: Rules) -> Self:
+    def begin(cls, rules: Rules, predictor: Predictor | None = None) -> Self:
         """Return the state before the first round."""
         n = rules.workers.size
         horizons = rules.horizons
@@ -131,6 +133,7 @@ class Rounds:
             Accounts.open(n, rules.delta, horizons),
             Model.begin(n, horizons, rules.seasons.size, most_between_fits(rules)),
             Risk.begin(n, horizons),
+            predictor,
         )
 
     def advance(self, now: np.ndarray) -> tuple[Recovered, np.ndarray]:
@@ -154,6 +157,8 @@ class Rounds:
         else:
             self._learn(now, absent, waves)
         self._look_ahead(now, absent, waves)
+        if self.predictor is not None:
+            self._teach(self.predictor)
         state.rounds += 1
         state.seen += not empty
         if not empty and self._is_due():
@@ -181,7 +186,18 @@ class Rounds:
             shadow[:past] += level
             if not self.model.joint:
                 shadow[:past] += self.model.echoes(slots)
+            if self.predictor is not None:
+                last = self.state.windows[self.state.slots_before(self.rules.horizons)[::-1]]
+                windows = np.vstack([last, now])
+                own = predict_each(self.predictor, windows, self.rules.workers, past)
+                shadow[:past] = np.where(np.isfinite(own), own, shadow[:past])
         return Lookback(shadow, inflation)
+
+    def _teach(self, predictor: Predictor) -> None:
+        """Let a predictor learn the window of H rounds ago, from before each covered failure."""
+        window = self.state.windows[self.state.slots_before(self.rules.horizons)[-1]]
+        if not np.isnan(window).all():
+            predictor.learn(window.copy())
 
     def _book_outcomes(self, now: np.ndarray, look: Lookback, past: int) -> None:
         """Learn the errors of the shadow predictions at the horizons 1 … `past`.

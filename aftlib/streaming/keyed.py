@@ -122,7 +122,7 @@ class KeyedGuard:
             self.token = snapshot[:TOKEN]
             self.next = int.from_bytes(snapshot[TOKEN : TOKEN + 8], "big", signed=True)
             try:
-                self.guard = self.promise.guard().from_bytes(snapshot[TOKEN + 8 :])
+                self.guard = self.promise.guard(snapshot[TOKEN + 8 :])
             except ValueError as error:
                 raise ValueError(
                     f"the snapshot of a group cannot be read ({error}): {DAMAGED}"

@@ -22,10 +22,11 @@ from aftlib.core.windows import AGGREGATES
 from aftlib.guard.estimator import Estimator, Rules
 from aftlib.guard.guard import Guard
 from aftlib.guard.known import GainTable, KnownModel
+from aftlib.guard.predictor import new_predictor
 
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
-_OF_GUARDS = ("workers", "epsilon", "delta", "model")
+_OF_GUARDS = ("workers", "epsilon", "delta", "model", "predictor")
 """Parameters that may change as well; then each group's guard begins anew."""
 
 
@@ -61,6 +62,9 @@ class Promise:
         Known model of the windows' results, such as ``model.aggregate(samples, query)``, with the
         sensors as names. Then estimates are those of D1, and the guarantee holds if the model does
         (`guard.known`). By default a guard learns from the stream.
+    predictor : str, optional
+        A class "module:Class", whose objects predict in place of the guards, one per group
+        (`aftlib.guard.predictor`). Each Python process of Spark must be able to import it.
     ahead : str
         Rows later than the time of the micro-batch by more than this are rejected, because one of
         them would move the watermark past all others.
@@ -92,6 +96,7 @@ class Promise:
     horizons: int = 5
     seasons: Sequence[str | timedelta] = ()
     model: GaussianModel | None = None
+    predictor: str | None = None
     ahead: str | timedelta = "1h"
     behind: str = "1971-01-01"
 
@@ -204,11 +209,20 @@ class Promise:
             fields["model"] = GaussianModel(**fields["model"])
         return cls(**fields)
 
-    def guard(self) -> Estimator:
-        """Return a new estimator."""
+    def guard(self, state: bytes | None = None) -> Estimator:
+        """Return a new estimator, or the one whose `to_bytes` returned `state`."""
         if self.model is not None:
-            return KnownModel.of_table(self._table)
-        return Guard.of_rules(self._rules, self.sensors)
+            if self.predictor is not None:
+                raise ValueError(
+                    f"predictor must be None beside a known model, got {self.predictor!r}: leave "
+                    "one of them out"
+                )
+            known = KnownModel.of_table(self._table)
+            return known if state is None else known.from_bytes(state)
+        predictor = None if self.predictor is None else new_predictor(self.predictor)
+        if state is not None:
+            return Guard.from_bytes(state, predictor)
+        return Guard.of_rules(self._rules, self.sensors, predictor)
 
     @cached_property
     def _rules(self) -> Rules:

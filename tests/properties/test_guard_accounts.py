@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.guard.accounts import CAP, Accounts, most_credits, pooled_slack, slack
+from aftlib.guard.accounts import CAP, START, Accounts, most_credits, pooled_slack, slack
+from aftlib.guard.guard import Guard
 
 STREAMS = 4
 """Streams that are played at the same time, in place of a guard's horizons."""
@@ -131,3 +132,72 @@ def test_a_credit_that_is_not_needed_is_repaid():
     for decision in [1] * 90 + [2]:
         book(accounts, decision, 0)
     assert accounts.single["credits"] == accounts.pools["credits"] == 0
+
+
+class Foolish:
+    """Predictions that are drawn, or NaN, without any regard to the data."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def learn(self, window):
+        """Learn nothing."""
+
+    def predict(self, windows):
+        drawn = self.rng.normal(scale=2.0, size=windows.shape[1])
+        return np.where(self.rng.random(drawn.size) < 0.1, np.nan, drawn)
+
+
+class Adversary(Foolish):
+    """It knows each window and the guard, and is wrong where that uses up most of the budgets.
+
+    It is right to the last digit until `calm` rounds have passed, and wherever it has to earn
+    credit. `sign` lets it be wrong in both directions.
+    """
+
+    guard = None
+    truth = None
+    calm = 0
+
+    def predict(self, windows):
+        attacked = self.guard.recoverable.any(axis=0) & (self.guard.rounds > self.calm)
+        sign = self.rng.choice([-1, 1], attacked.size)
+        return self.truth + np.where(attacked, 5.0 * sign, 0.0)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    horizons=st.integers(1, 3),
+    delta=st.sampled_from([0.05, 0.2]),
+    calm=st.integers(0, 400),
+    adversarial=st.booleans(),
+)
+def test_the_bounds_hold_for_a_guard_with_any_predictor(seed, horizons, delta, calm, adversarial):
+    rng = np.random.default_rng(seed)
+    predictor = (Adversary if adversarial else Foolish)(seed)
+    guard = Guard([[0], [1], [2, 3]], 1.0, delta, horizons, predictor=predictor)
+    predictor.guard = guard
+    predictor.calm = calm
+    for window in rng.normal(size=(400, 4)):
+        predictor.truth = window
+        guard.update(np.where(rng.random(4) < 0.05, np.nan, window))
+        number, wrong, allowed = guard.outcomes
+        assert (wrong <= delta * number + allowed + 1e-9).all()
+        for h in range(horizons):
+            pooled = pooled_slack(guard.rounds, delta, 4, h + 1)
+            assert wrong[h].sum() <= delta * number[h].sum() + pooled + 1e-9
+
+
+def test_an_adversarial_predictor_uses_up_the_budget():
+    """The control of the property above: it attacks what is certified, and not in vain."""
+    predictor = Adversary(1)
+    guard = Guard([[0], [1], [2, 3]], 1.0, 0.05, 1, predictor=predictor)
+    predictor.guard = guard
+    predictor.calm = 300
+    for window in np.random.default_rng(1).normal(size=(400, 4)):
+        predictor.truth = window
+        guard.update(window)
+    number, wrong, allowed = guard.outcomes
+    assert (number > 100).all()
+    assert (wrong > START).all()
