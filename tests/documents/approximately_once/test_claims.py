@@ -161,6 +161,12 @@ def test_the_box_says_what_the_verdicts_say(grid, judge):
     assert "It does not hold that error rates stay within δ" in broken
     higher = grid["rate"].where(grid["method"] != RANDOM, grid["rate"] * 3)
     assert "and that it errs far less often" in sentences(grid.assign(rate=higher), judge)
+    best = grid[grid["method"] == "h-best"]
+    equal = pd.concat([grid[grid["method"] != "greedy"], best.assign(method="greedy")])
+    assert (
+        "It does not hold that greedy assignment nears h-best without reaching it: 100 %"
+        in sentences(equal, judge)
+    )
 
 
 def test_the_box_has_at_most_70_words(grid, judge):
