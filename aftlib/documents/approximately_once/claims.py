@@ -384,7 +384,7 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     """Return the box of a run of notebook 01."""
     clauses = {
         "D1-3": "error rates stay within δ",
-        "D1-1": "greedy assignment nears h-best without reaching it: {0.text}",
+        "D1-1": "greedy stays just below h-best: {0.text}",
         "D1-5": "it errs far less often: {0.text}",
     }
     return Summary(
