@@ -8,6 +8,8 @@
 
 PYTHONS = $(strip $(addsuffix /bin/python,$(CONDA_PREFIX)) python3.14 python3.13 python3.12 python3.11 python3 python)
 PROFILE = quick
+# Percent of the library's lines that the tests must run, in one process and its forks.
+FLOOR = 80
 ARGS =
 bin = .venv/bin
 # Compiled sources are kept: else each of the many processes compiles them again.
@@ -15,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A stamp is named after the contents that it stands for and the place of the folder (a copied .venv
 # points at the original). It is written last, so that an interrupted set-up is done again.
-digest := $(shell { pwd; cat requirements.lock pyproject.toml; } | cksum | tr ' ' '-')
+digest := $(shell { pwd; cat requirements/*.lock pyproject.toml; } | cksum | tr ' ' '-')
 run := .venv/run-$(digest)
 all := .venv/all-$(digest)
 # An interpreter that went away since (a system upgrade) is as good as no .venv.
@@ -24,51 +26,77 @@ install = $(bin)/uv pip install --quiet --python $(bin)/python --no-deps --no-bu
 pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check lint docs lab bench long lock clean $(broken)
+.PHONY: help setup reproduce test check lint docs lab bench long coverage lock build clean $(broken)
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+define HELP
+make help       list the targets
+make setup      make .venv from requirements/run.lock: what the notebooks need
+make reproduce  run the notebooks (PROFILE=quick) and write reports/index.html
+make test       run the tests (ARGS=... goes to pytest)
+make long       run the tests that `make test` leaves out: a cluster, many kills
+make coverage   run the tests, and fail where fewer lines than the floor have run
+make check      what CI runs: lint, docs, tests, a tiny reproduction
+make lint       ruff (rules and format), mypy
+make docs       make the pages of docs/ as HTML, in docs/_build (a warning is an error)
+make lab        open copies of the notebooks, in scratch/, in JupyterLab
+make bench      measure the speed ratios of benchmarks/ (ARGS=NAME: one of them)
+make build      make the wheel and the source archive, in dist/
+make lock       remake requirements/*.lock from pyproject.toml (UPGRADE=--upgrade: newest versions)
+make clean      remove .venv and all caches (data/ and reports/ stay)
+endef
 
-setup: $(run) .venv/compiled ## make .venv from requirements.lock: what the notebooks need
+help:
+	$(info $(HELP))
+	@:
 
-reproduce: setup ## run the notebooks (PROFILE=quick) and write reports/index.html
+setup: $(run) .venv/compiled
+
+reproduce: setup
 	$(bin)/aft reproduce --profile $(PROFILE)
 
-test: $(all) .venv/compiled ## run the tests (ARGS=... goes to pytest)
+test: $(all) .venv/compiled
 	$(pytest) -m "not long" $(ARGS)
 
-long: $(all) .venv/compiled ## the tests that `make test` leaves out: a cluster, many kills
+long: $(all) .venv/compiled
 	$(pytest) -m long $(ARGS)
 
-check: $(all) .venv/compiled ## what CI runs: lint, docs, tests, a tiny reproduction
+check: $(all) .venv/compiled
 	$(MAKE) lint docs test
 	SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(bin)/aft reproduce --profile smoke --jobs 2
 
-lint: $(all) ## ruff (rules and format) and mypy
+lint: $(all)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 
-docs: $(all) ## make the pages of docs/ as HTML, in docs/_build (a warning is an error)
+docs: $(all)
 	$(bin)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 
-lab: $(all) ## open copies of the notebooks, in scratch/, in JupyterLab
+lab: $(all)
 	@mkdir -p scratch && cp -n notebooks/*.ipynb scratch/
 	$(bin)/jupyter lab --notebook-dir=scratch $(ARGS)
 
-bench: $(all) ## measure the speed ratios of benchmarks/ (ARGS=NAME: one of them)
+bench: $(all)
 	$(bin)/python -m benchmarks $(ARGS)
 
-# Tools that only tests, docs and benchmarks need stand below the line "# tools".
-compile = $(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-  --no-header --no-annotate pyproject.toml --group setup
-lock: $(all) ## remake requirements.lock from pyproject.toml
-	$(compile) --extra notebooks --extra spark --output-file .venv/run.lock
-	$(compile) --all-extras --group dev --group docs --constraint .venv/run.lock --output-file .venv/all.lock
-	awk 'FNR == NR { if (/^[^ #]/) known[$$0]; print; next } FNR == 1 { print "# tools" } \
-	  /^[^ #]/ { keep = !($$0 in known) } keep' .venv/run.lock .venv/all.lock > requirements.lock
+coverage: $(all) .venv/compiled
+	$(pytest) -m "not long" --cov=aftlib --cov-report=term:skip-covered --cov-fail-under=$(FLOOR) $(ARGS)
 
-clean: ## remove .venv and all caches (data/ and reports/ stay)
+build: $(all)
+	rm -rf build dist
+	$(bin)/uv build --quiet --no-build-isolation --python $(bin)/python
+
+# dev.lock has everything: run.lock, and the tools of tests, docs and benchmarks. setup.lock installs them.
+UPGRADE =
+compile = $(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+  --no-header --no-annotate $(UPGRADE) pyproject.toml --group setup
+lock: $(all)
+	$(compile) --extra notebooks --extra spark --output-file requirements/run.lock
+	$(compile) --all-extras --group dev --group docs --constraint requirements/run.lock --output-file requirements/dev.lock
+	$(bin)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --constraint requirements/run.lock --group setup --output-file requirements/setup.lock
+
+clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -79,17 +107,15 @@ $(run): $(broken)
 	    && exec "$$candidate" -m venv .venv; done; \
 	echo "set-up: no Python 3.11 or newer with its venv module among: $(or $(PYTHON),$(PYTHONS))." >&2; \
 	echo "Install one (Debian, Ubuntu: apt install python3-venv) or name it: make setup PYTHON=/path/to/python3.12" >&2; exit 1
-	@echo "set-up: .venv from requirements.lock (about 700 MB to download; a minute or two)"
-	@awk '/^[^ #]/ { keep = /^(uv|setuptools)==/ } keep' requirements.lock > .venv/tools.lock
-	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r .venv/tools.lock
-	@sed '/^# tools/,$$d' requirements.lock > .venv/run.lock
-	@$(install) --require-hashes -r .venv/run.lock
+	@echo "set-up: .venv from requirements/run.lock (about 700 MB to download; a minute or two)"
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/setup.lock
+	@$(install) --require-hashes -r requirements/run.lock
 	@$(install) --editable .
 	@touch $@
 
 $(all): $(run)
 	@echo "set-up: the tools of tests, docs and benchmarks"
-	@$(install) --require-hashes -r requirements.lock
+	@$(install) --require-hashes -r requirements/dev.lock
 	@touch $@
 
 .venv/compiled: $(run) $(shell grep -rl core.compiling --include=*.py aftlib)

@@ -23,7 +23,8 @@ from tests import postgres
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCK = (ROOT / "requirements.lock").read_text()
+LOCKS = {path.stem: path.read_text() for path in (ROOT / "requirements").glob("*.lock")}
+LOCK = LOCKS["dev"]
 
 
 def constraints(lines):
@@ -41,10 +42,10 @@ REQUIRED = [
 TOOLS = [*itertools.chain(*PROJECT["dependency-groups"].values())]
 
 
-def pins():
-    """{canonical name: versions} of the lock; two versions are for different machines."""
+def pins(lock=LOCK):
+    """{canonical name: versions} of a lock; two versions are for different machines."""
     versions_of = {}
-    for name, version in re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.MULTILINE):
+    for name, version in re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE):
         versions_of.setdefault(canonicalize_name(name), []).append(version)
     return versions_of
 
@@ -75,7 +76,7 @@ def test_conda_brings_a_java_like_that_of_the_lock():
 def test_conda_leaves_the_packages_to_the_lock():
     packages, lines = conda()
     assert packages.keys() == {"python", "openjdk", "make", "pip"}
-    assert lines == ["-r requirements.lock"]
+    assert lines == ["-r requirements/dev.lock"]
     groups = [Requirement(line) for line in [*REQUIRED, *TOOLS]]
     assert {canonicalize_name(want.name) for want in groups} - pins().keys() == set()
     text = (ROOT / "environment.yml").read_text()
@@ -107,14 +108,25 @@ def test_extras_add_up():
     assert set(re.findall(r"\w+", everything)) - {"aftlib"} == EXTRAS.keys() - {"all"}
 
 
-def test_lock_has_hashes_and_no_address():
-    entries = re.split(r"^(?=\S)", LOCK, flags=re.MULTILINE)
+@pytest.mark.parametrize("name", ["setup", "run", "dev"])
+def test_a_lock_has_hashes_and_no_address(name):
+    entries = re.split(r"^(?=\S)", LOCKS[name], flags=re.MULTILINE)
     packages = [entry for entry in entries if re.match(r"[\w.-]+==", entry)]
-    run = LOCK[: LOCK.index("# tools\n")]
-    assert len(re.findall(r"^[\w.-]+==", run, re.MULTILINE)) <= 100 < len(packages)
+    assert packages
     assert [entry for entry in packages if "--hash=sha256:" not in entry] == []
-    assert "://" not in LOCK
-    assert "--index" not in LOCK
+    assert "://" not in LOCKS[name]
+    assert "--index" not in LOCKS[name]
+
+
+def test_what_runs_and_what_sets_up_is_part_of_the_whole_lock():
+    everything = pins()
+    run = pins(LOCKS["run"])
+    assert len(run) <= 100 < len(everything)
+    for part in (run, pins(LOCKS["setup"])):
+        assert {name: everything[name] for name in part} == part
+    groups = PROJECT["dependency-groups"]
+    assert pins(LOCKS["setup"]).keys() == constraints(groups["setup"]).keys()
+    assert run.keys() & constraints(groups["dev"]).keys() == set()
 
 
 def test_the_lock_has_what_its_packages_need_on_this_machine():

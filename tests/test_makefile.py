@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def project(tmp_path):
     """A copy of the files that the targets read."""
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
     (tmp_path / "aftlib").mkdir()
     (tmp_path / "aftlib" / "kernel.py").write_text("from aftlib.core.compiling import jit\n")
@@ -50,15 +51,19 @@ def test_an_active_conda_environment_lends_its_python_first(project):
 
 def test_reproduce_needs_no_tools_of_tests(project):
     planned = make(project, "--dry-run", "reproduce").stdout
-    assert "aft reproduce --profile quick" in planned and ".venv/run.lock" in planned
-    assert "--require-hashes -r requirements.lock" not in planned
-    assert "--require-hashes -r requirements.lock" in make(project, "--dry-run", "test").stdout
+    assert "aft reproduce --profile quick" in planned and "-r requirements/run.lock" in planned
+    assert "-r requirements/dev.lock" not in planned
+    assert "-r requirements/dev.lock" in make(project, "--dry-run", "test").stdout
 
 
 def test_help_lists_every_target(project):
     targets = re.search(r"^\.PHONY: (.*) \$", (ROOT / "Makefile").read_text(), re.M)[1].split()
     listed = make(project, "help").stdout
     assert [target for target in targets if f"make {target} " not in listed] == []
+
+
+def test_the_makefile_needs_no_tool_that_edits_text():
+    assert re.search(r"\b(awk|sed|perl)\b", (ROOT / "Makefile").read_text()) is None
 
 
 def test_the_environment_without_java_keeps_all_other_programs():
