@@ -125,7 +125,12 @@ STATED = {
 }
 #: Patterns of numbers that code computes for a sentence alone: no table and no figure shows them.
 ONLY_SAID = {
-    "01_approximately_once": [r"ε is below [\d.]+", r"95 % intervals", r"of \d+ rates counted"],
+    "01_approximately_once": [
+        r"ε is below [\d.]+",
+        r"95 % intervals",
+        r"of \d+ rates counted",
+        r"are [\d.]+ to [\d.]+ standard deviations",
+    ],
     "02_checkpoint_planning": [
         r"throughput is [\d.]+ times as high",
         r"[\d.]+ % of the estimates are within ε, [\d.]+ % by the model",

@@ -244,7 +244,8 @@ class _OpenWorkers:
         k = len(self.members[chosen])
         border = np.append(u[chosen, :k], -1)
         self.covariance[chosen, : k + 1, : k + 1] += np.outer(border, border) / s[chosen]
-        self._index[chosen, k], self._held[chosen, k] = key, True
+        self._index[chosen, k] = key
+        self._held[chosen, k] = True
         self.members[chosen].append(key)
         return chosen
 
@@ -295,7 +296,8 @@ def divisors(n: int) -> list[int]:
 
 def _fill(keys: Iterable[int], sizes: Sequence[int]) -> tuple[list[list[int]], list[int]]:
     """Fill workers with the keys in order; return the full workers and the keys left over."""
-    full, left = [], list(keys)
+    full = []
+    left = list(keys)
     for size in sizes:
         if len(left) < size:
             break

@@ -107,25 +107,22 @@ def _bound(
 ) -> int:
     """Largest number k of workers for which the inequality of `assign_best` holds."""
     estimable = [part[alone[part]] for part in parts]
-    known: dict[bytes, int] = {}
-    largest = [_largest_estimable(model, keys, requirement, known) for keys in estimable]
+    known: dict[bytes, int] = {}  # by block, because many blocks are equal
+    largest = []
+    for keys in estimable:
+        block = model.precision[np.ix_(keys, keys)].round(12).tobytes()
+        if block not in known:
+            known[block] = _largest_estimable(model, keys, requirement)
+        largest.append(known[block])
     counts = np.array([len(keys) for keys in estimable])
     room = np.minimum(counts, np.outer(range(len(sizes) + 1), largest)).sum(axis=1)
     return int(np.flatnonzero(room >= np.cumsum([0, *sorted(sizes)])).max())
 
 
-def _largest_estimable(
-    model: GaussianModel, keys: np.ndarray, requirement: Requirement, known: dict[bytes, int]
-) -> int:
-    """Size of the largest estimable subset of at most `MOST_KEYS` keys, each estimable alone.
-
-    `known` stores the sizes of equal blocks.
-    """
+def _largest_estimable(model: GaussianModel, keys: np.ndarray, requirement: Requirement) -> int:
+    """Size of the largest estimable subset of at most `MOST_KEYS` keys, each estimable alone."""
     if not len(keys):
         return 0
-    block = model.precision[np.ix_(keys, keys)].round(12).tobytes()
-    if block in known:
-        return known[block]
 
     def is_met(variance: float) -> bool:
         return bool(requirement.is_met_by(requirement.reliability(variance)))
@@ -144,7 +141,6 @@ def _largest_estimable(
     size = len(left)
     while size < len(keys) and is_possible(size + 1):
         size += 1
-    known[block] = size
     return size
 
 
@@ -164,7 +160,8 @@ def _deal_out(
         rest.append(max(chosen, key=len).pop())
     queue = [key for part in chosen for key in part]
     missing = space - len(queue)
-    queue, rest = queue + rest[:missing], rest[missing:]
+    queue += rest[:missing]
+    rest = rest[missing:]
 
     dealt = [queue[i::k] for i in range(k)]  # the first have one key more, if sizes differ
     for size in sizes[:first]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import numpy as np
 import pandas as pd
 
 from aftlib.documents.approximately_once.claims import (
@@ -32,19 +29,24 @@ def start_epsilon(grid: pd.DataFrame) -> float:
 
 
 def middle(values: list[int]) -> int:
-    """The value in the middle."""
+    """Return the value in the middle."""
     return values[len(values) // 2]
+
+
+def nothing_at(m: int) -> Text:
+    """Caption of what depends on greedy's estimable workers, if it has none."""
+    return caption(f"At m = {m} greedy has no estimable worker at any ε shown.")
 
 
 def data(parameters: NotebookParameters) -> Text:
     """Say what the data are, and where ε begins to matter."""
+    epsilons = parameters.settings[1]
     return prose(
         f"There are {parameters.dimensions} sensors of variance 1 in {parameters.blocks} blocks, "
         "with covariance 0.9 within a block and 0 between blocks. At "
         f"δ = {parameters.delta:g} nothing can be estimated if ε is below "
         f"{parameters.smallest_epsilon:.3f}, not even a sensor that is lost alone. "
-        f"The values of ε are ours, from {parameters.settings[1][0]:g} to "
-        f"{parameters.settings[1][-1]:g}."
+        f"The values of ε are ours, from {epsilons[0]:g} to {epsilons[-1]:g}."
     )
 
 
@@ -54,12 +56,13 @@ def workers(grid: pd.DataFrame, epsilon: float, delta: float) -> Text:
     greedy = counts["greedy"]
     if not greedy.max():
         return caption(f"At δ = {delta:g} greedy has no estimable worker at any ε shown.")
-    first, last = greedy.index[0], greedy.index[-1]
-    none = counts.index[counts["h-worst"] == 0]
-    worst = f"h-worst has none at m = {listed(none)}." if len(none) else "h-worst has some, too."
+    first = greedy.index[0]
+    last = greedy.index[-1]
     ends = f"{greedy[first]:g} of {first} workers are estimable"
     if last != first:
         ends += f", and {greedy[last]:g} of {last}"
+    none = [str(m) for m in counts.index[counts["h-worst"] == 0]]
+    worst = f"h-worst has none at m = {', '.join(none)}." if none else "h-worst has some, too."
     return caption(
         f"At ε = {epsilon:g} and δ = {delta:g}, greedy assigns sensors so that {ends}. {worst}"
     )
@@ -83,23 +86,27 @@ def behind(grid: pd.DataFrame, epsilon: float) -> Text:
     """Caption of the figure of estimable workers that h-best has more, and the upper bound."""
     counts = in_each_setting(grid, "estimable")
     here = counts.xs(epsilon, level="epsilon")
-    lacking = {name: here["h-best"] - here[name] for name in ("greedy", CHANCE, RANDOM)}
-    greedy = lacking["greedy"]
-    parts = [
-        f"At ε = {epsilon:g} greedy has fewer at {(greedy > 0).sum()} of the {len(here)} values "
-        f"of m, by at most {greedy.max():g}."
-    ]
-    parts.append(
-        f"By chance it has up to {lacking[CHANCE].max():.2g} fewer, and a random assignment up to "
-        f"{lacking[RANDOM].max():.2g} (means over draws)."
-    )
+    greedy = here["h-best"] - here["greedy"]
+    behind = (greedy > 0).sum()
+    where = f"at {behind} of the {len(here)} values of m, by at most {greedy.max():g}"
     bound = in_each_setting(grid, "bound")["h-best"]
-    reached = int((counts["h-best"] == bound).sum())
+    reached = (counts["h-best"] == bound).sum()
     share = "all" if reached == len(bound) else f"{reached} of"
-    parts.append(
-        f"In {share} {len(bound)} settings h-best reaches a proved upper bound on any assignment."
+    return caption(
+        f"At ε = {epsilon:g} greedy has {f'fewer {where}' if behind else 'nowhere fewer'}. By "
+        f"chance it has {up_to(here['h-best'] - here[CHANCE])} fewer, and a random assignment "
+        f"{up_to(here['h-best'] - here[RANDOM])} fewer (means over draws). In {share} {len(bound)} "
+        "settings h-best reaches a proved upper bound on any assignment."
     )
-    return caption(" ".join(parts))
+
+
+def up_to(counts: pd.Series) -> str:
+    """Return the largest of some counts as text.
+
+    >>> up_to(pd.Series([0.0, 1.5])), up_to(pd.Series([0.0]))
+    ('up to 1.5', 'nowhere')
+    """
+    return f"up to {counts.max():.2g}" if counts.max() > 0 else "nowhere"
 
 
 def rates(grid: pd.DataFrame, epsilon: float, parameters: NotebookParameters) -> Text:
@@ -123,7 +130,7 @@ def rates_over_epsilon(grid: pd.DataFrame, m: int, delta: float) -> Text:
     """Caption of fig. 13 at the m that it begins with."""
     greedy = in_each_setting(grid, "rate").xs(m, level="workers")["greedy"].dropna()
     if greedy.empty:
-        return caption(f"At m = {m} greedy has no estimable worker at any ε shown.")
+        return nothing_at(m)
     return caption(
         f"At m = {m} and δ = {delta:g}, greedy's rate is largest, {greedy.max():.3f}, at "
         f"ε = {greedy.idxmax():g}, and {greedy.min():.2g} at ε = {greedy.idxmin():g}. Its first "
@@ -148,9 +155,11 @@ def about_one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameter
     delta = parameters.delta
     above = (counted["first"] > delta).sum()
     text = (
-        f"Greedy's error rate at m = {m}. Over all settings and methods, {above} of {len(counted)} "
-        f"rates counted in {few:,} rows lie above δ = {delta:g}"
+        f"Over all settings and methods, {above} of {len(counted)} rates counted in {few:,} rows "
+        f"lie above δ = {delta:g}"
     )
+    if len(one_data_set(grid, m, parameters)):
+        text = f"Greedy's error rate at m = {m}. {text}"
     if parameters.rows > few:
         text += f", and {(counted['measured'] > delta).sum()} of those in {parameters.rows:,} rows"
     return caption(f"{text}; by formula none does.")
@@ -202,7 +211,7 @@ def learned(curve: pd.DataFrame, epsilon: float, m: int, delta: float) -> Text:
         f"{at['estimable']:.2g} workers called estimable are."
     )
     if within.any():
-        text += f" It is at most δ from {within.index[within][0]:,} rows on."
+        text += f" The true rate is at most δ from {within.index[within][0]:,} rows on."
     return caption(text)
 
 
@@ -210,12 +219,14 @@ def own_rates(grid: pd.DataFrame, name: str, m: int, delta: float) -> Text:
     """Caption of the error rates of one set of real sensors."""
     greedy = grid[(grid["method"] == "greedy") & (grid["workers"] == m)].dropna(subset="rate")
     if greedy.empty:
-        return caption(f"At m = {m} greedy has no estimable worker at any ε shown.")
+        return nothing_at(m)
     above = greedy[greedy["measured"] > delta]
+    fractions = grid["fraction"]
     return caption(
         f"{name.replace('_', ' ')}, m = {m}, δ = {delta:g}: lines are what the model of the first "
         "half predicts, and marks are measured in the second. Greedy's measured rate is above δ at "
-        f"{len(above)} of {len(greedy)} values of ε with estimable workers."
+        f"{len(above)} of {len(greedy)} values of ε with estimable workers. They are "
+        f"{fractions.min():g} to {fractions.max():g} standard deviations of the median sensor."
     )
 
 
@@ -237,8 +248,3 @@ def real_sensors(summary: pd.DataFrame, delta: float) -> Text:
             f"predicted (circles), and above δ = {delta:g} on {some_of(beyond, len(both), 'set')}.",
         ]
     return caption(" ".join(parts))
-
-
-def listed(values: Iterable[float]) -> str:
-    """Numbers as text, such as ``2, 3, 4``."""
-    return ", ".join(f"{value:g}" for value in np.asarray(list(values)))

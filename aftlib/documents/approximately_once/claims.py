@@ -57,7 +57,8 @@ def span_of(values: pd.Series, digits: str = ".2f") -> str:
     >>> span_of(pd.Series([0.69, 1.0])), span_of(pd.Series([0.92]))
     ('0.69 to 1.00', '0.92')
     """
-    low, high = format(values.min(), digits), format(values.max(), digits)
+    low = format(values.min(), digits)
+    high = format(values.max(), digits)
     return low if low == high else f"{low} to {high}"
 
 
@@ -94,6 +95,11 @@ def ratios_to_random(grid: pd.DataFrame, column: str = "rate") -> tuple[pd.Serie
     if not sums.get(RANDOM, 0):
         return pd.Series(dtype=float), int(both.sum())
     return sums / sums[RANDOM], int(both.sum())
+
+
+def by_means(parameters: NotebookParameters, number: str) -> str:
+    """Return a claim's number by the other interpretation of the rows, as a sentence."""
+    return f"If a window is the mean of {parameters.samples_per_window} rows: {number}."
 
 
 def sample_agrees(grid: pd.DataFrame) -> tuple[bool, str]:
@@ -134,18 +140,17 @@ def assigns_well(
     if share.empty:
         return not_run("h-best has nowhere more estimable workers than h-worst")
     counts = in_each_setting(grid, "estimable")
-    greedy, best, worst = (counts[method] for method in DOCUMENT)
-    between = (greedy <= best).all() and (greedy < best).any() and (greedy >= worst).all()
+    greedy = counts["greedy"]
+    best = counts["h-best"]
+    between = (greedy <= best).all() and (greedy < best).any()
+    between &= (greedy >= counts["h-worst"]).all()
     of_means = shares_of_lead(at_same_settings(averaged, grid))
     more = real_ratios(real)["more"]
+    against_random = "Reversed" if share[RANDOM] > share["greedy"] else "The same"
     notes = [
         f"The order of equal sensors is not given: by chance {percent(share[CHANCE])}.",
-        f"If a window is the mean of {parameters.samples_per_window} rows: "
-        f"{percent(of_means['greedy'])}."
-        if len(of_means)
-        else "",
-        f"{'Reversed' if share[RANDOM] > share['greedy'] else 'The same'} against a random "
-        f"assignment, which has {percent(share[RANDOM])}.",
+        by_means(parameters, percent(of_means["greedy"])) if len(of_means) else "",
+        f"{against_random} against a random assignment, which has {percent(share[RANDOM])}.",
         f"'Does not reach h-best' is reversed on {some_of((more > 0).sum(), len(more), 'set')} of "
         "real sensors. Sensors of a block are exchangeable, so greedy has nothing "
         "to go by here.",
@@ -175,7 +180,8 @@ def scales_with_workers(grid: pd.DataFrame, parameters: NotebookParameters) -> F
         return not_run("greedy has no estimable workers at any ε, or m has under three values")
     slopes = np.polyfit(table.index, table.to_numpy(), 1)[0]
 
-    m, epsilon = (counts.index.get_level_values(name).to_numpy() for name in SETTING)
+    m = counts.index.get_level_values("workers").to_numpy()
+    epsilon = counts.index.get_level_values("epsilon").to_numpy()
     size = parameters.dimensions // parameters.blocks
     k = size - np.ceil(size / m)
     variance = np.where(k > 0, 1 - 0.81 * k / (1 + 0.9 * (k - 1)), 1)
@@ -212,10 +218,7 @@ def keeps_guarantee(
     beyond = rates.loc[rates["measured"] > delta, "set"].str.replace("_", " ").tolist()
     notes = [
         f"{sample}.",
-        f"If a window is the mean of {parameters.samples_per_window} rows: "
-        f"{of_means['largest'].max():.6f}."
-        if len(of_means)
-        else "",
+        by_means(parameters, f"{of_means['largest'].max():.6f}") if len(of_means) else "",
         f"Counted in {min(DOCUMENT_ROWS, parameters.rows):,} rows, {(short > delta).sum()} of "
         f"{len(short)} rates exceed δ by chance.",
         "With a model learned from real sensors, greedy's measured rate exceeds δ on "
@@ -256,8 +259,8 @@ def accurate_as_assigned(
         f"{rates['greedy'].max():.4f}",
         holds=bool(accurate and above),
         control=agree,
-        sensitivity=f"Ties by chance: {by_chance:.4f} above. If a window is the mean of "
-        f"{parameters.samples_per_window} rows: {gap_of_means:.4f} above.",
+        sensitivity=f"Ties by chance: {by_chance:.4f} above. "
+        + by_means(parameters, f"{gap_of_means:.4f} above"),
     )
 
 
@@ -280,10 +283,7 @@ def better_than_random(
     notes = [
         f"Ties by chance: {ratio[CHANCE]:.2f} times. Even h-best has {ratio['h-best']:.2f} times.",
         f"Over all sensors, greedy has {over_all['greedy']:.2f} times random's.",
-        f"If a window is the mean of {parameters.samples_per_window} rows: "
-        f"{of_means['greedy']:.2f} times."
-        if len(of_means)
-        else "",
+        by_means(parameters, f"{of_means['greedy']:.2f} times") if len(of_means) else "",
         f"On real sensors {span} times: at most one half on {some_of(below, len(on_real), 'set')}."
         if span
         else "",
@@ -293,7 +293,7 @@ def better_than_random(
         n=settings,
         counted="settings with estimable workers",
         text=f"{ratio['greedy']:.2f} times random's error rate"
-        + f" (real sensors: {span})" * bool(span),
+        + (f" (real sensors: {span})" if span else ""),
         control=agree,
         sensitivity=" ".join(filter(None, notes)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 
 import numpy as np
@@ -26,26 +26,38 @@ from aftlib.documents.approximately_once.best import assign_best
 
 DOCUMENT = ("greedy", "h-best", "h-worst")
 """The methods that the document compares."""
-RANDOM, CHANCE = "random", "greedy, ties by chance"
-"""Methods that are drawn: a random assignment, and greedy with equal sensors in random order."""
+RANDOM = "random"
+"""The method that draws a random assignment."""
+CHANCE = "greedy, ties by chance"
+"""The method that is greedy, and places equal sensors in random order."""
 DOCUMENT_ROWS = 1000
 """Rows of the document's data set."""
 RAREST = 0.001
 """Error rate below which a sample has too few errors for a normal approximation."""
 
+
+def without_rng(assign: Callable[..., Assignment]) -> Callable[..., Assignment]:
+    """Return an assignment that is called like a drawn one, and draws nothing."""
+
+    def assign_uneven(
+        model: GaussianModel, workers: int, requirement: Requirement, rng: np.random.Generator
+    ) -> Assignment:
+        return assign(model, workers, requirement, uneven=True)
+
+    return assign_uneven
+
+
 # any number of workers: where m does not divide n, their sizes differ by one
 ASSIGN: Mapping[str, Callable[..., Assignment]] = MappingProxyType(
     {
-        "greedy": lambda *problem, rng: assign_greedy(*problem, uneven=True),
-        "h-best": lambda *problem, rng: assign_spread(*problem, uneven=True),
-        "h-worst": lambda *problem, rng: assign_packed(*problem, uneven=True),
-        RANDOM: lambda model, m, requirement, rng: assign_random(
-            model, m, requirement, rng, uneven=True
-        ),
-        CHANCE: lambda *problem, rng: assign_greedy(*problem, uneven=True, rng=rng),
+        "greedy": without_rng(assign_greedy),
+        "h-best": without_rng(assign_spread),
+        "h-worst": without_rng(assign_packed),
+        RANDOM: partial(assign_random, uneven=True),
+        CHANCE: partial(assign_greedy, uneven=True),
     }
 )
-"""The assignments by method, called with model, m, requirement and `rng`."""
+"""The assignments by method, called with model, workers m, requirement and ``rng=``."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +123,7 @@ class ErrorRates:
     def scaled(self) -> np.ndarray:
         """Λ (x − μ) of the windows, shape (n, windows)."""
         windows = self.windows() if callable(self.windows) else self.windows
-        return self.model.precision @ (windows - self.model.mean).T
+        return np.asarray(self.model.precision @ (windows - self.model.mean).T)
 
     def table(self, methods: Iterable[str], workers: Iterable[int], draws: int = 5) -> pd.DataFrame:
         """Return one row per method, number of workers m, draw and ε.
@@ -141,13 +153,12 @@ class ErrorRates:
         ValueError
             For an unknown method, or a number of workers outside 1 … n.
         """
-        known = self.assign or ASSIGN
-        points = []
+        frames = []
         for method in methods:
-            require_choice("each of methods", method, known)
+            require_choice("each of methods", method, self.assign or ASSIGN)
             often = draws if method in (RANDOM, CHANCE) else 1
-            points += [(method, m, number) for m in workers for number in range(often)]
-        return pd.concat([self(point) for point in points], ignore_index=True)
+            frames += [self((method, m, number)) for m in workers for number in range(often)]
+        return pd.concat(frames, ignore_index=True)
 
     def __call__(self, point: tuple[str, int, int]) -> pd.DataFrame:
         """Return the rows of one method, number of workers and draw."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
+from scipy.stats import multivariate_normal, norm
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.documents.approximately_once.error_rates import CHANCE, RANDOM
@@ -33,31 +34,44 @@ LOOKS = {
     RANDOM: line_look(GREY, "x", "dot"),
     CHANCE: line_look(ORANGE, "diamond", "dot"),
 }
-WORKER_AXIS, EPSILON_AXIS = "workers m", "tolerance ε (sensor units)"
+WORKER_AXIS = "workers m"
+EPSILON_AXIS = "tolerance ε (sensor units)"
 LEARNED_AXIS = "rows that the model is learned from (logarithmic)"
-SAMPLED, EMPTY = ", sampled", "no estimable worker"
+SAMPLED = ", sampled"
+EMPTY = "no estimable worker"
+"""Text at the positions of a slider at which no curve has a point."""
+EMPTY_LOOK = {
+    "mode": "text",
+    "text": [EMPTY],
+    "textposition": "middle right",
+    "textfont": {"size": 15},
+    "hoverinfo": "skip",
+    "showlegend": False,
+}
 
 
 def joint_density(model: GaussianModel, observed: float) -> go.Figure:
     """Joint density of two sensors (fig. 4), with the observed value of the second."""
     first, second = model.names
-    deviation = np.sqrt(np.diag(model.covariance))
-    x = model.mean[1] + np.linspace(-3, 3, 61) * deviation[1]
-    y = model.mean[0] + np.linspace(-3, 3, 61) * deviation[0]
-    off = np.stack(np.meshgrid(y - model.mean[0], x - model.mean[1], indexing="ij"), axis=-1)
-    exponent = np.einsum("yxi,ij,yxj->yx", off, model.precision, off)
-    density = np.exp(-exponent / 2) / (2 * np.pi * np.sqrt(np.linalg.det(model.covariance)))
-
-    figure = go.Figure(
-        go.Contour(
-            x=x, y=y, z=density, colorscale="Blues", ncontours=9,
-            colorbar={"title": {"text": "density", "side": "right"}},
-            hovertemplate=f"{second} %{{x:.1f}}, {first} %{{y:.1f}}: %{{z:.3f}}<extra></extra>",
-        )
-    )  # fmt: skip
-    text = f"{second} = {observed:g} is observed"
-    note = {"annotation_text": text, "annotation_position": "bottom right"}
-    figure.add_vline(observed, line={"color": RED, "dash": "dash"}, **note)
+    steps = np.linspace(-3, 3, 61)
+    y, x = model.mean[:, None] + steps * np.sqrt(np.diag(model.covariance))[:, None]
+    points = np.stack(np.meshgrid(y, x, indexing="ij"), axis=-1)
+    contour = go.Contour(
+        x=x,
+        y=y,
+        z=multivariate_normal(model.mean, model.covariance).pdf(points),
+        colorscale="Blues",
+        ncontours=9,
+        colorbar={"title": {"text": "density", "side": "right"}},
+        hovertemplate=f"{second} %{{x:.1f}}, {first} %{{y:.1f}}: %{{z:.3f}}<extra></extra>",
+    )
+    figure = go.Figure(contour)
+    figure.add_vline(
+        observed,
+        line={"color": RED, "dash": "dash"},
+        annotation_text=f"{second} = {observed:g} is observed",
+        annotation_position="bottom right",
+    )
     styled(figure, f"{first} and {second} together (fig. 4)", second, first, 360)
     return figure.update_layout(hovermode="closest")
 
@@ -65,18 +79,23 @@ def joint_density(model: GaussianModel, observed: float) -> go.Figure:
 def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figure:
     """Density of the first sensor and its posterior given the second, with ±ε (figs 5, 6)."""
     first, second = model.names
-    prior, posterior = model.condition({}), model.condition({second: observed})
-    deviation = np.sqrt(prior.variance[0])
-    x = prior.mean[0] + np.linspace(-4, 4, 201) * deviation
+    prior = model.condition({})
+    posterior = model.condition({second: observed})
+    x = prior.mean[0] + np.linspace(-4, 4, 201) * np.sqrt(prior.variance[0])
 
     figure = go.Figure()
     for name, known, color in ((first, prior, GREY), (f"{first} given {second}", posterior, BLUE)):
-        off = (x - known.mean[0]) ** 2 / known.variance[0]
-        density = np.exp(-off / 2) / np.sqrt(2 * np.pi * known.variance[0])
+        density = norm(known.mean[0], np.sqrt(known.variance[0])).pdf(x)
         figure.add_scatter(x=x, y=density, name=name, line={"color": color, "width": 2.5})
-    ends = posterior.mean[0] - epsilon, posterior.mean[0] + epsilon
-    label = {"annotation_text": f"± ε = {epsilon:g}", "annotation_position": "bottom"}
-    figure.add_vrect(*map(float, ends), fillcolor=BLUE, opacity=0.1, line_width=0, **label)
+    figure.add_vrect(
+        float(posterior.mean[0] - epsilon),
+        float(posterior.mean[0] + epsilon),
+        fillcolor=BLUE,
+        opacity=0.1,
+        line_width=0,
+        annotation_text=f"± ε = {epsilon:g}",
+        annotation_position="bottom",
+    )
     title = f"{first} before and after {second} = {observed:g} is known (figs 5, 6)"
     return styled(figure, title, first, "probability density")
 
@@ -87,24 +106,32 @@ def timelines(checkpoint: float, failure: float, recovery: float, end: float) ->
     With checkpoints, all samples since the last one are read again. With estimates, the replacement
     goes on with the present, and the windows that have lost samples are estimated.
     """
-    replay, estimate = "checkpoint and replay (fig. 1)", "estimate (fig. 2)"
-    bars = [
-        ("read once", BLUE, [(replay, 0, checkpoint), (replay, recovery, end)]),
-        ("read twice", ORANGE, [(replay, checkpoint, recovery)]),
-        ("read once", BLUE, [(estimate, 0, failure), (estimate, recovery, end)]),
-        ("never read by B", GREY, [(estimate, failure, recovery)]),
-    ]
+    replay = "checkpoint and replay (fig. 1)"
+    estimate = "estimate (fig. 2)"
+    segments = pd.DataFrame(
+        [
+            (replay, "read once", 0, checkpoint),
+            (replay, "read once", recovery, end),
+            (replay, "read twice", checkpoint, recovery),
+            (estimate, "read once", 0, failure),
+            (estimate, "read once", recovery, end),
+            (estimate, "never read by B", failure, recovery),
+        ],
+        columns=["method", "samples", "begin", "end"],
+    )
     figure = go.Figure()
-    drawn = set[str]()
-    for name, color, parts in bars:
+    colors = {"read once": BLUE, "read twice": ORANGE, "never read by B": GREY}
+    for name, color in colors.items():
+        rows = segments[segments["samples"] == name]
         figure.add_bar(
-            y=[row for row, _, _ in parts],
-            x=[stop - begin for _, begin, stop in parts],
-            base=[begin for _, begin, _ in parts],
-            orientation="h", name=name, legendgroup=name, showlegend=name not in drawn,
-            marker={"color": color}, hoverinfo="name",
-        )  # fmt: skip
-        drawn.add(name)
+            y=rows["method"],
+            x=rows["end"] - rows["begin"],
+            base=rows["begin"],
+            orientation="h",
+            name=name,
+            marker_color=color,
+            hoverinfo="name",
+        )
     labels = [
         (checkpoint, "checkpoint", "top left"),
         (failure, "failure", "top left"),
@@ -126,22 +153,37 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
     colors = (BLUE, GREEN, ORANGE, RED, PURPLE, "#56B4E9")
     for (sensor, rows), color in zip(table.groupby("sensor"), colors, strict=False):
         worker = "A" if sensor in ("X1", "X2", "X3") else "B"
-        exact, estimated = (rows[rows["state"] == state] for state in ("exact", "estimated"))
+        exact = rows[rows["state"] == "exact"]
+        estimated = rows[rows["state"] == "estimated"]
         figure.add_scatter(
-            x=rows["stop"], y=rows["truth"], mode="lines", line={"color": color, "width": 1},
-            legendgroup=sensor, showlegend=False, name=f"{sensor} true", opacity=0.6,
-        )  # fmt: skip
+            x=rows["stop"],
+            y=rows["truth"],
+            mode="lines",
+            line={"color": color, "width": 1},
+            legendgroup=sensor,
+            showlegend=False,
+            name=f"{sensor} true",
+            opacity=0.6,
+        )
         figure.add_scatter(
-            x=exact["stop"], y=exact["value"], mode="markers", legendgroup=sensor,
-            name=f"{sensor} ({worker})", marker={"color": color, "size": 9},
-        )  # fmt: skip
+            x=exact["stop"],
+            y=exact["value"],
+            mode="markers",
+            legendgroup=sensor,
+            name=f"{sensor} ({worker})",
+            marker={"color": color, "size": 9},
+        )
         if len(estimated):
             figure.add_scatter(
-                x=estimated["stop"], y=estimated["value"], mode="markers", legendgroup=sensor,
-                showlegend=False, name=f"{sensor} estimated",
+                x=estimated["stop"],
+                y=estimated["value"],
+                mode="markers",
+                legendgroup=sensor,
+                showlegend=False,
+                name=f"{sensor} estimated",
                 error_y={"array": estimated["half_width"], "color": color},
                 marker={"color": "white", "size": 10, "line": {"color": color, "width": 2.5}},
-            )  # fmt: skip
+            )
     down = {"annotation_text": "B is down", "annotation_position": "inside top"}
     figure.add_vrect(failure, recovery, fillcolor=RED, opacity=0.12, line_width=0, **down)
     title = "Six sensors, worker B killed: filled = computed, open = estimated (fig. 8)"
@@ -151,9 +193,10 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
 def estimable_workers(grid: pd.DataFrame, title: str, start: float) -> go.Figure:
     """Estimable workers over m (fig. 10) on linear axes, with a slider for ε; means over draws."""
     shown = grid[grid["method"] != CHANCE]
-    titles = title, WORKER_AXIS, "estimable workers"
-    figure = _over(shown, "workers", "estimable", titles, start)
-    return _with_fixed_axes(figure, shown, "workers", "estimable")
+    figure = _over(shown, "workers", "estimable", (title, WORKER_AXIS, "estimable workers"), start)
+    # all positions of the slider have the same axes, from zero
+    figure.update_xaxes(range=[0, 1.03 * shown["workers"].max()])
+    return figure.update_yaxes(range=[0, 1.05 * max(1, shown["estimable"].max())])
 
 
 def estimable_over_epsilon(grid: pd.DataFrame, title: str, start: float) -> go.Figure:
@@ -168,7 +211,7 @@ def behind_h_best(grid: pd.DataFrame, title: str, start: float) -> go.Figure:
     others = grid[~grid["method"].isin(["h-best", "h-worst"])]
     both = others.merge(best, on=["workers", "epsilon"], suffixes=("", "_of_best"))
     behind = both.assign(behind=both["estimable_of_best"] - both["estimable"])
-    titles = title, f"{WORKER_AXIS} (logarithmic)", "estimable workers fewer than h-best"
+    titles = (title, f"{WORKER_AXIS} (logarithmic)", "estimable workers fewer than h-best")
     return _over(behind, "workers", "behind", titles, start, logarithmic=True)
 
 
@@ -185,20 +228,29 @@ def error_rates(grid: pd.DataFrame, x: str, title: str, start: float, delta: flo
         high=grid["measured"] + half,
         method=grid["method"] + SAMPLED,
     )
-    looks = {name: look | {"mode": "lines"} for name, look in LOOKS.items()}
-    looks |= {name + SAMPLED: look | {"mode": "markers"} for name, look in LOOKS.items()}
     both = pd.concat([grid.assign(low=np.nan, high=np.nan), sampled])
-    axis = WORKER_AXIS if x == "workers" else EPSILON_AXIS
-    titles = title, axis, "error rate (9)"
-    bounds = "low", "high"
-    figure = _over(both, x, "rate", titles, start, looks, bounds, logarithmic=x == "workers")
-    if x == "workers":
-        figure.update_xaxes(title_text=f"{axis} (logarithmic)")
+    looks: dict[str, dict[str, Any]] = {}
+    for kind, mode in (("", "lines"), (SAMPLED, "markers")):
+        for name, look in LOOKS.items():
+            looks[name + kind] = {**look, "mode": mode}
+    over_workers = x == "workers"
+    axis = f"{WORKER_AXIS} (logarithmic)" if over_workers else EPSILON_AXIS
+    figure = _over(
+        both,
+        x,
+        "rate",
+        (title, axis, "error rate (9)"),
+        start,
+        looks,
+        bounds=("low", "high"),
+        logarithmic=over_workers,
+        height_if_empty=delta / 2,
+    )
+    figure.update_traces(line_width=2.5, marker_size=7)
     for trace in figure.data:  # a method and its marks are one entry of the legend
-        trace.update(line_width=2.5, marker_size=7)
         trace.update(legendgroup=trace.name.removesuffix(SAMPLED))
-        trace.update(showlegend=not trace.name.endswith(SAMPLED))
-    _say_where_empty(figure, y=delta / 2)
+        if trace.name.endswith(SAMPLED):
+            trace.update(showlegend=False)
     threshold(figure, delta, f"δ = {delta:g}", "top left")
     return figure.update_yaxes(autorangeoptions={"include": [delta]})
 
@@ -210,17 +262,11 @@ def interpretations(both: pd.DataFrame, title: str, start: float) -> go.Figure:
     """
     shown = both[both["method"].isin(["greedy", "h-best"])]
     shown = shown.assign(method=shown["method"] + ", rows are " + shown["rows"])
-    names = sorted(shown["method"].unique())
-    colors = {"greedy": BLUE, "h-best": GREEN}
-    looks = {
-        name: line_look(
-            colors[name.partition(",")[0]],
-            "diamond" if name.endswith("samples") else "circle",
-            "dot" if name.endswith("samples") else "solid",
-        )
-        for name in names
-    }
-    titles = title, EPSILON_AXIS, "estimable workers"
+    looks = {}
+    for method, color in (("greedy", BLUE), ("h-best", GREEN)):
+        looks[f"{method}, rows are samples"] = line_look(color, "diamond", "dot")
+        looks[f"{method}, rows are windows"] = line_look(color)
+    titles = (title, EPSILON_AXIS, "estimable workers")
     return _over(shown, "epsilon", "estimable", titles, start, looks)
 
 
@@ -230,8 +276,8 @@ def learned_rates(curve: pd.DataFrame, title: str, start: float, delta: float) -
     `curve` is the frame of `learning.learning_curve`; the lines are means over its data sets.
     """
     names = {"rate": "predicted", "true": "true"}
-    figure = _over_rows(curve, names, (title, LEARNED_AXIS, "error rate (9)"), start)
-    _say_where_empty(figure, y=delta / 2)
+    titles = (title, LEARNED_AXIS, "error rate (9)")
+    figure = _over_rows(curve, names, titles, start, height_if_empty=delta / 2)
     threshold(figure, delta, f"δ = {delta:g}", "top right")
     return figure.update_yaxes(rangemode="tozero", autorangeoptions={"include": [delta]})
 
@@ -244,24 +290,31 @@ def learned_workers(curve: pd.DataFrame, title: str, start: float) -> go.Figure:
 
 
 def _over_rows(
-    curve: pd.DataFrame, names: dict[str, str], titles: tuple[str, str, str], start: float
+    curve: pd.DataFrame,
+    names: Mapping[str, str],
+    titles: tuple[str, str, str],
+    start: float,
+    height_if_empty: float | None = None,
 ) -> go.Figure:
     """Two columns of a learning curve, by kind of covariance, over the rows."""
-    kinds = {COUNTED: (ORANGE, "circle"), SHRUNK: (BLUE, "diamond")}
     looks = {}
     parts = []
-    for kind, (color, symbol) in kinds.items():
+    for kind, color, symbol in ((COUNTED, ORANGE, "circle"), (SHRUNK, BLUE, "diamond")):
+        rows = curve[curve["covariance"] == kind]
         for (column, name), dash in zip(names.items(), ("dot", "solid"), strict=True):
-            curves = f"{kind}, {name}"
-            looks[curves] = line_look(color, symbol, dash)
-            rows = curve[curve["covariance"] == kind]
-            parts.append(rows[["rows", "epsilon"]].assign(curve=curves, value=rows[column]))
-    both = pd.concat(parts)
-    means = both.groupby(["curve", "rows", "epsilon"], as_index=False).mean()
-    figure = line_figure(
-        means, "rows", "value", "curve", looks, titles,
-        slider="epsilon", label="ε", start=start, logarithmic=True,
-    )  # fmt: skip
+            method = f"{kind}, {name}"
+            looks[method] = line_look(color, symbol, dash)
+            parts.append(rows[["rows", "epsilon"]].assign(method=method, value=rows[column]))
+    figure = _over(
+        pd.concat(parts),
+        "rows",
+        "value",
+        titles,
+        start,
+        looks,
+        logarithmic=True,
+        height_if_empty=height_if_empty,
+    )
     return figure.update_traces(line_width=2.5, marker_size=7)
 
 
@@ -270,27 +323,36 @@ def real_sets(summary: pd.DataFrame, delta: float) -> go.Figure:
 
     `summary` is the frame of `experiments.summarize_real`.
     """
+    names = summary["set"].str.replace("_", "<br>")
+    summary = summary.assign(label=names + "<br>" + summary["sensors"].astype(str) + " sensors")
     figure = make_subplots(1, 2, horizontal_spacing=0.12)
     for method, look in LOOKS.items():
         rows = summary[summary["method"] == method]
         if rows.empty:
             continue
-        names = (
-            rows["set"].str.replace("_", "<br>") + "<br>" + rows["sensors"].astype(str) + " sensors"
-        )
+        shared = {"x": rows["label"], "legendgroup": method, "offsetgroup": method}
         color = look["marker"]["color"]
-        bars = {"x": names, "name": method, "marker": {"color": color}, "offsetgroup": method}
-        figure.add_bar(y=rows["estimable"], legendgroup=method, **bars, row=1, col=1)
-        same = {"legendgroup": method, "showlegend": False}
-        figure.add_bar(y=rows["measured"], **bars, **same, row=1, col=2)
+        bars = {**shared, "name": method, "marker": {"color": color}}
+        figure.add_bar(y=rows["estimable"], **bars, row=1, col=1)
+        figure.add_bar(y=rows["measured"], **bars, showlegend=False, row=1, col=2)
         figure.add_scatter(
-            x=names, y=rows["rate"], name=f"{method}, by the model", mode="markers",
+            y=rows["rate"],
+            **shared,
+            name=f"{method}, by the model",
+            mode="markers",
             marker={"color": "white", "size": 7, "line": {"color": "#222", "width": 1.5}},
-            offsetgroup=method, **same, row=1, col=2,
-        )  # fmt: skip
-    line = {"color": "#333", "dash": "dash"}
-    note = {"annotation_text": f"δ = {delta:g}", "annotation_position": "top left"}
-    figure.add_hline(delta, line=line, **note, row=1, col=2)
+            showlegend=False,
+            row=1,
+            col=2,
+        )
+    figure.add_hline(
+        delta,
+        line={"color": "#333", "dash": "dash"},
+        annotation_text=f"δ = {delta:g}",
+        annotation_position="top left",
+        row=1,
+        col=2,
+    )
     styled(figure, "Assignments on real sensors, means over settings (m, ε)", "", "")
     figure.update_layout(barmode="group", scattermode="group", hovermode="closest")
     figure.update_xaxes(tickangle=0)
@@ -304,47 +366,34 @@ def _over(
     y: str,
     titles: tuple[str, str, str],
     start: float,
-    looks: dict[str, dict[str, Any]] = LOOKS,
+    looks: Mapping[str, Mapping[str, Any]] = LOOKS,
     bounds: tuple[str, str] | None = None,
     logarithmic: bool = False,
+    height_if_empty: float | None = None,
 ) -> go.Figure:
-    """One line per method over m or ε, with a slider for the other that begins near `start`."""
-    slider = "epsilon" if x == "workers" else "workers"
-    label = "ε" if x == "workers" else "m"
-    means = rows.groupby(["method", "workers", "epsilon"], as_index=False).mean(numeric_only=True)
+    """One line per method over `x`, with a slider that begins near `start`.
+
+    The slider goes through ε, or through m if `x` is ε. Positions at which no curve has a point
+    say so at the height `height_if_empty`, if given.
+    """
+    slider, label = ("workers", "m") if x == "epsilon" else ("epsilon", "ε")
+    means = rows.groupby(["method", x, slider], as_index=False).mean(numeric_only=True)
+    empty = sorted(set(means[slider]) - set(means.loc[means[y].notna(), slider]))
+    if height_if_empty is not None and empty:
+        words = {"method": EMPTY, x: means[x].min(), slider: empty, y: height_if_empty}
+        means = pd.concat([means, pd.DataFrame(words)])
+        looks = {**looks, EMPTY: EMPTY_LOOK}
     figure = line_figure(
-        means, x, y, "method", looks, titles,
-        slider=slider, label=label, start=start, bounds=bounds, logarithmic=logarithmic,
-    )  # fmt: skip
+        means,
+        x,
+        y,
+        "method",
+        looks,
+        titles,
+        slider=slider,
+        label=label,
+        start=start,
+        bounds=bounds,
+        logarithmic=logarithmic,
+    )
     return figure.update_yaxes(rangemode="tozero")
-
-
-def _with_fixed_axes(figure: go.Figure, rows: pd.DataFrame, x: str, y: str) -> go.Figure:
-    """Give all positions of the slider the same axes, from zero."""
-    figure.update_xaxes(range=[0, 1.03 * rows[x].max()])
-    return figure.update_yaxes(range=[0, 1.05 * max(1, rows[y].max())])
-
-
-def _say_where_empty(figure: go.Figure, y: float) -> None:
-    """Add a text to the positions of the slider at which no curve has a point."""
-    (slider,) = figure.layout.sliders
-    places = sorted({place for trace in figure.data for place in trace.x})
-    middle = places[len(places) // 2]
-
-    def text(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
-        is_empty = not np.isfinite(np.concatenate([np.asarray(h, float) for h in heights])).any()
-        return {"x": [middle], "y": [y if is_empty else None]}
-
-    for step in slider.steps:
-        changes = step.args[0]
-        added = text(changes["y"])
-        for name in ("x", "y"):
-            changes[name] = [*changes[name], added[name]]
-        if "error_y" in changes:
-            changes["error_y"] = [*changes["error_y"], {"array": None}]
-        step.args = [changes]
-    at_first = text([trace.y for trace in figure.data])
-    figure.add_scatter(
-        **at_first, mode="text", text=[EMPTY], name=EMPTY, showlegend=False, hoverinfo="skip",
-        textfont={"size": 15},
-    )  # fmt: skip

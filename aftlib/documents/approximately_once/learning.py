@@ -25,8 +25,10 @@ LEARNED_ROWS = (100, 200, 500, 1000, 2000, 5000, 10_000)
 """Numbers of rows that a model is learned from."""
 REPEATS = 5
 """Data sets of each size."""
-COUNTED, SHRUNK = "sample covariance", "shrunk"
-"""The sample's covariance, and the one with correlations shrunk as `GaussianModel.fit` does."""
+COUNTED = "sample covariance"
+"""Name of the sample's covariance."""
+SHRUNK = "shrunk"
+"""Name of the covariance with correlations shrunk as `GaussianModel.fit` does."""
 
 
 def true_rates(
@@ -96,14 +98,10 @@ class LearningCurve:
         true = true_rates(self.model, learned, assignment.workers, epsilon)
         chance = 1 - requirement.reliability(residual_variance(learned, assignment.workers))
         counted = assignment.estimable_keys
-        kept = [
-            true[list(keys)].max(initial=0) <= self.delta
-            for keys, estimable in zip(assignment.workers, assignment.estimable, strict=True)
-            if estimable
-        ]
+        worst = np.array([true[list(keys)].max(initial=0) for keys in assignment.workers])
         return {
-            "estimable": len(kept),
-            "truly": sum(kept),
+            "estimable": assignment.estimable.sum(),
+            "truly": (worst <= self.delta)[assignment.estimable].sum(),
             "rate": chance[counted].mean() if counted.any() else np.nan,
             "true": true[counted].mean() if counted.any() else np.nan,
         }

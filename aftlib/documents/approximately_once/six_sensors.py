@@ -52,7 +52,8 @@ def six_sensors(spark: SparkSession, directory: Path, failure: int, recovery: in
     frame has the rows of `recoverable`, with `start` and `stop` in steps, and the true window mean
     in a column `truth`.
     """
-    log, incoming = write_log(directory / "log"), directory / "incoming"
+    log = write_log(directory / "log")
+    incoming = directory / "incoming"
     incoming.mkdir()
     promise = Promise(ASSIGNMENT, epsilon=1.0, delta=0.05, window="5s", watermark="5s", model=MODEL)
     with ExitStack() as running:  # ends workers and query, whatever happens

@@ -47,8 +47,7 @@ _BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": 
 def recoveries(messages: pd.DataFrame, title: str) -> go.Figure:
     """Time–sequence diagrams of `experiments.follow_tuples`, one scheme beside the other."""
     low, high = _SHOWN_MS
-    kept = messages["sent_ms"].between(low, high) & (messages["arrived_ms"] <= high)
-    shown = messages[kept]
+    shown = messages[messages["sent_ms"].between(low, high) & (messages["arrived_ms"] <= high)]
     schemes = shown["scheme"].unique().tolist()
     figure = make_subplots(cols=len(schemes), subplot_titles=schemes, shared_yaxes=True)
     for col, scheme in enumerate(schemes, 1):
@@ -69,36 +68,47 @@ def _draw_messages(
     figure: go.Figure, kind: str, rows: pd.DataFrame, look: Mapping[str, Any], col: int
 ) -> None:
     """Draw the messages of a kind as arrows, a failure as a cross, and number them."""
-    begins = rows["source"].map(_PLACES)
-    ends = rows["target"].map(_PLACES)
-    gap = pd.Series(np.nan, rows.index)  # between two arrows
-    places = np.column_stack([begins, ends, gap]).ravel()
-    times = np.column_stack([rows["sent_ms"], rows["arrived_ms"], gap]).ravel()
-    arrow = {"symbol": "arrow", "angleref": "previous", "size": 8}
-    cross = {"symbol": "x", "size": 13}
+    rows = rows.assign(
+        begin=rows["source"].map(_PLACES), end=rows["target"].map(_PLACES), gap=np.nan
+    )
+    marker = {"symbol": "arrow", "angleref": "previous", "size": 8, "color": look["color"]}
+    if kind == "failure":
+        marker = {"symbol": "x", "size": 13, "color": look["color"]}
     figure.add_scatter(
-        x=places, y=times,
-        name=kind, legendgroup=kind, showlegend=col == 1, hoverinfo="skip", row=1, col=col,
+        x=rows[["begin", "end", "gap"]].to_numpy().ravel(),
+        y=rows[["sent_ms", "arrived_ms", "gap"]].to_numpy().ravel(),
+        name=kind,
+        legendgroup=kind,
+        showlegend=col == 1,
+        hoverinfo="skip",
         mode="markers" if kind == "failure" else "lines+markers",
-        line=look, marker=(cross if kind == "failure" else arrow) | {"color": look["color"]},
-    )  # fmt: skip
+        line=look,
+        marker=marker,
+        row=1,
+        col=col,
+    )
     # tuples that leave together have one label
     named = (rows["number"] >= 0) & ((kind != "ACK") | (rows["source"] != "downstream"))
-    numbered = rows.assign(begin=begins)[named]
-    groups = numbered.groupby(["begin", "sent_ms"])["number"]
-    labels = [(*at, _name_numbers(kind, numbers.tolist())) for at, numbers in groups]
+    numbers = rows[named].groupby(["begin", "sent_ms"], as_index=False)["number"].agg(list)
     figure.add_scatter(
-        x=[begin for begin, _, _ in labels], y=[sent for _, sent, _ in labels],
-        text=[label for _, _, label in labels], mode="text", showlegend=False, hoverinfo="skip",
+        x=numbers["begin"],
+        y=numbers["sent_ms"],
+        text=[_name_numbers(kind, each) for each in numbers["number"]],
+        mode="text",
+        showlegend=False,
+        hoverinfo="skip",
         textfont={"color": look["color"], "size": 11},
-        textposition=_LABELS.get(kind, "top right"), row=1, col=col,
-    )  # fmt: skip
+        textposition=_LABELS.get(kind, "top right"),
+        row=1,
+        col=col,
+    )
 
 
 def _name_numbers(kind: str, numbers: Sequence[int]) -> str:
     """Return the label of tuples that leave together, such as ``9–13``."""
-    ends = [min(numbers), max(numbers)]
-    text = "–".join(map(str, dict.fromkeys(ends)))
+    first = min(numbers)
+    last = max(numbers)
+    text = f"{first}" if first == last else f"{first}–{last}"
     return f"≤ {text}\u2002" if kind == "ACK" else text  # stands clear of others
 
 
@@ -110,23 +120,31 @@ def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataF
     """
     if ns3.empty:
         title += "; ns-3 ran the default parameters only"
-    titles = title, "input rate (tuples/s, log)", f"{y} (log)"
+    titles = (title, "input rate (tuples/s, log)", f"{y} (log)")
     bounds = (f"{measure}_low", f"{measure}_high")
     figure = line_figure(means, "rate", measure, "scheme", LOOK, titles, bounds=bounds)
     for scheme, rows in ns3.groupby("scheme", sort=False):
         marker = LOOK[str(scheme)]["marker"]
         figure.add_scatter(
-            x=rows["rate"], y=rows[f"{measure}_ns3"], name=f"{scheme}, ns-3", mode="markers",
-            marker=marker | {"symbol": f"{marker['symbol']}-open", "size": 15},
+            x=rows["rate"],
+            y=rows[f"{measure}_ns3"],
+            name=f"{scheme}, ns-3",
+            mode="markers",
+            marker={**marker, "symbol": f"{marker['symbol']}-open", "size": 15},
             error_y={"array": rows[f"{measure}_ns3_half"], "thickness": 0.8, "width": 8},
-        )  # fmt: skip
-    # its label would be crowded between those of 10,000 and 20,000
-    ticks = [rate for rate in sorted(means["rate"].unique()) if rate != 15_000]
-    texts = [f"{rate / 1000:g}k" if rate >= 1000 else f"{rate:g}" for rate in ticks]
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
+        )
     decades = [factor * 10.0**power for power in range(-1, 6) for factor in (1, 2, 5)]
     names = [f"{tick:,g}" for tick in decades]
     figure.update_yaxes(type="log", tickvals=decades, ticktext=names)
+    return _with_rates(figure, means["rate"])
+
+
+def _with_rates(figure: go.Figure, rates: pd.Series) -> go.Figure:
+    """Give a figure a logarithmic axis of rates, and its legend at the right."""
+    # the label of 15,000 would be crowded between those of 10,000 and 20,000
+    ticks = [rate for rate in sorted(rates.unique()) if rate != 15_000]
+    texts = [f"{rate / 1000:g}k" if rate >= 1000 else f"{rate:g}" for rate in ticks]
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
     return figure.update_layout(legend=_BESIDE)
 
 
@@ -147,7 +165,6 @@ def all_schemes(schemes: pd.DataFrame, title: str) -> go.Figure:
         ACTIVE.name: line_look(PURPLE, "cross", "dash"),
         ACTIVE_WAN.name: line_look(GREY, "x", "dot"),
     }
-    titles = title, "input rate (tuples/s, log)", "recovery time (ms)"
+    titles = (title, "input rate (tuples/s, log)", "recovery time (ms)")
     figure = line_figure(schemes, "rate", "recovery_ms", "scheme", looks, titles)
-    figure.update_xaxes(type="log", dtick=1)
-    return figure.update_layout(legend=_BESIDE)
+    return _with_rates(figure, schemes["rate"])

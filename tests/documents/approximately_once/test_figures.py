@@ -39,10 +39,9 @@ def test_error_rates_by_formula_are_lines_and_sampled_ones_have_intervals():
     assert figure.layout.yaxis.rangemode == "tozero"
     assert figure.layout.yaxis.autorangeoptions.include == (0.05,)
     assert figure.layout.annotations[0].text == "δ = 0.05"
-    lines = {trace.name: trace for trace in figure.data if trace.mode == "lines"}
-    assert {name: trace.y for name, trace in lines.items()} == {
-        "greedy": (0.045, 0.045), "h-best": (0.04, 0.04), "random": (0.05, 0.05)
-    }  # fmt: skip
+    lines = {trace.name: trace.y for trace in figure.data if trace.mode == "lines"}
+    rates = {"greedy": 0.045, "h-best": 0.04, "random": 0.05}
+    assert lines == {name: (rate, rate) for name, rate in rates.items()}
     sampled = next(trace for trace in figure.data if trace.name == "greedy, sampled")
     assert sampled.mode == "markers" and sampled.y == (0.045, 0.045)
     assert sampled.error_y.array == pytest.approx((0.00196, 0.00196))
@@ -54,11 +53,18 @@ def test_an_epsilon_without_estimable_workers_says_so():
     for start, said in ((0.5, True), (0.7, False)):
         figure = figures.error_rates(grid, "workers", "title", start, delta=0.05)
         words = figure.data[-1]
-        assert words.text == ("no estimable worker",)
-        assert (words.y[0] is not None) == said
-        (at_first, at_second) = (step.args[0]["y"] for step in figure.layout.sliders[0].steps)
-        assert len(at_first) == len(at_second) == len(figure.data)
-        assert at_first[-1][0] == 0.025 and at_second[-1][0] is None
+        assert (words.mode, words.text) == ("text", ("no estimable worker",))
+        assert (len(words.y) == 1) == said
+        assert (words.textposition, words.showlegend) == ("middle right", False)
+        at_first, at_second = (step.args[0] for step in figure.layout.sliders[0].steps)
+        assert len(at_first["y"]) == len(at_second["y"]) == len(figure.data)
+        # it begins at the left end of the axis, so that no end of the figure cuts it
+        assert (at_first["x"][-1], at_first["y"][-1]) == ([2], [0.025])
+        assert at_second["y"][-1] == []
+    names = [
+        trace.name for trace in figures.error_rates(some_grid(), "workers", "", 0.7, 0.05).data
+    ]
+    assert figures.EMPTY not in names
 
 
 def test_rates_and_workers_are_drawn_over_epsilon_too():
