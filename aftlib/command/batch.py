@@ -151,7 +151,8 @@ def plan_jobs(
         )
     jobs = []
     for document in chosen:
-        model, file = document.parameters, f"{document.notebook}.ipynb"
+        model = document.parameters
+        file = f"{document.notebook}.ipynb"
         own = {name: text for name, text in given.items() if name in model.model_fields}
         parameters = model.profile(profile) | model.parse(own)
         model(**parameters)

@@ -26,7 +26,8 @@ import pandas as pd
 from aftlib.core.checks import require_number
 
 #: The criteria by which estimating pays, as reports name them.
-KEEPS_T_SLA, IS_FASTER = CRITERIA = ("keeps T_SLA", "is faster")
+KEEPS_T_SLA = "keeps T_SLA"
+IS_FASTER = "is faster"
 MONTH_S = 365.25 / 12 * 86_400
 BYTES_PER_SAMPLE = 8
 
@@ -220,10 +221,13 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> pd.DataFra
     price; checkpoint_minutes: work of all checkpoints; estimated_results: those within ε with
     probability 1 − δ.
     """
-    windows, failures = MONTH_S / operation.window_s, operation.failures_per_month
-    spare, rows = operation.read_rate - operation.samples_per_s, []
+    windows = MONTH_S / operation.window_s
+    failures = operation.failures_per_month
+    spare = operation.read_rate - operation.samples_per_s
+    rows = []
     for scheme in schemes:
-        costs, estimates = scheme.costs, scheme.replayed < 1
+        costs = scheme.costs
+        estimates = scheme.replayed < 1
         interval_s = operation.window_s / scheme.checkpoints
         lost = operation.samples_per_s * scheme.lost * interval_s / 2
         again = scheme.replayed * lost

@@ -22,7 +22,8 @@ from aftlib.core.checks import require_choice
 
 VERDICTS = ("holds", "holds if", "does not hold", "open", "not run")
 HOLDS, HOLDS_IF, DOES_NOT_HOLD, OPEN, NOT_RUN = VERDICTS
-EXACT, MEASURED, SIMULATED, MODELLED = BASES = ("exact", "measured", "simulated", "modelled")
+BASES = ("exact", "measured", "simulated", "modelled")
+EXACT, MEASURED, SIMULATED, MODELLED = BASES
 #: Observations below which an interval says nothing; the number of observations is shown then.
 FEWEST = 5
 

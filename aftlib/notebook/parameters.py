@@ -100,7 +100,8 @@ def _explain(model: type[ParameterModel], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     if first["type"] == "value_error":  # one of our own
         return str(first["ctx"]["error"])
-    name, value = str(first["loc"][0]), first["input"]
+    name = str(first["loc"][0])
+    value = first["input"]
     if first["type"] == "extra_forbidden":
         near = get_close_matches(name, model.model_fields, 1)
         fix = f"write {near[0]!r}" if near else f"known are {', '.join(model.model_fields)}"

@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     import pandas as pd
     from pandas.io.formats.style import Styler
 
-BLUE, GREEN, ORANGE = "#0072B2", "#009E73", "#E69F00"
-PURPLE, GREY, RED = "#CC79A7", "#7A7A7A", "#D55E00"
+BLUE = "#0072B2"
+GREEN = "#009E73"
+ORANGE = "#E69F00"
+PURPLE = "#CC79A7"
+GREY = "#7A7A7A"
+RED = "#D55E00"
 HEIGHT = 430
 _MARKER_SIZE = 8
-CAPTION, PROSE = "caption", "prose"
-_ADDED, _SYMBOLS = ("#56B4E9", "#882255", "#117733", "#999933"), ("star", "cross", "hexagon")
+CAPTION = "caption"
+PROSE = "prose"
+_ADDED = ("#56B4E9", "#882255", "#117733", "#999933")
+_SYMBOLS = ("star", "cross", "hexagon")
 
 
 def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) -> go.Figure:
@@ -117,7 +123,8 @@ def line_figure(
         data: list[dict[str, Any]] = [{"x": r[x].tolist(), "y": r[y].tolist()} for r in each]
         if bounds:
             for one, r in zip(data, each, strict=True):
-                up, down = r[bounds[1]] - r[y], r[y] - r[bounds[0]]
+                up = r[bounds[1]] - r[y]
+                down = r[y] - r[bounds[0]]
                 error = {"array": up.tolist(), "arrayminus": down.tolist(), "thickness": 1}
                 one["error_y"] = error if up.notna().any() else {"array": None}
         return data

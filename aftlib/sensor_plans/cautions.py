@@ -16,28 +16,28 @@ from aftlib.sensor_plans.window_results import Survey, bounds, outliers
 LEARNING = 250
 #: Least ε in 1 − δ quantiles of the errors at which the guard certifies most windows.
 EASED = 1.2
-#: Fewest consecutive samples of one value that count as stuck.
+#: Fewest consecutive samples of one value that count as stuck; ours: rounding repeats fewer.
 STILL = 30
-#: Share of a sensor's samples that may be missing without a caution.
+#: Share of a sensor's samples that may be missing without a caution; ours.
 QUIET = 0.1
-#: Correlation of the changes from which two sensors are one source.
+#: Correlation of the changes from which two sensors are one source; ours: two have own noise.
 COPIES = 0.9999
-#: Least correlation of sensors that are compared.
-RELATED = 0.5
-#: Fewest rows with both of two sensors that are compared.
+#: Fewest rows with both of two sensors that are compared: fewer make a correlation of noise.
 FEW = 30
-#: The last rows in which copies are looked for: at least so many, or most cells of all sensors.
-LEAST_ROWS, MOST_CELLS = 512, 200_000
-#: Share of the variance of a sensor's difference from its neighbours that a level shift explains,
-#: and that one which ends must explain besides.
-SHIFT, RETURN = 0.65, 0.1
-#: Fewest windows of a shift that ends.
-BRIEFEST = 10
+#: The last rows in which copies are looked for are at least `LEAST_ROWS`, and at most so many that
+#: all sensors have `MOST_CELLS` cells, which takes a second.
+LEAST_ROWS = 512
+MOST_CELLS = 200_000
+#: Least rank correlation of a sensor and its neighbours; ours: others do not show where it moved.
+RELATED = 0.5
+#: Most neighbours, of which the median is taken, so that two that moved do not decide.
+NEIGHBOURS = 5
+#: Share of the variance of a sensor's difference from its neighbours that a level shift explains;
+#: ours: of a steady drift, whose best step explains three quarters, it is to be named, too.
+SHIFT = 0.65
 #: Parts of the time, in whose deviations from the median a shift does not hide who is alike.
 PARTS = 20
-#: Most sensors with which a sensor is compared.
-NEIGHBOURS = 5
-#: Most sensors that a caution names, the worst first.
+#: Most sensors that a caution names, the worst first, so that it fits three lines.
 NAMED = 6
 
 
@@ -112,82 +112,58 @@ def data_cautions(table: SensorTable, values: np.ndarray, width: int) -> Iterato
 
 
 def _copies(names: Sequence[str], samples: np.ndarray) -> Iterator[str]:
-    """Yield a warning for two sensors of which one repeats the other, at once or later."""
+    """Yield a warning for two sensors of which one repeats the other, perhaps in another unit."""
     changes = np.diff(samples[-max(LEAST_ROWS, MOST_CELLS // len(names)) :], axis=0)
-    changes = np.clip(changes, *bounds(changes)).T  # a fall of all sensors makes no copies
-    share = np.isfinite(changes).mean(axis=1)  # with gaps, fewer changes can be alike
-    known = np.nan_to_num(changes)
-    known /= np.maximum(np.linalg.norm(known, axis=1, keepdims=True), 1e-300)
-    spectra = np.fft.rfft(known, 2 * known.shape[1])
-    for i, spectrum in enumerate(spectra):
-        cross = np.abs(np.fft.irfft(spectra * spectrum.conj()))[:, : known.shape[1] // 2]
-        lags = cross.argmax(axis=1)
-        for j in np.flatnonzero(cross.max(axis=1) > RELATED * share[i]).tolist():
-            lag = int(lags[j])
-            pair = np.stack([changes[i, : changes.shape[1] - lag], changes[j, lag:]])
-            pair = pair[:, np.isfinite(pair).all(axis=0)]
-            if not (lag or i < j) or pair.shape[1] < FEW:
-                continue
-            if (r := abs(np.corrcoef(pair)[0, 1])) > COPIES:
-                delay = f", which repeats it {lag} steps later" if lag else ""
-                yield (
-                    f"Near-copies: {names[i]} and {names[j]}{delay} (r = {r:.6f}). If these are "
-                    "two names for one source they are no redundancy: leave one out by --drop."
-                )
+    changes = np.clip(changes, *bounds(changes))  # a fall of all sensors makes no copies
+    alike = pd.DataFrame(changes).corr(min_periods=FEW).abs().to_numpy()
+    for i, j in np.argwhere(np.triu(alike > COPIES, 1)):
+        yield (
+            f"Near-copies: {names[i]} and {names[j]} (r = {alike[i, j]:.6f}). If these are two "
+            "names for one source they are no redundancy: leave one out by --drop."
+        )
 
 
 def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]:
-    """Yield a warning for each sensor that moves away from its neighbours, for good or a while."""
-    results, parts = pd.DataFrame(values), np.arange(len(values)) * PARTS // len(values)
+    """Yield a warning for each sensor that moves away from its neighbours for good."""
+    results = pd.DataFrame(values)
+    parts = np.arange(len(values)) * PARTS // len(values)
     local = results - results.groupby(parts).transform("median")
     scale = local.clip(*map(pd.Series, bounds(local.to_numpy())), axis=1).std().replace(0, np.nan)
-    z, related = results / scale, local.rank().corr(min_periods=FEW)
+    z = results / scale
+    related = local.rank().corr(min_periods=FEW)
     related = related.where((related > RELATED) & ~np.eye(len(related), dtype=bool))
 
-    def fit(i: int) -> tuple[int, int, float] | None:
+    def fit(i: int) -> tuple[int, float] | None:
         nearest = related[i].dropna().nlargest(NEIGHBOURS).index
         difference = (z[i] - z[nearest].median(axis=1)).dropna()
-        if len(nearest) < 2 or len(difference) < FEW or not (shift := _fit_shift(difference)):
-            return None
-        at = [*difference.index, len(values)]
-        return at[shift[0]], at[shift[1]], shift[2]
+        enough = len(nearest) >= 2 and len(difference) >= FEW
+        return _fit_shift(difference) if enough else None
 
-    heights = {i: abs(shift[2]) for i in range(len(table.names)) if (shift := fit(i))}
+    heights = {i: abs(shift[1]) for i in range(len(table.names)) if (shift := fit(i))}
     for i in sorted(heights, key=lambda i: -heights[i]):
         if (shift := fit(i)) is None:  # it was a neighbour that moved
             continue
         related.loc[i] = np.nan
-        begin, end, height = shift
-        until = f" until {table.at(end * width)}" if end < len(values) else ""
+        begin, height = shift
         yield (
             f"Level shift: {table.names[i]} moves by {height * scale[i]:+.3g} against the sensors "
-            f"most like it at {table.at(begin * width)}{until}. Was it replaced or moved, or does "
-            "it drift?"
+            f"most like it at {table.at(begin * width)}. Was it replaced or moved, or does it "
+            "drift?"
         )
 
 
-def _fit_shift(difference: pd.Series) -> tuple[int, int, float] | None:
-    """Begin, end and height of the shift that explains most of the variance, if that is enough.
-
-    It ends before the series only if that explains clearly more.
-    """
-    n, variance = len(difference), max(float(difference.var(ddof=0)), 1e-300)
+def _fit_shift(difference: pd.Series) -> tuple[int, float] | None:
+    """Begin and height of the shift that explains most of the variance; None if that is little."""
+    n = len(difference)
+    variance = max(float(difference.var(ddof=0)), 1e-300)
     sums = np.append(0.0, np.cumsum(difference - difference.mean()))
-
-    def explain(begin: int, end: int) -> tuple[float, tuple[int, int, float]]:
-        length, jump = end - begin, float(sums[end] - sums[begin])
-        height = jump * n / (length * (n - length))
-        return height * jump / (n * variance), (begin, end, height)
-
     cuts = np.arange(n // 20, n - n // 20 + 1)  # a shift at the very end is an outage
-    cut = int(cuts[(sums[cuts] ** 2 / (cuts * (n - cuts))).argmax()])
-    share, shift = explain(cut, n)
-    first, last = sorted((int(sums.argmin()), int(sums.argmax())))
-    if BRIEFEST <= first <= last - BRIEFEST <= n - 2 * BRIEFEST:
-        brief_share, brief = explain(first, last)
-        if brief_share > share + RETURN:
-            share, shift = brief_share, brief
-    return shift if share >= SHIFT else None
+    explained = sums[cuts] ** 2 / (cuts * (n - cuts) * variance)
+    if explained.max() < SHIFT:
+        return None
+    cut = int(cuts[explained.argmax()])
+    height = float(difference.iloc[cut:].mean() - difference.iloc[:cut].mean())
+    return int(difference.index[cut]), height
 
 
 def list_first(texts: Sequence[str]) -> str:

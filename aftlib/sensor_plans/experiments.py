@@ -113,12 +113,6 @@ class SetBacktest:
         """Certified windows of the second half, all horizons."""
         return int(self.walk.counts[GUARD][..., CERTIFIED_WINDOWS].sum())
 
-    @property
-    def within(self) -> float:
-        """Share of the certified windows within ε; 1 where none was certified."""
-        share = self.lines[GUARD].within
-        return 1.0 if share is None else share
-
 
 # The guard's products are small: several threads wait for each other longer than they compute.
 @threadpool_limits.wrap(limits=1, user_api="blas")
@@ -150,7 +144,8 @@ def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndar
     own = rng.normal(size=(rounds, SENSORS))
     shocks = rng.normal(size=rounds).tolist()
     common = np.array([*accumulate(shocks, lambda last, shock: 0.9 * last + shock)])
-    half, noise = rounds // 2, np.full(rounds, 0.4)
+    half = rounds // 2
+    noise = np.full(rounds, 0.4)
     if trouble == "change of regime":
         noise[half:] *= 3
     values = common[:, None] + noise[:, None] * own
@@ -163,7 +158,8 @@ def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndar
 
 def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
     """Back-test each stream with trouble; everything is fitted before the trouble."""
-    walks, workers = {}, [[i] for i in range(SENSORS)]
+    walks = {}
+    workers = [[i] for i in range(SENSORS)]
     for number, trouble in enumerate(TROUBLES):
         values = draw_trouble(trouble, rounds, np.random.default_rng([seed, number]))
         first = values[: rounds // 2]

@@ -208,9 +208,9 @@ def about_sets(backtests: Sequence[SetBacktest]) -> Text:
     loses = [name for name, each in zip(names, backtests, strict=True) if each.price > 0]
     fails = [name for name, each in zip(names, backtests, strict=True) if not each.always_suffices]
     below = [
-        f"{name}: {percent(each.within, 2)} of {each.guarantees:,} certified windows"
+        f"{name}: {percent(within, 2)} of {each.guarantees:,} certified windows"
         for name, each in zip(names, backtests, strict=True)
-        if each.within < 1 - delta
+        if (within := each.lines[GUARD].within) is not None and within < 1 - delta
     ]
     texts = [
         f"ε is {EPSILON_SD:g} standard deviations of each sensor's window results, and δ is "

@@ -18,6 +18,7 @@ from aftlib.guard.estimator import limits_of
 from aftlib.notebook.parameters import ParameterModel, parameter
 from aftlib.sensor_plans.sensor_checks import as_duration
 
+#: Fewest windows of a plan, four in each half; ours: fewer show nothing.
 LEAST_WINDOWS = 8
 
 
@@ -151,7 +152,8 @@ def group_sensors(assignment: Any, names: Sequence[str]) -> tuple[list[str], lis
         if len(assignment) < len(pairs):
             raise ValueError(f"assignment must name each sensor once, got some twice in {pairs!r}")
     if {*assignment} != {*names}:
-        unknown, without = {*assignment} - {*names}, {*names} - {*assignment}
+        unknown = {*assignment} - {*names}
+        without = {*names} - {*assignment}
         raise ValueError(
             "assignment must name each sensor once, got no worker for "
             f"{listed(sorted(without)) or 'none'}; not in FILE: {listed(sorted(unknown)) or 'none'}"

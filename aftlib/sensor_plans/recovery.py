@@ -32,9 +32,7 @@ from aftlib.sensor_plans.window_results import Survey
 EXACT = "exact recovery"
 GUARD = "guard"
 #: Least share of the longest recovery that the guard must save to be recommended.
-#:
 #: Ours: for less, an operator does not accept estimates.
-#:
 LEAST_SAVING = 0.05
 
 

@@ -21,9 +21,11 @@ from aftlib.core.checks import listed
 
 IN_PYTHON = "change the table in Python and call plan(frame)"
 SKIP_LINES = "skip lines without samples, counted from 0, by --csv 'skiprows=[0, 2]'"
+# The limits below are ours: they separate the fill values, counters and states of public data sets
+# that the tests name from measurements.
 MOST_MISSING = 0.5  # share of a sensor's samples: with more, most results would be guesses
 LARGEST = 1e30  # a number of this size or more is no measurement
-HUGE = 1e100  # squares of such numbers overflow
+HUGE = 1e100  # products of few larger numbers overflow
 # usual fill values, sign and fraction ignored: one occurrence is suspicious
 USUAL_CODES = np.array([85, 127, 999, 9999, 99999, 999999, 32767, 32768, 65535, 6999, 7999])
 NINES = re.compile(r"-?(9{2,}(\.0|\.9+)?|9\.9+)")  # fill values of nines, such as -99.9
@@ -47,7 +49,8 @@ def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataF
         raise ValueError(f"--csv decimal= must be a mark of its own, got {decimal!r}: give . or ,")
     whole = rf"(0|[1-9]\d*|[1-9]\d{{0,2}}({re.escape(thousands)}\d{{3}})+)"
     form = rf"[-+]?{whole}?({re.escape(decimal)}\d*)?([eE][-+]?\d+)?"
-    columns, odd = dict[str, np.ndarray](), dict[str, pd.Series]()
+    columns = dict[str, np.ndarray]()
+    odd = dict[str, pd.Series]()
     states = list[str]()
     for name, column in frame.items():
         if not is_numeric_dtype(column.dtype):
@@ -138,7 +141,8 @@ def _find_fill_values(column: np.ndarray) -> list[float]:
     usual = np.isin(np.floor(size), USUAL_CODES) & ((size >= 999) | (not states))
     # a machine that is off measures 0, and one outlier alone is named as such
     repeated = (counts > 2) & (numbers != 0) & (not states)
-    away, extent = np.maximum(low - numbers, numbers - high), max(high - low, 1e-12)
+    away = np.maximum(low - numbers, numbers - high)
+    extent = max(high - low, 1e-12)
     codes = (usual & (away > extent)) | (repeated & (away > FAR * extent)) | (size >= LARGEST)
     if not states:
         codes |= _sentinels(numbers, counts, extent)
@@ -155,7 +159,8 @@ def _sentinels(numbers: np.ndarray, counts: np.ndarray, extent: float) -> np.nda
     """
     flags = np.zeros(len(numbers), bool)
     for place, neighbour in ((0, 1), (-1, -2)):
-        number, often = numbers[place], counts[place]
+        number = numbers[place]
+        often = counts[place]
         nines = NINES.fullmatch(repr(float(number))) is not None
         lattice = nines or (place == 0 and number < 0 and number % 1 == 0)
         if not lattice or often <= 2:
@@ -270,7 +275,8 @@ def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> 
         require_polled(frame)
         notes.append(f"rows averaged into steps of {resample}: {len(frame):,}")
     away = times.asi8 - times.asi8[0]
-    steps, off = away // period.value, int(np.sum(away % period.value != 0))
+    steps = away // period.value
+    off = int(np.sum(away % period.value != 0))
     samples = frame
     frame = frame.groupby(steps).mean()
     share = frame.notna().sum().max() / (steps[-1] + 1)

@@ -31,7 +31,7 @@ from aftlib.sensor_plans.sensor_times import (
     require_ns,
 )
 
-BYTES_IN_MEMORY = 8  # per byte of a file, roughly
+BYTES_IN_MEMORY = 8  # per byte of a file: pandas holds CSV as texts first, about so much larger
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +116,8 @@ def read_sensors(
         When the table cannot be read with certainty, has less than two sensors or two steps, or a
         sensor never varies or misses most of its samples. The message has the options that read it.
     """
-    notes, options = list[str](), csv or {}
+    notes = list[str]()
+    options = csv or {}
     frame = _tidy(data) if isinstance(data, pd.DataFrame) else _read_files(Path(data), options)
     if long is None:
         frame = _leave_out(frame, drop)
@@ -127,10 +128,7 @@ def read_sensors(
     if time is None and (resample or tz):
         raise ValueError("--time must name a column for --resample and --tz, got none")
     if time is not None:
-        frame = frame.dropna(how="all")
-        again = frame.duplicated()
-        note(notes, again, "rows that repeat another, left out")
-        frame = frame[~again]
+        frame = _leave_out_repeated(frame, notes)
         ids = None if long is None else _read_ids(frame.pop(long[1]))
         times = read_times(frame.pop(time), time_format, time_unit)
         require_ns(times, time, csv=not isinstance(data, pd.DataFrame))
@@ -153,12 +151,7 @@ def read_sensors(
         frame = _leave_out(frame.iloc[:, 0].groupby(level=[0, 1]).mean().unstack(), drop)
     if min(frame.shape) < 2:
         raise ValueError(f"FILE must hold two rows and two sensors, got {frame.shape}: add others")
-
-    gone = np.isinf(frame.to_numpy())
-    for code in missing or ():
-        gone |= np.isclose(frame, code, rtol=1e-6, atol=0)
-    note(notes, gone, "samples marked as missing, or infinite")
-    frame = frame.mask(gone)
+    frame = _mask_missing(frame, missing or (), notes)
     if time is not None:
         note(notes, frame.index.to_series().diff() < pd.Timedelta(0), "rows out of order, sorted")
         frame = frame.sort_index(kind="stable")
@@ -278,6 +271,14 @@ def _leave_out(frame: pd.DataFrame, drop: Sequence[str]) -> pd.DataFrame:
     return frame.drop(columns=list(drop))
 
 
+def _leave_out_repeated(frame: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """Return the rows that are not empty and do not repeat another."""
+    frame = frame.dropna(how="all")
+    again = frame.duplicated()
+    note(notes, again, "rows that repeat another, left out")
+    return frame[~again]
+
+
 def _choose_columns(
     frame: pd.DataFrame, time: str | None, long: Sequence[str] | None
 ) -> tuple[pd.DataFrame, str | None]:
@@ -304,6 +305,15 @@ def _choose_columns(
     rest = frame.drop(columns=parts)
     rest.insert(0, name, joined)
     return rest, name
+
+
+def _mask_missing(frame: pd.DataFrame, missing: Sequence[float], notes: list[str]) -> pd.DataFrame:
+    """The samples with gaps in place of infinite ones, and of numbers that mean missing."""
+    gone = np.isinf(frame.to_numpy())
+    for code in missing:
+        gone |= np.isclose(frame, code, rtol=1e-6, atol=0)
+    note(notes, gone, "samples marked as missing, or infinite")
+    return frame.mask(gone)
 
 
 def _read_ids(column: pd.Series) -> pd.Series:

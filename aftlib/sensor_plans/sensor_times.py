@@ -47,14 +47,17 @@ def read_times(column: pd.Series, time_format: str | None, unit: str | None) -> 
     """Times of a column; ValueError, with the options that may read it, for what is not certain."""
     if unit is not None:
         return _read_numbers(column, unit)
-    texts, form = column.astype(str).str.strip(), dict[str, Any]()
+    texts = column.astype(str).str.strip()
+    form: dict[str, Any] = {}
     if time_format is not None:
-        column, form = texts, {"format": time_format, "utc": "%z" in time_format}
+        column = texts
+        form = {"format": time_format, "utc": "%z" in time_format}
     elif not is_datetime64_any_dtype(column.dtype):
         plain = texts.str.replace(r"\s*(Z|UTC|GMT)$", "+00:00", regex=True)
         zoned = plain.str.contains(r":\d\d.*[-+]\d\d", regex=True)
         alike = plain.str.match(r"\d{4}-\d\d-\d\d") & (zoned == (zoned.mean() > 0.5))
-        column, form = plain.where(alike), {"format": "ISO8601", "utc": zoned.mean() > 0.5}
+        column = plain.where(alike)
+        form = {"format": "ISO8601", "utc": zoned.mean() > 0.5}
     read = pd.to_datetime(column, errors="coerce", **form)
     if (bad := read.isna()).any():
         wanted = time_format or "ISO 8601, all or none with an offset from UTC"

@@ -18,18 +18,16 @@ from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_checks import refuse_sensors
 from aftlib.sensor_plans.sensor_file import SensorTable
 
-#: Share of the variance that a seasonal period must explain to be given to the guard.
+#: Share of the variance that a seasonal period must explain to be given to the guard; ours.
 LEAST_PERIOD = 0.02
 #: Interquartile ranges beyond the quartiles from which a number is an outlier.
-#:
 #: Ours: no window of Beijing's stations and none of a Gaussian lies so far; a typing error does.
-#:
 OUTLIER = 10
-#: Largest share of outliers, or three; numbers that come more often are another state.
+#: Largest share of outliers, or three; ours: numbers that come more often are another state.
 RARE = 0.0005
 #: Shrinkage of the model of window results; it permits sensors that repeat each other.
 SHRINKAGE = 1e-4
-#: Most steps, the last ones before the middle, to which the baseline model is fitted.
+#: Most steps, the last before the middle, to which the baseline is fitted: it takes seconds.
 MOST_ROWS = 200_000
 
 
@@ -51,7 +49,8 @@ class Survey:
     @classmethod
     def of(cls, table: SensorTable, question: Question) -> Self:
         """Aggregate a table; ValueError when it has too few windows or a sensor does not vary."""
-        names, steps = table.names, len(table.values)
+        names = table.names
+        steps = len(table.values)
         width = question.width(steps, table.step)
         step_s = None if table.step is None else table.step.total_seconds()
         recovery_time = question.recovery_time(len(names) / step_s if step_s else 0.0)
@@ -100,7 +99,8 @@ def aggregate(samples: np.ndarray, width: int, query: str) -> np.ndarray:
     NaN where too many samples are missing: more than half for a mean, any for a sum.
     """
     whole = samples[: len(samples) // width * width].reshape(-1, width, samples.shape[1])
-    counts, sums = np.isfinite(whole).sum(axis=1), np.nansum(whole, axis=1)
+    counts = np.isfinite(whole).sum(axis=1)
+    sums = np.nansum(whole, axis=1)
     enough = counts == width if query == "sum" else 2 * counts >= width
     return np.where(enough, results_of(query, sums, counts), np.nan)
 

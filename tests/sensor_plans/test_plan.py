@@ -17,7 +17,7 @@ from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.plan_text import report_text
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.recovery import score_replay
-from aftlib.sensor_plans.sensor_file import SensorTable
+from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
 from aftlib.sensor_plans.sensor_plan import SensorPlan
 from aftlib.sensor_plans.window_results import aggregate, find_seasons
 
@@ -274,14 +274,15 @@ def test_an_outlier_does_not_scale_epsilon():
     assert plan(on_frame, epsilon_sd=0.3).question.epsilon["s1"] > 10 * clean["s1"]
 
 
+def cautions_of(frame):
+    table = read_sensors(frame)
+    return [*data_cautions(table, aggregate(table.values, 10, "mean"), 10)]
+
+
 LIKE = "the sensors most like it"
 CHANGES = {
     "Outlier: s1 is 1048 at 2026-02-12 16:00:00": lambda v: v.__setitem__((1024, 1), 1048),
     "Level shift: s2 moves by +8": lambda v: v[3000:, 2].__iadd__(8),
-    f"Level shift: s2 moves by +4.99 against {LIKE} at 2026-04-09 08:00:00 until 2026-04-26": (
-        lambda v: v[2360:2760, 2].__iadd__(5)
-    ),
-    "Level shift: s2 moves by +39.4": lambda v: v[2360:2760, 2].__iadd__(40),
     f"Level shift: s2 moves by +0.993 against {LIKE} at 2026-06-16 16:00": lambda v: v[
         4000:, 2
     ].__iadd__(1.0),
@@ -290,9 +291,6 @@ CHANGES = {
         (slice(None), 5), 32 + 1.8 * v[:, 0]
     ),
     "Near-copies: s1 and s5 (r = 1.000000)": lambda v: v.__setitem__((slice(None), 5), -v[:, 1]),
-    "Near-copies: s0 and s5, which repeats it 7 steps later (r = 1.000000)": lambda v: (
-        v.__setitem__((slice(7, None), 5), 32 - 1.8 * v[:-7, 0])
-    ),
     "Stuck on one value: s3 (300 samples)": lambda v: v.__setitem__((slice(4000, 4300), 3), 1.25),
     "Stuck on one value: s3 (270 samples)": lambda v: (
         v.__setitem__((slice(4000, 4300), 3), 1.25),
@@ -301,16 +299,12 @@ CHANGES = {
     "Long silences: samples are missing in s1 (40 %)": lambda v: v.__setitem__(
         (slice(3600, None), 1), np.nan
     ),
-    "ε is too small for 1 of 7 sensors: they are hardly ever certified.": lambda v: v.__setitem__(
-        (slice(None), 4), np.random.default_rng(9).normal(size=len(v))
-    ),
 }
 
 
 @pytest.mark.parametrize("caution", CHANGES)
 def test_cautions_name_the_sensor_and_the_time(caution):
-    cautions = plan(sensors(change=CHANGES[caution]), epsilon_sd=0.3).cautions
-    cautions = [line for line in cautions if not line.startswith("Replay")]
+    cautions = cautions_of(sensors(change=CHANGES[caution]))
     assert [line.startswith(caution) for line in cautions] == [True], cautions
 
 
@@ -320,30 +314,29 @@ def test_copies_with_gaps_of_their_own_are_named(missing):
         values[:, 5] = values[:, 0]
         values[np.random.default_rng(3).random(values.shape) < missing] = np.nan
 
-    cautions = plan(sensors(change=copy), epsilon_sd=0.3).cautions
+    cautions = cautions_of(sensors(change=copy))
     named = [line for line in cautions if line.startswith("Near-copies")]
     assert len(named) == 1 and named[0].startswith("Near-copies: s0 and s5 (r = 1.000000)")
 
 
 @pytest.mark.parametrize("rows", [slice(1024, 1025), slice(5, None, 600)])
 def test_a_fall_of_all_sensors_makes_no_copies(rows):
-    cautions = plan(sensors(change=lambda v: v[rows].__isub__(9000)), epsilon_sd=0.3).cautions
+    cautions = cautions_of(sensors(change=lambda v: v[rows].__isub__(9000)))
     assert not any(line.startswith("Near-copies") for line in cautions), cautions
 
 
 @pytest.mark.parametrize("height", [3, 30])
-@pytest.mark.parametrize("end", [3200, 6000])
-def test_two_sensors_that_shift_together_are_both_named(height, end):
+def test_two_sensors_that_shift_together_are_both_named(height):
     """Unlike the others, and like each other, they were compared with nobody."""
-    frame = sensors(change=lambda v: v[3000:end, 1:3].__iadd__(height))
-    cautions = plan(frame, epsilon_sd=0.3).cautions
+    frame = sensors(change=lambda v: v[3000:, 1:3].__iadd__(height))
+    cautions = cautions_of(frame)
     named = [line.split()[2] for line in cautions if line.startswith("Level shift")]
     assert sorted(named) == ["s1", "s2"], cautions
 
 
 def test_of_three_sensors_the_one_that_shifts_is_named():
-    made = plan(sensors(n=3, change=lambda v: v[3000:, 1].__iadd__(3)), epsilon_sd=0.3)
-    named = [line.split()[2] for line in made.cautions if line.startswith("Level shift")]
+    cautions = cautions_of(sensors(n=3, change=lambda v: v[3000:, 1].__iadd__(3)))
+    named = [line.split()[2] for line in cautions if line.startswith("Level shift")]
     assert named == ["s1"]
 
 
