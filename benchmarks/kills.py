@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.generators import block_model, draw
+from aftlib.core.processes import preload
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.documents.checkpoint_planning import drivers, state
@@ -36,7 +37,7 @@ QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 
 POINTS = ("begun", "restored", "replayed", "estimated", "written", "committed", "planned")
 """Points of a driver's batch; at "written" the transaction has the checkpoint, and is open."""
 COMMIT = PartialReplay._commit
-drivers.FORKS.set_forkserver_preload([__name__])
+preload(__name__)
 
 
 def run() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from aftlib.core.intervals import bootstrap_share
 from aftlib.recovery_comparison.cases import Case
-from aftlib.recovery_comparison.schemes import SCHEMES, Estimator, exact_of
+from aftlib.recovery_comparison.schemes import SCHEMES, Estimator
 
 BLOCK_STEPS = 240
 """Steps of a block that is resampled as a whole: neighbouring windows fail together."""
@@ -29,8 +29,6 @@ def score_schemes(case: Case, seed: int) -> pd.DataFrame:
     """
     rows = []
     for scheme, make_estimator in SCHEMES.items():
-        if exact_of(scheme) is None:
-            continue
         certified, within = lose_windows(case, make_estimator)
         blocks = np.arange(len(certified)) * 2 * case.windows.width // BLOCK_STEPS
         hits = np.bincount(blocks, within.sum(axis=1))
@@ -54,7 +52,7 @@ def score_schemes(case: Case, seed: int) -> pd.DataFrame:
 
 
 def lose_windows(
-    case: Case, make_estimator: Callable[[Case], Estimator | None]
+    case: Case, make_estimator: Callable[[Case], Estimator]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which lost results are certified, and which of these are within ε.
 
@@ -67,10 +65,6 @@ def lose_windows(
     within = np.zeros(shape, bool)
     for worker in case.assignment.workers:
         estimator = make_estimator(case)
-        if estimator is None:
-            raise ValueError(
-                "make_estimator must return an estimator, got None: choose a scheme that estimates"
-            )
         sensors = np.asarray(worker)
         for lost, (before, now) in enumerate(zip(case.truth[::2], case.truth[1::2], strict=False)):
             estimator.update(before)

@@ -6,15 +6,11 @@ import numpy as np
 
 from aftlib.core.recovery_costs import IS_FASTER, KEEPS_T_SLA
 from aftlib.notebook.texts import shown
-from aftlib.recovery_comparison.experiments import (
-    Measurements,
-    NotebookParameters,
-    normal_table,
-)
+from aftlib.recovery_comparison.experiments import Measurements, NotebookParameters
 from aftlib.recovery_comparison.figures import percent
 from aftlib.recovery_comparison.normal import checkpoints_name
-from aftlib.recovery_comparison.own_numbers import own_alternatives, own_numbers
 from aftlib.recovery_comparison.schemes import EXACT, LAST, MODEL, NOTHING, PARTIAL
+from aftlib.recovery_comparison.tables import normal_table, own_alternatives, own_numbers
 
 LARGE = 0.5
 """Share of a recovery without a read limit that D1 must save to be worth its estimates; ours."""
@@ -37,7 +33,8 @@ def describe_ratios(measured: Measurements) -> str:
 def requirement(measured: Measurements) -> str:
     """Return ε and δ with their units."""
     case = measured.case
-    epsilon, delta = case.requirement.epsilon, case.requirement.delta
+    epsilon = case.requirement.epsilon
+    delta = case.requirement.delta
     return f"ε = {epsilon:.3g} µg/m³ in windows of {case.windows.width} hours, δ = {delta:g}"
 
 
@@ -62,7 +59,8 @@ def describe_outcomes(measured: Measurements) -> str:
     lost = int(outcomes["lost"][NOTHING])
     harmed = int(outcomes.drop(index=NOTHING).to_numpy().sum())
     estimable = measured.case.assignment.estimable
-    count, all_workers = int(estimable.sum()), len(estimable)
+    count = int(estimable.sum())
+    all_workers = len(estimable)
     rest = (
         "so it reads nothing again"
         if count == all_workers

@@ -1,7 +1,8 @@
-"""One stream of sensors with its guarantee, and the kills in it."""
+"""One stream of sensors with its guarantee, and the schedule of the kills in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,28 @@ class Kill:
     emitted: bool = False  # whether it hits after the window is emitted, or just before its end
 
 
+def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -> list[Kill]:
+    """Draw the kills of a stream: `kills` per rate and without a limit, in random order.
+
+    As many more hit after their window is emitted. Every second window has a kill; the first kill,
+    which no result counts, warms up.
+    """
+    rng = np.random.default_rng(seed)
+    points = [(rate, False) for rate in (*rates, np.inf)] + [(np.inf, True)]
+    drawn = [(np.inf, False)]
+    for _ in range(kills):
+        drawn += [points[i] for i in rng.permutation(len(points))]
+    return [
+        Kill(2 * number, int(rng.integers(workers)), rate, emitted)
+        for number, (rate, emitted) in enumerate(drawn)
+    ]
+
+
+def streamed_windows(schedule: Sequence[Kill]) -> int:
+    """Return how many windows a schedule needs: one without a kill follows the last."""
+    return schedule[-1].window + 2
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """One stream of sensors, its workers, and the guarantee of its estimates."""
@@ -42,6 +65,11 @@ class Case:
         """Sensors of each worker."""
         return assign_spread(self.model, self.workers, self.requirement)
 
+    @property
+    def streamed(self) -> np.ndarray:
+        """Samples of the streamed windows, shape (steps, n)."""
+        return self.values[self.learned * self.windows.width :]
+
     @cached_property
     def history(self) -> np.ndarray:
         """Means of the learned windows, shape (learned, n), NaN where all samples are missing."""
@@ -50,10 +78,8 @@ class Case:
     @cached_property
     def truth(self) -> np.ndarray:
         """Means of the streamed windows, shape (windows, n)."""
-        streamed = self.values[self.learned * self.windows.width :]
-        return streamed.reshape(-1, self.windows.width, self.model.size).mean(axis=1)
+        return self.streamed.reshape(-1, self.windows.width, self.model.size).mean(axis=1)
 
     def write_log(self, directory: Path) -> SensorLog:
         """Write the samples of the streamed windows, from which replacements read again."""
-        streamed = self.values[self.learned * self.windows.width :]
-        return SensorLog.write(directory, streamed, self.model.names)
+        return SensorLog.write(directory, self.streamed, self.model.names)

@@ -15,10 +15,7 @@ from pydantic import model_validator
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.paths import beijing_pm25
-from aftlib.core.recovery_costs import (
-    Operation,
-    RecoveryCosts,
-)
+from aftlib.core.recovery_costs import Operation, RecoveryCosts
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.notebook.parameters import ParameterModel, parameter
@@ -27,25 +24,28 @@ from aftlib.recovery_comparison.break_even import (
     break_evens,
     compare_with_exact,
     compare_with_model,
-    expected_again,
     measured_costs,
 )
-from aftlib.recovery_comparison.cases import Case, Kill
-from aftlib.recovery_comparison.normal import UNPROTECTED, StoredSpark, normal_operation
+from aftlib.recovery_comparison.cases import Case, Kill, draw_schedule, streamed_windows
+from aftlib.recovery_comparison.normal import StoredSpark, normal_operation
 from aftlib.recovery_comparison.partial import recover_partially, replay_query
 from aftlib.recovery_comparison.schemes import (
     BY_PROCESS,
-    EXACT,
+    EXACT_PROCESS,
+    NOTHING,
     SCHEMES,
     all_schemes,
     exact_of,
 )
 from aftlib.recovery_comparison.workers import recover_workers
 
-SENSORS, STEPS = 12, 35_064
-"""Beijing's stations, and the hours of their data."""
+SENSORS = 12
+"""Stations in Beijing."""
+STEPS = 35_064
+"""Hours of their data."""
 TURNS_PER_KILL = 2
 """Turns of the methods in normal operation, as a multiple of the kills of each kind."""
+FEWER_WINDOWS = "give shorter windows, fewer learned ones, kills or rates"
 
 
 class NotebookParameters(ParameterModel):
@@ -147,31 +147,6 @@ class NotebookParameters(ParameterModel):
         )
 
 
-FEWER_WINDOWS = "give shorter windows, fewer learned ones, kills or rates"
-
-
-def streamed_windows(schedule: Sequence[Kill]) -> int:
-    """Return how many windows a schedule needs: one without a kill follows the last."""
-    return schedule[-1].window + 2
-
-
-def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -> list[Kill]:
-    """Draw the kills of a stream: `kills` per rate and without a limit, in random order.
-
-    As many more hit after their window is emitted. Every second window has a kill; the first kill,
-    which no result counts, warms up.
-    """
-    rng = np.random.default_rng(seed)
-    points = [(rate, False) for rate in (*rates, np.inf)] + [(np.inf, True)]
-    drawn = [(np.inf, False)]
-    for _ in range(kills):
-        drawn += [points[i] for i in rng.permutation(len(points))]
-    return [
-        Kill(2 * number, int(rng.integers(workers)), rate, emitted)
-        for number, (rate, emitted) in enumerate(drawn)
-    ]
-
-
 @dataclass(frozen=True)
 class Measurements:
     """All schemes under the same kills, and without any.
@@ -237,9 +212,8 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
     for width in sorted(p.windows):
         case = p.read_case(width)
         for number, scheme in enumerate(all_schemes()):
-            kills, outcome = measure_scheme(
-                case, scheme, p.schedule, directory / f"{width}-{number}"
-            )
+            place = directory / f"{width}-{number}"
+            kills, outcome = measure_scheme(case, scheme, p.schedule, place)
             recoveries.append(kills)
             outcomes.append(outcome)
         accuracy.append(score_schemes(p.read_case(width, everything=True), p.seed))
@@ -259,18 +233,35 @@ def measure_scheme(
     case: Case, scheme: str, schedule: Sequence[Kill], directory: Path
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Stream a case under a schedule; return its rows of `recoveries`, and that of `outcomes`."""
-    stream = recover_partially if scheme in BY_PROCESS else recover_workers
-    rows, results = stream(case, scheme, directory, schedule)
+    rows, results = stream_case(case, scheme, schedule, directory)
     about: dict[str, Any] = {"scheme": scheme, "width": case.windows.width}
     kills = rows[rows["rate"].notna() & (rows["window"] > 0)]
     kills = kills[~kills["emitted"].astype(bool)].assign(**about)
-    calm = rows[rows["rate"].isna()]
-    additions = 1
-    added = calm["estimate_s"] if scheme in SCHEMES else calm["commit_s"]
+    undisturbed = rows[rows["rate"].isna()]
     if scheme in BY_PROCESS:  # a window's last checkpoint has its result, and is not added
         additions = len(replay_query(case).first_plan.times) - 2
-    costs = {"added_ms": 1e3 * added.mean() * additions, "additions": additions}
+        added_s = undisturbed["commit_s"].mean() * additions
+    else:
+        additions = 1
+        added_s = undisturbed["estimate_s"].mean()
+    costs = {"added_ms": 1e3 * added_s, "additions": additions}
     return kills, about | costs | {"kills": len(schedule)} | score_results(case, results)
+
+
+def stream_case(
+    case: Case, scheme: str, schedule: Sequence[Kill], directory: Path
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Stream a case by one of `all_schemes` under a schedule of kills; `directory` must be new.
+
+    Return the frames of `workers.recover_workers`.
+    """
+    if scheme in BY_PROCESS:
+        replays_all = scheme == EXACT_PROCESS
+        return recover_partially(case, directory, schedule, replays_all=replays_all)
+    estimator = SCHEMES[scheme](case) if scheme in SCHEMES else None
+    return recover_workers(
+        case, directory, schedule, estimator=estimator, replays=scheme != NOTHING
+    )
 
 
 def time_sample(case: Case, directory: Path) -> float:
@@ -295,64 +286,3 @@ def score_results(case: Case, results: pd.DataFrame) -> dict[str, float]:
         "estimated": int(estimated.sum()),
         "within": float(within.mean()) if within.size else np.nan,
     }
-
-
-def scheme_table(measured: Measurements) -> pd.DataFrame:
-    """Return one row per scheme, in the longest windows: outcomes, samples and times.
-
-    Outcomes count all kills. At the slowest rate, recovery_s is the median time of a recovery. Of
-    it, reading_s is the wait for the samples, and fixed_ms the rest.
-    """
-    rows = measured.recoveries
-    width = rows["width"].max()
-    rate = rows["rate"].min()
-    slow = rows[(rows["width"] == width) & (rows["rate"] == rate)]
-    medians = slow.groupby("scheme")[["again", "seconds"]].median()
-    wait = medians["again"] / rate
-    outcomes = measured.outcomes[measured.outcomes["width"] == width].set_index("scheme")
-    table = outcomes[["lost", "doubled", "estimated"]].join(medians["again"])
-    table["fixed_ms"] = 1e3 * (medians["seconds"] - wait)
-    table["reading_s"] = wait
-    table["recovery_s"] = medians["seconds"]
-    return table.join(outcomes["added_ms"])
-
-
-def normal_table(measured: Measurements) -> pd.DataFrame:
-    """Return one row per method in normal operation, medians over the turns.
-
-    Columns: per_s: samples per second; speed: the same as a share of that without fault tolerance;
-    latency_ms; outage_s: the longest recovery at the slowest rate by the cost model, NaN without
-    fault tolerance. With checkpoints, exact replay reads what came since the last one.
-    """
-    rows = measured.recoveries
-    slowest = float(rows["rate"].min())
-    window = expected_again(rows, EXACT, int(rows["width"].max()))
-    by_method = measured.normal.groupby("method", sort=False)
-    medians = by_method[["per_s", "latency_s"]].median()
-    per_s = medians["per_s"]
-    outages = dict[str, float]()
-    for method, checkpoints in by_method["checkpoints"].first().items():
-        name = str(method)
-        if checkpoints:
-            again = window / checkpoints
-            outages[name] = measured.costs[EXACT].recovery_s(again, False, slowest)
-        elif name != UNPROTECTED:
-            again = replayed_share(measured, name) * window
-            outages[name] = measured.costs[name].recovery_s(again, True, slowest)
-    table = pd.DataFrame(
-        {
-            "per_s": per_s,
-            "speed": per_s / float(per_s[UNPROTECTED]),
-            "latency_ms": 1e3 * medians["latency_s"],
-        }
-    )
-    return table.assign(outage_s=pd.Series(outages))  # in the order of the methods
-
-
-def replayed_share(measured: Measurements, scheme: str) -> float:
-    """Return the share of the lost samples that a scheme reads again, in the longest windows."""
-    rows = measured.recoveries
-    width = int(rows["width"].max())
-    exact = exact_of(scheme) or scheme
-    again = expected_again(rows, scheme, width)
-    return again / expected_again(rows, exact, width) if again else 0.0

@@ -11,8 +11,8 @@ from pandas.io.formats.style import Styler
 
 from aftlib.core.recovery_costs import Operation
 from aftlib.notebook.style import BLUE, GREEN, GREY, ORANGE, styled, table, threshold
-from aftlib.recovery_comparison import own_numbers
-from aftlib.recovery_comparison.experiments import Measurements, normal_table, scheme_table
+from aftlib.recovery_comparison import tables
+from aftlib.recovery_comparison.experiments import Measurements
 from aftlib.recovery_comparison.schemes import GUARD, LAST, MODEL, PARTIAL
 
 COLORS = {MODEL: BLUE, GUARD: GREEN, LAST: GREY, PARTIAL: ORANGE}
@@ -86,7 +86,7 @@ def outcome_table(measured: Measurements) -> Styler:
         "recovery_s": "recovery, s",
         "added_ms": "added to each window, ms",
     }
-    return table(scheme_table(measured).reset_index().rename(columns=titles))
+    return table(tables.scheme_table(measured).reset_index().rename(columns=titles))
 
 
 def accuracy_table(measured: Measurements) -> Styler:
@@ -113,7 +113,7 @@ def accuracy_table(measured: Measurements) -> Styler:
 
 def operation_table(measured: Measurements) -> Styler:
     """Throughput and latency of each method while nothing fails."""
-    frame = normal_table(measured).reset_index()
+    frame = tables.normal_table(measured).reset_index()
     frame["speed"] = frame["speed"].map(percent)
     titles = {
         "per_s": "samples per second",
@@ -147,7 +147,7 @@ def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> S
         "keeps_from": "exact recovery keeps T_SLA from, samples/s",
         "faster_below": "estimating is faster below, samples/s",
     }
-    frame = own_numbers.own_table(measured, operation, t_sla_s).reset_index()
+    frame = tables.own_table(measured, operation, t_sla_s).reset_index()
     return table(frame.replace(np.inf, "∞").rename(columns=titles))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ import pandas as pd
 
 from aftlib.core.paths import project_root
 from aftlib.recovery_comparison.cases import Case
-from aftlib.recovery_comparison.schemes import NOTHING, SCHEMES, exact_of
+from aftlib.recovery_comparison.schemes import SCHEMES, Estimator
 from aftlib.recovery_comparison.workers import Coordinator, Sink
 
 UNPROTECTED = "no fault tolerance"
@@ -35,16 +35,16 @@ class Protection:
     """A method of fault tolerance in normal operation."""
 
     name: str
-    scheme: str
     checkpoints: int = 0  # per window and worker
+    make_estimator: Callable[[Case], Estimator] | None = None
 
 
 def protections(width: int) -> list[Protection]:
     """Return the compared methods, for windows of `width` steps."""
     counts = sorted({count for count in SHARES if width % count == 0} | {width})
-    exact = [Protection(checkpoints_name(count), NOTHING, count) for count in counts]
-    estimating = [Protection(scheme, scheme) for scheme in SCHEMES if exact_of(scheme)]
-    return [Protection(UNPROTECTED, NOTHING), *exact, *estimating]
+    exact = [Protection(checkpoints_name(count), count) for count in counts]
+    estimating = [Protection(name, make_estimator=make) for name, make in SCHEMES.items()]
+    return [Protection(UNPROTECTED), *exact, *estimating]
 
 
 def checkpoints_name(count: int) -> str:
@@ -77,12 +77,11 @@ def normal_operation(case: Case, directory: Path, turns: int) -> pd.DataFrame:
                 case,
                 log,
                 Sink(folder / "results.sqlite"),
-                estimator=SCHEMES[method.scheme](case),
+                estimator=method.make_estimator(case) if method.make_estimator else None,
                 checkpoint_folder=folder if method.checkpoints else None,
                 checkpoint_every=width // max(method.checkpoints, 1),
             )
-            stack.callback(coordinator.stop)
-            coordinators.append(coordinator)
+            coordinators.append(stack.enter_context(coordinator))
         for turn in range(turns + 1):
             windows = range(turn * PORTION, (turn + 1) * PORTION)
             first = turn % len(methods)  # so that each method comes first equally often
@@ -99,9 +98,8 @@ def normal_operation(case: Case, directory: Path, turns: int) -> pd.DataFrame:
 def repeated(case: Case, windows: int) -> Case:
     """Return the case with its streamed windows again and again, `windows` of them."""
     learned = case.learned * case.windows.width
-    streamed = case.values[learned:]
-    steps = np.arange(windows * case.windows.width) % len(streamed)
-    return replace(case, values=np.concatenate([case.values[:learned], streamed[steps]]))
+    steps = np.arange(windows * case.windows.width) % len(case.streamed)
+    return replace(case, values=np.concatenate([case.values[:learned], case.streamed[steps]]))
 
 
 def time_windows(coordinator: Coordinator, windows: Sequence[int]) -> tuple[float, float]:
@@ -109,13 +107,13 @@ def time_windows(coordinator: Coordinator, windows: Sequence[int]) -> tuple[floa
     half = len(windows) // 2
     begin = time.perf_counter()
     for window in windows[:half]:
-        coordinator.process(window, None)
+        coordinator.process(window)
     seconds = time.perf_counter() - begin
     case = coordinator.case
     latencies = []
     for window in windows[half:]:
         coordinator.read_before_end(window)
-        latencies.append(coordinator.process(window, None)["seconds"])
+        latencies.append(coordinator.process(window)["seconds"])
     return half * case.windows.width * case.model.size / seconds, median(latencies)
 
 
@@ -125,7 +123,6 @@ class StoredSpark:
 
     date: str
     shares: tuple[float, ...]
-    rows: tuple[int, ...]  # per micro-batch
 
     @classmethod
     def read(cls) -> StoredSpark | None:
@@ -134,6 +131,5 @@ class StoredSpark:
         if not path.exists():
             return None
         stored = json.loads(path.read_text())
-        runs = stored["known_model"]
-        shares = tuple(float(run["speed_to_plain_spark"]) for run in runs)
-        return cls(stored["date"], shares, tuple(run["rows_per_micro_batch"] for run in runs))
+        shares = tuple(float(run["speed_to_plain_spark"]) for run in stored["known_model"])
+        return cls(stored["date"], shares)

@@ -1,7 +1,7 @@
-"""The ways to recover, by name; `SCHEMES` takes further ones.
+"""The schemes of recovery, by name; `SCHEMES` takes further ones.
 
-D1's workers recover nothing, replay exactly, or estimate. D2's process reads few sensors again; the
-exact process takes the same checkpoints, but reads all sensors again.
+D1's workers recover nothing, replay exactly, or estimate by one of `SCHEMES`. D2's process reads
+few sensors again; the exact process takes the same checkpoints, but reads all sensors again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from aftlib.guard import Guard
 from aftlib.guard.known import KnownModel
 from aftlib.recovery_comparison.cases import Case
 
-NOTHING, EXACT = "nothing", "exact replay"
-MODEL, GUARD, LAST = "D1 by model", "D1 by guard", "last value"
-EXACT_PROCESS, PARTIAL = "exact replay, D2's checkpoints", "D2"
-#: Schemes of D2's process; the others run in D1's workers.
+NOTHING = "nothing"
+EXACT = "exact replay"
+MODEL = "D1 by model"
+GUARD = "D1 by guard"
+LAST = "last value"
+EXACT_PROCESS = "exact replay, D2's checkpoints"
+PARTIAL = "D2"
 BY_PROCESS = (EXACT_PROCESS, PARTIAL)
+"""Schemes of D2's process; the others run in D1's workers."""
 
 
 class Estimator(Protocol):
@@ -77,14 +81,12 @@ def learned_guard(case: Case) -> Guard:
     return guard
 
 
-SCHEMES: dict[str, Callable[[Case], Estimator | None]] = {
-    NOTHING: lambda case: None,
-    EXACT: lambda case: None,
+SCHEMES: dict[str, Callable[[Case], Estimator]] = {
     MODEL: known_model,
     GUARD: learned_guard,
     LAST: lambda case: LastValue(case.history),
 }
-"""The schemes of D1's workers, each with a function that makes its estimator for a case.
+"""The schemes that estimate in D1's workers, each with a function from a case to its estimator.
 
 A scheme that is added, also in a notebook, is killed, timed, scored and drawn like the others.
 """
@@ -92,7 +94,7 @@ A scheme that is added, also in a notebook, is killed, timed, scored and drawn l
 
 def all_schemes() -> list[str]:
     """Return the names of all schemes: those of D1's workers, then those of D2's process."""
-    return [*SCHEMES, *BY_PROCESS]
+    return [NOTHING, EXACT, *SCHEMES, *BY_PROCESS]
 
 
 def exact_of(scheme: str) -> str | None:

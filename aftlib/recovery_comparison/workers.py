@@ -7,21 +7,22 @@ no Spark, and so no micro-batch and no watermark.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.processes import preload
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.storage import open_database, transaction
 from aftlib.documents.approximately_once.worker import Checkpoints, Worker
 from aftlib.recovery_comparison.cases import Case, Kill
-from aftlib.recovery_comparison.schemes import NOTHING, SCHEMES, Estimator
+from aftlib.recovery_comparison.schemes import Estimator
 
 preload(__name__)
 PARTS = ["start_s", "read_s", "estimate_s", "commit_s"]
@@ -35,9 +36,7 @@ class Sink:
     """
 
     def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, isolation_level=None)
-        self.connection.execute("PRAGMA journal_mode = WAL")
-        self.connection.execute("PRAGMA synchronous = FULL")
+        self.connection = open_database(path)
         columns = "window INTEGER, sensor INTEGER, value REAL, estimated INTEGER, writes INTEGER"
         key = "PRIMARY KEY (window, sensor)"
         self.connection.execute(f"CREATE TABLE results ({columns}, {key})")
@@ -52,9 +51,8 @@ class Sink:
             (window, int(sensor), float(values[sensor]), bool(estimated[sensor]))
             for sensor in np.flatnonzero(np.isfinite(values))
         ]
-        self.connection.execute("BEGIN")
-        self.connection.executemany(upsert, rows)
-        self.connection.execute("COMMIT")
+        with transaction(self.connection, f"commit window {window} to") as connection:
+            connection.executemany(upsert, rows)
 
     def results(self) -> pd.DataFrame:
         """Return all results: window, sensor, value, estimated; writes: how often it came."""
@@ -68,7 +66,7 @@ class Coordinator:
 
     A lost sensor is estimated if the `estimator` has certified it. Any other one is read again if
     `replays`, and else stays lost. With `checkpoint_folder`, workers store their running windows
-    there every `checkpoint_every` steps.
+    there every `checkpoint_every` steps. As a context manager it stops the workers at the end.
     """
 
     case: Case
@@ -91,12 +89,19 @@ class Coordinator:
         for worker in self.workers:
             worker.wait()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self.workers:
+            worker.stop()
+
     def read_before_end(self, window: int) -> None:
         """Let all workers read a window up to its last step."""
         self._advance((window + 1) * self.case.windows.width - 1)
         self._receive()
 
-    def process(self, window: int, kill: Kill | None) -> dict[str, float]:
+    def process(self, window: int, kill: Kill | None = None) -> dict[str, float]:
         """Process a window, in which one worker may be killed; return the times of a recovery.
 
         A kill hits before the window's last step, or after the window is emitted: then nothing is
@@ -105,8 +110,8 @@ class Coordinator:
         seconds: from the kill, or from the begin of a window without one, until the results are
         committed and all workers work. It is the sum of `PARTS`. again: samples read again.
         """
-        width = self.case.windows.width
-        begin, end = window * width, (window + 1) * width
+        begin = window * self.case.windows.width
+        end = begin + self.case.windows.width
         clock = [time.monotonic()]
         if kill and not kill.emitted:
             self.read_before_end(window)
@@ -117,13 +122,14 @@ class Coordinator:
             clock = [self.workers[kill.worker].kill()]
             crashed = [kill.worker]
 
-        again, failed = 0, [self.workers[index] for index in crashed]
-        replacement, reader = self._replace(crashed, begin, end, np.isnan(values))
+        failed = [self.workers[index] for index in crashed]
+        readers = self._replace(crashed, begin, end, np.isnan(values))
         clock.append(time.monotonic())
-        if reader is not None:
+        for reader in readers:
             reader.advance(end, kill.rate if kill else np.inf)
-            values[reader.sensors] = reader.receive()[1][0]
-            again = width * len(reader.sensors)
+        for reader in readers:
+            _, aggregates = reader.receive()
+            values[reader.sensors] = aggregates[0]
         clock.append(time.monotonic())
         estimated = np.zeros(values.size, bool)
         if self.estimator is not None:
@@ -133,17 +139,12 @@ class Coordinator:
         self.sink.commit(window, values, estimated)
         clock.append(time.monotonic())
 
-        for worker in failed:
-            worker.stop()
-        if reader is not None and reader is not replacement:
-            reader.stop()
+        for worker in (*failed, *readers):
+            if worker not in self.workers:
+                worker.stop()
         parts = dict(zip(PARTS, np.diff(clock).tolist(), strict=True))
+        again = sum(len(reader.sensors) for reader in readers) * self.case.windows.width
         return {"seconds": clock[-1] - clock[0], **parts, "again": again}
-
-    def stop(self) -> None:
-        """End all workers."""
-        for worker in self.workers:
-            worker.stop()
 
     def _advance(self, step: int) -> None:
         for worker in self.workers:
@@ -152,7 +153,8 @@ class Coordinator:
 
     def _receive(self) -> tuple[np.ndarray, list[int]]:
         """Return a finished window's values, NaN where a worker crashed, and crashed workers."""
-        values, crashed = np.full(self.case.model.size, np.nan), list[int]()
+        values = np.full(self.case.model.size, np.nan)
+        crashed = list[int]()
         for index, worker in enumerate(self.workers):
             try:
                 finished, aggregates = worker.receive()
@@ -165,53 +167,58 @@ class Coordinator:
 
     def _replace(
         self, crashed: Sequence[int], begin: int, end: int, lost: np.ndarray
-    ) -> tuple[Worker | None, Worker | None]:
-        """Start the replacement of a crashed worker, and a reader of the sensors to read again.
+    ) -> list[Worker]:
+        """Replace crashed workers; return readers of the sensors that must be read again.
 
-        The reader is the replacement itself if all of its sensors are read again. Else the
+        A reader is the replacement itself if all of its sensors are read again. Else the
         replacement goes on at the present, and the reader is a process of its own.
         """
-        replacement = reader = None
+        readers = list[Worker]()
+        certified = np.zeros(lost.size, bool)
+        if self.estimator is not None:
+            certified = self.estimator.recoverable[0]
         for index in crashed:
             sensors = self.workers[index].sensors
-            certified = np.zeros(lost.size, bool)
-            if self.estimator is not None:
-                certified = self.estimator.recoverable[0]
             replayed = [s for s in sensors if lost[s] and not certified[s] and self.replays]
-            windows, whole = self.case.windows, replayed == sensors
-            replacement = Worker(self.log, sensors, windows, begin if whole else end)
-            if whole:
-                reader = replacement
+            all_replayed = replayed == sensors
+            replacement = Worker(
+                self.log, sensors, self.case.windows, begin if all_replayed else end
+            )
+            if all_replayed:
+                readers.append(replacement)
             elif replayed:
-                reader = Worker(self.log, replayed, windows, begin)
+                reader = Worker(self.log, replayed, self.case.windows, begin)
                 reader.wait()
+                readers.append(reader)
             replacement.wait()
             self.workers[index] = replacement
-        return replacement, reader
+        return readers
 
 
 def recover_workers(
-    case: Case, scheme: str, directory: Path, schedule: Sequence[Kill]
+    case: Case,
+    directory: Path,
+    schedule: Sequence[Kill],
+    *,
+    estimator: Estimator | None = None,
+    replays: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Stream a case by D1's worker processes under a schedule of kills.
+    """Stream a case by D1's worker processes under a schedule of kills; `directory` must be new.
 
-    `scheme` is one of `SCHEMES`; `directory` must be new.
+    `estimator` and `replays` are those of the `Coordinator`.
 
     Return two frames. One row per window: window, rate (NaN without a kill), emitted, and the
     columns of `Coordinator.process`. One row per result, as `Sink.results` returns them.
     """
     directory.mkdir(parents=True)
-    log, sink = case.write_log(directory / "log"), Sink(directory / "results.sqlite")
-    estimator = SCHEMES[scheme](case)
-    coordinator = Coordinator(case, log, sink, scheme != NOTHING, estimator)
+    log = case.write_log(directory / "log")
+    sink = Sink(directory / "results.sqlite")
     kills = {kill.window: kill for kill in schedule}
     rows = []
-    try:
+    with Coordinator(case, log, sink, replays, estimator) as coordinator:
         for window in range(len(case.truth)):
             kill = kills.get(window)
             times = coordinator.process(window, kill)
             about = {"window": window, "rate": kill.rate if kill else np.nan}
             rows.append(about | {"emitted": bool(kill and kill.emitted)} | times)
-    finally:
-        coordinator.stop()
     return pd.DataFrame(rows), sink.results()

@@ -24,14 +24,17 @@ from aftlib.documents.approximately_once.worker import SCHEMA
 from aftlib.streaming.promise import Promise
 from aftlib.streaming.stream import recoverable
 
-WINDOWS, STEPS = Windows(10, 5), 600
+WINDOWS = Windows(10, 5)
+STEPS = 600
 SAMPLES = block_model(6, 2)
 MODEL = SAMPLES.aggregate(WINDOWS.width)
 ASSIGNMENT = assign_spread(MODEL, 3, Requirement(0.3, 0.05))
 """Three workers of two sensors, each of which can be estimated from the others."""
 PROMISE = Promise(
     [[MODEL.names[key] for key in keys] for keys in ASSIGNMENT.workers],
-    *(0.3, 0.05, "5s"),
+    epsilon=0.3,
+    delta=0.05,
+    window="5s",
     watermark="5s",
     model=MODEL,
 )
@@ -55,7 +58,8 @@ if __name__ == "__main__":
     from aftlib.spark.session import session
     from aftlib.streaming.stream import PROVIDER, ROCKSDB
 
-    place, kill_in = Path(sys.argv[1]), [int(number) for number in sys.argv[2:]]
+    place = Path(sys.argv[1])
+    kill_in = [int(number) for number in sys.argv[2:]]
     running = session("crash", **{"spark.sql.shuffle.partitions": "2"})
     running.conf.set(PROVIDER, ROCKSDB)
     if kill_in:

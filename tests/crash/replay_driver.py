@@ -20,7 +20,8 @@ from aftlib.documents.checkpoint_planning.state import CheckpointStore
 from aftlib.spark.faults import Fault, Injector
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
-WINDOW, WINDOWS = 60, 3
+WINDOW = 60
+WINDOWS = 3
 QUERY = ReplayQuery(MODEL, WINDOW, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 BATCHES = WINDOWS * len(QUERY.first_plan.replay)
 

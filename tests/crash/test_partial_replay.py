@@ -23,10 +23,8 @@ POINTS = ("begun", "restored", "replayed", "estimated", "committed", "planned")
 
 def start(directory, kind, store="sound", point=None, batch=0):
     kill_at = [point, str(batch)] if point else []
-    return subprocess.Popen(
-        [sys.executable, driver.__file__, str(directory), kind, store, *kill_at],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    command = [sys.executable, driver.__file__, str(directory), kind, store, *kill_at]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def killed_at(directory, kind, point, batch, store="sound"):
@@ -75,7 +73,8 @@ def check(store, log):
 @pytest.mark.parametrize("seed", range(BARE))
 def test_drivers_killed_without_spark(tmp_path, seed, once):
     """A trial has a kill at each point, in any order, and one at a random moment."""
-    chance, log = random.Random(seed), driver.write_log(tmp_path)
+    chance = random.Random(seed)
+    log = driver.write_log(tmp_path)
     batches = sorted(chance.sample(range(driver.BATCHES - 1), len(POINTS)))
     for point, batch in zip(chance.sample(POINTS, len(POINTS)), batches, strict=True):
         killed_at(tmp_path, "bare", point, batch)
@@ -90,12 +89,13 @@ def test_spark_drivers_killed(spark, tmp_path, seed, once):
 
     In a full series also during the recovery and after the next commit, always in a new process.
     """
-    chance, log = random.Random(100 + seed), driver.write_log(tmp_path)
+    chance = random.Random(100 + seed)
+    log = driver.write_log(tmp_path)
     batch = chance.randrange(0, 3)
     killed_at(tmp_path, "spark", POINTS[seed % 4], batch)
     if FULL:
         killed_at(tmp_path, "spark", chance.choice(POINTS[1:4]), batch)
-    # recovered, but what follows is not planned: all of that before a Spark would be asked
+    # the interval is recovered, but the next one is not planned; Spark has not started
     killed_at(tmp_path, "spark" if FULL else "bare", "committed", batch)
     if FULL:
         killed_at(tmp_path, "spark", "committed", batch + 1)

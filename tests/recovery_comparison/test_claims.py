@@ -79,10 +79,10 @@ def test_d1_7_names_its_interval_and_the_stored_runs_on_spark():
     assert "of 4 checkpoints per window" in d1_7(measured).text
     measured.__dict__["spark"] = None
     assert "Spark" not in d1_7(measured).sensitivity
-    measured.__dict__["spark"] = StoredSpark("2026-01-02", (0.5,), (1000,))
+    measured.__dict__["spark"] = StoredSpark("2026-01-02", (0.5,))
     assert "Reversed on Spark" in d1_7(measured).sensitivity
     assert "0.50 of the speed" in d1_7(measured).sensitivity
-    measured.__dict__["spark"] = StoredSpark("2026-01-02", (1.5,), (1000,))
+    measured.__dict__["spark"] = StoredSpark("2026-01-02", (1.5,))
     assert "Reversed" not in d1_7(measured).sensitivity
 
 

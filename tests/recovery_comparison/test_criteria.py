@@ -10,8 +10,8 @@ from aftlib.core.recovery_costs import (
     Operation,
     RecoveryCosts,
 )
-from aftlib.recovery_comparison.own_numbers import own_alternatives, own_table
 from aftlib.recovery_comparison.schemes import EXACT, GUARD
+from aftlib.recovery_comparison.tables import own_alternatives, own_table
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.recovery import LEAST_SAVING, Failure, find_criteria
 from tests.recovery_comparison.tables import measurements

@@ -8,13 +8,8 @@ import pandas as pd
 import pytest
 
 from aftlib.recovery_comparison import captions, figures
-from aftlib.recovery_comparison.experiments import (
-    NotebookParameters,
-    normal_table,
-    scheme_table,
-)
+from aftlib.recovery_comparison.experiments import NotebookParameters
 from aftlib.recovery_comparison.normal import UNPROTECTED, checkpoints_name
-from aftlib.recovery_comparison.own_numbers import own_numbers, own_table
 from aftlib.recovery_comparison.schemes import (
     EXACT,
     EXACT_PROCESS,
@@ -24,6 +19,7 @@ from aftlib.recovery_comparison.schemes import (
     all_schemes,
     exact_of,
 )
+from aftlib.recovery_comparison.tables import normal_table, own_numbers, own_table, scheme_table
 from tests.recovery_comparison.tables import RATES, WINDOWS, measurements
 
 

@@ -14,8 +14,8 @@ from aftlib.recovery_comparison import experiments, figures
 from aftlib.recovery_comparison.accuracy import score_schemes
 from aftlib.recovery_comparison.cases import Kill
 from aftlib.recovery_comparison.experiments import NotebookParameters
-from aftlib.recovery_comparison.own_numbers import own_table
 from aftlib.recovery_comparison.schemes import EXACT, SCHEMES
+from aftlib.recovery_comparison.tables import own_table
 from tests.recovery_comparison.tables import measurements
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "scheme.md").read_text()

@@ -4,16 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.recovery_comparison import experiments, partial, workers
-from aftlib.recovery_comparison.cases import Kill
+from aftlib.recovery_comparison import experiments, workers
+from aftlib.recovery_comparison.cases import Kill, draw_schedule
 from aftlib.recovery_comparison.experiments import (
     NotebookParameters,
-    draw_schedule,
     score_results,
+    stream_case,
 )
-from aftlib.recovery_comparison.partial import recover_partially, replay_query
+from aftlib.recovery_comparison.partial import replay_query
 from aftlib.recovery_comparison.schemes import (
-    BY_PROCESS,
     EXACT,
     EXACT_PROCESS,
     GUARD,
@@ -22,8 +21,8 @@ from aftlib.recovery_comparison.schemes import (
     NOTHING,
     PARTIAL,
     SCHEMES,
+    all_schemes,
 )
-from aftlib.recovery_comparison.workers import recover_workers
 
 WIDTH = 6
 EPSILON_BETWEEN = 0.64
@@ -34,7 +33,6 @@ SCHEDULE = [
     Kill(4, 1, np.inf, emitted=True),
     Kill(6, 0, 2e3),
 ]
-STREAMS = dict.fromkeys(SCHEMES, recover_workers) | dict.fromkeys(BY_PROCESS, recover_partially)
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +45,20 @@ def streamed(case, tmp_path_factory):
     """Rows, results and score of each scheme."""
     directory = tmp_path_factory.mktemp("kills")
     streamed = {}
-    for number, (scheme, stream) in enumerate(STREAMS.items()):
-        rows, results = stream(case, scheme, directory / str(number), SCHEDULE)
+    for number, scheme in enumerate(all_schemes()):
+        rows, results = stream_case(case, scheme, SCHEDULE, directory / str(number))
         streamed[scheme] = rows[rows["rate"].notna()], results, score_results(case, results)
     return streamed
 
 
-@pytest.mark.parametrize("scheme", STREAMS)
+@pytest.mark.parametrize("scheme", all_schemes())
 def test_only_nothing_loses_and_no_scheme_doubles(streamed, scheme):
     _, _, score = streamed[scheme]
     assert score["lost"] == (18 if scheme == NOTHING else 0)  # three windows of six sensors
     assert score["doubled"] == score["wrong"] == 0
 
 
-@pytest.mark.parametrize("scheme", STREAMS)
+@pytest.mark.parametrize("scheme", all_schemes())
 def test_results_are_estimates_only_where_a_scheme_estimates(streamed, scheme):
     _, results, score = streamed[scheme]
     estimated = results[results["estimated"]]
@@ -83,7 +81,7 @@ def test_the_planned_samples_are_read_again(case, streamed, scheme):
     assert (rows.loc[rows["emitted"].astype(bool), "again"] == 0).all()
 
 
-@pytest.mark.parametrize("scheme", STREAMS)
+@pytest.mark.parametrize("scheme", all_schemes())
 def test_a_limited_read_takes_its_time_and_parts_add_up(streamed, scheme):
     rows, _, _ = streamed[scheme]
     assert (rows["read_s"] >= rows["again"] / rows["rate"]).all()
@@ -100,7 +98,7 @@ def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch
             return type("Recovered", (), {"estimate": np.zeros((1, values.size))})
 
     monkeypatch.setitem(SCHEMES, GUARD, lambda case: Half())
-    rows, results = recover_workers(case, GUARD, tmp_path / "half", SCHEDULE)
+    rows, results = stream_case(case, GUARD, SCHEDULE, tmp_path / "half")
     lost = results[(results["window"] == 0) & results["sensor"].isin(case.assignment.workers[1])]
     assert (lost["estimated"] == (lost["sensor"] % 2 == 0)).all()
     score = score_results(case, results)
@@ -110,12 +108,10 @@ def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch
 
 def test_a_crash_without_a_kill_is_recovered_too(case, tmp_path):
     log, sink = case.write_log(tmp_path / "log"), workers.Sink(tmp_path / "results.sqlite")
-    coordinator = workers.Coordinator(case, log, sink)
-    try:
-        coordinator.workers[1].kill()
-        assert coordinator.process(0, None)["again"] == WIDTH * 6
-    finally:
-        coordinator.stop()
+    with workers.Coordinator(case, log, sink) as coordinator:
+        for worker in coordinator.workers:  # both crash, and both are replaced
+            worker.kill()
+        assert coordinator.process(0)["again"] == WIDTH * 12
     assert np.allclose(sink.results()["value"], case.truth[0])
 
 
@@ -124,8 +120,7 @@ def test_checkpoints_are_those_of_the_longest_windows_in_any_order(tmp_path, mon
     streamed = pd.DataFrame(rows | {"estimate_s": 0.0, "commit_s": 0.0})
     result = pd.DataFrame({"window": [0], "sensor": [0], "value": [0.0], "estimated": [True]})
     result["writes"] = 1
-    for stream in ("recover_workers", "recover_partially"):
-        monkeypatch.setattr(experiments, stream, lambda *_: (streamed, result))
+    monkeypatch.setattr(experiments, "stream_case", lambda *_: (streamed, result))
     monkeypatch.setattr(experiments, "score_schemes", lambda *_: pd.DataFrame())
     monkeypatch.setattr(experiments, "normal_operation", lambda *_: pd.DataFrame())
     p = NotebookParameters(windows=[24, WIDTH], rates=[150.0], kills=2, budget=0.03)
@@ -141,13 +136,13 @@ def test_control_a_replacement_that_repeats_an_emitted_window_doubles_it(
 ):
     process = workers.Coordinator.process
 
-    def twice(self, window, kill):
+    def twice(self, window, kill=None):
         if kill and kill.emitted:
             self.sink.commit(window, case.truth[window], np.zeros(12, bool))
         return process(self, window, kill)
 
     monkeypatch.setattr(workers.Coordinator, "process", twice)
-    _, results = recover_workers(case, EXACT, tmp_path / "twice", SCHEDULE)
+    _, results = stream_case(case, EXACT, SCHEDULE, tmp_path / "twice")
     assert score_results(case, results)["doubled"] == 12
 
 
@@ -166,38 +161,18 @@ def test_a_worker_that_is_not_estimable_is_replayed_exactly(tmp_path):
     estimable = uneven.assignment.estimable
     assert estimable.tolist().count(True) == 1
     kills = [Kill(2 * worker, worker, np.inf) for worker in range(2)]
-    rows, results = recover_workers(uneven, MODEL, tmp_path / "uneven", kills)
+    rows, results = stream_case(uneven, MODEL, kills, tmp_path / "uneven")
     again = rows.loc[rows["rate"].notna(), "again"].to_numpy()
     assert again.tolist() == np.where(estimable, 0, 6 * WIDTH).tolist()
     score = score_results(uneven, results)
     assert score["estimated"] == 6 and score["lost"] == score["wrong"] == 0
 
 
-def test_a_recovered_batch_is_found_by_its_points_and_not_by_their_places():
-    points = [
-        "started",
-        "begun",
-        "new",
-        "restored",
-        "replayed",
-        "estimated",
-        "committed",
-        "planned",
-    ]
-    passages = [partial.Passage(point, 4, float(i)) for i, point in enumerate(points)]
-    later = ["begun", "restored", "replayed", "estimated", "committed"]
-    passages += [partial.Passage(point, 5, 10.0 + i) for i, point in enumerate(later)]
-    assert partial.RecoveredBatch.of(passages) == partial.RecoveredBatch(4, 3.0, 4.0, 5.0, 6.0)
-    assert partial.undisturbed_commits(passages) == [1.0]
-    with pytest.raises(ValueError, match="passages must hold a batch from begun to committed"):
-        partial.RecoveredBatch.of(passages[:5])
-
-
 def test_control_a_lost_replay_is_counted(case, tmp_path, monkeypatch):
     monkeypatch.setattr(
         workers.Coordinator, "_replace", lambda self, crashed, *_: _resume(self, crashed)
     )
-    _, results = recover_workers(case, EXACT, tmp_path / "lost", SCHEDULE[:1])
+    _, results = stream_case(case, EXACT, SCHEDULE[:1], tmp_path / "lost")
     assert score_results(case, results)["lost"] >= 6
 
 
@@ -208,7 +183,7 @@ def _resume(coordinator, crashed):
         worker = workers.Worker(coordinator.log, sensors, coordinator.case.windows, begin)
         worker.wait()
         coordinator.workers[index] = worker
-    return None, None
+    return []
 
 
 def test_the_exact_process_has_the_checkpoints_of_d2(streamed):

@@ -102,6 +102,6 @@ def test_the_stored_runs_on_spark_are_read_if_they_are_there(tmp_path, monkeypat
     assert StoredSpark.read() is None
     folder = tmp_path / "benchmarks" / "results"
     folder.mkdir(parents=True)
-    run = {"speed_to_plain_spark": 0.4, "rows_per_micro_batch": 7}
+    run = {"speed_to_plain_spark": 0.4}
     (folder / "pipeline.json").write_text(json.dumps({"date": "2026-01-02", "known_model": [run]}))
-    assert StoredSpark.read() == StoredSpark("2026-01-02", (0.4,), (7,))
+    assert StoredSpark.read() == StoredSpark("2026-01-02", (0.4,))

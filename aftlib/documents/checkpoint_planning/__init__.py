@@ -16,8 +16,10 @@ transaction per batch; and the prepared replay sets as files.
 crashed is recovered: O is read, the others are estimated, the result is committed, and the rest of
 the window is planned. It runs in one process.
 `pipeline` runs it on Structured Streaming, whose micro-batches end at the τ; the state is the same.
-`cases` has what follows from plans over a grid (figs 6 and 7), `learning` what becomes of it if the
-model is learned, and `experiments` the parameters of notebook 02 and what it samples and streams.
-`recoveries` measures in one process (figs 1 and 5, throughput), and `drivers` kills processes.
-`figures` draws, `captions` says what a run shows, `judges` and `claims` judge.
+`cases` has sensors, samples and a grid to plan for, and the checkpoints of their plans (fig. 6).
+`success_rates` has the share of results within ε (fig. 7): by formula, drawn and learned.
+`timing` measures times in one process (fig. 5, throughput), and `drivers` kills processes.
+`recoveries` shows fig. 1 and a recovery that streams on Spark; `experiments` has the parameters of
+notebook 02.
+`figures` draws, `captions` says what a run shows. `claims` judges by `judges` and `timed_judges`.
 """

@@ -13,14 +13,14 @@ from aftlib.documents.checkpoint_planning.experiments import (
     VARIANCE,
     NotebookParameters,
 )
-from aftlib.documents.checkpoint_planning.learning import BOTH
-from aftlib.documents.checkpoint_planning.learning import COVARIANCE as LEARNED_COVARIANCE
 from aftlib.documents.checkpoint_planning.plan import (
     ADAPTIVE,
     EXACTLY_ONCE,
     NO_RELAXATION,
     PROPOSED,
 )
+from aftlib.documents.checkpoint_planning.success_rates import BOTH
+from aftlib.documents.checkpoint_planning.success_rates import COVARIANCE as LEARNED_COVARIANCE
 
 DOCUMENT = {"sensors": 100, "groups": 5, "window": 10_000}
 """Generated data of the document (section 6.2)."""
@@ -78,7 +78,8 @@ def setting(parameters: NotebookParameters, case: PlanningCase) -> str:
 def counts(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> str:
     """Say how many checkpoints each method needs at both ends of an axis (fig. 6)."""
     line = _line(frame, x, point).pivot_table(index=x, columns="method", values="checkpoints")
-    first, last = line.iloc[0], line.iloc[-1]
+    first = line.iloc[0]
+    last = line.iloc[-1]
     spoken = _SPOKEN[x]
     methods = [EXACTLY_ONCE, NO_RELAXATION, PROPOSED, ADAPTIVE]
     each = ", ".join(f"{name} {first[name]:.0f} and {last[name]:.0f}" for name in methods)
@@ -153,12 +154,10 @@ def learned(curve: pd.DataFrame, point: Mapping[str, float]) -> str:
     mean = curve.groupby(["curve", "rows"])["success"].mean()
     each = []
     for name in (BOTH, LEARNED_COVARIANCE):
-        enough = mean[name][mean[name] >= 1 - point["delta"]]
-        first, last = mean[name].iloc[0], mean[name].iloc[-1]
-        met = (
-            f"1 − δ is met from {enough.index[0]:,} rows on" if len(enough) else "1 − δ is not met"
-        )
-        each.append(f"{name}: {percent(first)} to {percent(last)}, {met}")
+        shares = mean[name]
+        enough = shares.index[shares >= 1 - point["delta"]]
+        met = f"1 − δ is met from {enough[0]:,} rows on" if len(enough) else "1 − δ is not met"
+        each.append(f"{name}: {percent(shares.iloc[0])} to {percent(shares.iloc[-1])}, {met}")
     return f"True success from the fewest to the most rows ({at(point)}). {'; '.join(each)}."
 
 
@@ -223,7 +222,8 @@ def beijing(frame: pd.DataFrame, delta: float) -> str:
     """Say how often real sensors whose hours depend on each other are within ε."""
     replayed = frame["replayed"].max()
     nothing = "Nothing is replayed" if replayed == 0 else f"At most {replayed} are replayed"
-    first, last = frame.iloc[0], frame.iloc[-1]
+    first = frame.iloc[0]
+    last = frame.iloc[-1]
     return (
         f"{nothing}, and {percent(first['within'])} ($\\tau={first['tau']:.0f}$) to "
         f"{percent(last['within'])} ($\\tau={last['tau']:.0f}$) of the estimates are within "

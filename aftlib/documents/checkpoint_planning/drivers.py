@@ -6,17 +6,16 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import share_interval
+from aftlib.core.processes import ChildProcess, preload
 from aftlib.core.sensorlog import SensorLog
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery, bare_read, driver
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
@@ -34,17 +33,41 @@ PILOTS = 10
 """Pilot kills for each of `PILOT_TUPLES`."""
 LEAST_MS = 1e-7
 """Least time of one tuple in a fitted recovery time: ten tuples per nanosecond."""
-FORKS = get_context("forkserver")
-# drivers are forked from a process that has the imports
-FORKS.set_forkserver_preload([__name__])
+preload(__name__)
 
 
-class Passage(NamedTuple):
-    """A point that a driver passed, and when."""
+@dataclass(frozen=True)
+class CommittedBatch:
+    """A batch that a driver committed, with the times at which it passed its points.
 
-    point: str  # one of `PartialReplay`, or "started" or "killed"
+    Times are seconds of the monotonic clock.
+    """
+
     batch: int
-    at: float  # seconds of the monotonic clock
+    begun: float
+    restored: float
+    replayed: float
+    estimated: float
+    committed: float
+
+
+TIMED_POINTS = ("begun", "restored", "replayed", "estimated", "committed")
+"""Points of a batch whose times a driver reports."""
+
+
+@dataclass(frozen=True)
+class DriverRun:
+    """The batches that a driver process committed, and the time of its kill, NaN without one."""
+
+    batches: tuple[CommittedBatch, ...]
+    killed: float
+
+    @property
+    def recovered(self) -> CommittedBatch:
+        """The first batch, which the driver before may have lost; ValueError without one."""
+        if not self.batches:
+            raise ValueError("a driver must commit a batch, got none: kill it later")
+        return self.batches[0]
 
 
 def drive(
@@ -54,13 +77,15 @@ def drive(
     log: SensorLog,
     kill: tuple[str, int] | None,
     rate: float,
-    exact: bool,
+    replays_all: bool,
 ) -> None:
-    """Be a driver process: recover at a read rate, stream the rest, and send each `Passage`.
+    """Be a driver process: recover, stream the rest of the log, and send each committed batch.
 
-    At a point and step `kill` it waits to be killed.
+    The arguments are those of `run_driver`. Where the process shall be killed, it sends the time
+    and waits.
     """
     read = bare_read(log)
+    times = dict[str, float]()
 
     def read_slowly(sensors: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         sums = read(sensors, start, stop)
@@ -68,12 +93,17 @@ def drive(
         return sums
 
     def passes(point: str, batch: int) -> None:
-        pipe.send(Passage(point, batch, time.monotonic()))
-        if kill is not None and point == kill[0] and kill[1] in range(*operator.batch_steps):
-            pipe.send(Passage("killed", batch, time.monotonic()))
-            pipe.recv()
+        if point in TIMED_POINTS:
+            times[point] = time.monotonic()
+        if point == "committed":
+            pipe.send(CommittedBatch(batch, **times))
+        if kill is not None:
+            kill_point, kill_step = kill
+            if point == kill_point and kill_step in range(*operator.batch_steps):
+                pipe.send(time.monotonic())
+                pipe.recv()
 
-    with driver(query, log, directory, passes, replays_all=exact) as operator:
+    with driver(query, log, directory, passes, replays_all=replays_all) as operator:
         operator.recover(read_slowly)
         operator.finish(read)
 
@@ -84,36 +114,35 @@ def run_driver(
     log: SensorLog,
     kill: tuple[str, int] | None,
     rate: float = np.inf,
-    exact: bool = False,
-) -> list[Passage]:
+    *,
+    replays_all: bool = False,
+) -> DriverRun:
     """Run a driver process, which recovers the batch of the last one, until SIGKILL or its end.
 
     `kill` is a point of a batch and one of the batch's steps; without it the driver finishes the
-    log. It recovers by reading `rate` samples per second, of all sensors if `exact`. It is forked
-    from a process that has loaded all imports, as a standby process would be.
-
-    Return the passed points, between "started" and "killed". RuntimeError when the driver ends
-    otherwise.
+    log. It recovers by reading `rate` samples per second, of all sensors if `replays_all`. It is
+    forked from a process that has loaded all imports, as a standby process would be. RuntimeError
+    when the driver ends otherwise.
     """
-    ours, theirs = FORKS.Pipe()
-    process = FORKS.Process(target=drive, args=(theirs, directory, query, log, kill, rate, exact))
-    passed = [Passage("started", -1, time.monotonic())]
-    process.start()
-    theirs.close()
-    with ours:
+    batches = list[CommittedBatch]()
+    killed = np.nan
+    with ChildProcess(drive, directory, query, log, kill, rate, replays_all) as child:
         with suppress(EOFError):  # it has ended
-            while passed[-1].point != "killed":
-                passed.append(ours.recv())
-        if passed[-1].point == "killed":
-            process.kill()
-        process.join()
+            while np.isnan(killed):
+                message = child.receive()
+                if isinstance(message, CommittedBatch):
+                    batches.append(message)
+                else:
+                    killed = message
+                    child.kill()
+        status = child.wait_for_end()
     expected = 0 if kill is None else -signal.SIGKILL
-    if process.exitcode != expected:
+    if status != expected:
         raise RuntimeError(
-            f"driver must end with exit status {expected} (kill at {kill}), got "
-            f"{process.exitcode}: see its error above"
+            f"driver must end with exit status {expected} (kill at {kill}), got {status}: see its "
+            "error above"
         )
-    return passed
+    return DriverRun(tuple(batches), killed)
 
 
 def kill_drivers(
@@ -131,13 +160,15 @@ def kill_drivers(
     `CheckpointStore.records`, and t_sla_ms. RuntimeError when a process does not end by its
     SIGKILL.
     """
-    plan, rng = query.first_plan, np.random.default_rng(seed)
+    plan = query.first_plan
+    rng = np.random.default_rng(seed)
     partial = [
         tau
         for tau, replay in zip(plan.times, plan.replay[:-1], strict=False)
         if 0 < len(replay.sensors) < query.model.size
     ]
-    windows, left = log.steps // query.window, count if partial else 0
+    windows = log.steps // query.window
+    left = count if partial else 0
     frames = list[pd.DataFrame]()
     while left:
         directory = scratch / str(len(frames))
@@ -240,8 +271,9 @@ def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: i
     n = query.model.size
     shortest, longest = PILOT_TUPLES
     part = query.window * n // 4
-    budgets = max(n, min(shortest, part // 4)), max(n, min(longest, part))
-    for tuples in budgets:
+    few = max(n, min(shortest, part // 4))
+    many = max(n, min(longest, part))
+    for tuples in (few, many):
         pilot = replace(query, t_sla_ms=query.recovery_time(tuples))
         frames.append(kill_drivers(pilot, log, scratch / str(tuples), PILOTS, seed))
     pilots = pd.concat(frames)
@@ -249,7 +281,7 @@ def query_from_pilots(query: ReplayQuery, log: SensorLog, scratch: Path, seed: i
         return query
     line = fit_recovery_time(pilots)
     cost = RecoveryTime(MARGIN * line.fixed_ms, MARGIN * line.per_tuple_ms)
-    return replace(query, recovery_time=cost, t_sla_ms=cost(budgets[0]))
+    return replace(query, recovery_time=cost, t_sla_ms=cost(few))
 
 
 def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
@@ -276,7 +308,7 @@ def kills_to_decide(share: float) -> int | None:
     """
     for exponent in count(0):
         for digits in range(10, 100):
-            n = digits * 10**exponent
+            n = int(digits * 10**exponent)
             if n > MOST_KILLS:
                 return None
             low, high = share_interval(round(share * n), n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import plotly.express as px
@@ -10,8 +11,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from aftlib.documents.checkpoint_planning.cases import AXES, SPARED
-from aftlib.documents.checkpoint_planning.learning import BOTH, COVARIANCE, MODEL
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery
+from aftlib.documents.checkpoint_planning.success_rates import BOTH, COVARIANCE, MODEL
 from aftlib.notebook.style import (
     BLUE,
     GREEN,
@@ -42,7 +43,9 @@ _TITLES = {
 _LABELS = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA (ms)"}
 _NAMES = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA"}
 _GAINS = {"total_ms": "gain prepared beforehand", "solved_ms": "gain solved at recovery"}
-_EXACT, _SAMPLED, _GUARANTEED = "expected", "sampled, 95 % interval", "guaranteed 1 − δ"
+_EXACT = "expected"
+_SAMPLED = "sampled, 95 % interval"
+_GUARANTEED = "guaranteed 1 − δ"
 _SUCCESS = {
     _GUARANTEED: {"mode": "lines", "line": {"color": "#333", "dash": "dash"}},
     _EXACT: {"mode": "lines", "line": {"color": BLUE}},
@@ -60,10 +63,14 @@ _TIMES = {
 def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go.Figure:
     """Draw fig. 1's values by step, coloured by their source in a recovery."""
     figure = px.scatter(
-        cells, "step", "sensor", "state", text=cells["value"].map("{:g}".format),
+        cells,
+        x="step",
+        y="sensor",
+        color="state",
+        text=cells["value"].map("{:g}".format),
         color_discrete_map=_STATES,
         category_orders={"state": [*_STATES], "sensor": ["X1", "X2", "X3"]},
-    )  # fmt: skip
+    )
     look = {"size": 38, "symbol": "square"}
     figure.update_traces(marker=look, textfont={"size": 15, "color": "white"})
     black = {"textfont_color": "black"}  # white on orange has too little contrast
@@ -71,7 +78,8 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
     for time in times[1:-1]:
         label = {"annotation_text": f"checkpoint τ = {time}", "annotation_position": "bottom right"}
         figure.add_vline(time + 0.5, line_color=GREEN, **label)
-    line, text = {"color": RED, "dash": "dot"}, f"failure at t = {failure}"
+    line = {"color": RED, "dash": "dot"}
+    text = f"failure at t = {failure}"
     figure.add_vline(failure, line=line, layer="below", annotation_text=text)
     styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
     figure.update_xaxes(dtick=1).update_yaxes(range=[-1, 3])
@@ -82,9 +90,9 @@ def plan(queries: Mapping[str, ReplayQuery]) -> go.Figure:
     """Draw the sensors replayed after a failure, by its time and the method; marks: checkpoints."""
     rows = []
     for method, query in queries.items():
-        times, replay = query.first_plan.times, query.first_plan.replay
-        sizes = [len(each.sensors) for each in (*replay, replay[-1])]
-        rows += [(method, tau, size) for tau, size in zip(times, sizes, strict=True)]
+        plan = query.first_plan
+        sizes = [len(each.sensors) for each in (*plan.replay, plan.replay[-1])]
+        rows += [(method, tau, size) for tau, size in zip(plan.times, sizes, strict=True)]
     frame = pd.DataFrame(rows, columns=["method", "step", "sensors"])
     titles = "Replayed sensors", "steps since the window began", "sensors |O| replayed on failure"
     figure = line_figure(frame, "step", "sensors", "method", LOOKS, titles)
@@ -95,44 +103,64 @@ def plan(queries: Mapping[str, ReplayQuery]) -> go.Figure:
 def counts(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> go.Figure:
     """Draw checkpoints per window along one axis by method, with a slider for another (fig. 6).
 
-    `frame` is that of `experiments.checkpoint_counts`, `x` one of the `AXES`. The slider, of T_SLA
+    `frame` is that of `cases.checkpoint_counts`, `x` one of the `AXES`. The slider, of T_SLA
     or, if `x` is that, of ε, begins at the value of `point`, which also has that of the third axis.
     """
-    slider, fixed = _other_axes(x)
-    figure = line_figure(
-        _at(frame, fixed, point[fixed]), x, "checkpoints", "method", LOOKS,
-        (f"Checkpoints against {_NAMES[x]} (fig. 6)", _TITLES[x], "checkpoints per window"),
-        slider=slider, label=_LABELS[slider], start=point[slider], logarithmic=x == "t_sla_ms",
-    )  # fmt: skip
+    titles = (f"Checkpoints against {_NAMES[x]} (fig. 6)", _TITLES[x], "checkpoints per window")
+    figure = _figure_along(x, point, frame, "checkpoints", "method", LOOKS, titles)
     return figure.update_yaxes(rangemode="tozero")
 
 
 def success(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> go.Figure:
     """Draw the mean success of plans' checkpoints along one axis, with a slider (fig. 7).
 
-    `frame` is that of `experiments.sampled_failures`; `x` and `point` are as for `counts`.
+    `frame` is that of `success_rates.sampled_failures`; `x` and `point` are as for `counts`.
     """
-    slider, fixed = _other_axes(x)
-    rows = _at(frame, fixed, point[fixed])
+    rows = frame[AXES]
+    sampled = rows.assign(low=1 - frame["high"], high=1 - frame["low"])
     curves = [
-        rows[AXES].assign(curve=_GUARANTEED, share=1 - rows["delta"]),
-        rows[AXES].assign(curve=_EXACT, share=1 - rows["failed"]),
-        rows[AXES].assign(
-            curve=_SAMPLED, share=1 - rows["sampled"], low=1 - rows["high"], high=1 - rows["low"]
-        ),
+        rows.assign(curve=_GUARANTEED, share=1 - frame["delta"]),
+        rows.assign(curve=_EXACT, share=1 - frame["failed"]),
+        sampled.assign(curve=_SAMPLED, share=1 - frame["sampled"]),
     ]
+    titles = (f"Success against {_NAMES[x]} (fig. 7)", _TITLES[x], "share of results within ε")
+    every = pd.concat(curves, ignore_index=True)
+    return _figure_along(x, point, every, "share", "curve", _SUCCESS, titles, ("low", "high"))
+
+
+def _figure_along(
+    x: str,
+    point: Mapping[str, float],
+    frame: pd.DataFrame,
+    y: str,
+    curve: str,
+    looks: Mapping[str, Mapping[str, Any]],
+    titles: tuple[str, str, str],
+    bounds: tuple[str, str] | None = None,
+) -> go.Figure:
+    """Draw curves along one axis of the grid; a slider has another, and the third is fixed."""
+    slider = "t_sla_ms" if x == "epsilon" else "epsilon"
+    (fixed,) = set(AXES) - {x, slider}
+    known = sorted(frame[fixed].unique())
     return line_figure(
-        pd.concat(curves, ignore_index=True), x, "share", "curve", _SUCCESS,
-        (f"Success against {_NAMES[x]} (fig. 7)", _TITLES[x], "share of results within ε"),
-        slider=slider, label=_LABELS[slider], start=point[slider], bounds=("low", "high"),
+        frame[frame[fixed] == known[nearest(known, point[fixed])]],
+        x,
+        y,
+        curve,
+        looks,
+        titles,
+        slider=slider,
+        label=_LABELS[slider],
+        start=point[slider],
+        bounds=bounds,
         logarithmic=x == "t_sla_ms",
-    )  # fmt: skip
+    )
 
 
 def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
     """Draw median recovery times and their parts against |O|, with a slider for n (fig. 5).
 
-    `times` is the frame of `recoveries.recovery_times`; the gain is prepared.
+    `times` is the frame of `timing.recovery_times`; the gain is prepared.
     """
     median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
     full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
@@ -145,7 +173,8 @@ def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
     figure = line_figure(
         rows, "sensors", "milliseconds", "part", _TIMES, titles, slider="n", label="n", start=start
     )
-    return figure.update_yaxes(rangemode="tozero")
+    legend = {"x": 0, "xanchor": "left"}  # at the right its first entry would be cut
+    return figure.update_yaxes(rangemode="tozero").update_layout(legend=legend)
 
 
 def solving_times(times: pd.DataFrame) -> go.Figure:
@@ -211,7 +240,7 @@ def throughput(rates: pd.DataFrame) -> go.Figure:
 def learned_success(curve: pd.DataFrame, delta: float) -> go.Figure:
     """Draw the success of plans against the rows that their models are learned from.
 
-    `curve` is the frame of `learning.learning_curve`; the bars are the range over turns.
+    `curve` is the frame of `success_rates.learning_curve`; the bars are the range over turns.
     """
     by = curve.groupby(["rows", "curve"])["success"]
     frame = by.mean().reset_index()
@@ -231,16 +260,3 @@ def learned_success(curve: pd.DataFrame, delta: float) -> go.Figure:
         frame, "rows", "success", "curve", looks, titles, bounds=("low", "high"), logarithmic=True
     )
     return threshold(figure, 1 - delta, f"1 − δ = {1 - delta:g}", "bottom right")
-
-
-def _other_axes(x: str) -> tuple[str, str]:
-    """Return the axis of the slider and the one that is fixed, for a figure against `x`."""
-    slider = "t_sla_ms" if x == "epsilon" else "epsilon"
-    (fixed,) = set(AXES) - {x, slider}
-    return slider, fixed
-
-
-def _at(frame: pd.DataFrame, axis: str, value: float) -> pd.DataFrame:
-    """Return the rows whose value on an axis is the nearest to `value`."""
-    known = sorted(frame[axis].unique())
-    return frame[frame[axis] == known[nearest(known, value)]]

@@ -32,7 +32,6 @@ from aftlib.documents.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
     IntervalRecord,
-    PreparedReplay,
 )
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
@@ -73,12 +72,22 @@ class ReplayQuery:
     @cached_property
     def fingerprint(self) -> str:
         """Identity of the query: a query with another identity must not use the stored state."""
-        numbers = (self.window, self.t_sla_ms)
-        numbers += astuple(self.requirement) + astuple(self.recovery_time)
+        numbers = (self.window, self.t_sla_ms, *astuple(self.requirement))
+        numbers += astuple(self.recovery_time)
         exact = [float(number) for number in numbers]  # NumPy's types would change the identity
         digest = self.model.digest()
         digest.update(json.dumps([self.model.names, self.method, self.query, exact]).encode())
         return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """The aggregates of all n sensors over one interval."""
+
+    sums: np.ndarray  # (n,)
+    counts: np.ndarray  # (n,) samples in each sum; an estimated step counts as one
+    variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing is estimated
+    sensors: int  # number of sensors that were read
 
 
 @dataclass
@@ -137,43 +146,67 @@ class PartialReplay:
         """
         if self.store.committed(batch):
             return  # the process crashed after its commit, before Spark recorded the batch
-        model, clock = self.query.model, [time.perf_counter()]
+        checkpoint = self.checkpoint
+        start = checkpoint.position
+        stop = checkpoint.next_boundary
+        self.batch_steps = (start, stop)
+        clock = [time.perf_counter()]
 
         def end_phase(point: str) -> None:
             clock.append(time.perf_counter())
             self.passes(point, batch)
 
-        checkpoint = self.checkpoint
-        start, stop = self.batch_steps = checkpoint.position, checkpoint.next_boundary
         crashed = self.store.begin(start, self.process_id)
         failed = crashed and not self.replays_all
         self.passes("begun", batch)
-        replay = everything = PreparedReplay.everything(model.size)
         if failed:
-            replay = self.store.load_prepared(checkpoint.plan, checkpoint.interval)
-        end_phase("restored")
-
-        sums, counts = read(replay.sensors.tolist(), start, stop)
-        if replay is not everything and np.any(counts < stop - start):
-            replay = everything
-            sums, counts = read(replay.sensors.tolist(), start, stop)
-        end_phase("replayed")
-
-        if replay is not everything:
-            sums = replay.estimate(model.mean, sums, stop - start)
-            counts = np.full(model.size, stop - start)
-        end_phase("estimated")
+            interval = self._recover(checkpoint, read, end_phase)
+        else:
+            end_phase("restored")
+            interval = self._read_all(start, stop, read)
+            end_phase("replayed")
+            end_phase("estimated")
 
         phases = np.diff(clock) * 1e3
-        record = IntervalRecord(batch, start, stop, failed, len(replay.sensors), *phases.tolist())
+        record = IntervalRecord(batch, start, stop, failed, interval.sensors, *phases.tolist())
         aggregated = replace(
             checkpoint,
             position=stop,
-            sums=checkpoint.sums + sums,
-            counts=checkpoint.counts + counts,
-            variance=checkpoint.variance + (stop - start) * replay.variance,
+            sums=checkpoint.sums + interval.sums,
+            counts=checkpoint.counts + interval.counts,
+            variance=checkpoint.variance + interval.variance,
         )
         self._commit(aggregated, record)
+
+    def _read_all(self, start: int, stop: int, read: Read) -> Interval:
+        """Aggregate an interval from the samples of all sensors."""
+        n = self.query.model.size
+        sums, counts = read(range(n), start, stop)
+        return Interval(sums, counts, np.zeros(n), sensors=n)
+
+    def _recover(
+        self, checkpoint: Checkpoint, read: Read, end_phase: Callable[[str], None]
+    ) -> Interval:
+        """Aggregate the next interval from the samples of O; estimate the other sensors."""
+        start = checkpoint.position
+        stop = checkpoint.next_boundary
+        steps = stop - start
+        prepared = self.store.load_prepared(checkpoint.plan, checkpoint.interval)
+        end_phase("restored")
+        sums, counts = read(prepared.sensors.tolist(), start, stop)
+        if np.any(counts < steps):  # a sample of O is missing
+            interval = self._read_all(start, stop, read)
+            end_phase("replayed")
+        else:
+            end_phase("replayed")
+            interval = Interval(
+                sums=prepared.estimate(self.query.model.mean, sums, steps),
+                counts=np.full(self.query.model.size, steps),
+                variance=steps * prepared.variance,
+                sensors=len(prepared.sensors),
+            )
+        end_phase("estimated")
+        return interval
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
         """Commit the batch, with a plan for the steps that follow.
@@ -181,8 +214,8 @@ class PartialReplay:
         After a recovery the plan is made after the commit, so that the recovery does not wait. If
         the process crashes in between, the next one plans.
         """
-        window, results = checkpoint.window, None
-        if checkpoint.position == window + self.query.window:
+        results = None
+        if checkpoint.position == checkpoint.window + self.query.window:
             results = _window_results(self.query, checkpoint)
             checkpoint = _first_checkpoint(self.query, checkpoint.position)
         if record.recovered:
@@ -197,7 +230,8 @@ class PartialReplay:
 
     def _plan_rest(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with a plan for the rest of its window, and prepare that plan."""
-        query, done = self.query, checkpoint.position - checkpoint.window
+        query = self.query
+        done = checkpoint.position - checkpoint.window
         variance = checkpoint.variance / squared_divisor(query.query, max(done, 1))
         plan = query.plan(done, variance) if done else query.first_plan
         name = self.store.prepare(plan)
@@ -267,14 +301,18 @@ def interval_sums(
 
     Samples are added up by row groups, so that the bits do not depend on earlier reads.
     """
-    sums, counts = np.zeros(len(keys)), np.zeros(len(keys), dtype=np.int64)
+    sums = np.zeros(len(keys))
+    counts = np.zeros(len(keys), dtype=np.int64)
     for block in log.blocks(keys, start, stop) if len(keys) else ():
         for values in np.split(block, range(-start % ROW_GROUP, len(block), ROW_GROUP)):
-            part, present = values.sum(axis=0), len(values)
-            if not np.isfinite(part).all():  # some sample is missing
+            part = values.sum(axis=0)
+            if np.isfinite(part).all():
+                sums = sums + part
+                counts = counts + len(values)
+            else:
                 finite = np.isfinite(values)
-                part, present = np.where(finite, values, 0.0).sum(axis=0), finite.sum(axis=0)
-            sums, counts = sums + part, counts + present
+                sums = sums + np.where(finite, values, 0.0).sum(axis=0)
+                counts = counts + finite.sum(axis=0)
         start += len(block)
     return sums, counts
 

@@ -16,8 +16,12 @@ from aftlib.core.requirement import Requirement
 from aftlib.core.windows import AGGREGATES, divisor
 from aftlib.documents.checkpoint_planning.replay import ReplaySet, select_replay
 
-EXACTLY_ONCE, NO_RELAXATION, PROPOSED = "exactly-once", "no-relaxation", "proposed"
-"""The document's methods to choose the replayed sensors (section 6.2)."""
+EXACTLY_ONCE = "exactly-once"
+"""Replay all sensors (section 6.2)."""
+NO_RELAXATION = "no-relaxation"
+"""Replay the sensors that suffice at the window's beginning (section 6.2)."""
+PROPOSED = "proposed"
+"""Choose the replayed sensors again at each checkpoint (section 6.2)."""
 ADAPTIVE = "adaptive"
 """Ours: plan each interval as the only one that fails, and plan again after a failure."""
 METHODS = (PROPOSED, NO_RELAXATION, EXACTLY_ONCE, ADAPTIVE)
@@ -262,12 +266,14 @@ def plan_checkpoints(
     require_choice("query", query, AGGREGATES)
     require_number("window", window, least=1, whole=True)
     require_number("start", start, least=0, below=window, whole=True)
-    window, start = int(window), int(start)
+    window = int(window)  # NumPy's integers would change the type of the times
+    start = int(start)
     variance = _checked_variance(model, start, checkpoint_variance)
     if method == EXACTLY_ONCE:
         first = ReplaySet.everything(model.size)
     else:
-        squared, debt = squared_divisor(query, window), squared_divisor(query, start) * variance
+        squared = squared_divisor(query, window)
+        debt = squared_divisor(query, start) * variance
         target = _target(model, requirement, debt, squared, window - start)
         if method == NO_RELAXATION:  # a plan that begins later does not relax either
             target = np.minimum(target, squared * requirement.max_variance / window)
@@ -288,7 +294,8 @@ def _latest_checkpoints(
 
     Each set would suffice until the window's end, because all later intervals may fail, too.
     """
-    times, replay = [start], [first]
+    times = [start]
+    replay = [first]
     while True:
         sensors = len(replay[-1].sensors)
         reached = times[-1] + most // sensors if sensors else window

@@ -78,7 +78,8 @@ class ReplaySet:
         """
         if not self.estimated.size:
             return np.empty((0, len(self.sensors)))
-        replayed, rest = self.factor[:, self.sensors], self.factor[:, self.estimated]
+        replayed = self.factor[:, self.sensors]
+        rest = self.factor[:, self.estimated]
         return np.asarray(solve_triangular(replayed, rest, check_finite=False)).T
 
     def loosened(self, times: float) -> ReplaySet:
@@ -138,15 +139,18 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     require_instance("model", model, GaussianModel, "GaussianModel.fit(frame)")
     target = _checked_target(model, max_variance)
     variance = model.covariance.diagonal().copy()
-    factor, sensors = np.empty((8, model.size)), list[int]()
+    factor = np.empty((8, model.size))  # it grows with the choice
+    sensors = list[int]()
     share = [float(np.max(variance / target))]
     while share[-1] > 1 + COMPARED_TO:
         pivot = int(np.argmax(variance / target >= share[-1] * (1 - COMPARED_TO)))
         if len(sensors) == len(factor):
             factor = np.concatenate([factor, np.empty_like(factor)])
-        known, row = factor[: len(sensors)], factor[len(sensors)]
+        known = factor[: len(sensors)]
+        row = factor[len(sensors)]
         row[:] = (model.covariance[pivot] - known[:, pivot] @ known) / np.sqrt(variance[pivot])
-        row[sensors], row[pivot] = 0, np.sqrt(variance[pivot])
+        row[sensors] = 0
+        row[pivot] = np.sqrt(variance[pivot])
         sensors.append(pivot)
         variance = np.maximum(variance - row**2, 0)
         variance[sensors] = 0
@@ -165,4 +169,5 @@ def _checked_target(model: GaussianModel, max_variance: ArrayLike) -> np.ndarray
         )
     # scores and units stay finite
     limits = model.covariance.diagonal().max() * np.array([1e-100, 1e100])
-    return np.clip(np.broadcast_to(target, model.size), limits[0], limits[1])
+    clipped: np.ndarray = np.clip(np.broadcast_to(target, model.size), limits[0], limits[1])
+    return clipped

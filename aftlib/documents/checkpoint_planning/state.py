@@ -8,7 +8,7 @@ import sqlite3
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -259,7 +259,7 @@ class CheckpointStore:
         """Load the preparation of a plan's interval; ValueError when it is gone or damaged."""
         return PreparedReplay.load(self.prepared / plan / f"{interval}.npy")
 
-    def _rows(self, query: str, *values: object) -> list[tuple]:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, values).fetchall()
 
 

@@ -8,15 +8,15 @@ import pandas as pd
 import pytest
 
 from aftlib.core.generators import block_model, draw
+from aftlib.core.intervals import share_interval
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.documents.checkpoint_planning import (
     cases,
     drivers,
-    experiments,
-    judges,
     operator,
-    recoveries,
+    success_rates,
+    timing,
 )
 from aftlib.documents.checkpoint_planning.cases import PlanningCase
 from aftlib.documents.checkpoint_planning.claims import CLAIMS, summarize
@@ -34,7 +34,7 @@ GRID = [
 def without_spark():
     """The samples' tasks run here, so that changes made here count in them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiments, "sweep", lambda spark, work, points: [work(p) for p in points])
+        patch.setattr(success_rates, "sweep", lambda spark, work, points: [work(p) for p in points])
         yield
 
 
@@ -55,7 +55,9 @@ def case(tmp_path_factory):
     )
 
 
-def timing(rep=lambda m: 0.1 + m, state=0.1, gain=0.1, solve=lambda n, m: 1e-6 * n * m, ns=(100,)):
+def times_of(
+    rep=lambda m: 0.1 + m, state=0.1, gain=0.1, solve=lambda n, m: 1e-6 * n * m, ns=(100,)
+):
     """Times of n sensors for |O| = .1n … .9n and n, whose replay takes `rep(|O|)`, in six turns."""
     rows = [
         (n, m, m * 1000, rep(m), state, gain * (m < n), 0.1 * (m < n), solve(n, m) * (m < n))
@@ -111,7 +113,7 @@ def outcomes(failed=0.049, z=3.0, recovered=2):
 PARAMETERS = NotebookParameters()
 TIMED = {
     "parameters": PARAMETERS,
-    "times": timing(solve=slow_solver, ns=(100, 1000, 10_000)),
+    "times": times_of(solve=slow_solver, ns=(100, 1000, 10_000)),
     "killed": kills(),
     "rates": rates([1, 1.1, 1, 1, 1], [2, 2.1, 2, 2, 2]),
     "adaptive": outcomes(),
@@ -124,7 +126,7 @@ def frames(case, **changed):
     return {
         "case": case,
         "counts": cases.checkpoint_counts(case),
-        "success": experiments.sampled_failures(None, few, cases.failure_rates(few)),
+        "success": success_rates.sampled_failures(None, few, success_rates.failure_rates(few)),
         **TIMED,
         **changed,
     }
@@ -159,7 +161,7 @@ def test_the_documents_numbers(tmp_path):
     """Of the document's windows: all orders hold, and the failure rates by formula."""
     model = block_model(100, 5, 60, 30)
     whole = PlanningCase(model, SensorLog(tmp_path, model.names, 0, {}), 10_000, GRID, 1, 1)
-    counts, failed = cases.checkpoint_counts(whole), cases.failure_rates(whole)
+    counts, failed = cases.checkpoint_counts(whole), success_rates.failure_rates(whole)
     judged = TIMED | {"counts": counts, "success": failed.assign(z=0.0, missed=0, parts=1)}
     records = judging.judge(CLAIMS, judged, "D2-2", "D2-3", "D2-4", "D2-5", "D2-13")
     assert (records["D2-2"].measured, records["D2-2"].n) == (0, 105)
@@ -221,34 +223,34 @@ def test_samples_that_contradict_the_formula_leave_the_guarantee_open(case, monk
     def uncorrelated(model, rows, seed, first=0):
         return draw(block_model(100, 5, 60, 0), rows, seed, first)
 
-    monkeypatch.setattr(cases, "draw", uncorrelated)
+    monkeypatch.setattr(success_rates, "draw", uncorrelated)
     assert judging.verdict(CLAIMS, frames(case), "D2-5") == "open"
 
 
 def test_full_replays_say_nothing_about_the_guarantee(case):
-    nothing = cases.failure_rates(replace(case, points=[(1e-6, 0.05, 50)]))
+    nothing = success_rates.failure_rates(replace(case, points=[(1e-6, 0.05, 50)]))
     assert verdict_of("D2-5", success=nothing) == "not run"
 
 
 @pytest.mark.parametrize(
     ("claim", "times", "verdict"),
     [
-        ("D2-6", timing(), "holds"),
-        ("D2-6", timing(lambda m: 100 - 0.1 * m), "does not hold"),
-        ("D2-6", timing(solve=lambda n, m: 10.0 * n), "does not hold"),
-        ("D2-6", timing(lambda m: m**3 / 1e4), "open"),  # O is not really read
-        ("D2-6", timing(ns=(10_000,)), "not run"),
-        ("D2-7", timing(), "holds if"),
-        ("D2-7", timing(lambda m: 30 + m), "does not hold"),
-        ("D2-7", timing(lambda m: m**2), "does not hold"),
-        ("D2-7", timing(state=2.1), "does not hold"),
-        ("D2-7", timing(ns=(10,)), "not run"),
-        ("D2-12", timing(ns=(10_000,)), "does not hold"),  # a fast solver
-        ("D2-12", timing(solve=slow_solver, ns=(10_000,)), "holds if"),
-        ("D2-12", timing(ns=(100, 1000)), "not run"),
+        ("D2-6", times_of(), "holds"),
+        ("D2-6", times_of(lambda m: 100 - 0.1 * m), "does not hold"),
+        ("D2-6", times_of(solve=lambda n, m: 10.0 * n), "does not hold"),
+        ("D2-6", times_of(lambda m: m**3 / 1e4), "open"),  # O is not really read
+        ("D2-6", times_of(ns=(10_000,)), "not run"),
+        ("D2-7", times_of(), "holds if"),
+        ("D2-7", times_of(lambda m: 30 + m), "does not hold"),
+        ("D2-7", times_of(lambda m: m**2), "does not hold"),
+        ("D2-7", times_of(state=2.1), "does not hold"),
+        ("D2-7", times_of(ns=(10,)), "not run"),
+        ("D2-12", times_of(ns=(10_000,)), "does not hold"),  # a fast solver
+        ("D2-12", times_of(solve=slow_solver, ns=(10_000,)), "holds if"),
+        ("D2-12", times_of(ns=(100, 1000)), "not run"),
         (
             "D2-12",
-            timing(solve=lambda n, m: 1e6 / n, ns=(100, 10_000)),
+            times_of(solve=lambda n, m: 1e6 / n, ns=(100, 10_000)),
             "does not hold",  # T_est does not grow
         ),
     ],
@@ -263,7 +265,7 @@ def test_the_rows_of_times_name_n_and_o_and_what_reverses_them():
     assert "× full replay's time" in records["D2-12"].number
     assert "at n = 10,000, |O| = 9,000" in records["D2-12"].number
     assert "|O| = 1,000: 0.11" in records["D2-12"].sensitivity
-    slow = timing(gain=200.0)
+    slow = times_of(gain=200.0)
     assert verdict_of("D2-6", times=slow) == "holds"
     assert "Reversed if the gain is prepared" in (
         judging.judge(CLAIMS, {"times": slow}, "D2-6")["D2-6"].sensitivity
@@ -289,9 +291,9 @@ def test_a_reader_that_is_as_slow_for_few_sensors_turns_d2_7(monkeypatch, tmp_pa
 
         return reading
 
-    monkeypatch.setattr(recoveries, "bare_read", reader)
-    monkeypatch.setattr(recoveries.time, "perf_counter", lambda: clock[0])
-    times = recoveries.recovery_times(tmp_path, tmp_path / "times", [100], turns=5, rows=1024)
+    monkeypatch.setattr(timing, "bare_read", reader)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    times = timing.recovery_times(tmp_path, tmp_path / "times", [100], turns=5, rows=1024)
     assert verdict_of("D2-7", times=times) == "does not hold"
 
 
@@ -299,7 +301,7 @@ def test_the_kills_that_would_decide_are_computed_from_the_share():
     record = judging.judge(CLAIMS, {"killed": kills(2, 72)}, "D2-8")["D2-8"]
     needed = drivers.kills_to_decide(70 / 72)
     assert f"some {needed:,} kills" in record.sensitivity and 100 < needed < 1000
-    low, _ = judges.share_interval(round(70 / 72 * needed), needed)
+    low, _ = share_interval(round(70 / 72 * needed), needed)
     assert low >= 0.95
     assert drivers.kills_to_decide(0.95) is None
     assert drivers.kills_to_decide(0.5) < 20

@@ -108,3 +108,16 @@ def test_a_driver_that_ends_otherwise_is_an_error(tmp_path):
     log = SensorLog.write(tmp_path / "log", np.zeros((24, 6)), query().model.names)
     with pytest.raises(RuntimeError, match="must end with exit status -9 .*, got 0: see its"):
         drivers.run_driver(tmp_path / "task", query(), log, ("planned", 99))
+
+
+def test_a_driver_reports_the_batches_that_it_committed_and_its_kill(tmp_path):
+    log = SensorLog.write(tmp_path / "log", draw(query().model, 48, 1), query().model.names)
+    first = drivers.run_driver(tmp_path / "task", query(), log, ("replayed", 0))
+    assert first.batches == () and first.killed > 0
+    with pytest.raises(ValueError, match="a driver must commit a batch, got none: kill it later"):
+        first.recovered  # noqa: B018
+    second = drivers.run_driver(tmp_path / "task", query(), log, None)
+    assert np.isnan(second.killed)
+    assert [batch.batch for batch in second.batches] == [*range(len(second.batches))]
+    number, *times = vars(second.recovered).values()
+    assert number == 0 and times == sorted(times) and times[0] > first.killed

@@ -15,10 +15,10 @@ from aftlib.documents.checkpoint_planning import (
     captions,
     cases,
     drivers,
-    experiments,
     figures,
-    learning,
     recoveries,
+    success_rates,
+    timing,
 )
 from aftlib.documents.checkpoint_planning.cases import PlanningCase
 from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
@@ -30,7 +30,9 @@ from aftlib.documents.checkpoint_planning.replay import select_replay
 @pytest.fixture
 def case(tmp_path, monkeypatch):
     """Two groups of three sensors, windows of 30 steps, sampled without Spark."""
-    monkeypatch.setattr(experiments, "sweep", lambda spark, work, points: [work(p) for p in points])
+    monkeypatch.setattr(
+        success_rates, "sweep", lambda spark, work, points: [work(p) for p in points]
+    )
     model = block_model(6, 2, 4, 3)
     return PlanningCase(
         model=model,
@@ -45,7 +47,7 @@ def case(tmp_path, monkeypatch):
 
 
 def test_figure_1_replays_x1_and_estimates_the_others(tmp_path):
-    cells, results = recoveries.three_sensors(tmp_path)
+    cells, results = recoveries.recover_three_sensors(tmp_path)
     plan = recoveries.FIGURE_1_QUERY.first_plan
     assert plan.times == (0, 3, 7)
     assert [replay.sensors for replay in plan.replay] == [(0, 2), (0,)]
@@ -109,8 +111,8 @@ def slow_failures(case, part, point):
 
 
 def test_sampled_failures_are_the_slow_twins_and_agree_with_the_formula(case):
-    rates = cases.failure_rates(case)
-    sampled = experiments.sampled_failures(None, case, rates)
+    rates = success_rates.failure_rates(case)
+    sampled = success_rates.sampled_failures(None, case, rates)
     assert (rates["failed"] < rates["delta"]).all() and (rates["failed"] <= rates["hardest"]).all()
     assert sampled["z"].abs().max() < 4.5
     row = sampled.query("epsilon == 0.4 and delta == 0.05 and t_sla_ms == 20").iloc[0]
@@ -129,18 +131,18 @@ def test_sampled_failures_are_the_slow_twins_and_agree_with_the_formula(case):
 
 def test_a_sample_without_failures_is_not_far_from_a_small_rate(case, monkeypatch):
     """The spread of such a sample is 0, although the rate is not."""
-    monkeypatch.setattr(experiments, "draw_failures", lambda *given: np.zeros((91, 8)))
-    rates = cases.failure_rates(case).assign(failed=1e-3)
-    sampled = experiments.sampled_failures(None, case, rates)
+    monkeypatch.setattr(success_rates, "draw_failures", lambda *given: np.zeros((91, 8)))
+    rates = success_rates.failure_rates(case).assign(failed=1e-3)
+    sampled = success_rates.sampled_failures(None, case, rates)
     assert (sampled["sampled"] == 0).all() and sampled["z"].abs().max() < 1
 
 
 def test_plans_that_estimate_nothing_have_no_failure_rate(case):
-    assert cases.failure_rates(replace(case, points=[(1e-6, 0.05, 20)])).empty
+    assert success_rates.failure_rates(replace(case, points=[(1e-6, 0.05, 20)])).empty
 
 
 def test_real_stations_break_the_guarantee_of_independent_steps():
-    table = experiments.beijing_failures(0.05)
+    table = success_rates.beijing_failures(0.05)
     assert (table["within"] < table["guaranteed"]).all()
     assert table["within"].iloc[0] < 0.5 and (table["worst_sensor"] <= table["within"]).all()
 
@@ -148,15 +150,15 @@ def test_real_stations_break_the_guarantee_of_independent_steps():
 def test_equally_correlated_is_what_select_replay_selects():
     model = GaussianModel(np.zeros(7), 0.5 * np.eye(7) + 0.5)
     chosen = select_replay(model, 0.62)
-    closed = recoveries.equally_correlated(7, len(chosen.sensors))
+    closed = timing.equally_correlated(7, len(chosen.sensors))
     assert closed.sensors.tolist() == [*chosen.sensors] == [0, 1, 2, 3]
     np.testing.assert_allclose(closed.variance, chosen.variance, atol=1e-12)
     np.testing.assert_allclose(closed.gain, chosen.gain(), atol=1e-12)
 
 
 def test_recovery_times_cover_every_size_and_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(recoveries, "MANY", 20)
-    times = recoveries.recovery_times(tmp_path, tmp_path / "new", [4, 40], turns=30, rows=2000)
+    monkeypatch.setattr(timing, "MANY", 20)
+    times = timing.recovery_times(tmp_path, tmp_path / "new", [4, 40], turns=30, rows=2000)
     sizes = times.groupby("n")["sensors"].unique().map(list).to_dict()
     assert sizes == {4: [1, 2, 3, 4], 40: [4, 12, 20, 28, 36, 40]}
     assert times.groupby("n")["turn"].nunique().to_dict() == {4: 30, 40: 3}
@@ -181,7 +183,7 @@ def test_recovery_times_cover_every_size_and_are_drawn(tmp_path, monkeypatch):
 
 
 def test_fewer_rows_are_scaled_to_the_documents(tmp_path, monkeypatch):
-    monkeypatch.setattr(recoveries, "MOST_READINGS", 40 * 1024)
+    monkeypatch.setattr(timing, "MOST_READINGS", 40 * 1024)
     steps = []
     clock = [0.0]
 
@@ -193,22 +195,22 @@ def test_fewer_rows_are_scaled_to_the_documents(tmp_path, monkeypatch):
 
         return read
 
-    monkeypatch.setattr(recoveries, "bare_read", reader)
-    monkeypatch.setattr(recoveries.time, "perf_counter", lambda: clock[0])
-    times = recoveries.recovery_times(tmp_path, tmp_path / "new", [40], turns=5, rows=10_000)
+    monkeypatch.setattr(timing, "bare_read", reader)
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    times = timing.recovery_times(tmp_path, tmp_path / "new", [40], turns=5, rows=10_000)
     assert set(steps) == {1024}
     assert times["rep_ms"].to_numpy() == pytest.approx(1e-3 * times["sensors"] * 10_000)
 
 
 def test_a_wide_log_has_at_most_ten_million_samples(tmp_path, monkeypatch):
-    monkeypatch.setattr(recoveries, "MOST_READINGS", 60_000)
-    assert recoveries.wide_log(tmp_path, 4, 3000, seed=1).steps == 3000
-    assert recoveries.wide_log(tmp_path, 40, 3000, seed=1).steps == 1500
+    monkeypatch.setattr(timing, "MOST_READINGS", 60_000)
+    assert timing.wide_log(tmp_path, 4, 3000, seed=1).steps == 3000
+    assert timing.wide_log(tmp_path, 40, 3000, seed=1).steps == 1500
 
 
 def test_rates_are_of_whole_windows_with_the_plans_checkpoints(case, tmp_path):
     queries = {m: case.query(0.4, 0.05, 20, m) for m in ("exactly-once", "proposed")}
-    rates = recoveries.stream_rates(queries, case.log, tmp_path, turns=3)
+    rates = timing.stream_rates(queries, case.log, tmp_path, turns=3)
     assert rates.groupby("plan").size().to_dict() == dict.fromkeys(queries, 3)
     assert (rates["rate"] > 0).all()
     taken = rates.groupby("plan")["checkpoints"].first()
@@ -265,7 +267,7 @@ def test_the_restored_checkpoint_has_no_guarantee():
     """As recomputed by hand for the document's data at ε = .12, δ = .05 and T_SLA = 50 ms."""
     case = PlanningCase(block_model(100, 5, 60, 30), None, 10_000, [], 1, 1)
     plan = case.query(0.12, 0.05, 50).plan()
-    rows = cases.restored_checkpoints(plan)
+    rows = success_rates.restored_checkpoints(plan)
     assert rows["tau"].tolist() == [1161, 3483, 8127, 10_000]
     variance = 1161 * plan.replay[0].variance / 1161**2
     others = plan.replay[0].estimated
@@ -297,7 +299,7 @@ def test_a_killed_drivers_replacement_streams_on_spark(spark, tmp_path):
     model = block_model(6, 2, 4, 3)
     query = ReplayQuery(model, 24, Requirement(0.45, 0.05), RecoveryTime(0, 1), 30)
     log = SensorLog.write(tmp_path / "log", draw(model, 100, 1), model.names)
-    rows = experiments.recover_on_spark(spark, query, log, tmp_path / "stream")
+    rows = recoveries.recover_on_spark(spark, query, log, tmp_path / "stream")
     intervals = len(query.first_plan.replay)
     assert rows["recovered"].tolist() == [0, 1, 0]
     assert rows["intervals"].iloc[0] == intervals == rows["on_spark"].iloc[2]
@@ -321,27 +323,27 @@ def test_a_files_first_half_is_learned_and_its_second_streamed(tmp_path):
     values = draw(model, 1000, 1)
     values[[3, 700], 1] = np.nan
     table = Table(values, ("a", "b", "c", "d"))
-    learned, log = experiments.split_samples(table, 100, tmp_path)
+    learned, log = cases.split_samples(table, 100, tmp_path)
     whole = np.delete(values, [3, 700], axis=0)
     assert learned.names == log.names == ("a", "b", "c", "d")
     np.testing.assert_allclose(learned.mean, whole[:499].mean(axis=0))
     np.testing.assert_allclose(learned.covariance, np.cov(whole[:499].T))
     np.testing.assert_array_equal(log.read(None, 0, log.steps), whole[499:])
     assert log.about == {"rows": 1000, "whole": 998}
-    again, same = experiments.split_samples(table, 100, tmp_path)
+    again, same = cases.split_samples(table, 100, tmp_path)
     assert (again.digest().digest(), same.path) == (learned.digest().digest(), log.path)
 
 
 def test_files_that_are_too_short_are_refused_with_advice_that_works(tmp_path):
     table = Table(draw(block_model(4, 2, 4, 3), 100, 1), tuple("abcd"))
     with pytest.raises(ValueError, match=r"got 50 and 50 rows of 4 sensors: give -p window=16"):
-        experiments.split_samples(table, 17, tmp_path)
-    _, log = experiments.split_samples(table, 16, tmp_path)
+        cases.split_samples(table, 17, tmp_path)
+    _, log = cases.split_samples(table, 16, tmp_path)
     assert log.steps == 50
     with pytest.raises(ValueError, match="got 4 and 4 rows of 4 sensors: give more rows, or few"):
-        experiments.split_samples(Table(table.values[:8], table.names), 2, tmp_path)
+        cases.split_samples(Table(table.values[:8], table.names), 2, tmp_path)
     with pytest.raises(ValueError, match="rows of 4 sensors: give more rows$"):
-        experiments.split_samples(Table(table.values[:40], table.names), 10, tmp_path)
+        cases.split_samples(Table(table.values[:40], table.names), 10, tmp_path)
 
 
 def test_the_case_of_a_file_is_made_of_its_samples(tmp_path):
@@ -360,7 +362,7 @@ def test_the_case_of_a_file_is_made_of_its_samples(tmp_path):
 
 def test_measured_success_is_that_of_the_logs_windows(case):
     query = case.query(0.4, 0.05, 20)
-    rows = cases.measured_success(case, query)
+    rows = success_rates.measured_success(case, query)
     assert (rows["windows"] == 10).all()
     samples = case.samples.read(None, 0, 300).reshape(10, 30, 6)
     estimating = [replay for replay in query.first_plan.replay if replay.estimated.size]
@@ -388,28 +390,28 @@ def test_the_true_success_of_a_learned_model_is_that_of_drawn_windows():
     model = GaussianModel.fit(draw(true, 60, 5))
     query = ReplayQuery(model, 30, Requirement(0.5, 0.1), RecoveryTime(0, 1), 40)
     plan = query.first_plan
-    success, predicted = learning.true_success(true, model, plan)
+    success, predicted = success_rates.true_success(true, model, plan)
     windows = draw(true, 30 * 4000, 9).reshape(4000, 30, 6) - model.mean
     sampled = []
     for tau, replay in zip(plan.times, plan.replay, strict=False):
-        error = cases.estimation_error(replay, windows[:, tau:].sum(axis=1)) / 30
+        error = success_rates.estimation_error(replay, windows[:, tau:].sum(axis=1)) / 30
         sampled.append((np.abs(error) <= 0.5).mean(axis=0))
     np.testing.assert_allclose(success, np.concatenate(sampled), atol=0.04)
     assert (predicted >= 0.9).all()
-    exact, same = learning.true_success(model, model, plan)
+    exact, same = success_rates.true_success(model, model, plan)
     np.testing.assert_allclose(exact, same)
 
 
 def test_few_rows_teach_the_mean_too_badly_for_a_guarantee():
     case = PlanningCase(block_model(20, 2, 60, 30), None, 10_000, [])
     point = {"epsilon": 0.12, "delta": 0.05, "t_sla_ms": 50}
-    curve = learning.learning_curve(case, tuple(point.values()), 2, rows=(50, 5000))
+    curve = success_rates.learning_curve(case, tuple(point.values()), 2, rows=(50, 5000))
     mean = curve.groupby(["curve", "rows"])["success"].mean()
-    both, covariance = mean[learning.BOTH], mean[learning.COVARIANCE]
+    both, covariance = mean[success_rates.BOTH], mean[success_rates.COVARIANCE]
     assert both[50] < 0.5 < both[5000] and covariance[50] > 0.9
     shown = figures.learned_success(curve, 0.05)
-    (line,) = (trace for trace in shown.data if trace.name == learning.BOTH)
+    (line,) = (trace for trace in shown.data if trace.name == success_rates.BOTH)
     assert list(line.x) == [50, 5000] and list(line.y) == pytest.approx(both.tolist())
     said = captions.learned(curve, point)
-    assert f"{learning.BOTH}: {both[50]:.0%} to".replace("%", " %") in said
+    assert f"{success_rates.BOTH}: {both[50]:.0%} to".replace("%", " %") in said
     assert "mean and Σ learned" in said and "1 − δ is not met" in said
