@@ -7,6 +7,7 @@ The modules, in the order in which data pass through them:
 3. `workers` kills D1's worker processes: nothing is recovered, replayed, or estimated. `partial`
    kills D2's process. Replacements read again at a limited rate.
 4. `accuracy` counts the estimates within ε over all windows of the data, without processes.
+   `thresholds` bounds what is lost by AF-Stream's backups, under the same kills.
    `normal` measures throughput and latency while nothing fails (D1-7).
 5. `break_even` takes the constants of the cost model from the shortest windows and predicts the
    recoveries at limited rates.

@@ -37,6 +37,7 @@ from aftlib.recovery_comparison.schemes import (
     all_schemes,
     exact_of,
 )
+from aftlib.recovery_comparison.thresholds import score_thresholds
 from aftlib.recovery_comparison.workers import recover_workers
 
 SENSORS = 12
@@ -156,13 +157,15 @@ class Measurements:
     has one row per scheme and width: kills; lost, doubled; wrong: results that are not exact and
     not marked as estimates; estimated; within: the share of the estimates within ε; added_ms: the
     mean time that the scheme adds to a window while nothing fails; additions: the checkpoints or
-    updates in it, for that time. `accuracy` has the rows of `accuracy.score_schemes`, `normal` has
-    those of `normal.normal_operation` in the longest windows.
+    updates in it, for that time. `accuracy` has the rows of `accuracy.score_schemes`, `thresholds`
+    those of `thresholds.score_thresholds`, and `normal` those of `normal.normal_operation` in the
+    longest windows.
     """
 
     recoveries: pd.DataFrame
     outcomes: pd.DataFrame
     accuracy: pd.DataFrame
+    thresholds: pd.DataFrame
     normal: pd.DataFrame
     sample_s: float
     case: Case  # of the longest windows
@@ -209,6 +212,7 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
     recoveries = list[pd.DataFrame]()
     outcomes = list[dict[str, Any]]()
     accuracy = list[pd.DataFrame]()
+    thresholds = list[pd.DataFrame]()
     for width in sorted(p.windows):
         case = p.read_case(width)
         for number, scheme in enumerate(all_schemes()):
@@ -216,12 +220,14 @@ def measure(p: NotebookParameters, directory: Path) -> Measurements:
             kills, outcome = measure_scheme(case, scheme, p.schedule, place)
             recoveries.append(kills)
             outcomes.append(outcome)
+        thresholds.append(score_thresholds(case, p.schedule))
         accuracy.append(score_schemes(p.read_case(width, everything=True), p.seed))
     longest = p.read_case(max(p.windows))
     return Measurements(
         recoveries=pd.concat(recoveries, ignore_index=True),
         outcomes=pd.DataFrame(outcomes),
         accuracy=pd.concat(accuracy, ignore_index=True),
+        thresholds=pd.concat(thresholds, ignore_index=True),
         normal=normal_operation(longest, directory / "normal", TURNS_PER_KILL * p.kills),
         sample_s=time_sample(longest, directory / "log"),
         case=longest,

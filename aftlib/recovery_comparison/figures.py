@@ -111,6 +111,24 @@ def accuracy_table(measured: Measurements) -> Styler:
     return table(frame.rename(columns=titles))
 
 
+def threshold_table(measured: Measurements) -> Styler:
+    """Backups and errors with AF-Stream's threshold Θ, under the same kills."""
+    frame = measured.thresholds.copy()
+    shares = ["restored", "item_lost", "outage"]
+    frame[shares] = frame[shares].map(percent)
+    titles = {
+        "width": "window, hours",
+        "threshold": "Θ, in ε",
+        "backups": "backups per sensor and window",
+        "again": "samples replayed",
+        "largest": "largest error, in ε",
+        "restored": "within ε",
+        "item_lost": "last sample lost, too: within ε",
+        "outage": "next window lost: within ε",
+    }
+    return table(frame.rename(columns=titles))
+
+
 def operation_table(measured: Measurements) -> Styler:
     """Throughput and latency of each method while nothing fails."""
     frame = tables.normal_table(measured).reset_index()

@@ -62,6 +62,8 @@ def measurements(noise=0.0002, kills=9, seed=3, turns=8):
             within = 0.7 if scheme == LAST else 0.97
             shares = {"within": within, "low": within - 0.02, "high": within + 0.02}
             accuracy.append(about | {"lost": 1000, "estimated": 1.0} | shares)
+    backups = {"threshold": 1.0, "backups": 0.5, "again": 0, "largest": 0.9}
+    backups |= {"restored": 1.0, "item_lost": 0.98, "outage": 0.43}
     normal = []
     for turn, (method, speed) in product(range(turns), SPEEDS.items()):
         count = int(method.split()[1]) if method.startswith("checkpoints") else 0
@@ -71,6 +73,7 @@ def measurements(noise=0.0002, kills=9, seed=3, turns=8):
         recoveries=pd.DataFrame(rows),
         outcomes=pd.DataFrame(outcomes),
         accuracy=pd.DataFrame(accuracy),
+        thresholds=pd.DataFrame([{"width": width} | backups for width in WINDOWS]),
         normal=pd.DataFrame(normal),
         sample_s=SAMPLE_S,
         case=NotebookParameters().read_case(WINDOWS[-1]),

@@ -56,6 +56,7 @@ def test_tables_of_break_even_and_own_numbers_are_readable():
     assert MODEL in figures.own_table(measured, operation, 60.0).to_html()
     assert "97 %" in figures.accuracy_table(measured).to_html()
     assert "90 %" in figures.operation_table(measured).to_html()
+    assert "43 %" in figures.threshold_table(measured).to_html()
 
 
 def test_captions_have_at_most_two_sentences_and_the_runs_numbers():
@@ -74,6 +75,15 @@ def test_captions_have_at_most_two_sentences_and_the_runs_numbers():
         and "24 checkpoints per window 20 %" in told[3]
     )
     assert "2 of 2 workers" in told[1] and "reads nothing again" in told[1]
+
+
+def test_the_caption_of_thresholds_has_the_longest_windows_numbers():
+    measured = measurements()
+    text = captions.describe_thresholds(measured)
+    assert "in windows of 24 hours it is at most 0.9 ε off, for 0.5 backups" in text
+    assert "of these 43 % are within ε; of D1 by model's estimates 97 % are" in text
+    measured.accuracy.loc[measured.accuracy["scheme"] == MODEL, "within"] = np.nan
+    assert "D1 by model" not in captions.describe_thresholds(measured)
 
 
 @pytest.mark.parametrize(
