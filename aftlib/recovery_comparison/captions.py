@@ -100,8 +100,8 @@ def describe_accuracy(measured: Measurements) -> str:
 def describe_thresholds(measured: Measurements) -> str:
     """Return what a backup threshold of ε bounds, and what it leaves to an estimate."""
     rows = measured.thresholds[measured.thresholds["threshold"] == 1]
-    row = rows.loc[rows["width"].idxmax()]
-    width = int(row["width"])
+    width = int(rows["width"].max())
+    row = rows.set_index("width").loc[width]
     model = measured.accuracy.set_index(["scheme", "width"])["within"][MODEL, width]
     beside = f"; of D1 by model's estimates {percent(model)} are" if np.isfinite(model) else ""
     return (
