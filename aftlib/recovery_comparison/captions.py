@@ -101,14 +101,17 @@ def describe_thresholds(measured: Measurements) -> str:
     """Return what a backup threshold of ε bounds, and what it leaves to an estimate."""
     rows = measured.thresholds
     width = int(rows["width"].max())
-    (row,) = rows[(rows["width"] == width) & (rows["threshold"] == 1)].itertuples()
+    row = rows[(rows["width"] == width) & (rows["threshold"] == 1)]
+    largest = float(row["largest"].item())
+    backups = float(row["backups"].item())
+    outage = float(row["outage"].item())
     model = measured.accuracy.set_index(["scheme", "width"])["within"][MODEL, width]
     beside = f"; of D1 by model's estimates {percent(model)} are" if np.isfinite(model) else ""
     return (
         f"With Θ = ε a restored result is within ε for any data: in windows of {width} hours it is "
-        f"at most {shown(row['largest'])} ε off, for {shown(row['backups'])} backups per sensor "
+        f"at most {shown(largest)} ε off, for {shown(backups)} backups per sensor "
         "and window. Θ says nothing of a window that is lost in the outage: of these "
-        f"{percent(row.outage)} are within ε{beside}. So the two complement each other: a "
+        f"{percent(outage)} are within ε{beside}. So the two complement each other: a "
         "backup bounds the past, an estimate covers the outage."
     )
 
