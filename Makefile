@@ -26,7 +26,7 @@ install = $(bin)/uv pip install --quiet --python $(bin)/python --no-deps --no-bu
 pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check lint docs lab bench long coverage lock build clean $(broken)
+.PHONY: help setup reproduce test check lint docs lab bench long versions coverage lock build clean $(broken)
 
 define HELP
 make help       list the targets
@@ -34,6 +34,7 @@ make setup      make .venv from requirements/run.lock: what the notebooks need
 make reproduce  run the notebooks (PROFILE=quick) and write reports/index.html
 make test       run the tests (ARGS=... goes to pytest)
 make long       run the tests that `make test` leaves out: a cluster, many kills
+make versions   run the tests beside older Spark, pandas and numpy (ARGS=4.1: one runtime)
 make coverage   run the tests, and fail where fewer lines than the floor have run
 make check      what CI runs: lint, docs, tests, a tiny reproduction
 make lint       ruff (rules and format), mypy
@@ -79,6 +80,9 @@ lab: $(all)
 bench: $(all)
 	$(bin)/python -m benchmarks $(ARGS)
 
+versions: $(all)
+	$(bin)/python -m tests.versions $(ARGS)
+
 coverage: $(all) .venv/compiled
 	$(pytest) -m "not long" --cov=aftlib --cov-report=term:skip-covered --cov-fail-under=$(FLOOR) $(ARGS)
 
@@ -91,7 +95,7 @@ UPGRADE =
 compile = $(bin)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
   --no-header --no-annotate $(UPGRADE) pyproject.toml --group setup
 lock: $(all)
-	$(compile) --extra notebooks --extra spark --output-file requirements/run.lock
+	$(compile) --extra notebooks --output-file requirements/run.lock
 	$(compile) --all-extras --group dev --group docs --constraint requirements/run.lock --output-file requirements/dev.lock
 	$(bin)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --constraint requirements/run.lock --group setup --output-file requirements/setup.lock

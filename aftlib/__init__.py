@@ -66,7 +66,8 @@ def _unavailable(error: ModuleNotFoundError) -> Any:
 
     def recoverable(*_: Any, **__: Any) -> None:
         raise ModuleNotFoundError(
-            f"recoverable needs {error.name}, which is not installed: pip install 'aftlib[spark]'",
+            f"recoverable needs {error.name}, which is not installed: install aftlib with the "
+            "extra spark, in a checkout by: pip install '.[spark]'",
             name=error.name,
         ) from error
 

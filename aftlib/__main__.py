@@ -30,7 +30,10 @@ def main() -> None:
         if module in ("", "aftlib"):
             raise
         extra = _EXTRAS.get(module, "notebooks")
-        sys.exit(f"aft needs {module}, which is not installed: pip install 'aftlib[{extra}]'")
+        sys.exit(
+            f"aft needs {module}, which is not installed: install aftlib with the extra {extra}, "
+            f"in a checkout by: pip install '.[{extra}]'"
+        )
 
 
 if __name__ == "__main__":

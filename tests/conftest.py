@@ -10,6 +10,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from aftlib.spark.session import session
+from tests.connect import connected
 from tests.postgres import Schema, any_server, fresh_schema
 
 UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -24,7 +25,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", UNOPTIMIZED)
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    running = session("aftlib tests")
+    """A classic session, or one of Spark Connect where AFT_REMOTE has its address."""
+    remote = os.environ.get("AFT_REMOTE")
+    running = connected(remote) if remote else session("aftlib tests")
     running.conf.set("spark.sql.shuffle.partitions", "2")  # a task costs more than the tests' rows
     yield running
     running.stop()

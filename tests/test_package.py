@@ -106,7 +106,7 @@ WITHOUT_SPARK = """
 try:
     recoverable(None, promise)
 except ModuleNotFoundError as error:
-    assert "which is not installed: pip install 'aftlib[spark]'" in str(error)
+    assert "which is not installed: install aftlib with the extra spark" in str(error)
 else:
     raise AssertionError("recoverable must name its extra")
 """
@@ -154,7 +154,8 @@ def test_a_bare_wheel_has_the_public_names_and_names_the_extra(wheel, tmp_path):
     aft = subprocess.run([python.with_name("aft"), "--help"], capture_output=True, text=True)
     assert aft.returncode == 1
     assert aft.stderr == (
-        "aft needs click, which is not installed: pip install 'aftlib[notebooks]'\n"
+        "aft needs click, which is not installed: install aftlib with the extra notebooks, in a "
+        "checkout by: pip install '.[notebooks]'\n"
     )
 
 
@@ -166,7 +167,7 @@ def test_a_command_that_lacks_a_package_names_its_extra(missing, extra, monkeypa
         raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
     monkeypatch.setattr("aftlib.command.cli.main", command)
-    with pytest.raises(SystemExit, match=rf"aft needs \w+, .*aftlib\[{extra}\]"):
+    with pytest.raises(SystemExit, match=rf"aft needs \w+, .* '\.\[{extra}\]'"):
         command_line.main()
 
 

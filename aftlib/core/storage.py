@@ -177,7 +177,9 @@ def transaction(connection: sqlite3.Connection, act: str) -> Iterator[sqlite3.Co
 def pack_arrays(**arrays: Any) -> bytes:
     """Return arrays as bytes; the same arrays give the same bytes."""
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
+    if any(np.asanyarray(array).dtype.hasobject for array in arrays.values()):
+        raise ValueError("arrays must have no objects: they are read with allow_pickle=False")
+    np.savez(file, **arrays)  # the argument `allow_pickle` came with numpy 2.1
     return file.getvalue()
 
 

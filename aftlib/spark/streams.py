@@ -14,9 +14,7 @@ import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from socket import SHUT_RDWR
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -58,7 +56,8 @@ class PlannedInput(ABC):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Streaming frame of the input."""
-        plan, named = self, type(self).__name__
+        plan = self
+        named = type(self).__name__
 
         class Source(DataSource):
             @classmethod
@@ -88,7 +87,8 @@ class _Reader(DataSourceStreamReader):
         return {self.plan.unit: self.plan.next_boundary(start[self.plan.unit])}
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
-        begin, stop = start[self.plan.unit], end[self.plan.unit]
+        begin = start[self.plan.unit]
+        stop = end[self.plan.unit]
         return self.plan.partitions(begin, stop) if begin < stop else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -101,24 +101,13 @@ def drain(
     """Run a stream until its source has ended; stop it also after an error.
 
     Spark's own checkpoint lies in `directory`: a run goes on where the last one there ended.
-    `each` is called with every micro-batch and its number. At the end `drain` frees two things. One
-    is `each` with all its references, which Spark would keep until the JVM collects garbage. The
-    other is a py4j connection with a thread in this process, which Spark would never close. A
-    RuntimeError is raised if somebody else has stopped the stream, as a second run in the same
-    directory does: Spark itself then ends silently, even if input is left.
+    `each` is called with every micro-batch and its number. A RuntimeError is raised if somebody
+    else has stopped the stream, as a second run in the same directory does: Spark itself then ends
+    silently, even if input is left.
     """
-    # Spark keeps `act`; lists that are emptied at the end free what it refers to.
-    acts, connections, stream = [each], list[Any](), None
-
-    def act(frame: DataFrame, batch: int) -> None:
-        client = frame.sparkSession.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
-        getter = getattr(client, "get_thread_connection", lambda: None)  # not with unpinned threads
-        connections[:] = [getter()]
-        acts[0](frame, batch)
-
-    writer = writer.foreachBatch(act)
+    writer = writer.foreachBatch(each).option("checkpointLocation", str(directory / CHECKPOINT))
+    stream = writer.start()
     try:
-        stream = writer.option("checkpointLocation", str(directory / CHECKPOINT)).start()
         stream.processAllAvailable()
         if not stream.isActive:
             raise RuntimeError(
@@ -126,15 +115,7 @@ def drain(
                 "one run at a time work in a directory, and run it again"
             )
     finally:
-        try:
-            if stream is not None:
-                stream.stop()
-        finally:
-            acts.clear()
-            for connection in connections:
-                with suppress(AttributeError, OSError):  # closed already
-                    connection.socket.shutdown(SHUT_RDWR)  # which ends the thread that reads it
-            connections.clear()
+        stream.stop()
 
 
 def committed_offset(checkpoint: Path, fix: str) -> Any:

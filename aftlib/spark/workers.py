@@ -10,6 +10,9 @@ cores, with Spark's own daemon and TCP 0.37 s.
 Spark starts any other process, such as the one that plans the micro-batches of a streaming source,
 by itself, and waits 10 s for its connection. No property changes this limit. On a busy machine the
 imports alone may take longer, so such a process connects first, and imports afterwards.
+
+Both replace private parts of pyspark, `daemon.worker` and `util.local_connect_and_auth`, which
+pyspark 4.0 to 4.3 have. In 4.0 Unix sockets are missing; there it all goes by TCP.
 """
 
 import atexit

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from aftlib.guard.guard import VERSION
-from aftlib.streaming.keyed import DAMAGED, KeyedGuard, hash_of
-from aftlib.streaming.promise import Promise, require_continuation
+from aftlib.streaming.keyed import KeyedGuard, hash_of
+from aftlib.streaming.promise import Promise
 
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
@@ -80,17 +80,20 @@ class Head(NamedTuple):
 
 
 class StoredGuards:
-    """The guards of the groups of a bucket, whose state is in four variables of Spark's state.
+    """The guards of the groups of a bucket, whose state is in three variables of Spark's state.
 
     `bucket` has the format, a hash of the promise, and a head per group. `log` gains a part per
     group and micro-batch: the token of the guard before it, and the windows. The snapshot of a
     group, in `chunks`, replaces its log from time to time; then later parts overwrite the old ones.
-    `written` is the promise; if it has changed, all groups begin anew.
+    If the promise has changed, all groups begin anew.
     """
 
-    def __init__(self, content: str, bucket: Any, log: Any, chunks: Any, written: Any) -> None:
-        self.content, self.promise = content, promise_of(content)
-        self.bucket, self.log, self.chunks, self.written = bucket, log, chunks, written
+    def __init__(self, content: str, bucket: Any, log: Any, chunks: Any) -> None:
+        self.content = content
+        self.promise = promise_of(content)
+        self.bucket = bucket
+        self.log = log
+        self.chunks = chunks
         self.digest = hash_of(content.encode())
         version, digest, heads = bucket.get() or (VERSION, b"", [])
         if version != VERSION:
@@ -102,16 +105,11 @@ class StoredGuards:
         self.heads: dict[Any, Head] = {
             key: Head(key, bytes(token), *rest) for key, token, *rest in heads
         }
-        self.begins = bytes(digest) != self.digest
-        if self.begins and self.heads:
+        if bytes(digest) != self.digest:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Remove the state of a promise that changed; refuse a change of windows or groups."""
-        (before,) = self.written.get() or ("",)
-        if not before:
-            raise ValueError(f"the checkpoint must contain its promise, got none: {DAMAGED}")
-        require_continuation(self.content, before)
+        """Remove the state of another promise; Spark has refused one with other windows before."""
         for head in self.heads.values():
             for part in range(head.chunks):
                 self.chunks.removeKey((head.key, part))
@@ -128,15 +126,14 @@ class StoredGuards:
             return
         groups = windows.groupby(windows["key"].astype(object), sort=False)
         rows = [self.process_group(group, part) for group, part in groups]
-        if self.begins:
-            self.written.update((self.content,))
         self.bucket.update((VERSION, self.digest, [tuple(head) for head in self.heads.values()]))
         yield frame_of({name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
 
     def process_group(self, group: Any, windows: pd.DataFrame) -> dict[str, np.ndarray]:
         """Process a group's windows, and return the rows with key and audit."""
         keyed = self.stored(group)
-        token, before = keyed.token, keyed.audit
+        token = keyed.token
+        before = keyed.audit
         columns, log = keyed.process(windows)
         after = keyed.audit
         self._store(group, keyed, token, log)
@@ -156,8 +153,10 @@ class StoredGuards:
         """
         if group not in self.heads:
             return KeyedGuard(self.promise)
-        head, missed = self.heads[group], list[bytes]()
-        keyed, part = _guards.take(head.token), head.parts
+        head = self.heads[group]
+        missed: list[bytes] = []
+        keyed = _guards.take(head.token)
+        part = head.parts
         while keyed is None and part:
             part -= 1
             token, windows = self.log.getValue((group, part)) or (b"", b"")
@@ -165,7 +164,8 @@ class StoredGuards:
             keyed = _guards.take(bytes(token))
         snapshot = None
         if keyed is None:
-            keyed, snapshot = KeyedGuard(self.promise), self._snapshot(head)
+            keyed = KeyedGuard(self.promise)
+            snapshot = self._snapshot(head)
         if keyed.token != head.token:
             keyed.restore(snapshot, reversed(missed), head.token)
         return keyed
@@ -183,11 +183,10 @@ class StoredGuards:
             cuts = range(0, len(snapshot), CHUNK)
             for part, cut in enumerate(cuts):
                 self.chunks.updateValue((group, part), (snapshot[cut : cut + CHUNK],))
-            chunks, parts = len(cuts), 0
+            self.heads[group] = Head(group, keyed.token, chunks=len(cuts), parts=0)
         else:
             self.log.updateValue((group, head.parts), (before, log))
-            chunks, parts = head.chunks, head.parts + 1
-        self.heads[group] = Head(group, keyed.token, chunks, parts)
+            self.heads[group] = Head(group, keyed.token, head.chunks, head.parts + 1)
 
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:

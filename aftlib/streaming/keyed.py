@@ -77,7 +77,8 @@ class KeyedGuard:
         windows get rows. The rows are returned as columns, because a DataFrame of a group's few
         rows takes longer than the guard.
         """
-        rounds, log = [], b""
+        rounds = []
+        log = b""
         for start, value, samples, variance in self._arranged(windows):
             with_rows = 0 if self.next == NONE else self.guard.horizons  # windows of a gap
             for empty in range(self.next, start, self._step)[:with_rows]:
@@ -164,7 +165,8 @@ class KeyedGuard:
 
         Results of partial windows are extrapolated to all samples.
         """
-        promise, number = self.promise, np.nan_to_num(samples)
+        promise = self.promise
+        number = np.nan_to_num(samples)
         enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
         present = np.clip(number, 1, promise.samples)
         whole = value * (self._scale * divisor(promise.query, present) / present)
@@ -175,16 +177,22 @@ class KeyedGuard:
     ) -> _Round:
         """Give a window to the guard."""
         recovered = self.guard.update(window)
-        lasting = self.guard.recoverable.cumprod(0).sum(0)
         return _Round(
-            start, window, samples, variance, recovered.estimate[0], recovered.half_width[0],
-            recovered.certified[0], lasting,
-        )  # fmt: skip
+            start=start,
+            window=window,
+            samples=samples,
+            variance=variance,
+            estimate=recovered.estimate[0],
+            half_width=recovered.half_width[0],
+            certified=recovered.certified[0],
+            lasting=self.guard.recoverable.cumprod(0).sum(0),
+        )
 
     def _rows(self, rounds: list[_Round]) -> dict[str, np.ndarray]:
         """Return one row per round and sensor, as columns."""
         both = _Round(*(np.array(part) for part in zip(*rounds, strict=True)))
-        samples, missing = np.nan_to_num(both.samples).astype(np.int64), np.isnan(both.window)
+        samples = np.nan_to_num(both.samples).astype(np.int64)
+        missing = np.isnan(both.window)
         partial = ~missing & (samples < self.promise.samples)
         own = self._half_width(samples, both.variance)
         estimated = np.where(missing, both.certified, partial & (own <= self._limits))

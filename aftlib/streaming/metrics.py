@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,9 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
 
     Call it before the queries start. Each query has a file in `directory`, which is made if it is
     not there; a restart continues the file. ``spark.streams.removeListener`` ends the writing.
+
+    This process writes the files, also with Spark Connect, whose server sends each progress here.
+    So `directory` is a path of this machine.
 
     Examples
     --------
@@ -44,13 +48,18 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
             """The next start continues the file."""
 
     listener = MetricsListener()
-    spark.streams.addListener(listener)
+    # Spark Connect reads the events in a thread, which is a daemon if this one is. A program ends
+    # when only daemons are left.
+    adding = Thread(target=spark.streams.addListener, args=[listener], daemon=True)
+    adding.start()
+    adding.join()
     return listener
 
 
 def record_of(progress: dict[str, Any]) -> dict[str, Any]:
     """Return the line of a micro-batch from Spark's progress."""
-    operators, observed = progress["stateOperators"], progress["observedMetrics"]
+    operators = progress["stateOperators"]
+    observed = progress["observedMetrics"]
     seconds = progress["durationMs"]["triggerExecution"] / 1e3
     committed = pd.Timestamp(progress["timestamp"]) + pd.Timedelta(seconds=seconds)
     end = observed["windows"].get("end")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups, with their state in four variables (`groups.StoredGuards`).
+    """The guards of a bucket of groups; `groups.StoredGuards` has their state in three variables.
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     `Promise.content`, with the name of the groups' column as `group` if there is one, and `key` the
@@ -28,7 +28,8 @@ class GuardProcessor(StatefulProcessor):
     """
 
     def __init__(self, content: str, key: str) -> None:
-        self.content, self.key = content, key
+        self.content = content
+        self.key = key
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Let the process that only asks for the variables print no more: it prints each step."""
@@ -44,7 +45,6 @@ class GuardProcessor(StatefulProcessor):
         part = f"key {self.key}, part int"
         self.log = handle.getMapState("log", part, "token binary, windows binary")
         self.chunks = handle.getMapState("chunks", part, "content binary")
-        self.written = handle.getValueState("promise", "content string")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Process a bucket's windows of a micro-batch."""
@@ -54,4 +54,4 @@ class GuardProcessor(StatefulProcessor):
         """Return the guards that Spark's state variables hold for the current bucket of groups."""
         from aftlib.streaming.groups import StoredGuards
 
-        return StoredGuards(self.content, self.bucket, self.log, self.chunks, self.written)
+        return StoredGuards(self.content, self.bucket, self.log, self.chunks)

@@ -162,7 +162,7 @@ class Promise:
         }
         return cls(**parameters | changes)
 
-    @property
+    @cached_property
     def sensors(self) -> list[str]:
         """All sensors, in the order of `workers`."""
         return [name for worker in self.workers for name in worker]
@@ -188,7 +188,7 @@ class Promise:
             ) from error
         return time.tz_localize("UTC") if time.tz is None else time
 
-    @property
+    @cached_property
     def limits(self) -> list[float]:
         """Limit ε of each sensor, in the order of `workers`."""
         return self._rules.epsilon.tolist()
@@ -269,18 +269,6 @@ def fixed_part(content: str) -> str:
     """Return the parameters of a content that may not change between two runs of a query."""
     parts = json.loads(content).items()
     return json.dumps({name: value for name, value in parts if name not in _OF_GUARDS})
-
-
-def require_continuation(content: str, before: str) -> None:
-    """Raise ValueError when a query of the content `before` cannot go on with this `content`."""
-    old, new = json.loads(before), json.loads(content)
-    for name in sorted({*old, *new} - {*_OF_GUARDS}):
-        if old.get(name) != new.get(name):
-            raise ValueError(
-                f"the query must have {name} = {old.get(name)!r} as its checkpoint has it, got "
-                f"{new.get(name)!r}: only {', '.join(_OF_GUARDS + _OF_INPUT)} may change; set it "
-                "back, or choose another checkpointLocation"
-            )
 
 
 def plain(value: Any) -> Any:

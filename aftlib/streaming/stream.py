@@ -8,46 +8,47 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from importlib import import_module
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+import pyspark
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.estimator import LARGEST
+from aftlib.spark.session import LISTING, PROVIDER, REUSE, ROCKSDB
 from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise, fixed_part, microseconds
 
 import_module("google.protobuf")  # Spark's keyed state needs it in each worker
 
-REASONS = (
-    "no_time", "no_group", "no_sensor", "no_value", "unknown_sensor", "too_late", "too_early",
-)  # fmt: skip
-"""Reasons to leave a row out; if several apply, the first counts."""
 BUCKETS = 64
 """Keys of the guards' state, each of many groups; so many tasks can run guards at once."""
 MOST_SENSORS = 200
 """Sensors up to which each has metrics of its own; those of more would take too long."""
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-REUSE = "spark.sql.exchange.reuse"
-"""Spark's reuse of equal parts of a plan. With a keyed Python state in such a part, the query loses
-rows without an error (seen in pyspark 4.3 with a trivial processor, too)."""
 WATERMARK = "spark.watermarkDelayMs"
-"""Metadata by which Spark marks the column of a watermark; tables keep it."""
+"""Metadata by which Spark marks the column of a watermark, with its delay; tables keep it."""
+OF_WINDOWS = -1
+"""The delay in the mark of `window_time`, which no `withWatermark` writes. So a table of windows is
+recognized: a stream that reads it has no watermark."""
 ONE_QUERY = (
     "unite the streams of samples before it, with a column for group, or write its windows to a "
     "table, and read that in a second query"
 )
-RESULT = (
-    "start", "sensor", "state", "value", "half_width", "samples", "recoverable", "window_time",
-)  # fmt: skip
+_ROWS = {
+    "sensor": "string",
+    "state": "string",
+    "value": "double",
+    "half_width": "double",
+    "samples": "bigint",
+    "recoverable": "int",
+}
+RESULT = ("start", *_ROWS, "window_time")
 """Columns of the result, besides the group's."""
 _TYPES = {
     "time": ("timestamp",),  # Spark's watermark takes no other
@@ -57,9 +58,6 @@ _TYPES = {
 _NO_GROUP = (
     *("float", "double", "array", "map", "struct", "variant"),  # NaN; no equality in Python
     *("interval", "time(", "void", "string collate"),  # no key of Spark's state
-)
-_ROWS = (
-    "sensor string, state string, value double, half_width double, samples bigint, recoverable int"
 )
 
 
@@ -154,11 +152,12 @@ def recoverable(
     content = json.dumps(json.loads(promise.content) | named)
     windows = aggregate(stream, promise, columns, now)
     key = windows.schema["key"].dataType.simpleString()
-    audit = "".join(f", {name} double" for name in AUDIT)
-    windows = windows.withColumn("bucket", bucket_of(content))
-    rows = windows.groupBy("bucket").transformWithStateInPandas(
+    columns_of_rows = {"start": "bigint", "key": key} | _ROWS | dict.fromkeys(AUDIT, "double")
+    buckets = windows.withColumn("bucket", bucket_of(content)).groupBy("bucket")
+    require_keyed_state(buckets)
+    rows = buckets.transformWithStateInPandas(
         GuardProcessor(content, key),
-        f"start bigint, key {key}, {_ROWS}{audit}",
+        ", ".join(f"{name} {kind}" for name, kind in columns_of_rows.items()),
         "append",
         "none",
     )
@@ -169,8 +168,8 @@ def recoverable(
     of_group = [F.col("key").alias(columns["group"])] if "group" in columns else []
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
     last = F.timestamp_micros(F.col("start") + promise.width - 1)
-    last = last.alias("window_time", metadata={WATERMARK: 0})
-    return rows.select(start, *of_group, *RESULT[1:-1], last)
+    last = last.alias("window_time", metadata={WATERMARK: OF_WINDOWS})
+    return rows.select(start, *of_group, *_ROWS, last)
 
 
 def bucket_of(content: str) -> Column:
@@ -206,34 +205,22 @@ def require_arguments(stream: DataFrame, promise: Promise) -> None:
         raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
 
 
-def operators_of(stream: DataFrame) -> Iterator[str]:
-    """Yield the names of the operators of a stream's plan, from the last one to the sources.
-
-    Spark has no public way to see whether a stream has a watermark: its mark on a column is also
-    there when a table was written by a query with a watermark.
-    """
-    waiting = [stream._jdf.queryExecution().analyzed()]
-    while waiting:
-        operator = waiting.pop()
-        yield operator.nodeName()
-        children = operator.children()
-        waiting += [children.apply(place) for place in range(children.size())]
-
-
 def column_of(stream: DataFrame, argument: str, name: str) -> str:
     """Return a column's name without backticks; ValueError if it does not fit the argument."""
     if not isinstance(name, str):
         raise ValueError(f"{argument} must be a column's name, got {name!r}: give a text")
     if name not in stream.columns and name[:1] == name[-1:] == "`":
         name = name[1:-1].replace("``", "`")
-    exact = stream.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    exact = setting_of(stream, "spark.sql.caseSensitive") == "true"
     fold = str if exact else str.lower
     columns = [field for field in stream.schema.fields if fold(field.name) == fold(name)]
     kinds = [column.dataType.simpleString() for column in columns]
     if argument == "group":
-        wanted, fits = "names or whole numbers", not "".join(kinds).startswith(_NO_GROUP)
+        wanted = "names or whole numbers"
+        fits = not "".join(kinds).startswith(_NO_GROUP)
     else:
-        wanted, fits = f"type {' or '.join(_TYPES[argument])}", {*kinds} <= {*_TYPES[argument]}
+        wanted = f"type {' or '.join(_TYPES[argument])}"
+        fits = {*kinds} <= {*_TYPES[argument]}
     if len(columns) != 1 or not fits:
         named = [f"{column.name}: {kind}" for column, kind in zip(columns, kinds, strict=True)]
         raise ValueError(
@@ -250,18 +237,39 @@ def column_of(stream: DataFrame, argument: str, name: str) -> str:
 
 def require_settings(stream: DataFrame) -> None:
     """Refuse a session whose state store cannot hold the guards, or that may lose rows."""
-    provider = stream.sparkSession.conf.get(PROVIDER, "") or "the default"
-    if not provider.rpartition(".")[2].startswith("RocksDB"):  # a platform may have one of its own
+    provider = setting_of(stream, PROVIDER)
+    # a platform may have one of its own
+    if provider is not None and not provider.rpartition(".")[2].startswith("RocksDB"):
         raise ValueError(
             f"the session's state store must be RocksDB, got {provider}: call "
             f'spark.conf.set("{PROVIDER}", "{ROCKSDB}"), and for sources of many small files '
             f'spark.conf.set("{LISTING}", "10000")'
         )
-    if stream.sparkSession.conf.get(REUSE) != "false":
+    if setting_of(stream, REUSE) == "true":
         raise ValueError(
             f"the session must not reuse parts of a plan, got {REUSE} = true: Spark would lose "
             f"rows when windows are united or joined with each other; call "
             f'spark.conf.set("{REUSE}", "false")'
+        )
+
+
+def setting_of(stream: DataFrame, name: str) -> str | None:
+    """Return a setting of the session, or None where a platform lets nobody read it.
+
+    Then Spark itself refuses a state store that does not fit.
+    """
+    try:
+        return stream.sparkSession.conf.get(name)
+    except PySparkException:
+        return None
+
+
+def require_keyed_state(buckets: GroupedData) -> None:
+    """Refuse a session whose API has no keyed state in Python."""
+    if not hasattr(buckets, "transformWithStateInPandas"):
+        raise ValueError(
+            "the session must have keyed state in Python, got Spark Connect of pyspark "
+            f"{pyspark.__version__}: use Spark Connect 4.1 or newer, or a classic session"
         )
 
 
@@ -270,16 +278,20 @@ def aggregate(
 ) -> DataFrame:
     """Return the results of the windows of each group and sensor, as the processor reads them."""
     key = quoted(columns["group"]) if "group" in columns else F.lit("")
+    reasons = reasons_to_reject(promise, columns, now)
     rows = stream.select(
         quoted(columns["time"]).alias("time"),
         key.alias("key"),
         sensor_of(promise, columns["sensor"]).alias("sensor"),
         quoted(columns["value"]).cast("double").alias("value"),
-        reason_to_reject(promise, columns, now).alias("reason"),
+        F.coalesce(*(F.when(test, F.lit(reason)) for reason, test in reasons.items())).alias(
+            "reason"
+        ),
     )
-    counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in REASONS]
+    counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in reasons]
     try:
         rows = rows.observe("rejected", *counts)
+        rows.schema  # noqa: B018 - only then does Spark Connect look at the plan
     except AnalysisException as error:
         if error.getCondition() != "DUPLICATED_METRICS_NAME":
             raise
@@ -291,7 +303,8 @@ def aggregate(
     if not has_watermark(stream, columns["time"]):
         late = microseconds("watermark", promise.watermark)
         rows = rows.withWatermark("time", f"{late} microseconds")
-    width, step = f"{promise.width} microseconds", f"{promise.step} microseconds"
+    width = f"{promise.width} microseconds"
+    step = f"{promise.step} microseconds"
     variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
     windows = rows.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
         F.expr(AGGREGATES[promise.query]).alias("value"),
@@ -305,29 +318,33 @@ def aggregate(
 def has_watermark(stream: DataFrame, time: str) -> bool:
     """Whether the stream has a watermark on its column `time`; ValueError if on another one only.
 
-    Spark permits one watermark in a chain of operators.
+    Spark permits one watermark in a chain of operators. Its mark on a column is the only public
+    sign of one. The mark of `OF_WINDOWS` comes from a table, because `aggregate` has refused a
+    stream of windows before.
     """
-    if "EventTimeWatermark" not in operators_of(stream):
-        return False
-    marked = [column.name for column in stream.schema.fields if WATERMARK in column.metadata]
-    if time in marked:
-        return True
-    raise ValueError(
-        f"time must name the column of the stream's watermark, got {time!r} and a watermark on "
-        f"{listed(marked) or 'another column'}: call withWatermark({time!r}, …) instead of that "
-        "one, after all changes of the column and after a union; behind an aggregation take "
-        "window_time(…) of its window as the time, without another watermark"
-    )
+    marks = {column.name: column.metadata.get(WATERMARK) for column in stream.schema.fields}
+    marked = [name for name, delay in marks.items() if delay not in (None, OF_WINDOWS)]
+    if marked and time not in marked:
+        raise ValueError(
+            f"time must name the column of the stream's watermark, got {time!r} and a watermark on "
+            f"{listed(marked)}: call withWatermark({time!r}, …) instead of that one; behind an "
+            "aggregation take window_time(…) of its window as the time, without another watermark; "
+            "if the stream reads a table, and has no watermark, remove the table's mark: "
+            f"withMetadata({marked[0]!r}, {{'comment': 'no watermark'}})"
+        )
+    return bool(marked)
 
 
-def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column | None) -> Column:
-    """Return the reason to leave a row out, or null."""
+def reasons_to_reject(
+    promise: Promise, columns: Mapping[str, str], now: Column | None
+) -> dict[str, Column]:
+    """Return the tests by which rows are left out; if several apply, the first counts."""
     time = quoted(columns["time"])
     sensor = sensor_of(promise, columns["sensor"])
     number = quoted(columns["value"])
     clock = F.current_timestamp() if now is None else now.cast("timestamp")
     latest = F.unix_micros(clock) + microseconds("ahead", promise.ahead)  # faster than intervals
-    tests = {
+    return {
         "no_time": time.isNull(),
         "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
         "no_sensor": sensor.isNull(),
@@ -336,7 +353,6 @@ def reason_to_reject(promise: Promise, columns: Mapping[str, str], now: Column |
         "too_late": F.unix_micros(time) > latest,
         "too_early": time < F.lit(promise.earliest.to_pydatetime()),
     }
-    return F.coalesce(*[F.when(tests[reason], F.lit(reason)) for reason in REASONS])
 
 
 def sensor_of(promise: Promise, column: str) -> Column:

@@ -63,7 +63,7 @@ class Forgetful(GuardProcessor):
     """The broken control."""
 
     def guards(self) -> StoredGuards:
-        return Forgetting(self.content, self.bucket, self.log, self.chunks, self.written)
+        return Forgetting(self.content, self.bucket, self.log, self.chunks)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:

@@ -1,6 +1,5 @@
 """The processor of keyed state without Spark: its variables, changed promises, old formats."""
 
-import json
 import pickle
 import subprocess
 import sys
@@ -89,22 +88,7 @@ def test_a_changed_promise_begins_anew(handle, first):
     audit = changed[list(AUDIT)]
     np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit)
     assert (audit[4:] == 0).all(axis=None)
-    assert handle.variables["promise"].value == (AFTER.content,)
     assert handle.heads()["g"][1] == expected.token
-    with pytest.raises(ValueError, match="must have samples = 5 as its checkpoint has it"):
-        process(handle, Promise(**TERMS, samples=4), long(values[:10], 400))
-
-
-@pytest.mark.parametrize(("before", "after"), [(None, "site"), ("site", None), ("site", "room")])
-def test_other_groups_on_the_same_checkpoint_are_refused(handle, before, after):
-    """Else the guards of the old groups would be lost, or mixed with those of the new ones."""
-    content = json.loads(PROMISE.content)
-    named = {name: content | ({"group": name} if name else {}) for name in (before, after)}
-    process(handle, json.dumps(named[before]), long(windows_of(20)))
-    with pytest.raises(ValueError, match=f"must have group = {before!r} .* got {after!r}: .* back"):
-        process(handle, json.dumps(named[after]), long(windows_of(60)[:2], 20))
-    (table,) = process(handle, json.dumps(named[before]), long(windows_of(60)[:2], 20))
-    assert len(table) == 8
 
 
 def test_the_process_that_asks_for_the_variables_prints_no_more(monkeypatch, capsys):
