@@ -12,8 +12,11 @@ from aftlib.core.checks import listed
 LEAST_EIGENVALUE = 1e-6
 """Least eigenvalue of a correlation matrix; correlations shrink until the matrix has it."""
 
-MOST_STEPS, PRECISE = 200, 1e-5
-"""Steps of expectation maximization, and the change of a correlation at which they end."""
+MOST_STEPS = 200
+"""Most steps of expectation maximization."""
+
+PRECISE = 1e-5
+"""Change of a correlation at which expectation maximization ends."""
 
 MOST_CELLS = 10**7
 """Cells of an array of rows that are solved together."""
@@ -30,7 +33,7 @@ def fit_moments(
     ValueError, which names the columns, when they do not determine both.
     """
     if missing == "estimate":
-        values = values[~np.isnan(values).all(axis=1)]  # such rows tell nothing
+        values = values[~np.isnan(values).all(axis=1)]  # a row of gaps adds no information
     rows, n = values.shape
     bad = np.isinf(values) if missing == "estimate" else ~np.isfinite(values)
     if bad.any():
@@ -44,8 +47,8 @@ def fit_moments(
             f"frame must have more rows than keys, got {rows} rows for {n} keys; "
             "give more rows or fewer keys, or shrinkage='auto'"
         )
-    least, most = np.fmin.reduce(values, initial=np.nan), np.fmax.reduce(values, initial=np.nan)
-    stuck = ~(least < most)
+    least = np.fmin.reduce(values, initial=np.nan)
+    stuck = ~(least < np.fmax.reduce(values, initial=np.nan))
     if stuck.any():
         raise ValueError(
             f"each key must have two different values, got none in {listed(names, stuck)}; drop it"
@@ -92,7 +95,8 @@ def _shrunk_moments(
             f"each two keys must occur together in two rows, got fewer for {one!r} and {other!r}: "
             "nothing is known about their covariance; drop one, or give a record that has both"
         )
-    mean, deviation = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    mean = np.nanmean(values, axis=0)
+    deviation = np.nanstd(values, axis=0)
     z = np.where(present, (values - mean) / deviation, 0.0)
     products = z.T @ z / counts
     automatic = shrinkage == "auto"
@@ -100,14 +104,15 @@ def _shrunk_moments(
     share = max(_best_share(z, counts, products, part), 0.0 if automatic else float(shrinkage))
 
     # from pairs of keys, each over its own rows: only `_shrunk` makes that positive definite
-    off, spread, remaining = np.zeros(len(mean)), _shrunk(products, 0.0), share
+    spread = _shrunk(products, 0.0)
     if not present.all():
         off, spread = _maximize(z, ~present, spread, share)
-        remaining = 0.0
+        mean = mean + off * deviation
+        share = 0.0
     scale = np.sqrt(np.diag(spread))
-    correlation = _shrunk(spread / np.outer(scale, scale), remaining)
+    correlation = _shrunk(spread / np.outer(scale, scale), share)
     unbiased = deviation * scale * np.sqrt(len(values) / (len(values) - 1))
-    return mean + off * deviation, correlation * np.outer(unbiased, unbiased)
+    return mean, correlation * np.outer(unbiased, unbiased)
 
 
 def _best_share(
@@ -151,7 +156,8 @@ def _maximize(
             parts.append((chosen, np.nonzero(gaps[chosen])[1].reshape(len(chosen), count)))
     mean = np.zeros(n)
     for _ in range(MOST_STEPS):
-        precision, added = np.linalg.inv(spread), np.zeros((n, n))
+        precision = np.linalg.inv(spread)
+        added = np.zeros((n, n))
         filled = np.where(gaps, 0.0, z - mean)
         for chosen, at in parts:
             square = at[:, :, None], at[:, None, :]
@@ -161,7 +167,8 @@ def _maximize(
             np.add.at(added, square, conditional)
         step = filled.mean(axis=0)
         filled -= step
-        before, spread = spread, (filled.T @ filled + added) / rows
+        before = spread
+        spread = (filled.T @ filled + added) / rows
         spread = (1 - share) * spread + share * np.diag(np.diag(spread))
         mean = mean + step
         if np.abs(spread - before).max() < PRECISE:
@@ -175,7 +182,8 @@ def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.nd
     Two keys are connected if their |correlation| exceeds `least`; for `least` = 0, if their
     covariance is not exactly 0.
     """
-    deviation, groups = np.sqrt(covariance.diagonal()), []
+    deviation = np.sqrt(covariance.diagonal())
+    groups = []
     unseen = np.ones(len(covariance), dtype=bool)
     while unseen.any():
         edge = inside = np.arange(len(unseen)) == unseen.argmax()
@@ -190,7 +198,7 @@ def independent_groups(covariance: np.ndarray, least: float = 0.0) -> list[np.nd
 
 def invert_factored(factor: np.ndarray) -> np.ndarray:
     """Return (L Lᵀ)⁻¹ for a lower factor L."""
-    inverse, _ = dpotri(factor, lower=1)
+    inverse: np.ndarray = dpotri(factor, lower=1)[0]
     return np.where(np.tri(len(inverse), dtype=bool), inverse, inverse.T)
 
 

@@ -95,7 +95,8 @@ class GaussianModel:
         self, mean: ArrayLike, covariance: ArrayLike, names: Sequence[str] | None = None
     ) -> None:
         mean, covariance, names = in_one_order(mean, covariance, names)
-        mu, sigma = np.array(mean, dtype=float), np.array(covariance, dtype=float)
+        mu = np.array(mean, dtype=float)
+        sigma = np.array(covariance, dtype=float)
         n = mu.size
         if mu.ndim != 1 or n == 0:
             raise ValueError(f"mean must have shape (n,) with n ≥ 1, got {mu.shape}")
@@ -195,8 +196,8 @@ class GaussianModel:
             factor = self._each_group(lower, self.covariance)
         except np.linalg.LinAlgError:
             factor = np.zeros_like(self.covariance)
-        pivots, scale = np.diag(factor) ** 2, np.diag(self.covariance)
-        if not np.all(pivots > self.size * np.finfo(float).eps * scale):
+        rounding = self.size * np.finfo(float).eps * np.diag(self.covariance)
+        if not np.all(np.diag(factor) ** 2 > rounding):
             worst = np.linalg.eigvalsh(self.covariance)[0]
             raise ValueError(
                 f"covariance must be positive definite, got smallest eigenvalue {worst:.3g}; "
@@ -259,7 +260,8 @@ class GaussianModel:
 
     def gain(self, observed: ArrayLike, wanted: ArrayLike) -> np.ndarray:
         """Σ_YO Σ_OO⁻¹ of two lists of key indices, shape (wanted, observed) (D1 eq. (1))."""
-        o, y = self.indices("observed", observed), self.indices("wanted", wanted)
+        o = self.indices("observed", observed)
+        y = self.indices("wanted", wanted)
         if o.size == 0:
             return np.zeros((y.size, 0))
         factor = cho_factor(self.covariance[np.ix_(o, o)], lower=True)
@@ -271,7 +273,8 @@ class GaussianModel:
         Y are all unobserved keys. If |Y| ≥ |O|, D1 eqs (1) and (2) are used. Otherwise
         Cov(X_Y | X_O) = (Λ_YY)⁻¹ and the gain is −(Λ_YY)⁻¹ Λ_YO with Λ = Σ⁻¹, in O(|Y|³ + n²).
         """
-        o, w = self.indices("observed", observed), self.indices("wanted", wanted)
+        o = self.indices("observed", observed)
+        w = self.indices("wanted", wanted)
         rest = np.ones(self.size, dtype=bool)
         rest[o] = False
         (y,) = np.nonzero(rest)

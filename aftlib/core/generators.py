@@ -55,4 +55,5 @@ def draw_windows(model: GaussianModel, rows: int, seed: int, width: int) -> np.n
 def draw_range(model: GaussianModel, seed: int, index: int) -> np.ndarray:
     """Draw the rows of the sample in the range with this index, shape (ROWS_PER_RANGE, n)."""
     rng = np.random.default_rng([seed, index])
-    return model.mean + rng.standard_normal((ROWS_PER_RANGE, model.size)) @ model.cholesky.T
+    noise = rng.standard_normal((ROWS_PER_RANGE, model.size))
+    return np.asarray(model.mean + noise @ model.cholesky.T)

@@ -55,7 +55,8 @@ def ratio_interval(
     `family` is above 1, that many such intervals hold jointly at level `CONFIDENCE` (Bonferroni).
     ValueError with fewer than two trials or a mean of 0 in `y`.
     """
-    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    x = np.asarray(x, dtype=float)
+    y = np.asarray(y, dtype=float)
     least = min(len(x), len(y))
     if least < 2 or y.mean() == 0:
         raise ValueError(

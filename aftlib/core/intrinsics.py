@@ -14,7 +14,7 @@ from aftlib.core.compiling import COMPILED
 
 if COMPILED:
     import numba
-    from numba.core.cgutils import ir
+    from llvmlite import ir
     from numba.extending import intrinsic
 
 

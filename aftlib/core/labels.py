@@ -42,8 +42,12 @@ def places_of(argument: str, labels: Sequence[str], names: Sequence[str]) -> lis
     """Return the place of each name among the labels; ValueError as `values_by_name`."""
     place = {label: i for i, label in enumerate(labels)}
     repeated = {label for i, label in enumerate(labels) if place[label] != i}
-    missing, unknown = {*names} - {*labels}, {*labels} - {*names}
-    for wrong, problem in ((repeated, "repeated"), (missing, "missing"), (unknown, "unknown")):
+    problems = {
+        "repeated": repeated,
+        "missing": {*names} - {*labels},
+        "unknown": {*labels} - {*names},
+    }
+    for problem, wrong in problems.items():
         if wrong:
             raise ValueError(
                 f"{argument} must have each of the {len(names)} sensors once as label, got "

@@ -98,4 +98,4 @@ class Requirement:
 
     def half_width(self, variance: ArrayLike) -> np.ndarray:
         """Half-width z·σ of the central interval of probability 1 − δ, in sensor units."""
-        return self.z * np.sqrt(np.asarray(variance, dtype=float))
+        return np.asarray(self.z * np.sqrt(np.asarray(variance, dtype=float)))

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,15 +33,15 @@ class SensorLog:
     path: Path  # directory of `part-00000.parquet` … and the manifest, which is written last
     names: tuple[str, ...]  # the n keys
     steps: int
-    about: dict  # facts from the writer, such as parameters and quality counts
+    about: dict[str, Any]  # facts from the writer, such as parameters and quality counts
 
     @classmethod
     def open(cls, path: Path | str) -> SensorLog:
         """Open a log that was written whole; ValueError when there is none at `path`."""
         try:
             manifest = json.loads((Path(path) / MANIFEST).read_bytes())
-            names, steps, about = manifest["names"], manifest["steps"], manifest["about"]
-            return cls(Path(path), tuple(names), steps, about)
+            names = tuple(manifest["names"])
+            return cls(Path(path), names, manifest["steps"], manifest["about"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(
                 f"path holds no complete sensor log, got {str(path)!r} ({error}); "
@@ -58,7 +59,11 @@ class SensorLog:
 
     @classmethod
     def write(
-        cls, path: Path | str, values: np.ndarray, names: Sequence[str], about: dict | None = None
+        cls,
+        path: Path | str,
+        values: np.ndarray,
+        names: Sequence[str],
+        about: dict[str, Any] | None = None,
     ) -> SensorLog:
         """Write samples, shape (steps, n), NaN where one is missing, as a log at `path`.
 
@@ -106,7 +111,8 @@ class LogReader:
 
     def blocks(self, keys: Sequence[int] | None, begin: int, stop: int) -> Iterator[np.ndarray]:
         """As `SensorLog.blocks`."""
-        log, wanted = self.log, range(len(self.log.names)) if keys is None else keys
+        log = self.log
+        wanted = range(len(log.names)) if keys is None else keys
         if any(not 0 <= k < len(log.names) for k in wanted):
             raise ValueError(f"keys must lie inside 0 … {len(log.names) - 1}, got {list(wanted)!r}")
         if not 0 <= begin <= stop <= log.steps:
@@ -127,8 +133,10 @@ class LogReader:
     def _read_on(self, names: list[str], begin: int, stop: int) -> np.ndarray:
         """Samples from `begin` to `stop` or the file's end, and the rest of the last row group."""
         index, inside = divmod(begin, ROWS_PER_RANGE)  # the file, and the place of `begin` in it
-        first, end = inside // ROW_GROUP, min(ROWS_PER_RANGE, inside + stop - begin)
-        groups, columns = range(first, -(-end // ROW_GROUP)), list(dict.fromkeys(names))
+        first = inside // ROW_GROUP
+        end = min(ROWS_PER_RANGE, inside + stop - begin)
+        groups = range(first, -(-end // ROW_GROUP))
+        columns = list(dict.fromkeys(names))
         with pq.ParquetFile(part_path(self.log.path, index), pre_buffer=False) as file:
             table = file.read_row_groups(groups, columns, use_threads=False)
         out = np.empty((len(names), len(table)))
@@ -162,7 +170,9 @@ def write_part(directory: Path, index: int, values: np.ndarray, names: Sequence[
     pq.write_table(table, part_path(directory, index), row_group_size=ROW_GROUP, **packing)
 
 
-def write_manifest(directory: Path, names: Sequence[str], steps: int, about: dict) -> None:
+def write_manifest(
+    directory: Path, names: Sequence[str], steps: int, about: dict[str, Any]
+) -> None:
     """Write the manifest, which makes the log complete."""
     manifest = {"names": list(names), "steps": int(steps), "about": about}
     (directory / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))

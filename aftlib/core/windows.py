@@ -75,7 +75,7 @@ class Windows:
 
     def _add_slices(self, slices: np.ndarray, starts: np.ndarray) -> np.ndarray:
         """Return the sum of each window's slices; window i begins with slice `starts[i]`."""
-        total = slices[starts]
+        total = np.asarray(slices[starts])
         for offset in range(1, self.width // self.pane):
             total += slices[starts + offset]
         return total
