@@ -32,8 +32,12 @@ class Buckets:
     """
 
     def __init__(self, window: int, least: int, now: int, origin: int) -> None:
-        self.window, self.least, self.most = window, least, least + 1
-        self.now, self.origin, self.total, self.scale = now, origin, 0, 1
+        self.window = window
+        self.least = least
+        self.now = now
+        self.origin = origin
+        self.total = 0
+        self.scale = 1
         self._stamps: NDArray[np.int64] | None = NOTHING
         self._queues: list[deque[int]] | None = None  # of size 1, 2, 4, …, oldest at the left
         self._due = now  # no bucket expires before
@@ -65,7 +69,9 @@ class Buckets:
 
     def replace(self, stamps: NDArray[np.int64], total: int) -> None:
         """Replace the buckets: timestamps newest first, in the canonical form of the total."""
-        self._stamps, self.total, self._queues = stamps, total, None
+        self.total = total
+        self._stamps = stamps
+        self._queues = None
 
     def single(self, now: int, units: int) -> None:
         """Add one event at time `now`: a small number of units, added one by one."""
@@ -91,7 +97,8 @@ class Buckets:
             units -= 1
             self._stamps = None
             self.total += 1
-            stamp, most = now, self.most
+            stamp = now
+            most = self.least + 1
             for queue in queues:
                 queue.append(stamp)
                 if len(queue) <= most:
@@ -145,7 +152,8 @@ def halves(
     per event it is not halved again. Rounding is then off by half a unit in at least one event;
     this relative error is returned.
     """
-    scale, rounding = max(part.scale for part in parts), 0.0
+    scale = max(part.scale for part in parts)
+    rounding = 0.0
     finest = [part for part in parts if part.scale == scale]
     if any(((part.sizes > 1) & (part.begins < part.stamps)).any() for part in finest):
         rounding = 0.0 if scale < FINEST else 0.5 / scale
@@ -164,6 +172,6 @@ def halves(
         ends = np.where(spread, (whole + scale // part.scale) // 2, whole)
         columns.append((np.append(part.begins, part.stamps), np.append(whole - ends, ends)))
     times, units = (np.concatenate(column) for column in zip(*columns, strict=True))
-    times, units = times[times > edge], units[times > edge]
     order = np.argsort(times, kind="stable")
+    order = order[times[order] > edge]
     return times[order], units[order], scale, rounding

@@ -20,12 +20,13 @@ from aftlib.documents.exponential_histogram.histogram import ExponentialHistogra
 from aftlib.documents.exponential_histogram.operator import HistogramOperator, count_events
 from aftlib.documents.exponential_histogram.streams import count_exactly, draw_bits, relative_error
 from aftlib.notebook.parameters import ParameterModel, parameter
-from aftlib.spark.sweep import sweep as in_parallel
+from aftlib.spark.sweep import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIGURE_3_WINDOW, FIGURE_3_EPSILON = 7, 0.5
+FIGURE_3_WINDOW = 7
+FIGURE_3_EPSILON = 0.5
 EVENTS = (0, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0, 0)
 _ONE = ((2, 1),)
 _FOUR = ((9, 1), (8, 2), (6, 4))
@@ -124,15 +125,22 @@ def figure_3() -> pd.DataFrame:
     one), same: whether buckets, total, query and exact are those of the document.
     """
     histogram = ExponentialHistogram(FIGURE_3_WINDOW, FIGURE_3_EPSILON)
-    exact, rows = count_exactly(np.array(EVENTS, bool), FIGURE_3_WINDOW), []
-    for t, (event, printed) in enumerate(zip(EVENTS, FIGURE_3, strict=True), 1):
+    exact = count_exactly(np.array(EVENTS, bool), FIGURE_3_WINDOW).tolist()
+    rows = []
+    for t, (event, count, printed) in enumerate(zip(EVENTS, exact, FIGURE_3, strict=True), 1):
         histogram.update(event)
-        buckets, total = tuple(histogram.buckets), histogram.total
-        query, count = histogram.article_estimate(), int(exact[t - 1])
-        same = (buckets, total, query, count) == printed
-        rows.append((t, event, buckets, total, query, count, histogram.estimate(), same))
-    columns = ["t", "event", "buckets", "total", "query", "exact", "estimate", "same"]
-    return pd.DataFrame(rows, columns=columns)
+        row = {
+            "t": t,
+            "event": event,
+            "buckets": tuple(histogram.buckets),
+            "total": histogram.total,
+            "query": histogram.article_estimate(),
+            "exact": count,
+            "estimate": histogram.estimate(),
+        }
+        same = tuple(row[name] for name in ("buckets", "total", "query", "exact")) == printed
+        rows.append(row | {"same": same})
+    return pd.DataFrame(rows)
 
 
 def few_ones(epsilons: Sequence[float], most: int = MOST_ONES) -> pd.DataFrame:
@@ -140,7 +148,8 @@ def few_ones(epsilons: Sequence[float], most: int = MOST_ONES) -> pd.DataFrame:
 
     Columns epsilon, ones; article, sound: the estimates; article_error, sound_error: relative.
     """
-    exact, tables = np.arange(1, most + 1), []
+    exact = np.arange(1, most + 1)
+    tables = []
     for epsilon in epsilons:
         table = pd.DataFrame({"epsilon": epsilon, "ones": exact})
         for name in ("article", "sound"):
@@ -167,7 +176,9 @@ def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str,
     exact = count_exactly(events, window)
     result: dict[str, Any] = {}
     for name in ("article", "sound"):
-        histogram, worst, missed = ExponentialHistogram(window, epsilon), 0.0, 0
+        histogram = ExponentialHistogram(window, epsilon)
+        worst = 0.0
+        missed = 0
         for first in range(0, events.size, CHUNK):
             part = slice(first, first + CHUNK)
             answers = histogram.estimates(events[part], article=name == "article")
@@ -178,7 +189,7 @@ def measure(events: NDArray[np.bool_], window: int, epsilon: float) -> dict[str,
     return result
 
 
-def sweep(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
+def measure_streams(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
     """Largest relative errors over a grid of ε, N, P(1) and mean lengths of bursts, on Spark.
 
     A burst of 0 means independent events. A stream is `windows_of_events` windows long, and has at
@@ -195,7 +206,7 @@ def sweep(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
 
     # long streams first, so that none of them runs alone at the end
     points = sorted(product(p.epsilons, p.windows, p.shares, p.bursts), key=lambda at: -at[1])
-    table = pd.DataFrame(in_parallel(spark, measure_point, points))
+    table = pd.DataFrame(sweep(spark, measure_point, points))
     return table.sort_values(list(_AXES), ignore_index=True)
 
 
@@ -310,8 +321,10 @@ def long_run(p: NotebookParameters, points: int = 20) -> pd.DataFrame:
 
     Columns at: events so far; error, article_error: relative.
     """
-    bits, histogram = draw_bits(p.events, 0.5, p.seed), ExponentialHistogram(p.window, p.epsilon)
-    rows, size = [], -(-p.events // points)
+    bits = draw_bits(p.events, 0.5, p.seed)
+    histogram = ExponentialHistogram(p.window, p.epsilon)
+    rows = []
+    size = -(-p.events // points)
     for first in range(0, p.events, size):
         histogram.update(bits[first : first + size])
         at = min(first + size, p.events)
@@ -369,7 +382,8 @@ def speeds(p: NotebookParameters, rounds: int = 10) -> pd.DataFrame:
     }
     rows = []
     for _, (name, (work, given)) in product(range(rounds), methods.items()):
-        begin, events = time.perf_counter(), 0
+        events = 0
+        begin = time.perf_counter()
         while time.perf_counter() - begin < p.seconds / rounds:
             work(given)
             events += len(given)

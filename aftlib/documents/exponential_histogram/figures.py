@@ -63,7 +63,7 @@ def buckets(steps: pd.DataFrame, window: int, start: int) -> go.Figure:
     return with_slider(figure, "t", frames, start - 1).update_layout(hovermode=False)
 
 
-def _draw_step(row: Any, events: Sequence[int], window: int) -> list[dict]:
+def _draw_step(row: Any, events: Sequence[int], window: int) -> list[dict[str, Any]]:
     """Data of the five traces at one time."""
     ones = [t for t, event in enumerate(events[: row.t], 1) if event]
     inside = [[t for t in ones if t <= at][-count:] for at, count in row.buckets]
@@ -81,7 +81,7 @@ def _draw_step(row: Any, events: Sequence[int], window: int) -> list[dict]:
     ]
 
 
-def _boxes(spans: Sequence[tuple[float, float]], height: float) -> dict:
+def _boxes(spans: Sequence[tuple[float, float]], height: float) -> dict[str, Any]:
     """Outlines of rectangles around y = 0, with gaps between them."""
     x = [at for left, right in spans for at in (left, right, right, left, left, None)]
     return {"x": x, "y": [-height, -height, height, height, -height, None] * len(spans)}
@@ -101,7 +101,7 @@ def few_ones(few: pd.DataFrame, start: float) -> go.Figure:
 
 
 def errors(swept: pd.DataFrame) -> go.Figure:
-    """Largest error of `experiments.sweep` as a multiple of ε, by P(1) and ε."""
+    """Largest error of `experiments.measure_streams` as a multiple of ε, by P(1) and ε."""
     worst = swept.groupby(["share", "epsilon"])[["article", "sound"]].max()
     worst = worst.div(worst.index.get_level_values("epsilon"), axis=0).reset_index()
     rows = worst.melt(["share", "epsilon"], var_name="estimate", value_name="error")

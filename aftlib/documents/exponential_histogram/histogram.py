@@ -133,8 +133,10 @@ class ExponentialHistogram:
         require_number("window", window, least=1, below=MAX_UNITS, whole=True, fix=fix)
         require_number("epsilon", epsilon, above=0, below=1)
         require_choice("values", values, ("bits", "integers"))
-        self.window, self.epsilon = int(window), float(epsilon)
-        self.timed, self.values = bool(timed), values
+        self.window = int(window)
+        self.epsilon = float(epsilon)
+        self.timed = bool(timed)
+        self.values = values
         start = NEVER if timed else 0
         self._buckets = Buckets(self.window, least_buckets(epsilon), start, start)
         self.error_bound = self.epsilon  # a merge changes it
@@ -159,8 +161,8 @@ class ExponentialHistogram:
     @property
     def buckets(self) -> list[tuple[int, int | float]]:
         """(timestamp of its newest event, count) of every bucket, newest first."""
-        stamps, sizes = self._buckets.stamps.tolist(), self._buckets.sizes.tolist()
-        return [(at, self._in_events(size)) for at, size in zip(stamps, sizes, strict=True)]
+        pairs = zip(self._buckets.stamps.tolist(), self._buckets.sizes.tolist(), strict=True)
+        return [(at, self._in_events(size)) for at, size in pairs]
 
     def update(self, events: ArrayLike, timestamps: ArrayLike | None = None) -> None:
         """Add one event, or an array of any length; the state is the same either way.
@@ -225,12 +227,14 @@ class ExponentialHistogram:
         """
         held = self._buckets
         if last is None:
-            units, largest = held.total, held.largest
+            units = held.total
+            largest = held.largest
         else:
             fix = "only a wider window has more"
             require_number("last", last, least=1, most=held.window, whole=True, fix=fix)
             sizes = held.sizes[: np.count_nonzero(held.stamps > held.now - last)]
-            units, largest = int(sizes.sum()), int(sizes[-1]) if sizes.size else 0
+            units = int(sizes.sum())
+            largest = int(sizes[-1]) if sizes.size else 0
         all_inside = held.origin >= held.now - (last or held.window)
         doubt = 0 if all_inside else max(largest - 1, 0)
         return (2 * units - doubt) / (2 * held.scale)
@@ -279,12 +283,14 @@ class ExponentialHistogram:
         if [each.least for each in filled] == [held.least]:
             source = filled[0]  # the only one with buckets, which are ours already: nothing is lost
             held.replace(source.stamps, source.total)
-            held.scale, self.error_bound = source.scale, max(error, self.epsilon)
+            held.scale = source.scale
+            self.error_bound = max(error, self.epsilon)
         elif filled:
             times, units, scale, rounding = halves(filled, now - self.window)
             held = self._buckets = Buckets(self.window, held.least, now - self.window, origin)
             held.many(running(units), times)
-            held.scale, error = scale, error + rounding
+            held.scale = scale
+            error += rounding
             self.error_bound = error + self.epsilon + error * self.epsilon
 
         held.origin = origin
@@ -294,9 +300,18 @@ class ExponentialHistogram:
     def to_bytes(self) -> bytes:
         """Return the state as bytes, the same for the same state."""
         held = self._buckets
-        settings = self.window, self.epsilon, self.timed, self.values == "integers"
-        state = held.scale, self.error_bound, held.now, held.origin, held.total
-        return _HEAD.pack(*settings, *state) + held.stamps.astype("<i8").tobytes()
+        head = _HEAD.pack(
+            self.window,
+            self.epsilon,
+            self.timed,
+            self.values == "integers",
+            held.scale,
+            self.error_bound,
+            held.now,
+            held.origin,
+            held.total,
+        )
+        return head + held.stamps.astype("<i8").tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -310,8 +325,11 @@ class ExponentialHistogram:
         fields = _HEAD.unpack_from(data)
         window, epsilon, timed, integers, scale, error_bound, now, origin, total = fields
         self = cls(window, epsilon, timed, "integers" if integers else "bits")
-        held, self.error_bound = self._buckets, error_bound
-        held.now, held.origin, held.scale = now, origin, scale
+        self.error_bound = error_bound
+        held = self._buckets
+        held.now = now
+        held.origin = origin
+        held.scale = scale
         held.replace(np.frombuffer(data, "<i8", offset=_HEAD.size).astype(np.int64), total)
         if len(held.stamps) != len(held.sizes):
             raise ValueError(wrong)
@@ -323,7 +341,7 @@ class ExponentialHistogram:
         """Add events, write the total after each into `totals`, and return the timestamps."""
         held = self._buckets
         if self.timed != (timestamps is not None):
-            wanted = "given, one an event," if self.timed else "left out"
+            wanted = "given, one per event," if self.timed else "left out"
             raise ValueError(
                 f"timestamps must be {wanted} with timed={self.timed}, got {timestamps!r}: "
                 "choose timed when making the histogram"

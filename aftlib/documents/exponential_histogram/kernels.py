@@ -20,7 +20,8 @@ from aftlib.documents.exponential_histogram.units import bucket_sizes as sizes_o
 from aftlib.documents.exponential_histogram.units import top_level as level_of
 
 #: A block of bits: 64 events, which are compared at once and make one machine word, its mask.
-BLOCK_SHIFT, BLOCK = 6, 64
+BLOCK = 64
+BLOCK_SHIFT = 6
 _STRIDE = 8  # blocks that a search skips at once
 
 _U1 = np.uint64(1)
@@ -56,7 +57,7 @@ bucket_sizes = jit()(sizes_of)
 
 
 @jit()
-def bucket_starts(total: int, least: int) -> NDArray[np.int64]:
+def bucket_starts(total: int, least: int) -> Any:
     """Rank of each bucket's newest unit, newest bucket first."""
     sizes = bucket_sizes(total, least, top_level(total, least))
     return np.cumsum(sizes) - sizes + 1
@@ -97,7 +98,8 @@ def units_before(chunk: Chunk, event: int) -> Any:
 @jit()
 def find(ascending: Any, value: int, low: int) -> int:
     """First index from `low` on whose entry is at least the value; fastest near `low`."""
-    step, high = 1, low
+    step = 1
+    high = low
     while high < ascending.size and ascending[high] < value:
         low = high + 1
         high += step
@@ -148,15 +150,18 @@ def record(totals: Any, chunk: Chunk, first: int, after: int, total: Any) -> Non
 
 
 @jit()
-def sweep(held: Held, chunk: Chunk, window: int, least: int, totals: Any) -> int:
+def expired_units(held: Held, chunk: Chunk, window: int, least: int, totals: Any) -> int:
     """Units that expire during the chunk: hop from one expiry of the oldest bucket to the next.
 
     The total at that moment decides whether a bucket expires. If the oldest bucket has merged with
     its neighbour by then, the merged bucket stays.
     """
-    expired, event, level = 0, 0, 0
+    expired = 0
+    event = 0
+    level = 0
     units: Any = 0
-    oldest, brought = held.starts.size - 1, 0
+    oldest = held.starts.size - 1
+    brought = 0
     while event < chunk.size:
         total = held.total + units - expired
         level = top_level(total, least, level)
@@ -173,7 +178,8 @@ def sweep(held: Held, chunk: Chunk, window: int, least: int, totals: Any) -> int
             until = first_at(chunk, held.stamps[oldest] + window, event)
         if totals.size:
             record(totals, chunk, event, until, total)
-        event, units = until, units_before(chunk, until)
+        event = until
+        units = units_before(chunk, until)
         if total > 0 and top_level(held.total + units - expired, least, level) == level:
             # It did not merge with its neighbour in the meantime.
             expired += (1 << level) if event < chunk.size else 0
@@ -209,7 +215,8 @@ def pick_bits(events: Any, starts: Any, cum: Any, bits: Any, tail: Any) -> None:
 
     It has few arguments, because LLVM would copy more of them in the loop.
     """
-    block, brought = 0, cum[-1]
+    block = 0
+    brought = cum[-1]
     for bucket in range(events.size - 1, -1, -1):
         unit = brought + 1 - starts[bucket]
         while block + _STRIDE < cum.size and cum[block + _STRIDE] < unit:
@@ -255,12 +262,13 @@ def apply(
     is not empty, it gets the total after each event.
     """
     size, cum, shift, bits = units
-    (times, now), (stamps, total), (window, least) = clock, buckets, rules
+    times, now = clock
+    stamps, total = buckets
+    window, least = rules
     tail = np.uint64(0)
     for event in range(bits.size - 1, (bits.size & -BLOCK) - 1, -1):
         tail = (tail << _U1) | np.uint64(bits[event])
     chunk = Chunk(cum, shift, bits, tail, times, now, size)
     held = Held(stamps, bucket_starts(total, least), total)
-    expired = sweep(held, chunk, window, least, totals)
-    total += cum[-1] - expired
+    total += cum[-1] - expired_units(held, chunk, window, least, totals)
     return regroup(held, chunk, total, least), total

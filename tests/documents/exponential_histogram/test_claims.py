@@ -25,7 +25,7 @@ SMALL = NotebookParameters(
 
 
 def sweep_here(p=SMALL):
-    """As `experiments.sweep`, in this process."""
+    """As `experiments.measure_streams`, in this process."""
     rows = []
     for epsilon in p.epsilons:
         for share in p.shares:

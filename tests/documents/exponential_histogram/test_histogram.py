@@ -177,7 +177,7 @@ test_parameters_out_of_range_are_refused = refused(
         ({}, [1, None], None, "events must be bits .*, got type object"),
         ({}, [[0, 1]], None, r"events must be one value or a row, got shape \(1, 2\)"),
         ({}, [1, 1], [1, 2], "timestamps must be left out with timed=False"),
-        ({"timed": True}, [1], None, "timestamps must be given, one an event, with timed=True"),
+        ({"timed": True}, [1], None, "timestamps must be given, one per event, with timed=True"),
         ({"timed": True}, 1, None, "timestamps must be given"),
         ({"timed": True}, [1, 1], [1], "timestamps must be one per event, got 1 .* for 2 events"),
         ({"timed": True}, [1, 1], [8, 7], "timestamps must not go back, got 7 after 8: sort"),
