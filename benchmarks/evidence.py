@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from aftlib.documents.shared_state.stored import FOLDER
+from aftlib.documents.shared_state.experiments import STORED
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = (("spark", 2), ("flink", 2), ("flink_one_task", 1))
@@ -49,6 +49,6 @@ def read_origin(stored: dict[str, Any]) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    tabulate_engines(read_result("merging")).to_csv(FOLDER / "engines.csv", index=False)
-    tabulate_kills(read_result("kills")).to_csv(FOLDER / "kills.csv", index=False)
+    STORED.mkdir(exist_ok=True)
+    tabulate_engines(read_result("merging")).to_csv(STORED / "engines.csv", index=False)
+    tabulate_kills(read_result("kills")).to_csv(STORED / "kills.csv", index=False)

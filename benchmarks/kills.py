@@ -25,7 +25,7 @@ from aftlib.documents.checkpoint_planning import drivers, state
 from aftlib.documents.checkpoint_planning.operator import PartialReplay, ReplayQuery
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.documents.checkpoint_planning.state import Checkpoint, CheckpointStore, IntervalRecord
-from aftlib.documents.shared_state import experiments
+from aftlib.documents.shared_state import kills
 from aftlib.spark.session import session
 
 TURNS = int(os.environ.get("AFT_KILL_TURNS", "50"))
@@ -50,9 +50,10 @@ def run() -> dict[str, Any]:
 def kill_servers(place: Path) -> list[dict[str, Any]]:
     """Count kills that left wrong sums or disturbed a task (D3)."""
     spark = session("benchmark")
-    every = experiments.kills(spark, place / "every", TUPLES, seed=11, turns=TURNS)
-    with mock.patch.object(experiments, "POINTS", ()):  # servers have four points, tasks have one
-        tasks = experiments.kills(spark, place / "tasks", TUPLES, seed=12, turns=3 * TURNS)
+    every = kills.run_kills(spark, place / "every", TUPLES, seed=11, turns=TURNS)
+    # servers have four points, tasks have one
+    with mock.patch.object(kills, "CASES", (kills.CASES[0], kills.CASES[-1])):
+        tasks = kills.run_kills(spark, place / "tasks", TUPLES, seed=12, turns=3 * TURNS)
     frame = pd.concat([every, tasks], ignore_index=True)
     harmed = (frame[["wrong", "disturbed"]] > 0).assign(kills=1)
     points = harmed.groupby([frame["killed"], frame["point"]], sort=False).sum()

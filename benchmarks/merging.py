@@ -17,7 +17,8 @@ from typing import Any
 import pandas as pd
 
 from aftlib.core.paths import data_dir
-from aftlib.documents.shared_state.experiments import measure, sources
+from aftlib.documents.shared_state.experiments import sources
+from aftlib.documents.shared_state.throughput import measure
 from aftlib.documents.shared_state.tuples import TupleStream
 from aftlib.spark.session import session
 from benchmarks import flink

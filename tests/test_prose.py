@@ -138,7 +138,7 @@ ONLY_SAID = {
     "03_shared_state": [
         r"(upfront|late local|late global) × [\d.]+",
         r"× [\d.]+ (at skew|with)",
-        r"a tuple [\d.]+ ns, merging a sum in memory [\d.]+ ns",
+        r"a tuple takes [\d.]+ ns, merging a sum in memory [\d.]+ ns",
         r"receivers bear [\d.]+ %",
         r"are × [\d.]+ as fast",
         r"a further × [\d.]+",

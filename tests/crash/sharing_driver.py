@@ -9,7 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from aftlib.documents.shared_state.experiments import KILL_DISORDER, KILL_WINDOWS
+from aftlib.documents.shared_state.kills import KILL_DISORDER, KILL_WINDOWS
 from aftlib.documents.shared_state.parsing import TupleSource
 from aftlib.documents.shared_state.server import Job
 from aftlib.documents.shared_state.strategies import run_job

@@ -11,15 +11,15 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from aftlib.documents.shared_state import experiments
-from aftlib.documents.shared_state.experiments import (
+from aftlib.documents.shared_state import kills
+from aftlib.documents.shared_state.kills import (
     BROKEN,
     KILL_DISORDER,
     KILL_WINDOWS,
     POINTS,
     Missed,
-    kills,
     run_killed,
+    run_kills,
     true_sums,
 )
 from aftlib.documents.shared_state.parsing import TupleSource
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.crash
 def test_a_killed_task_or_server_loses_and_doubles_nothing_and_the_broken_control_is_caught(
     spark, tmp_path
 ):
-    killed = kills(spark, tmp_path, 400_000, seed=7, turns=2)
+    killed = run_kills(spark, tmp_path, 400_000, seed=7, turns=2)
     broken = killed["killed"] == BROKEN
     assert killed.loc[~broken, ["wrong", "disturbed"]].to_numpy().tolist() == [[0, 0]] * 10
     assert killed.loc[killed["killed"] == "task", "again"].to_list() == [2_000, 2_000]
@@ -50,12 +50,12 @@ def test_a_second_checkpoint_that_a_busy_machine_leaves_out_is_replaced_by_the_f
             raise Missed
         return {"step": job.faults[0].step}
 
-    monkeypatch.setattr(experiments, "run_killed", run)
-    killed = kills(None, tmp_path, 1_000, seed=7, turns=3)
+    monkeypatch.setattr(kills, "run_killed", run)
+    killed = run_kills(None, tmp_path, 1_000, seed=7, turns=3)
     assert (killed.loc[killed["killed"] != "task", "step"] == 1).all()
-    monkeypatch.setattr(experiments, "run_killed", Mock(side_effect=Missed))
+    monkeypatch.setattr(kills, "run_killed", Mock(side_effect=Missed))
     with pytest.raises(Missed):
-        kills(None, tmp_path / "never", 1_000, seed=7, turns=1)
+        run_kills(None, tmp_path / "never", 1_000, seed=7, turns=1)
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -1,8 +1,9 @@
 """D3's claims, each judged by the frames of its experiment.
 
 The judges' parameters are results of the experiments: `measured` of `measure`, `shuffles` of
-`shuffle_growth`, `searched` of `search_keys`, `grown` of `growth`, `killed` of `kills`, `flushes`
-of `flush_costs`, `engines` of `stored_engines`; `p` has the notebook's parameters.
+`shuffle_growth`, `searched` of `search_keys`, `grown` of `growth`, `killed` of `run_kills`,
+`flushes` of `flush_costs`, `engines` of `stored_engines`, `stored_kills` of the function of this
+name; `p` has the notebook's parameters.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import share_interval, t_interval
-from aftlib.documents.shared_state.experiments import (
+from aftlib.documents.shared_state.experiments import NotebookParameters
+from aftlib.documents.shared_state.kills import BROKEN
+from aftlib.documents.shared_state.throughput import (
     BARRIER,
-    BROKEN,
+    HASHES,
     LATE_GLOBAL,
     LATE_LOCAL,
     ONE,
     TEN,
     UPFRONT,
-    NotebookParameters,
+    busiest_shares,
+    gains_of_skew,
     receivers_share,
+    shuffle_throughput,
 )
-from aftlib.documents.shared_state.key_search import gains_of_skew
-from aftlib.documents.shared_state.tuples import HASHES, UNIFORM, busiest_shares, shuffle_throughput
+from aftlib.documents.shared_state.tuples import UNIFORM
 from aftlib.notebook.claims import (
     FEWEST,
     HOLDS_IF,
@@ -39,9 +43,12 @@ from aftlib.notebook.claims import (
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
 
 #: Tasks between which the document compares a shuffle's throughput.
-FEW, MANY = 8, 24
-#: The document's least skew; the skew from which it sees a shuffle's growth stop.
-LEAST_SKEW, STOPPED = 1.2, 1.4
+FEW = 8
+MANY = 24
+#: The document's least skew.
+LEAST_SKEW = 1.2
+#: The skew from which the document sees a shuffle's growth stop.
+STOPPED = 1.4
 #: Growth below this factor counts as none where the number of tasks triples.
 STILL = 1.2
 ENOUGH_KEYS = 100_000
@@ -51,10 +58,11 @@ def ratio_of_turns(
     ratios: pd.Series, sensitivity: str, *, fails: str = "", control: bool = True
 ) -> Finding:
     """Return the geometric mean of the turns' ratios, with its t interval from five turns on."""
-    logs, interval = np.log(ratios.to_numpy()), None
+    logs = np.log(ratios.to_numpy())
+    interval = None
     if len(logs) >= FEWEST:
         _, low, high = np.exp(t_interval(logs))
-        interval = float(low), float(high)
+        interval = (float(low), float(high))
     return Finding(
         float(np.exp(logs.mean())),
         interval,
@@ -76,7 +84,8 @@ def list_by_skew(ratios: pd.Series) -> str:
 
 def list_range(ratios: pd.Series) -> str:
     """Text: the least and the largest ratio, such as ``× 1.7 to 1.8``."""
-    low, high = f"{ratios.min():.2f}", f"{ratios.max():.2f}"
+    low = f"{ratios.min():.2f}"
+    high = f"{ratios.max():.2f}"
     return f"× {low}" if low == high else f"× {low} to {high}"
 
 
@@ -202,13 +211,14 @@ def nothing_is_lost(killed: pd.DataFrame, stored_kills: pd.DataFrame) -> Finding
     broken = killed["killed"] == BROKEN
     text = ""
     if len(stored := stored_kills[stored_kills["killed"] != BROKEN]):
-        count, among = int(stored["wrong"].sum()), int(stored["kills"].sum())
-        most = share_interval(count, among)[1]
+        count = int(stored["wrong"].sum())
+        among = int(stored["kills"].sum())
+        _, most = share_interval(count, among)
         date = stored["date"].iloc[0]
         text = f"Stored run of {date}: {count} of {among} kills wrong (at most {100 * most:.1f} %)."
-    wrong, n = int(killed.loc[~broken, "wrong"].sum()), int((~broken).sum())
+    wrong = int(killed.loc[~broken, "wrong"].sum())
     control = bool((killed.loc[broken, "wrong"] > 0).all() and broken.any())
-    return Finding(wrong, None, n, "kills", sensitivity=text, control=control)
+    return Finding(wrong, None, int((~broken).sum()), "kills", sensitivity=text, control=control)
 
 
 def beats_the_shuffle(measured: pd.DataFrame, engines: pd.DataFrame) -> Finding:
@@ -314,6 +324,6 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         claimed="Tasks that share sums in a database need no shuffle: skew costs nothing, "
         "failures stay local.",
         found=sentences_by_verdict(records, clauses),
-        sure=f"Measured on {parameters.tasks} tasks, computed for more.",
+        sure=f"Throughput is measured on {parameters.tasks} tasks, and computed for more.",
         limits="The document gives neither the number of keys nor the cost of a tuple.",
     )

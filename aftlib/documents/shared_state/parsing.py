@@ -22,23 +22,21 @@ from aftlib.documents.shared_state.tuples import TupleLog
 BLOCK = 32_768
 #: Bytes read at once, few enough for the cache; no line may be longer.
 CHUNK = 2**20
-#: Watermark of a partition of which nothing was read, and of one that was read to its end.
-NEVER, END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+#: Watermark of a partition of which nothing was read.
+NEVER = np.iinfo(np.int64).min
+#: Watermark of a partition that was read to its end.
+END = np.iinfo(np.int64).max
 #: Most digits of a number.
 DIGITS = 19
 NO_DELAY = -1
 
-_MOST, _LAST = 2**63 - 1, 2**63 - 2  # the largest watermark of a partition that has not ended
-_ZERO, _MINUS, _COMMA, _END = 48, 45, 44, 10
+_LARGEST = np.uint64(2**63 - 1)
+_LAST = 2**63 - 2  # the largest watermark of a partition that has not ended
+_ZERO = ord("0")
+_MINUS = ord("-")
+_COMMA = ord(",")
+_LINE_END = ord("\n")
 _LINE = 64  # bytes compared at once: the longest line for fast parsing
-_HALF = np.uint64(32)
-_U1, _U3, _U8, _U16 = np.uint64(1), np.uint64(3), np.uint64(8), np.uint64(16)
-_ZEROS, _TOP_BITS = np.uint64(0x3030303030303030), np.uint64(0x8080808080808080)
-_TO_TOP = np.uint64(0x7676767676767676)
-_HUNDRED, _MYRIAD = np.uint64(100), np.uint64(10_000)
-_PAIRS, _FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
-_EIGHT = np.uint64(0xFFFFFFFF)
-_TEN, _LARGEST = np.uint64(10), np.uint64(_MOST)
 
 
 @jit()
@@ -47,10 +45,11 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
     negative = lines[i] == _MINUS
     if negative:
         i += 1
-    first, value = i, np.uint64(0)
+    first = i
+    value = np.uint64(0)
     digit = np.int64(lines[i]) - _ZERO
     while 0 <= digit <= 9:
-        value = value * _TEN + np.uint64(digit)
+        value = value * np.uint64(10) + np.uint64(digit)
         i += 1
         digit = np.int64(lines[i]) - _ZERO
     if lines[i] != ending or i == first or i - first > DIGITS:
@@ -63,17 +62,21 @@ def number(lines: Any, i: int, ending: int) -> tuple[Any, int]:
 @jit()
 def zeros_below(mask: Any) -> Any:
     """Return the number of zeros below a mask's lowest 1; 64 if there is none."""
-    return ones(~mask & (mask - _U1))
+    return ones(~mask & (mask - np.uint64(1)))
 
 
 @jit()
 def few_digits(digits: Any, size: int) -> tuple[Any, Any]:
-    """Return the number in a word's first `size` bytes, and a check: 0 if all these are digits."""
-    digits = (digits ^ _ZEROS) << (np.uint64(8 - size) << _U3)  # pad with leading zeros
-    wrong = ((digits + _TO_TOP) | digits) & _TOP_BITS
-    digits = (digits * _TEN + (digits >> _U8)) & _PAIRS  # merge neighbours
-    digits = (digits * _HUNDRED + (digits >> _U16)) & _FOURS
-    return np.int64((digits * _MYRIAD + (digits >> _HALF)) & _EIGHT), wrong
+    """Return the number in a word's first `size` bytes, and a check: 0 if all these are digits.
+
+    Neighbours merge: digits to pairs, pairs to fours, and fours to the number.
+    """
+    digits = (digits ^ np.uint64(0x3030303030303030)) << (np.uint64(8 - size) << np.uint64(3))
+    wrong = ((digits + np.uint64(0x7676767676767676)) | digits) & np.uint64(0x8080808080808080)
+    digits = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
+    digits = (digits * np.uint64(100) + (digits >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
+    digits = (digits * np.uint64(10_000) + (digits >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
+    return np.int64(digits), wrong
 
 
 @jit()
@@ -84,9 +87,9 @@ def short_fields(ends: Any) -> tuple[int, int, int]:
     digit is parsed, so that the next line need not wait for the digits of this one.
     """
     first = zeros_below(ends)
-    ends &= ends - _U1
+    ends &= ends - np.uint64(1)
     second = zeros_below(ends)
-    last = zeros_below(ends & (ends - _U1))
+    last = zeros_below(ends & (ends - np.uint64(1)))
     sizes = (first - 1) | (second - first - 2) | (last - second - 2)
     return (first, second, last) if 0 <= sizes < 8 else (_LINE, _LINE, _LINE)
 
@@ -101,39 +104,49 @@ def parse_lines(
     late if its slice ends at or before it. Return the index after the last line, the number of its
     tuples, those of them that are late, the watermark, and 1 before a bad line, else 0.
     """
-    used, late, capacity, begin, part = 0, 0, columns.shape[1], -pane, -1
-    stamp, stamp_size, stamped = np.uint64(0), 0, 0
-    while i < stop and used < capacity:
+    used = 0
+    late = 0
+    part = -1
+    begin = -pane  # of the slice `part`
+    stamp = np.uint64(0)  # the text of the last short timestamp, its length, and its number
+    stamp_size = 0
+    stamped = 0
+    while i < stop and used < columns.shape[1]:
         after = time = key = value = 0
         if i + _LINE + 8 <= len(lines):  # inline: a call would count references to `lines`
             first, second, last = short_fields(~bytes_above(lines, i, _ZERO - 1))
             commas = last < _LINE and lines[i + first] == _COMMA and lines[i + second] == _COMMA
-            if commas and lines[i + last] == _END:
+            if commas and lines[i + last] == _LINE_END:
                 word = eight_bytes(lines, i)
-                no_time = (word ^ stamp) << (np.uint64(8 - first) << _U3)
+                no_time = (word ^ stamp) << (np.uint64(8 - first) << np.uint64(3))
                 if first == stamp_size and no_time == 0:  # as in the line before
                     time = stamped
                 else:
                     time, no_time = few_digits(word, first)
                     if no_time == 0:
-                        stamp, stamp_size, stamped = word, first, time
+                        stamp = word
+                        stamp_size = first
+                        stamped = time
                 key, no_key = few_digits(eight_bytes(lines, i + first + 1), second - first - 1)
                 value, no_value = few_digits(eight_bytes(lines, i + second + 1), last - second - 1)
                 after = i + last + 1 if no_time | no_key | no_value == 0 else 0
         if after == 0:
             time, after = number(lines, i, _COMMA) if lines[i] != _MINUS else (0, 0)
             key, after = number(lines, after, _COMMA) if after else (0, 0)
-            value, after = number(lines, after, _END) if after else (0, 0)
+            value, after = number(lines, after, _LINE_END) if after else (0, 0)
             if after == 0:
                 return i, used + late, late, watermark, 1
         if not 0 <= time - begin < pane:
-            part, begin = time // pane, time // pane * pane
+            part = time // pane
+            begin = part * pane
         if watermark > begin and watermark - begin >= pane:
             late += 1
         else:
             if delay != NO_DELAY:
                 watermark = max(watermark, min(time - delay, _LAST))
-            columns[0, used], columns[1, used], columns[2, used] = part, key, value
+            columns[0, used] = part
+            columns[1, used] = key
+            columns[2, used] = value
             used += 1
         i = after
     return i, used + late, late, watermark, 0
@@ -170,12 +183,13 @@ class TupleSource:
         self, task: int, tasks: int, begin: Mapping[int, Progress] | None = None
     ) -> dict[int, PartitionReader]:
         """Return a reader of each partition of a task that is not yet at its end."""
-        stands = {p: (begin or {}).get(p, Progress()) for p in self.partitions(task, tasks)}
-        return {
-            partition: PartitionReader(self.log.part(partition), self.windows.pane, self.delay, now)
-            for partition, now in stands.items()
-            if now.watermark != END
-        }
+        readers = {}
+        for partition in self.partitions(task, tasks):
+            now = (begin or {}).get(partition, Progress())
+            if now.watermark != END:
+                path = self.log.part(partition)
+                readers[partition] = PartitionReader(path, self.windows.pane, self.delay, now)
+        return readers
 
 
 @dataclass
@@ -194,20 +208,19 @@ class PartitionReader:
         Each block updates `progress`. A block is valid until the next one is read. ValueError for a
         bad line, with its text and offset.
         """
-        columns, delay = np.empty((3, rows), np.int64), self.delay
+        columns = np.empty((3, rows), np.int64)
+        delay = NO_DELAY if self.delay is None else self.delay
         for lines, stop, offset in whole_lines(self.path, self.progress.offset, self.chunk):
             at = 0
             while at < stop:
                 now = self.progress
                 at, tuples, late, watermark, bad = parse_lines(
-                    lines, at, stop, self.pane, NO_DELAY if delay is None else delay,
-                    now.watermark, columns,
-                )  # fmt: skip
+                    lines, at, stop, self.pane, delay, now.watermark, columns
+                )
                 if bad:
                     raise bad_line(self.path, offset + at, bytes(lines[at:stop]))
-                self.progress = Progress(
-                    offset + at, watermark, now.tuples + tuples, now.late + late
-                )
+                total = now.tuples + tuples
+                self.progress = Progress(offset + at, watermark, total, now.late + late)
                 if tuples > late:
                     yield columns[:, : tuples - late]
         self.progress = replace(self.progress, watermark=END)
@@ -232,7 +245,9 @@ def whole_lines(
     line without end, and for a file shorter than `offset`.
     """
     buffer = bytearray(size)
-    view, lines, fill = memoryview(buffer), np.frombuffer(buffer, np.uint8), 0
+    view = memoryview(buffer)
+    lines = np.frombuffer(buffer, np.uint8)
+    fill = 0
     with path.open("rb", buffering=0) as file:
         length = file.seek(0, 2)
         if offset > length:
@@ -247,7 +262,8 @@ def whole_lines(
             if stop:
                 yield lines, stop, offset
                 buffer[: fill - stop] = buffer[stop:fill]
-                offset, fill = offset + stop, fill - stop
+                offset += stop
+                fill -= stop
             elif fill == size:
                 raise ValueError(
                     f"line at byte {offset} of {path.name} must be shorter than {size} bytes: "

@@ -6,7 +6,7 @@ batch into the new table, and once all tasks do, the old table is complete. The 
 its own SQLite file, and commits it to the global table.
 
 A failed task's replacement continues at the offset in memory, and the other tasks go on. The
-replacement of a failed server commits what the global table lacks of the flushed epochs, and
+replacement of a failed server commits those flushed epochs that the global table lacks, and
 continues there. Without the file it continues at the offsets of the global table.
 """
 
@@ -34,10 +34,10 @@ ATTEMPTS = 4
 
 @dataclass(frozen=True)
 class Job:
-    """A log that servers sum, each with some tasks, and where they keep their state.
+    """A log that servers sum, the number of servers and tasks, and the place of their state.
 
-    `table` opens the global table. Each server's own file is in `directory`, where also the marker
-    files of injected faults are. With `journal`, tasks record there what they read.
+    `table` opens the global table. `directory` has each server's own file and the marker files of
+    injected faults. With `journal`, tasks record there each batch that they read.
     """
 
     source: TupleSource
@@ -130,7 +130,7 @@ class Server:
 
     @staticmethod
     def _must_restart(future: Future[None], starts: int) -> bool:
-        """Return whether a task that ended has failed; raise what a replacement cannot mend."""
+        """Return whether a task that ended must start again; raise an error that would return."""
         error = future.exception()
         if error is None:
             return False
@@ -140,13 +140,16 @@ class Server:
 
     def work(self, task: int, start: int) -> None:
         """Read a task's partitions in turn, a batch of each, and merge each batch."""
-        number, name = self.number * self.job.tasks + task, f"task-{self.number}-{task}"
+        name = f"task-{self.number}-{task}"
         with self.changed:  # a replacement starts in the newest table
-            self.writes[task], stands = self.epoch, dict(self.stands)
+            self.writes[task] = self.epoch
+            stands = dict(self.stands)
         try:
-            tasks, step = self.job.servers * self.job.tasks, 0
+            number = self.number * self.job.tasks + task
+            tasks = self.job.servers * self.job.tasks
             readers = self.job.source.readers(number, tasks, stands)
             batches = {partition: self.batches(reader) for partition, reader in readers.items()}
+            step = 0
             while batches and not self.stopped:
                 for partition in list(batches):
                     batch = next(batches[partition], None)
@@ -165,7 +168,8 @@ class Server:
 
     def batches(self, reader: PartitionReader) -> Iterator[tuple[Partials, int, int]]:
         """Yield partials of batches of a partition, their first offsets and numbers of tuples."""
-        sums, begin = self.new_sums(), reader.progress
+        sums = self.new_sums()
+        begin = reader.progress
         for block in reader.blocks(min(BLOCK, self.job.batch)):
             sums.add(block)
             tuples = reader.progress.tuples - begin.tuples
@@ -183,7 +187,7 @@ class Server:
             sums, segments = self.tables.setdefault(self.epoch, (self.new_sums(), {}))
             sums.merge(partials)
             begin, _ = segments.get(partition, (since, now))
-            segments[partition] = begin, now
+            segments[partition] = (begin, now)
             self.stands[partition] = now
             self.merges += 1
             self.changed.notify_all()
@@ -221,7 +225,7 @@ class Server:
         self.injector.reach(self.name, epoch, "dropped")
 
     def record(self, task: str, start: int, tuples: int) -> None:
-        """Record a batch that a task has read, for those who count what is read again."""
+        """Record a batch that a task has read, so that repeated reads can be counted."""
         if self.job.journal:
             process = f"{os.getpid()}-{start}"
             line = json.dumps({"task": task, "process": process, "tuples": tuples})
@@ -245,5 +249,5 @@ def serve(job: Job, number: int) -> float:
 
 
 def read_journal(directory: Path) -> list[dict[str, Any]]:
-    """Return what tasks recorded: task, process (one name for each start of a task), tuples."""
+    """Return the recorded batches: task, process (one name per start of a task), tuples."""
     return [json.loads(line) for line in (directory / "journal.jsonl").read_text().splitlines()]

@@ -44,11 +44,15 @@ def deal_out(parts: Any, keys: Any, values: Any, tasks: int) -> tuple[Any, Any]:
     for key in keys:
         ends[key % tasks + 1] += 1
     ends = np.cumsum(ends)
-    flat, at = np.empty(3 * len(keys), np.int64), np.zeros(tasks, np.int64)
+    flat = np.empty(3 * len(keys), np.int64)
+    at = np.zeros(tasks, np.int64)
     for i in range(len(keys)):
         task = keys[i] % tasks
-        size, place = ends[task + 1] - ends[task], 3 * ends[task] + at[task]
-        flat[place], flat[place + size], flat[place + 2 * size] = parts[i], keys[i], values[i]
+        size = ends[task + 1] - ends[task]
+        place = 3 * ends[task] + at[task]
+        flat[place] = parts[i]
+        flat[place + size] = keys[i]
+        flat[place + 2 * size] = values[i]
         at[task] += 1
     return flat, ends
 

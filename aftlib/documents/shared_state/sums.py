@@ -45,7 +45,7 @@ class Aggregate:
     def result(self, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Return the results of merged values and counts, shape (n,)."""
         if self.name == "mean":
-            return values / counts
+            return np.asarray(values / counts)
         return counts if self.name == "count" else values
 
 
@@ -82,10 +82,11 @@ class Partials:
 
     def sorted(self) -> Partials:
         """Return the rows in the order of windows and keys."""
-        window, key = self.windows[:-1], self.keys[:-1]  # compared: a difference may overflow
-        after, key_after = self.windows[1:], self.keys[1:]
-        in_order = np.all((after > window) | ((after == window) & (key_after > key)))
-        return self if in_order else self[np.lexsort((self.keys, self.windows))]
+        before = self[:-1]
+        after = self[1:]  # compared, because a difference may overflow
+        same_window = after.windows == before.windows
+        ascends = (after.windows > before.windows) | (same_window & (after.keys > before.keys))
+        return self if ascends.all() else self[np.lexsort((self.keys, self.windows))]
 
 
 @jit()
@@ -125,14 +126,16 @@ def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> in
     and without them this loop is short.
     """
     here, low, cells = dense
-    size, first = np.uint64(len(cells)), np.uint64(low)
+    size = np.uint64(len(cells))
+    first = np.uint64(low)
     while row < len(keys):
         if row + _AHEAD < len(keys):
             prefetch(cells, np.uint64(keys[row + _AHEAD]) - first)
         place = np.uint64(keys[row]) - first  # a key before the first wraps to a large one
         if parts[row] != here or place >= size:
             break
-        before, value = cells[place, 0], values[row]
+        before = cells[place, 0]
+        value = values[row]
         total = before + value
         if (before ^ total) & (value ^ total) < 0:
             break
@@ -142,33 +145,31 @@ def add_to_cells(parts: Any, keys: Any, values: Any, row: int, dense: Any) -> in
     return row
 
 
-@jit(f"UniTuple(int64, 3)({', '.join([LONGS] * 4)}, int64, int64, int64[:, ::1], int64, {_DENSE})")
+@jit(f"UniTuple(int64, 3)(UniTuple({LONGS}, 4), int64, int64, int64[:, ::1], int64, {_DENSE})")
 def merge_rows(
-    parts: Any,
-    keys: Any,
-    values: Any,
-    counts: Any,
-    how: int,
-    row: int,
-    table: Any,
-    used: int,
-    dense: Any,
+    columns: Any, row: int, how: int, table: Any, used: int, dense: Any
 ) -> tuple[int, int, int]:
     """Merge values by (slice, key) from `row` on, and add up their counts.
 
-    If `counts` is empty, each value is that of one tuple and counts 1. `dense` is a slice, its
-    first key, and the cells (value, count) of its keys from that one on, shape (keys, 2). Keys
-    without a cell go into the table.
+    `columns` are slices, keys, values and counts. Without counts each value is that of one tuple
+    and counts 1. `dense` is a slice, its first key, and the cells (value, count) of its keys from
+    that one on, shape (keys, 2). Keys without a cell go into the table, which has `used` rows in
+    use; at most half of it is used, so that a free row is always near.
 
-    Return why it stopped, the row to continue with, and the number of used rows of the table. At
-    most half of the table is used, so that a free row is always near.
+    Return why it stopped, the row to continue with, and the number of used rows of the table.
     """
+    parts, keys, values, counts = columns
     here, low, cells = dense
-    mask, capacity, status, single = len(table) - 1, len(table) // 2, DONE, len(counts) == 0
+    mask = len(table) - 1
+    capacity = len(table) // 2
+    status = DONE
+    single = len(counts) == 0
     tuples = single and how == ADD and len(cells) > 0
     row = add_to_cells(parts, keys, values, row, dense) if tuples else row
     while row < len(keys):
-        part, key, value = parts[row], keys[row], values[row]
+        part = parts[row]
+        key = keys[row]
+        value = values[row]
         count = 1 if single else counts[row]
         place = np.uint64(key) - np.uint64(low)  # a key before the first wraps to a large one
         if part == here and place < np.uint64(len(cells)):
@@ -191,11 +192,12 @@ def merge_rows(
                 if wrapped:
                     status = OVERFLOW
                     break
+            elif used == capacity:
+                status = FULL
+                break
             else:
-                if used == capacity:
-                    status = FULL
-                    break
-                table[slot, SLICE], table[slot, KEY] = part, key
+                table[slot, SLICE] = part
+                table[slot, KEY] = key
                 used += 1
             table[slot, VALUE] = value
             table[slot, COUNT] = before + count
@@ -203,11 +205,27 @@ def merge_rows(
     return status, row, used
 
 
-_FIRST_ROWS, _MOST_CELLS, _FIRST_LOOK = 2**12, 2**20, 1_000
+_FIRST_ROWS = 2**12
+_MOST_CELLS = 2**20
+#: Tuples of a slice after which it may get cells.
+_FIRST_LOOK = 1_000
 #: Most cells per tuple, or per used key, at which cells still cost less than look-ups.
 _CELLS = 4
-_NO_CELLS = 0, 0, np.empty((0, 2), np.int64)
+#: Slice, first key and cells (values and counts) of a table without cells.
+_NO_CELLS = (0, 0, np.empty((0, 2), np.int64))
 _NO_COUNTS = np.empty(0, np.int64)
+
+
+def range_of_cells(keys: np.ndarray) -> tuple[int, int]:
+    """Return the first key and the number of cells, a power of two, that have all given keys.
+
+    The range begins at a multiple of its size, if all keys are in that range, too.
+    """
+    low = int(keys.min())
+    high = int(keys.max())
+    size = 1 << (high - low).bit_length()
+    aligned = low // size * size
+    return (aligned if high < aligned + size else low), size
 
 
 class SliceSums:
@@ -220,28 +238,33 @@ class SliceSums:
     """
 
     def __init__(self, pane: int, aggregate: Aggregate = AGGREGATES["sum"]) -> None:
-        self.pane, self._how = pane, aggregate.how
-        self._table, self._used = np.zeros((_FIRST_ROWS, 4), np.int64), 0
-        self._dense = _NO_CELLS  # slice, first key, cells (values and counts)
-        # slice of the last tuples, their number so far, and the number at which to look for cells
-        self._run = -1, 0, 0
+        self.pane = pane
+        self._how = aggregate.how
+        self._table = np.zeros((_FIRST_ROWS, 4), np.int64)
+        self._used = 0  # rows of the table
+        self._dense = _NO_CELLS
+        self._slice = -1  # of the last tuples
+        self._tuples = 0  # of this slice so far
+        self._look = 0  # number of its tuples at which it may get cells
 
     def add(self, block: np.ndarray) -> None:
         """Add tuples: slice number, key and value, shape (3, n), each row contiguous."""
-        if block.shape[1]:
-            self._spread_out(*block[:2])
-        self._enter(*block, _NO_COUNTS)
+        parts, keys, values = block
+        if len(parts) and parts[0] == parts[-1]:
+            self._choose_cells(int(parts[0]), keys)
+        self._enter(parts, keys, values, _NO_COUNTS)
 
     def merge(self, other: Partials) -> None:
         """Merge partials by slice and key; `other.windows` must hold starts of slices."""
         self._enter(other.windows // self.pane, other.keys, other.values, other.counts)
 
     def _enter(self, *columns: np.ndarray) -> None:
-        """Enter rows, and enlarge the table whenever it is too full."""
-        row, status = 0, FULL
+        """Enter slices, keys, values and counts; enlarge the table whenever it is too full."""
+        row = 0
+        status = FULL
         while status == FULL:
             status, row, self._used = merge_rows(
-                *columns, self._how, row, self._table, self._used, self._dense
+                columns, row, self._how, self._table, self._used, self._dense
             )
             if status == FULL:
                 larger = np.zeros((2 * len(self._table), 4), np.int64)
@@ -254,28 +277,28 @@ class SliceSums:
                 "the 64 bits: scale the values down, or use smaller windows"
             )
 
-    def _spread_out(self, parts: np.ndarray, keys: np.ndarray) -> None:
+    def _choose_cells(self, part: int, keys: np.ndarray) -> None:
         """Give the current slice cells once it has enough tuples to be worth their cost.
 
         The cost is at most `_CELLS` cells per tuple and a pass over the table. When the next slice
         gets the cells, each used cell costs one look-up.
         """
-        part, (before, number, look) = int(parts[-1]), self._run
-        if part != parts[0] or (part == self._dense[0] and len(self._dense[2])):
+        owner, _, cells = self._dense
+        if part == owner and len(cells):
             return
-        number, look = (number, look) if part == before else (0, _FIRST_LOOK)
-        number += len(parts)
-        if number >= look:
-            # a power of two of cells, from a multiple of it on if all keys of the block fit there
-            low, high = int(keys.min()), int(keys.max())
-            size = 1 << (high - low).bit_length()
-            low = low // size * size if high < low // size * size + size else low
-            if size <= min(number * _CELLS, _MOST_CELLS):
-                rows = self._take_rows()
-                self._dense = part, low, np.zeros((size, 2), np.int64)
-                self._enter(*np.ascontiguousarray(rows.T))
-            look = 2 * number
-        self._run = part, number, look
+        if part != self._slice:
+            self._slice = part
+            self._tuples = 0
+            self._look = _FIRST_LOOK
+        self._tuples += len(keys)
+        if self._tuples < self._look:
+            return
+        self._look = 2 * self._tuples
+        low, size = range_of_cells(keys)
+        if size <= min(self._tuples * _CELLS, _MOST_CELLS):
+            rows = self._take_rows()
+            self._dense = (part, low, np.zeros((size, 2), np.int64))
+            self._enter(*np.ascontiguousarray(rows.T))
 
     def _take_rows(self) -> np.ndarray:
         """Return slice, key, value and count of the table and the cells in use; empty both."""
@@ -283,7 +306,8 @@ class SliceSums:
         used = np.flatnonzero(cells[:, 1])
         of_cells = np.column_stack([np.full(len(used), part), used + low, cells[used]])
         rows = np.concatenate([self._table[self._table[:, COUNT] > 0], of_cells])
-        self._table[:], self._used = 0, 0
+        self._table[:] = 0
+        self._used = 0
         worth = len(used) * _CELLS >= len(cells)  # the slice may go on
         self._dense = (part, low, np.zeros_like(cells)) if worth else _NO_CELLS
         return rows

@@ -14,7 +14,7 @@ import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -32,22 +32,61 @@ from aftlib.documents.shared_state.sums import ADD, AGGREGATES, MAX, MIN, Partia
 
 #: Rows of an SQLite statement.
 ROWS = 50
-_TABLES = (
-    "output (place bigint)",  # event time at which the first window begins that is not yet out
-    "commits (server text PRIMARY KEY, epoch bigint)",
-    # by partition: `Progress`, with the offset as place
-    "progress (part bigint PRIMARY KEY, place bigint, watermark bigint, "
-    "tuples bigint, late bigint)",
-    "results (win bigint, key bigint, {value}, count bigint, PRIMARY KEY (win, key)){sorted}",
-    "state (slice bigint, key bigint, {value}, count bigint, PRIMARY KEY (slice, key)){sorted}",
-)
-_LARGEST = (
+_TOO_LARGE = (
     "a sum leaves the 64 bits; nothing was merged: scale the values down, or use smaller windows"
 )
-
-
 #: By partition: the offset at which an epoch begins, and the progress with which it ends.
 Segments = dict[int, tuple[int, Progress]]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The words of a database's SQL."""
+
+    parameter: str
+    """Stands for a value in a statement."""
+    value: str
+    """Type of the column of values."""
+    by_key: str
+    """Ends the declaration of a table that is stored in the order of its key."""
+    least: str
+    """Function that returns the lesser of two numbers."""
+    greatest: str
+
+    def declarations(self) -> list[str]:
+        """Return the tables: the place of the next window to emit, commits, progress, sums."""
+        sums = f"key bigint, value {self.value}, count bigint, PRIMARY KEY"
+        return [
+            "output (place bigint)",
+            "commits (server text PRIMARY KEY, epoch bigint)",
+            "progress (part bigint PRIMARY KEY, place bigint, watermark bigint, tuples bigint, "
+            "late bigint)",
+            f"results (win bigint, {sums} (win, key)){self.by_key}",
+            f"state (slice bigint, {sums} (slice, key)){self.by_key}",
+        ]
+
+    def merging(self, how: int) -> str:
+        """Return the clause that merges a row into the one with its slice and key."""
+        pair = "(state.value, excluded.value)"
+        value = {
+            ADD: "state.value + excluded.value",
+            MIN: f"{self.least}{pair}",
+            MAX: f"{self.greatest}{pair}",
+        }[how]
+        return (
+            f"ON CONFLICT (slice, key) DO UPDATE SET value = {value}, "
+            "count = state.count + excluded.count"
+        )
+
+
+SQLITE = Dialect(
+    parameter="?",
+    value="integer NOT NULL CHECK (typeof(value) = 'integer')",  # a sum beyond 64 bits is not
+    by_key=" WITHOUT ROWID",
+    least="min",
+    greatest="max",
+)
+POSTGRES = Dialect("%s", "bigint NOT NULL", "", "least", "greatest")
 
 
 class StaleBatch(RuntimeError):
@@ -57,24 +96,21 @@ class StaleBatch(RuntimeError):
 class GlobalTable(ABC):
     """Values by slice and key, the offsets up to which they count, and the emitted windows.
 
-    A subclass names its database's words and has a connection. Statements have ``?`` for values.
+    A subclass names its `Dialect` and has a connection. Statements have ``?`` for values.
     """
 
-    #: The database's names for the lesser and the greater of two numbers.
-    least, greatest = "min", "max"
-    #: Declaration of the column of values; text after that of a table that its key sorts.
-    value, sorted = "value bigint NOT NULL", ""
+    dialect: Dialect
 
     def __init__(self, connection: Any, aggregate: str) -> None:
         require_choice("aggregate", aggregate, AGGREGATES)
-        self.aggregate, self._connection = AGGREGATES[aggregate], connection
+        self.aggregate = AGGREGATES[aggregate]
+        self._connection = connection
 
     def prepare(self, partitions: int) -> Self:
         """Create what is missing, with a row of progress for each partition; return the table."""
         with self._transaction():
-            for table in _TABLES:
-                declared = table.format(value=self.value, sorted=self.sorted)
-                self._execute(f"CREATE TABLE IF NOT EXISTS {declared}")
+            for table in self.dialect.declarations():
+                self._execute(f"CREATE TABLE IF NOT EXISTS {table}")
             self._execute("INSERT INTO output SELECT 0 WHERE NOT EXISTS (SELECT * FROM output)")
             for partition in range(partitions):
                 self._execute(
@@ -83,18 +119,12 @@ class GlobalTable(ABC):
                 )
         return self
 
-    def commit(
-        self,
-        server: str,
-        epoch: int,
-        partials: Partials,
-        segments: Segments,
-    ) -> bool:
+    def commit(self, server: str, epoch: int, partials: Partials, segments: Segments) -> bool:
         """Merge a server's epoch: partials by slice, and the segment read of each partition.
 
-        Return False, without any change, if this or a later epoch of
-        the server is already merged. StaleBatch if the table has another offset than the epoch's
-        begin. OverflowError if a sum leaves the 64 bits.
+        Return False, without any change, if this or a later epoch of the server is already merged.
+        StaleBatch if the table has another offset than the epoch's begin. OverflowError if a sum
+        leaves the 64 bits.
         """
         with self._transaction():
             if self.last_epoch(server) >= epoch:
@@ -138,7 +168,8 @@ class GlobalTable(ABC):
 
         A window is complete when the watermark of each partition has passed its end.
         """
-        emitted, how = 0, {ADD: "sum", MIN: "min", MAX: "max"}[self.aggregate.how]
+        emitted = 0
+        function = {ADD: "sum", MIN: "min", MAX: "max"}[self.aggregate.how]
         with self._transaction():
             ((watermark,),) = self._execute("SELECT min(watermark) FROM progress").fetchall()
             ((begin,),) = self._execute("SELECT place FROM output").fetchall()
@@ -151,11 +182,12 @@ class GlobalTable(ABC):
                 if watermark != END and start + windows.width > watermark:
                     break
                 self._execute(
-                    f"INSERT INTO results SELECT ?, key, {how}(value), sum(count) FROM state "
+                    f"INSERT INTO results SELECT ?, key, {function}(value), sum(count) FROM state "
                     "WHERE slice >= ? AND slice < ? GROUP BY key",
                     [start, start, start + windows.width],
                 )
-                begin, emitted = start + windows.slide, emitted + 1
+                emitted += 1
+                begin = start + windows.slide
                 self._execute("DELETE FROM state WHERE slice < ?", [begin])
             self._execute("UPDATE output SET place = ?", [begin])
         return emitted
@@ -176,26 +208,13 @@ class GlobalTable(ABC):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @property
-    def _on_conflict(self) -> str:
-        """Clause that merges a row into the one with its slice and key."""
-        merged = {
-            ADD: "state.value + excluded.value",
-            MIN: f"{self.least}(state.value, excluded.value)",
-            MAX: f"{self.greatest}(state.value, excluded.value)",
-        }[self.aggregate.how]
-        return (
-            f"ON CONFLICT (slice, key) DO UPDATE SET value = {merged}, "
-            "count = state.count + excluded.count"
-        )
-
     @abstractmethod
     def _merge(self, partials: Partials) -> None:
         """Merge partials into the table `state`, within a transaction."""
 
     def _execute(self, query: str, values: Sequence[object] = ()) -> Any:
         """Execute a statement; return its cursor."""
-        return self._connection.execute(query, values)
+        return self._connection.execute(query.replace("?", self.dialect.parameter), values)
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Any]:
@@ -205,19 +224,17 @@ class GlobalTable(ABC):
 class SqliteTable(GlobalTable):
     """The global table in one SQLite file; each commit is on the disk when it returns."""
 
-    value = (
-        "value integer NOT NULL CHECK (typeof(value) = 'integer')"  # a sum beyond 64 bits is not
-    )
-    sorted = " WITHOUT ROWID"
+    dialect = SQLITE
 
     def __init__(self, path: Path | str, aggregate: str = "sum") -> None:
         super().__init__(open_database(path), aggregate)
 
     def _merge(self, partials: Partials) -> None:
+        merging = self.dialect.merging(self.aggregate.how)
         try:
-            insert_rows(self._connection, "state", "(?, ?, ?, ?)", partials, self._on_conflict)
+            insert_rows(self._connection, "state", "(?, ?, ?, ?)", partials, merging)
         except sqlite3.IntegrityError as error:
-            raise OverflowError(_LARGEST) from error
+            raise OverflowError(_TOO_LARGE) from error
 
     def _transaction(self) -> AbstractContextManager[Any]:
         return transaction(self._connection, "change the global table")
@@ -230,7 +247,7 @@ class PostgresTable(GlobalTable):
     schema is created. Transactions of all processes run one after another.
     """
 
-    least, greatest = "least", "greatest"
+    dialect = POSTGRES
 
     def __init__(self, url: str, schema: str, aggregate: str = "sum") -> None:
         import psycopg  # which only a cluster needs
@@ -243,19 +260,16 @@ class PostgresTable(GlobalTable):
 
     def _merge(self, partials: Partials) -> None:
         self._execute("CREATE TEMP TABLE arrived (LIKE state) ON COMMIT DROP")
-        text, columns = io.BytesIO(), zip("skvc", partials.rows.T, strict=True)
-        pc.write_csv(pa.table(dict(columns)), text, pc.WriteOptions(include_header=False))
+        columns = pa.table(dict(zip("skvc", partials.rows.T, strict=True)))
+        text = io.BytesIO()
+        pc.write_csv(columns, text, pc.WriteOptions(include_header=False))
         with self._connection.cursor().copy("COPY arrived FROM STDIN (FORMAT csv)") as copy:
             copy.write(text.getvalue())
+        merging = self.dialect.merging(self.aggregate.how)
         try:
-            self._execute(
-                f"INSERT INTO state SELECT * FROM arrived ORDER BY slice, key {self._on_conflict}"
-            )
+            self._execute(f"INSERT INTO state SELECT * FROM arrived ORDER BY slice, key {merging}")
         except self._overflow as error:
-            raise OverflowError(_LARGEST) from error
-
-    def _execute(self, query: str, values: Sequence[object] = ()) -> Any:
-        return super()._execute(query.replace("?", "%s"), values)
+            raise OverflowError(_TOO_LARGE) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -268,14 +282,15 @@ class OwnFile:
     """A server's SQLite file: flushed epochs that the global table may lack."""
 
     def __init__(self, path: Path) -> None:
-        self._connection = connection = open_database(path)
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # waits until a failed server is gone
-        with transaction(connection, "create the tables of"):
+        self._connection = open_database(path)
+        # the first transaction waits until a failed server is gone
+        self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        with transaction(self._connection, "create the tables of"):
             for table in (
                 "segments (epoch, part, since, place, watermark, tuples, late)",
                 "rows (epoch, slice, key, value, count)",
             ):
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+                self._connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
     def flush(self, epoch: int, partials: Partials, segments: Segments) -> None:
         """Store a complete epoch durably, in one transaction."""

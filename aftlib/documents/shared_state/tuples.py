@@ -1,21 +1,15 @@
-"""Streams of tuples (D3 section 6), their log, and by formula the throughput of adding them up.
-
-The log is one text file per partition. A hash function is not given by the document: it is a
-population here, `HASHES` drawn at random.
-"""
+"""Streams of tuples (D3 section 6) and their log, which is one text file per partition."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import product
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 
@@ -30,8 +24,6 @@ ROWS_PER_RANGE = 65_536
 #: The skew of equally likely keys; D3 calls it 1.0, which is Zipf(1) here.
 UNIFORM = 0.0
 LARGEST_VALUE = 100
-#: Number of hash functions that are drawn.
-HASHES = 200
 
 _LEAST = {"tuples": 0, "keys": 1, "seed": 0, "rate": 1, "disorder": 0, "skew": 0}
 _CSV_OPTIONS = pc.WriteOptions(include_header=False, quoting_style="none")
@@ -80,13 +72,13 @@ class TupleStream:
     def shares(self) -> np.ndarray:
         """Probability of each key by its rank, the most frequent first, shape (keys,)."""
         weights = np.arange(1, self.keys + 1, dtype=float) ** -self.skew
-        return weights / weights.sum()
+        return np.asarray(weights / weights.sum())
 
     @cached_property
     def ids(self) -> np.ndarray:
         """Key of each rank, shape (keys,): shuffled, so that a key does not show its rank."""
         first = 10 ** len(str(self.keys - 1))
-        return first + np.random.default_rng([self.seed]).permutation(self.keys)
+        return np.asarray(first + np.random.default_rng([self.seed]).permutation(self.keys))
 
     @cached_property
     def _cumulative(self) -> np.ndarray:
@@ -177,61 +169,3 @@ def write_tuples(
 
             by_number(spark, partitions, write, "id long").count()
     return TupleLog.open(path)
-
-
-@cache
-def busiest_shares(keys: int, skew: float, tasks: int, hashes: int = HASHES) -> np.ndarray:
-    """Share of tuples that the busiest of `tasks` receivers gets, by hash function: q_p."""
-    shares = TupleStream(1, keys, skew).shares
-    draws = (np.random.default_rng([turn, keys]).integers(0, 2**32, keys) for turn in range(hashes))
-    return np.array(
-        [np.bincount(each % tasks, weights=shares, minlength=tasks).max() for each in draws]
-    )
-
-
-def shuffle_throughput(busiest: np.ndarray, tasks: int, receivers: float) -> np.ndarray:
-    """Throughput of a pipelined shuffle: 1 / max((1 − b) / p, b·q_p), relative to one task.
-
-    Receivers bear the share `receivers` (b) of a tuple's cost. Senders or the busiest receiver
-    limit the throughput, whichever are slower.
-    """
-    return 1 / np.maximum((1 - receivers) / tasks, receivers * busiest)
-
-
-def merged_sums(stream: TupleStream, tasks: int) -> float:
-    """Expected number of sums that `tasks` tasks hold together: keys that each has seen."""
-    seen = -np.expm1(stream.tuples / tasks * np.log1p(-np.minimum(stream.shares, 1 - 1e-16)))
-    return float(tasks * seen.sum())
-
-
-def shared_throughput(stream: TupleStream, tasks: int, merge_ns: float, tuple_ns: float) -> float:
-    """Throughput of tasks that merge their sums once, one after another, relative to one task.
-
-    A tuple costs a task `tuple_ns`, and merging a sum into the shared table `merge_ns`.
-    """
-    merging = merge_ns * merged_sums(stream, tasks) / stream.tuples
-    return 1 / (1 / tasks + merging / tuple_ns)
-
-
-#: Numbers of tasks for which growth is computed, and the document's number of tuples.
-MODELLED_TASKS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96)
-DOCUMENTS_TUPLES = 100_000_000
-
-
-def modelled_growth(
-    keys: int, skews: Sequence[float], receivers: float, tuple_ns: float, merge_ns: float
-) -> pd.DataFrame:
-    """Compute throughput over one task's: a shuffle's (median hash function), a shared table's.
-
-    Columns method: shuffle or shared table, skew, tasks, growth.
-    """
-    rows = []
-    for skew, tasks in product(skews, MODELLED_TASKS):
-        stream = TupleStream(DOCUMENTS_TUPLES, keys, skew)
-        shares = busiest_shares(keys, skew, tasks, hashes=21)
-        shuffled = float(np.median(shuffle_throughput(shares, tasks, receivers)))
-        shared = shared_throughput(stream, tasks, merge_ns, tuple_ns)
-        rows += [("shuffle", skew, tasks, shuffled), ("shared table", skew, tasks, shared)]
-    frame = pd.DataFrame(rows, columns=["method", "skew", "tasks", "throughput"])
-    first = frame.groupby(["method", "skew"])["throughput"].transform("first")
-    return frame.assign(growth=frame.pop("throughput") / first)

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from aftlib.documents.shared_state.claims import CLAIMS, summarize
-from aftlib.documents.shared_state.experiments import BARRIER, ONE, TEN, NotebookParameters
+from aftlib.documents.shared_state.experiments import NotebookParameters
+from aftlib.documents.shared_state.throughput import BARRIER, ONE, TEN
 from aftlib.notebook.claims import Finding
 from aftlib.notebook.scorecard import ClaimRecord
 from tests.judging import judge, list_changed, verdict

@@ -1,7 +1,7 @@
 """D3's figures show their frames."""
 
 from aftlib.documents.shared_state import figures
-from aftlib.documents.shared_state.tuples import modelled_growth
+from aftlib.documents.shared_state.throughput import modelled_growth
 from tests.documents.shared_state.test_claims import killed, measured
 
 
