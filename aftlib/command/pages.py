@@ -92,7 +92,7 @@ class Texts(Preprocessor):
 
 
 def text_kind(output: NotebookNode) -> str:
-    """Return the kind of a `workbench.style.Text`; empty for any other output."""
+    """Return the kind of a `notebook.style.Text`; empty for any other output."""
     return output.get("metadata", {}).get("aft", {}).get("text", "")
 
 

@@ -13,7 +13,7 @@ from IPython.display import HTML, Markdown
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.notebook.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled
+from aftlib.notebook.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled, table
 from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT, percent
 from aftlib.sensor_plans.experiments import EPSILON_SD, SetBacktest
 from aftlib.sensor_plans.plan_text import report_text, show_rate
@@ -238,36 +238,28 @@ def followed(counts: pd.DataFrame | None, unit: str) -> Styler | Text:
         "within": "of these within ε",
         "largest_error": f"largest error, {unit}",
     }
-    style = counts.rename(columns=headings).style.hide(axis="index")
-    style = style.format(tenths, subset=["of these within ε"], na_rep="–")
-    largest = headings["largest_error"]
-    style = style.format("{:.3g}", subset=[largest], na_rep="–")
-    names: Any = ["machine", "state of the row"]
-    return style.set_properties(subset=names, **{"text-align": "left"})
+    return table(counts.rename(columns=headings), {"of these within ε": tenths})
 
 
 def details(plan: SensorPlan, unit: str) -> Styler:
     """One row per sensor, the least certified first."""
     rows = sorted(plan.sensors, key=lambda sensor: sensor.certified[0])[:LISTED]
-    limits: Any = [f"ε, {unit}", f"smallest useful ε, {unit}"]
-    shares: Any = ["certified", "within ε", "explained by other machines"]
-    table = pd.DataFrame(
+    useful = pd.Series([row.least_epsilon for row in rows], dtype=float)
+    frame = pd.DataFrame(
         {
             "sensor": [row.name for row in rows],
             "machine": [plan.machines[row.worker].name for row in rows],
-            limits[0]: [row.epsilon for row in rows],
-            shares[0]: [row.certified[0] for row in rows],
-            shares[1]: pd.Series([row.within[0] for row in rows], dtype=float),
+            f"ε, {unit}": [row.epsilon for row in rows],
+            "certified": [row.certified[0] for row in rows],
+            "within ε": pd.Series([row.within[0] for row in rows], dtype=float),
             "N": [row.N for row in rows],
             "may be lost for, windows": [row.longest for row in rows],
-            shares[2]: [row.explained for row in rows],
-            limits[1]: pd.Series([row.least_epsilon for row in rows], dtype=float),
+            "explained by other machines": [row.explained for row in rows],
+            f"smallest useful ε, {unit}": useful,
         }
     )
-    style = table.style.format(precision=3, na_rep="–", escape="html").hide(axis="index")
-    style = style.format("{:.3g}", subset=limits, na_rep="–").format("{:,.0f}", subset=["N"])
-    style = style.format(tenths, subset=shares, na_rep="–")
-    return style.set_properties(subset=["sensor", "machine"], **{"text-align": "left"})
+    shares = ("certified", "within ε", "explained by other machines")
+    return table(frame, dict.fromkeys(shares, tenths))
 
 
 def text(plan: SensorPlan) -> HTML:

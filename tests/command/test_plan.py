@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from aftlib.command import cli
 from aftlib.command.cli import default_output, page_parameters
-from aftlib.command.options import parse_csv_options
 from aftlib.sensor_plans.experiments import NotebookParameters
 from aftlib.sensor_plans.question import Question
 
@@ -104,17 +103,6 @@ def test_bad_input_has_a_clear_end(there, given, message):
     assert done.exit_code == 2 and done.output.splitlines()[-1].startswith("Error: ")
     assert message in done.output
     assert "Traceback" not in done.output
-
-
-def test_options_of_pandas_are_literals_or_texts():
-    given = ["sep=\\t", "header=None", "skiprows=[0, 2]", "na_values=a", "na_values=b", "comment=#"]
-    assert parse_csv_options(given) == {
-        "sep": "\t",
-        "header": None,
-        "skiprows": [0, 2],
-        "na_values": ["a", "b"],
-        "comment": "#",
-    }
 
 
 def test_p18_line_breaks_in_names_are_printed_as_escapes(there):

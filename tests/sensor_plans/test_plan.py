@@ -1,7 +1,6 @@
 """The plan: assignments, replay that passes its back-test, groupings, cautions, an outage."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,10 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from aftlib.core.gaussian import GaussianModel
-from aftlib.core.generators import block_model
-from aftlib.core.requirement import Requirement
 from aftlib.sensor_plans.cautions import data_cautions
-from aftlib.sensor_plans.plan import assign_sensors, describe_machines
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.plan_text import report_text
 from aftlib.sensor_plans.question import Question
@@ -101,22 +97,6 @@ def test_progress_is_reported_while_one_thread_computes_the_small_products():
     assert seen and set(seen) == {1}
 
 
-MODEL = block_model(12, 3)
-BLOCKS = SimpleNamespace(model=MODEL, names=range(12), unit=Requirement(0.9, 0.05))
-
-
-@pytest.mark.parametrize("workers", [1, 2, 5, 7, 12])
-def test_any_number_of_workers_has_its_fair_share(workers):
-    sizes = sorted(len(names) for names in assign_sensors(BLOCKS, workers))
-    assert sum(sizes) == 12 and sizes[-1] - sizes[0] <= 1 and len(sizes) == workers
-
-
-def test_sensors_that_predict_each_other_get_different_workers():
-    for workers in (4, 5):
-        for keys in assign_sensors(BLOCKS, workers):
-            assert len({key // 4 for key in keys}) == len(keys)
-
-
 @pytest.mark.parametrize(
     ("query", "missing", "known"), [("mean", 2, 1), ("mean", 3, 0), ("sum", 1, 0)]
 )
@@ -173,12 +153,6 @@ def test_all_parts_of_a_plan_have_one_recovery_time():
         plan(sensors(2000), epsilon_sd=0.3, read_rate=0.001)
 
 
-def test_a_limit_that_no_checkpoint_keeps_is_named():
-    part = plan(sensors(1000), t_sla="1ms")
-    assert part.read_everything.startswith("No checkpoints keep T_SLA = 1ms: reading one step")
-    assert [len(row.sensors) for row in part.replay] == [7]
-
-
 def test_checkpoints_keep_the_limit():
     made = plan(
         sensors(2000), epsilon_sd=0.05, t_sla="20s", fixed_ms=0.0, window=12, read_rate=1.002
@@ -215,13 +189,6 @@ def test_a_given_grouping_is_tested_and_the_best_regrouping_beside_it():
     text = report_text(made)
     assert "Your grouping, certified one window after the failure of a machine:" in text
     assert "below half: s" in text and f"certifies {100 * better:.1f} % instead of" in text
-
-
-def test_problems_are_the_sensors_certified_below_half():
-    walk = SimpleNamespace(shares=[np.array([[0.4, 0.9, 0.6, 0.1]])])
-    (north, south) = describe_machines(walk, [[0, 1], [2, 3]], ["N", "S"], "abcd")
-    assert north.problems == {"a": 0.4} and south.problems == {"d": 0.1}
-    assert (north.certified, south.certified) == (0.65, 0.35)
 
 
 def test_every_sensor_certified_below_half_is_listed():

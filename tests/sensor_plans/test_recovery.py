@@ -102,15 +102,6 @@ def test_failures_are_those_of_the_whole_job():
     assert minutes == [about((1 + 10) / 60), about(2 * (1 + 5) / 60)]
 
 
-def test_the_two_criteria_by_hand():
-    # 200 samples are lost, 50 of them are read again; the stream has 8 samples per second
-    question = Question(t_sla="20s", fixed_ms=1000.0, epsilon=1.0)
-    criteria = find_criteria(Failure(question, EQUAL, 100, 1.0, 0.75))
-    assert criteria.keeps_t_sla == about(8 + 200 / 19)
-    assert criteria.is_faster == pytest.approx(8 + 200 * 0.7 / 0.05, rel=0.02)
-    assert find_criteria(Failure(question, EQUAL, 100, 1.0, 0.0)).is_faster == 0
-
-
 def survey_of(t_sla):
     values = np.random.default_rng(1).normal(size=(400, 3))
     frame = pd.DataFrame(values, pd.date_range("2026-01-01", periods=400, freq="min"), [*"abc"])
