@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -66,9 +67,17 @@ def plan_recovery(survey: Survey) -> Recovery:
     question = survey.question
     scale = squared_divisor(question.query, survey.width) / survey.width
     step = GaussianModel(model.mean * scale, model.covariance * scale, model.names)
-    problem = step, survey.width, survey.unit, survey.recovery_time, question.t_sla_ms
+    choose = partial(
+        plan_checkpoints,
+        step,
+        survey.width,
+        survey.unit,
+        survey.recovery_time,
+        question.t_sla_ms,
+        query=question.query,
+    )
     try:
-        chosen = plan_checkpoints(*problem, query=question.query)
+        chosen = choose()
     except ValueError:
         one_step_ms = survey.recovery_time(model.size)
         if question.t_sla_ms >= one_step_ms:
@@ -88,7 +97,7 @@ def plan_recovery(survey: Survey) -> Recovery:
             f"estimates were within ε in the back-test (guaranteed: {percent(1 - question.delta)})."
         )
         within = None
-        chosen = plan_checkpoints(*problem, method="exactly-once", query=question.query)
+        chosen = choose(method="exactly-once")
     sets = [part.sensors for part in chosen.replay]
     return Recovery(describe_replay(survey, chosen.times, sets), within, reason)
 

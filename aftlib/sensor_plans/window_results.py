@@ -60,11 +60,18 @@ class Survey:
         usual = np.where(outliers(first), np.nan, first)
         limits = question.limits(names, np.nanstd(usual, axis=0))
         recent = table.values[max(0, steps // 2 - MOST_ROWS) : steps // 2]
-        seasons = find_seasons(first, width, table.step)
-        model = fit_model(usual / limits, names)
-        baseline = fit_model(recent, names).aggregate(width, question.query)
-        terms = table, question, width, step_s, recovery_time
-        return cls(*terms, values, limits, seasons, model, baseline)
+        return cls(
+            table=table,
+            question=question,
+            width=width,
+            step_s=step_s,
+            recovery_time=recovery_time,
+            values=values,
+            limits=limits,
+            seasons=find_seasons(first, width, table.step),
+            model=fit_model(usual / limits, names),
+            baseline=fit_model(recent, names).aggregate(width, question.query),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
