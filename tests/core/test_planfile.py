@@ -32,7 +32,7 @@ def test_a_plan_is_read_with_types(tmp_path):
     assert Promise.from_plan(tmp_path / "plan.json").sensors == ["a", "b"]
 
 
-@pytest.mark.parametrize("value", [..., "?", -1, None, [None], {"a": "1"}, True])
+@pytest.mark.parametrize("value", [..., "?", -1, None, [None], {"a": "1"}, True, float("inf")])
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_damaged_field_is_named(tmp_path, name, value):
     """It is missing, or has a value of another kind; `from_plan` lets no other error pass."""
