@@ -134,15 +134,15 @@ class CheckpointStore:
                     connection.execute(f"CREATE TABLE IF NOT EXISTS {table}")
 
     @cached_property
-    def _begun(self) -> sqlite3.Connection:
+    def _unsynced(self) -> sqlite3.Connection:
         """Connection of `begin`, which does not wait for the disk."""
         return open_database(self.path, synced=False)
 
     def close(self) -> None:
         """Close the connections; the store can no longer be used."""
         self._connection.close()
-        if "_begun" in vars(self):
-            self._begun.close()
+        if "_unsynced" in vars(self):
+            self._unsynced.close()
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +168,7 @@ class CheckpointStore:
         The record survives the process, but a power failure may delete it. The batch is then not
         recovered, but read from all sensors.
         """
-        with transaction(self._begun, "begin a batch in") as connection:
+        with transaction(self._unsynced, "begin a batch in") as connection:
             connection.execute("INSERT OR IGNORE INTO begun VALUES (?, ?)", (start, process_id))
         return self._rows("SELECT process FROM begun WHERE start = ?", start) != [(process_id,)]
 

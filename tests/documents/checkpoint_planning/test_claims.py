@@ -24,6 +24,7 @@ from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.operator import PartialReplay, ReplayQuery, bare_read
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime, plan_checkpoints
 from tests import judging
+from tests.documents.checkpoint_planning.crashes import stream
 
 GRID = [
     *product((0.05, 0.08, 0.10, 0.11, 0.12, 0.13, 0.15), (0.01, 0.05, 0.1), (35, 50, 75, 100, 200))
@@ -110,6 +111,14 @@ def outcomes(failed=0.049, z=3.0, recovered=2):
     return pd.DataFrame(frame).assign(stream=0, kills=12)
 
 
+CRASHED = ReplayQuery(
+    block_model(8, 2, 4.0, 3.0, mean=5.0),
+    window=60,
+    requirement=Requirement(0.3, 0.05),
+    recovery_time=RecoveryTime(1.0, 0.01),
+    t_sla_ms=1.5,
+    method="adaptive",
+)
 PARAMETERS = NotebookParameters()
 TIMED = {
     "parameters": PARAMETERS,
@@ -356,32 +365,12 @@ def test_results_after_kills_decide_about_adaptive(case, adaptive, verdict):
         assert verdict_of("D2-14", counts=changed, adaptive=adaptive) == "does not hold"
 
 
-class Crashed(Exception):
-    """Stands for a SIGKILL."""
-
-
 def crashes_everywhere(place):
     """Stream five windows by the adaptive plan; every batch crashes once. The windows' outcomes."""
-    model = block_model(8, 2, 4.0, 3.0, mean=5.0)
-    cost = RecoveryTime(1.0, 0.01)
-    query = ReplayQuery(model, 60, Requirement(0.3, 0.05), cost, 1.5, "adaptive")
-    log = SensorLog.write(place / "log", draw(model, 300, 2), model.names)
-    crashed, batch = set(), 0
-
-    def crash(point, number):
-        if point == "replayed" and number not in crashed:
-            crashed.add(number)
-            raise Crashed
-
-    while True:
-        replay = operator.open_operator(query, log, place / "state", crash)
-        try:
-            while replay.checkpoint.position < replay.stop:
-                replay.process(batch, bare_read(log))
-                batch += 1
-            return drivers.window_outcomes(query, log, replay.store).assign(stream=0, kills=batch)
-        except Crashed:
-            replay.store.close()
+    log = SensorLog.write(place / "log", draw(CRASHED.model, 300, 2), CRASHED.model.names)
+    store = stream(CRASHED, log, place / "state", [("replayed", batch) for batch in range(200)])
+    kills = len(store.records())
+    return drivers.window_outcomes(CRASHED, log, store).assign(stream=0, kills=kills)
 
 
 def test_an_adaptive_plan_that_forgets_what_was_spent_turns_d2_14(case, tmp_path, monkeypatch):
@@ -403,10 +392,8 @@ def test_an_adaptive_plan_that_forgets_what_was_spent_turns_d2_14(case, tmp_path
 def test_wrong_and_lost_results_are_infinitely_many_deviations_off(tmp_path):
     outcomes_ = crashes_everywhere(tmp_path)
     assert outcomes_["z"].max() < 5.5 and (outcomes_["recovered"] > 1).all()
-    model = block_model(8, 2, 4.0, 3.0, mean=5.0)
-    query = ReplayQuery(model, 60, Requirement(0.3, 0.05), RecoveryTime(1, 0.01), 1.5, "adaptive")
     log = SensorLog.open(tmp_path / "log")
-    store = operator.open_operator(query, log, tmp_path / "state").store
+    store = operator.open_operator(CRASHED, log, tmp_path / "state").store
     results = store.results()
     changes = {
         "lost": results.iloc[1:],
@@ -414,4 +401,4 @@ def test_wrong_and_lost_results_are_infinitely_many_deviations_off(tmp_path):
     }
     for changed in changes.values():
         store.results = lambda changed=changed: changed
-        assert drivers.window_outcomes(query, log, store)["z"].max() == np.inf
+        assert drivers.window_outcomes(CRASHED, log, store)["z"].max() == np.inf

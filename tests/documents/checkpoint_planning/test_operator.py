@@ -19,39 +19,11 @@ from aftlib.documents.checkpoint_planning.operator import (
 )
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.documents.checkpoint_planning.state import CheckpointStore
+from tests.documents.checkpoint_planning.crashes import Crashed, crashing, stream
 
 MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
 WINDOW = 60
 QUERY = ReplayQuery(MODEL, WINDOW, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
-
-
-class Crashed(Exception):
-    """Stands for a SIGKILL here; the real ones are in tests/crash."""
-
-
-def crashing(points):
-    left = list(points)
-
-    def at(point, batch):
-        if (point, batch) in left:
-            left.remove((point, batch))
-            raise Crashed
-
-    return at
-
-
-def stream(query, log, directory, points=()):
-    """Process the whole log; after each crash a new operator continues in the same directory."""
-    at, read, batch = crashing(points), bare_read(log), 0
-    directory.mkdir(exist_ok=True)
-    operator = open_operator(query, log, directory, at)
-    while (state := operator.store.restore()) is None or state.position < log.steps:
-        try:
-            operator.process(batch, read)
-            batch += 1
-        except Crashed:
-            operator = open_operator(query, log, directory, at)
-    return operator.store
 
 
 @pytest.fixture
