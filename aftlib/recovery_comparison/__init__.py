@@ -7,13 +7,13 @@ The modules, in the order in which data pass through them:
 3. `workers` kills D1's worker processes: nothing is recovered, replayed, or estimated. `partial`
    kills D2's process. Replacements read again at a limited rate.
 4. `accuracy` counts the estimates within ε over all windows of the data, without processes.
-   `thresholds` bounds what is lost by AF-Stream's backups, under the same kills.
+   `thresholds` restores results from AF-Stream's backups, under the same kills.
    `normal` measures throughput and latency while nothing fails (D1-7).
 5. `break_even` takes the constants of the cost model from the shortest windows and predicts the
    recoveries at limited rates.
 6. `experiments` reads a case of real sensors and runs every scheme under the same kills. `tables`
    summarizes the measurements, also for a user's operation.
-7. `figures` draws the results, `captions` says what they show, `claims` judges them.
+7. `figures` draws the results, `captions` describes them, and `claims` judges them.
 
 `aftlib.core.recovery_costs` has the cost model and the monthly cost of a user's failures.
 """

@@ -54,7 +54,7 @@ def describe_times(measured: Measurements) -> str:
 
 
 def describe_outcomes(measured: Measurements) -> str:
-    """Return what is lost or doubled, and which workers D1 by model can estimate."""
+    """Count lost and doubled results, and the workers that D1 by model can estimate."""
     outcomes = measured.outcomes.groupby("scheme")[["lost", "doubled", "wrong"]].sum()
     lost = int(outcomes["lost"][NOTHING])
     harmed = int(outcomes.drop(index=NOTHING).to_numpy().sum())
@@ -74,7 +74,7 @@ def describe_outcomes(measured: Measurements) -> str:
 
 
 def describe_accuracy(measured: Measurements) -> str:
-    """Return what a model is worth: the shares within ε of a model and of the last value."""
+    """Compare the shares within ε of a model and of the last value."""
     rows = measured.accuracy.set_index(["scheme", "width"])["within"]
     widths = sorted(measured.accuracy["width"].unique())
     pairs = [
@@ -98,7 +98,7 @@ def describe_accuracy(measured: Measurements) -> str:
 
 
 def describe_thresholds(measured: Measurements) -> str:
-    """Return what a backup threshold of ε bounds, and what it leaves to an estimate."""
+    """Describe the results that a backup threshold of ε bounds, and those that it does not."""
     rows = measured.thresholds
     width = int(rows["width"].max())
     row = rows[(rows["width"] == width) & (rows["threshold"] == 1)]
@@ -117,7 +117,7 @@ def describe_thresholds(measured: Measurements) -> str:
 
 
 def describe_operation(measured: Measurements) -> str:
-    """Return what D1 saves while nothing fails, and what the stored runs on Spark say."""
+    """Compare the speeds while nothing fails, here and in the stored runs on Spark."""
     table = normal_table(measured)
     most = max(int(count) for count in measured.normal["checkpoints"])
     often = checkpoints_name(most)

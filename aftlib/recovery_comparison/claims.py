@@ -164,7 +164,7 @@ def saves_checkpoints(measured: Measurements) -> Finding:
 
 
 def spark_sentence(spark: StoredSpark | None) -> str:
-    """Return what the stored runs on Spark say against D1-7; empty without them."""
+    """Return the sentence on D1-7 of the stored runs on Spark; empty without them."""
     if spark is None:
         return ""
     shares = " and ".join(f"{share:.2f}" for share in spark.shares)
@@ -272,7 +272,7 @@ CLAIMS = [
 
 
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
-    """Return the box: what the run found, and the answer for the reader's own numbers."""
+    """Return the box: the findings of the run, and the answer for the reader's own numbers."""
     clauses = {"P-2": "estimating at least halves the outage (to {0.measured:.2f})"}
     harmless = records["P-1"]
     return Summary(

@@ -27,7 +27,7 @@ BY_PROCESS = (EXACT_PROCESS, PARTIAL)
 
 
 class Estimator(Protocol):
-    """What a scheme of D1's workers needs to estimate lost windows."""
+    """An object by which a scheme of D1's workers estimates lost windows."""
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -41,7 +41,7 @@ class Estimator(Protocol):
 
 
 class LastValue:
-    """Estimate a lost result by the sensor's last one: what an estimator costs without a model.
+    """Estimate a lost result by the sensor's last one, without a model.
 
     It certifies every sensor and guarantees nothing.
 

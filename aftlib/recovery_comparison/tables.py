@@ -36,7 +36,7 @@ def normal_table(measured: Measurements) -> pd.DataFrame:
 
     Columns: per_s: samples per second; speed: the same as a share of that without fault tolerance;
     latency_ms; outage_s: the longest recovery at the slowest rate by the cost model, NaN without
-    fault tolerance. With checkpoints, exact replay reads what came since the last one.
+    fault tolerance. With checkpoints, exact replay reads the samples since the last one.
     """
     rows = measured.recoveries
     slowest = float(rows["rate"].min())

@@ -21,5 +21,5 @@ the window is planned. It runs in one process.
 `timing` measures times in one process (fig. 5, throughput), and `drivers` kills processes.
 `recoveries` shows fig. 1 and a recovery that streams on Spark; `experiments` has the parameters of
 notebook 02.
-`figures` draws, `captions` says what a run shows. `claims` judges by `judges` and `timed_judges`.
+`figures` draws, and `captions` describes a run. `claims` judges by `judges` and `timed_judges`.
 """

@@ -1,4 +1,4 @@
-"""What notebook 02 says about its figures and tables, computed from the run."""
+"""Captions of the figures and tables of notebook 02, computed from the run."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def spared(frame: pd.DataFrame, point: Mapping[str, float]) -> str:
 
 
 def plan(point: Mapping[str, float]) -> str:
-    """Say what the figure of plans shows."""
+    """Describe the figure of plans."""
     return f"Height: sensors that a failure replays; marks: checkpoints ({at(point)})."
 
 
@@ -194,7 +194,7 @@ def recovery_surface(times: pd.DataFrame) -> str:
 
 
 def adaptive(frame: pd.DataFrame, parameters: NotebookParameters) -> str:
-    """Say what the kills of adaptive drivers left."""
+    """Count the windows that failed under kills of adaptive drivers, and their wrong results."""
     kills = int(frame.groupby("stream")["kills"].first().sum())
     outside = frame.loc[frame["recovered"] > 0, "outside"].mean()
     return (

@@ -104,7 +104,7 @@ class PlanningCase:
         return ReplayQuery(self.model, self.window, requirement, recovery_time, t_sla_ms, method)
 
     def partial_query(self, delta: float, t_sla_ms: float) -> ReplayQuery:
-        """Return a query that replays some sensors: ε is 4/5 of what needs no replay."""
+        """Return a query that replays some sensors: ε is 4/5 of the one that needs no replay."""
         sufficient = Requirement(1, delta).z * np.sqrt(self.model.covariance.max() / self.window)
         return self.query(float(4 / 5 * sufficient), delta, t_sla_ms)
 

@@ -171,7 +171,7 @@ CLAIMS = [
 
 
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
-    """Return the box: what the document claims, and what the run found."""
+    """Return the box: the claim of the document, and the findings of the run."""
     clauses = {
         "D2-5": "failure rates stay below δ",
         "D2-6": "recovery beats a full replay up to 1,000 sensors",

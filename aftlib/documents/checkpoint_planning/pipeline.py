@@ -57,7 +57,7 @@ class PlannedLog(PlannedInput):
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:
-        """Next τ of the current plan; for a batch that is already committed, the batch's end."""
+        """Return the next τ of the current plan, or the end of a batch that is already committed."""
         if start >= self.stop:
             return start
         with CheckpointStore(self.state) as store:
@@ -129,11 +129,11 @@ def read_batch(
     ValueError unless the micro-batch has the steps [start, stop) of every sensor.
     """
     for name, step in (("start", start), ("stop", stop)):
-        found = pc.unique(rows[name]).to_pylist()
-        if found != [step]:
+        steps = pc.unique(rows[name]).to_pylist()
+        if steps != [step]:
             raise ValueError(
                 f"the micro-batch must {name} at step {step}, as the state's next interval "
-                f"[{start}, {stop}) does, got {found}: let one driver at a time use the directory"
+                f"[{start}, {stop}) does, got {steps}: let one driver at a time use the directory"
             )
     ordered = rows.sort_by("sensor")
     return ordered["sum"].to_numpy()[keys], ordered["count"].to_numpy()[keys]

@@ -105,7 +105,7 @@ class CheckpointPlan:
     replay : tuple of ReplaySet
         K sets; set k is replayed over (τ_k, τ_{k+1}] when that interval fails.
     requirement : Requirement
-        ε and δ that were asked for.
+        ε and δ of the plan.
     query : {"mean", "sum"}
         The window's query, over the steps of each sensor.
     checkpoint_variance : ndarray, shape (n,)

@@ -117,8 +117,8 @@ class CheckpointStore:
     checkpoint, its batch number, and the windows that the batch finished. It is flushed to the
     disk, so it survives a power failure if the disk keeps every write that it confirmed.
 
-    Both are made when absent. A store that is there is opened without a write, so that its readers
-    never wait for the writer. ValueError when the file is none of SQLite's.
+    A missing directory or file is created. An existing store is opened without a write, so that
+    readers never wait for the writer. ValueError when the file is none of SQLite's.
 
     Close a store that is no longer used, or use it as a context manager.
     """

@@ -181,8 +181,8 @@ def learning_curve(
     Correlations are shrunk as by ``GaussianModel.fit(…, shrinkage="auto")``. Each of `turns` models
     is learned from other rows. One row per (rows, turn, curve): success: the mean probability that
     an estimated sensor's result is within ε in the worst case (12), over the plan's checkpoints;
-    curve: `BOTH` or `COVARIANCE`, the true success with what is learned, or `MODEL`, what the
-    learned model predicts. Plans that estimate nothing have no row.
+    curve: `BOTH` or `COVARIANCE`, the true success of the learned model, or `MODEL`, the success
+    that it predicts. Plans that estimate nothing have no row.
     """
     curves = list[tuple[int, int, str, float]]()
     for number, turn in product(rows, range(turns)):
