@@ -57,7 +57,7 @@ class PlannedLog(PlannedInput):
     unit: ClassVar[str] = "step"
 
     def next_boundary(self, start: int) -> int:
-        """Return the next τ of the current plan, or the end of a batch that is already committed."""
+        """Return the next τ of the current plan, or the end of a batch that is committed."""
         if start >= self.stop:
             return start
         with CheckpointStore(self.state) as store:
