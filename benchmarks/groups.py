@@ -122,7 +122,7 @@ def through_an_empty_processor(stream: DataFrame) -> DataFrame:
         def init(self, handle: StatefulProcessorHandle) -> None:
             self.calls = handle.getValueState("calls", "number int")
 
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
             (number,) = self.calls.get() or (0,)
             self.calls.update((number + 1,))
             yield from (part[["site", "sensor", "value"]] for part in rows)

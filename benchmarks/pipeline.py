@@ -80,7 +80,7 @@ def durable_checkpoint(place: Path) -> dict:
     }
 
 
-def time_call(call, *arguments) -> float:  # noqa: ANN001, ANN002
+def time_call(call, *arguments) -> float:
     """Seconds of one call."""
     began = time.perf_counter()
     call(*arguments)

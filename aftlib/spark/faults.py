@@ -20,7 +20,7 @@ class TaskStopped(RuntimeError):
     """An injected failure of a task's thread."""
 
 
-def kill_process(target: str) -> None:  # noqa: ARG001
+def kill_process(target: str) -> None:
     """Send SIGKILL to this process, which nothing can catch."""
     os.kill(os.getpid(), signal.SIGKILL)
 

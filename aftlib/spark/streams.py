@@ -67,7 +67,7 @@ class PlannedInput(ABC):
             def schema(self) -> Any:
                 return plan.schema
 
-            def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802, ARG002
+            def streamReader(self, schema: Any) -> DataSourceStreamReader:
                 return _Reader(plan)
 
         with _NAMED:
@@ -79,10 +79,10 @@ class _Reader(DataSourceStreamReader):
     def __init__(self, plan: PlannedInput) -> None:
         self.plan = plan
 
-    def initialOffset(self) -> dict:  # noqa: N802
+    def initialOffset(self) -> dict:
         return {self.plan.unit: 0}
 
-    def latestOffset(self, start: dict, limit: Any) -> dict:  # noqa: N802, ARG002
+    def latestOffset(self, start: dict, limit: Any) -> dict:
         """Return the plan's next boundary, whatever limit Spark sets."""
         return {self.plan.unit: self.plan.next_boundary(start[self.plan.unit])}
 

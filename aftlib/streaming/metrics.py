@@ -34,17 +34,17 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
     place.mkdir(parents=True, exist_ok=True)
 
     class MetricsListener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        def onQueryStarted(self, event: Any) -> None:
             """Nothing is known yet."""
 
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        def onQueryProgress(self, event: Any) -> None:
             progress = json.loads(event.progress.json)
             if {"windows", "rejected"} <= progress.get("observedMetrics", {}).keys():
                 line = json.dumps(record_of(progress), ensure_ascii=False)
                 with (place / f"guard-{progress['id']}.jsonl").open("a", encoding="utf-8") as file:
                     file.write(line + "\n")
 
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        def onQueryTerminated(self, event: Any) -> None:
             """The next start continues the file."""
 
     listener = MetricsListener()

@@ -46,7 +46,7 @@ class GuardProcessor(StatefulProcessor):
         self.log = handle.getMapState("log", part, "token binary, windows binary")
         self.chunks = handle.getMapState("chunks", part, "content binary")
 
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch."""
         return self.guards().process(list(rows))
 

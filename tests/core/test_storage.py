@@ -91,9 +91,13 @@ def test_a_target_appears_whole(tmp_path, make):
 
 @BOTH
 def test_an_error_or_an_interrupt_leaves_nothing(tmp_path, make):
-    with pytest.raises(KeyboardInterrupt), make(tmp_path / "a") as path:
-        write(path, "half")
-        raise KeyboardInterrupt
+    def write_half():
+        with make(tmp_path / "a") as path:
+            write(path, "half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,9 +115,13 @@ def test_a_file_is_replaced_as_a_whole_or_stays(tmp_path):
 
 @BOTH
 def test_writing_nothing_is_an_error(tmp_path, make):
-    with pytest.raises(FileNotFoundError), make(tmp_path / "a") as p:
-        if p.exists():
-            p.rmdir()
+    def write_nothing():
+        with make(tmp_path / "a") as path:
+            if path.exists():
+                path.rmdir()
+
+    with pytest.raises(FileNotFoundError):
+        write_nothing()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,8 +200,7 @@ def test_what_is_no_such_file_is_refused_and_not_touched(tmp_path):
 def test_a_transaction_is_all_or_nothing(tmp_path):
     with closing(opened(tmp_path / "s")) as connection:
         with pytest.raises(sqlite3.IntegrityError), transaction(connection, "write to"):
-            connection.execute("INSERT INTO facts VALUES ('half')")
-            connection.execute("INSERT INTO facts VALUES (NULL)")
+            connection.executemany("INSERT INTO facts VALUES (?)", [("half",), (None,)])
         assert facts(connection) == []
         with closing(opened(tmp_path / "s", timeout_s=0.05)) as other:
             with transaction(connection, "write to"):

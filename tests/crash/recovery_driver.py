@@ -40,7 +40,7 @@ PROMISE = Promise(
 )
 
 
-def start_careless(spark, directory, kill_in=None):  # noqa: ANN001, ANN201
+def start_careless(spark, directory, kill_in=None):
     """The control: windows are appended, whether or not the micro-batch was written before."""
 
     def append(batch: DataFrame, number: int) -> None:

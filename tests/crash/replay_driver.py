@@ -36,7 +36,7 @@ class SplitStore(CheckpointStore):
 
     passes = staticmethod(lambda point, batch: None)
 
-    def commit(self, checkpoint, results, record) -> None:  # noqa: ANN001
+    def commit(self, checkpoint, results, record) -> None:
         before = self.restore()
         if before is not None and before.window == checkpoint.window:
             behind = replace(checkpoint, position=before.position, times=before.times)

@@ -15,7 +15,7 @@ class Stream:
         self.fails = fails
         self.stopped = 0
 
-    def foreachBatch(self, function):  # noqa: N802
+    def foreachBatch(self, function):
         self.function = function
         return self
 
@@ -26,7 +26,7 @@ class Stream:
     def start(self):
         return self
 
-    def processAllAvailable(self):  # noqa: N802
+    def processAllAvailable(self):
         self.function("frame", 7)
         if self.fails:
             raise ArithmeticError("failed")

@@ -74,9 +74,16 @@ def test_a_session_leaves_variables_and_the_users_filters_of_warnings(spark, mon
 
 def test_environment_is_as_it_was(monkeypatch):
     monkeypatch.setenv("AFT_KNOWN", "before")
-    with pytest.raises(KeyError), environment(AFT_KNOWN="inside", AFT_NEW="inside"):
-        assert (os.environ["AFT_KNOWN"], os.environ["AFT_NEW"]) == ("inside", "inside")
-        raise KeyError
+    seen = []
+
+    def fail_inside():
+        with environment(AFT_KNOWN="inside", AFT_NEW="inside"):
+            seen.extend([os.environ["AFT_KNOWN"], os.environ["AFT_NEW"]])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail_inside()
+    assert seen == ["inside", "inside"]
     assert os.environ["AFT_KNOWN"] == "before"
     assert "AFT_NEW" not in os.environ
 

@@ -21,13 +21,13 @@ AFTER = Promise(**TERMS | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1},
 class MapState(dict):
     """A map of Spark's state."""
 
-    def getValue(self, key):  # noqa: N802
+    def getValue(self, key):
         return self.get(key)
 
-    def updateValue(self, key, value):  # noqa: N802
+    def updateValue(self, key, value):
         self[key] = value
 
-    def removeKey(self, key):  # noqa: N802
+    def removeKey(self, key):
         del self[key]
 
 
@@ -52,10 +52,10 @@ class Handle:
     def heads(self):
         return {head[0]: head for head in self.variables["bucket"].value[2]}
 
-    def getValueState(self, name, schema):  # noqa: N802
+    def getValueState(self, name, schema):
         return self.variables.setdefault(name, ValueState())
 
-    def getMapState(self, name, *schema):  # noqa: N802
+    def getMapState(self, name, *schema):
         return self.variables.setdefault(name, MapState())
 
 

@@ -52,7 +52,6 @@ def test_a_killed_worker_closes_its_pipe(start):
     worker.advance(19)
     worker.kill()
     with pytest.raises(EOFError):
-        while True:
-            worker.receive()
+        list(iter(worker.receive, None))
     worker.process.join()
     assert worker.process.exitcode == -9
