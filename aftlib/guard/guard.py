@@ -149,7 +149,7 @@ class Guard:
         last = (self.rounds - 1 - state.missing) % len(state.windows)  # slot of the last window
         horizon = np.minimum(ahead, self.horizons - 1)
         decisions = state.decisions[last, horizon, np.arange(self._size)]
-        return (ahead < self.horizons) & (decisions == CERTIFIED)
+        return np.asarray((ahead < self.horizons) & (decisions == CERTIFIED))
 
     @property
     def outcomes(self) -> np.ndarray:

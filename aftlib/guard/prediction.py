@@ -88,7 +88,7 @@ class Model:
     @property
     def joint(self) -> bool:
         """Whether a row contains the windows of earlier rounds."""
-        return self.moments.shape[1] >= 2 * self.scale.size
+        return bool(self.moments.shape[1] >= 2 * self.scale.size)
 
     @property
     def fitted(self) -> bool:

@@ -210,4 +210,4 @@ def log_ratio(size: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def bin_of(risk: np.ndarray) -> np.ndarray:
     """Return the bins of risks; bins of small risks are narrower."""
-    return np.minimum((BINS * np.sqrt(risk)).astype(np.int64), BINS - 1)
+    return np.asarray(np.minimum((BINS * np.sqrt(risk)).astype(np.int64), BINS - 1))

@@ -92,7 +92,8 @@ def kind_of(annotation: Any) -> str:
 
 def _read_extra(model: type[ParameterModel], name: str, what: str) -> dict[str, Any]:
     extra: Any = model.model_fields[name].json_schema_extra
-    return extra[what]
+    values: dict[str, Any] = extra[what]
+    return values
 
 
 def _explain(model: type[ParameterModel], error: ValidationError) -> str:

@@ -47,7 +47,7 @@ def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) 
 
 
 def with_slider(
-    figure: go.Figure, label: str, frames: Mapping[str, Sequence[Mapping]], active: int
+    figure: go.Figure, label: str, frames: Mapping[str, Sequence[Mapping[str, Any]]], active: int
 ) -> go.Figure:
     """Add a slider that exchanges the data of all traces and keeps the selection in the legend.
 

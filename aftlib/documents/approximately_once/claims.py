@@ -81,7 +81,8 @@ def shares_of_lead(grid: pd.DataFrame) -> pd.Series:
     possible = counts["h-best"] - counts["h-worst"]
     if possible <= 0:
         return pd.Series(dtype=float)
-    return (counts - counts["h-worst"]) / possible
+    shares: pd.Series = (counts - counts["h-worst"]) / possible
+    return shares
 
 
 def ratios_to_random(grid: pd.DataFrame, column: str = "rate") -> tuple[pd.Series, int]:

@@ -7,8 +7,10 @@ array of events is added by finding how many units expire, and then the units at
 `units` checks events and times, counts their units, and has the rule which buckets a total has.
 `buckets` adds units one by one, or (by the compiled `kernels`) a whole array at once, with the same
 result. `histogram` is the public class: estimates, merging, bytes. `operator` is one histogram per
-key as state of a Spark stream. `experiments` produce frames; `figures` and `claims` show and judge
-them.
+key as state of a Spark stream.
+
+`streams` draws bits and counts them exactly. `experiments` compares both and returns frames, which
+`figures` draws and `claims` judges.
 """
 
 from aftlib.documents.exponential_histogram.histogram import ExponentialHistogram

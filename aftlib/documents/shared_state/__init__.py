@@ -10,14 +10,15 @@ late ones; a bad line is an error. `sums` adds tuples up by slice and key; its m
 exact. All three are used by each of D3's three strategies.
 
 `strategies` has these as Spark jobs. Upfront shuffles the tuples first. In late local the driver
-merges the tasks' sums. In late global the tasks merge their sums into one `table`. It also runs the
-document's own design (D3 fig. 3): a `server` is a Spark task and its tasks are threads, which share
-tables in memory by epoch. At a checkpoint barrier a server flushes the complete table to a file of
-its own, and commits it with its offsets to the global `table`. The driver emits complete windows
-from there, each once. Spark's retry is the replacement of a failed server.
+merges the tasks' sums. In late global the tasks merge their sums into one `table`. The module also
+runs the document's own design (D3 fig. 3): a `server` is a Spark task and its tasks are threads,
+which share tables in memory by epoch. At a checkpoint barrier a server flushes the complete table
+to a file of its own, and commits it with its offsets to the global `table`. The driver emits
+complete windows from there, each once. Spark's retry is the replacement of a failed server.
 
-`tuples` also has the throughput on many tasks by formula. `experiments` runs and times all of this
-and kills tasks and servers, `figures` draws, and `claims` judges.
+`experiments` has the parameters, the inputs, the document's table 1 and stored runs. `throughput`
+measures the strategies, and computes them for more tasks. `kills` kills tasks and servers.
+`figures` draws, and `claims` judges.
 
 A window is a union of slices, which are `Windows.pane` ticks long. Tuples are summed by slice: a
 `part` in the compiled loops is the number of a slice, and `Partials.windows` has the starts of

@@ -98,7 +98,8 @@ def stored_ratios(
     )
     if above not in wide or below not in wide:
         return pd.Series(dtype=float)
-    return (wide[above] / wide[below]).dropna()
+    ratios: pd.Series = wide[above] / wide[below]
+    return ratios.dropna()
 
 
 def stored_gains(engines: pd.DataFrame, engine: str) -> pd.Series:
@@ -107,7 +108,8 @@ def stored_gains(engines: pd.DataFrame, engine: str) -> pd.Series:
     speeds = runs.groupby("skew")["throughput"].median()
     if UNIFORM not in speeds:
         return pd.Series(dtype=float)
-    return (speeds / speeds[UNIFORM]).drop(UNIFORM)
+    gains: pd.Series = speeds / speeds[UNIFORM]
+    return gains.drop(UNIFORM)
 
 
 def grows(shuffles: pd.DataFrame, grown: pd.DataFrame, engines: pd.DataFrame) -> Finding:
@@ -192,7 +194,8 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
     b = receivers_share(measured)
 
     def growth(skew: float) -> np.ndarray:
-        return shuffled(p.keys, skew, MANY, b) / shuffled(p.keys, skew, FEW, b)
+        few = shuffled(p.keys, skew, FEW, b)
+        return np.asarray(shuffled(p.keys, skew, MANY, b) / few)
 
     growths = growth(STOPPED)
     less_skew = float(np.median(growth(LEAST_SKEW)))
