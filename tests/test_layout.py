@@ -1,4 +1,4 @@
-"""The layout's rules, read from the imports: a package imports only packages above it."""
+"""The rules of the layout and of the style, read from the sources."""
 
 import ast
 from pathlib import Path
@@ -79,3 +79,62 @@ def test_core_imports_neither_spark_nor_figures():
 def test_every_module_is_short():
     lines = {file: len((LIBRARY / file).read_text().splitlines()) for file in FILES}
     assert {file for file, count in lines.items() if count > 400} == set()
+
+
+def is_pair(node):
+    """Whether an assignment has a tuple display on both sides, and is no swap."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)):
+        return False
+    displays = [target for target in node.targets if isinstance(target, ast.Tuple)]
+    values = {ast.unparse(value) for value in node.value.elts}
+    return any({ast.unparse(name) for name in display.elts} != values for display in displays)
+
+
+def find_pairs(text):
+    """Lines of the assignments `a, b = x, y` of unrelated values."""
+    return [node.lineno for node in ast.walk(ast.parse(text)) if is_pair(node)]
+
+
+def find_skips(text):
+    """Lines with `# fmt: skip` that end no table: a display of a list, a tuple or a dictionary."""
+    tables = {
+        node.end_lineno
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.List | ast.Tuple | ast.Dict) and node.end_lineno > node.lineno
+    }
+    lines = enumerate(text.splitlines(), 1)
+    return [number for number, line in lines if "# fmt: skip" in line and number not in tables]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a, b = 1, 2", [1]),
+        ("A, B = BOTH = 1, 2", [1]),
+        ("a, b = b, a", []),
+        ("a, b = both()", []),
+        ("a = 1, 2", []),
+        ("for a, b in both():\n    a.x, b = 1, 2", [2]),
+    ],
+)
+def test_an_assignment_of_unrelated_values_is_found(text, found):
+    assert find_pairs(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ROWS = [\n    (1, 2), (3, 4),\n]  # fmt: skip", []),
+        ("ROWS = [(1, 2), (3, 4)]  # fmt: skip", [1]),
+        ("draw(\n    1, 2,\n)  # fmt: skip", [3]),
+    ],
+)
+def test_a_switched_off_formatter_is_found_outside_tables(text, found):
+    assert find_skips(text) == found
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_statement_does_one_thing_and_the_formatter_lays_it_out(file):
+    text = (LIBRARY / file).read_text()
+    assert find_pairs(text) == [], "one statement per value"
+    assert find_skips(text) == [], "only a table may be laid out by hand"
