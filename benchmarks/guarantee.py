@@ -56,8 +56,9 @@ def least_left(guard: Guard, windows: np.ndarray, adversary: Any) -> np.ndarray:
     step = 10 if adversary is None else 1
     for begin in range(0, len(windows), step):
         part = windows[begin : begin + step].copy()
-        if adversary is not None:  # what could be estimated is wrong
-            part[0] += 9 * guard.recoverable[0] * (adversary.random() < 0.5)
+        if adversary is not None:  # what could be estimated is wrong, each sensor in its own way
+            sign = adversary.choice([-9, 9], N)
+            part[0] += sign * guard.recoverable[0] * (adversary.random() < 0.5)
         guard.update(part)
         number, wrong, slack = guard.outcomes
         least = np.minimum(least, DELTA * number + slack - wrong)

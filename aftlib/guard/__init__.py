@@ -5,8 +5,8 @@ While nothing fails, every window is predicted as if its worker had failed 1 …
 about the data. `prediction` computes a window from the other workers' windows and from all earlier
 ones. `proposal` learns from the errors which guarantees to propose. `rounds` applies these steps to
 one window after another. `guard` has the class `Guard`, which users call. `known` is D1's
-estimator: a known Gaussian model, from which nothing is learned. `estimator` has what both share:
-their parameters, their methods, and what they return. `predictor` puts a user's prediction in the
+estimator: a known Gaussian model, from which nothing is learned. `estimator` is the
+interface of both: parameters, methods and results. `predictor` puts a user's prediction in the
 place of the guard's.
 """
 

@@ -1,4 +1,4 @@
-"""What an estimator of lost windows is: its parameters, its methods, and what it returns.
+"""The interface of an estimator of lost windows: its parameters, methods and results.
 
 `Guard` learns from the windows and `KnownModel` knows their distribution. Both are created from the
 same `Rules` and have the methods of `Estimator`, so a stream runs either.

@@ -21,7 +21,7 @@ MOST_BYTES = 2**26
 
 
 class GainTable:
-    """What follows from the model alone, which all groups of a promise share.
+    """The gains and half-widths of a model, which all groups of a promise share.
 
     It solves D1 eqs (1) and (2) for a set of missing sensors, and keeps the results in at most
     `MOST_BYTES`; the set that was not needed for the longest time goes first. Nothing else in it

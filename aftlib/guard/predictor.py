@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Predictor(Protocol):
-    """What `Guard` needs of a predictor.
+    """The methods of a predictor. `Guard` needs no more than these two.
 
     The guard calls `predict` for each worker and horizon 1 … H of each window, with the worker's
     values as if it had failed that many windows ago. So a window costs H times the number of
