@@ -93,6 +93,15 @@ class Accounts:
         pools["budget"] = POOL_START * pool_unit(sensors)
         return cls(single, pools, float(delta))
 
+    def relative_budget(self) -> np.ndarray:
+        """Return the budget of each account or of its pool, whichever is less, (H, n).
+
+        Budgets are in units of the first budget, so each is 1 in the beginning.
+        """
+        single = self.single["budget"] / START
+        pools = self.pools["budget"] / (POOL_START * pool_unit(single.shape[1]))
+        return np.asarray(np.minimum(single, pools[:, np.newaxis]))
+
     def certify(self, proposed: np.ndarray) -> np.ndarray:
         """Return the decision on each proposal, shape (H, n)."""
         budget = self.single["budget"]
@@ -159,7 +168,7 @@ class Accounts:
         accounts["run"] += np.where(counted, number, 0)
         accounts["bad"] += np.where(counted, bad, 0)
         wanted = QUARANTINE * 2.0 ** accounts["credits"] * size
-        failed = counted & (accounts["bad"] > np.floor(self.delta / 2 * wanted))
+        failed = counted & (accounts["bad"] > np.floor(self.delta * wanted))
         earned = counted & ~failed & (accounts["run"] >= wanted)
         accounts["credits"][earned] += 1
         accounts["run"][failed | earned] = 0

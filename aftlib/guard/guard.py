@@ -23,7 +23,7 @@ from aftlib.guard.predictor import STORED, Predictor, require_methods
 from aftlib.guard.proposal import Risk
 from aftlib.guard.rounds import Rounds, State
 
-VERSION = 10
+VERSION = 11
 """Version of the bytes of a guard."""
 _PARTS = {"rules": Rules, "state": State, "accounts": Accounts, "model": Model, "risk": Risk}
 _MOST_ROUNDS = 2**62 - 1  # for sums of int64

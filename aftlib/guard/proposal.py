@@ -1,10 +1,11 @@
-"""Proposal of sensors to certify: the risk of an error above ε, and the risk that δ allows.
+"""Proposal of sensors to certify: the risk of an error above ε, and the risk that budgets allow.
 
 Each (horizon, sensor) has a ridge regression of y = log(|error|/σ + 0.03) on values known before a
 failure, with the regression of all sensors as its prior. The risk p̂ is the share of its last
-residuals with which the error would exceed ε. The sensors of smallest p̂ are proposed: as
-many as keep the mean of their predicted and observed error rates below `SAFETY`·δ. So the limit
-applies to this mean, not to each risk.
+residuals with which the error would exceed ε. A sensor is proposed if p̂ ≤ δ·max(`LEAST_RISK`,
+`RISK_AT_START`·r), where r is the budget of its account or of the pool, whichever is less, as a
+ratio to its first budget. Errors lower the budget and so the limit. Where errors are rarer than δ,
+the budget rises, until riskier rounds spend what the others saved.
 """
 
 from __future__ import annotations
@@ -23,18 +24,14 @@ size; from `SEASONS` on the harmonics of the two most important seasons."""
 FEATURES = SEASONS + 4
 RESIDUALS = 400
 """Residuals of a (horizon, sensor) that are remembered."""
-OUTCOMES = 500
-"""Outcomes of a (horizon, sensor) that are remembered."""
-BINS = 128
-"""Bins of the risk, in which outcomes are counted."""
 LEAST_RESIDUALS = 50
-LEAST_OUTCOMES = 60
 FORGET = 0.002
-FROM = np.triu(np.ones((BINS, BINS)))
-"""Row b is 1 from bin b on."""
 PRIOR = 30.0
 """Weight, in rounds, that the regression of one sensor gives to the regression of all sensors."""
-SAFETY = 0.9
+LEAST_RISK = 0.9
+"""Risk, in units of δ, that every sensor may have."""
+RISK_AT_START = 1.5
+"""Risk, in units of δ, that a sensor may have while its account has its first budget."""
 
 
 @dataclass
@@ -51,13 +48,7 @@ class Risk:
     weights: np.ndarray  # (H, n, F)
     residuals: np.ndarray  # (H, n, RESIDUALS) ring, −∞ where there is none yet
     residual_count: np.ndarray  # (H, n)
-    risks: np.ndarray  # (H, n, OUTCOMES) of the last outcomes
-    wrongs: np.ndarray  # (H, n, OUTCOMES)
-    outcome_count: np.ndarray  # (H, n)
-    # (H, n, BINS) sum of ½ (wrong + risk) − SAFETY·δ over those outcomes up to each bin of risk
-    excess: np.ndarray
     features: np.ndarray  # (H + 1, H, n, F) ring
-    predicted: np.ndarray  # (H + 1, H, n) ring of p̂ at the decision, −1 where unknown
 
     @classmethod
     def begin(cls, sensors: int, horizons: int) -> Self:
@@ -73,12 +64,7 @@ class Risk:
             weights=weights,
             residuals=np.full((*each, RESIDUALS), -np.inf),
             residual_count=np.zeros(each, np.int64),
-            risks=np.zeros((*each, OUTCOMES)),
-            wrongs=np.zeros((*each, OUTCOMES)),
-            outcome_count=np.zeros(each, np.int64),
-            excess=np.zeros((*each, BINS)),
             features=np.zeros((horizons + 1, *each, FEATURES)),
-            predicted=np.full((horizons + 1, *each), -1.0),
         )
 
     def write_features(
@@ -107,23 +93,19 @@ class Risk:
         """Whether horizon 1 … k had features at `slots`, 1 … k rounds ago, shape (k, n)."""
         return np.asarray(self.features[slots, np.arange(len(slots)), :, USABLE] == 1)
 
-    def learn(
-        self, slots: np.ndarray, scored: np.ndarray, y: np.ndarray, wrong: np.ndarray, delta: float
-    ) -> None:
+    def learn(self, slots: np.ndarray, scored: np.ndarray, y: np.ndarray) -> None:
         """Learn the outcomes of the predictions for horizon 1 … k, where `scored`, shape (k, n).
 
         The prediction for horizon h used the features at `slots[h - 1]`.
         """
         k = len(slots)
-        due = slots, np.arange(k)
-        features = self.features[due]
+        features = self.features[slots, np.arange(k)]
         y = np.where(scored, y, 0.0)
         used = scored & self.was_usable(slots)
         residual = y - np.einsum("hnf,hnf->hn", features, self.weights[:k])
         h, i = np.nonzero(used)
         self.residuals[h, i, self.residual_count[h, i] % RESIDUALS] = residual[h, i]
         self.residual_count[:k] += used
-        self._count_outcomes(used, self.predicted[due], wrong, delta)
         faded = np.where(used, 1 - FORGET, 1.0)[..., np.newaxis]
         new = features * used[..., np.newaxis]
         self.moment[:k] = faded * self.moment[:k] + new * y[..., np.newaxis]
@@ -132,25 +114,6 @@ class Risk:
         normal += new[..., np.newaxis] * new[..., np.newaxis, :]
         self.fast[:k] += np.where(scored, 0.3 * (y - self.fast[:k]), 0.0)
         self.slow[:k] += np.where(scored, 0.03 * (y - self.slow[:k]), 0.0)
-
-    def _count_outcomes(
-        self, used: np.ndarray, predicted: np.ndarray, wrong: np.ndarray, delta: float
-    ) -> None:
-        """Put the outcomes whose risk was predicted into rings and bins, in place of the oldest."""
-        h, i = np.nonzero(used & (predicted >= 0))
-        predicted = predicted[h, i]
-        wrong = wrong[h, i]
-        count = self.outcome_count[h, i]
-        place = count % OUTCOMES
-        full = count >= OUTCOMES
-        oldest = h[full], i[full], place[full]
-        past = 0.5 * (self.wrongs[oldest] + self.risks[oldest]) - SAFETY * delta
-        self.excess[h[full], i[full]] -= past[:, np.newaxis] * FROM[bin_of(self.risks[oldest])]
-        now = 0.5 * (wrong + predicted) - SAFETY * delta
-        self.excess[h, i] += now[:, np.newaxis] * FROM[bin_of(predicted)]
-        self.risks[h, i, place] = predicted
-        self.wrongs[h, i, place] = wrong
-        self.outcome_count[h, i] += 1
 
     def refit(self) -> None:
         """Solve every regression; each is drawn towards the regression of all sensors together."""
@@ -164,24 +127,19 @@ class Risk:
         right = self.moment[..., np.newaxis] + (prior @ shared)[:, np.newaxis]
         self.weights = np.linalg.solve(left, right)[..., 0]
 
-    def propose(self, slot: int, limit: np.ndarray, delta: float) -> np.ndarray:
+    def propose(self, slot: int, limit: np.ndarray, budget: np.ndarray, delta: float) -> np.ndarray:
         """Return the proposed sensors, (H, n), by the features of the round at `slot`.
 
-        `limit` is log(ε/σ + 0.03), shape (n,).
+        `limit` is log(ε/σ + 0.03), shape (n,); `budget` (H, n) is in units of the first budget.
         """
         features = self.features[slot]
         bound = limit - np.einsum("hnf,hnf->hn", features, self.weights)
         exceed = self.residuals > bound[..., np.newaxis]
         above = exceed.view(np.uint8).sum(-1, dtype=np.uint16)  # NumPy's fastest count
         count = np.minimum(self.residual_count, RESIDUALS)
-        predicted = (above + 0.5) / (count + 1)
+        risk = (above + 0.5) / (count + 1)
         known = (features[..., USABLE] == 1) & (count >= LEAST_RESIDUALS)
-        self.predicted[slot] = np.where(known, predicted, -1.0)
-        # ½ (errors + risks + 1) ≤ SAFETY·δ (number + ½), over the bins up to each
-        fits = self.excess <= 0.5 * (SAFETY * delta - 1)
-        largest = np.where(fits.any(-1), BINS - 1 - fits[..., ::-1].argmax(-1), -1)
-        enough = known & (self.outcome_count >= LEAST_OUTCOMES)
-        return np.asarray(enough & (bin_of(predicted) <= largest))
+        return np.asarray(known & (risk <= allowed_risk(budget, delta)))
 
     def half_widths(
         self, slot: np.ndarray, h: np.ndarray, i: np.ndarray, delta: float
@@ -202,12 +160,12 @@ class Risk:
         return np.where(known, width, np.nan)
 
 
+def allowed_risk(budget: np.ndarray, delta: float) -> np.ndarray:
+    """Return the largest risk of a proposed sensor; `budget` is in units of the first budget."""
+    return np.asarray(delta * np.maximum(LEAST_RISK, RISK_AT_START * budget))
+
+
 def log_ratio(size: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return log(size/scale + 0.03); without meaning before a fit, when a scale is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.log(size / scale + FLOOR))
-
-
-def bin_of(risk: np.ndarray) -> np.ndarray:
-    """Return the bins of risks; bins of small risks are narrower."""
-    return np.asarray(np.minimum((BINS * np.sqrt(risk)).astype(np.int64), BINS - 1))

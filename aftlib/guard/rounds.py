@@ -224,7 +224,7 @@ class Rounds:
         scale = self.model.scale
         scored = ~np.isnan(error) & (scale > 0)
         y = log_ratio(error, scale * inflation)
-        self.risk.learn(slots, scored, y, wrong, self.rules.delta)
+        self.risk.learn(slots, scored, y)
         limit = state.tolerance[:past]
         lower = np.maximum(limit - STEP * RARE, 0.0)
         higher = np.minimum(limit + STEP * (1 - RARE), log_inflation)
@@ -309,7 +309,8 @@ class Rounds:
             level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
         self.risk.write_features(state.slot, usable, change, level, waves)
         limit = log_ratio(self.rules.epsilon, scale)
-        proposed = self.risk.propose(state.slot, limit, self.rules.delta)
+        budget = self.accounts.relative_budget()
+        proposed = self.risk.propose(state.slot, limit, budget, self.rules.delta)
         state.decisions[state.slot] = self.accounts.certify(proposed)
         state.allowed[state.slot] = state.tolerance
 
