@@ -302,7 +302,8 @@ def score_one(result: Race, name: str, limits: np.ndarray, one: slice) -> dict[s
 
 def run() -> dict[str, Any]:
     """Measure all rules on real sets, on hard streams, and each against its own adversary."""
-    real, hard = [], []
+    real = []
+    hard = []
     for name, (windows, seasons) in real_sets().items():
         for epsilon in EPSILONS:
             say(f"{name}, ε = {epsilon} sd")

@@ -18,7 +18,8 @@ def scores_of(seed, rounds=700, missing=0.0):
 
 def play(rule, scores):
     """Half-widths before each score, which is known one round later."""
-    widths, issued = [], []
+    widths = []
+    issued = []
     for score in scores:
         widths.append(rule.half_width()[0, 0])
         issued.append(rule.issue())
@@ -53,7 +54,9 @@ def dtaci(scores, steps):
     """Gibbs and Candès, Algorithm 1; ACI with a single step."""
     spread = (1 - DELTA) ** 2 * DELTA**3 + DELTA**2 * (1 - DELTA) ** 3
     eta = np.sqrt(3 / 500 * (np.log(500 * len(steps)) + 2) / spread)
-    past, alphas, weights = [], [DELTA] * len(steps), [1.0] * len(steps)
+    past = []
+    alphas = [DELTA] * len(steps)
+    weights = [1.0] * len(steps)
     for score in scores:
         yield quantile(past, np.dot(weights, alphas) / sum(weights))
         if np.isnan(score):
@@ -71,7 +74,9 @@ def dtaci(scores, steps):
 
 def sf_ogd(scores):
     """Bhatnagar et al., Algorithm 2, from the quantile of the first scores on."""
-    past, radius, squares = [], np.inf, 0.0
+    past = []
+    radius = np.inf
+    squares = 0.0
     for score in scores:
         yield radius
         if np.isnan(score):
