@@ -196,9 +196,9 @@ def interpretations(grid: pd.DataFrame, averaged: pd.DataFrame, m: int, width: i
 
 
 def learned(curve: pd.DataFrame, epsilon: float, m: int, delta: float) -> Text:
-    """Caption of the figures of models learned from few rows."""
+    """Caption of the figure of models learned from few rows."""
     here = curve[(curve["epsilon"] == epsilon) & (curve["covariance"] == COUNTED)]
-    means = here.groupby("rows")[["rate", "true", "estimable", "truly"]].mean().dropna()
+    means = here.groupby("rows")[["rate", "true"]].mean().dropna()
     if means.empty:
         return caption(f"At ε = {epsilon:g} no learned model has an estimable worker.")
     rows = DOCUMENT_ROWS if DOCUMENT_ROWS in means.index else int(means.index[0])
@@ -207,8 +207,7 @@ def learned(curve: pd.DataFrame, epsilon: float, m: int, delta: float) -> Text:
     text = (
         f"Greedy at ε = {epsilon:g}, δ = {delta:g} and m = {m}, means of {REPEATS} data sets. "
         f"Learned from {rows:,} rows, the sample covariance predicts an error rate of "
-        f"{at['rate']:.3f}; the true one is {at['true']:.3f}, and {at['truly']:.2g} of "
-        f"{at['estimable']:.2g} workers called estimable are."
+        f"{at['rate']:.3f}; the true one is {at['true']:.3f}."
     )
     if within.any():
         text += f" The true rate is at most δ from {within.index[within][0]:,} rows on."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
@@ -169,31 +169,18 @@ def _run(
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
 
 
-class SensorTable(Protocol):
-    """The result of a reader of sensor files, such as `aftlib.sensor_plans.sensor_file`'s."""
-
-    @property
-    def values(self) -> np.ndarray:
-        """Samples, shape (rows, n), NaN where one is missing."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The n sensors."""
+def project_tables() -> dict[str, pd.DataFrame]:
+    """Return the project's sets of real sensors by name: rows are times, columns are sensors."""
+    return {name: pd.read_parquet(data_set(name)).select_dtypes("number") for name in DATA_SETS}
 
 
-def real_tables(
-    data: str | None = None, read: Callable[[str], SensorTable] | None = None
-) -> dict[str, pd.DataFrame]:
-    """Sets of real sensors by name: rows are times, columns are sensors.
+def own_table(data: str, values: np.ndarray, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return the set of sensors of a user's file `data` under the file's name.
 
-    The one set of the file `data`, which `read` reads, or the project's sets. ValueError if a half
-    of the file has no more rows without gaps than sensors.
+    `values` has its samples, shape (rows, n), NaN where one is missing. ValueError if a half of the
+    file has no more rows without gaps than sensors.
     """
-    if data is None or read is None:
-        names = DATA_SETS
-        return {name: pd.read_parquet(data_set(name)).select_dtypes("number") for name in names}
-    read_in = read(data)
-    table = pd.DataFrame(read_in.values, columns=list(read_in.names))
+    table = pd.DataFrame(values, columns=list(names))
     half = len(table) // 2
     for name, part in (("first", table[:half]), ("second", table[half:])):
         whole = len(part.dropna())

@@ -275,47 +275,27 @@ def learned_rates(curve: pd.DataFrame, title: str, start: float, delta: float) -
 
     `curve` is the frame of `learning.learning_curve`; the lines are means over its data sets.
     """
-    names = {"rate": "predicted", "true": "true"}
-    titles = (title, LEARNED_AXIS, "error rate (9)")
-    figure = _over_rows(curve, names, titles, start, height_if_empty=delta / 2)
-    threshold(figure, delta, f"δ = {delta:g}", "top right")
-    return figure.update_yaxes(rangemode="tozero", autorangeoptions={"include": [delta]})
-
-
-def learned_workers(curve: pd.DataFrame, title: str, start: float) -> go.Figure:
-    """Workers that a learned model calls estimable, and those that are, with a slider for ε."""
-    names = {"estimable": "by the model", "truly": "truly"}
-    figure = _over_rows(curve, names, (title, LEARNED_AXIS, "estimable workers"), start)
-    return figure.update_yaxes(range=[0, 1.05 * max(1, curve["estimable"].max())])
-
-
-def _over_rows(
-    curve: pd.DataFrame,
-    names: Mapping[str, str],
-    titles: tuple[str, str, str],
-    start: float,
-    height_if_empty: float | None = None,
-) -> go.Figure:
-    """Two columns of a learning curve, by kind of covariance, over the rows."""
     looks = {}
     parts = []
     for kind, color, symbol in ((COUNTED, ORANGE, "circle"), (SHRUNK, BLUE, "diamond")):
         rows = curve[curve["covariance"] == kind]
-        for (column, name), dash in zip(names.items(), ("dot", "solid"), strict=True):
+        for column, name, dash in (("rate", "predicted", "dot"), ("true", "true", "solid")):
             method = f"{kind}, {name}"
             looks[method] = line_look(color, symbol, dash)
-            parts.append(rows[["rows", "epsilon"]].assign(method=method, value=rows[column]))
+            parts.append(rows[["rows", "epsilon"]].assign(method=method, rate=rows[column]))
     figure = _over(
         pd.concat(parts),
         "rows",
-        "value",
-        titles,
+        "rate",
+        (title, LEARNED_AXIS, "error rate (9)"),
         start,
         looks,
         logarithmic=True,
-        height_if_empty=height_if_empty,
+        height_if_empty=delta / 2,
     )
-    return figure.update_traces(line_width=2.5, marker_size=7)
+    figure.update_traces(line_width=2.5, marker_size=7)
+    threshold(figure, delta, f"δ = {delta:g}", "top right")
+    return figure.update_yaxes(autorangeoptions={"include": [delta]})
 
 
 def real_sets(summary: pd.DataFrame, delta: float) -> go.Figure:

@@ -55,12 +55,12 @@ def true_rates(
 def learning_curve(
     spark: SparkSession, parameters: NotebookParameters, workers: int
 ) -> pd.DataFrame:
-    """Greedy's estimable workers and error rate if Σ is learned from rows of the document's data.
+    """Greedy's error rate if Σ is learned from rows of the document's data.
 
     Columns: rows, repeat, epsilon; covariance: `COUNTED` (only with more rows than sensors) or
-    `SHRUNK`; estimable: the workers that the learned model calls estimable; truly: those of them
-    that are; rate: the error rate (9) that the learned model predicts; true: the true one, by
-    formula. The last two are NaN without estimable workers.
+    `SHRUNK`; rate: the error rate (9) that the learned model predicts; true: the true one, by
+    formula. Both are over the sensors of the workers that the learned model calls estimable, and
+    NaN without such workers.
     """
     _, epsilons = parameters.settings
     curve = LearningCurve(parameters.model, epsilons, parameters.delta, parameters.seed, workers)
@@ -98,10 +98,6 @@ class LearningCurve:
         true = true_rates(self.model, learned, assignment.workers, epsilon)
         chance = 1 - requirement.reliability(residual_variance(learned, assignment.workers))
         counted = assignment.estimable_keys
-        worst = np.array([true[list(keys)].max(initial=0) for keys in assignment.workers])
-        return {
-            "estimable": assignment.estimable.sum(),
-            "truly": (worst <= self.delta)[assignment.estimable].sum(),
-            "rate": chance[counted].mean() if counted.any() else np.nan,
-            "true": true[counted].mean() if counted.any() else np.nan,
-        }
+        if not counted.any():
+            return {"rate": np.nan, "true": np.nan}
+        return {"rate": chance[counted].mean(), "true": true[counted].mean()}

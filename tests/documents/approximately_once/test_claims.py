@@ -41,7 +41,7 @@ def averaged():
 
 @pytest.fixture(scope="module")
 def real():
-    return experiments.real_grid(experiments.real_tables(), 0.05, 1)
+    return experiments.real_grid(experiments.project_tables(), 0.05, 1)
 
 
 @pytest.fixture(scope="module")

@@ -139,16 +139,21 @@ def test_rates_are_compared_where_each_method_has_estimable_workers():
 
 
 def test_on_the_projects_sensors_a_row_without_gaps_is_there_for_each_method():
-    real = experiments.real_grid(experiments.real_tables(), 0.05, 1)
+    real = experiments.real_grid(experiments.project_tables(), 0.05, 1)
     summary = experiments.summarize_real(real)
     assert set(summary["set"]) == set(experiments.DATA_SETS)
     assert summary[["estimable", "rate", "measured"]].notna().all().all()
 
 
+def own_table(path):
+    own = read_sensors(str(path))
+    return experiments.own_table(str(path), own.values, own.names)
+
+
 def test_a_file_takes_the_place_of_the_projects_sensors(tmp_path):
     path = tmp_path / "my_pairs.csv"
     some_sensors().to_csv(path, index=False)
-    tables = experiments.real_tables(str(path), read_sensors)
+    tables = own_table(path)
     assert list(tables) == ["my_pairs"] and list(tables["my_pairs"]) == list("abcd")
     np.testing.assert_allclose(tables["my_pairs"], some_sensors())
     real = experiments.real_grid(tables, 0.05, 1)
@@ -162,9 +167,9 @@ def test_a_file_with_too_few_whole_rows_is_refused_before_spark_starts(tmp_path)
     table.iloc[20:37, 2] = np.nan
     table.to_parquet(tmp_path / "gaps.parquet")
     with pytest.raises(ValueError, match="got 3 rows for 4 sensors in the second half: give more"):
-        experiments.real_tables(str(tmp_path / "gaps.parquet"), read_sensors)
-    whole = table.drop(columns="c").to_parquet(tmp_path / "fewer.parquet")  # as the advice says
-    assert whole is None and experiments.real_tables(str(tmp_path / "fewer.parquet"), read_sensors)
+        own_table(tmp_path / "gaps.parquet")
+    table.drop(columns="c").to_parquet(tmp_path / "fewer.parquet")  # as the advice says
+    assert len(own_table(tmp_path / "fewer.parquet")["fewer"]) == 40
 
 
 def test_error_rates_of_unknown_methods_are_refused():

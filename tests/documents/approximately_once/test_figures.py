@@ -113,14 +113,9 @@ def test_real_sets_show_predicted_rates_beside_measured_ones():
 
 def test_a_learned_models_true_rates_are_beside_its_predictions():
     rows = {"rows": [500, 500], "epsilon": 0.7, "covariance": ["shrunk", "sample covariance"]}
-    curve = pd.DataFrame(
-        rows | {"rate": [0.03, 0.02], "true": [0.04, 0.06], "estimable": 2, "truly": [2, 0]}
-    )
+    curve = pd.DataFrame(rows | {"rate": [0.03, 0.02], "true": [0.04, 0.06]})
     rates = {t.name: t.y for t in figures.learned_rates(curve, "title", 0.7, 0.05).data}
     assert rates["sample covariance, predicted"] == (0.02,) and rates["shrunk, true"] == (0.04,)
-    workers = {t.name: t.y for t in figures.learned_workers(curve, "title", 0.7).data}
-    assert workers["sample covariance, by the model"] == (2,)
-    assert workers["sample covariance, truly"] == (0,)
 
 
 def test_samples_after_the_checkpoint_are_read_twice():
