@@ -110,36 +110,36 @@ def assign_greedy(
     ((0, 2), (1, 3))
     """
     sizes = worker_sizes(model, workers, requirement, uneven)
-    alone = requirement.reliability(1 / np.diag(model.precision))
-    alive = requirement.is_met_by(alone)
     if rng is not None:
         require_instance("rng", rng, np.random.Generator, "numpy.random.default_rng(1)")
+    reliability_alone = requirement.reliability(1 / np.diag(model.precision))
+    estimable_alone = requirement.is_met_by(reliability_alone)
     # `reserve` is a worker that need not be estimable, for keys that fit nowhere (lines 3–10)
-    done, reserve = _fill(np.flatnonzero(~alive).tolist(), sizes)
+    closed, reserve = _fill(np.flatnonzero(~estimable_alone).tolist(), sizes)
 
     small = sizes[-1]
-    wide = sum(size > small for size in sizes[len(done) :])  # workers that may have one key more
+    larger = sum(size > small for size in sizes[len(closed) :])  # workers for one key more
 
     def is_full(keys: list[int]) -> bool:
-        return len(keys) > small or (len(keys) == small and not wide)
+        return len(keys) > small or (len(keys) == small and not larger)
 
     # the reserve is one of the workers that are left
-    filling = _OpenWorkers(model.precision, max(0, len(sizes) - len(done) - 1), sizes[0])
+    filling = _OpenWorkers(model.precision, max(0, len(sizes) - len(closed) - 1), sizes[0])
     ties = np.arange(model.size) if rng is None else rng.permutation(model.size)
-    order = np.lexsort((ties, -np.round(alone, _DIGITS)))
-    for key in order[alive[order]].tolist():
+    order = np.lexsort((ties, -np.round(reliability_alone, _DIGITS)))
+    for key in order[estimable_alone[order]].tolist():
         chosen = filling.place(key, requirement)
         target = reserve if chosen is None else filling.members[chosen]
         if chosen is None:
             reserve.append(key)
-        wide -= len(target) > small  # at 0, workers with `small` keys become full
-        done += [filling.close(i) for i in filling.still_open if is_full(filling.members[i])]
+        larger -= len(target) > small  # at 0, workers with `small` keys become full
+        closed += [filling.close(i) for i in filling.still_open if is_full(filling.members[i])]
         if is_full(reserve):
-            done.append(reserve)
+            closed.append(reserve)
             reserve = filling.close_least_reliable(requirement)
 
     left = [filling.close(i) for i in filling.still_open]
-    return assess(model, [keys for keys in [*done, *left, reserve] if keys], requirement)
+    return assess(model, [keys for keys in [*closed, *left, reserve] if keys], requirement)
 
 
 def assign_spread(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
 
@@ -117,7 +117,7 @@ class ErrorRates:
     seed: int = 1
     shared: int = 1
     counted_draws: int = 1
-    assign: Mapping[str, Callable[..., Assignment]] | None = None
+    assign: Mapping[str, Callable[..., Assignment]] = field(default_factory=lambda: dict(ASSIGN))
 
     @cached_property
     def scaled(self) -> np.ndarray:
@@ -155,7 +155,7 @@ class ErrorRates:
         """
         frames = []
         for method in methods:
-            require_choice("each of methods", method, self.assign or ASSIGN)
+            require_choice("each of methods", method, self.assign)
             often = draws if method in (RANDOM, CHANCE) else 1
             frames += [self((method, m, number)) for m in workers for number in range(often)]
         return pd.concat(frames, ignore_index=True)
@@ -163,7 +163,7 @@ class ErrorRates:
     def __call__(self, point: tuple[str, int, int]) -> pd.DataFrame:
         """Return the rows of one method, number of workers and draw."""
         method, m, number = point
-        assign = (self.assign or ASSIGN)[method]
+        assign = self.assign[method]
         workers = None
         off = None
         rows = []

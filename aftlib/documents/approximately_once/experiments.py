@@ -150,7 +150,6 @@ def averaged_grid(spark: SparkSession, parameters: NotebookParameters) -> pd.Dat
         partial(draw_windows, parameters.model, parameters.rows, parameters.seed, width),
         parameters.seed,
         shared=width,
-        assign=dict(ASSIGN),
     )
     return _run(spark, work, workers, {RANDOM: min(TIES, parameters.draws), CHANCE: TIES})
 
@@ -161,7 +160,7 @@ def _run(
     """Run all methods at all numbers of workers, in Spark tasks."""
     points = [
         (method, m, number)
-        for method in work.assign or ASSIGN
+        for method in work.assign
         for number in range(draws.get(method, 1))
         for m in workers
     ]

@@ -18,7 +18,8 @@ FULLEST = 0.95
 """Largest share of a link to use; beyond it TCP's ACKs, which are not simulated, matter."""
 STEADY_MS = 2000.0
 """Failures come after this time; the document has 30 s."""
-_STREAM = 4  # part of the seeds; the phases have `_STREAM` + 2
+_TIMES = 4  # part of the seed of failure times
+_PHASES = 6  # part of the seed of phases, which so are independent of the times
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,8 @@ def drawn_phases(count: int, seed: int) -> list[Phases]:
     If all intervals were in step, a failure's moment would determine the number of tuples sent
     again: 200 failures of the default system would give only four different numbers.
     """
-    return [Phases(*row) for row in np.random.default_rng([seed, _STREAM + 2]).random((count, 4))]
+    rows = np.random.default_rng([seed, _PHASES]).random((count, 4))
+    return [Phases(*row) for row in rows]
 
 
 def failure_times(
@@ -274,5 +276,5 @@ def failure_times(
     both. They have a random generator of their own. A longer list begins with the same times as a
     shorter one.
     """
-    drawn = np.random.default_rng([seed, _STREAM]).random(count)
+    drawn = np.random.default_rng([seed, _TIMES]).random(count)
     return np.round(steady_ms + spread_ms * drawn, 3)

@@ -91,13 +91,6 @@ def test_the_joint_density_is_largest_at_the_mean():
     assert contour.z[row + 10][column + 10] > contour.z[row + 10][column - 10]
 
 
-def test_both_interpretations_have_their_own_curves():
-    both = pd.concat([some_grid().assign(rows="windows"), some_grid().assign(rows="samples")])
-    names = {trace.name for trace in figures.interpretations(both, "title", 3).data}
-    kinds = ("windows", "samples")
-    assert names == {f"{who}, rows are {kind}" for who in ("greedy", "h-best") for kind in kinds}
-
-
 def test_real_sets_show_predicted_rates_beside_measured_ones():
     summary = pd.DataFrame(
         {"set": "a_b", "sensors": 4, "method": ["greedy", "random"], "estimable": [3, 2],

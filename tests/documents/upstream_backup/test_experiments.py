@@ -146,18 +146,11 @@ def test_ns3_is_shown_only_where_it_ran_the_same_system():
     assert stored_runs.same_system(ns3, NotebookParameters(ack_ms=50.0)).empty
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"rates": [200, 40_000]}, "rate of 40000 tuples/s needs"),
-        ({"rate": 3}, "switching_ms must leave each node"),
-        ({"trials": 1}, "trials must be at least 5, got 1"),
-        ({"heartbeat_ms": 9.0}, "heartbeat_ms must be longer than"),
-    ],
-)
-def test_parameters_that_cannot_work_are_refused(given, message):
-    with pytest.raises(ValueError, match=message):
-        NotebookParameters(**given)
+def test_parameters_that_cannot_work_are_refused():
+    with pytest.raises(ValueError, match="rate of 40000 tuples/s needs"):
+        NotebookParameters(rates=[200, 40_000])
+    with pytest.raises(ValueError, match="switching_ms must leave each node"):
+        NotebookParameters(rate=3)
 
 
 @pytest.mark.slow
