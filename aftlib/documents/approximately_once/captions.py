@@ -86,27 +86,33 @@ def behind(grid: pd.DataFrame, epsilon: float) -> Text:
     """Caption of the figure of estimable workers that h-best has more, and the upper bound."""
     counts = in_each_setting(grid, "estimable")
     here = counts.xs(epsilon, level="epsilon")
-    greedy = here["h-best"] - here["greedy"]
-    behind = (greedy > 0).sum()
-    where = f"at {behind} of the {len(here)} values of m, by at most {greedy.max():g}"
+    lacking = here[["greedy", CHANCE, RANDOM]].rsub(here["h-best"], axis=0)
+    most = lacking.max()
+    if most.max() <= 0:
+        text = f"At ε = {epsilon:g} each assignment has as many at all {len(here)} values of m."
+    else:
+        often = (lacking["greedy"] > 0).sum()
+        text = (
+            f"At ε = {epsilon:g} greedy has {up_to(most['greedy'])} fewer (at {often} of the "
+            f"{len(here)} values of m). By chance it has {up_to(most[CHANCE])} fewer, and a random "
+            f"assignment {up_to(most[RANDOM])} fewer (means over draws)."
+        )
     bound = in_each_setting(grid, "bound")["h-best"]
     reached = (counts["h-best"] == bound).sum()
     share = "all" if reached == len(bound) else f"{reached} of"
     return caption(
-        f"At ε = {epsilon:g} greedy has {f'fewer {where}' if behind else 'nowhere fewer'}. By "
-        f"chance it has {up_to(here['h-best'] - here[CHANCE])} fewer, and a random assignment "
-        f"{up_to(here['h-best'] - here[RANDOM])} fewer (means over draws). In {share} {len(bound)} "
-        "settings h-best reaches a proved upper bound on any assignment."
+        f"{text} In {share} {len(bound)} settings h-best reaches a proved upper bound on any "
+        "assignment."
     )
 
 
-def up_to(counts: pd.Series) -> str:
+def up_to(count: float) -> str:
     """Return the largest of some counts as text.
 
-    >>> up_to(pd.Series([0.0, 1.5])), up_to(pd.Series([0.0]))
+    >>> up_to(1.5), up_to(0)
     ('up to 1.5', 'nowhere')
     """
-    return f"up to {counts.max():.2g}" if counts.max() > 0 else "nowhere"
+    return f"up to {count:.2g}" if count > 0 else "nowhere"
 
 
 def rates(grid: pd.DataFrame, epsilon: float, parameters: NotebookParameters) -> Text:
@@ -151,6 +157,8 @@ def one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameters) -> 
 def about_one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameters) -> Text:
     """Caption of the table of `one_data_set`."""
     counted = grid[grid["method"] != CHANCE].dropna(subset="measured")
+    if counted.empty:
+        return caption("No worker is estimable, so no errors are counted.")
     few = min(DOCUMENT_ROWS, parameters.rows)
     delta = parameters.delta
     above = (counted["first"] > delta).sum()

@@ -1,5 +1,7 @@
 """D1's experiments: every number of the grid is a slow twin's, and odd parameters are refused."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -240,7 +242,7 @@ def test_odd_parameters_work_to_the_end(spark, odd):
         captions.real_sensors(experiments.summarize_real(real), 0.05),
         captions.own_rates(real, "pairs", 2, 0.05),
     ):
-        assert "nan" not in text.markdown
+        assert not re.search("nan|of 0 |most 0[ .]", text.markdown)
     by_interpretation(grid, averaged)
     frames = {"grid": grid, "averaged": averaged, "real": real, "parameters": parameters}
     records = judge(CLAIMS, frames)
