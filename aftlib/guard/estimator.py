@@ -31,9 +31,10 @@ class Recovered:
     estimate : ndarray, shape (rounds, n)
         Estimates of the missing windows; NaN for the others, or where nothing is known yet.
     half_width : ndarray, shape (rounds, n)
-        Half-width of this one estimate: a share 1 − δ of the last comparable errors were within it.
-        It may be above ε, which is a limit for all certified estimates together. NaN where too few
-        errors are known.
+        Half-width of this one estimate, within which about a share 1 − δ of the last comparable
+        errors were. Of T shadow predictions, a guard's half-widths miss at most δT + 200 δ + 1,
+        whatever the data. A half-width may be above ε, which is a limit for all certified estimates
+        together. NaN where too few errors are known; infinite after too many misses.
     certified : ndarray of bool, shape (rounds, n)
         Whether an error of at most ε was guaranteed before the loss.
     """

@@ -93,16 +93,24 @@ class Risk:
         """Whether horizon 1 … k had features at `slots`, 1 … k rounds ago, shape (k, n)."""
         return np.asarray(self.features[slots, np.arange(len(slots)), :, USABLE] == 1)
 
-    def learn(self, slots: np.ndarray, scored: np.ndarray, y: np.ndarray) -> None:
+    def learn(
+        self, slots: np.ndarray, scored: np.ndarray, y: np.ndarray, outside: np.ndarray
+    ) -> np.ndarray:
         """Learn the outcomes of the predictions for horizon 1 … k, where `scored`, shape (k, n).
 
-        The prediction for horizon h used the features at `slots[h - 1]`.
+        The prediction for horizon h used the features at `slots[h - 1]`. Returns whether each error
+        was above the half-width for the share `outside`: 1, 0, or NaN where there was none.
         """
         k = len(slots)
         features = self.features[slots, np.arange(k)]
         y = np.where(scored, y, 0.0)
         used = scored & self.was_usable(slots)
         residual = y - np.einsum("hnf,hnf->hn", features, self.weights[:k])
+        larger = self.residuals[:k] >= residual[..., np.newaxis]
+        above = larger.view(np.uint8).sum(-1, dtype=np.uint16)
+        count = np.minimum(self.residual_count[:k], RESIDUALS)
+        missed = (outside > 0) & (above <= np.maximum(outside * (count + 1) - 1, 0))
+        known = used & (count >= LEAST_RESIDUALS)
         h, i = np.nonzero(used)
         self.residuals[h, i, self.residual_count[h, i] % RESIDUALS] = residual[h, i]
         self.residual_count[:k] += used
@@ -114,6 +122,7 @@ class Risk:
         normal += new[..., np.newaxis] * new[..., np.newaxis, :]
         self.fast[:k] += np.where(scored, 0.3 * (y - self.fast[:k]), 0.0)
         self.slow[:k] += np.where(scored, 0.03 * (y - self.slow[:k]), 0.0)
+        return np.where(known, missed, np.nan)
 
     def refit(self) -> None:
         """Solve every regression; each is drawn towards the regression of all sensors together."""
@@ -142,20 +151,22 @@ class Risk:
         return np.asarray(known & (risk <= allowed_risk(budget, delta)))
 
     def half_widths(
-        self, slot: np.ndarray, h: np.ndarray, i: np.ndarray, delta: float
+        self, slot: np.ndarray, h: np.ndarray, i: np.ndarray, outside: np.ndarray
     ) -> np.ndarray:
-        """Return half-widths in σ that cover 1 − δ of the last residuals; NaN if too few are known.
+        """Return half-widths in σ above which a share `outside` of the last residuals lies.
 
-        The arguments are slots, horizons less 1, and sensors, one of each per estimate.
+        NaN if too few are known, infinite if no error may lie outside. The arguments are slots,
+        horizons less 1, sensors and shares, one of each per estimate.
         """
         count = np.minimum(self.residual_count[h, i], RESIDUALS)
         features = self.features[slot, h, i]
-        rank = np.minimum(np.ceil((1 - delta) * (count + 1)).astype(np.int64), count) - 1
+        rank = np.clip(np.ceil((1 - outside) * (count + 1)).astype(np.int64), 1, count) - 1
         ordered = np.sort(self.residuals[h, i], axis=-1)  # those that are there come last
         residual = ordered[np.arange(len(rank)), RESIDUALS - count + rank]
         expected = np.einsum("rf,rf->r", features, self.weights[h, i])
         with np.errstate(over="ignore"):  # after values of 1e90, a width may be infinite
             width = np.maximum(np.exp(expected + residual) - FLOOR, 0.0)
+        width[outside <= 0] = np.inf
         known = (features[:, USABLE] == 1) & (count >= LEAST_RESIDUALS)
         return np.where(known, width, np.nan)
 

@@ -41,6 +41,10 @@ STEP = 0.1
 """How fast the limit on the inflation follows."""
 HARMLESS = 0.01
 """Logarithm of an inflation that is always covered."""
+GAIN = 0.005
+"""γ of the half-widths. After each error that one misses, the next ones leave out a share γ(1 − δ)
+less of the last errors, and γδ more after each that one covers. Where nothing may be left out, a
+half-width is infinite. So at most δT + δ/γ + 1 of T errors are missed, whatever the data."""
 LEVEL_FORGET = 1 / 100
 """The levels forget faster than the model, so that they follow a drift."""
 
@@ -67,9 +71,10 @@ class State:
     tolerance: np.ndarray  # (H, n) log inflation by gaps that a guarantee covers
     number: np.ndarray  # (H, n) certified rounds with known outcome
     errors: np.ndarray  # (H, n) of these, the wrong ones
+    outside: np.ndarray  # (H, n) share of the last errors above a half-width
 
     @classmethod
-    def begin(cls, sensors: int, horizons: int) -> Self:
+    def begin(cls, sensors: int, horizons: int, delta: float) -> Self:
         """Return the state before the first round."""
         ring = horizons + 1, sensors
         each = horizons, sensors
@@ -88,6 +93,7 @@ class State:
             tolerance=np.zeros(each),
             number=np.zeros(each),
             errors=np.zeros(each),
+            outside=np.full(each, delta),
         )
 
     @property
@@ -129,7 +135,7 @@ class Rounds:
         horizons = rules.horizons
         return cls(
             rules,
-            State.begin(n, horizons),
+            State.begin(n, horizons, rules.delta),
             Accounts.open(n, rules.delta, horizons),
             Model.begin(n, horizons, rules.seasons.size, most_between_fits(rules)),
             Risk.begin(n, horizons),
@@ -224,7 +230,8 @@ class Rounds:
         scale = self.model.scale
         scored = ~np.isnan(error) & (scale > 0)
         y = log_ratio(error, scale * inflation)
-        self.risk.learn(slots, scored, y)
+        missed = self.risk.learn(slots, scored, y, state.outside[:past])
+        state.outside[:past] += np.nan_to_num(GAIN * (self.rules.delta - missed))
         limit = state.tolerance[:past]
         lower = np.maximum(limit - STEP * RARE, 0.0)
         higher = np.minimum(limit + STEP * (1 - RARE), log_inflation)
@@ -244,7 +251,7 @@ class Rounds:
         if gone.size:
             h = state.missing[gone] - 1
             slot = (state.rounds - h - 1) % len(state.windows)
-            width = self.risk.half_widths(slot, h, gone, self.rules.delta)
+            width = self.risk.half_widths(slot, h, gone, state.outside[h, gone])
             half_width[gone] = self.model.scale[gone] * look.inflation[h, gone] * width
             certified[gone] = state.decisions[slot, h, gone] == CERTIFIED
         return Recovered(value, half_width, certified)

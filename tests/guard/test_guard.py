@@ -8,10 +8,11 @@ import pandas as pd
 import pytest
 
 from aftlib.core.storage import pack_arrays, unpack_arrays
+from aftlib.guard import rounds
 from aftlib.guard.accounts import CAP, START, slack
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
-from aftlib.guard.rounds import Rounds
+from aftlib.guard.rounds import GAIN, Rounds
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
 
@@ -174,6 +175,39 @@ def test_half_widths_hold_where_they_are_above_epsilon_and_where_they_are_below(
     assert (off <= 0.9).mean() >= 0.94 > (off <= 0.9)[above].mean()
     assert (off <= half_width)[above].mean() >= 0.93
     assert (off <= half_width)[~above].mean() >= 0.93
+
+
+def missed_half_widths(windows):
+    """Windows of one sensor that an adversary puts above the half-width in a fifth of the rounds.
+
+    Return how many half-widths there were, how many missed, and the guard.
+    """
+    rng = np.random.default_rng(4)
+    guard = Guard([[0], [1], [2]], 1.0, 0.05, horizons=1)
+    known = missed = 0
+    for t, window in enumerate(windows):
+        if t > 100:
+            lost = np.append(np.nan, window[1:])
+            recovered = copy.copy(guard).update(lost)
+            estimate = recovered.estimate[0, 0]
+            half_width = recovered.half_width[0, 0]
+            if half_width < 20 and rng.random() < 0.2:
+                window[0] = estimate + 1.01 * half_width * rng.choice([-1, 1])
+            known += not np.isnan(half_width)
+            missed += abs(window[0] - estimate) > half_width
+        guard.update(window)
+    return known, missed, guard
+
+
+def test_half_widths_miss_few_errors_even_if_an_adversary_chooses_these(monkeypatch):
+    known, missed, guard = missed_half_widths(stream(900, n=3))
+    assert known > 700
+    assert 0.05 * known < missed <= 0.05 * known + 0.05 / GAIN + 1
+    share = 0.05 + GAIN * (0.05 * known - missed)
+    np.testing.assert_allclose(guard._rounds.state.outside[0, 0], share, rtol=1e-9)
+    monkeypatch.setattr(rounds, "GAIN", 0.0)  # the control
+    known, missed, _ = missed_half_widths(stream(900, n=3))
+    assert missed > 0.05 * known + 0.05 / GAIN + 1
 
 
 def test_the_bound_holds_when_gaps_and_errors_come_together():
