@@ -46,7 +46,7 @@ class Risk:
     normal: np.ndarray  # (H, n, F, F) forgetting sums of f fᵀ
     moment: np.ndarray  # (H, n, F) of f·y
     weights: np.ndarray  # (H, n, F)
-    residuals: np.ndarray  # (H, n, RESIDUALS) ring, −∞ where there is none yet
+    residuals: np.ndarray  # (H, n, RESIDUALS) float32 ring, −∞ where there is none yet
     residual_count: np.ndarray  # (H, n)
     features: np.ndarray  # (H + 1, H, n, F) ring
 
@@ -62,7 +62,7 @@ class Risk:
             normal=np.zeros((*each, FEATURES, FEATURES)),
             moment=np.zeros((*each, FEATURES)),
             weights=weights,
-            residuals=np.full((*each, RESIDUALS), -np.inf),
+            residuals=np.full((*each, RESIDUALS), -np.inf, np.float32),
             residual_count=np.zeros(each, np.int64),
             features=np.zeros((horizons + 1, *each, FEATURES)),
         )
@@ -106,6 +106,7 @@ class Risk:
         y = np.where(scored, y, 0.0)
         used = scored & self.was_usable(slots)
         residual = y - np.einsum("hnf,hnf->hn", features, self.weights[:k])
+        residual = residual.astype(np.float32)  # as they are stored, because mixed types are slow
         larger = self.residuals[:k] >= residual[..., np.newaxis]
         above = larger.view(np.uint8).sum(-1, dtype=np.uint16)
         count = np.minimum(self.residual_count[:k], RESIDUALS)
@@ -143,7 +144,7 @@ class Risk:
         """
         features = self.features[slot]
         bound = limit - np.einsum("hnf,hnf->hn", features, self.weights)
-        exceed = self.residuals > bound[..., np.newaxis]
+        exceed = self.residuals > bound.astype(np.float32)[..., np.newaxis]
         above = exceed.view(np.uint8).sum(-1, dtype=np.uint16)  # NumPy's fastest count
         count = np.minimum(self.residual_count, RESIDUALS)
         risk = (above + 0.5) / (count + 1)
