@@ -141,8 +141,8 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def or_none(number: float) -> float | None:
-    """Return a number as plan.json has it: None where it is unknown."""
-    return None if np.isnan(number) else float(number)
+    """Return a number as plan.json has it: None where it is unknown or infinite."""
+    return float(number) if np.isfinite(number) else None
 
 
 def numbers_or_none(numbers: np.ndarray) -> tuple[float | None, ...]:
