@@ -26,7 +26,7 @@ install = $(bin)/uv pip install --quiet --python $(bin)/python --no-deps --no-bu
 pytest = OPENBLAS_NUM_THREADS=1 $(bin)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test check lint docs lab bench long versions coverage lock build clean $(broken)
+.PHONY: help setup reproduce test check lint docs static lab bench long versions coverage lock build clean $(broken)
 
 define HELP
 make help       list the targets
@@ -37,8 +37,9 @@ make long       run the tests that `make test` leaves out: a cluster, many kills
 make versions   run the tests beside older Spark, pandas and numpy (ARGS=4.1: one runtime)
 make coverage   run the tests, and fail where fewer lines than the floor have run
 make check      what CI runs: lint, docs, tests, a tiny reproduction
-make lint       ruff (rules and format), mypy
+make lint       ruff (rules and format), mypy, and the rules of notebooks
 make docs       make the pages of docs/ as HTML, in docs/_build (a warning is an error)
+make static     make reports/full from the reports of a full run (needs Chromium)
 make lab        open copies of the notebooks, in scratch/, in JupyterLab
 make bench      measure the speed ratios of benchmarks/ (ARGS=NAME: one of them)
 make build      make the wheel and the source archive, in dist/
@@ -69,9 +70,13 @@ lint: $(all)
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
+	$(bin)/python -m pytest -q tests/test_notebooks.py
 
 docs: $(all)
 	$(bin)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+
+static: setup
+	$(bin)/python -m aftlib.command.light
 
 lab: $(all)
 	@mkdir -p scratch && cp -n notebooks/*.ipynb scratch/

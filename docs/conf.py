@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,15 @@ def write_formula(writer: Any, node: nodes.math | nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def add_reports(app: Sphinx, failure: Exception | None) -> None:
+    """Copy the reports of the last full run into the site, as they are."""
+    stored = Path(__file__).parents[1] / "reports" / "full"
+    if failure is None and app.builder.format == "html" and stored.is_dir():
+        shutil.copytree(stored, app.outdir / "reports", dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> None:
-    """Register the renderer of formulas."""
+    """Register the renderer of formulas, and the reports."""
+    app.connect("build-finished", add_reports)
     renderers = {"inline_renderers": (write_formula, None)}
     app.add_html_math_renderer("mathml", **renderers, block_renderers=(write_formula, None))

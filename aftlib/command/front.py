@@ -30,6 +30,14 @@ def write_index(
 ) -> Path:
     """Write ``claims.json`` and ``index.html``; return the index."""
     write_json(folder / "claims.json", [claim.model_dump(mode="json") for claim in claims])
+    page = render_index(folder, reports, claims, programs="claims.json")
+    return write_whole(folder / "index.html", page)
+
+
+def render_index(
+    folder: Path, reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], programs: str
+) -> str:
+    """Return the index of the reports in `folder`; `programs` is the file of claims, if any."""
     sections = []
     for document in DOCUMENTS:
         mine = [claim for claim in claims if claim.notebook == document.notebook]
@@ -44,9 +52,10 @@ def write_index(
             }
         )
     terms = MarkdownWithMath(renderer=Markdown()).render(explain_terms())
-    page = render(
+    return render(
         TEMPLATES,
         "index.html.j2",
+        programs=programs,
         sections=sections,
         run=describe_runs(reports.values()),
         terms=Markup(terms),
@@ -54,7 +63,6 @@ def write_index(
         count_text=count_text,
         **count_verdicts(claims),
     )
-    return write_whole(folder / "index.html", page)
 
 
 def keep_full_run(

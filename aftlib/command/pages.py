@@ -122,13 +122,17 @@ class Figures(Preprocessor):
                 data = output.get("data", {})
                 if PLOTLY in data:
                     number += 1
-                    data["text/html"] = draw_figure(data[PLOTLY], number, name)
+                    data["text/html"] = self.draw(data[PLOTLY], number, name)
                 elif MIME in data:
                     records = [ClaimRecord(**line) for line in data[MIME]]
                     data["text/html"] = f'<div class="wide">{claims_table(records)}</div>'
                 elif "text/html" in data:
                     data["text/html"] = mark_text_columns(data["text/html"])
         return nb, resources
+
+    def draw(self, figure: Mapping[str, Any], number: int, notebook: str) -> str:
+        """Return the HTML of a figure."""
+        return draw_figure(figure, number, notebook)
 
 
 def draw_figure(figure: Mapping[str, Any], number: int, notebook: str) -> str:
@@ -188,12 +192,23 @@ class Report(HTMLExporter):
 
 def write_report(executed: Executed, target: Path, document: Document | None = None) -> Path:
     """Write the report of `executed` as `target`, with Plotly's script beside it."""
-    script = Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
-    shutil.copyfile(script, target.with_name(PLOTLY_SCRIPT))
+    shutil.copyfile(plotly_script(), target.with_name(PLOTLY_SCRIPT))
+    return write_whole(target, render_report(executed, document, Report(), PLOTLY_SCRIPT))
+
+
+def plotly_script() -> Path:
+    """Return the file of Plotly's script."""
+    return Path(plotly.__file__).parent / "package_data" / PLOTLY_SCRIPT
+
+
+def render_report(
+    executed: Executed, document: Document | None, exporter: Report, script: str = ""
+) -> str:
+    """Return the page of `executed`; with a script, it links the executed notebook, too."""
     title, content = split_title(executed.content)
-    body, _ = Report().from_notebook_node(content)
+    body, _ = exporter.from_notebook_node(content)
     claims = executed.claims
-    page = render(
+    return render(
         TEMPLATES,
         "page.html.j2",
         title=title or executed.path.stem,
@@ -204,10 +219,10 @@ def write_report(executed: Executed, target: Path, document: Document | None = N
         counts=tally(claim.verdict for claim in claims),
         count_text=count_text,
         body=Markup(body),
+        script=script,
         notebook=executed.path.name,
         home=document is not None,
     )
-    return write_whole(target, page)
 
 
 def split_title(content: NotebookNode) -> tuple[Markup, NotebookNode]:
