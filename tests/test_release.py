@@ -64,6 +64,13 @@ def test_commands_of_a_page_name_parameters_of_the_notebook(page, command):
     document.parameters(**{name: value for name, value in values.items() if name != "data"})
 
 
+def test_readme_shows_two_figures_of_the_stored_run():
+    shown = re.findall(r"!\[[^\]]+\]\((reports/full/\S+\.svg)\)", (ROOT / "README.md").read_text())
+    stored = (ROOT / "reports" / "full").exists()
+    assert len(shown) == 2 if stored else not shown
+    assert [file for file in shown if not (ROOT / file).is_file()] == []
+
+
 def test_pages_show_commands_of_the_command_line():
     for page in ("docs/gallery.md", "ARTIFACT.md", "README.md", "docs/reports.md"):
         text = (ROOT / page).read_text()

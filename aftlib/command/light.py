@@ -38,8 +38,10 @@ from aftlib.core.storage import write_whole
 from aftlib.notebook.scorecard import ClaimRecord
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-WIDTH, HEIGHT = 760, 450
-"""Pixels of a picture; a figure with a height of its own keeps it."""
+WIDTH = 760
+"""Pixels of a picture from left to right."""
+HEIGHT = 450
+"""Pixels from top to bottom; a figure with a height of its own keeps it."""
 _DRAW = """
 (async () => {
   const pictures = [];
@@ -125,11 +127,10 @@ def draw_pictures(figures: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     with TemporaryDirectory() as folder:
         path = write_whole(Path(folder, "figures.html"), page)
-        command = [
-            browser, "--headless=new", "--no-sandbox", "--disable-gpu",
-            "--allow-file-access-from-files", f"--user-data-dir={folder}/profile",
-            "--virtual-time-budget=300000", "--timeout=300000", "--dump-dom", path.as_uri(),
-        ]  # fmt: skip
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+        options += ["--allow-file-access-from-files", f"--user-data-dir={folder}/profile"]
+        options += ["--virtual-time-budget=300000", "--timeout=300000"]
+        command = [browser, *options, path.as_uri()]
         shown = subprocess.run(command, capture_output=True, text=True, timeout=900).stdout
     body = re.search(r"<body>(\[.*\])</body>", shown, re.DOTALL)
     pictures = json.loads(unescape(body[1])) if body else []
