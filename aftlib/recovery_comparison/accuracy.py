@@ -13,7 +13,7 @@ import pandas as pd
 
 from aftlib.core.intervals import bootstrap_share
 from aftlib.recovery_comparison.cases import Case
-from aftlib.recovery_comparison.schemes import SCHEMES, Estimator
+from aftlib.recovery_comparison.schemes import SCHEMES, SchemeEstimator
 
 BLOCK_STEPS = 240
 """Steps of a block that is resampled as a whole: neighbouring windows fail together."""
@@ -52,7 +52,7 @@ def score_schemes(case: Case, seed: int) -> pd.DataFrame:
 
 
 def lose_windows(
-    case: Case, make_estimator: Callable[[Case], Estimator]
+    case: Case, make_estimator: Callable[[Case], SchemeEstimator]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which lost results are certified, and which of these are within ε.
 

@@ -20,7 +20,7 @@ import pandas as pd
 
 from aftlib.core.paths import project_root
 from aftlib.recovery_comparison.cases import Case
-from aftlib.recovery_comparison.schemes import SCHEMES, Estimator
+from aftlib.recovery_comparison.schemes import SCHEMES, SchemeEstimator
 from aftlib.recovery_comparison.workers import Coordinator, Sink
 
 UNPROTECTED = "no fault tolerance"
@@ -36,7 +36,7 @@ class Protection:
 
     name: str
     checkpoints: int = 0  # per window and worker
-    make_estimator: Callable[[Case], Estimator] | None = None
+    make_estimator: Callable[[Case], SchemeEstimator] | None = None
 
 
 def protections(width: int) -> list[Protection]:

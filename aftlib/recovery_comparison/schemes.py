@@ -26,7 +26,7 @@ BY_PROCESS = (EXACT_PROCESS, PARTIAL)
 """Schemes of D2's process; the others run in D1's workers."""
 
 
-class Estimator(Protocol):
+class SchemeEstimator(Protocol):
     """An object by which a scheme of D1's workers estimates lost windows."""
 
     @property
@@ -81,7 +81,7 @@ def learned_guard(case: Case) -> Guard:
     return guard
 
 
-SCHEMES: dict[str, Callable[[Case], Estimator]] = {
+SCHEMES: dict[str, Callable[[Case], SchemeEstimator]] = {
     MODEL: known_model,
     GUARD: learned_guard,
     LAST: lambda case: LastValue(case.history),

@@ -22,7 +22,7 @@ from aftlib.core.sensorlog import SensorLog
 from aftlib.core.storage import open_database, transaction
 from aftlib.documents.approximately_once.worker import Checkpoints, Worker
 from aftlib.recovery_comparison.cases import Case, Kill
-from aftlib.recovery_comparison.schemes import Estimator
+from aftlib.recovery_comparison.schemes import SchemeEstimator
 
 preload(__name__)
 PARTS = ["start_s", "read_s", "estimate_s", "commit_s"]
@@ -73,7 +73,7 @@ class Coordinator:
     log: SensorLog
     sink: Sink
     replays: bool = True
-    estimator: Estimator | None = None
+    estimator: SchemeEstimator | None = None
     checkpoint_folder: Path | None = None
     checkpoint_every: int = 1
 
@@ -200,7 +200,7 @@ def recover_workers(
     directory: Path,
     schedule: Sequence[Kill],
     *,
-    estimator: Estimator | None = None,
+    estimator: SchemeEstimator | None = None,
     replays: bool = True,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Stream a case by D1's worker processes under a schedule of kills; `directory` must be new.
