@@ -24,7 +24,7 @@ from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.plan import EXACTLY_ONCE, PROPOSED
 from aftlib.documents.checkpoint_planning.timing import SHARES
 from aftlib.notebook.claims import FEWEST, Finding, not_run
-from aftlib.notebook.texts import shown_interval
+from aftlib.notebook.texts import shown, shown_interval
 
 RESTORED_MS = 2.0
 """Longest T_res in section 6.1."""
@@ -135,7 +135,7 @@ def _restored_with_model(times: pd.DataFrame) -> str:
     partial = times[times["sensors"] < times["n"]]
     longest = float((partial["state_ms"] + partial["gain_ms"]).max())
     word = "Reversed" if longest > RESTORED_MS else "The same"
-    return f"{word} with it at {int(times['n'].max()):,} sensors: up to {longest:.3g} ms."
+    return f"{word} with it at {int(times['n'].max()):,} sensors: up to {shown(longest)} ms."
 
 
 def _off_with_few(times: pd.DataFrame) -> str:

@@ -320,7 +320,7 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     """Return the box of a run from its verdicts and values."""
     clauses = {
         "D3-8": "{0.n:,} kills leave no wrong sum",
-        "D3-9": "shared state has {0.measured:.1f} times a shuffle's throughput under skew",
+        "D3-9": "shared state has {0.measured:.2f} times a shuffle's throughput under skew",
         "D3-4": "skew makes shared state faster",
     }
     return Summary(
