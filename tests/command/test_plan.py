@@ -172,6 +172,6 @@ def test_without_an_extra_the_missing_package_and_the_extra_are_named():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     last = done.stderr.strip().splitlines()[-1]
     assert last == (
-        "ModuleNotFoundError: aftlib.sensor_plans needs threadpoolctl, which is not installed: pip "
-        "install 'aftlib[notebooks]'"
+        "ModuleNotFoundError: aftlib.sensor_plans needs threadpoolctl, which is not installed: "
+        "install aftlib with the extra notebooks, in a checkout by: pip install '.[notebooks]'"
     )

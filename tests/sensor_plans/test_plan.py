@@ -158,7 +158,7 @@ def test_checkpoints_keep_the_limit():
         sensors(2000), epsilon_sd=0.05, t_sla="20s", fixed_ms=0.0, window=12, read_rate=1.002
     )
     assert made.checkpoints and all(part.ms <= 20_000 for part in made.replay)
-    assert f"checkpoints after step {made['checkpoints'][0]}" in report_text(made)
+    assert f"checkpoints after step {made.checkpoints[0]}" in report_text(made)
 
 
 def apart(values):

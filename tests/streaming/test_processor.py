@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.guard.guard import VERSION
 from aftlib.streaming import groups, keyed
 from aftlib.streaming.groups import AUDIT, GuardCache, StoredGuards
 from aftlib.streaming.keyed import KeyedGuard
@@ -143,7 +144,7 @@ def test_the_state_of_another_format_is_refused(handle):
     process(handle, PROMISE, long(windows_of(20)))
     _, *rest = handle.variables["bucket"].value
     handle.variables["bucket"].update((6, *rest))
-    with pytest.raises(ValueError, match="must be of format 10, got 6: go on with the version of"):
+    with pytest.raises(ValueError, match=f"must be of format {VERSION}, got 6: go on with the version of"):
         process(handle, PROMISE, long(np.ones((1, 4)), 20))
 
 
