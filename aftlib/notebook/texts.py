@@ -36,6 +36,15 @@ def printable(value: Any) -> Any:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """Return a share as a percentage.
+
+    >>> percent(0.868), percent(0.978, 1)
+    ('87 %', '97.8 %')
+    """
+    return f"{100 * share:.{digits}f} %"
+
+
 def shown(value: Value) -> str:
     """Return a value as text: three digits of a float, grouped thousands, a dash for None.
 

@@ -131,15 +131,6 @@ def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return certified / np.maximum(pairs, 1e-12), 1 - wrong / certified
 
 
-def percent(share: float, digits: int = 0) -> str:
-    """Return a share as text.
-
-    >>> percent(0.978, 1)
-    '97.8 %'
-    """
-    return f"{100 * share:.{digits}f} %"
-
-
 def or_none(number: float) -> float | None:
     """Return a number as plan.json has it: None where it is unknown or infinite."""
     return float(number) if np.isfinite(number) else None

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from aftlib.sensor_plans.backtest import Walk, percent
+from aftlib.notebook.texts import percent
+from aftlib.sensor_plans.backtest import Walk
 from aftlib.sensor_plans.sensor_checks import find_doubtful_number
 from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.window_results import Survey, bounds, outliers

@@ -18,7 +18,8 @@ from aftlib.notebook.claims import (
     not_run,
 )
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
-from aftlib.sensor_plans.backtest import GUARD, MANY, Walk, percent, shares
+from aftlib.notebook.texts import percent
+from aftlib.sensor_plans.backtest import GUARD, MANY, Walk, shares
 from aftlib.sensor_plans.experiments import (
     SAMPLES,
     SENSORS,

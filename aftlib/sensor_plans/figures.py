@@ -14,7 +14,8 @@ from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
 from aftlib.notebook.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled, table
-from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT, percent
+from aftlib.notebook.texts import percent
+from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT
 from aftlib.sensor_plans.experiments import EPSILON_SD, SetBacktest
 from aftlib.sensor_plans.plan_text import report_text, show_rate
 from aftlib.sensor_plans.sensor_plan import SensorPlan

@@ -25,7 +25,7 @@ from aftlib.core.recovery_costs import (
     monthly_costs,
 )
 from aftlib.documents.checkpoint_planning.plan import plan_checkpoints, squared_divisor
-from aftlib.sensor_plans.backtest import percent
+from aftlib.notebook.texts import percent
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
 from aftlib.sensor_plans.sensor_plan import Criteria, ReplayPart, SchemeCosts, Worth
 from aftlib.sensor_plans.window_results import Survey

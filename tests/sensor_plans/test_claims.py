@@ -8,8 +8,9 @@ import pytest
 from aftlib.core.paths import project_root
 from aftlib.guard import Guard
 from aftlib.notebook.claims import DOES_NOT_HOLD
+from aftlib.notebook.texts import percent
 from aftlib.sensor_plans import backtest, claims
-from aftlib.sensor_plans.backtest import ALWAYS, GUARD, HINDSIGHT, percent
+from aftlib.sensor_plans.backtest import ALWAYS, GUARD, HINDSIGHT
 from aftlib.sensor_plans.experiments import (
     SAMPLES,
     NotebookParameters,

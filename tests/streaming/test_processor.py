@@ -144,7 +144,9 @@ def test_the_state_of_another_format_is_refused(handle):
     process(handle, PROMISE, long(windows_of(20)))
     _, *rest = handle.variables["bucket"].value
     handle.variables["bucket"].update((6, *rest))
-    with pytest.raises(ValueError, match=f"must be of format {VERSION}, got 6: go on with the version of"):
+    with pytest.raises(
+        ValueError, match=f"must be of format {VERSION}, got 6: go on with the version of"
+    ):
         process(handle, PROMISE, long(np.ones((1, 4)), 20))
 
 

@@ -26,20 +26,12 @@ from aftlib.notebook.claims import (
     not_run,
 )
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
+from aftlib.notebook.texts import percent
 
 SETTING = ["workers", "epsilon"]
 SETTINGS = "settings (m, ε) of ours"
 FAR_BELOW = 0.5
 """Error rate, as a multiple of a random assignment's, that counts as far below it."""
-
-
-def percent(share: float) -> str:
-    """Return a share as a reader sees it.
-
-    >>> percent(0.868)
-    '87 %'
-    """
-    return f"{100 * share:.0f} %"
 
 
 def some_of(part: int, number: int, noun: str) -> str:

@@ -21,19 +21,11 @@ from aftlib.documents.checkpoint_planning.plan import (
 )
 from aftlib.documents.checkpoint_planning.success_rates import BOTH
 from aftlib.documents.checkpoint_planning.success_rates import COVARIANCE as LEARNED_COVARIANCE
+from aftlib.notebook.texts import percent
 
 DOCUMENT = {"sensors": 100, "groups": 5, "window": 10_000}
 """Generated data of the document (section 6.2)."""
 _SPOKEN = {"epsilon": "ε = {:g}", "delta": "δ = {:g}", "t_sla_ms": "T_SLA = {:g} ms"}
-
-
-def percent(share: float) -> str:
-    """Return a share as text.
-
-    >>> percent(0.374)
-    '37 %'
-    """
-    return f"{share:.0%}".replace("%", " %")
 
 
 def at(point: Mapping[str, float], *without: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from aftlib.documents.checkpoint_planning.captions import percent
 from aftlib.documents.checkpoint_planning.cases import AXES, SPARED, PlanningCase
 from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.plan import (
@@ -19,6 +18,7 @@ from aftlib.documents.checkpoint_planning.plan import (
     PROPOSED,
 )
 from aftlib.notebook.claims import Finding, not_run
+from aftlib.notebook.texts import percent
 
 LARGEST_Z = 4.5
 """A sampled rate further from the exact one refutes the formula; of 105 points, some reach 3."""

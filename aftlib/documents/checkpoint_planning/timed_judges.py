@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import share_interval, t_interval
-from aftlib.documents.checkpoint_planning.captions import percent
 from aftlib.documents.checkpoint_planning.cases import SPARED
 from aftlib.documents.checkpoint_planning.drivers import (
     IN_TIME,
@@ -24,7 +23,7 @@ from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.plan import EXACTLY_ONCE, PROPOSED
 from aftlib.documents.checkpoint_planning.timing import SHARES
 from aftlib.notebook.claims import FEWEST, Finding, not_run
-from aftlib.notebook.texts import shown, shown_interval
+from aftlib.notebook.texts import percent, shown, shown_interval
 
 RESTORED_MS = 2.0
 """Longest T_res in section 6.1."""
