@@ -8,8 +8,6 @@
 
 PYTHONS = $(strip $(addsuffix /bin/python,$(CONDA_PREFIX)) python3.14 python3.13 python3.12 python3.11 python3 python)
 PROFILE = quick
-# Percent of the library's lines that the tests must run, in one process and its forks.
-FLOOR = 80
 ARGS =
 bin = .venv/bin
 # Compiled sources are kept: else each of the many processes compiles them again.
@@ -35,7 +33,7 @@ make reproduce  run the notebooks (PROFILE=quick) and write reports/index.html
 make test       run the tests (ARGS=... goes to pytest)
 make long       run the tests that `make test` leaves out: a cluster, many kills
 make versions   run the tests beside older Spark, pandas and numpy (ARGS=4.1: one runtime)
-make coverage   run the tests, and fail where fewer lines than the floor have run
+make coverage   run the tests, and show the lines of the library that they miss
 make check      what CI runs: lint, docs, tests, a tiny reproduction
 make lint       ruff (rules and format), mypy, and the rules of notebooks
 make docs       make the pages of docs/ as HTML, in docs/_build (a warning is an error)
@@ -89,7 +87,7 @@ versions: $(all)
 	$(bin)/python -m tests.versions $(ARGS)
 
 coverage: $(all) .venv/compiled
-	$(pytest) -m "not long" --cov=aftlib --cov-report=term:skip-covered --cov-fail-under=$(FLOOR) $(ARGS)
+	$(pytest) -m "not long" --cov=aftlib --cov-report=term:skip-covered $(ARGS)
 
 build: $(all)
 	rm -rf build dist
