@@ -125,7 +125,9 @@ def stage_seconds(spark: SparkSession) -> Iterator[list[float]]:
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     tracker = context.statusTracker()
-    store = context._jsc.sc().statusStore()
+    spark_context = context._jsc.sc()
+    spark_context.listenerBus().waitUntilEmpty()  # else the last stage may not be booked yet
+    store = spark_context.statusStore()
     jobs = [tracker.getJobInfo(job) for job in sorted(tracker.getJobIdsForGroup(group))]
     stages = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
     attempts = [store.lastStageAttempt(stage) for stage in stages]
