@@ -164,7 +164,7 @@ def test_the_box_follows_from_verdicts_and_values(times, opening):
     record = ClaimRecord.of(claim, Finding(times))
     box = summarize({"D3-9": record}, NotebookParameters())
     assert box.found == (
-        f"{opening} that shared state has {times} times a shuffle's throughput under skew."
+        f"{opening} that shared state has {times:.2f} times a shuffle's throughput under skew."
     )
 
 
