@@ -133,8 +133,27 @@ def test_a_switched_off_formatter_is_found_outside_tables(text, found):
     assert find_skips(text) == found
 
 
+def find_percentages(text):
+    """Lines of f-strings with a format such as `:.0%`, which leaves no blank before the sign."""
+    formats = [
+        part.format_spec
+        for part in ast.walk(ast.parse(text))
+        if isinstance(part, ast.FormattedValue) and part.format_spec
+    ]
+    return [spec.lineno for spec in formats if ast.unparse(spec).rstrip("'\"").endswith("%")]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [('f"{share:.0%} of"', [1]), ('f"{percent(share)} of"', []), ('f"{a:.2f}% of"', [])],
+)
+def test_a_percentage_without_a_blank_is_found(text, found):
+    assert find_percentages(text) == found
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_a_statement_does_one_thing_and_the_formatter_lays_it_out(file):
     text = (LIBRARY / file).read_text()
     assert find_pairs(text) == [], "one statement per value"
     assert find_skips(text) == [], "only a table may be laid out by hand"
+    assert find_percentages(text) == [], "`percent` writes shares"

@@ -41,6 +41,7 @@ from aftlib.notebook.claims import (
     Threshold,
 )
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
+from aftlib.notebook.texts import percent
 
 #: Tasks between which the document compares a shuffle's throughput.
 FEW = 8
@@ -149,8 +150,8 @@ def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataF
     runs = measured[measured["strategy"] == UPFRONT]
     speeds = runs.groupby("skew")["throughput"].median()
     sentences = [
-        f"Computed for {MANY} tasks, not run; receivers bear {b:.0%} of a tuple's cost here, and "
-        f"{least:.0%} suffice.",
+        f"Computed for {MANY} tasks, not run; receivers bear {percent(b)} of a tuple's cost here, "
+        f"and {percent(least)} suffice.",
         f"Measured on {p.tasks} tasks: {list_range((speeds / speeds[UNIFORM]).drop(UNIFORM))}.",
     ]
     if len(flink := stored_gains(engines, "flink keyed")):
@@ -200,8 +201,9 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
     growths = growth(STOPPED)
     less_skew = float(np.median(growth(LEAST_SKEW)))
     control = min(less_skew, float(np.median(growth(UNIFORM)))) >= STILL
+    stopped = float(np.mean(growths < STILL))
     text = (
-        f"Receivers bear {b:.0%} here; {np.mean(growths < STILL):.0%} of hash functions stop it. "
+        f"Receivers bear {percent(b)} here; {percent(stopped)} of hash functions stop it. "
         f"The formula hardly separates skew {LEAST_SKEW:g}, which goes on in the document: "
         f"× {less_skew:.2f}."
     )

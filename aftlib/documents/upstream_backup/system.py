@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from aftlib.core.checks import require_choice, require_number
+from aftlib.notebook.texts import percent
 
 MS = 1_000_000
 """Nanoseconds in a millisecond: time is counted in whole nanoseconds."""
@@ -123,8 +124,8 @@ class System:
         mbps = 8e-6 * self.rate * (self.tuple_bytes + frames * self.link.header_bytes)
         if mbps > FULLEST * self.link.bandwidth_mbps:
             raise ValueError(
-                f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps, more than {FULLEST:.0%} of "
-                f"the link's {self.link.bandwidth_mbps:g}, and saturates it: lower the rate, or "
+                f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps, more than "
+                f"{percent(FULLEST)} of the link's {self.link.bandwidth_mbps:g}, and saturates it: lower the rate, or "
                 f"write less often (write_ms = {self.write_ms:g})"
             )
         if self.rate * self.processing_us >= 1e6:

@@ -38,7 +38,7 @@ test_impossible_systems_are_refused = refused(
     ),
     (partial(System, rate=200, switching_ms=4), "one tuple per turn, got a turn of 4 ms"),
     (partial(System, heartbeat_ms=10), "longer than the 10.06 ms that an answer takes"),
-    (partial(System, rate=40_000), "more than 95% of the link's 16, and saturates it"),
+    (partial(System, rate=40_000), "more than 95 % of the link's 16, and saturates it"),
     (partial(System, rate=20_000, write_ms=0.01), r"needs 17.9 Mbps, .*write_ms = 0.01\)"),
     (partial(System, rate=10_000, processing_us=100), "saturates a node that takes 100 µs"),
     (partial(Failure, 2000, "upstream"), "node must be one of primary, secondary, got 'upstream'"),
