@@ -2,18 +2,22 @@
 
 python -m benchmarks guard_peers
 AFT_DATASETS=FOLDER python -m benchmarks guard_peers    # more real sets, as Parquet files
+AFT_PARTS=FOLDER python -m benchmarks guard_peers    # goes on after a stop
 
 All rules get the guard's shadow predictions, the same gaps, and outcomes with the same delay. Each
 certifies a window if its interval lies within ε. "plain" intervals are of |error|, "scaled" ones of
 |error| divided by the size that the guard predicts before the loss. The second half is scored.
+Microseconds are processor time: the guard's include the predictions, the peers' do not.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +30,7 @@ from aftlib.core.intervals import ratio_interval
 from aftlib.core.paths import data_dir
 from aftlib.guard import proposal
 from benchmarks.online_conformal import RULES, SplitConformal
-from benchmarks.timing import say
+from benchmarks.timing import machine, say
 
 DELTA, HORIZONS = 0.05, 5
 EPSILONS = (0.5, 0.75)
@@ -56,7 +60,7 @@ class Race:
 
     error: np.ndarray  # |error| of the shadow predictions, NaN where unknown
     certified: dict[str, np.ndarray]
-    microseconds: dict[str, float]  # per window
+    microseconds: dict[str, float]  # of processor time per window
 
 
 class Peer:
@@ -115,17 +119,17 @@ def race(
             for h in range(min(HORIZONS, t)):
                 certified[name][t, h] = ahead[name][t - 1 - h, h]
         row = rows(t, guard.recoverable[0] if against == "guard" else certified[against][t, 0])
-        begin = time.perf_counter()
+        begin = time.process_time()
         history = guard.replay(row)
-        seconds["guard"] += time.perf_counter() - begin
+        seconds["guard"] += time.process_time() - begin
         errors[t] = np.abs(row - history.estimate[0])
         certified["guard"][t] = history.decisions[0] == 2
         size = predicted_size(guard)
         for name, peer in peers.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             with np.errstate(invalid="ignore"):
                 ahead[name][t] = peer.step(errors[t], size)
-            seconds[name] += time.perf_counter() - begin
+            seconds[name] += time.process_time() - begin
     return Race(errors, certified, {name: 1e6 * s / rounds for name, s in seconds.items()})
 
 
@@ -302,19 +306,30 @@ def score_one(result: Race, name: str, limits: np.ndarray, one: slice) -> dict[s
 
 def run() -> dict[str, Any]:
     """Measure all rules on real sets, on hard streams, and each against its own adversary."""
+    kinds = all_peers()
     real = []
     hard = []
     for name, (windows, seasons) in real_sets().items():
         for epsilon in EPSILONS:
-            say(f"{name}, ε = {epsilon} sd")
             where = {"data": name, "epsilon": epsilon, "windows": len(windows)}
-            real += [where | row for row in measure(windows, epsilon, seasons)]
+            rows = once(f"{name} {epsilon}", partial(measure, windows, epsilon, seasons))
+            real += [where | row for row in rows]
     for name, windows in hard_streams().items():
-        say(name)
-        hard += [{"data": name, "epsilon": 0.5} | row for row in measure(windows, 0.5)]
-    kinds = all_peers()
-    against = []
-    for name in ["guard", *kinds]:
-        say(f"adversary of {name}")
-        against.append(adversary(name, kinds))
+        where = {"data": name, "epsilon": 0.5, "windows": len(windows)}
+        hard += [where | row for row in once(name, partial(measure, windows, 0.5))]
+    names = ["guard", *kinds]
+    against = [once(f"adversary of {name}", partial(adversary, name, kinds)) for name in names]
     return {"delta": DELTA, "real": real, "hard": hard, "adversary": against}
+
+
+def once(part: str, work: Callable[[], Any]) -> Any:
+    """Return a part's result; a folder `AFT_PARTS`, if named, keeps it for this commit."""
+    folder = os.environ.get("AFT_PARTS")
+    path = Path(folder or "") / f"{machine()['commit']} {part}.json"
+    if folder and path.exists():
+        return json.loads(path.read_text(encoding="utf-8"))
+    say(part)
+    result = work()
+    if folder:
+        path.write_text(json.dumps(result), encoding="utf-8")
+    return result

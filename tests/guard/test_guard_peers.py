@@ -160,3 +160,11 @@ def test_against_an_adversary_the_guard_errs_less_than_a_peer(monkeypatch):
     guard = guard_peers.adversary("guard", kinds)
     peer = guard_peers.adversary("ACI, plain", kinds)
     assert 0 < guard["errors"] < peer["errors"]
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFT_PARTS", str(tmp_path))
+    assert guard_peers.once("drift", lambda: [{"errors": 3}]) == [{"errors": 3}]
+    assert guard_peers.once("drift", lambda: pytest.fail("measured twice")) == [{"errors": 3}]
+    monkeypatch.setattr(guard_peers, "machine", lambda: {"commit": "another"})
+    assert guard_peers.once("drift", lambda: []) == []
