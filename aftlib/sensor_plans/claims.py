@@ -20,6 +20,7 @@ from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
 from aftlib.notebook.texts import percent
 from aftlib.sensor_plans.backtest import GUARD, MANY, Walk, shares
 from aftlib.sensor_plans.experiments import (
+    SAMPLES,
     SENSORS,
     NotebookParameters,
     SetBacktest,
@@ -57,26 +58,28 @@ def keeps_guarantee(sets: Mapping[str, SetBacktest], walks: Mapping[str, Walk]) 
 
 
 def price(sets: Mapping[str, SetBacktest], small_windows: Mapping[str, SetBacktest]) -> Finding:
-    """G-3: how many fewer windows than a model that was tuned in hindsight, on the worst set."""
-    worst = max(sets.values(), key=lambda each: each.price)
+    """G-3: how many fewer windows than a model that was tuned in hindsight, where it is most."""
+    every = [*sets.values(), *small_windows.values()]
+    worst = max(every, key=lambda each: each.price)
     by_segment = shares(worst.walk.weighted_counts(GUARD).sum(axis=1))[0]
     level = worst.price + by_segment.mean()
     ends = bootstrap_share(by_segment, np.ones(by_segment.size), np.random.default_rng(1))
     low, high = sorted(float(level - end) for end in ends)
+    largest = max(sets.values(), key=lambda each: each.price)
+    shares_of_sets = ", ".join(percent(each.lines[GUARD].certified) for each in sets.values())
     gains = sum(each.price < 0 for each in sets.values())
     enough = sum(each.always_suffices for each in sets.values())
-    small = max(small_windows.values(), key=lambda each: each.price)
     return Finding(
         worst.price,
         (min(low, worst.price), max(high, worst.price)),
         n=by_segment.size,
         counted="segments of time",
         text=f"at most {percent(worst.price, 1)} of the windows [{percent(low, 1)}, "
-        f"{percent(high, 1)}] ({worst.title}); "
-        f"on {gains} of {len(sets)} sets the guard certifies more; always estimating is within ε "
-        f"often enough on {enough}",
-        sensitivity=f"{'Reversed: ' if small.price > TENTH else ''}{percent(small.price, 1)} with "
-        f"windows of {small.samples} samples ({small.title}).",
+        f"{percent(high, 1)}] ({worst.title}, {worst.samples} samples a window)",
+        sensitivity=f"With {largest.samples} samples at most {percent(largest.price, 1)} "
+        f"({largest.title}); the guard then certifies {shares_of_sets} of the sets, more than the "
+        f"model on {gains} of {len(sets)}, and always estimating suffices on {enough}. Fewer "
+        "samples were not tested. The rule of proposing was chosen on parts of three of the sets.",
     )
 
 
@@ -97,14 +100,18 @@ CLAIMS = [
     ),
     own_claim(
         "G-3",
-        "The guarantee costs at most a tenth of the windows on real data.",
+        "On four real sets the guard certifies at most a tenth of the windows fewer than the "
+        "documents' model tuned in hindsight.",
         "back-test",
-        "On each of four real sets the guard certifies at most a tenth of the windows fewer than "
-        "the documents' model could have certified with at most a share δ wrong, had its sensors "
-        "been chosen afterwards. The set with the largest price decides.",
+        "The model certifies the sensors, chosen by their errors afterwards, with which at most a "
+        "share δ is wrong. One sensor per machine; ε is half a standard deviation; windows of "
+        f"{SAMPLES // 2} and {SAMPLES} samples. The set and window with the largest price decide.",
         price,
         expected="≤ 10 %",
-        threshold=Threshold("ours: 9 % to 12 % give the same verdicts", high=TENTH),
+        threshold=Threshold(
+            "ours; it replaces “at least as many as the model in hindsight”, which did not hold",
+            high=TENTH,
+        ),
         unit="of the windows",
     ),
 ]
@@ -114,12 +121,13 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     """Return the box of notebook 06 from a run's records."""
     found = {
         "G-1": "no stream has more errors",
-        "G-3": "it costs at most a tenth of real sensors' windows (at worst {0.measured:.0%})",
+        "G-3": "on four real sets it certifies at most {0.measured:.1%} of the windows fewer than "
+        "the documents' model tuned in hindsight",
     }
     return Summary(
         claimed="A guard certifies which lost windows may be estimated: at most a share "
         f"δ = {parameters.delta:g} of these estimates, plus a slack, errs by more than ε.",
-        found=sentences_by_verdict(records, found).replace("%)", " %)"),
+        found=sentences_by_verdict(records, found).replace("%", " %"),
         sure="A theorem; back-tests.",
         limits="Losses must be independent of the data.",
     )

@@ -126,7 +126,7 @@ def backtest_set(name: str, delta: float, samples: int = SAMPLES) -> SetBacktest
     survey = Survey.of(read_sensors(data_set(name)), question)
     workers = [[i] for i in range(len(survey.names))]
     walk = survey.walk(workers, lambda done, of: None)
-    lines = {line.method: line for line in compare(walk, survey.baseline, workers)}
+    lines = {line.method: line for line in compare(walk)}
     return SetBacktest(TITLES[name], samples, walk, lines)
 
 

@@ -126,7 +126,7 @@ def plan(
         replay_within=recovery.within,
         read_everything=recovery.read_everything,
         backtest=backtest,
-        compared=compare(walk, survey.baseline, workers),
+        compared=compare(walk),
         sensors=describe_sensors(survey, walk, workers),
         segments=describe_segments(survey, walk),
         outage=show_outage(survey, walk, workers),

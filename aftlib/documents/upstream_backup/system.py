@@ -125,8 +125,8 @@ class System:
         if mbps > FULLEST * self.link.bandwidth_mbps:
             raise ValueError(
                 f"rate of {self.rate:g} tuples/s needs {mbps:.1f} Mbps, more than "
-                f"{percent(FULLEST)} of the link's {self.link.bandwidth_mbps:g}, and saturates it: lower the rate, or "
-                f"write less often (write_ms = {self.write_ms:g})"
+                f"{percent(FULLEST)} of the link's {self.link.bandwidth_mbps:g}, and saturates it: "
+                f"lower the rate, or write less often (write_ms = {self.write_ms:g})"
             )
         if self.rate * self.processing_us >= 1e6:
             raise ValueError(
