@@ -122,8 +122,8 @@ def recovers_faster(measured: Measurements) -> Finding:
     return replace(
         finding,
         text=f"{finding.value:.2f}{interval} of exact replay's time at {closest:,g} samples/s",
-        sensitivity=f"Without a limit {free:.2f} {shown_interval(bounds)}. Samples read again: {again[MODEL]:.0f} against "
-        f"{again[EXACT]:.0f}.",
+        sensitivity=f"Without a limit {free:.2f} {shown_interval(bounds)}. Samples read again: "
+        f"{again[MODEL]:.0f} against {again[EXACT]:.0f}.",
     )
 
 
