@@ -14,7 +14,7 @@ AGGREGATES = {"mean": "avg(value)", "sum": "sum(value)"}
 
 
 def divisor(query: str, samples: np.ndarray | int) -> np.ndarray | int:
-    """Return the divisor of a sum over `samples` samples: their number for a mean, 1 for a sum."""
+    """Return the divisor of a sum over `samples` samples: their number for a mean, else 1."""
     return samples if query == "mean" else 1
 
 

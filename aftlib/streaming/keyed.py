@@ -163,7 +163,8 @@ class KeyedGuard:
     def _used(self, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
         """Return a window's results; NaN where too few samples came or a result is too large.
 
-        Results of partial windows are extrapolated to all samples.
+        Results of partial windows are extrapolated to all samples, which is possible for a mean or
+        a sum; for other queries the promise has only whole windows.
         """
         promise = self.promise
         number = np.nan_to_num(samples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from aftlib.core.checks import listed, require_choice, require_number
+from aftlib.core.checks import listed, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.planfile import StreamPlan
 from aftlib.core.windows import AGGREGATES
@@ -48,12 +49,16 @@ class Promise:
     watermark : str
         How late a sample may come. A window ends when a sample comes whose time is at least this
         much after the window's end.
-    query : {"mean", "sum"}
+    query : str
+        "mean", "sum", or an SQL aggregate of a window's samples `value` that is a number, such as
+        "max(value)", "percentile_approx(value, 0.95)" or "count(value)". Estimates are of this
+        number. It must be the same for the same samples in any order.
     samples : int
         Number of one sensor's samples in a whole window.
     share : float
         Least share of these samples in a window that is used; a window with fewer counts as
-        missing. The default, half of them, is that of ``aft plan``.
+        missing. For mean and sum the default is half of them, as in ``aft plan``. An SQL aggregate
+        needs whole windows, so 1, because the maximum of a part says little of the whole.
     horizons : int
         H, the largest number of windows of an outage that a guarantee covers.
     seasons : sequence of str
@@ -61,7 +66,8 @@ class Promise:
     model : GaussianModel, optional
         Known model of the windows' results, such as ``model.aggregate(samples, query)``, with the
         sensors as names. Then estimates are those of D1, and the guarantee holds if the model does
-        (`guard.known`). By default a guard learns from the stream.
+        (`guard.known`). By default a guard learns from the stream. An SQL aggregate has no such
+        model.
     predictor : str, optional
         A class "module:Class", whose objects predict in place of the guards, one per group
         (`aftlib.guard.predictor`). Each Python process of Spark must be able to import it.
@@ -92,7 +98,7 @@ class Promise:
     watermark: str | timedelta = "0s"
     query: str = "mean"
     samples: int = 1
-    share: float = 0.5
+    share: float = None  # type: ignore[assignment]  # then set by `query`
     horizons: int = 5
     seasons: Sequence[str | timedelta] = ()
     model: GaussianModel | None = None
@@ -101,9 +107,12 @@ class Promise:
     behind: str = "1971-01-01"
 
     def __post_init__(self) -> None:
-        require_choice("query", self.query, AGGREGATES)
+        if self.share is None:
+            object.__setattr__(self, "share", 0.5 if self.query in [*AGGREGATES] else 1.0)
         require_number("samples", self.samples, least=1, whole=True)
         require_number("share", self.share, above=0, most=1)
+        if self.query not in [*AGGREGATES]:
+            self._require_aggregate()
         if not self.width:
             raise ValueError(f"window must be above 0, got {self.window!r}: give '10min' or so")
         if not 0 < self.step <= self.width:
@@ -115,6 +124,25 @@ class Promise:
         microseconds("ahead", self.ahead)
         self.earliest  # noqa: B018 - refuses a `behind` that is no point in time
         self.guard()  # refuses the other parameters
+
+    def _require_aggregate(self) -> None:
+        """Refuse what cannot be an SQL aggregate; `streaming.stream` lets Spark read it."""
+        query = self.query
+        if not isinstance(query, str) or not re.search(r"\bvalue\b", query, re.IGNORECASE):
+            raise ValueError(
+                f"query must be {', '.join(AGGREGATES)} or an SQL aggregate of value such as "
+                f"'max(value)', got {query!r}"
+            )
+        if self.share != 1:
+            raise ValueError(
+                f"share must be 1 with query = {query!r}, got {self.share}: leave it out, because "
+                "only of a mean or a sum a part of a window's samples says something"
+            )
+        if self.model is not None:
+            raise ValueError(
+                f"model must be None with query = {query!r}, got a model: leave it out, and a guard"
+                f" learns; a known model is one of {' or '.join(AGGREGATES)}"
+            )
 
     @classmethod
     def from_plan(cls, path: Path | str, **changes: Any) -> Self:
@@ -156,7 +184,7 @@ class Promise:
             "slide": duration(terms.slide),
             "query": terms.query,
             "samples": terms.window,
-            "share": 1.0 if terms.query == "sum" else cls.share,
+            "share": 1.0 if terms.query == "sum" else None,
             "horizons": terms.horizons,
             "seasons": [duration(number * terms.slide) for number in plan.data.seasons_in_windows],
         }
@@ -176,6 +204,11 @@ class Promise:
     def step(self) -> int:
         """Time from one window's start to the next one's, in microseconds."""
         return microseconds("slide", self.slide) if self.slide is not None else self.width
+
+    @property
+    def expression(self) -> str:
+        """The SQL aggregate that is the query."""
+        return AGGREGATES.get(self.query, self.query)
 
     @property
     def earliest(self) -> pd.Timestamp:

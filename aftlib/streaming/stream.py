@@ -16,6 +16,7 @@ import pyspark
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
 
 from aftlib.core.checks import listed
 from aftlib.core.windows import AGGREGATES
@@ -117,10 +118,10 @@ def recoverable(
     ------
     ValueError
         When the stream is no streaming DataFrame or lacks a column, has a watermark on another
-        column or a `recoverable` already, or the session's state store is not RocksDB or it reuses
-        parts of plans. Spark refuses a checkpoint whose promise differs in a fixed parameter, or
-        whose `group` has another name, before it reads a sample
-        (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE); its message shows both.
+        column or a `recoverable` already, when the promise's query is no aggregate of the value,
+        or the session's state store is not RocksDB or it reuses parts of plans. Spark refuses a
+        checkpoint whose promise differs in a fixed parameter, or whose `group` has another name,
+        before it reads a sample (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE); its message shows both.
     ModuleNotFoundError
         Without the extra `spark`.
 
@@ -148,6 +149,7 @@ def recoverable(
         role: column_of(stream, role, name) for role, name in roles.items() if name is not None
     }
     require_settings(stream)
+    require_query(stream, promise)
     named = {role: name for role, name in columns.items() if role == "group"}
     content = json.dumps(json.loads(promise.content) | named)
     windows = aggregate(stream, promise, columns, now)
@@ -253,6 +255,25 @@ def require_settings(stream: DataFrame) -> None:
         )
 
 
+def require_query(frame: DataFrame, promise: Promise) -> None:
+    """Refuse a query that Spark does not read as an aggregate of the value, and a number."""
+    if promise.query in AGGREGATES:
+        return
+    values = frame.sparkSession.range(0).select(F.col("id").cast("double").alias("value"))
+    try:
+        (result,) = values.agg(F.expr(promise.query)).schema
+        fits = isinstance(result.dataType, NumericType)
+        problem = f"its type is {result.dataType.simpleString()}"
+    except PySparkException as error:
+        fits = False
+        problem = f"{' '.join(str(error).split()):.300}"
+    if not fits:
+        raise ValueError(
+            f"query must be an SQL aggregate of value, and a number, got {promise.query!r} "
+            f"({problem}): give {', '.join(AGGREGATES)} or one such as 'max(value)'"
+        )
+
+
 def setting_of(stream: DataFrame, name: str) -> str | None:
     """Return a setting of the session, or None where a platform lets nobody read it.
 
@@ -307,7 +328,7 @@ def aggregate(
     step = f"{promise.step} microseconds"
     variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
     windows = rows.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
-        F.expr(AGGREGATES[promise.query]).alias("value"),
+        F.expr(promise.expression).cast("double").alias("value"),
         F.count("value").alias("samples"),
         variance.alias("variance"),
     )

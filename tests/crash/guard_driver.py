@@ -1,6 +1,6 @@
 """A driver to be killed: a stream of files through the guard, into a table of windows.
 
-python tests/crash/guard_driver.py DIRECTORY BATCH
+python tests/crash/guard_driver.py DIRECTORY BATCH [PROMISE]
 
 It kills itself after it has written that micro-batch's windows, before Spark commits them.
 """
@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +28,39 @@ from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.stream import PROVIDER, ROCKSDB
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
+OTHERS = {
+    "max": {"query": "max(value)", "predictor": "nearest_before:NearestBefore"},
+    "p95": {"query": "percentile_approx(value, 0.95) - min(value)"},
+}
+"""Changes of other promises, by name."""
+PREDICTOR = '''
+"""A user's module, which each Python process of Spark gets."""
+import numpy as np
+
+
+class NearestBefore:
+    """Predict what all sensors had in the earlier window that is most like the newest one."""
+
+    def __init__(self, rows=()):
+        self.rows = list(rows)
+
+    def learn(self, window):
+        self.rows.append(window)
+
+    def predict(self, windows):
+        there = np.isfinite(windows[-1])
+        if len(self.rows) < 50 or not there.any():
+            return np.full(there.size, np.nan)
+        rows = np.array(self.rows)
+        near = np.nanargmin(np.abs(rows[:, there] - windows[-1, there]).sum(axis=1))
+        return rows[near]
+
+    def to_bytes(self):
+        return np.array(self.rows, float).tobytes()
+
+    def from_bytes(self, data):
+        return NearestBefore(np.frombuffer(data).reshape(-1, 3))
+'''
 ROUNDS, CUTS = 320, (0.75, 0.85)
 """Windows, and the shares of the samples between which a file ends."""
 KILL_IN = 1
@@ -77,11 +111,22 @@ def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[
         yield frame
 
 
+def promise_of(spark: SparkSession, name: str, directory: Path) -> Promise:
+    """Return the promise of a name; its predictor's module is sent to Spark's Python processes."""
+    if not name:
+        return PROMISE
+    module = directory / "nearest_before.py"
+    module.write_text(PREDICTOR)
+    spark.sparkContext.addPyFile(str(module))
+    return replace(PROMISE, share=None, **OTHERS[name])
+
+
 def run(
     spark: SparkSession,
     directory: Path,
     kill_driver_in: int | None = None,
     kill_workers_in: int | None = None,
+    name: str = "",
 ) -> pd.DataFrame:
     """Stream what is left of the files in `incoming` beside the directory; all windows so far.
 
@@ -107,7 +152,8 @@ def run(
     reader = spark.readStream.schema("time timestamp, sensor string, value double")
     stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory.parent / "incoming"))
     now = F.lit(pd.Timestamp("2026-02-01", tz="UTC").to_pydatetime())
-    writer = recoverable(stream, PROMISE, now=now).writeStream.foreachBatch(write)
+    promise = promise_of(spark, name, directory)
+    writer = recoverable(stream, promise, now=now).writeStream.foreachBatch(write)
     writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     with sqlite3.connect(directory / "windows.sqlite") as table:
@@ -118,4 +164,4 @@ if __name__ == "__main__":
     from aftlib.spark.session import session
 
     running = session("crash", **{"spark.sql.shuffle.partitions": "2"})
-    run(running, Path(sys.argv[1]), int(sys.argv[2]))
+    run(running, Path(sys.argv[1]), int(sys.argv[2]), name="".join(sys.argv[3:]))

@@ -13,7 +13,10 @@ import pytest
 from pyspark import cloudpickle
 
 from aftlib.streaming import stream
+from aftlib.streaming.keyed import KeyedGuard
 from tests.crash import guard_driver as driver
+from tests.streaming.test_keyed import processed
+from tests.streaming.test_stream import in_microseconds
 
 PAGE = Path(__file__).parents[2] / "docs" / "any_stream.md"
 
@@ -52,6 +55,36 @@ def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, mon
     # a control whose guard has no state after the crash, and so estimates nothing
     monkeypatch.setattr(stream, "GuardProcessor", driver.Forgetful)
     assert not driver.run(rocksdb, broken).equals(expected)
+
+
+TWINS = {"max": np.max, "p95": np.ptp}  # of five samples the largest is the 95 % quantile
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_killed_driver_changes_no_row_of_other_aggregates_and_predictors(rocksdb, tmp_path, name):
+    """The rows are those of one guard of the windows' results by NumPy, bit for bit."""
+    directory = tmp_path / "killed"
+    directory.mkdir()
+    driver.prepare(tmp_path / "incoming")
+    command = [sys.executable, "-m", "tests.crash.guard_driver", str(directory)]
+    process = subprocess.run(
+        [*command, str(driver.KILL_IN), name], stderr=subprocess.DEVNULL, timeout=900, check=False
+    )
+    assert process.returncode == -signal.SIGKILL
+    rows = driver.run(rocksdb, directory, name=name)
+    assert (rows["state"] == "estimated").sum() >= 3
+
+    samples = pd.concat(map(pd.read_parquet, (tmp_path / "incoming").glob("*.parquet")))
+    start = samples["time"].dt.floor("5min")
+    groups = samples.assign(start=start).groupby(["start", "sensor"])["value"]
+    windows = groups.agg(value=lambda values: TWINS[name](values.to_numpy()), samples="count")
+    windows = in_microseconds(windows.reset_index().assign(variance=np.nan))
+    promise = driver.promise_of(rocksdb, name, directory)
+    expected, _ = processed(KeyedGuard(promise), windows[windows["start"] < windows["start"].max()])
+    columns = ["sensor", "state", "value", "half_width", "samples", "recoverable"]
+    pd.testing.assert_frame_equal(
+        rows[columns], expected[columns], check_dtype=False, check_exact=True
+    )
 
 
 def test_the_pages_processes_and_queries_end_when_the_second_query_does_not_start(spark):

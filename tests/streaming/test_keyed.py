@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib import Guard, Promise
+from aftlib import GaussianModel, Guard, Promise
 from aftlib.streaming import keyed
 from aftlib.streaming.groups import GuardCache, frame_of
 from aftlib.streaming.keyed import KeyedGuard
@@ -129,6 +129,18 @@ def test_a_partial_window_counts_as_missing_if_the_promise_takes_whole_windows_o
     np.testing.assert_array_equal(table["value"], [1, np.nan, np.nan, 1])
 
 
+@pytest.mark.parametrize("query", ["max(value)", "count(value)"])
+def test_an_aggregate_is_used_as_it_is_and_of_whole_windows_only(query):
+    """A sum would be extrapolated; here a part says nothing, and more samples change nothing."""
+    promise = Promise.from_content(Promise(**TERMS, samples=5, query=query).content)
+    rows = long(np.full((1, 4), 7.0)).sort_values("sensor")
+    rows["samples"] = [5, 4, 6, 1]
+    table, _ = processed(KeyedGuard(promise), rows)
+    assert table["state"].tolist() == ["exact", "lost", "exact", "lost"]
+    np.testing.assert_array_equal(table["value"], [7, np.nan, 7, np.nan])
+    assert table["half_width"].isna().all()
+
+
 @pytest.mark.parametrize("there", [3, 6, 20])
 def test_the_half_width_of_partial_windows_holds_as_often_as_it_says(there):
     """Samples that are missing at random; the normal quantile instead of Student's would not do."""
@@ -247,8 +259,19 @@ def test_a_full_cache_keeps_some_of_the_guards_that_come_again_and_drops_those_t
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"query": "max"}, "query must be one of mean, sum.*, got 'max'"),
-        ({"query": ["sum"]}, r"query must be one of mean, sum.*, got \['sum'\]"),
+        ({"query": "max"}, "query must be mean, sum or an SQL aggregate of value .*, got 'max'"),
+        ({"query": ["sum"]}, r"query must be mean, sum or an SQL .*, got \['sum'\]"),
+        (
+            {"query": "max(value)", "share": 0.9},
+            r"share must be 1 with .*max\(value\)', got 0.9: le",
+        ),
+        (
+            {
+                "query": "max(value)",
+                "model": GaussianModel(np.zeros(4), np.eye(4), NAMES),
+            },
+            r"model must be None with query = 'max\(value\)', got a model: leave .* mean or sum",
+        ),
         ({"samples": 0}, "samples must be a whole number at least 1, got 0"),
         ({"share": 0}, "share must be above 0 and at most 1, got 0"),
         ({"slide": "6min"}, "slide must be above 0 and at most window = 5min, got 6min"),

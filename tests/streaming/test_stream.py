@@ -579,6 +579,17 @@ def test_a_stream_that_does_not_fit_is_refused(rocksdb, tmp_path):
     zoneless = stream.withColumn("time", stream["time"].cast("timestamp_ntz"))
     with pytest.raises(ValueError, match="time must name .* 'time' for 'time: timestamp_ntz'"):
         recoverable(zoneless, promise)
+    for query, problem in {
+        "max(value": "PARSE_SYNTAX_ERROR",
+        "value + 1": "GROUP_BY",
+        "max(value) + max(site)": "UNRESOLVED_COLUMN",
+        "nosuch(value)": "UNRESOLVED_ROUTINE",
+        "collect_list(value)": "its type is array",
+        "max(value) > 3": "its type is boolean",
+    }.items():
+        odd = Promise(**TERMS, query=query)
+        with pytest.raises(ValueError, match=f"(?s)query must be an SQL aggregate .*{problem}"):
+            recoverable(stream, odd)
     rocksdb.conf.set(REUSE, "true")
     with pytest.raises(ValueError, match=r'lose rows .* call spark.conf.set\("spark.sql.exchange'):
         recoverable(stream, promise)
