@@ -1,6 +1,6 @@
 """An estimator on a Spark stream of samples (docs/any_stream.md).
 
-`promise` has the parameters, `keyed` the guard of one group, and `groups` all guards in Spark's
-state. `operator` is Spark's view of them, `stream` has the function `recoverable`, and `metrics`
-the table of what a stream did.
+`promise` has the parameters, `aggregation` makes windows of samples, `keyed` has the guard of one
+group, and `groups` all guards in Spark's state. `operator` is Spark's view of them, `stream` has
+the function `recoverable`, and `metrics` the table of what a stream did.
 """

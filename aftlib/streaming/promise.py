@@ -126,7 +126,7 @@ class Promise:
         self.guard()  # refuses the other parameters
 
     def _require_aggregate(self) -> None:
-        """Refuse what cannot be an SQL aggregate; `streaming.stream` lets Spark read it."""
+        """Refuse what cannot be an SQL aggregate; `streaming.aggregation` lets Spark read it."""
         query = self.query
         if not isinstance(query, str) or not re.search(r"\bvalue\b", query, re.IGNORECASE):
             raise ValueError(

@@ -13,15 +13,21 @@ from hashlib import blake2b
 from importlib import import_module
 
 import pyspark
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
-from pyspark.sql.types import NumericType
 
 from aftlib.core.checks import listed
-from aftlib.core.windows import AGGREGATES
-from aftlib.guard.estimator import LARGEST
 from aftlib.spark.session import LISTING, PROVIDER, REUSE, ROCKSDB
+from aftlib.streaming.aggregation import (
+    ROWS,
+    column_of,
+    read_samples,
+    reasons_to_reject,
+    require_query,
+    results_of_windows,
+    setting_of,
+)
 from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise, fixed_part, microseconds
@@ -40,25 +46,6 @@ recognized: a stream that reads it has no watermark."""
 ONE_QUERY = (
     "unite the streams of samples before it, with a column for group, or write its windows to a "
     "table, and read that in a second query"
-)
-_ROWS = {
-    "sensor": "string",
-    "state": "string",
-    "value": "double",
-    "half_width": "double",
-    "samples": "bigint",
-    "recoverable": "int",
-}
-RESULT = ("start", *_ROWS, "window_time")
-"""Columns of the result, besides the group's."""
-_TYPES = {
-    "time": ("timestamp",),  # Spark's watermark takes no other
-    "sensor": ("string",),
-    "value": ("tinyint", "smallint", "int", "bigint", "float", "double"),
-}
-_NO_GROUP = (
-    *("float", "double", "array", "map", "struct", "variant"),  # NaN; no equality in Python
-    *("interval", "time(", "void", "string collate"),  # no key of Spark's state
 )
 
 
@@ -152,9 +139,10 @@ def recoverable(
     require_query(stream, promise)
     named = {role: name for role, name in columns.items() if role == "group"}
     content = json.dumps(json.loads(promise.content) | named)
-    windows = aggregate(stream, promise, columns, now)
+    samples = samples_of_stream(stream, promise, columns, now)
+    windows = results_of_windows(samples, promise)
     key = windows.schema["key"].dataType.simpleString()
-    columns_of_rows = {"start": "bigint", "key": key} | _ROWS | dict.fromkeys(AUDIT, "double")
+    columns_of_rows = {"start": "bigint", "key": key} | ROWS | dict.fromkeys(AUDIT, "double")
     buckets = windows.withColumn("bucket", bucket_of(content)).groupBy("bucket")
     require_keyed_state(buckets)
     rows = buckets.transformWithStateInPandas(
@@ -171,7 +159,7 @@ def recoverable(
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
     last = F.timestamp_micros(F.col("start") + promise.width - 1)
     last = last.alias("window_time", metadata={WATERMARK: OF_WINDOWS})
-    return rows.select(start, *of_group, *_ROWS, last)
+    return rows.select(start, *of_group, *ROWS, last)
 
 
 def bucket_of(content: str) -> Column:
@@ -207,36 +195,6 @@ def require_arguments(stream: DataFrame, promise: Promise) -> None:
         raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
 
 
-def column_of(stream: DataFrame, argument: str, name: str) -> str:
-    """Return a column's name without backticks; ValueError if it does not fit the argument."""
-    if not isinstance(name, str):
-        raise ValueError(f"{argument} must be a column's name, got {name!r}: give a text")
-    if name not in stream.columns and name[:1] == name[-1:] == "`":
-        name = name[1:-1].replace("``", "`")
-    exact = setting_of(stream, "spark.sql.caseSensitive") == "true"
-    fold = str if exact else str.lower
-    columns = [field for field in stream.schema.fields if fold(field.name) == fold(name)]
-    kinds = [column.dataType.simpleString() for column in columns]
-    if argument == "group":
-        wanted = "names or whole numbers"
-        fits = not "".join(kinds).startswith(_NO_GROUP)
-    else:
-        wanted = f"type {' or '.join(_TYPES[argument])}"
-        fits = {*kinds} <= {*_TYPES[argument]}
-    if len(columns) != 1 or not fits:
-        named = [f"{column.name}: {kind}" for column, kind in zip(columns, kinds, strict=True)]
-        raise ValueError(
-            f"{argument} must name one column of {wanted}, got {name!r} for "
-            f"{listed(named) or 'none'}: rename, cast or drop columns (the stream has "
-            f"{listed(stream.columns)})"
-        )
-    if argument == "group" and name.lower() in RESULT:
-        raise ValueError(
-            f"group must not be named as a column of the result, got {name!r}: rename it"
-        )
-    return columns[0].name
-
-
 def require_settings(stream: DataFrame) -> None:
     """Refuse a session whose state store cannot hold the guards, or that may lose rows."""
     provider = setting_of(stream, PROVIDER)
@@ -255,36 +213,6 @@ def require_settings(stream: DataFrame) -> None:
         )
 
 
-def require_query(frame: DataFrame, promise: Promise) -> None:
-    """Refuse a query that Spark does not read as an aggregate of the value, and a number."""
-    if promise.query in AGGREGATES:
-        return
-    values = frame.sparkSession.range(0).select(F.col("id").cast("double").alias("value"))
-    try:
-        (result,) = values.agg(F.expr(promise.query)).schema
-        fits = isinstance(result.dataType, NumericType)
-        problem = f"its type is {result.dataType.simpleString()}"
-    except PySparkException as error:
-        fits = False
-        problem = f"{' '.join(str(error).split()):.300}"
-    if not fits:
-        raise ValueError(
-            f"query must be an SQL aggregate of value, and a number, got {promise.query!r} "
-            f"({problem}): give {', '.join(AGGREGATES)} or one such as 'max(value)'"
-        )
-
-
-def setting_of(stream: DataFrame, name: str) -> str | None:
-    """Return a setting of the session, or None where a platform lets nobody read it.
-
-    Then Spark itself refuses a state store that does not fit.
-    """
-    try:
-        return stream.sparkSession.conf.get(name)
-    except PySparkException:
-        return None
-
-
 def require_keyed_state(buckets: GroupedData) -> None:
     """Refuse a session whose API has no keyed state in Python."""
     if not hasattr(buckets, "transformWithStateInPandas"):
@@ -294,22 +222,15 @@ def require_keyed_state(buckets: GroupedData) -> None:
         )
 
 
-def aggregate(
+def samples_of_stream(
     stream: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None
 ) -> DataFrame:
-    """Return the results of the windows of each group and sensor, as the processor reads them."""
-    key = quoted(columns["group"]) if "group" in columns else F.lit("")
-    reasons = reasons_to_reject(promise, columns, now)
-    rows = stream.select(
-        quoted(columns["time"]).alias("time"),
-        key.alias("key"),
-        sensor_of(promise, columns["sensor"]).alias("sensor"),
-        quoted(columns["value"]).cast("double").alias("value"),
-        F.coalesce(*(F.when(test, F.lit(reason)) for reason, test in reasons.items())).alias(
-            "reason"
-        ),
-    )
-    counts = [F.count(F.when(F.col("reason") == reason, 1)).alias(reason) for reason in reasons]
+    """Return the samples behind a watermark; Spark counts the rows that are left out."""
+    rows = read_samples(stream, promise, columns, now)
+    counts = [
+        F.count(F.when(F.col("reason") == reason, 1)).alias(reason)
+        for reason in reasons_to_reject(promise, columns, now)
+    ]
     try:
         rows = rows.observe("rejected", *counts)
         rows.schema  # noqa: B018 - only then does Spark Connect look at the plan
@@ -324,16 +245,7 @@ def aggregate(
     if not has_watermark(stream, columns["time"]):
         late = microseconds("watermark", promise.watermark)
         rows = rows.withWatermark("time", f"{late} microseconds")
-    width = f"{promise.width} microseconds"
-    step = f"{promise.step} microseconds"
-    variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
-    windows = rows.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
-        F.expr(promise.expression).cast("double").alias("value"),
-        F.count("value").alias("samples"),
-        variance.alias("variance"),
-    )
-    start = F.unix_micros(F.col("window.start")).alias("start")
-    return windows.select("key", start, "sensor", "value", "samples", "variance")
+    return rows
 
 
 def has_watermark(stream: DataFrame, time: str) -> bool:
@@ -356,36 +268,6 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
     return bool(marked)
 
 
-def reasons_to_reject(
-    promise: Promise, columns: Mapping[str, str], now: Column | None
-) -> dict[str, Column]:
-    """Return the tests by which rows are left out; if several apply, the first counts."""
-    time = quoted(columns["time"])
-    sensor = sensor_of(promise, columns["sensor"])
-    number = quoted(columns["value"])
-    clock = F.current_timestamp() if now is None else now.cast("timestamp")
-    latest = F.unix_micros(clock) + microseconds("ahead", promise.ahead)  # faster than intervals
-    return {
-        "no_time": time.isNull(),
-        "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
-        "no_sensor": sensor.isNull(),
-        "no_value": ~F.coalesce(F.abs(number.cast("double")) < LARGEST, F.lit(False)),
-        "unknown_sensor": ~sensor.isin(promise.sensors),
-        "too_late": F.unix_micros(time) > latest,
-        "too_early": time < F.lit(promise.earliest.to_pydatetime()),
-    }
-
-
-def sensor_of(promise: Promise, column: str) -> Column:
-    """Return the column of sensors without outer blanks, as ``aft plan`` reads names.
-
-    A database pads names of the type CHAR with blanks. They stay if the promise has names with
-    outer blanks itself.
-    """
-    padded = any(name != name.strip(" ") for name in promise.sensors)
-    return quoted(column) if padded else F.trim(quoted(column))
-
-
 def window_metrics(promise: Promise) -> list[Column]:
     """Return the counts of a micro-batch's windows for Spark's progress."""
     counts = {state: F.col("state") == state for state in ("exact", "estimated", "lost")}
@@ -405,8 +287,3 @@ def sensor_metrics(sensor: str) -> Column:
         F.count(F.when(own & (F.col("state") == "estimated"), 1)).alias("estimated"),
         *(F.sum(F.when(own, F.col(name))).alias(name) for name in AUDIT[:2]),
     ).alias(sensor)
-
-
-def quoted(name: str) -> Column:
-    """Return the column with exactly this name."""
-    return F.col("`" + name.replace("`", "``") + "`")

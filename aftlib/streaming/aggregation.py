@@ -1,0 +1,168 @@
+"""Samples in a table or a stream, as the results of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
+
+from aftlib.core.checks import listed
+from aftlib.core.windows import AGGREGATES
+from aftlib.guard.estimator import LARGEST
+from aftlib.streaming.promise import Promise, microseconds
+
+ROWS = {
+    "sensor": "string",
+    "state": "string",
+    "value": "double",
+    "half_width": "double",
+    "samples": "bigint",
+    "recoverable": "int",
+}
+"""Columns of a window's row, besides its times and its group, with their types."""
+RESULT = ("start", *ROWS, "window_time")
+"""Columns of the result, besides the group's."""
+_TYPES = {
+    "time": ("timestamp",),  # Spark's watermark takes no other
+    "sensor": ("string",),
+    "value": ("tinyint", "smallint", "int", "bigint", "float", "double"),
+}
+_NO_GROUP = (
+    *("float", "double", "array", "map", "struct", "variant"),  # NaN; no equality in Python
+    *("interval", "time(", "void", "string collate"),  # no key of Spark's state
+)
+
+
+def column_of(stream: DataFrame, argument: str, name: str) -> str:
+    """Return a column's name without backticks; ValueError if it does not fit the argument."""
+    if not isinstance(name, str):
+        raise ValueError(f"{argument} must be a column's name, got {name!r}: give a text")
+    if name not in stream.columns and name[:1] == name[-1:] == "`":
+        name = name[1:-1].replace("``", "`")
+    exact = setting_of(stream, "spark.sql.caseSensitive") == "true"
+    fold = str if exact else str.lower
+    columns = [field for field in stream.schema.fields if fold(field.name) == fold(name)]
+    kinds = [column.dataType.simpleString() for column in columns]
+    if argument == "group":
+        wanted = "names or whole numbers"
+        fits = not "".join(kinds).startswith(_NO_GROUP)
+    else:
+        wanted = f"type {' or '.join(_TYPES[argument])}"
+        fits = {*kinds} <= {*_TYPES[argument]}
+    if len(columns) != 1 or not fits:
+        named = [f"{column.name}: {kind}" for column, kind in zip(columns, kinds, strict=True)]
+        raise ValueError(
+            f"{argument} must name one column of {wanted}, got {name!r} for "
+            f"{listed(named) or 'none'}: rename, cast or drop columns (there are "
+            f"{listed(stream.columns)})"
+        )
+    if argument == "group" and name.lower() in RESULT:
+        raise ValueError(
+            f"group must not be named as a column of the result, got {name!r}: rename it"
+        )
+    return columns[0].name
+
+
+def require_query(frame: DataFrame, promise: Promise) -> None:
+    """Refuse a query that Spark does not read as an aggregate of the value, and a number."""
+    if promise.query in AGGREGATES:
+        return
+    values = frame.sparkSession.range(0).select(F.col("id").cast("double").alias("value"))
+    try:
+        (result,) = values.agg(F.expr(promise.query)).schema
+        fits = isinstance(result.dataType, NumericType)
+        problem = f"its type is {result.dataType.simpleString()}"
+    except PySparkException as error:
+        fits = False
+        problem = f"{' '.join(str(error).split()):.300}"
+    if not fits:
+        raise ValueError(
+            f"query must be an SQL aggregate of value, and a number, got {promise.query!r} "
+            f"({problem}): give {', '.join(AGGREGATES)} or one such as 'max(value)'"
+        )
+
+
+def setting_of(stream: DataFrame, name: str) -> str | None:
+    """Return a setting of the session, or None where a platform lets nobody read it.
+
+    Then Spark itself refuses a state store that does not fit.
+    """
+    try:
+        return stream.sparkSession.conf.get(name)
+    except PySparkException:
+        return None
+
+
+def read_samples(
+    frame: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None = None
+) -> DataFrame:
+    """Return samples as time, key, sensor, value, and the reason to leave the row out, or null.
+
+    If several reasons apply, the first counts. `now` is the present time, by default Spark's.
+    """
+    key = quoted(columns["group"]) if "group" in columns else F.lit("")
+    tests = reasons_to_reject(promise, columns, now)
+    return frame.select(
+        quoted(columns["time"]).alias("time"),
+        key.alias("key"),
+        sensor_of(promise, columns["sensor"]).alias("sensor"),
+        quoted(columns["value"]).cast("double").alias("value"),
+        F.coalesce(*(F.when(test, F.lit(reason)) for reason, test in tests.items())).alias(
+            "reason"
+        ),
+    )
+
+
+def results_of_windows(samples: DataFrame, promise: Promise) -> DataFrame:
+    """Return the result of each window of `read_samples`, as `keyed` reads them.
+
+    Columns: key, start (µs), sensor, value, samples (their number), variance (of the samples).
+    """
+    width = f"{promise.width} microseconds"
+    step = f"{promise.step} microseconds"
+    variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
+    windows = samples.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
+        F.expr(promise.expression).cast("double").alias("value"),
+        F.count("value").alias("samples"),
+        variance.alias("variance"),
+    )
+    start = F.unix_micros(F.col("window.start")).alias("start")
+    return windows.select("key", start, "sensor", "value", "samples", "variance")
+
+
+def reasons_to_reject(
+    promise: Promise, columns: Mapping[str, str], now: Column | None
+) -> dict[str, Column]:
+    """Return the tests by which rows are left out."""
+    time = quoted(columns["time"])
+    sensor = sensor_of(promise, columns["sensor"])
+    number = quoted(columns["value"])
+    clock = F.current_timestamp() if now is None else now.cast("timestamp")
+    latest = F.unix_micros(clock) + microseconds("ahead", promise.ahead)  # faster than intervals
+    return {
+        "no_time": time.isNull(),
+        "no_group": quoted(columns["group"]).isNull() if "group" in columns else F.lit(False),
+        "no_sensor": sensor.isNull(),
+        "no_value": ~F.coalesce(F.abs(number.cast("double")) < LARGEST, F.lit(False)),
+        "unknown_sensor": ~sensor.isin(promise.sensors),
+        "too_late": F.unix_micros(time) > latest,
+        "too_early": time < F.lit(promise.earliest.to_pydatetime()),
+    }
+
+
+def sensor_of(promise: Promise, column: str) -> Column:
+    """Return the column of sensors without outer blanks, as ``aft plan`` reads names.
+
+    A database pads names of the type CHAR with blanks. They stay if the promise has names with
+    outer blanks itself.
+    """
+    padded = any(name != name.strip(" ") for name in promise.sensors)
+    return quoted(column) if padded else F.trim(quoted(column))
+
+
+def quoted(name: str) -> Column:
+    """Return the column with exactly this name."""
+    return F.col("`" + name.replace("`", "``") + "`")
