@@ -2,7 +2,6 @@
 
 python -m benchmarks guard_peers
 AFT_DATASETS=FOLDER python -m benchmarks guard_peers    # more real sets, as Parquet files
-AFT_PARTS=FOLDER python -m benchmarks guard_peers    # goes on after a stop
 
 All rules get the guard's shadow predictions, the same gaps, and outcomes with the same delay. Each
 certifies a window if its interval lies within ε. "plain" intervals are of |error|, "scaled" ones of
@@ -12,12 +11,10 @@ Microseconds are processor time: the guard's include the predictions, the peers'
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ from aftlib.core.intervals import ratio_interval
 from aftlib.core.paths import data_dir
 from aftlib.guard import proposal
 from benchmarks.online_conformal import RULES, SplitConformal
-from benchmarks.timing import machine, say
+from benchmarks.timing import say
 
 DELTA, HORIZONS = 0.05, 5
 EPSILONS = (0.5, 0.75)
@@ -210,21 +207,32 @@ def all_peers() -> dict[str, tuple[type[SplitConformal], bool]]:
 
 
 def measure(
-    windows: np.ndarray, epsilon: float, seasons: tuple[float, ...] = ()
+    windows: np.ndarray, limits: np.ndarray, seasons: tuple[float, ...] = ()
 ) -> list[dict[str, Any]]:
-    """Return a row per rule, for ε in standard deviations of each sensor's windows."""
-    limits = epsilon * np.nanstd(windows, axis=0)
+    """Return a row per rule, for the largest error of each sensor."""
     half = len(windows) // 2
     result = race(lambda t, _: windows[t], len(windows), limits, seasons, all_peers())
+    error = after_a_window(result.error, windows)
     rows = [
         {"rule": name, "bound": bound_of(name)}
-        | score(result.error, certified, limits, half)
+        | score(error, certified, limits, half)
         | {"microseconds": result.microseconds[name]}
         for name, certified in result.certified.items()
     ]
     error, certified = known_model(windows, limits)
     known = {"rule": "known model (D1)", "bound": bound_of("known model (D1)")}
-    return [*rows, known | score(error, certified, limits, half)]
+    return [*rows, known | score(after_a_window(error, windows), certified, limits, half)]
+
+
+def after_a_window(error: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """Return the errors of outages that begin after a window that came, NaN for the others.
+
+    After a gap an outage is longer by the gap, so it belongs to a longer horizon.
+    """
+    kept = error.copy()
+    for h in range(HORIZONS):
+        kept[h + 1 :, h][np.isnan(windows[: -h - 1])] = np.nan
+    return kept
 
 
 def bound_of(rule: str) -> str:
@@ -258,18 +266,22 @@ def stationary(rng: np.random.Generator, rounds: int = 3000, sensors: int = 8) -
     return common + 0.5 * rng.normal(size=(rounds, sensors))
 
 
-def hard_streams() -> dict[str, np.ndarray]:
-    """Return generated streams on which models and calibration are wrong from time to time."""
+def hard_streams() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return generated streams on which models and calibration are wrong from time to time.
+
+    Each comes with its limits: half a standard deviation of the stream without the trouble.
+    """
     rng = np.random.default_rng(11)
     quiet = stationary(rng)
     time_ = np.arange(len(quiet))[:, np.newaxis]
     shifts = sum(5 * (rng.integers(0, len(quiet), 8) < time_) for _ in range(8))
-    missing = np.where(rng.random(quiet.shape) < 0.3, np.nan, quiet)
-    return {
+    streams = {
         "drift": quiet + time_ / 100 * rng.normal(size=8),
         "level shifts": quiet + shifts,
-        "30 % missing": missing,
+        "30 % missing": np.where(rng.random(quiet.shape) < 0.3, np.nan, quiet),
     }
+    limits = 0.5 * quiet.std(axis=0)
+    return {name: (windows, limits) for name, windows in streams.items()}
 
 
 def adversary(name: str, kinds: dict[str, tuple[type[SplitConformal], bool]]) -> dict[str, Any]:
@@ -306,30 +318,21 @@ def score_one(result: Race, name: str, limits: np.ndarray, one: slice) -> dict[s
 
 def run() -> dict[str, Any]:
     """Measure all rules on real sets, on hard streams, and each against its own adversary."""
-    kinds = all_peers()
     real = []
     hard = []
     for name, (windows, seasons) in real_sets().items():
         for epsilon in EPSILONS:
+            say(f"{name}, ε = {epsilon} sd")
             where = {"data": name, "epsilon": epsilon, "windows": len(windows)}
-            rows = once(f"{name} {epsilon}", partial(measure, windows, epsilon, seasons))
-            real += [where | row for row in rows]
-    for name, windows in hard_streams().items():
+            limits = epsilon * np.nanstd(windows, axis=0)
+            real += [where | row for row in measure(windows, limits, seasons)]
+    for name, (windows, limits) in hard_streams().items():
+        say(name)
         where = {"data": name, "epsilon": 0.5, "windows": len(windows)}
-        hard += [where | row for row in once(name, partial(measure, windows, 0.5))]
-    names = ["guard", *kinds]
-    against = [once(f"adversary of {name}", partial(adversary, name, kinds)) for name in names]
+        hard += [where | row for row in measure(windows, limits)]
+    kinds = all_peers()
+    against = []
+    for name in ["guard", *kinds]:
+        say(f"adversary of {name}")
+        against.append(adversary(name, kinds))
     return {"delta": DELTA, "real": real, "hard": hard, "adversary": against}
-
-
-def once(part: str, work: Callable[[], Any]) -> Any:
-    """Return a part's result; a folder `AFT_PARTS`, if named, keeps it for this commit."""
-    folder = os.environ.get("AFT_PARTS")
-    path = Path(folder or "") / f"{machine()['commit']} {part}.json"
-    if folder and path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
-    say(part)
-    result = work()
-    if folder:
-        path.write_text(json.dumps(result), encoding="utf-8")
-    return result

@@ -162,9 +162,9 @@ def test_against_an_adversary_the_guard_errs_less_than_a_peer(monkeypatch):
     assert 0 < guard["errors"] < peer["errors"]
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setenv("AFT_PARTS", str(tmp_path))
-    assert guard_peers.once("drift", lambda: [{"errors": 3}]) == [{"errors": 3}]
-    assert guard_peers.once("drift", lambda: pytest.fail("measured twice")) == [{"errors": 3}]
-    monkeypatch.setattr(guard_peers, "machine", lambda: {"commit": "another"})
-    assert guard_peers.once("drift", lambda: []) == []
+def test_outages_that_begin_after_a_gap_are_not_scored():
+    windows = np.ones((8, 2))
+    windows[3, 0] = np.nan
+    scored = guard_peers.after_a_window(np.ones((8, 5, 2)), windows)
+    unscored = [(4, 0, 0), (5, 1, 0), (6, 2, 0), (7, 3, 0)]  # 1 … 4 rounds after the gap
+    assert [tuple(place) for place in np.argwhere(np.isnan(scored))] == unscored
