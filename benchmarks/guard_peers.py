@@ -274,10 +274,11 @@ def hard_streams() -> dict[str, tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(11)
     quiet = stationary(rng)
     time_ = np.arange(len(quiet))[:, np.newaxis]
-    shifts = sum(5 * (rng.integers(0, len(quiet), 8) < time_) for _ in range(8))
+    one, *others = (5 * (rng.integers(0, len(quiet), 8) < time_) for _ in range(8))
     streams = {
         "drift": quiet + time_ / 100 * rng.normal(size=8),
-        "level shifts": quiet + shifts,
+        "a level shift per sensor": quiet + one,
+        "eight level shifts per sensor": quiet + sum(others, one),
         "30 % missing": np.where(rng.random(quiet.shape) < 0.3, np.nan, quiet),
     }
     limits = 0.5 * quiet.std(axis=0)
