@@ -45,11 +45,13 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def shown(value: Value) -> str:
-    """Return a value as text: three digits of a float, grouped thousands, a dash for None.
+def shown(value: Value, digits: int = 3) -> str:
+    """Return a value as text: a float's first digits, grouped thousands, a dash for None.
 
     >>> [shown(value) for value in (None, "≤ 1", 12345, 0.049123, 1e-9, 2410.7)]
     ['–', '≤ 1', '12,345', '0.0491', '1e-09', '2,411']
+    >>> shown(0.0499958, digits=5)
+    '0.049996'
     """
     if value is None:
         return "–"
@@ -57,7 +59,7 @@ def shown(value: Value) -> str:
         return value
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:.{digits}g}"
 
 
 def shown_interval(interval: tuple[float, float] | None) -> str:

@@ -62,7 +62,7 @@ class NotebookParameters(ParameterModel):
         smoke=[150.0],
         full=[50.0, 150.0, 1000.0, 6000.0],
     )
-    kills: int = parameter(10, "per scheme, window and rate", least=2, smoke=3, full=20)
+    kills: int = parameter(6, "per scheme, window and rate", least=2, smoke=3, full=20)
     workers: int = parameter(2, "of D1; one of them is killed", least=2, most=SENSORS)
     learned: int = parameter(600, "windows that model and guard learn from", least=20, most=700)
     epsilon_sd: float = parameter(

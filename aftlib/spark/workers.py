@@ -29,6 +29,7 @@ from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from typing import TextIO
 
 MODULES = (
     *("numpy", "scipy.linalg", "scipy.special", "pandas", "pyarrow.compute", "numba"),
@@ -107,6 +108,16 @@ def is_closed(connection: socket.socket) -> bool:
     return not connection.recv(1, socket.MSG_PEEK)
 
 
+def report_failure(text: str, file: TextIO) -> None:
+    """Write what pyspark's daemon prints, but not that Spark no longer waits for an output.
+
+    Spark hangs up when it ends a task early, as it does where a query stops. On a busy machine the
+    worker may still be writing then, and pyspark would print the traceback of its broken pipe.
+    """
+    if not isinstance(sys.exception(), BrokenPipeError):
+        file.write(f"{text}\n")
+
+
 def run_daemon() -> None:
     """Load the workers' imports, then fork them whenever Spark orders one."""
     # Arrow's allocator would start a thread here, and a process with threads should not fork.
@@ -118,6 +129,7 @@ def run_daemon() -> None:
 
     work = daemon.worker
     daemon.worker = lambda sock, authenticated: is_closed(sock) or work(sock, authenticated)
+    vars(daemon)["print"] = report_failure  # stands before the builtin
     # A worker collects garbage after each task. To look for it among all modules takes 20 ms.
     gc.freeze()
     daemon.manager()

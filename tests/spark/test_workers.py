@@ -110,6 +110,34 @@ def test_a_worker_without_a_task_notices_the_end_of_the_session():
         assert is_closed(ours)
 
 
+WRITER = """
+import os, socket, sys
+from pyspark import daemon, worker
+from aftlib.spark import workers
+
+daemon.manager = lambda: None
+sys.argv = ["daemon"]
+workers.run_daemon()
+spark, ours = socket.socketpair()
+spark.sendall(b"task")
+
+def write(infile, outfile):
+    outfile.write(b"result")
+    spark.close() if sys.stdin.read() == "hang up" else os.close(outfile.fileno())
+
+worker.main = write
+daemon.worker(ours, True)
+"""
+
+
+@pytest.mark.parametrize(("how", "printed"), [("hang up", False), ("lose the file", True)])
+def test_a_worker_prints_no_traceback_when_spark_hangs_up(how, printed):
+    command = [sys.executable, "-c", WRITER]
+    run = subprocess.run(command, input=how, capture_output=True, text=True, timeout=500)
+    assert ("failed to flush" in run.stderr) == printed
+    assert printed or (run.stderr, run.returncode) == ("", 0)
+
+
 def test_tasks_and_jvm_talk_in_a_folder_of_this_user(spark):
     spark.sparkContext.parallelize([0], 1).count()
     folder = Path(socket_folder())

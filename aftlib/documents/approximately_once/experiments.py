@@ -62,7 +62,7 @@ class NotebookParameters(ParameterModel):
         3, "samples in a window, if rows are samples", least=2, most=100
     )
     rows: int = parameter(
-        20_000, "sampled windows", smoke=5000, quick=10_000, full=200_000, least=100
+        20_000, "sampled windows", smoke=5000, quick=5_000, full=200_000, least=100
     )
     draws: int = parameter(
         20, "random assignments per number of workers", smoke=5, full=200, least=2, most=1000

@@ -56,7 +56,7 @@ class NotebookParameters(ParameterModel):
         most=10_000,
     )
     turns: int = parameter(
-        20,
+        12,
         "repetitions of each measured time, a tenth above 1,000 sensors",
         smoke=5,
         full=50,

@@ -147,12 +147,11 @@ def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataF
     ratios = shuffled(p.keys, LEAST_SKEW, MANY, b) / shuffled(p.keys, UNIFORM, MANY, b)
     # the busiest receiver limits if b·q > (1 − b)/p
     least = 1 / (1 + MANY * float(np.median(busiest_shares(p.keys, LEAST_SKEW, MANY))))
-    runs = measured[measured["strategy"] == UPFRONT]
-    speeds = runs.groupby("skew")["throughput"].median()
+    gains = gains_of_skew(measured, "strategy").T[UPFRONT]
     sentences = [
         f"Computed for {MANY} tasks, not run; receivers bear {percent(b)} of a tuple's cost here, "
         f"and {percent(least)} suffice.",
-        f"Measured on {p.tasks} tasks: {list_range((speeds / speeds[UNIFORM]).drop(UNIFORM))}.",
+        f"Measured on {p.tasks} tasks: {list_range(gains)}.",
     ]
     if len(flink := stored_gains(engines, "flink keyed")):
         word = "Reversed on two tasks in Flink, stored" if flink.min() > 1 else "Flink, stored"
@@ -171,7 +170,9 @@ def skew_is_faster(
     nearest = min(gains.columns, key=lambda skew: abs(skew - STOPPED))
     sentences = [f"Measured with {p.keys:,} keys: {list_by_skew(gains.median())}."]
     for keys, of_skews in gains_of_skew(searched).iterrows():
-        sentences.append(f"With {keys:,} keys: {list_by_skew(of_skews)}.")
+        others = of_skews.drop(gains.columns, errors="ignore") if keys == p.keys else of_skews
+        if len(others):
+            sentences.append(f"With {keys:,} keys: {list_by_skew(others)}.")
     if len(flink := stored_gains(engines, "flink shared")):
         sentences.append(f"Flink's prototype, stored: {list_by_skew(flink)}.")
     sentences.append("Fewer sums and a better use of the cache are not separated.")

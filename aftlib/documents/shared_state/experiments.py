@@ -37,20 +37,24 @@ class NotebookParameters(ParameterModel):
         full=[0.0, 1.2, 1.4, 1.6, 1.8, 2.0],
     )
     tuples: int = parameter(
-        4_000_000, "of each measured stream", least=10_000, smoke=200_000, full=10_000_000
+        2_000_000, "of each measured stream", least=10_000, smoke=200_000, full=10_000_000
     )
     keys: int = parameter(100_000, "that may occur", least=1)
     seed: int = parameter(1, "of all streams", least=0)
     tasks: int = parameter(2, "parallelism that is measured", least=2)
     turns: int = parameter(5, "counted runs of each case", least=1, smoke=1, full=20)
     growth_tuples: int = parameter(
-        10_000_000, "that one server sums with one task and with `tasks`", least=1, smoke=200_000
+        5_000_000,
+        "that one server sums with one task and with `tasks`",
+        least=1,
+        smoke=200_000,
+        full=10_000_000,
     )
     kill_tuples: int = parameter(400_000, "of the stream for the kills", least=200_000)
     kill_turns: int = parameter(2, "repetitions of all kills", least=1, smoke=1, full=20)
     flush_rows: int = parameter(10_000, "sums of a batch", least=1, smoke=1_000)
     key_counts: list[int] = parameter(
-        [10_000, 100_000, 1_000_000],
+        [10_000, 1_000_000],
         "keys among which the gain of skew is searched",
         least=10,
         smoke=[1_000, 10_000],

@@ -126,11 +126,9 @@ def describe_failures(killed: pd.DataFrame) -> Text:
 
 def describe_speeds(measured: pd.DataFrame) -> Text:
     """Compare each strategy's throughput under the largest skew with that of uniform keys."""
-    speeds = measured.pivot_table(
-        index="strategy", columns="skew", values="throughput", aggfunc="median"
-    )
-    largest = speeds.columns.max()
-    changes = speeds[largest] / speeds[UNIFORM]
+    gains = gains_of_skew(measured, "strategy")
+    largest = gains.columns.max()
+    changes = gains[largest]
     texts = [f"{name} × {changes[name]:.2f}" for name in LOOK]
     return caption(
         f"Throughput changes from uniform keys to skew {largest:g} by these factors: "

@@ -201,14 +201,14 @@ def search_keys(
     return counted_turns(rows)
 
 
-def gains_of_skew(searched: pd.DataFrame) -> pd.DataFrame:
-    """Return throughput over that of uniform keys: a row per number of keys, a column per skew.
+def gains_of_skew(runs: pd.DataFrame, by: str = "keys") -> pd.DataFrame:
+    """Return throughput over that of uniform keys: a row per value of `by`, a column per skew.
 
     Ratios are within a turn; the median of the turns is returned.
     """
-    wide = searched.pivot_table(index=["keys", "turn"], columns="skew", values="throughput")
-    gains = wide.div(wide[UNIFORM], axis=0).drop(columns=UNIFORM)
-    return gains.groupby("keys").median()
+    wide: Any = runs.pivot_table(index=[by, "turn"], columns="skew", values="throughput")
+    gains: pd.DataFrame = wide.div(wide[UNIFORM], axis=0).drop(columns=UNIFORM)
+    return gains.groupby(by).median()
 
 
 def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:

@@ -34,6 +34,7 @@ _MESSAGES: dict[str, dict[str, Any]] = {
     "failure": {"color": "#333"},
 }
 _LABELS = {"tuple": "middle left", "ACK": "top left"}
+_RAISED_MS = {"ACK": 2.5}  # a line of text, because a node sends an ACK and a tuple at once
 _PARTS = (
     ("nagle", "Nagle's algorithm", RED),
     ("handshake", "open the connection", ORANGE),
@@ -89,10 +90,10 @@ def _draw_messages(
     )
     # tuples that leave together have one label
     named = (rows["number"] >= 0) & ((kind != "ACK") | (rows["source"] != "downstream"))
-    numbers = rows[named].groupby(["begin", "sent_ms"], as_index=False)["number"].agg(list)
+    numbers = rows[named].groupby(["begin", "sent_ms"])["number"].agg(list).reset_index()
     figure.add_scatter(
         x=numbers["begin"],
-        y=numbers["sent_ms"],
+        y=numbers["sent_ms"] - _RAISED_MS.get(kind, 0.0),
         text=[_name_numbers(kind, each) for each in numbers["number"]],
         mode="text",
         showlegend=False,
@@ -109,7 +110,7 @@ def _name_numbers(kind: str, numbers: Sequence[int]) -> str:
     first = min(numbers)
     last = max(numbers)
     text = f"{first}" if first == last else f"{first}–{last}"
-    return f"≤ {text}\u2002" if kind == "ACK" else text  # stands clear of others
+    return f"≤ {text}\u2002" if kind == "ACK" else text  # stands clear of the node's line
 
 
 def by_rate(means: pd.DataFrame, measure: str, title: str, y: str, ns3: pd.DataFrame) -> go.Figure:

@@ -1,8 +1,10 @@
 """D3's figures show their frames."""
 
 from aftlib.documents.shared_state import figures
+from aftlib.documents.shared_state.claims import CLAIMS
 from aftlib.documents.shared_state.throughput import modelled_growth
-from tests.documents.shared_state.test_claims import killed, measured
+from tests.documents.shared_state.test_claims import killed, measured, searched, world
+from tests.judging import judge
 
 
 def test_throughput_has_a_curve_per_strategy_in_millions():
@@ -10,6 +12,19 @@ def test_throughput_has_a_curve_per_strategy_in_millions():
     curves = {curve.name: curve for curve in figures.by_skew(frame, "t").data}
     assert list(curves["late global"].x) == [0.0, 1.4, 2.0]
     assert list(curves["late global"].y) == [2.0, 3.0, 3.0]
+
+
+def test_one_gain_of_skew_has_one_value_in_text_and_claim():
+    """Ratios are within a turn everywhere; the medians of these turns have another ratio, 4/3."""
+    frame = measured()
+    shared = frame["strategy"] == "late global"
+    for skew, speeds in {0.0: [1, 2, 3, 4, 5], 1.4: [2, 3, 4, 5, 6], 2.0: [4, 3, 4, 6, 9]}.items():
+        frame.loc[shared & (frame["skew"] == skew), "throughput"] = speeds
+    again = searched().assign(keys=world()["p"].keys)
+    record = judge(CLAIMS, world(measured=frame, searched=again), "D3-4")["D3-4"]
+    assert "late global × 1.50" in figures.describe_speeds(frame).markdown
+    assert "× 1.50 at skew 2." in record.sensitivity
+    assert record.sensitivity.count("at skew 1.4") == 2  # measured, and stored of Flink
 
 
 def test_a_shuffle_stops_growing_under_skew_and_a_shared_table_goes_on():

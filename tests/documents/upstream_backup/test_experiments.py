@@ -46,6 +46,18 @@ def test_figs_3_and_4_show_acks_and_the_failure_and_label_tuples_that_leave_toge
     assert ("9–13",) in labels and ("12–13",) in labels
 
 
+def test_labels_of_a_node_are_a_line_of_text_apart():
+    """A backup once showed "≤ 11" and "14" as one, because it sends both at once."""
+    drawn = figures.recoveries(experiments.follow_tuples(), "x").data
+    labels = pd.DataFrame(
+        [(t.xaxis, x, y) for t in drawn if t.mode == "text" for x, y in zip(t.x, t.y, strict=True)],
+        columns=["panel", "node", "ms"],
+    )
+    gaps = labels.sort_values("ms").groupby(["panel", "node"])["ms"].diff().dropna()
+    assert len(gaps) > 20
+    assert gaps.min() > 2.3  # 11 px
+
+
 def test_a_sweep_is_a_loop(trials):
     assert len(trials) == 2 * 2 * len(P.rates) * P.trials
     for row in trials.sample(15, random_state=1).to_dict("records"):
