@@ -31,7 +31,7 @@ make help       list the targets
 make setup      make .venv from requirements/run.lock: what the notebooks need
 make reproduce  run the notebooks (PROFILE=quick) and write reports/index.html
 make test       run the tests (ARGS=... goes to pytest)
-make long       run the tests that `make test` leaves out: a cluster, many kills
+make long       run the tests that `make test` leaves out: a cluster, many kills, the oldest Spark
 make versions   run the tests beside older Spark, pandas and numpy (ARGS=4.1: one runtime)
 make coverage   run the tests, and show the lines of the library that they miss
 make check      what CI runs: lint, docs, tests, a tiny reproduction
@@ -59,6 +59,7 @@ test: $(all) .venv/compiled
 
 long: $(all) .venv/compiled
 	$(pytest) -m long $(ARGS)
+	$(bin)/python -m tests.versions 4.0
 
 check: $(all) .venv/compiled
 	$(MAKE) lint docs test

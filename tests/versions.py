@@ -124,6 +124,8 @@ def test_runtime(name: str, runtime: Runtime, wheel: Path) -> None:
     print(f"{name}: {' '.join(sorted(before))}", flush=True)
     code = "import aftlib; assert 'streaming' in aftlib.recoverable.__module__"
     subprocess.run([python, "-I", "-c", code], check=True)
+    if "notebooks" in runtime.extras:
+        require_plan(python.with_name("aft"))
     if runtime.tests:
         run_tests(python, runtime.tests, runtime.only)
     for where in runtime.connect:
@@ -138,11 +140,23 @@ def test_runtime(name: str, runtime: Runtime, wheel: Path) -> None:
             run_tests(python, ["tests/streaming/test_stream.py"], "not long", AFT_REMOTE=address)
 
 
+def require_plan(aft: Path) -> None:
+    """Make a plan and its page by the wheel alone, outside a checkout."""
+    name = "beijing_pm25"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(ROOT / "data" / f"{name}.parquet", folder)
+        command = [aft, "plan", f"{name}.parquet", "--epsilon-sd=0.5", "--workers=4"]
+        subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=True)
+        page = Path(folder, "plans", f"{name}.html").read_text()
+        assert "An outage of machine" in page, "the plan's page is not complete"
+
+
 def run_tests(python: Path, tests: Sequence[str], only: str, **variables: str) -> None:
     """Run tests of this checkout by an environment's Python, on its library's versions."""
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", only, *tests]
     if not variables:
-        command += ["--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder"]
+        command += ["--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile", "--no-loadscope-reorder"]
     environment = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=ROOT, env=os.environ | environment | variables, check=True)
 
