@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
+from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from aftlib.core.checks import listed
 
@@ -41,6 +41,11 @@ RISES = 8  # least rises of a counter
 _PARTS = re.compile(r"(day.?of.?)?(year|month|week)|(week)?day|hour|jahr|monat|wochentag", re.I)
 
 
+def as_texts(column: pd.Series) -> pd.Series:
+    """Return cells as texts without outer blanks; missing cells, which pandas 2 names, stay so."""
+    return column.astype(str).where(column.notna()).str.strip()
+
+
 def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataFrame:
     """Numbers of the columns, NaN where missing; ValueError for other cells."""
     thousands = options.get("thousands", "\0")
@@ -54,14 +59,14 @@ def require_numbers(frame: pd.DataFrame, options: Mapping[str, Any]) -> pd.DataF
     states = list[str]()
     for name, column in frame.items():
         if not is_numeric_dtype(column.dtype):
-            texts = column.astype("str").str.strip()
+            texts = as_texts(column)
             column = texts = texts.mask(texts.str.lower().isin(["", "nan"]))
             lower = texts.str.lower()
             if any({*lower.dropna()} == {*pair} for pair in SWITCHES):
                 on = lower.isin([word for _, word in SWITCHES])
                 column = texts = on.astype(int).astype("str").mask(texts.isna())
             if decimal != "." or thousands != "\0":
-                column = texts.where(texts.str.fullmatch(form))
+                column = texts.where(texts.str.fullmatch(form, na=False))
                 column = column.str.replace(thousands, "", regex=False)
                 column = column.str.replace(decimal, ".", regex=False)
             column = pd.to_numeric(column, errors="coerce")
@@ -99,11 +104,11 @@ def _refuse_texts(odd: Mapping[str, pd.Series], states: Sequence[str]) -> None:
     )
 
 
-def require_plain_dots(texts: pd.DataFrame, separator: object) -> None:
+def require_plain_dots(frame: pd.DataFrame, separator: object) -> None:
     """Refuse a file in which every dot may group thousands: "1.160" next to "820"."""
     doubtful = ""
-    for name in texts.columns:
-        cells = texts[name].dropna().str.strip()
+    for name in [name for name in frame if is_string_dtype(frame[name].dropna())]:
+        cells = frame[name].dropna().str.strip()
         dotted = cells[cells.str.fullmatch(r"[-+]?\d*(\.\d{3})*\.\d+")]
         if not dotted.str.fullmatch(r"[-+]?[1-9]\d{0,2}(\.\d{3})+").all():
             return  # this column has a plain decimal, so the file's dots begin decimals

@@ -145,7 +145,7 @@ def read_sensors(
                 zoned=tz is not None,
             )
     if not {"decimal", "thousands"} & {*options}:
-        sensor_checks.require_plain_dots(frame.select_dtypes("str"), options.get("sep", ","))
+        sensor_checks.require_plain_dots(frame, options.get("sep", ","))
     frame = sensor_checks.require_numbers(frame, options)
     if long is not None:
         frame = _leave_out(frame.iloc[:, 0].groupby(level=[0, 1]).mean().unstack(), drop)
@@ -300,8 +300,8 @@ def _choose_columns(
     if len(parts) == 1:
         return frame, parts[0]
     name = ",".join(parts)
-    texts = frame[parts].astype(str)
-    joined = texts[parts[0]].str.cat(texts[parts[1:]], sep=" ")
+    texts = [sensor_checks.as_texts(frame[part]) for part in parts]
+    joined = texts[0].str.cat(texts[1:], sep=" ")
     rest = frame.drop(columns=parts)
     rest.insert(0, name, joined)
     return rest, name

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_datetime64_any_dtype
 
-from aftlib.sensor_plans.sensor_checks import IN_PYTHON, SKIP_LINES
+from aftlib.sensor_plans.sensor_checks import IN_PYTHON, SKIP_LINES, as_texts
 
 #: Units of times that are numbers: how many are a day, and the day from 1970 that is number 0.
 TIME_UNITS = {
@@ -47,15 +47,15 @@ def read_times(column: pd.Series, time_format: str | None, unit: str | None) -> 
     """Times of a column; ValueError, with the options that may read it, for what is not certain."""
     if unit is not None:
         return _read_numbers(column, unit)
-    texts = column.astype(str).str.strip()
+    texts = as_texts(column)
     form: dict[str, Any] = {}
     if time_format is not None:
         column = texts
         form = {"format": time_format, "utc": "%z" in time_format}
     elif not is_datetime64_any_dtype(column.dtype):
         plain = texts.str.replace(r"\s*(Z|UTC|GMT)$", "+00:00", regex=True)
-        zoned = plain.str.contains(r":\d\d.*[-+]\d\d", regex=True)
-        alike = plain.str.match(r"\d{4}-\d\d-\d\d") & (zoned == (zoned.mean() > 0.5))
+        zoned = plain.str.contains(r":\d\d.*[-+]\d\d", regex=True, na=False)
+        alike = plain.str.match(r"\d{4}-\d\d-\d\d", na=False) & (zoned == (zoned.mean() > 0.5))
         column = plain.where(alike)
         form = {"format": "ISO8601", "utc": zoned.mean() > 0.5}
     read = pd.to_datetime(column, errors="coerce", **form)
@@ -98,7 +98,7 @@ def _read_numbers(column: pd.Series, unit: str) -> pd.DatetimeIndex:
 
     ValueError for what is no number, and for days that only another origin makes plausible.
     """
-    texts = column.astype(str).str.strip()
+    texts = as_texts(column)
     numbers = pd.to_numeric(column, errors="coerce")
     if (bad := numbers.isna()).any():
         raise _no_times(column, texts, bad, unit)
@@ -144,14 +144,14 @@ def _localize_ordered(times: pd.DatetimeIndex, tz: str) -> pd.DatetimeIndex:
         return _localize_ordered(times[::-1], tz)[::-1]
     try:
         repeated = np.asarray(times.tz_localize(tz, ambiguous="NaT").isna())
-    except (ValueError, LookupError, TypeError) as error:
+    except Exception as error:  # also pytz's own of pandas 2, which are no ValueError
         raise ValueError(
             f"--tz must be the zone of local times, such as Europe/Berlin, got {tz!r}: {error}; "
             "leave it out, or write the offset from UTC into the file"
         ) from error
     if not repeated.any():
         return times.tz_localize(tz).tz_convert("UTC")
-    with suppress(ValueError):
+    with suppress(Exception):
         utc = times.tz_localize(tz, ambiguous="infer").tz_convert("UTC")
         if utc.is_monotonic_increasing:
             return utc
