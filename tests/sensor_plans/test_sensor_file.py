@@ -306,6 +306,8 @@ REFUSED = {  # content, what the message says, the options that a user gives the
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_the_options_that_a_refusal_names_read_the_file(case, tmp_path):
+    if case in ("a date without end", "a date before all") and pd.__version__ < "3":
+        pytest.skip("pandas 2 reads no such time: the refusal says that the text is no time")
     content, message, *steps = REFUSED[case]
     path = write(tmp_path, content)
     options = ""
