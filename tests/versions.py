@@ -156,7 +156,8 @@ def run_tests(python: Path, tests: Sequence[str], only: str, **variables: str) -
     """Run tests of this checkout by an environment's Python, on its library's versions."""
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", only, *tests]
     if not variables:
-        command += ["--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile", "--no-loadscope-reorder"]
+        command += ["--numprocesses=auto", "--maxprocesses=4"]
+        command += ["--dist=loadfile", "--no-loadscope-reorder"]
     environment = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=ROOT, env=os.environ | environment | variables, check=True)
 
