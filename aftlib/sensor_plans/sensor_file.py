@@ -300,8 +300,8 @@ def _choose_columns(
     if len(parts) == 1:
         return frame, parts[0]
     name = ",".join(parts)
-    texts = [sensor_checks.as_texts(frame[part]) for part in parts]
-    joined = texts[0].str.cat(texts[1:], sep=" ")
+    texts = frame[parts].apply(sensor_checks.as_texts)
+    joined = texts[parts[0]].str.cat(texts[parts[1:]], sep=" ")
     rest = frame.drop(columns=parts)
     rest.insert(0, name, joined)
     return rest, name

@@ -30,7 +30,7 @@ def record_metrics(spark: SparkSession, directory: Path | str) -> StreamingQuery
     """
     from pyspark.sql.streaming import StreamingQueryListener
 
-    place = Path(directory)
+    place = Path(directory).resolve()  # the program may go to another directory
     place.mkdir(parents=True, exist_ok=True)
 
     class MetricsListener(StreamingQueryListener):
