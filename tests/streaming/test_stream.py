@@ -214,8 +214,8 @@ def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(
     }  # fmt: skip
 
 
-def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_path):
-    """Over two groups, and a restart; also by sensor."""
+def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_path, monkeypatch):
+    """Over two groups, and a restart; also by sensor, and from another working directory."""
     promise, sites = Promise(**TERMS), {}
     for seed, site in enumerate(["north", "south"]):
         samples = minutes(seed=seed)
@@ -225,7 +225,9 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
     rows = pd.concat(sites.values()).sort_values(["time", "site"], kind="stable")
     rows = pd.concat([rows[:5].assign(sensor="x"), rows])
     parts = np.split(np.arange(len(rows)), [int(0.5 * len(rows)), int(0.9 * len(rows))])
-    listener = record_metrics(rocksdb, tmp_path / "metrics")
+    monkeypatch.chdir(tmp_path)
+    listener = record_metrics(rocksdb, "metrics")
+    monkeypatch.chdir(tmp_path.parent)
     try:
         for part in (parts[:2], parts):
             put(tmp_path / "in", [rows.iloc[one] for one in part])
