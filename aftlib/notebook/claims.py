@@ -80,6 +80,8 @@ class Finding:
         Reason why a second condition of the claim is not met; the claim then does not hold.
     sensitivity
         What would change the verdict, such as another interpretation; empty if nothing is known.
+    condition
+        The claim's condition with the numbers of this run; empty if `Claim.condition` has none.
     control
         Whether the experiment could have shown the contrary; if not, the claim stays open.
     missing
@@ -94,6 +96,7 @@ class Finding:
     holds: bool | None = None
     fails: str = ""
     sensitivity: str = ""
+    condition: str = ""
     control: bool = True
     missing: str = ""
 
@@ -112,6 +115,11 @@ class Finding:
                 f"interval needs at least {FEWEST} observations, got n = {self.n}: leave it None"
             )
         object.__setattr__(self, "interval", (low, high))
+
+
+def has_too_few(interval: tuple[float, float] | None, n: int | None) -> bool:
+    """Return whether `n` observations without an interval are too few for one."""
+    return interval is None and n is not None and n < FEWEST
 
 
 def not_run(why: str) -> Finding:
@@ -141,7 +149,8 @@ class Claim:
         The same as numbers; None where `Finding.holds` decides.
     condition
         One condition that a reader can check. A claim with a condition that meets its threshold
-        "holds if". Required if `recorded` is "holds if", refused if it is "holds".
+        "holds if". Required if `recorded` is "holds if", refused if it is "holds". Where the run
+        decides a number, its name stands in braces, and `Finding.condition` has the number.
     basis
         One of `BASES`.
     by_construction
@@ -152,7 +161,8 @@ class Claim:
     project
         Whether the claim is this project's and not the document's.
     timed
-        Whether a measured time decides, because a busy machine may change it.
+        Whether a measured time decides, because a busy machine may change it. Fewer than `FEWEST`
+        observations then decide nothing, and the claim stays open.
     recorded
         The verdict that a run is expected to give.
     """
@@ -208,7 +218,8 @@ class Claim:
 
         An interval inside the threshold holds (under the claim's condition, if it has one), one
         outside does not hold, and one across a bound leaves the claim open. A single value decides
-        where there is no interval. A finding that `fails` does not hold.
+        where there is no interval, but too few measured times leave the claim open. A finding that
+        `fails` does not hold.
         """
         if finding.missing:
             return NOT_RUN
@@ -217,6 +228,8 @@ class Claim:
                 f"holds of the finding for {self.id} must be None beside a threshold, got "
                 f"{finding.holds!r}: use `fails` for a second condition"
             )
+        if self.timed and has_too_few(finding.interval, finding.n):
+            return OPEN
         if finding.fails:
             return DOES_NOT_HOLD
         if self.threshold is None:

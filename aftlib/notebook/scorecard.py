@@ -6,6 +6,7 @@ is added when the record is read back.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from aftlib.notebook.claims import (
     Claim,
     Finding,
     Value,
+    has_too_few,
 )
 from aftlib.notebook.texts import render, shown, shown_interval
 
@@ -76,6 +78,7 @@ class ClaimRecord(BaseModel):
             "measured": finding.value,
             "unit": "" if isinstance(finding.value, str | None) else claim.unit,
             "verdict": claim.decide(finding),
+            "condition": finding.condition or claim.condition,
             "threshold": claim.threshold.source if claim.threshold else "",
             "sensitivity": finding.missing or finding.fails or finding.sensitivity,
         }
@@ -94,13 +97,13 @@ class ClaimRecord(BaseModel):
     @property
     def number(self) -> str:
         """The number as a reader sees it, with its unit and interval."""
-        if self.text:
-            return self.text
         words = [shown(self.measured), self.unit]
-        return " ".join(
-            [word for word in words if word]
-            + [shown_interval(self.interval)] * (self.interval is not None)
-        )
+        words += [shown_interval(self.interval)] * (self.interval is not None)
+        text = self.text or " ".join(word for word in words if word)
+        if not (self.timed and has_too_few(self.interval, self.n)):
+            return text
+        kind = re.split("[,;]| with ", self.counted)[0] or "observations"
+        return f"{text}; not enough {kind} ({self.n})"
 
     @property
     def evidence(self) -> str:

@@ -78,6 +78,14 @@ def test_fewer_than_five_observations_have_no_interval():
     assert Finding(1.0, (0.5, 1.5), n=5).interval == (0.5, 1.5)
 
 
+@pytest.mark.parametrize("finding", [Finding(4, n=2), Finding(2, n=4), Finding(4, n=2, fails="no")])
+def test_fewer_than_five_measured_times_decide_nothing(finding):
+    assert claim(timed=True).decide(finding) == "open"
+    assert claim().decide(finding) != "open"
+    assert claim(timed=True).decide(Finding(4, n=5)) == "holds"
+    assert claim(timed=True).decide(Finding(4)) == "holds"
+
+
 def test_an_interval_runs_upwards():
     with pytest.raises(ValueError, match="interval must run from low to high"):
         Finding(1.0, (2.0, 1.0))

@@ -51,6 +51,21 @@ def test_the_condition_stands_beside_holds_if():
     assert made.word == "✔ holds if there are 10⁵ keys"
 
 
+def test_a_condition_of_the_run_replaces_the_claims():
+    made = record(
+        condition="there are {n} keys",
+        recorded="holds if",
+        judge=lambda m: Finding(m, condition="there are 700 keys"),
+    )
+    assert made.word == "✔ holds if there are 700 keys"
+
+
+def test_too_few_measured_times_are_counted_in_the_number():
+    about = {"unit": "ms", "judge": lambda m: Finding(m, n=2, counted="turns, of one machine")}
+    assert record(timed=True, **about).number == "4 ms; not enough turns (2)"
+    assert record(**about).number == "4 ms"
+
+
 @pytest.mark.parametrize(
     ("m", "about", "surprising", "contradicting"),
     [

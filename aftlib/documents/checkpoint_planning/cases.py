@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Protocol
@@ -112,13 +112,27 @@ class PlanningCase:
 def checkpoint_counts(case: PlanningCase) -> pd.DataFrame:
     """Count the checkpoints strictly inside a window for each method over the grid (D2 fig. 6).
 
-    One row per point: epsilon, delta, t_sla_ms, method (one of `METHODS` or `SPARED`), checkpoints.
+    One row per point: epsilon, delta, t_sla_ms, method (one of `METHODS` or `SPARED`), checkpoints;
+    prepared: checkpoints if no recovery pays T_est; after_failure: checkpoints of a window whose
+    first interval fails, so that the rest is planned again.
     """
-    rows = [
-        (*point, method, len(case.query(*point, method).plan().checkpoints))
-        for point, method in product(case.points, [*METHODS, SPARED])
-    ]
-    return pd.DataFrame(rows, columns=[*AXES, "method", "checkpoints"])
+    prepared = replace(case, recovery_time=case.spared_time)
+    rows = []
+    for point, method in product(case.points, [*METHODS, SPARED]):
+        query = case.query(*point, method)
+        unpaid = prepared.query(*point, method).plan()
+        counts = [len(query.plan().checkpoints), len(unpaid.checkpoints), _after_failure(query)]
+        rows.append((*point, method, *counts))
+    return pd.DataFrame(rows, columns=[*AXES, "method", "checkpoints", "prepared", "after_failure"])
+
+
+def _after_failure(query: ReplayQuery) -> int:
+    """Count the checkpoints of a window whose first interval fails."""
+    plan = query.plan()
+    if not plan.checkpoints:
+        return 0
+    rest = query.plan(plan.checkpoints[0], plan.restored_variance(0))
+    return 1 + len(rest.checkpoints)
 
 
 class SensorTable(Protocol):

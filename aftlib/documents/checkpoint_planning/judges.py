@@ -28,14 +28,20 @@ NEARLY_EVERYWHERE = 0.9
 """Share of the points at which D2-3 holds."""
 
 
-def _by_method(counts: pd.DataFrame) -> pd.DataFrame:
+def _by_method(counts: pd.DataFrame, values: str = "checkpoints") -> pd.DataFrame:
     """Checkpoints: one row per point of the grid, one column per method."""
-    return counts.pivot_table(index=AXES, columns="method", values="checkpoints")
+    return counts.pivot_table(index=AXES, columns="method", values=values)
 
 
-def _reversed_if_spared(is_reversed: bool, text: str) -> str:
+def _if_spared(is_reversed: bool, text: str) -> str:
     """Return what happens if exactly-once, which estimates nothing, is spared T_est."""
     return f"{'Reversed' if is_reversed else 'The same'} if exactly-once is spared T_est: {text}."
+
+
+def _if_prepared(is_reversed: bool, text: str) -> str:
+    """Return what happens if no plan's recoveries pay T_est."""
+    word = "Reversed" if is_reversed else "The same"
+    return f"{word} if nobody pays T_est (a prepared gain): {text}."
 
 
 def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
@@ -44,24 +50,31 @@ def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
     steps = exact["t_sla_ms"].map(case.recovery_time.max_tuples) // case.model.size
     by_hand = np.ceil(case.window / steps) - 1
     off = (exact["checkpoints"] - by_hand).abs()
+    spared = counts[counts["method"] == SPARED].groupby("t_sla_ms")["checkpoints"]
+    paid = exact.groupby("t_sla_ms")["checkpoints"].max()
+    word = "Lower" if (spared.max() < paid).any() else "The same"
+    constant = "but as" if (spared.max() == spared.min()).all() else "but not"
+    each = ", ".join(f"{count:.0f}" for count in spared.mean())
     return Finding(
         int(off.max()),
         n=len(exact),
         counted="combinations of ε, δ and T_SLA, ours",
         text=f"at most {off.max():g} checkpoints off; {(off == 0).sum()} of {len(exact)} counts "
         "follow from T_SLA alone",
+        sensitivity=f"{word} if exactly-once is spared T_est ({each}), {constant} independent of ε "
+        "and δ.",
     )
 
 
 def are_ordered(counts: pd.DataFrame) -> Finding:
     """D2-2: points at which the methods are out of order; each must also save somewhere."""
     wide = _by_method(counts)
-    proposed = wide[PROPOSED]
-    unrelaxed = wide[NO_RELAXATION]
-    exact = wide[EXACTLY_ONCE]
-    disorder = int(((proposed > unrelaxed) | (unrelaxed > exact)).sum())
-    spared = int(((proposed > unrelaxed) | (unrelaxed > wide[SPARED])).sum())
-    saves = (unrelaxed < exact).any() and (proposed < unrelaxed).any()
+    disorder = _points_out_of_order(wide, EXACTLY_ONCE)
+    spared = _points_out_of_order(wide, SPARED)
+    prepared = _points_out_of_order(_by_method(counts, "prepared"), EXACTLY_ONCE)
+    more = int((wide[PROPOSED] > wide[SPARED]).sum())
+    estimating = wide[NO_RELAXATION] < wide[EXACTLY_ONCE]
+    saves = estimating.any() and (wide[PROPOSED] < wide[NO_RELAXATION]).any()
     return Finding(
         disorder,
         n=len(wide),
@@ -69,54 +82,84 @@ def are_ordered(counts: pd.DataFrame) -> Finding:
         text=f"{disorder} of {len(wide)} combinations violate "
         "proposed ≤ no-relaxation ≤ exactly-once",
         fails="" if saves else "One of the methods never saves a checkpoint.",
-        sensitivity=_reversed_if_spared(
-            (spared > 0) != (disorder > 0), f"{spared} of {len(wide)} violate it"
-        ),
+        sensitivity=_if_spared(
+            (spared > 0) != (disorder > 0),
+            f"{spared} of {len(wide)} violate it, and proposed needs more at {more}",
+        )
+        + " "
+        + _if_prepared((prepared > 0) != (disorder > 0), f"{prepared} of {len(wide)}"),
     )
+
+
+def _points_out_of_order(wide: pd.DataFrame, exact: str) -> int:
+    """Count the points at which proposed ≤ no-relaxation ≤ `exact` fails."""
+    proposed = wide[PROPOSED] > wide[NO_RELAXATION]
+    return int((proposed | (wide[NO_RELAXATION] > wide[exact])).sum())
 
 
 def saves_where_estimating_does_not(counts: pd.DataFrame) -> Finding:
     """D2-3: share of the points where no-relaxation saves nothing but proposed does."""
     wide = _by_method(counts)
-    useless = wide[(wide[NO_RELAXATION] >= wide[EXACTLY_ONCE]) & (wide[EXACTLY_ONCE] > 0)]
-    if useless.empty:
+    saves = _saves_where_useless(wide, EXACTLY_ONCE)
+    if saves.empty:
         return not_run("No-relaxation saves checkpoints at every point.")
-    saves = useless[PROPOSED] < useless[EXACTLY_ONCE]
-    spared = wide[(wide[NO_RELAXATION] >= wide[SPARED]) & (wide[SPARED] > 0)]
-    sensitivity = ""
+    few = saves.mean() < NEARLY_EVERYWHERE
+    sentences = []
+    spared = _saves_where_useless(wide, SPARED)
     if len(spared):
-        share = (spared[PROPOSED] < spared[SPARED]).mean()
-        turns = (share < NEARLY_EVERYWHERE) != (saves.mean() < NEARLY_EVERYWHERE)
-        sensitivity = _reversed_if_spared(turns, f"{percent(share)} of {len(spared)} points")
+        turns = (spared.mean() < NEARLY_EVERYWHERE) != few
+        sentences.append(_if_spared(turns, f"{percent(spared.mean())} of {len(spared)} points"))
+    prepared = _saves_where_useless(_by_method(counts, "prepared"), EXACTLY_ONCE)
+    if len(prepared):
+        turns = (prepared.mean() < NEARLY_EVERYWHERE) != few
+        sentences.append(_if_prepared(turns, f"{prepared.sum()} of {len(prepared)}"))
     return Finding(
         saves.mean(),
-        n=len(useless),
+        n=len(saves),
         counted="points where no-relaxation saves nothing",
-        text=f"{saves.sum()} of {len(useless)} points where no-relaxation saves nothing",
-        sensitivity=sensitivity,
+        text=f"proposed saves some at {saves.sum()} of the {len(saves)} points where no-relaxation "
+        "saves none",
+        sensitivity=" ".join(sentences) or "No-relaxation saves checkpoints if T_est is spared.",
     )
+
+
+def _saves_where_useless(wide: pd.DataFrame, exact: str) -> pd.Series:
+    """Whether proposed saves, at the points where no-relaxation needs as many as `exact`."""
+    useless = wide[(wide[NO_RELAXATION] >= wide[exact]) & (wide[exact] > 0)]
+    return useless[PROPOSED] < useless[exact]
 
 
 def saves_most_at_short_t_sla(counts: pd.DataFrame) -> Finding:
     """D2-4: share of the pairs (ε, δ) at which the shortest T_SLA saves the most checkpoints."""
     wide = _by_method(counts)
     saved = (wide[EXACTLY_ONCE] - wide[PROPOSED]).unstack("t_sla_ms")
-    spared = _first_is_largest((wide[SPARED] - wide[PROPOSED]).unstack("t_sla_ms"))
     most = _first_is_largest(saved)
-    shares = (saved / wide[EXACTLY_ONCE].unstack("t_sla_ms")).fillna(0)
-    as_share = int((shares.iloc[:, 0] >= shares.max(axis=1)).sum())
+    spared = _first_is_largest((wide[SPARED] - wide[PROPOSED]).unstack("t_sla_ms"))
+    unpaid = _by_method(counts, "prepared")
+    prepared = _first_is_largest((unpaid[EXACTLY_ONCE] - unpaid[PROPOSED]).unstack("t_sla_ms"))
+    exact = wide[EXACTLY_ONCE].unstack("t_sla_ms")
+    shares = (saved / exact).fillna(0)
+    largest = shares.iloc[:, 0] >= shares.max(axis=1)
     means = ", ".join(f"{mean:.0f}" for mean in saved.mean())
-    reverses = _reversed_if_spared(
-        spared.all() != most.all(), f"{spared.sum()} of {len(saved)} combinations"
-    )
+    mean_shares = ", ".join(f"{100 * mean:.0f}" for mean in shares.mean())
+    word = "Reversed" if largest.all() != most.all() else "The same"
+    shortest, *_, longest = exact.columns
+    taken = exact.mean()
+    sentences = [
+        f"{word} if a share of exactly-once's checkpoints is meant: largest at the shortest T_SLA "
+        f"at {largest.sum()} of {len(saved)} (means {mean_shares} %).",
+        f"Exactly-once itself takes {taken.iloc[0]:.0f} at {shortest:g} ms, "
+        f"{taken.iloc[-1]:.0f} at {longest:g} ms.",
+        _if_spared(spared.all() != most.all(), f"{spared.sum()} of {len(saved)}"),
+        _if_prepared(prepared.all() != most.all(), f"{prepared.sum()} of {len(saved)}"),
+    ]
     return Finding(
         float(most.mean()),
         n=len(saved),
         counted="combinations of ε and δ, ours",
         text=f"{most.sum()} of {len(saved)} combinations; "
         f"saved on average, by rising T_SLA: {means} checkpoints",
-        sensitivity=f"{reverses} As a share of exactly-once's checkpoints the saving is largest "
-        f"there at {as_share}.",
+        sensitivity=" ".join(sentences),
     )
 
 
@@ -128,15 +171,22 @@ def _first_is_largest(saved: pd.DataFrame) -> pd.Series:
 def saves_most_where_loose(counts: pd.DataFrame) -> Finding:
     """D2-13: share of the T_SLA at which no-relaxation saves most at the largest ε and δ."""
     wide = _by_method(counts)
-    saved = (wide[EXACTLY_ONCE] - wide[NO_RELAXATION]).unstack("t_sla_ms")
-    loosest = saved.iloc[-1]
-    most = (loosest >= saved.max()) & (loosest > 0)
+    most = _loosest_saves_most(wide, EXACTLY_ONCE)
+    spared = _loosest_saves_most(wide, SPARED)
     return Finding(
         most.mean(),
         n=len(most),
         counted="values of T_SLA, ours",
         text=f"{most.sum()} of {len(most)} values of T_SLA; other ε and δ may save as many",
+        sensitivity=_if_spared(spared.all() != most.all(), f"{spared.sum()} of {len(spared)}"),
     )
+
+
+def _loosest_saves_most(wide: pd.DataFrame, exact: str) -> pd.Series:
+    """Whether no-relaxation saves most at the largest ε and δ, for each T_SLA."""
+    saved = (wide[exact] - wide[NO_RELAXATION]).unstack("t_sla_ms")
+    loosest = saved.iloc[-1]
+    return (loosest >= saved.max()) & (loosest > 0)
 
 
 def stays_below_delta(success: pd.DataFrame, parameters: NotebookParameters) -> Finding:
@@ -173,6 +223,8 @@ def adaptive_keeps_epsilon(
     wide = _by_method(counts)
     saved = wide[PROPOSED] - wide[ADAPTIVE]
     more = int((saved < 0).sum())
+    after_failure = _by_method(counts, "after_failure")
+    failed = int((after_failure[ADAPTIVE] > after_failure[PROPOSED]).sum())
     best = wide.reset_index().iloc[int(saved.to_numpy().argmax())]
     kills = int(adaptive.groupby("stream")["kills"].first().sum())
     largest = float(adaptive["failed"].max()) / parameters.delta
@@ -185,7 +237,8 @@ def adaptive_keeps_epsilon(
         f"checkpoints instead of {best[PROPOSED]:.0f} "
         f"(ε = {best['epsilon']:g}, T_SLA = {best['t_sla_ms']:g} ms)",
         fails=f"At {more} combinations it needs more checkpoints than proposed." if more else "",
-        sensitivity="The rest of a window must be planned again after each failure, because the "
-        "first may spend all of ε.",
+        sensitivity="After a failure that spends ε, the rest is planned as a nearly full replay: "
+        f"then it may need more than proposed ({failed} of {len(wide)} points, first interval "
+        "failed).",
         control=bool(adaptive["z"].max() <= LARGEST_ERROR and repeated > 0),
     )

@@ -144,13 +144,13 @@ class PartialReplay:
         If a sample of O is missing, the interval is replayed from all sensors, which may exceed
         T_SLA. ValueError when the prepared replay sets are gone.
         """
+        clock = [time.perf_counter()]  # T_res restores the checkpoint, too (24)
         if self.store.committed(batch):
             return  # the process crashed after its commit, before Spark recorded the batch
         checkpoint = self.checkpoint
         start = checkpoint.position
         stop = checkpoint.next_boundary
         self.batch_steps = (start, stop)
-        clock = [time.perf_counter()]
 
         def end_phase(point: str) -> None:
             clock.append(time.perf_counter())

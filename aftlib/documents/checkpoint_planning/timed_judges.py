@@ -20,8 +20,12 @@ from aftlib.documents.checkpoint_planning.drivers import (
     kills_to_decide,
 )
 from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
-from aftlib.documents.checkpoint_planning.plan import EXACTLY_ONCE, PROPOSED
-from aftlib.documents.checkpoint_planning.timing import SHARES
+from aftlib.documents.checkpoint_planning.plan import (
+    DOCUMENT_RECOVERY_TIME,
+    EXACTLY_ONCE,
+    PROPOSED,
+)
+from aftlib.documents.checkpoint_planning.timing import MOST_READINGS, SHARES, wide_steps
 from aftlib.notebook.claims import FEWEST, Finding, not_run
 from aftlib.notebook.texts import percent, shown, shown_interval
 
@@ -67,6 +71,24 @@ def _at_size(at: tuple[int, int]) -> str:
     return f"at n = {at[0]:,}, |O| = {at[1]:,}"
 
 
+def _rows(times: pd.DataFrame) -> int:
+    """Rows that a recovery replays."""
+    return int(times["tuples"].iloc[0] // times["sensors"].iloc[0])
+
+
+def _counted(times: pd.DataFrame) -> str:
+    """Text: what is counted, and how much T_rep of the most sensors is scaled."""
+    rows = _rows(times)
+    largest = int(times["n"].max())
+    scale = rows / wide_steps(largest, rows)
+    if scale <= 1:
+        return "turns"
+    return (
+        f"turns; T_rep scaled to {rows:,} rows above {MOST_READINGS // rows:,} sensors "
+        f"(× {scale:.0f} at {largest:,})"
+    )
+
+
 def beats_full_replay(times: pd.DataFrame) -> Finding:
     """D2-6: the largest ratio of T_rec to a full replay's in the same turn, over n and |O| < n."""
     small = times[times["n"] <= SOME]
@@ -77,16 +99,18 @@ def beats_full_replay(times: pd.DataFrame) -> Finding:
     replayed = _over_full_replay(small, "rep_ms", "rep_ms").median()
     shares = replayed.index.get_level_values("sensors") / replayed.index.get_level_values("n")
     reverses = "Reversed" if prepared >= 1 else "The same"
+    of_tuples = DOCUMENT_RECOVERY_TIME.per_tuple_ms * _rows(small)
+    limit = max(0.0, 1 - DOCUMENT_RECOVERY_TIME.fixed_ms / of_tuples)
     return Finding(
         centre,
         interval,
         n=small["turn"].nunique(),
-        counted="turns",
+        counted=_counted(small),
         text=f"at most {centre:.3g} {shown_interval(interval)} × full replay's time, "
         f"{_at_size(at)}, the gain solved at recovery",
         sensitivity=f"{reverses} if the gain is prepared: at most {prepared:.3g}, "
-        f"{_at_size(prepared_at)}. 10⁵ counts rows; by (27), (28) reversed if it counted the "
-        "tuples of all sensors.",
+        f"{_at_size(prepared_at)}. 10⁵ counts rows; by (27), (28), n = 100, slower above |O| = "
+        f"{limit:.2f} n if it counted the tuples of all sensors.",
         control=bool((replayed >= LEAST_REPLAY * shares).all()),
     )
 

@@ -33,13 +33,18 @@ READS = 3
 CORRELATION = 0.5
 
 
+def wide_steps(sensors: int, rows: int) -> int:
+    """Return how many rows a `wide_log` has; T_rep is scaled to `rows`."""
+    return max(min(rows, MOST_READINGS // sensors), ROW_GROUP)
+
+
 def wide_log(directory: Path, sensors: int, rows: int, seed: int) -> SensorLog:
     """Return a log of independent standard normal samples, because times do not depend on values.
 
     It has `rows` rows, or fewer so that it has `MOST_READINGS` samples. It is stored under a name
     made of its parameters, and used again.
     """
-    steps = max(min(rows, MOST_READINGS // sensors), ROW_GROUP)
+    steps = wide_steps(sensors, rows)
     path = directory / f"wide-n{sensors}-steps{steps}-seed{seed}"
     if path.exists():
         return SensorLog.open(path)
@@ -92,6 +97,11 @@ def recovery_times(
     return frame[frame["turn"] >= 0].reset_index(drop=True)
 
 
+def turns_of(n: int, turns: int) -> int:
+    """Return how many of the turns are measured with n sensors."""
+    return turns if n <= MANY else max(1, turns // 10)
+
+
 def _measure_turns(
     log: SensorLog, folder: Path, turns: int, rows: int
 ) -> Iterator[dict[str, float]]:
@@ -103,7 +113,7 @@ def _measure_turns(
     zeros = np.zeros(n)
     for size in sizes[:-1]:
         equally_correlated(n, size).save(folder / f"{size}.npy")
-    counted = range(-1, turns) if n <= MANY else range(max(1, turns // 10))
+    counted = range(-1 if n <= MANY else 0, turns_of(n, turns))
     with CheckpointStore(folder) as store:
         store.save(Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan=""))
         for turn, size in product(counted, sizes):

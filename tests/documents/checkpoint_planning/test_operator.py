@@ -10,6 +10,7 @@ import pytest
 from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import LogReader, SensorLog
+from aftlib.documents.checkpoint_planning import operator
 from aftlib.documents.checkpoint_planning.operator import (
     ReplayQuery,
     bare_read,
@@ -67,6 +68,20 @@ def test_a_crash_before_the_commit_is_recovered_partially(tmp_path, log, point):
     assert (half[0, estimated] > 0).all()
     assert half.max() <= QUERY.requirement.epsilon
     np.testing.assert_allclose(table(store, "value")[1:], truth(log)[1:], rtol=1e-12)
+
+
+def test_the_time_to_restore_begins_with_the_checkpoint(tmp_path, log, monkeypatch):
+    clock = [0.0]
+    restore = CheckpointStore.restore
+
+    def restore_slowly(store):
+        clock[0] += 1
+        return restore(store)
+
+    monkeypatch.setattr(CheckpointStore, "restore", restore_slowly)
+    monkeypatch.setattr(operator.time, "perf_counter", lambda: clock[0])
+    records = stream(QUERY, log, tmp_path, [("replayed", 1)]).records()
+    assert records.query("recovered")["res_ms"].tolist() == [1000]
 
 
 def test_a_crash_after_the_commit_changes_nothing(tmp_path, log):
