@@ -50,7 +50,7 @@ STATED = {
     },
     "02_checkpoint_planning": {
         FIXED: ["Three sensors, one", "Six samples can be replayed", "the checkpoint at step 3"],
-        DOCUMENT: ["DEIM 2020"],
+        DOCUMENT: ["DEIM 2020", "greedily (fig. 3)", "as 6.1 suggests"],
         RULE: [
             "0 until a recovery estimates",
             "Four methods choose",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
-from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.intervals import share_interval
+from aftlib.core.intervals import LEVELS
 from aftlib.core.processes import ChildProcess, preload
 from aftlib.core.sensorlog import SensorLog
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery, bare_read, driver
@@ -22,9 +22,9 @@ from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.documents.checkpoint_planning.state import CheckpointStore, IntervalRecord
 
 IN_TIME = 0.95
-"""Share of the kills after which T_rec must be within T_SLA."""
-MOST_KILLS = 100_000
-"""More kills than these are not proposed to close D2-8."""
+"""Share of the recoveries for which T_SLA is planned in D2-8."""
+LEAST_KILLS = math.ceil(math.log(LEVELS[0]) / math.log(IN_TIME))
+"""The slowest of so many recoveries exceeds `IN_TIME` of them with a confidence of 97.5 %."""
 MARGIN = 1.5
 """T_SLA of killed drivers, as a multiple of the fitted recovery time."""
 PILOT_TUPLES = (10_000, 100_000)
@@ -157,7 +157,8 @@ def kill_drivers(
     which T_SLA ends before their window ends; without such an interval the frame is empty.
 
     One row per kill, about the batch that the replacement process recovers: the columns of
-    `CheckpointStore.records`, and t_sla_ms. RuntimeError when a process does not end by its
+    `CheckpointStore.records`; t_sla_ms; and planned_ms, the query's recovery time of its tuples.
+    RuntimeError when a process does not end by its
     SIGKILL.
     """
     plan = query.first_plan
@@ -181,10 +182,12 @@ def kill_drivers(
             frames.append(store.records().query("recovered"))
         left -= len(taus)
     nothing = pd.DataFrame(
-        columns=[*(part.name for part in fields(IntervalRecord)), "total_ms"], dtype=float
+        columns=[*(part.name for part in fields(IntervalRecord)), "tuples", "total_ms"], dtype=float
     )
     killed = pd.concat(frames or [nothing], ignore_index=True)
-    return killed.assign(t_sla_ms=query.t_sla_ms)
+    cost = query.recovery_time
+    planned = cost.fixed_ms + cost.per_tuple_ms * killed["tuples"]
+    return killed.assign(t_sla_ms=query.t_sla_ms, planned_ms=planned)
 
 
 CRASH_POINTS = ("begun", "restored", "replayed", "estimated")
@@ -299,19 +302,3 @@ def fit_recovery_time(times: pd.DataFrame) -> RecoveryTime:
         slope = max(slope, float(theilslopes(times["total_ms"], times["tuples"]).slope))
     fixed = float((times["total_ms"] - slope * times["tuples"]).median())
     return RecoveryTime(max(0.0, fixed), slope)
-
-
-def kills_to_decide(share: float) -> int | None:
-    """Return about how many kills, of which `share` are in time, put the interval off `IN_TIME`.
-
-    None when more than `MOST_KILLS` are needed. The number is rounded up to two digits.
-    """
-    for exponent in count(0):
-        for digits in range(10, 100):
-            n = int(digits * 10**exponent)
-            if n > MOST_KILLS:
-                return None
-            low, high = share_interval(round(share * n), n)
-            if low >= IN_TIME or high < IN_TIME:
-                return n
-    return None
