@@ -136,6 +136,7 @@ def score(
     """Return shares of certified and of wrong windows from round `first` on, and the worst cases.
 
     Shares weigh the horizons; the longest run of errors counts a stream's certified windows alone.
+    "all_sensors_beyond_delta" is the largest E − δN of a horizon at any time since round 0.
     """
     known = ~np.isnan(error[first:])
     given = certified[first:] & known
@@ -159,10 +160,13 @@ def score(
     share = wrong.sum((0, 1)) / np.maximum(by_sensor, 1)
     often = by_sensor >= LEAST_CERTIFIED
     excess = wrong.sum(0) - DELTA * given.sum(0)
+    given = certified & ~np.isnan(error)  # of all rounds
+    together = (given * ((error > limits) - DELTA)).sum(2).cumsum(0)
     return result | {
         "longest_run": longest_run(wrong, given),
         "worst_sensor": float(share[often].max()) if often.any() else None,
         "most_beyond_delta": float(excess.max()),
+        "all_sensors_beyond_delta": float(together.max()),
         "errors": int(wrong.sum()),
     }
 

@@ -131,6 +131,7 @@ def test_scores_of_a_race_are_those_that_one_counts_by_hand():
     assert row["wrong"] == pytest.approx(3 / 4)
     assert (row["longest_run"], row["errors"]) == (3, 15)
     assert row["most_beyond_delta"] == pytest.approx(3 - 0.05 * 4)
+    assert row["all_sensors_beyond_delta"] == pytest.approx(3 - 0.05 * 3)
 
 
 def test_a_peer_decides_before_it_knows_the_outcome():
