@@ -19,6 +19,13 @@ DATA_SETS = {
     "simbench_load": "share of peak load",
 }
 """Real sensors that come with the project, and the units of their samples."""
+TITLES = {
+    "beijing_pm25": "Beijing's stations",
+    "chicago_ridership": "Chicago's riders",
+    "irish_wind": "Irish wind",
+    "simbench_load": "SimBench's load profiles",
+}
+"""Names of the `DATA_SETS` for readers."""
 
 
 def project_root() -> Path:
@@ -54,6 +61,15 @@ def data_set(name: str) -> Path:
     """
     require_choice("name", name, DATA_SETS)
     return data_dir() / f"{name}.parquet"
+
+
+def data_title(name: str) -> str:
+    """Return the name for readers of one of the `DATA_SETS`, or of another file.
+
+    >>> data_title("irish_wind"), data_title("my_sensors")
+    ('Irish wind', 'my sensors')
+    """
+    return TITLES.get(name, name.replace("_", " "))
 
 
 def beijing_pm25() -> Path:

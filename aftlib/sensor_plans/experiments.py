@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from aftlib.core.paths import DATA_SETS, beijing_pm25, data_set
+from aftlib.core.paths import DATA_SETS, TITLES, beijing_pm25, data_set
 from aftlib.guard.accounts import CAP, CERTIFIED, POOL_CAP, Accounts, most_credits, pool_unit
 from aftlib.notebook.parameters import parameter
 from aftlib.sensor_plans.backtest import (
@@ -34,14 +34,7 @@ from aftlib.sensor_plans.window_results import Survey, fit_model
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
 EPSILON_SD = 0.5
-BEIJING = "Beijing's stations"
-#: Names of the `DATA_SETS` for readers.
-TITLES = {
-    "beijing_pm25": BEIJING,
-    "chicago_ridership": "Chicago's riders",
-    "irish_wind": "Irish wind",
-    "simbench_load": "SimBench's load profiles",
-}
+BEIJING = TITLES["beijing_pm25"]
 #: Samples of a window of the real sets.
 SAMPLES = 10
 

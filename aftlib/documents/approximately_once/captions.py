@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pandas as pd
 
+from aftlib.core.paths import data_title
 from aftlib.documents.approximately_once.claims import (
+    above_delta,
+    compare_real,
     in_each_setting,
     ratios_to_random,
     some_of,
     span_of,
 )
 from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT_ROWS, RANDOM
-from aftlib.documents.approximately_once.experiments import NotebookParameters
+from aftlib.documents.approximately_once.experiments import NotebookParameters, summarize_real
 from aftlib.documents.approximately_once.learning import COUNTED, REPEATS
 from aftlib.notebook.style import Text, caption, prose
 
@@ -230,28 +233,28 @@ def own_rates(grid: pd.DataFrame, name: str, m: int, delta: float) -> Text:
     above = greedy[greedy["measured"] > delta]
     fractions = grid["fraction"]
     return caption(
-        f"{name.replace('_', ' ')}, m = {m}, δ = {delta:g}: lines are what the model of the first "
+        f"{data_title(name)}, m = {m}, δ = {delta:g}: lines are what the model of the first "
         "half predicts, and marks are measured in the second. Greedy's measured rate is above δ at "
         f"{len(above)} of {len(greedy)} values of ε with estimable workers. They are "
         f"{fractions.min():g} to {fractions.max():g} standard deviations of the median sensor."
     )
 
 
-def real_sensors(summary: pd.DataFrame, delta: float) -> Text:
+def real_sensors(real: pd.DataFrame, delta: float) -> Text:
     """Caption of the figure of real sensors."""
-    table = summary.pivot(index="set", columns="method")
-    more = (table["estimable"]["greedy"] > table["estimable"]["h-best"]).sum()
+    against = compare_real(real)
+    more = (against["more"] > 0).sum()
     parts = [
-        f"Greedy has more estimable workers than h-best on {some_of(more, len(table), 'set')}.",
+        f"Greedy has more estimable workers than h-best on {some_of(more, len(against), 'set')}."
     ]
-    both = table["rate"].dropna()
+    both = against.dropna()
     if len(both):
-        ratio = both["greedy"] / both[RANDOM]
-        often = table["measured"]["greedy"] / table["rate"]["greedy"]
-        beyond = (table["measured"]["greedy"] > delta).sum()
+        greedy = summarize_real(real).query("method == 'greedy'").set_index("set").loc[both.index]
         parts += [
-            f"By the model its error rate is {span_of(ratio)} times random's.",
-            f"Its errors in the second half are {span_of(often, '.2g')} times as frequent as "
-            f"predicted (circles), and above δ = {delta:g} on {some_of(beyond, len(both), 'set')}.",
+            f"By the model (circles) its error rate is {span_of(both['ratio'])} times random's; "
+            f"measured in the second half (bars), it is {span_of(both['measured_ratio'])} times "
+            f"random's and {span_of(greedy['measured'] / greedy['rate'], '.2g')} times as high as "
+            f"predicted. In some setting it is above δ = {delta:g} on "
+            f"{above_delta(real, delta)}.",
         ]
     return caption(" ".join(parts))

@@ -197,7 +197,8 @@ def real_grid(tables: Mapping[str, pd.DataFrame], delta: float, seed: int) -> pd
 
     A row is a window's result. Rows that miss a sensor are left out. ε is a multiple of the median
     sensor's standard deviation in the first half. Columns: those of `ErrorRates.table`; set: the
-    name in `tables`; sensors: their number; fraction: ε in standard deviations.
+    name in `tables`; sensors: their number; fraction: ε in standard deviations; windows: those of
+    the second half, in which errors are counted.
     """
     frames = []
     for name, table in tables.items():
@@ -210,7 +211,8 @@ def real_grid(tables: Mapping[str, pd.DataFrame], delta: float, seed: int) -> pd
         workers = [m for m in REAL_WORKERS if m <= model.size]
         frame = work.table(REAL_METHODS, workers, TIES)
         fraction = (frame["epsilon"] / deviation).round(6)
-        frames.append(frame.assign(set=name, sensors=model.size, fraction=fraction))
+        about = {"set": name, "sensors": model.size, "windows": len(later)}
+        frames.append(frame.assign(**about, fraction=fraction))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -160,7 +160,7 @@ def test_a_file_takes_the_place_of_the_projects_sensors(tmp_path):
     np.testing.assert_allclose(tables["my_pairs"], some_sensors())
     real = experiments.real_grid(tables, 0.05, 1)
     assert set(real["set"]) == {"my_pairs"}
-    text = captions.real_sensors(experiments.summarize_real(real), 0.05).markdown
+    text = captions.real_sensors(real, 0.05).markdown
     assert " of 1 set." in text
 
 
@@ -239,7 +239,7 @@ def test_odd_parameters_work_to_the_end(spark, odd):
         captions.about_one_data_set(grid, m, parameters),
         captions.against_random(grid),
         captions.interpretations(grid, averaged, m, 3),
-        captions.real_sensors(experiments.summarize_real(real), 0.05),
+        captions.real_sensors(real, 0.05),
         captions.own_rates(real, "pairs", 2, 0.05),
     ):
         assert not re.search("nan|of 0 |most 0[ .]", text.markdown)
