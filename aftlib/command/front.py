@@ -57,7 +57,7 @@ def render_index(
         "index.html.j2",
         programs=programs,
         sections=sections,
-        run=describe_runs(reports.values()),
+        run=describe_runs(reports),
         terms=Markup(terms),
         stored=read_stored(folder, claims),
         count_text=count_text,
@@ -81,7 +81,7 @@ def keep_full_run(
         box = fill_summary(document, reports[document.notebook], mine)
         boxes[document.id] = [sentence for _, sentence in box or ()]
     lines = [claim.model_dump(mode="json") for claim in claims]
-    full = describe_runs(reports.values()) | {"summaries": boxes, "claims": lines}
+    full = describe_runs(reports) | {"summaries": boxes, "claims": lines}
     write_json(folder / STORED, full)
     return write_whole(folder / "README.md", write_card(full))
 
@@ -149,16 +149,36 @@ def missing_numbers(ids: Iterable[str]) -> list[str]:
     ]
 
 
-def describe_runs(reports: Iterable[Executed]) -> dict[str, str]:
-    """Return date, machine, commit and profile of the runs; several are joined."""
-    records = [executed.record for executed in reports]
-    values = {
-        "date": [record["started"][:10] for record in records],
-        "machine": [record.get("machine", "") for record in records],
-        "commit": [record.get("commit", "") for record in records],
-        "profile": [record["profile"] for record in records],
+def describe_runs(reports: Mapping[str, Executed]) -> dict[str, str]:
+    """Return dates and profiles of the runs, joined, and their origins; `reports` by notebook."""
+    records = {notebook: executed.record for notebook, executed in reports.items()}
+    return {
+        "date": ", ".join(sorted({record["started"][:10] for record in records.values()})),
+        "profile": ", ".join(sorted({record["profile"] for record in records.values()} - {""})),
+        "origin": describe_origin(records),
     }
-    return {name: ", ".join(sorted({*every} - {""})) for name, every in values.items()}
+
+
+def describe_origin(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return commit and machine of runs; where runs differ, of which rows each is the origin.
+
+    `records` has the records of the runs by notebook. The origin with most labels comes last, as
+    that of all other rows.
+    """
+    rows: dict[str, list[str]] = {}
+    for document in DOCUMENTS:
+        if document.notebook not in records:
+            continue
+        record = records[document.notebook]
+        commit = f"commit {record['commit']}" if record.get("commit") else ""
+        origin = ", ".join(filter(None, [commit, record.get("machine")]))
+        others = [claim.id for claim in document.claims if claim.document != document.id]
+        rows.setdefault(origin, []).extend([document.id, *others])
+    if len(rows) < 2:
+        return "".join(rows)
+    *few, most = sorted(rows, key=lambda origin: len(rows[origin]))
+    parts = [f"{', '.join(rows[origin])}: {origin}" for origin in few]
+    return "; ".join([*parts, f"all other rows: {most}"])
 
 
 def count_verdicts(claims: Sequence[ClaimRecord]) -> dict[str, dict[str, int]]:

@@ -184,7 +184,7 @@ def main() -> None:
         sys.exit(f"Error: {error}")
     full = json.loads((folder / STORED).read_text(encoding="utf-8"))
     write_whole(project_root() / "codecheck.yml", describe_check(full))
-    run = describe_runs(read_reports(folder).values())
+    run = describe_runs(read_reports(folder))
     size = sum(path.stat().st_size for path in index.parent.iterdir()) / 1e6
     sys.stdout.write(f"{index}: full run of {run['date']}, {size:.1f} MB\n")
 

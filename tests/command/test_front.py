@@ -29,7 +29,7 @@ def odd_record() -> ClaimRecord:
 
 
 def card_of(records):
-    about = {"date": "2026-01-31", "machine": "2 cores, a chip", "commit": "0123abcd+"}
+    about = {"date": "2026-01-31", "origin": "commit 0123abcd+, 2 cores, a chip"}
     lines = [record.model_dump(mode="json") for record in records]
     boxes = {"D1": ["They claim.", "It holds.", "Sure.", "Here it stops."]}
     return front.write_card(about | {"profile": "full", "summaries": boxes, "claims": lines})
@@ -49,10 +49,25 @@ def test_a_row_has_six_cells_whatever_its_texts_contain(home):
 def test_the_card_has_all_four_sentences_and_says_where_its_numbers_come_from(home):
     card = card_of([odd_record()])
     assert "**D1.** They claim. It holds. Sure. Here it stops." in card
-    assert "on 2026-01-31, commit 0123abcd+, 2 cores, a chip." in card
+    assert "on 2026-01-31 (commit 0123abcd+, 2 cores, a chip)." in card
     terms = card.partition("## Words of the table")[2]
     for word in ("[low, high]", "expected", "by construction", "ours", "h-best", "|O|", "T_est"):
         assert word in terms
+
+
+def test_merged_runs_keep_each_commit_with_its_machine():
+    old = {"commit": "a66df60e", "machine": "2 cores, AMD"}
+    runs = {document.notebook: old for document in front.DOCUMENTS}
+    assert front.describe_origin(runs) == "commit a66df60e, 2 cores, AMD"
+    runs["06_your_sensors"] = {"commit": "3636c7ef", "machine": "2 cores, Intel"}
+    runs["07_does_it_pay"] = {"commit": "", "machine": "2 cores, AMD"}
+    assert front.describe_origin(runs) == (
+        "G: commit 3636c7ef, 2 cores, Intel; P, D1-6, D1-7: 2 cores, AMD; "
+        "all other rows: commit a66df60e, 2 cores, AMD"
+    )
+    # the origin of most rows is last, wherever its first document stands
+    runs["01_approximately_once"] = runs["06_your_sensors"]
+    assert front.describe_origin(runs).startswith("D1, G: commit 3636c7ef, 2 cores, Intel; P, ")
 
 
 def test_missing_numbers_are_named_below_the_table(monkeypatch):
@@ -84,7 +99,7 @@ def test_a_full_run_stores_records_with_their_texts_and_origin(home, monkeypatch
     full = json.loads((home / "reports" / "full.json").read_text())
     card = (home / "reports" / "README.md").read_text()
     assert card == front.write_card(full)
-    assert {"date", "machine", "commit"} <= full.keys() and "cores, " in full["machine"]
+    assert full["date"] and "cores, " in full["origin"]
     assert full["claims"][0]["quote"] == "Workers <scale>."
     assert "**D1.** All works. With 4 workers it holds. Very. Here." in card
     assert "| D1-1 | Workers &lt;scale>. (6.1) | ✔ holds | 4 (bound ours) |" in card
