@@ -211,8 +211,8 @@ def real_grid(tables: Mapping[str, pd.DataFrame], delta: float, seed: int) -> pd
         workers = [m for m in REAL_WORKERS if m <= model.size]
         frame = work.table(REAL_METHODS, workers, TIES)
         fraction = (frame["epsilon"] / deviation).round(6)
-        about = {"set": name, "sensors": model.size, "windows": len(later)}
-        frames.append(frame.assign(**about, fraction=fraction))
+        frame = frame.assign(set=name, sensors=model.size, fraction=fraction)
+        frames.append(frame.assign(windows=len(later)))
     return pd.concat(frames, ignore_index=True)
 
 
