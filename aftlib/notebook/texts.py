@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from aftlib.notebook.claims import Value
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def render(folder: Path, template: str, **values: Any) -> str:
@@ -43,6 +48,39 @@ def percent(share: float, digits: int = 0) -> str:
     ('87 %', '97.8 %')
     """
     return f"{100 * share:.{digits}f} %"
+
+
+def some_of(part: int, number: int, noun: str) -> str:
+    """Return how many of some things, in words.
+
+    >>> some_of(3, 4, "set"), some_of(1, 1, "set")
+    ('3 of 4 sets', '1 of 1 set')
+    """
+    return f"{part} of {number} {noun}{'s' * (number != 1)}"
+
+
+def span_of(values: pd.Series, digits: str = ".2f") -> str:
+    """Return the least and the largest value as text; one where both look the same.
+
+    >>> import pandas as pd
+    >>> span_of(pd.Series([0.69, 1.0])), span_of(pd.Series([0.92]))
+    ('0.69 to 1.00', '0.92')
+    """
+    low = format(values.min(), digits)
+    high = format(values.max(), digits)
+    return low if low == high else f"{low} to {high}"
+
+
+def other_bounds(value: float, bound: float, text: Callable[[float], str] = "{:.2f}".format) -> str:
+    """Return with which other bounds a value gives the same verdict, as a sentence.
+
+    >>> other_bounds(1.234, 0.5), other_bounds(0.234, 0.5)
+    ('Any bound below 1.23 gives the same verdict.', 'Any bound above 0.24 gives the same verdict.')
+    """
+    hundredths = round(100 * value, 6)
+    if value >= bound:
+        return f"Any bound below {text(math.floor(hundredths) / 100)} gives the same verdict."
+    return f"Any bound above {text(math.ceil(hundredths) / 100)} gives the same verdict."
 
 
 def shown(value: Value, digits: int = 3) -> str:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import pandas as pd
 
 from aftlib.core.paths import data_title
-from aftlib.documents.approximately_once.claims import (
+from aftlib.documents.approximately_once.claims import in_each_setting, ratios_to_random
+from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT_ROWS, RANDOM
+from aftlib.documents.approximately_once.experiments import (
+    NotebookParameters,
     above_delta,
     compare_real,
-    in_each_setting,
-    ratios_to_random,
-    some_of,
-    span_of,
+    summarize_real,
 )
-from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT_ROWS, RANDOM
-from aftlib.documents.approximately_once.experiments import NotebookParameters, summarize_real
 from aftlib.documents.approximately_once.learning import COUNTED, REPEATS
 from aftlib.notebook.style import Text, caption, prose
+from aftlib.notebook.texts import some_of, span_of
 
 
 def start_epsilon(grid: pd.DataFrame) -> float:

@@ -7,16 +7,20 @@ the time of a recovery, is measured and judged in notebook 07.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from aftlib.core.paths import data_title
 from aftlib.core.requirement import Requirement
 from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT, DOCUMENT_ROWS, RANDOM
-from aftlib.documents.approximately_once.experiments import TIES, NotebookParameters, summarize_real
+from aftlib.documents.approximately_once.experiments import (
+    TIES,
+    NotebookParameters,
+    above_delta,
+    compare_real,
+)
 from aftlib.notebook.claims import (
     DOES_NOT_HOLD,
     EXACT,
@@ -27,44 +31,12 @@ from aftlib.notebook.claims import (
     not_run,
 )
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
-from aftlib.notebook.texts import percent
+from aftlib.notebook.texts import other_bounds, percent, some_of, span_of
 
 SETTING = ["workers", "epsilon"]
 SETTINGS = "settings (m, ε) of ours"
 HALF = 0.5
 """Our bounds: half of h-best's lead, half a worker per worker, half of random's error rate."""
-
-
-def some_of(part: int, number: int, noun: str) -> str:
-    """Return how many of some things, in words.
-
-    >>> some_of(3, 4, "set"), some_of(1, 1, "set")
-    ('3 of 4 sets', '1 of 1 set')
-    """
-    return f"{part} of {number} {noun}{'s' * (number != 1)}"
-
-
-def span_of(values: pd.Series, digits: str = ".2f") -> str:
-    """Return the least and the largest value as text; one where both look the same.
-
-    >>> span_of(pd.Series([0.69, 1.0])), span_of(pd.Series([0.92]))
-    ('0.69 to 1.00', '0.92')
-    """
-    low = format(values.min(), digits)
-    high = format(values.max(), digits)
-    return low if low == high else f"{low} to {high}"
-
-
-def other_bounds(value: float, bound: float, text: Callable[[float], str] = "{:.2f}".format) -> str:
-    """Return with which other bounds a value gives the same verdict, as a sentence.
-
-    >>> other_bounds(1.234, 0.5), other_bounds(0.234, 0.5)
-    ('Any bound below 1.23 gives the same verdict.', 'Any bound above 0.24 gives the same verdict.')
-    """
-    hundredths = round(100 * value, 6)
-    if value >= bound:
-        return f"Any bound below {text(np.floor(hundredths) / 100)} gives the same verdict."
-    return f"Any bound above {text(np.ceil(hundredths) / 100)} gives the same verdict."
 
 
 def in_each_setting(grid: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -120,37 +92,6 @@ def sample_agrees(grid: pd.DataFrame) -> tuple[bool, str]:
     agrees = bool(z.max() <= limit)
     verb = "agree" if agrees else "disagree"
     return agrees, f"sampled rates {verb}: largest |z| of {len(z)} is {z.max():.1f}"
-
-
-def compare_real(real: pd.DataFrame) -> pd.DataFrame:
-    """Greedy against other assignments, one row per set of real sensors.
-
-    Columns: more: its estimable workers minus h-best's; gap, measured_gap: its error rate minus
-    h-best's, by the model and in the second half; ratio, measured_ratio: its rate over random's.
-    """
-    by_method = summarize_real(real).pivot(index="set", columns="method")
-    estimable = by_method["estimable"]
-    columns = {"more": estimable["greedy"] - estimable["h-best"]}
-    for prefix, rates in (("", by_method["rate"]), ("measured_", by_method["measured"])):
-        columns[f"{prefix}gap"] = rates["greedy"] - rates["h-best"]
-        columns[f"{prefix}ratio"] = rates["greedy"] / rates[RANDOM]
-    return pd.DataFrame(columns)
-
-
-def above_delta(real: pd.DataFrame, delta: float) -> str:
-    """Return on which sets of real sensors greedy's measured rate exceeds δ, and how often.
-
-    Counted are the settings with estimable workers; the text is empty if no set has such.
-    """
-    greedy = real[(real["method"] == "greedy") & real["measured"].notna()]
-    settings = (greedy["measured"] > delta).groupby(greedy["set"])
-    counts = settings.agg(above="sum", all="count")
-    if counts.empty:
-        return ""
-    beyond = counts[counts["above"] > 0]
-    names = [f"{data_title(row.Index)} {row.above} of {row.all}" for row in beyond.itertuples()]
-    text = some_of(len(beyond), len(counts), "set")
-    return f"{text} ({', '.join(names)})" if names else text
 
 
 def assigns_well(

@@ -13,7 +13,7 @@ from pydantic import model_validator
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw, draw_windows
-from aftlib.core.paths import DATA_SETS, data_set
+from aftlib.core.paths import DATA_SETS, data_set, data_title
 from aftlib.core.requirement import Requirement
 from aftlib.documents.approximately_once.assignment import Assignment, divisors
 from aftlib.documents.approximately_once.error_rates import (
@@ -24,6 +24,7 @@ from aftlib.documents.approximately_once.error_rates import (
     ErrorRates,
 )
 from aftlib.notebook.parameters import ParameterModel, parameter
+from aftlib.notebook.texts import some_of
 from aftlib.spark.sweep import sweep
 
 if TYPE_CHECKING:
@@ -231,3 +232,34 @@ def summarize_real(real: pd.DataFrame) -> pd.DataFrame:
     means["common"] = common
     columns = {"estimable": "mean", "rate": "mean", "measured": "mean", "common": "sum"}
     return means.groupby(["set", "sensors", "method"], as_index=False).agg(columns)
+
+
+def compare_real(real: pd.DataFrame) -> pd.DataFrame:
+    """Greedy against other assignments, one row per set of real sensors.
+
+    Columns: more: its estimable workers minus h-best's; gap, measured_gap: its error rate minus
+    h-best's, by the model and in the second half; ratio, measured_ratio: its rate over random's.
+    """
+    by_method = summarize_real(real).pivot(index="set", columns="method")
+    estimable = by_method["estimable"]
+    columns = {"more": estimable["greedy"] - estimable["h-best"]}
+    for prefix, rates in (("", by_method["rate"]), ("measured_", by_method["measured"])):
+        columns[f"{prefix}gap"] = rates["greedy"] - rates["h-best"]
+        columns[f"{prefix}ratio"] = rates["greedy"] / rates[RANDOM]
+    return pd.DataFrame(columns)
+
+
+def above_delta(real: pd.DataFrame, delta: float) -> str:
+    """Return on which sets of real sensors greedy's measured rate exceeds δ, and how often.
+
+    Counted are the settings with estimable workers; the text is empty if no set has such.
+    """
+    greedy = real[(real["method"] == "greedy") & real["measured"].notna()]
+    settings = (greedy["measured"] > delta).groupby(greedy["set"])
+    counts = settings.agg(above="sum", all="count")
+    if counts.empty:
+        return ""
+    beyond = counts[counts["above"] > 0]
+    names = [f"{data_title(row.Index)} {row.above} of {row.all}" for row in beyond.itertuples()]
+    text = some_of(len(beyond), len(counts), "set")
+    return f"{text} ({', '.join(names)})" if names else text
