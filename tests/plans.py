@@ -16,6 +16,7 @@ def write_plan(place: Path, source: None, parts: list[tuple], /, **changes: Any)
     """
     plan: dict[str, Any] = {
         "version": VERSION,
+        "learned": None,
         "data": {
             **{"name": "sensors.csv", "step_seconds": 3600, "seasons_in_windows": [4.8]},
         },

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Self, get_args, get_origin, get_type_hints
 from aftlib.core.storage import write_whole
 
 #: Raised when a field changes its name or meaning.
-VERSION = 3
+VERSION = 4
 ABOVE_0 = "above 0"
 Count = Annotated[int, ABOVE_0]
 Positive = Annotated[float, ABOVE_0]
@@ -60,10 +60,32 @@ class StreamPlan:
     assignment: tuple[tuple[str, ...], ...]
     question: StreamQuestion
     data: StreamData
+    #: What the guard learned, as `aftlib.guard.learned` writes it; None without times. It is part
+    #: of the file, which may so be moved and copied alone.
+    learned: str | None
+
+    def terms(self) -> dict[str, Any]:
+        """Return the windows as a stream has them, durations in microseconds.
+
+        ValueError when the samples have no times.
+        """
+        if self.data.step_seconds is None:
+            raise ValueError("plan must have times, got one without step_seconds")
+        step = 1e6 * self.data.step_seconds
+        question = self.question
+        seasons = [number * question.slide for number in self.data.seasons_in_windows]
+        return {
+            "window": round(question.window * step),
+            "slide": round(question.slide * step),
+            "samples": question.window,
+            "query": question.query,
+            "seasons": [round(steps * step) for steps in seasons],
+        }
 
     def to_json(self) -> str:
         """Return the text of plan.json."""
         plan = {"version": VERSION, **asdict(self)}
+        plan["learned"] = plan.pop("learned")  # one long line, at the end
         return json.dumps(plan, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,12 +18,13 @@ from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.accounts import CERTIFIED, Accounts, slack
 from aftlib.guard.estimator import Recovered, Rules, require_measured
+from aftlib.guard.learned import Learned, change_rules
 from aftlib.guard.prediction import Model
 from aftlib.guard.predictor import STORED, Predictor, require_methods
 from aftlib.guard.proposal import Risk
 from aftlib.guard.rounds import Rounds, State
 
-VERSION = 11
+VERSION = 12
 """Version of the bytes of a guard."""
 _PARTS = {"rules": Rules, "state": State, "accounts": Accounts, "model": Model, "risk": Risk}
 _MOST_ROUNDS = 2**62 - 1  # for sums of int64
@@ -117,6 +118,35 @@ class Guard:
         guard._names = list(names)
         guard._rounds = Rounds.begin(rules, predictor)
         return guard
+
+    @classmethod
+    def of_learned(cls, learned: Learned, rules: Rules, names: Sequence[str]) -> Self:
+        """Return a guard that begins with what another learned; its accounts begin anew."""
+        guard = cls.__new__(cls)
+        guard._names = list(names)
+        guard._rounds = learned.begin(rules, names)
+        return guard
+
+    def learned(self, names: Sequence[str], terms: Mapping[str, Any]) -> Learned:
+        """Return what this guard learned, for `of_learned`; `names` has its sensors in order."""
+        return Learned.of(self._rounds, names, terms)
+
+    def under(self, rules: Rules, names: Sequence[str]) -> Self:
+        """Return a guard of other rules for the same sensors, with what this one learned.
+
+        The accounts of unchanged sensors go on. An outage that lasts is not certified any more.
+        """
+        own = vars(self._rounds.rules)
+        if names == self._names and all(map(np.array_equal, vars(rules).values(), own.values())):
+            return self
+        guard = type(self).__new__(type(self))
+        guard._names = list(names)
+        guard._rounds = change_rules(self._rounds, self._names or [], rules, names)
+        return guard
+
+    def shift_seasons(self, windows: float) -> None:
+        """Move the seasons on by a time in which no window was learned."""
+        self._rounds.state.phase += windows
 
     def __copy__(self) -> Self:
         """Return a guard with a state of its own."""

@@ -58,6 +58,7 @@ class State:
     """
 
     rounds: int  # so far
+    phase: float  # of the seasons at round 0, in rounds
     seen: int  # of these, those in which a window came
     fitted: int  # of these, those that had come at the last fit
     level: np.ndarray  # (n,) forgetting mean of each sensor
@@ -80,6 +81,7 @@ class State:
         each = horizons, sensors
         return cls(
             rounds=0,
+            phase=0.0,
             seen=0,
             fitted=0,
             level=np.zeros(sensors),
@@ -177,7 +179,7 @@ class Rounds:
 
     def _harmonics(self) -> np.ndarray:
         """Return sine and cosine of each season at this round, in turn."""
-        angles = 2 * np.pi * self.state.rounds / self.rules.seasons
+        angles = 2 * np.pi * (self.state.rounds + self.state.phase) / self.rules.seasons
         return np.stack([np.sin(angles), np.cos(angles)], axis=1).ravel()
 
     def _look_back(self, now: np.ndarray, waves: np.ndarray, past: int) -> Lookback:

@@ -52,6 +52,7 @@ class Walk:
     rounds: int  # windows that the guard was fed
     errors: np.ndarray  # (windows scored, n) one window after a loss
     delta: float
+    guard: Guard  # after all windows
 
     @cached_property
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
@@ -199,7 +200,7 @@ def walk_forward(
         counts[ALWAYS][place] = _count(truth, by_baseline, always, limits)
         errors.append(np.abs(segment - history.estimate[:, 0]))
         on_segment(end - first, len(values) - first)
-    return Walk(counts, edges, outcomes, guard.rounds, np.concatenate(errors), delta)
+    return Walk(counts, edges, outcomes, guard.rounds, np.concatenate(errors), delta, guard)
 
 
 def _apply_baseline(

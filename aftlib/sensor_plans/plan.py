@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,9 +110,10 @@ def plan(
         certified = 0.0 if fails(walk) else backtest.score.certified
         sizes = [len(keys) for keys in workers]
         failure = Failure(survey.question, sizes, survey.width, survey.step_s, certified)
-    return SensorPlan(
+    made = SensorPlan(
         assignment=tuple(tuple(names[i] for i in keys) for keys in workers),
         question=describe_question(survey, len(workers)),
+        learned=None,
         data=PlanData(
             name=name,
             read=tuple(table.summary_lines),
@@ -138,6 +140,15 @@ def plan(
             *data_cautions(table, survey.values, survey.width),
         ),
     )
+    return made if survey.step_s is None else replace(made, learned=learn(made, survey, walk))
+
+
+def learn(made: SensorPlan, survey: Survey, walk: Walk) -> str:
+    """Return what the guard of the back-test learned, as a stream begins with it."""
+    terms = made.terms()
+    first = pd.Timestamp(survey.table.at(0)).timestamp()  # times without a zone are UTC
+    until = round(1e6 * first) + len(survey.values) * terms["window"]
+    return walk.guard.learned(survey.names, terms | {"until": until}).to_text()
 
 
 def assign_sensors(survey: Survey, workers: int) -> list[list[str]]:

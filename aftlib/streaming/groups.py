@@ -80,17 +80,22 @@ class Head(NamedTuple):
 
 
 class StoredGuards:
-    """The guards of the groups of a bucket, whose state is in three variables of Spark's state.
+    """The guards of the groups of a bucket, whose state is in four variables of Spark's state.
 
     `bucket` has the format, a hash of the promise, and a head per group. `log` gains a part per
     group and micro-batch: the token of the guard before it, and the windows. The snapshot of a
     group, in `chunks`, replaces its log from time to time; then later parts overwrite the old ones.
-    If the promise has changed, all groups begin anew.
+    `origin` has the promise whose guards wrote the logs. If the promise has changed and its sensors
+    have not, all groups go on with what they learned, else they begin anew.
     """
 
-    def __init__(self, content: str, bucket: Any, log: Any, chunks: Any) -> None:
+    def __init__(
+        self, content: str, learned: str | None, origin: Any, bucket: Any, log: Any, chunks: Any
+    ) -> None:
         self.content = content
-        self.promise = promise_of(content)
+        self.learned = learned
+        self.promise = promise_of(content, learned)
+        self.origin = origin
         self.bucket = bucket
         self.log = log
         self.chunks = chunks
@@ -106,16 +111,28 @@ class StoredGuards:
             key: Head(key, bytes(token), *rest) for key, token, *rest in heads
         }
         if bytes(digest) != self.digest:
-            self._begin_anew()
+            self._change_promise()
 
-    def _begin_anew(self) -> None:
-        """Remove the state of another promise; Spark has refused one with other windows before."""
-        for head in self.heads.values():
+    def _change_promise(self) -> None:
+        """Replace the state of another promise; Spark has refused one with other windows before."""
+        content, learned = self.origin.get() or (self.content, None)
+        goes_on = bool(self.heads) and self.promise.goes_on(content)
+        variables = self.origin, self.bucket, self.log, self.chunks
+        before = StoredGuards(content, learned, *variables) if goes_on else self
+        for head in list(self.heads.values()):
+            keyed = before.stored(head.key).under(self.promise) if goes_on else None
             for part in range(head.chunks):
                 self.chunks.removeKey((head.key, part))
             for part in range(head.parts):
                 self.log.removeKey((head.key, part))
-        self.heads = {}
+            del self.heads[head.key]
+            if keyed is not None:
+                self._write_snapshot(head.key, keyed)
+        self.origin.update((self.content, self.learned))
+        self._write_heads()
+
+    def _write_heads(self) -> None:
+        self.bucket.update((VERSION, self.digest, [tuple(head) for head in self.heads.values()]))
 
     def process(self, parts: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch; yield their rows, if there are any."""
@@ -126,7 +143,7 @@ class StoredGuards:
             return
         groups = windows.groupby(windows["key"].astype(object), sort=False)
         rows = [self.process_group(group, part) for group, part in groups]
-        self.bucket.update((VERSION, self.digest, [tuple(head) for head in self.heads.values()]))
+        self._write_heads()
         yield frame_of({name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
 
     def process_group(self, group: Any, windows: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -179,14 +196,18 @@ class StoredGuards:
         """Record a group's new state: its windows in the log, or a snapshot if it is due."""
         head = self.heads.get(group, Head(group, before, 0, 0))
         if keyed.is_due:
-            snapshot = keyed.snapshot()
-            cuts = range(0, len(snapshot), CHUNK)
-            for part, cut in enumerate(cuts):
-                self.chunks.updateValue((group, part), (snapshot[cut : cut + CHUNK],))
-            self.heads[group] = Head(group, keyed.token, chunks=len(cuts), parts=0)
+            self._write_snapshot(group, keyed)
         else:
             self.log.updateValue((group, head.parts), (before, log))
             self.heads[group] = Head(group, keyed.token, head.chunks, head.parts + 1)
+
+    def _write_snapshot(self, group: Any, keyed: KeyedGuard) -> None:
+        """Record a group's whole state in place of its log."""
+        snapshot = keyed.snapshot()
+        cuts = range(0, len(snapshot), CHUNK)
+        for part, cut in enumerate(cuts):
+            self.chunks.updateValue((group, part), (snapshot[cut : cut + CHUNK],))
+        self.heads[group] = Head(group, keyed.token, chunks=len(cuts), parts=0)
 
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:

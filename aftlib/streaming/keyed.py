@@ -137,9 +137,19 @@ class KeyedGuard:
                 f"the guard's state must be {token.hex()}, got {self.token.hex()}: {DAMAGED}"
             )
 
+    def under(self, promise: Promise) -> Self:
+        """Return a guard of a changed promise that goes on with what this one learned."""
+        after = type(self)(promise)
+        after.guard = promise.follow(self.guard)
+        after.next = self.next
+        after.token = hash_of(after.token + self.token)
+        return after
+
     def _skip_to(self, start: int) -> None:
         """Let the guard process the empty windows before `start`."""
-        if self.next not in (NONE, start):
+        if self.next == NONE:
+            self.guard = self.promise.guard(start=start)
+        elif self.next != start:
             self.guard.skip((start - self.next) // self._step)
             self.next = start
 

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 
 
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups; `groups.StoredGuards` has their state in three variables.
+    """The guards of a bucket of groups; `groups.StoredGuards` has their state in four variables.
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     `Promise.content`, with the name of the groups' column as `group` if there is one, and `key` the
-    type of a group's key in Spark's SQL.
+    type of a group's key in Spark's SQL. `learned` is the promise's.
     """
 
-    def __init__(self, content: str, key: str) -> None:
+    def __init__(self, content: str, key: str, learned: str | None = None) -> None:
         self.content = content
         self.key = key
+        self.learned = learned
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Let the process that only asks for the variables print no more: it prints each step."""
@@ -42,6 +43,7 @@ class GuardProcessor(StatefulProcessor):
         head = f"struct<key: {self.key}, token: binary, chunks: int, parts: int>"
         bucket = f"format int, promise binary, heads array<{head}>"
         self.bucket = handle.getValueState("bucket", bucket)
+        self.origin = handle.getValueState("origin", "content string, learned string")
         part = f"key {self.key}, part int"
         self.log = handle.getMapState("log", part, "token binary, windows binary")
         self.chunks = handle.getMapState("chunks", part, "content binary")
@@ -54,4 +56,6 @@ class GuardProcessor(StatefulProcessor):
         """Return the guards that Spark's state variables hold for the current bucket of groups."""
         from aftlib.streaming.groups import StoredGuards
 
-        return StoredGuards(self.content, self.bucket, self.log, self.chunks)
+        return StoredGuards(
+            self.content, self.learned, self.origin, self.bucket, self.log, self.chunks
+        )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,12 +25,13 @@ from aftlib.core.windows import AGGREGATES
 from aftlib.guard.estimator import Estimator, Rules
 from aftlib.guard.guard import Guard
 from aftlib.guard.known import GainTable, KnownModel
+from aftlib.guard.learned import Learned
 from aftlib.guard.predictor import new_predictor
 
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
-_OF_GUARDS = ("workers", "epsilon", "delta", "model", "predictor")
-"""Parameters that may change as well; then each group's guard begins anew."""
+_OF_GUARDS = ("workers", "epsilon", "delta", "model", "predictor", "learned")
+"""Parameters that may change as well. If the sensors stay, each guard keeps what it learned."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,9 @@ class Promise:
     behind : str
         Rows before this point in time are rejected. The default rejects clocks that were never set,
         which begin in 1970.
+    learned : str, optional
+        What the guard of a plan learned, with which each group's guard begins; `from_plan` reads
+        it. The sensors, windows and seasons must be the plan's.
 
     Raises
     ------
@@ -105,6 +111,7 @@ class Promise:
     predictor: str | None = None
     ahead: str | timedelta = "1h"
     behind: str = "1971-01-01"
+    learned: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.share is None:
@@ -148,27 +155,28 @@ class Promise:
     def from_plan(cls, path: Path | str, **changes: Any) -> Self:
         """Return the promise of a plan that ``aft plan`` wrote.
 
-        `changes` replace parameters, such as ``watermark="30s"`` or ``workers=[["a"], ["b"]]``; all
-        others are the plan's, its seasons too. ``epsilon={"b": 0.3}`` replaces the plan's ε of the
-        sensors that it names. ValueError when the file is no plan, its samples have no time step,
-        or a sensor has no ε.
+        The stream begins with what the plan's guard learned, and so certifies from its first window
+        on. A known model or an own predictor does not use it. `changes` replace parameters, such as
+        ``watermark="30s"`` or ``workers=[["b"], ["a"]]``; all others are the plan's, its seasons
+        too. ``epsilon={"b": 0.3}`` replaces the plan's ε of the sensors that it names. With other
+        sensors, windows or seasons, ``learned=None`` begins without what was learned.
+
+        ValueError when the file is no plan, its samples have no time step, a sensor has no ε, or
+        what was learned does not fit the changes.
         """
         plan = StreamPlan.read(path)
-        terms = plan.question
-        step = plan.data.step_seconds
-        if step is None:
+        question = plan.question
+        try:
+            terms = plan.terms()
+        except ValueError as error:
             raise ValueError(
                 f"plan must have times, got {str(path)!r} without step_seconds: make a new plan "
                 "from a file with a column of times"
-            )
-
-        def duration(steps: float) -> str:
-            return f"{round(steps * step * 1e6)}us"
-
+            ) from error
         workers = changes.get("workers", [list(worker) for worker in plan.assignment])
         given = changes.pop("epsilon", {})
         if isinstance(given, Mapping):
-            limits = dict(terms.epsilon) | dict(given)
+            limits = dict(question.epsilon) | dict(given)
             sensors = [name for worker in workers for name in worker]
             if missing := [name for name in sensors if name not in limits]:
                 raise ValueError(
@@ -179,15 +187,17 @@ class Promise:
         parameters: dict[str, Any] = {
             "workers": workers,
             "epsilon": given,
-            "delta": terms.delta,
-            "window": duration(terms.window),
-            "slide": duration(terms.slide),
-            "query": terms.query,
-            "samples": terms.window,
-            "share": 1.0 if terms.query == "sum" else None,
-            "horizons": terms.horizons,
-            "seasons": [duration(number * terms.slide) for number in plan.data.seasons_in_windows],
+            "delta": question.delta,
+            "window": f"{terms['window']}us",
+            "slide": f"{terms['slide']}us",
+            "query": question.query,
+            "samples": question.window,
+            "share": 1.0 if question.query == "sum" else None,
+            "horizons": question.horizons,
+            "seasons": [f"{season}us" for season in terms["seasons"]],
         }
+        if changes.get("model") is None and changes.get("predictor") is None:
+            parameters["learned"] = plan.learned
         return cls(**parameters | changes)
 
     @cached_property
@@ -226,24 +236,36 @@ class Promise:
         """Limit ε of each sensor, in the order of `workers`."""
         return self._rules.epsilon.tolist()
 
-    @property
+    @cached_property
     def content(self) -> str:
-        """The parameters that the state of a guard depends on, as JSON."""
+        """The parameters that the state of a guard depends on, as JSON; a hash of `learned`."""
         fixed = {name: value for name, value in asdict(self).items() if name not in _OF_INPUT}
+        if self.learned is not None:
+            fixed["learned"] = blake2b(self.learned.encode(), digest_size=16).hexdigest()
         fixed["epsilon"] = dict(zip(self.sensors, self.limits, strict=True))
         return json.dumps(fixed, default=plain, sort_keys=True)
 
     @classmethod
-    def from_content(cls, content: str) -> Self:
+    def from_content(cls, content: str, learned: str | None = None) -> Self:
         """Return the promise that `content` describes; a group's name is left out."""
         fields = json.loads(content)
         fields.pop("group", None)
+        fields["learned"] = learned
         if fields["model"] is not None:
             fields["model"] = GaussianModel(**fields["model"])
         return cls(**fields)
 
-    def guard(self, state: bytes | None = None) -> Estimator:
-        """Return a new estimator, or the one whose `to_bytes` returned `state`."""
+    def guard(self, state: bytes | None = None, start: int | None = None) -> Estimator:
+        """Return a new estimator, or the one whose `to_bytes` returned `state`.
+
+        `start` is that of the first window, in microseconds since 1970.
+        """
+        own = self.model is not None or self.predictor is not None
+        if own and self.learned is not None:
+            raise ValueError(
+                "learned must be None beside a known model or a predictor, got a plan's: leave one "
+                "of them out"
+            )
         if self.model is not None:
             if self.predictor is not None:
                 raise ValueError(
@@ -255,7 +277,42 @@ class Promise:
         predictor = None if self.predictor is None else new_predictor(self.predictor)
         if state is not None:
             return Guard.from_bytes(state, predictor)
+        if self.learned is not None:
+            guard = copy.copy(self._first_guard)
+            if start is not None:
+                guard.shift_seasons((start - self._learned.terms["until"]) / self.step)
+            return guard
         return Guard.of_rules(self._rules, self.sensors, predictor)
+
+    def goes_on(self, before: str) -> bool:
+        """Whether guards of a promise with the content `before` learned what ours can use."""
+        fields = json.loads(before)
+        own = (fields["model"], fields["predictor"], self.model, self.predictor)
+        sensors = [name for worker in fields["workers"] for name in worker]
+        return sorted(sensors) == sorted(self.sensors) and all(each is None for each in own)
+
+    def follow(self, guard: Any) -> Estimator:
+        """Return the guard of a promise before this one, with our parameters."""
+        return guard.under(self._rules, self.sensors)
+
+    @cached_property
+    def _learned(self) -> Learned:
+        """What the plan's guard learned; ValueError when it does not fit."""
+        learned = Learned.from_text(str(self.learned))
+        learned.require_terms(
+            workers=sorted(self.sensors),
+            window=self.width,
+            slide=self.step,
+            samples=self.samples,
+            query=self.query,
+            seasons=[microseconds("each of seasons", season) for season in self.seasons],
+        )
+        return learned
+
+    @cached_property
+    def _first_guard(self) -> Guard:
+        """The guard with which each group begins."""
+        return Guard.of_learned(self._learned, self._rules, self.sensors)
 
     @cached_property
     def _rules(self) -> Rules:

@@ -119,8 +119,10 @@ def recoverable(
     are counted by reason in the query's progress (`observedMetrics`, "rejected"). Spark counts what
     came too late (`numRowsDroppedByWatermark`): a sensor's samples of a window in a task are one.
 
-    Between two runs of a query `workers`, `epsilon`, `delta` and `model` of its promise may change:
-    then the guards begin anew. `watermark`, `ahead` and `behind` may change at will.
+    Between two runs of a query `workers`, `epsilon`, `delta`, `model`, `predictor` and `learned` of
+    its promise may change. If the sensors stay, each guard keeps what it learned, and the accounts
+    whose ε, δ or worker changes begin anew, with a slack of their own; else the guards begin anew.
+    `watermark`, `ahead` and `behind` may change at will.
 
     Examples
     --------
@@ -146,7 +148,7 @@ def recoverable(
     buckets = windows.withColumn("bucket", bucket_of(content)).groupBy("bucket")
     require_keyed_state(buckets)
     rows = buckets.transformWithStateInPandas(
-        GuardProcessor(content, key),
+        GuardProcessor(content, key, promise.learned),
         ", ".join(f"{name} {kind}" for name, kind in columns_of_rows.items()),
         "append",
         "none",

@@ -11,6 +11,7 @@ from tests.plans import write_plan
 FIELDS = [
     "assignment", "question.epsilon", "question.delta", "question.window", "question.slide",
     "question.query", "question.horizons", "data.step_seconds", "data.seasons_in_windows",
+    "learned",
 ]  # fmt: skip
 
 
@@ -27,6 +28,7 @@ def test_a_plan_is_read_with_types(tmp_path):
             epsilon={"a": 1.0, "b": 2.0}, delta=0.1, window=10, slide=5, query="mean", horizons=5
         ),
         data=StreamData(step_seconds=3600, seasons_in_windows=(4.8,)),
+        learned=None,
     )
     assert StreamPlan.from_json(plan.to_json()) == plan
     assert Promise.from_plan(tmp_path / "plan.json").sensors == ["a", "b"]
@@ -46,8 +48,12 @@ def test_a_damaged_field_is_named(tmp_path, name, value):
         holder[key] = value
     path.write_text(json.dumps(plan))
     allowed = {("data.step_seconds", None), ("question.query", "?"), ("question.delta", -1)}
+    allowed |= {("learned", "?")}
+    if (name, value) == ("learned", None):
+        return
     if value is not ... and (name, value) in [*allowed]:
-        with pytest.raises(ValueError, match="without step_seconds|query must be|delta must be"):
+        match = "without step_seconds|query must be|delta must be|learned must be"
+        with pytest.raises(ValueError, match=match):
             Promise.from_plan(path)
         return
     with pytest.raises(ValueError, match=rf"{name}.*make a new plan") as refused:
@@ -66,8 +72,8 @@ def test_a_part_of_another_kind_is_refused(tmp_path, part):
 @pytest.mark.parametrize(
     ("contents", "reason"),
     [
-        ('{"version": 2}', "version must be 3, got 2"),
-        ("{}", "version must be 3, got None"),
+        ('{"version": 2}', "version must be 4, got 2"),
+        ("{}", "version must be 4, got None"),
         ("[3]", r"plan must be an object of JSON, got \[3\]"),
         ("{", "Expecting property name"),
         (None, "No such file"),

@@ -68,7 +68,10 @@ KILL_IN = 1
 
 
 def prepare(directory: Path) -> None:
-    """Write a sample per minute of three sensors in files; one sensor is away for a while."""
+    """Write a sample per minute of three sensors in files; one sensor is away for a while.
+
+    Beside them is what the guard of a plan learned, with which the stream begins.
+    """
     rng = np.random.default_rng(1)
     common = 0.1 * rng.normal(size=(ROUNDS * 5, 1)).cumsum(0)
     times = pd.date_range("2026-01-01", periods=len(common), freq="min", tz="UTC", name="time")
@@ -77,6 +80,11 @@ def prepare(directory: Path) -> None:
     rows = pd.DataFrame(values, times, list("abc")).reset_index().melt("time", var_name="sensor")
     rows = rows.dropna().sort_values(["time", "sensor"])
     directory.mkdir()
+    guard = PROMISE.guard()
+    guard.update(values[:700].reshape(-1, 5, 3).mean(1) + 1)
+    windows = {"window": PROMISE.width, "slide": PROMISE.step, "samples": 5, "query": "mean"}
+    learned = guard.learned(PROMISE.sensors, windows | {"seasons": [], "until": 0})
+    (directory.parent / "learned").write_text(learned.to_text())
     at = [int(share * len(rows)) for share in CUTS]
     for number, part in enumerate(np.split(np.arange(len(rows)), at)):
         place = directory / f"{number}.parquet"
@@ -97,7 +105,9 @@ class Forgetful(GuardProcessor):
     """The broken control."""
 
     def guards(self) -> StoredGuards:
-        return Forgetting(self.content, self.bucket, self.log, self.chunks)
+        return Forgetting(
+            self.content, self.learned, self.origin, self.bucket, self.log, self.chunks
+        )
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:
@@ -114,7 +124,7 @@ def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[
 def promise_of(spark: SparkSession, name: str, directory: Path) -> Promise:
     """Return the promise of a name; its predictor's module is sent to Spark's Python processes."""
     if not name:
-        return PROMISE
+        return replace(PROMISE, learned=(directory.parent / "learned").read_text())
     module = directory / "nearest_before.py"
     module.write_text(PREDICTOR)
     spark.sparkContext.addPyFile(str(module))

@@ -1,10 +1,13 @@
 """The theorem of `guard.accounts`, over streams that an adversary chooses."""
 
+import copy
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.guard.accounts import CAP, START, Accounts, most_credits, pooled_slack, slack
+from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
 from aftlib.guard.proposal import allowed_risk
 
@@ -185,6 +188,89 @@ def test_a_credit_that_is_not_needed_is_repaid():
     assert accounts.single["credits"] == accounts.pools["credits"] == 0
 
 
+def check_guard(guard, delta):
+    """Compare a guard's errors with the theorem, by sensor and together."""
+    number, wrong, allowed = guard.outcomes
+    assert (wrong <= delta * number + allowed + 1e-9).all()
+    for h in range(guard.horizons):
+        pooled = pooled_slack(guard.rounds, delta, number.shape[1], h + 1)
+        assert wrong[h].sum() <= delta * number[h].sum() + pooled + 1e-9
+
+
+def learned_of(seed, horizons, delta):
+    """What a guard learned of four sensors that are nearly the same."""
+    rng = np.random.default_rng(seed)
+    guard = Guard([[0], [1], [2, 3]], 1.0, delta, horizons)
+    guard.update(rng.normal(size=(250, 1)) + 0.1 * rng.normal(size=(250, 4)))
+    return guard.learned(list("abcd"), {})
+
+
+def hostile(guard, rng, rounds, delta, calm):
+    """Play windows like those that were learned; from `calm` on move what is certified."""
+    for t in range(rounds):
+        window = rng.normal() + 0.1 * rng.normal(size=4)
+        attacked = guard.recoverable[0] & (t >= calm)
+        window += np.where(attacked, rng.choice([-3.0, 3.0], 4), 0.0)
+        guard.update(np.where(rng.random(4) < 0.05, np.nan, window))
+        check_guard(guard, delta)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    horizons=st.integers(1, 3),
+    delta=st.sampled_from([0.05, 0.2]),
+    calm=st.integers(0, 200),
+)
+def test_the_bounds_hold_for_a_guard_that_begins_with_what_was_learned_of_other_data(
+    seed, horizons, delta, calm
+):
+    rules = Rules.check([[0], [1], [2, 3]], 1.0, delta, horizons)
+    guard = Guard.of_learned(learned_of(seed, horizons, delta), rules, list("abcd"))
+    hostile(guard, np.random.default_rng(seed), 300, delta, calm)
+
+
+def test_what_was_learned_of_other_data_uses_up_the_budgets():
+    """The control of the property above: the first guarantees are wrong, and later many more."""
+    rules = Rules.check([[0], [1], [2, 3]], 1.0, 0.05, 1)
+    guard = Guard.of_learned(learned_of(1, 1, 0.05), rules, list("abcd"))
+    soon = copy.copy(guard)
+    hostile(soon, np.random.default_rng(1), 60, 0.05, 0)
+    number, wrong, _ = soon.outcomes.sum(-1)
+    assert 0.4 * number < wrong and wrong > 4
+    hostile(guard, np.random.default_rng(1), 200, 0.05, 50)
+    assert guard.outcomes[1].sum() > 3 * START
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    delta=st.sampled_from([0.05, 0.2]),
+    changes=st.lists(st.integers(0, 2**16 - 1), min_size=1, max_size=4),
+)
+def test_accounts_that_go_on_under_changed_rules_keep_one_bound(seed, delta, changes):
+    """By sensor since its account began, and together since the pool began."""
+    rng = np.random.default_rng(seed)
+    names = list("abcd")
+    guard = Guard.of_rules(Rules.check([[0], [1], [2, 3]], 1.0, delta, 2), names)
+    guard = Guard.of_learned(learned_of(seed, 2, delta), guard._rounds.rules, names)
+    ended = np.zeros((2, 2))  # guarantees and errors of accounts that ended before the pool did
+    for change in changes:
+        hostile(guard, rng, 120, delta, calm=60)
+        limits = 1.0 + np.array([change >> i & 1 for i in range(4)])
+        workers = [[0], [1], [2, 3]] if change & 16 else [[0, 1], [2], [3]]
+        order = np.random.default_rng(change).permutation(4)
+        place = np.argsort(order)
+        rules = Rules.check([place[worker].tolist() for worker in workers], limits[order], delta, 2)
+        number, wrong = ended + guard.outcomes[:2].sum(-1)
+        for h in range(2):
+            pooled = pooled_slack(guard.rounds, delta, 4, h + 1)
+            assert wrong[h] <= delta * number[h] + pooled + 1e-9
+        guard = guard.under(rules, [guard._names[i] for i in order])
+        kept = guard.outcomes[:2].sum(-1)
+        ended = np.stack([number, wrong]) - kept if guard.rounds else 0 * ended
+
+
 class Foolish:
     """Predictions that are drawn, or NaN, without any regard to the data."""
 
@@ -233,11 +319,7 @@ def test_the_bounds_hold_for_a_guard_with_any_predictor(seed, horizons, delta, c
     for window in rng.normal(size=(400, 4)):
         predictor.truth = window
         guard.update(np.where(rng.random(4) < 0.05, np.nan, window))
-        number, wrong, allowed = guard.outcomes
-        assert (wrong <= delta * number + allowed + 1e-9).all()
-        for h in range(horizons):
-            pooled = pooled_slack(guard.rounds, delta, 4, h + 1)
-            assert wrong[h].sum() <= delta * number[h].sum() + pooled + 1e-9
+        check_guard(guard, delta)
 
 
 def test_an_adversarial_predictor_uses_up_the_budget():

@@ -145,7 +145,8 @@ def test_one_sensor_alone_can_exceed_the_bound():
     outcomes = np.zeros((1, 100, 2))
     outcomes[..., 0] = 1000  # of each sensor 50 may be wrong, and as many as the slack allows
     outcomes[0, 7, 1] = 200
-    walk = Walk({}, np.zeros(0), outcomes, 1000, np.zeros(0), delta=DELTA)
+    guard = Guard([[0]], 1.0, DELTA)
+    walk = Walk({}, np.zeros(0), outcomes, 1000, np.zeros(0), DELTA, guard)
     assert walk.used == pytest.approx(200 / (50 + slack(1000, DELTA, 1))) and walk.used > 1
 
 
@@ -169,7 +170,7 @@ def walk_with_errors(wrong):
     counts[ALWAYS][..., :2] = 100
     counts[ALWAYS][..., 2] = wrong
     nothing = np.zeros((1, 4, 2), int)
-    return Walk(counts, np.arange(3), nothing, 0, np.zeros((1, 4)), 0.05)
+    return Walk(counts, np.arange(3), nothing, 0, np.zeros((1, 4)), 0.05, Guard([[0]], 1.0, 0.05))
 
 
 @pytest.mark.parametrize(

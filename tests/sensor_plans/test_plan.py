@@ -16,6 +16,7 @@ from aftlib.sensor_plans.recovery import score_replay
 from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
 from aftlib.sensor_plans.sensor_plan import SensorPlan
 from aftlib.sensor_plans.window_results import aggregate, find_seasons
+from aftlib.streaming.promise import Promise
 
 
 def plan(frame, assignment=None, on_segment=lambda done, of: None, **question):
@@ -53,6 +54,27 @@ def test_the_plan_comes_back_from_its_file(made, tmp_path):
     assert "declared" not in words and "promise" not in words
 
 
+def test_a_stream_begins_with_what_the_guard_of_the_back_test_learned(tmp_path):
+    """The sensors of the table are in another order than those of the plan's machines."""
+    frame = sensors()
+    assignment = {name: name[-1] in "036" for name in frame}
+    made = plan(frame[:5000], epsilon_sd=0.3, assignment=assignment)
+    promise = Promise.from_plan(made.write(tmp_path / "plan.json"))
+    assert promise.sensors != list(frame) and sorted(promise.sensors) == sorted(frame)
+    hour = 3_600_000_000
+    guard = promise.guard(start=frame.index[5000].value // 1000)
+    state = guard._rounds.state
+    assert (state.rounds, state.phase, state.seen) == (0, 500, 500)
+    later = frame[promise.sensors].to_numpy()[5000:].reshape(-1, 10, 7).mean(1)
+    guard.update(later[0])
+    assert guard.recoverable[0].mean() > 0.8
+    errors = np.abs(guard.replay(later[1:]).estimate[:, 0] - later[1:])
+    assert (errors <= promise.limits).mean() > 0.95
+    assert promise.guard(start=frame.index[5003].value // 1000)._rounds.state.phase == 500.3
+    assert promise.width == 10 * hour
+    assert plan(frame.reset_index(drop=True), epsilon_sd=0.3).learned is None
+
+
 def places(value, path=()):
     """Yield the path of each field of a plan, first those of the first item of each list."""
     if isinstance(value, list) and value:
@@ -76,7 +98,7 @@ def test_each_missing_or_damaged_field_is_named(tmp_path):
             part = part[key]
         name = f"{'.'.join(map(str, path))}.{last}".replace(".0", "[0]").strip(".")
         value = part.pop(last)
-        with pytest.raises(ValueError, match="is missing|must be 3") as refused:
+        with pytest.raises(ValueError, match="is missing|must be 4") as refused:
             SensorPlan.from_json(json.dumps(damaged))
         assert name in str(refused.value)
         part[last] = [[value]]

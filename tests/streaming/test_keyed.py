@@ -1,6 +1,7 @@
 """The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
 
 import copy
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -326,6 +327,92 @@ def test_a_promise_comes_from_a_plan(tmp_path):
         Promise.from_plan(plan, workers=[["a"], ["b"], ["7"]])
     with pytest.raises(ValueError, match="plan must have times, got .* without step_seconds"):
         Promise.from_plan(plan_file(tmp_path / "steps.json", step=None))
+
+
+def learned_text(rounds=300, start=0):
+    """What a guard of the windows before `start` learned, as a plan holds it."""
+    promise = Promise(**TERMS, samples=5, seasons=["2h"])
+    guard = promise.guard()
+    guard.update(windows_of(rounds + 60)[:rounds])
+    terms = {"window": 5 * MINUTE, "slide": 5 * MINUTE, "samples": 5, "query": "mean"}
+    terms |= {"seasons": [120 * MINUTE], "until": start * 5 * MINUTE}
+    return guard.learned(NAMES, terms).to_text()
+
+
+def warm_plan(path, **changes):
+    """The plan of a guard whose last window ended in 1970."""
+    plan = {"assignment": WORKERS, "question.epsilon": dict.fromkeys(NAMES, 0.5)}
+    plan |= {"question.delta": 0.05, "question.slide": 5, "data.step_seconds": 60}
+    plan |= {"data.seasons_in_windows": [24.0], "learned": learned_text()}
+    return write_plan(path, None, [(0, 5, NAMES)], **plan | changes)
+
+
+def test_a_stream_begins_with_what_the_plans_guard_learned(tmp_path):
+    path = warm_plan(tmp_path / "plan.json")
+    warm = KeyedGuard(Promise.from_plan(path))
+    cold = KeyedGuard(Promise.from_plan(path, learned=None))
+    window = long(windows_of(302)[300:301], 7000)
+    assert (processed(warm, window)[0]["recoverable"] > 0).all()
+    assert (processed(cold, window)[0]["recoverable"] == 0).all()
+    assert warm.token != cold.token
+    np.testing.assert_array_equal(warm.audit, 0)
+
+
+def test_the_plans_seasons_are_in_step_with_the_stream(tmp_path):
+    """300 windows were learned, and the stream begins 7000.4 windows later."""
+    promise = Promise.from_plan(warm_plan(tmp_path / "plan.json"))
+    for start in (7000 * 5 * MINUTE, 7000 * 5 * MINUTE + 2 * MINUTE):
+        state = promise.guard(start=start)._rounds.state
+        assert (state.rounds, state.phase) == (0, 300 + start / (5 * MINUTE))
+    keyed = KeyedGuard(promise)
+    keyed.process(long(windows_of(302)[300:302], 7000))
+    assert keyed.guard._rounds.state.phase == 7300
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"window": "10min"}, "window must be as in the plan, .*: 300000000 µs, got 600000000 µs"),
+        ({"slide": "1min"}, "slide must be as in the plan, .*: 300000000 µs, got 60000000 µs"),
+        ({"samples": 10}, "samples must be as in the plan, .*: 5, got 10;"),
+        ({"query": "sum"}, "query must be as in the plan, .*: 'mean', got 'sum'"),
+        ({"seasons": ["24h"]}, r"seasons must be as .*: \[7200000000\] µs, got \[86400000000\] µs"),
+        ({"workers": [["a"], ["b"]]}, "workers must be as .*'c', 'd'.*, got .'a', 'b'.;"),
+        ({"workers": [*WORKERS, ["7"]], "epsilon": {"7": 1}}, "workers must be .* got .'7', 'a'"),
+        ({"learned": "bm8gZ3VhcmQ="}, r"learned must be .* a damaged text \(its checksum"),
+        ({"learned": "?"}, "learned must be what a plan's guard learned, got a damaged text"),
+    ],
+)
+def test_what_a_plan_learned_is_refused_where_it_does_not_fit_and_the_fix_helps(
+    tmp_path, changes, refused
+):
+    path = warm_plan(tmp_path / "plan.json")
+    with pytest.raises(ValueError, match=refused) as error:
+        Promise.from_plan(path, **changes)
+    assert "learned=None" in str(error.value)
+    Promise.from_plan(path, **changes | {"learned": None})
+    Promise.from_plan(path, **{name: changes[name] for name in changes if name == "epsilon"})
+
+
+def test_changes_to_which_a_plans_guard_fits_are_none_of_the_windows(tmp_path):
+    path = warm_plan(tmp_path / "plan.json")
+    changes = {"workers": [["d", "a"], ["c"], ["b"]], "epsilon": {"a": 0.9}, "delta": 0.1}
+    changes |= {"horizons": 9, "watermark": "1h", "share": 1}
+    keyed = KeyedGuard(Promise.from_plan(path, **changes))
+    rows, _ = processed(keyed, long(windows_of(302)[300:301], 7000))
+    assert (rows["recoverable"] >= 4).all()
+
+
+def test_a_known_model_and_a_predictor_begin_without_it(tmp_path):
+    path = warm_plan(tmp_path / "plan.json")
+    model = GaussianModel(np.zeros(4), np.eye(4), NAMES)
+    assert Promise.from_plan(path, model=model).learned is None
+    predictor = "tests.guard.test_predictor:Others"
+    assert Promise.from_plan(path, predictor=predictor).learned is None
+    for own in ({"model": model}, {"predictor": predictor}):
+        with pytest.raises(ValueError, match="learned must be None beside a known model or a pre"):
+            replace(Promise.from_plan(path), **own)
+        replace(Promise.from_plan(path), **own, learned=None)
 
 
 def plan_file(path, step):

@@ -3,18 +3,27 @@
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib import GaussianModel
 from aftlib.guard.guard import VERSION
 from aftlib.streaming import groups, keyed
 from aftlib.streaming.groups import AUDIT, GuardCache, StoredGuards
 from aftlib.streaming.keyed import KeyedGuard
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise
-from tests.streaming.test_keyed import PROMISE, TERMS, long, processed, windows_of
+from tests.streaming.test_keyed import (
+    PROMISE,
+    TERMS,
+    learned_text,
+    long,
+    processed,
+    windows_of,
+)
 
 AFTER = Promise(**TERMS | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1}, samples=5)
 
@@ -61,7 +70,7 @@ class Handle:
 
 
 def process(handle, promise, rows):
-    processor = GuardProcessor(getattr(promise, "content", promise), "string")
+    processor = GuardProcessor(promise.content, "string", promise.learned)
     processor.init(handle)
     rows = rows if "key" in rows else rows.assign(key="g")
     return list(processor.handleInputRows((7,), iter([rows]), None))
@@ -90,6 +99,71 @@ def test_a_changed_promise_begins_anew(handle, first):
     np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit)
     assert (audit[4:] == 0).all(axis=None)
     assert handle.heads()["g"][1] == expected.token
+
+
+@pytest.mark.parametrize("first", [30, 100, 300])
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_changed_promise_keeps_what_its_guards_learned(handle, first, warm):
+    """Sensor a has another ε, and c and d have workers of their own; two groups go on."""
+    learned = {"seasons": ["2h"], "learned": learned_text()} if warm else {}
+    before = Promise(**TERMS, samples=5, **learned)
+    changes = {"epsilon": {**dict.fromkeys("bcd", 0.5), "a": 0.7}, "workers": [[c] for c in "dcba"]}
+    after = Promise(**TERMS | changes, samples=5, **learned)
+    values = windows_of()
+    groups = {"g": values, "h": values + 1}
+    parts = [long(groups[key][:first]).assign(key=key) for key in groups]
+    process(handle, before, pd.concat(parts))
+    tables = {}
+    alone = {}
+    for key in groups:
+        keyed = KeyedGuard(before)
+        keyed.process(long(groups[key][:first]))
+        alone[key] = keyed.under(after)
+        tables[key] = processed(alone[key], long(groups[key][first : first + 3], first))[0]
+        assert (tables[key]["recoverable"][:4] > 0).any() == (warm or first > 150)
+    for key, expected in tables.items():
+        rows = long(groups[key][first : first + 3], first).assign(key=key)
+        (table,) = process(handle, after, rows)
+        pd.testing.assert_frame_equal(table[expected.columns], expected)
+    assert {key: head[1] for key, head in handle.heads().items()} == {
+        key: keyed.token for key, keyed in alone.items()
+    }
+    assert handle.variables["origin"].value == (after.content, after.learned)
+
+
+@pytest.mark.parametrize("first", [30, 300])
+def test_a_newer_plan_changes_nothing_of_guards_that_go_on(handle, first):
+    """Their accounts, too, go on; a new group begins with what the newer plan's guard learned."""
+    old = Promise(**TERMS, samples=5, seasons=["2h"], learned=learned_text())
+    new = replace(old, learned=learned_text(rounds=200))
+    values = windows_of()
+    process(handle, old, long(values[:first]))
+    rows = [long(values[first:340], first), long(values[:1], 340).assign(key="new")]
+    table = pd.concat([process(handle, new, each)[0] for each in rows], ignore_index=True)
+    whole = KeyedGuard(old)
+    whole.process(long(values[:first]))
+    fresh = KeyedGuard(new)
+    expected = [processed(whole, rows[0])[0], processed(fresh, rows[1])[0]]
+    expected = pd.concat(expected, ignore_index=True)
+    pd.testing.assert_frame_equal(table[expected.columns], expected)
+    assert (table["recoverable"] > 0).all()
+
+
+@pytest.mark.parametrize("own", ["model", "predictor"])
+def test_a_guard_that_has_no_use_for_what_was_learned_begins_anew(handle, own):
+    """A former predictor may not even be there any more."""
+    model = GaussianModel(np.zeros(4), np.eye(4), list("abcd"))
+    parameter = {"model": model, "predictor": "tests.guard.test_predictor:Others"}[own]
+    values = windows_of()
+    one = Promise(**TERMS, samples=5, **{own: parameter})
+    for before, after in ((one, PROMISE), (PROMISE, one)):
+        variables = Handle()
+        process(variables, before, long(values[:200]))
+        content = variables.variables["origin"].value[0].replace(":Others", ":Gone")
+        variables.variables["origin"].update((content, None))
+        (table,) = process(variables, after, long(values[200:220], 200))
+        expected, _ = processed(KeyedGuard(after), long(values[200:220], 200))
+        pd.testing.assert_frame_equal(table[expected.columns], expected)
 
 
 def test_the_process_that_asks_for_the_variables_prints_no_more(monkeypatch, capsys):

@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
 from aftlib.core.windows import AGGREGATES
+from aftlib.sensor_plans.plan import plan
+from aftlib.sensor_plans.question import Question
 from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.keyed import KeyedGuard
 from aftlib.streaming.metrics import (
@@ -313,9 +315,9 @@ def test_the_pages_short_program_makes_its_tables(rocksdb, tmp_path, monkeypatch
     }.items():
         assert before in program + table
         program, table = program.replace(before, after), table.replace(before, after)
-    plan = {"assignment": WORKERS, "question.epsilon": dict.fromkeys(NAMES, 0.5)}
-    plan |= {"question.slide": 5, "data.step_seconds": 60, "data.seasons_in_windows": []}
-    write_plan(tmp_path / "plan.json", None, [(0, 5, NAMES)], **plan)
+    changes = {"assignment": WORKERS, "question.epsilon": dict.fromkeys(NAMES, 0.5)}
+    changes |= {"question.slide": 5, "data.step_seconds": 60, "data.seasons_in_windows": []}
+    write_plan(tmp_path / "plan.json", None, [(0, 5, NAMES)], **changes)
     samples = minutes(rounds=260)
     samples[1150:1162, 0] = np.nan
     rows = long(samples)[["time", "sensor", "value"]]
@@ -480,6 +482,32 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     expected = pd.concat(tables)
     expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
     require_equal(in_order(output), in_order(expected))
+
+
+def test_a_stream_that_begins_from_a_plan_certifies_its_first_window(rocksdb, tmp_path):
+    """A plan of the samples before; a worker is away in the second window, and at a restart."""
+    samples = minutes(rounds=640)
+    before = pd.date_range(end=START, periods=3000, freq="min", inclusive="left")
+    earlier = pd.DataFrame(samples[: len(before)], before, NAMES)
+    question = Question(epsilon=0.5, window=5)
+    made = plan(earlier, question, assignment={name: name for name in NAMES})
+    promise = Promise.from_plan(made.write(tmp_path / "plan.json"))
+    later = samples[3000:]
+    later[5:10, 0] = np.nan
+    later[60:70, 1] = np.nan
+    rows = long(later)
+    put(tmp_path / "in", [rows[:250]])
+    frame = recoverable(reader(rocksdb, tmp_path / "in"), promise, group="site", now=now())
+    run(frame, tmp_path)
+    put(tmp_path / "in", [rows[:250], rows[250:]])
+    output, _ = run(frame, tmp_path)
+    expected = expected_rows(rows, promise)
+    require_equal(in_order(output), in_order(expected.assign(site="s")))
+    first = in_order(output)[:8]
+    assert (first["recoverable"] > 0).all()
+    assert first["state"].tolist() == ["exact"] * 4 + ["estimated"] + ["exact"] * 3
+    truth = minutes(rounds=640)[3005:3010, 0].mean()
+    assert abs(first["value"][4] - truth) < 0.5
 
 
 @pytest.mark.parametrize(("before", "others"), [(None, ["site"]), ("site", [None, "room", "code"])])

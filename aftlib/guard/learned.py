@@ -1,0 +1,190 @@
+"""What a guard learned: its model and its risks, without accounts and without its last windows.
+
+Another guard begins with it, and certifies from its first window on. The theorem of
+`guard.accounts` holds for it as it is: the proof needs that an account begins with c₀, and that
+outcomes are booked in order. Predictions, and with them errors, and proposals may be any. So the
+accounts begin anew, and it does not matter what was learned, or from which data.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from typing import Any, Self
+
+import numpy as np
+
+from aftlib.core.labels import places_of
+from aftlib.core.storage import pack_arrays, unpack_arrays
+from aftlib.guard.estimator import Rules
+from aftlib.guard.prediction import FIRST_FIT
+from aftlib.guard.rounds import Rounds
+
+_OF_RISK = ("fast", "slow", "normal", "moment", "residuals", "residual_count")
+_DIGEST = 16
+_FIX = "make a new plan with aft plan, or give learned=None to begin without"
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """The model and the risks of a guard of n sensors; the arrays are those of its parts."""
+
+    names: Sequence[str]  # the sensors, in order
+    terms: Mapping[str, Any]  # of the stream whose windows were learned; empty if unknown
+    seen: int  # windows
+    phase: float  # of the seasons at the next window, in windows
+    level: np.ndarray
+    level_weight: np.ndarray
+    tolerance: np.ndarray
+    moments: np.ndarray
+    weight: np.ndarray
+    products: np.ndarray
+    fast: np.ndarray
+    slow: np.ndarray
+    normal: np.ndarray
+    moment: np.ndarray
+    residuals: np.ndarray
+    residual_count: np.ndarray
+
+    @classmethod
+    def of(cls, rounds: Rounds, names: Sequence[str], terms: Mapping[str, Any]) -> Self:
+        """Return what was learned in these rounds, which stay as they are."""
+        rounds = copy.deepcopy(rounds)
+        state = rounds.state
+        model = rounds.model
+        model.absorb(state.seen - state.fitted)
+        return cls(
+            names=list(names),
+            terms=terms,
+            seen=state.seen,
+            phase=state.rounds + state.phase,
+            level=state.level,
+            level_weight=state.level_weight,
+            tolerance=state.tolerance,
+            moments=model.moments,
+            weight=model.weight,
+            products=model.products,
+            **{name: getattr(rounds.risk, name) for name in _OF_RISK},
+        )
+
+    def begin(self, rules: Rules, names: Sequence[str]) -> Rounds:
+        """Return rounds that begin with it, with new accounts.
+
+        `names` are the same sensors in the order of `rules`, and the seasons are the same. A model
+        of more horizons begins anew for those that were not learned. ValueError when the arrays do
+        not fit.
+        """
+        rounds = Rounds.begin(rules)
+        state = rounds.state
+        model = rounds.model
+        place = np.array(places_of("workers", self.names, names))
+        n = place.size
+        h = min(rules.horizons, len(self.fast))
+        models = min(len(model.moments), len(self.moments))
+        before = n + place if model.joint else place[:0]
+        of_sensors = np.concatenate([place, before])
+        columns = np.append(of_sensors, np.arange(of_sensors.size, self.moments.shape[1]))
+        state.seen = self.seen
+        state.fitted = self.seen
+        state.phase = self.phase
+        state.level = self.level[place]
+        state.level_weight = self.level_weight[place]
+        state.levels[:] = state.level
+        state.missing[:] = rules.horizons  # no window of before is there
+        state.tolerance[:h] = self.tolerance[:h, place]
+        model.moments[:models] = self.moments[:models][:, columns][:, :, columns]
+        model.weight[:models] = self.weight[:models]
+        model.products[: h + 1] = self.products[: h + 1, place]
+        for name in _OF_RISK:
+            getattr(rounds.risk, name)[:h] = getattr(self, name)[:h, place]
+        if self.seen >= FIRST_FIT:
+            model.refit(rules.workers)
+            model.refit(rules.workers)  # the fit in use, which is the last but one
+            rounds.risk.refit()
+        return rounds
+
+    def to_text(self) -> str:
+        """Return it as text; the same text for the same contents."""
+        content = dict(vars(self))
+        about = {name: content.pop(name) for name in ("names", "terms", "seen", "phase")}
+        encoded = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        data = pack_arrays(about=encoded, **content)
+        return b64encode(_digest_of(data) + data).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return what `to_text` wrote; ValueError, with the fix, when the text is damaged."""
+        try:
+            whole = b64decode(text, validate=True)
+            data = whole[_DIGEST:]
+            if whole[:_DIGEST] != _digest_of(data):
+                raise ValueError("its checksum does not fit")
+            parts: dict[str, Any] = dict(unpack_arrays(data))
+            parts |= json.loads(parts.pop("about").tobytes())
+            if {*parts} != {field.name for field in fields(cls)}:
+                raise ValueError("its parts are those of another version")
+        except ValueError as error:
+            raise ValueError(
+                f"learned must be what a plan's guard learned, got a damaged text ({error}): {_FIX}"
+            ) from error
+        return cls(**parts)
+
+    def require_terms(self, **terms: Any) -> None:
+        """Refuse other sensors or windows than those that were learned."""
+        own = {**self.terms, "workers": sorted(self.names)}
+        for name, value in terms.items():
+            if value != own[name]:
+                unit = " µs" if name in ("window", "slide", "seasons") else ""
+                raise ValueError(
+                    f"{name} must be as in the plan, whose guard learned such windows: "
+                    f"{own[name]!r:.300}{unit}, got {value!r:.300}{unit}; leave it as it is, {_FIX}"
+                )
+
+
+def change_rules(
+    rounds: Rounds, names: Sequence[str], rules: Rules, new_names: Sequence[str]
+) -> Rounds:
+    """Return rounds of other rules for the same sensors, with what these learned.
+
+    A sensor's accounts go on if δ, its ε and the sensors of its worker are the same. The others
+    begin anew, and then their slack is counted once more. The pools go on unless all begin anew,
+    and the half-widths' shares if δ is the same.
+    """
+    after = Learned.of(rounds, names, {}).begin(rules, new_names)
+    place = np.array(places_of("workers", names, new_names))
+    before = rounds.state
+    now = after.state
+    if rules.delta != rounds.rules.delta:
+        return after
+    now.outside[:] = before.outside[:, place]
+    old = _workers_of(rounds.rules, names)
+    new = _workers_of(rules, new_names)
+    alike = np.array([old[name] == new[name] for name in new_names])
+    alike &= rules.epsilon == rounds.rules.epsilon[place]
+    if alike.any():
+        here = np.flatnonzero(alike)
+        there = place[here]
+        after.accounts.single[:, here] = rounds.accounts.single[:, there]
+        after.accounts.pools[:] = rounds.accounts.pools
+        now.number[:, here] = before.number[:, there]
+        now.errors[:, here] = before.errors[:, there]
+        now.rounds = before.rounds  # they bound the credits
+        now.phase -= before.rounds
+    return after
+
+
+def _workers_of(rules: Rules, names: Sequence[str]) -> dict[str, set[str]]:
+    """Return, by sensor, the sensors of its worker."""
+    workers = rules.workers
+    return {
+        name: {other for other, same in zip(names, workers == workers[i], strict=True) if same}
+        for i, name in enumerate(names)
+    }
+
+
+def _digest_of(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_DIGEST).digest()
