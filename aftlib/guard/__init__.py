@@ -7,7 +7,7 @@ ones. `proposal` learns from the errors which guarantees to propose. `rounds` ap
 one window after another. `guard` has the class `Guard`, which users call. `known` is D1's
 estimator: a known Gaussian model, from which nothing is learned. `estimator` is the
 interface of both: parameters, methods and results. `predictor` puts a user's prediction in the
-place of the guard's.
+place of the guard's. `learned` has what a guard learned, with which another one begins.
 """
 
 from typing import TYPE_CHECKING, Any
