@@ -67,6 +67,7 @@ class StreamPlan:
     def terms(self) -> dict[str, Any]:
         """Return the windows as a stream has them, durations in microseconds.
 
+        The query is None where a window is one sample, because then it may have been any.
         ValueError when the samples have no times.
         """
         if self.data.step_seconds is None:
@@ -77,8 +78,7 @@ class StreamPlan:
         return {
             "window": round(question.window * step),
             "slide": round(question.slide * step),
-            "samples": question.window,
-            "query": question.query,
+            "query": question.query if question.window > 1 else None,
             "seasons": [round(steps * step) for steps in seasons],
         }
 

@@ -303,7 +303,6 @@ class Promise:
             workers=sorted(self.sensors),
             window=self.width,
             slide=self.step,
-            samples=self.samples,
             query=self.query,
             seasons=[microseconds("each of seasons", season) for season in self.seasons],
         )

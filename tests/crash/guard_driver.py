@@ -82,7 +82,7 @@ def prepare(directory: Path) -> None:
     directory.mkdir()
     guard = PROMISE.guard()
     guard.update(values[:700].reshape(-1, 5, 3).mean(1) + 1)
-    windows = {"window": PROMISE.width, "slide": PROMISE.step, "samples": 5, "query": "mean"}
+    windows = {"window": PROMISE.width, "slide": PROMISE.step, "query": "mean"}
     learned = guard.learned(PROMISE.sensors, windows | {"seasons": [], "until": 0})
     (directory.parent / "learned").write_text(learned.to_text())
     at = [int(share * len(rows)) for share in CUTS]

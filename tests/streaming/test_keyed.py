@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from aftlib import GaussianModel, Guard, Promise
+from aftlib.core.planfile import StreamPlan
 from aftlib.streaming import keyed
 from aftlib.streaming.groups import GuardCache, frame_of
 from aftlib.streaming.keyed import KeyedGuard
@@ -334,7 +335,7 @@ def learned_text(rounds=300, start=0):
     promise = Promise(**TERMS, samples=5, seasons=["2h"])
     guard = promise.guard()
     guard.update(windows_of(rounds + 60)[:rounds])
-    terms = {"window": 5 * MINUTE, "slide": 5 * MINUTE, "samples": 5, "query": "mean"}
+    terms = {"window": 5 * MINUTE, "slide": 5 * MINUTE, "query": "mean"}
     terms |= {"seasons": [120 * MINUTE], "until": start * 5 * MINUTE}
     return guard.learned(NAMES, terms).to_text()
 
@@ -374,7 +375,6 @@ def test_the_plans_seasons_are_in_step_with_the_stream(tmp_path):
     [
         ({"window": "10min"}, "window must be as in the plan, .*: 300000000 µs, got 600000000 µs"),
         ({"slide": "1min"}, "slide must be as in the plan, .*: 300000000 µs, got 60000000 µs"),
-        ({"samples": 10}, "samples must be as in the plan, .*: 5, got 10;"),
         ({"query": "sum"}, "query must be as in the plan, .*: 'mean', got 'sum'"),
         ({"seasons": ["24h"]}, r"seasons must be as .*: \[7200000000\] µs, got \[86400000000\] µs"),
         ({"workers": [["a"], ["b"]]}, "workers must be as .*'c', 'd'.*, got .'a', 'b'.;"),
@@ -397,10 +397,23 @@ def test_what_a_plan_learned_is_refused_where_it_does_not_fit_and_the_fix_helps(
 def test_changes_to_which_a_plans_guard_fits_are_none_of_the_windows(tmp_path):
     path = warm_plan(tmp_path / "plan.json")
     changes = {"workers": [["d", "a"], ["c"], ["b"]], "epsilon": {"a": 0.9}, "delta": 0.1}
-    changes |= {"horizons": 9, "watermark": "1h", "share": 1}
+    changes |= {"horizons": 9, "watermark": "1h", "share": 1, "samples": 3}
     keyed = KeyedGuard(Promise.from_plan(path, **changes))
     rows, _ = processed(keyed, long(windows_of(302)[300:301], 7000))
     assert (rows["recoverable"] >= 4).all()
+
+
+def test_a_plan_of_windows_fits_any_query_that_made_them(tmp_path):
+    """Its window is one sample, such as a maximum that Spark has computed before."""
+    terms = {"window": 5 * MINUTE, "slide": 5 * MINUTE, "query": None, "seasons": [], "until": 0}
+    text = PROMISE.guard().learned(NAMES, terms).to_text()
+    changes = {"data.step_seconds": 300, "question.slide": 1, "data.seasons_in_windows": []}
+    changes |= {"question.window": 1, "learned": text}
+    path = warm_plan(tmp_path / "plan.json", **changes)
+    for query in ("mean", "max(value)"):
+        promise = Promise.from_plan(path, query=query, samples=10)
+        assert promise.learned == text
+    assert StreamPlan.read(path).terms() == {n: terms[n] for n in terms if n != "until"}
 
 
 def test_a_known_model_and_a_predictor_begin_without_it(tmp_path):
