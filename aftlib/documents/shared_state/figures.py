@@ -178,7 +178,7 @@ def describe_flushes(rates: pd.Series) -> Text:
     one = rates[ONE] / rates[TEN]
     fewer = rates[BARRIER] / rates[ONE]
     return prose(
-        f"Equal rows in *{ONE}* are × {one:.2f} as fast as in *{TEN}*: this is the price of a "
-        "flush. Merging in memory first leaves fewer rows to write, and makes them a further "
-        f"× {fewer:.2f} faster. *{NEVER}* only merges in memory."
+        f"Equal rows in *{ONE}* are × {one:.2f} as fast as in *{TEN}*: this is the price of ten "
+        "transactions, flushes included. Merging in memory first leaves fewer rows to write, and "
+        f"makes them a further × {fewer:.2f} faster. *{NEVER}* only merges in memory."
     )

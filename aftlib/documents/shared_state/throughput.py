@@ -204,11 +204,16 @@ def search_keys(
 def gains_of_skew(runs: pd.DataFrame, by: str = "keys") -> pd.DataFrame:
     """Return throughput over that of uniform keys: a row per value of `by`, a column per skew.
 
-    Ratios are within a turn; the median of the turns is returned.
+    The median of the turns is returned.
     """
+    return gains_of_turns(runs, by).groupby(by).median()
+
+
+def gains_of_turns(runs: pd.DataFrame, by: str = "keys") -> pd.DataFrame:
+    """Return throughput over that of uniform keys: a row per `by` and turn, a column per skew."""
     wide: Any = runs.pivot_table(index=[by, "turn"], columns="skew", values="throughput")
     gains: pd.DataFrame = wide.div(wide[UNIFORM], axis=0).drop(columns=UNIFORM)
-    return gains.groupby(by).median()
+    return gains
 
 
 def flush_costs(keys: int, rows: int, turns: int, seed: int) -> pd.DataFrame:

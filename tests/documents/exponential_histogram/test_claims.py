@@ -56,6 +56,14 @@ def test_all_verdicts_but_the_timed_one_come_out_as_recorded(frames):
     assert {id for id, one in records.items() if not (one.as_recorded or one.timed)} == set()
     assert records["D5-1"].text == "13 of 13 rows"
     assert records["D5-3"].text.endswith("; 716 buckets of 15 sizes at fig. 5's N and ε")
+    assert all(record.sensitivity for record in records.values())
+
+
+def test_the_spread_of_speeds_is_no_confidence_interval(frames):
+    speeds = frames["speeds"].assign(**{"events per second": np.linspace(9e4, 4e5, 10)})
+    record = judging.judge(CLAIMS, frames | {"speeds": speeds}, "D5-4")["D5-4"]
+    assert (record.interval, record.verdict) == (None, "holds")
+    assert record.counted.startswith("rounds, 0.09 to ")
 
 
 def test_d5_2_prints_the_worst_counterexample_and_the_one_with_the_fewest_ones(frames):
@@ -64,6 +72,10 @@ def test_d5_2_prints_the_worst_counterexample_and_the_one_with_the_fewest_ones(f
     assert record.measured == pytest.approx(1.992, abs=0.0005)
     assert record.text == "1.992 ε: 502 ones are answered as 501 at ε = 0.001"
     assert "break it: 7, answered as 6 at ε = 0.1." in record.sensitivity
+    assert "It keeps ε" not in record.sensitivity
+    more = experiments.few_ones([0.1, 0.2, 0.5])
+    kept = judging.judge(CLAIMS, frames | {"few": more}, "D5-2")["D5-2"].sensitivity
+    assert kept.endswith("It keeps ε for ε of 0.2 and 0.5 (exactly 1 ε at 0.2).")
     sound = few.assign(article_error=few["sound_error"])
     record = judging.judge(CLAIMS, frames | {"few": sound}, "D5-2")["D5-2"]
     assert record.verdict == "holds" and record.sensitivity == ""

@@ -2,8 +2,8 @@
 
 from aftlib.documents.shared_state import figures
 from aftlib.documents.shared_state.claims import CLAIMS
-from aftlib.documents.shared_state.throughput import modelled_growth
-from tests.documents.shared_state.test_claims import killed, measured, searched, world
+from aftlib.documents.shared_state.throughput import NEVER, modelled_growth
+from tests.documents.shared_state.test_claims import flushes, killed, measured, searched, world
 from tests.judging import judge
 
 
@@ -39,3 +39,11 @@ def test_failures_leave_the_broken_control_out():
     again, behind = figures.failures(killed(), "t").data
     assert list(again.y) == ["task killed, read", "server killed, flushed"]
     assert (list(again.x), list(behind.x)) == ([4000, 4000], [3000, 3000])
+
+
+def test_flushes_have_the_price_of_transactions():
+    rates = flushes().groupby("flush")["per_s"].median()
+    rates[NEVER] = 9.0
+    text = figures.describe_flushes(rates).markdown
+    assert "are × 1.30 as fast as in *ten transactions*: this is the price of ten" in text
+    assert "a further × 1.40 faster" in text
