@@ -162,10 +162,10 @@ def test_a_computed_claim_holds_from_the_share_that_its_condition_names(id, keys
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({}, "one key per 40 tuples (100,000 keys in 4,000,000)"),
-        ({"searched": searched(few=(1.1, 1.1, 1.1))}, "one key per 4,000 tuples (1,000 keys in"),
+        ({}, "one key per 20 tuples (100,000 keys in 2,000,000)"),
+        ({"searched": searched(few=(1.1, 1.1, 1.1))}, "one key per 2,000 tuples (1,000 keys in"),
         ({"p": NotebookParameters(tuples=10_000_000)}, "one key per 100 tuples (100,000 keys in"),
-        ({"p": NotebookParameters(keys=50_000)}, "one key per 80 tuples (50,000 keys in"),
+        ({"p": NotebookParameters(keys=50_000)}, "one key per 40 tuples (50,000 keys in"),
     ],
 )
 def test_skew_needs_the_keys_with_which_it_is_faster_in_every_turn(changed, named):
