@@ -248,12 +248,9 @@ def keys_that_gain(searched: pd.DataFrame, measured: int) -> int:
     Of the searched numbers and `measured`, the number of keys with which the claim is judged.
     """
     gains = gains_of_turns(searched)[STOPPED].groupby("keys").min()
-    enough = measured
-    for keys, gain in gains[gains.index < measured].iloc[::-1].items():
-        if gain <= 1:
-            break
-        enough = int(keys)
-    return enough
+    fewer = gains[gains.index < measured]
+    slow = fewer.index[fewer <= 1].max() if (fewer <= 1).any() else 0
+    return int(min([measured, *fewer.index[fewer.index > slow]]))
 
 
 def nobody_is_disturbed(killed: pd.DataFrame) -> Finding:
