@@ -15,9 +15,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.core.intervals import share_interval, t_interval
-from aftlib.documents.shared_state.experiments import NotebookParameters
-from aftlib.documents.shared_state.kills import BROKEN, TASK
+from aftlib.core.intervals import t_interval
+from aftlib.documents.shared_state.experiments import (
+    NotebookParameters,
+    stored_gains,
+    stored_ratios,
+)
+from aftlib.documents.shared_state.kills import BROKEN, bound_kills, count_kills
 from aftlib.documents.shared_state.throughput import (
     BARRIER,
     DOCUMENTS_TUPLES,
@@ -99,41 +103,6 @@ def list_range(ratios: pd.Series) -> str:
     low = f"{ratios.min():.2f}"
     high = f"{ratios.max():.2f}"
     return f"× {low}" if low == high else f"× {low} to {high}"
-
-
-def count_kills(killed: pd.DataFrame) -> str:
-    """Text: what was killed, such as ``kills: 20 stopped threads, 80 killed servers``."""
-    threads = int((killed["killed"] == TASK).sum())
-    return f"kills: {threads:,} stopped threads, {len(killed) - threads:,} killed servers"
-
-
-def bound_kills(wrong: int, kills: int) -> str:
-    """Text: how many kills did harm, with the share that is not excluded."""
-    _, most = share_interval(wrong, kills)
-    return f"{wrong:,} of {kills:,} kills wrong (at most {percent(most, 1)})"
-
-
-def stored_ratios(
-    engines: pd.DataFrame, above: tuple[str, int], below: tuple[str, int]
-) -> pd.Series:
-    """Return, by skew, an engine's stored throughput over another's; each with its tasks."""
-    wide: Any = engines.pivot_table(
-        index="skew", columns=["engine", "tasks"], values="throughput", aggfunc="median"
-    )
-    if above not in wide or below not in wide:
-        return pd.Series(dtype=float)
-    ratios: pd.Series = wide[above] / wide[below]
-    return ratios.dropna()
-
-
-def stored_gains(engines: pd.DataFrame, engine: str) -> pd.Series:
-    """Return, by skew, an engine's stored throughput on two tasks over that of uniform keys."""
-    runs = engines[(engines["engine"] == engine) & (engines["tasks"] == 2)]
-    speeds = runs.groupby("skew")["throughput"].median()
-    if UNIFORM not in speeds:
-        return pd.Series(dtype=float)
-    gains: pd.Series = speeds / speeds[UNIFORM]
-    return gains.drop(UNIFORM)
 
 
 def grows(shuffles: pd.DataFrame, grown: pd.DataFrame, engines: pd.DataFrame) -> Finding:

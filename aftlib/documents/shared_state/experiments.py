@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 from pydantic import model_validator
@@ -123,3 +123,26 @@ def stored_kills() -> pd.DataFrame:
     processor of the run.
     """
     return pd.read_csv(STORED / "kills.csv")
+
+
+def stored_ratios(
+    engines: pd.DataFrame, above: tuple[str, int], below: tuple[str, int]
+) -> pd.Series:
+    """Return, by skew, an engine's stored throughput over another's; each with its tasks."""
+    wide: Any = engines.pivot_table(
+        index="skew", columns=["engine", "tasks"], values="throughput", aggfunc="median"
+    )
+    if above not in wide or below not in wide:
+        return pd.Series(dtype=float)
+    ratios: pd.Series = wide[above] / wide[below]
+    return ratios.dropna()
+
+
+def stored_gains(engines: pd.DataFrame, engine: str) -> pd.Series:
+    """Return, by skew, an engine's stored throughput on two tasks over that of uniform keys."""
+    runs = engines[(engines["engine"] == engine) & (engines["tasks"] == 2)]
+    speeds = runs.groupby("skew")["throughput"].median()
+    if UNIFORM not in speeds:
+        return pd.Series(dtype=float)
+    gains: pd.Series = speeds / speeds[UNIFORM]
+    return gains.drop(UNIFORM)

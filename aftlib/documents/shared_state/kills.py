@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from aftlib.core.intervals import share_interval
 from aftlib.core.windows import Windows
 from aftlib.documents.shared_state.parsing import TupleSource
 from aftlib.documents.shared_state.server import Job, read_journal
 from aftlib.documents.shared_state.sums import Partials
 from aftlib.documents.shared_state.table import Segments, SqliteTable
 from aftlib.documents.shared_state.tuples import TupleStream, draw_log
+from aftlib.notebook.texts import percent
 from aftlib.spark.faults import Fault, Injector
 
 if TYPE_CHECKING:
@@ -150,3 +152,15 @@ def true_sums(stream: TupleStream) -> dict[tuple[int, int], int]:
         for key, value in frame[inside].groupby("key")["value"].sum().items():
             sums[start, int(str(key))] = int(value)
     return sums
+
+
+def count_kills(killed: pd.DataFrame) -> str:
+    """Text: what was killed, such as ``kills: 20 stopped threads, 80 killed servers``."""
+    threads = int((killed["killed"] == TASK).sum())
+    return f"kills: {threads:,} stopped threads, {len(killed) - threads:,} killed servers"
+
+
+def bound_kills(wrong: int, kills: int) -> str:
+    """Text: how many kills did harm, with the share that is not excluded."""
+    _, most = share_interval(wrong, kills)
+    return f"{wrong:,} of {kills:,} kills wrong (at most {percent(most, 1)})"
