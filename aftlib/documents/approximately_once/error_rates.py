@@ -123,6 +123,11 @@ class ErrorRates:
     def scaled(self) -> np.ndarray:
         """Λ (x − μ) of the windows, shape (n, windows)."""
         windows = self.windows() if callable(self.windows) else self.windows
+        if np.ndim(windows) != 2 or np.shape(windows)[1] != self.model.size:
+            raise ValueError(
+                f"windows must have shape (windows, {self.model.size}), as the model has "
+                f"{self.model.size} sensors, got {np.shape(windows)}: give one row per window"
+            )
         return np.asarray(self.model.precision @ (windows - self.model.mean).T)
 
     def table(self, methods: Iterable[str], workers: Iterable[int], draws: int = 5) -> pd.DataFrame:
@@ -151,7 +156,8 @@ class ErrorRates:
         Raises
         ------
         ValueError
-            For an unknown method, or a number of workers outside 1 … n.
+            For an unknown method, a number of workers outside 1 … n, or windows of another number
+            of sensors.
         """
         frames = []
         for method in methods:

@@ -139,7 +139,7 @@ def averaged_grid(spark: SparkSession, parameters: NotebookParameters) -> pd.Dat
     The document's windows of 30 min begin every 10 min. If its rows are samples of every 10 min, a
     window is the mean of three, has the covariance Σ/3, and shares samples with its neighbours.
     Each ε of the settings is there, and ε/√3, where the numbers are those that `grid` has at ε.
-    Columns as `ErrorRates.table`.
+    Ties by chance are left out, because no claim compares them. Columns as `ErrorRates.table`.
     """
     width = parameters.samples_per_window
     workers, epsilons = parameters.settings
@@ -151,8 +151,9 @@ def averaged_grid(spark: SparkSession, parameters: NotebookParameters) -> pd.Dat
         partial(draw_windows, parameters.model, parameters.rows, parameters.seed, width),
         parameters.seed,
         shared=width,
+        assign={name: assign for name, assign in ASSIGN.items() if name != CHANCE},
     )
-    return _run(spark, work, workers, {RANDOM: min(TIES, parameters.draws), CHANCE: TIES})
+    return _run(spark, work, workers, {RANDOM: min(TIES, parameters.draws)})
 
 
 def _run(

@@ -45,8 +45,8 @@ class PlanningCase:
     model : GaussianModel
         Of the n sensors' values at one step.
     log : SensorLog, optional
-        Samples that are streamed, and on which success is measured. Counts and failure rates by
-        formula need none.
+        Samples that are streamed, and on which success is measured, as `SensorLog.write` stores
+        them. Counts and failure rates by formula need none.
     window : int
         Steps of a window.
     points : list of (ε, δ, T_SLA in ms)
@@ -89,7 +89,10 @@ class PlanningCase:
     def samples(self) -> SensorLog:
         """The log; ValueError when the case has none."""
         if self.log is None:
-            raise ValueError("log must have samples, got None: give a SensorLog")
+            raise ValueError(
+                "log must have samples, got None: "
+                "give SensorLog.write(folder, values, model.names), from aftlib.core.sensorlog"
+            )
         return self.log
 
     def query(

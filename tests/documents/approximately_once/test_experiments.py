@@ -1,6 +1,7 @@
 """D1's experiments: every number of the grid is a slow twin's, and odd parameters are refused."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -174,11 +175,14 @@ def test_a_file_with_too_few_whole_rows_is_refused_before_spark_starts(tmp_path)
     assert len(own_table(tmp_path / "fewer.parquet")["fewer"]) == 40
 
 
-def test_error_rates_of_unknown_methods_are_refused():
+def test_error_rates_of_unknown_methods_or_of_other_sensors_windows_are_refused():
     windows = some_sensors().to_numpy()
     rates = ErrorRates(GaussianModel.fit(some_sensors()), [0.5], 0.05, windows)
     with pytest.raises(ValueError, match="each of methods must be one of greedy, .* got 'luck'"):
         rates.table(["luck"], workers=[2])
+    fewer = replace(rates, windows=windows[:, :3])
+    with pytest.raises(ValueError, match=r"windows must have shape \(windows, 4\).*got \(\d+, 3\)"):
+        fewer.table(["greedy"], workers=[2])
     assert len(rates.table(["greedy", "random"], workers=[2, 4], draws=3)) == 2 * (1 + 3)
 
 

@@ -356,7 +356,7 @@ def test_the_case_of_a_file_is_made_of_its_samples(tmp_path):
     assert said.startswith(
         "There are 6 sensors of sensors.csv, with 600 rows, of which 0 with gaps"
     )
-    with pytest.raises(ValueError, match="log must have samples, got None: give a SensorLog"):
+    with pytest.raises(ValueError, match="log must have samples, got None: give SensorLog.write"):
         replace(case, log=None).samples  # noqa: B018
 
 
