@@ -160,8 +160,8 @@ def score(
     share = wrong.sum((0, 1)) / np.maximum(by_sensor, 1)
     often = by_sensor >= LEAST_CERTIFIED
     excess = wrong.sum(0) - DELTA * given.sum(0)
-    given = certified & ~np.isnan(error)  # of all rounds
-    together = (given * ((error > limits) - DELTA)).sum(2).cumsum(0)
+    ever = certified & ~np.isnan(error)
+    together = (ever * ((error > limits) - DELTA)).sum(2).cumsum(0)
     return result | {
         "longest_run": longest_run(wrong, given),
         "worst_sensor": float(share[often].max()) if often.any() else None,

@@ -132,6 +132,9 @@ def test_scores_of_a_race_are_those_that_one_counts_by_hand():
     assert (row["longest_run"], row["errors"]) == (3, 15)
     assert row["most_beyond_delta"] == pytest.approx(3 - 0.05 * 4)
     assert row["all_sensors_beyond_delta"] == pytest.approx(3 - 0.05 * 3)
+    later = guard_peers.score(error, certified, np.array([1.0]), 3)
+    assert (later["longest_run"], later["errors"]) == (1, 5)
+    assert later["all_sensors_beyond_delta"] == row["all_sensors_beyond_delta"]
 
 
 def test_a_peer_decides_before_it_knows_the_outcome():
