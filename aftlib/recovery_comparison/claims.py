@@ -295,7 +295,7 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         claimed="Does estimating what a crash took pay?",
         found=f"{sentences_by_verdict(records, clauses)} {answer_for(parameters)}",
         sure=f"{harmless.n:,} kills: {harmless.measured:g} results lost, doubled, or wrong.",
-        limits="One machine, no Spark; slow crash detection delays every scheme.",
+        limits="One machine, without Spark.",
     )
 
 
@@ -305,19 +305,15 @@ def answer_for(parameters: NotebookParameters) -> str:
     lost = operation.samples_per_s * operation.window_s / parameters.workers
     spare = operation.read_rate - operation.samples_per_s
     limit_s = parameters.own_t_sla_s
-    stream = (
-        f"With {operation.samples_per_s:,g} samples/s, windows of {operation.window_s:,g} s and "
-        f"reads at {operation.read_rate:,g}/s"
-    )
     if spare <= 0:
-        return f"{stream}, no rate is left for reading again, so estimating pays."
+        return "The given stream leaves no rate for reading again, so estimating pays."
     wait_s = lost / spare
     if wait_s > limit_s:
         return (
-            f"{stream}, exact recovery takes {shown(wait_s)} s, over the limit of "
+            f"Exact recovery of the given stream takes {shown(wait_s)} s, over the limit of "
             f"{limit_s:,g} s, so estimating pays."
         )
     return (
-        f"{stream}, exact recovery takes at most {shown(wait_s)} s, within the limit of "
+        f"Exact recovery of the given stream takes at most {shown(wait_s)} s, within the limit of "
         f"{limit_s:,g} s, so plain checkpoints suffice."
     )

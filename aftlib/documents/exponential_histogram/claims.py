@@ -188,6 +188,6 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     return Summary(
         claimed="A few buckets count a window's ones within ε, in logarithmic time and space.",
         found=sentences_by_verdict(records, clauses),
-        sure="Errors are exact; speed is measured.",
+        sure="Exact; speed is measured.",
         limits="Events must come in order. One window that fits in memory needs no estimate.",
     )

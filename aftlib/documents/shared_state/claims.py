@@ -392,9 +392,8 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         "D3-4": "skew makes shared state faster",
     }
     return Summary(
-        claimed="Tasks that share sums in a database need no shuffle: skew costs nothing, "
-        "failures stay local.",
+        claimed="Tasks that share sums need no shuffle: skew costs nothing, failures stay local.",
         found=sentences_by_verdict(records, clauses),
-        sure=f"Throughput is measured on {parameters.tasks} tasks, and computed for more.",
+        sure=f"Measured on {parameters.tasks} tasks, computed for more.",
         limits="The document gives neither the number of keys nor the cost of a tuple.",
     )
