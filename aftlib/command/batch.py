@@ -34,18 +34,24 @@ from aftlib.core.storage import atomic_file
 from aftlib.notebook.claims import not_run
 from aftlib.notebook.scorecard import MIME, ClaimRecord
 
+#: Notebooks at a time that measure no times; two sessions of Spark fit into 8 GB.
+SIDE_BY_SIDE = 2
 #: Longest wait for a kernel to answer; a busy machine can need more than papermill's minute.
 START_S = 600
 
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook to run: checked parameters by name, and the file of its executed copy."""
+    """One notebook to run: checked parameters by name, and the file of its executed copy.
+
+    `timed` says whether its claims rest on measured times, which work beside it would change.
+    """
 
     notebook: Path
     parameters: dict[str, Any]
     target: Path
     profile: str = ""
+    timed: bool = True
 
     @property
     def name(self) -> str:
@@ -156,17 +162,26 @@ def plan_jobs(
         own = {name: text for name, text in given.items() if name in model.model_fields}
         parameters = model.profile(profile) | model.parse(own)
         model(**parameters)
-        jobs.append(Job(project_root() / "notebooks" / file, parameters, folder / file, profile))
+        timed = any(claim.timed for claim in document.claims)
+        notebook = project_root() / "notebooks" / file
+        jobs.append(Job(notebook, parameters, folder / file, profile, timed))
     return jobs
 
 
 def run_jobs(
-    jobs: Sequence[Job], processes: int, fresh: bool, announce: Callable[[str], object]
+    jobs: Sequence[Job], processes: int | None, fresh: bool, announce: Callable[[str], object]
 ) -> Iterator[Executed]:
     """Run the notebooks, `processes` at a time, and yield each when it is done.
 
-    A notebook whose result is there already is not run again, unless `fresh`.
+    With None those that are not `timed` come first, `SIDE_BY_SIDE`, and then the others alone. A
+    notebook whose result is there already is not run again, unless `fresh`.
     """
+    if processes is None:
+        untimed = [job for job in jobs if not job.timed]
+        if untimed:
+            yield from run_jobs(untimed, min(SIDE_BY_SIDE, len(untimed)), fresh, announce)
+        jobs = [job for job in jobs if job.timed]
+        processes = 1
 
     def perform(job: Job) -> Executed:
         earlier = None if fresh else Executed.read(job.target)

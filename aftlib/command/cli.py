@@ -68,14 +68,18 @@ def main() -> None:
 @click.option("--profile", type=click.Choice(PROFILES), default="quick", show_default=True)
 @click.option("--only", multiple=True, metavar="D1", help="Document or notebook; may be repeated.")
 @VALUES
-@click.option("--jobs", type=click.IntRange(1), default=1, help="Notebooks at a time.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Notebooks at a time.  [default: 1, below a full run 2 of those that measure no times]",
+)
 @click.option("--fresh", is_flag=True, help="Run notebooks again whose result is there already.")
 @click.option("--strict", is_flag=True, help="Verdicts on times count, too.")
 def reproduce(
     profile: str,
     only: tuple[str, ...],
     values: tuple[str, ...],
-    jobs: int,
+    jobs: int | None,
     fresh: bool,
     strict: bool,
 ) -> None:
@@ -89,7 +93,8 @@ def reproduce(
         chosen = plan_jobs(folder, profile, only, read_values(values))
         folder.mkdir(parents=True, exist_ok=True)
     failed = False
-    for executed in run_jobs(chosen, jobs, fresh, click.echo):
+    processes = 1 if profile == "full" else None
+    for executed in run_jobs(chosen, jobs or processes, fresh, click.echo):
         document = next(d for d in DOCUMENTS if d.notebook == executed.record["name"])
         page = write_report(executed, executed.path.with_suffix(".html"), document)
         reports = read_reports(folder)

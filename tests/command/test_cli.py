@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 from pathlib import Path
 
 import nbformat
@@ -78,6 +79,29 @@ def test_a_second_run_uses_the_first_until_something_changes(home, monkeypatch):
     assert [job.parameters["m"] for job in ran] == [6, 3, 3]
     target.write_text(target.read_text().replace('"sensitivity"', '"sensitivities"'))
     assert (len(done.claims), batch.Executed.read(target).claims) == (2, [])
+
+
+def test_notebooks_without_times_run_side_by_side_and_the_others_alone(tmp_path, monkeypatch):
+    together = threading.Barrier(2, timeout=60)  # broken, and an error, if one waits alone
+    running, seen = set(), {}
+
+    def run(job, progress):
+        running.add(job.name)
+        if not job.timed:
+            together.wait()
+        seen[job.name] = {*running}
+        if not job.timed:
+            together.wait()
+        running.remove(job.name)
+        return job.name
+
+    monkeypatch.setattr(batch, "run_job", run)
+    names = map(str, range(5))
+    jobs = [batch.Job(Path(name), {}, tmp_path / name, timed=int(name) % 2 == 0) for name in names]
+    done = [*batch.run_jobs(jobs[:4], None, False, lambda text: None)]
+    assert {*done[:2]} == {"1", "3"} and done[2:] == ["0", "2"]
+    assert seen == {"0": {"0"}, "1": {"1", "3"}, "2": {"2"}, "3": {"1", "3"}}
+    assert [*batch.run_jobs(jobs[4:5], None, False, lambda text: None)] == ["4"]
 
 
 def test_a_verdict_against_its_record_ends_with_1(home):
