@@ -22,11 +22,12 @@ def rows(tmp_path_factory):
     samples = draw_samples()
     made = make_plan(samples, Question(epsilon_sd=1.0))
     directory = tmp_path_factory.mktemp("followed") / "stream"
-    return made, followed.follow_plan(session("followed"), made, samples, directory)
+    table = followed.follow_plan(session("followed"), made, samples, directory)
+    return made, table, pd.read_parquet(directory / "windows")
 
 
 def test_only_the_machine_that_is_away_has_estimated_and_lost_rows(rows):
-    made, table = rows
+    made, table, _ = rows
     away = table[table["machine"] == "away"]
     assert len(away) == followed.OUTAGES * followed.OUTAGE
     assert {*away["sensor"]} == {*made.assignment[made.outage.machine]}
@@ -36,8 +37,16 @@ def test_only_the_machine_that_is_away_has_estimated_and_lost_rows(rows):
     assert at_work["error"].max() < 1e-6
 
 
+def test_the_stream_begins_without_what_the_plans_guard_learned_of_the_same_samples(rows):
+    made, _, emitted = rows
+    assert made.learned is not None
+    first = emitted[emitted["start"] == emitted["start"].min()]
+    assert len(first) == 3 and (first["recoverable"] == 0).all()
+    assert (emitted["recoverable"] > 0).any()
+
+
 def test_errors_are_those_against_all_samples(rows):
-    made, table = rows
+    made, table, _ = rows
     truth = draw_samples().resample("10min").mean()
     whole = table[(table["machine"] == "away") & table["value"].notna()]
     assert len(whole)

@@ -104,7 +104,10 @@ def test_a_changed_promise_begins_anew(handle, first):
 @pytest.mark.parametrize("first", [30, 100, 300])
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_changed_promise_keeps_what_its_guards_learned(handle, first, warm):
-    """Sensor a has another ε, and c and d have workers of their own; two groups go on."""
+    """Sensor a has another ε, and c and d have workers of their own; two groups go on.
+
+    The metrics count the slack of an account that begins anew, and no other.
+    """
     learned = {"seasons": ["2h"], "learned": learned_text()} if warm else {}
     before = Promise(**TERMS, samples=5, **learned)
     changes = {"epsilon": {**dict.fromkeys("bcd", 0.5), "a": 0.7}, "workers": [[c] for c in "dcba"]}
@@ -115,16 +118,21 @@ def test_a_changed_promise_keeps_what_its_guards_learned(handle, first, warm):
     process(handle, before, pd.concat(parts))
     tables = {}
     alone = {}
+    audits = {}
     for key in groups:
         keyed = KeyedGuard(before)
         keyed.process(long(groups[key][:first]))
         alone[key] = keyed.under(after)
+        audits[key] = alone[key].audit
+        assert (audits[key][2] > 0).tolist() == [False, False, warm or first > 150, False]
         tables[key] = processed(alone[key], long(groups[key][first : first + 3], first))[0]
         assert (tables[key]["recoverable"][:4] > 0).any() == (warm or first > 150)
     for key, expected in tables.items():
         rows = long(groups[key][first : first + 3], first).assign(key=key)
         (table,) = process(handle, after, rows)
         pd.testing.assert_frame_equal(table[expected.columns], expected)
+        audit = alone[key].audit - audits[key]
+        np.testing.assert_array_equal(table[list(AUDIT)].iloc[:4].T, audit)
     assert {key: head[1] for key, head in handle.heads().items()} == {
         key: keyed.token for key, keyed in alone.items()
     }
