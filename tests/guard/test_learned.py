@@ -25,10 +25,13 @@ def trained(windows, **rules):
 
 def test_a_guard_begins_with_what_another_learned_and_certifies_its_first_window():
     windows = stream(420)
-    learned = trained(windows[:300]).learned(NAMES, {})
+    before = trained(windows[:300])
+    learned = before.learned(NAMES, {})
     warm = Guard.of_learned(learned, rules_of(), NAMES)
     cold = Guard(WORKERS, 1.2, 0.05)
     assert not warm.recoverable.any() and (warm.outcomes[:2] == 0).all()
+    before._rounds.risk.refit()  # with all windows, those since the last fit included
+    np.testing.assert_array_equal(warm._rounds.risk.weights, before._rounds.risk.weights)
     for guard, certified in ((warm, True), (cold, False)):
         guard.update(windows[300])
         assert guard.recoverable.all() == certified == guard.recoverable.any()
@@ -164,6 +167,7 @@ def test_changed_rules_keep_model_and_risk_and_the_accounts_of_unchanged_sensors
     order = [NAMES.index(name) for name in names]
     np.testing.assert_array_equal(outside[0], outside[1][:, order])
     assert after.rounds == 300 == guard.rounds
+    assert after._rounds.state.phase == 0
     after.update(windows[300, order])
     assert after.recoverable[0].mean() > 0.5
 
@@ -177,6 +181,7 @@ def test_all_accounts_begin_anew_with_another_epsilon_or_delta(change):
         own, new = (getattr(each._rounds.accounts, name) for each in (after, fresh))
         np.testing.assert_array_equal(own, new)
     np.testing.assert_array_equal(after.outcomes, fresh.outcomes)
+    assert (after.rounds, after._rounds.state.phase) == (0, 300)
 
 
 def test_unchanged_rules_change_nothing():
