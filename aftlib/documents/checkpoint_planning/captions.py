@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from aftlib.documents.checkpoint_planning.cases import AXES, SPARED, PlanningCase
@@ -199,14 +200,14 @@ def adaptive(frame: pd.DataFrame, parameters: NotebookParameters) -> str:
 
 
 def throughput(rates: pd.DataFrame, point: Mapping[str, float]) -> str:
-    """Say what fewer checkpoints give."""
-    rate = rates.groupby("plan")["rate"].median()
+    """Say what fewer checkpoints give, by the geometric mean over pairs, as claim D2-11 does."""
+    rate = rates.pivot_table(index="turn", columns="plan", values="rate")
     taken = rates.groupby("plan")["checkpoints"].first()
-    ratio = rate[PROPOSED] / rate[EXACTLY_ONCE]
+    ratio = np.exp(np.log(rate[PROPOSED] / rate[EXACTLY_ONCE]).mean())
     return (
         f"Medians and ranges of windows ({at(point)}). With "
         f"{taken[PROPOSED]} checkpoints instead of "
-        f"{taken[EXACTLY_ONCE]}, throughput is {ratio:.2f} times as high."
+        f"{taken[EXACTLY_ONCE]}, throughput is {ratio:.2f} times as high, pair by pair."
     )
 
 

@@ -11,6 +11,7 @@ from aftlib.core.generators import block_model, draw
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
 from aftlib.documents.checkpoint_planning import (
+    captions,
     cases,
     drivers,
     operator,
@@ -440,6 +441,11 @@ def test_d2_11_names_its_point_and_what_t_est_decides():
     assert "ε = 0.12, δ = 0.05, T_SLA = 50 ms, 100 sensors" in record.counted
     assert "3 checkpoints instead of 43" in record.number
     assert "it takes 19 checkpoints, and the ratio is 1.4" in record.sensitivity
+    uneven = rates([1, 1, 1.1, 1, 1], [4, 4, 4.4, 1, 1])  # the ratio of the medians is 4
+    ratio = judging.judge(CLAIMS, TIMED | {"rates": uneven}, "D2-11")["D2-11"].measured
+    assert ratio == pytest.approx(4 ** (3 / 5))
+    said = captions.throughput(uneven, PARAMETERS.point)
+    assert f"throughput is {ratio:.2f} times as high, pair by pair" in said
 
 
 @pytest.mark.parametrize(
