@@ -23,7 +23,6 @@ from aftlib.documents.shared_state.experiments import (
 )
 from aftlib.documents.shared_state.kills import BROKEN, bound_kills, count_kills
 from aftlib.documents.shared_state.throughput import (
-    BARRIER,
     DOCUMENTS_TUPLES,
     HASHES,
     LATE_GLOBAL,
@@ -32,6 +31,7 @@ from aftlib.documents.shared_state.throughput import (
     TEN,
     UPFRONT,
     busiest_shares,
+    gains_of_flushes,
     gains_of_skew,
     gains_of_turns,
     receivers_share,
@@ -183,15 +183,15 @@ def skew_is_faster(
     wide = runs.pivot_table(index="turn", columns="skew", values="throughput")
     gains: Any = wide.div(wide[UNIFORM], axis=0).drop(columns=UNIFORM)
     nearest = min(gains.columns, key=lambda skew: abs(skew - STOPPED))
-    medians = gains.median()
-    sentences = [f"Measured with {p.keys:,} keys: {list_by_skew(medians)}."]
+    means = gains_of_skew(measured, "strategy").T[LATE_GLOBAL]
+    sentences = [f"Measured with {p.keys:,} keys: {list_by_skew(means)}."]
     search = gains_of_skew(searched)
     for keys, of_skews in search.iterrows():
         others = of_skews.drop(gains.columns, errors="ignore") if keys == p.keys else of_skews
         if len(others):
             sentences.append(f"With {keys:,} keys: {list_by_skew(others)}.")
     if p.keys in search.index and nearest in search:
-        series = pd.Series([medians[nearest], search.loc[p.keys, nearest]])
+        series = pd.Series([means[nearest], search.loc[p.keys, nearest]])
         sentences.append(f"Between series the same point varied: {list_range(series)}.")
     if len(flink := stored_gains(engines, "flink shared")):
         sentences.append(f"Flink's prototype, stored: {list_by_skew(flink)}.")
@@ -313,12 +313,11 @@ def beats_the_shuffle(measured: pd.DataFrame, engines: pd.DataFrame) -> Finding:
 def barriers_are_faster(flushes: pd.DataFrame) -> Finding:
     """D3-10: one flush is faster than a flush at every merge, for equal rows."""
     wide = flushes.pivot_table(index="turn", columns="flush", values="per_s")
-    fewer = float((wide[BARRIER] / wide[ONE]).median())
-    together = float((wide[BARRIER] / wide[TEN]).median())
+    one, fewer = gains_of_flushes(flushes)
     text = (
         f"Merging in memory first leaves fewer rows to write: a further × {fewer:.2f}, together "
-        f"× {together:.2f}. A merge is a batch of sums; a flush for every tuple would cost more. "
-        "It depends on the disk."
+        f"× {one * fewer:.2f}. A merge is a batch of sums; a flush for every tuple would cost "
+        "more. It depends on the disk."
     )
     return ratio_of_turns(wide[ONE] / wide[TEN], text)
 

@@ -10,13 +10,13 @@ import plotly.graph_objects as go
 from aftlib.documents.shared_state.experiments import NotebookParameters
 from aftlib.documents.shared_state.kills import BROKEN
 from aftlib.documents.shared_state.throughput import (
-    BARRIER,
     LATE_GLOBAL,
     LATE_LOCAL,
     NEVER,
     ONE,
     TEN,
     UPFRONT,
+    gains_of_flushes,
     gains_of_skew,
 )
 from aftlib.documents.shared_state.tuples import UNIFORM
@@ -173,10 +173,9 @@ def describe_costs(tuple_ns: float, merge_ns: float, receivers: float) -> Text:
     )
 
 
-def describe_flushes(rates: pd.Series) -> Text:
+def describe_flushes(flushes: pd.DataFrame) -> Text:
     """Compare flushes of equal rows, and what merging in memory first adds."""
-    one = rates[ONE] / rates[TEN]
-    fewer = rates[BARRIER] / rates[ONE]
+    one, fewer = gains_of_flushes(flushes)
     return prose(
         f"Equal rows in *{ONE}* are × {one:.2f} as fast as in *{TEN}*: this is the price of ten "
         "transactions, flushes included. Merging in memory first leaves fewer rows to write, and "
