@@ -330,14 +330,18 @@ def solving_is_as_slow(times: pd.DataFrame) -> Finding:
 def _solving_over_spared(times: pd.DataFrame, share: float) -> pd.DataFrame:
     """Ratio of T_est, solved at recovery, to the replay that is spared: rows turns, columns n.
 
-    It is infinite where nothing is spared. Turns that lack an n are left out.
+    The spared replay is n − |O| times what a sensor takes, the slope of a line through T_rep of
+    all |O|, because a difference of two T_rep is lost in their noise. The ratio is infinite where
+    nothing is spared. Turns that lack an n are left out.
     """
     solve = times.pivot_table(index="turn", columns=["n", "sensors"], values="solve_ms")
     replay = times.pivot_table(index="turn", columns=["n", "sensors"], values="rep_ms")
     ratios = {}
     for n in sorted(times["n"].unique()):
+        of_n = pd.DataFrame(replay[n]).dropna()
         size = max(1, round(share * n))
-        spared = replay[n, n] - replay[n, size]
+        of_one = np.polyfit(of_n.columns.to_numpy(float), of_n.to_numpy(float).T, 1)[0]
+        spared = pd.Series(of_one * (n - size), of_n.index)
         ratios[n] = (solve[n, size] / spared).where(spared > 0, np.inf).where(spared.notna())
     return pd.DataFrame(ratios).dropna()
 

@@ -344,8 +344,16 @@ def test_an_extrapolated_start_is_open_where_its_interval_crosses_20_000():
 
 
 def test_where_nothing_is_spared_a_recovery_is_slower_at_once():
-    times = times_of(lambda m: m + 200 * (m == 900), solve=slow_solver, ns=(1000, 10_000))
+    times = times_of(lambda m: 2000.0 - 0.1 * m, solve=slow_solver, ns=(1000, 10_000))
     assert judging.judge(CLAIMS, {"times": times}, "D2-12")["D2-12"].measured == pytest.approx(1000)
+
+
+def test_one_late_read_hardly_changes_what_is_spared():
+    late = times_of(lambda m: m + 110 * (m == 900), solve=slow_solver, ns=(1000, 10_000))
+    even = times_of(solve=slow_solver, ns=(1000, 10_000))
+    found = [judging.judge(CLAIMS, {"times": times}, "D2-12")["D2-12"] for times in (late, even)]
+    assert found[0].verdict == found[1].verdict
+    assert found[0].measured == pytest.approx(found[1].measured, rel=0.05)
 
 
 def test_d2_7_says_the_fixed_share_and_from_which_o_on_it_is_small():
