@@ -88,13 +88,15 @@ def shown(value: Value, digits: int = 3) -> str:
 
     >>> [shown(value) for value in (None, "≤ 1", 12345, 0.049123, 1e-9, 2410.7)]
     ['–', '≤ 1', '12,345', '0.0491', '1e-09', '2,411']
-    >>> shown(0.0499958, digits=5)
-    '0.049996'
+    >>> shown(0.0499958, digits=5), shown(float("inf"))
+    ('0.049996', '∞')
     """
     if value is None:
         return "–"
     if isinstance(value, str):
         return value
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"

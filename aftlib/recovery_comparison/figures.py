@@ -151,7 +151,7 @@ def break_even_table(measured: Measurements) -> Styler:
         "predicted": "predicted break-even, samples/s",
         "measured": "measured break-even, samples/s",
     }
-    return table(measured.break_even.replace(np.inf, "∞").rename(columns=titles))
+    return table(measured.break_even.rename(columns=titles))
 
 
 def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> Styler:
@@ -166,7 +166,7 @@ def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> S
         "faster_below": "estimating is faster below, samples/s",
     }
     frame = tables.own_table(measured, operation, t_sla_s).reset_index()
-    return table(frame.replace(np.inf, "∞").rename(columns=titles))
+    return table(frame.rename(columns=titles))
 
 
 def percent(share: float) -> str:
