@@ -51,6 +51,7 @@ def test_the_plan_comes_back_from_its_file(made, tmp_path):
     assert question.window == question.slide == 10 and len(question.epsilon) == 7
     assert (question.horizons, made.data.step_seconds) == (5, 3600)
     words = file.read_text()
+    assert [*json.loads(words)][-1] == "learned"  # a long line, after all that is read
     assert "declared" not in words and "promise" not in words
 
 

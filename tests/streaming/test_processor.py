@@ -98,7 +98,10 @@ def test_a_changed_promise_begins_anew(handle, first):
     audit = changed[list(AUDIT)]
     np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit)
     assert (audit[4:] == 0).all(axis=None)
-    assert handle.heads()["g"][1] == expected.token
+    _, token, chunks, parts = handle.heads()["g"]
+    assert token == expected.token
+    stored = [len(handle.variables[name]) for name in ("chunks", "log")]
+    assert stored == [chunks, parts] and sum(stored) == 1  # nothing of the former guard stays
 
 
 @pytest.mark.parametrize("first", [30, 100, 300])
@@ -144,6 +147,7 @@ def test_a_newer_plan_changes_nothing_of_guards_that_go_on(handle, first):
     """Their accounts, too, go on; a new group begins with what the newer plan's guard learned."""
     old = Promise(**TERMS, samples=5, seasons=["2h"], learned=learned_text())
     new = replace(old, learned=learned_text(rounds=200))
+    assert len(old.content) < 1000 < len(old.learned)  # it is hashed for every micro-batch
     values = windows_of()
     process(handle, old, long(values[:first]))
     rows = [long(values[first:340], first), long(values[:1], 340).assign(key="new")]
