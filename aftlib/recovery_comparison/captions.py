@@ -62,11 +62,11 @@ def describe_outcomes(measured: Measurements) -> str:
     estimable = measured.case.assignment.estimable
     count = int(estimable.sum())
     all_workers = len(estimable)
-    rest = (
-        "so it reads nothing again"
-        if count == all_workers
-        else "and the samples of the others are read again, as exact recovery does"
-    )
+    rest = "and the samples of the others are read again, as exact recovery does"
+    if count == all_workers:
+        rest = "so it reads nothing again"
+    elif not count:
+        rest = "so it reads all samples again, as exact recovery does"
     return (
         f"The table counts the longest windows; in all windows *{NOTHING}* loses {lost} results, "
         f"and the other schemes lose, double or falsify {harmed}. D1 by model can estimate "
@@ -147,6 +147,11 @@ def answer_own(measured: Measurements, p: NotebookParameters) -> str:
     operation = p.operation
     choice = own_alternatives(measured, operation)[MODEL]
     live = operation.samples_per_s
+    if operation.read_rate < live:
+        return (
+            f"Your source hands out {operation.read_rate:,g} samples/s, fewer than the {live:,g} "
+            "that come live, so no recovery ends."
+        )
     keeps = live + choice.keeps_from(p.own_t_sla_s)
     faster = live + choice.faster_below()
     misses = operation.read_rate < keeps
@@ -162,7 +167,9 @@ def answer_own(measured: Measurements, p: NotebookParameters) -> str:
         faster_where = f"is not faster; it is below {shown(faster)} samples/s"
     verdict = "plain checkpoints suffice"
     if misses:
-        verdict = "estimating pays" if is_faster else "neither way keeps your limit"
+        verdict = (
+            "estimating pays" if is_faster else "neither exact replay nor D1 by model suffices"
+        )
     reason = "no rate is enough"
     if np.isfinite(keeps):
         reason = f"keeping it takes {shown(keeps)} samples/s"

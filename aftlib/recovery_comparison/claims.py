@@ -300,18 +300,22 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
 
 
 def answer_for(parameters: NotebookParameters) -> str:
-    """Return whether estimating pays for the reader's numbers, by the time that reading takes."""
+    """Return whether plain checkpoints suffice for the reader, by the time that reading takes."""
     operation = parameters.operation
     lost = operation.samples_per_s * operation.window_s / parameters.workers
     spare = operation.read_rate - operation.samples_per_s
     limit_s = parameters.own_t_sla_s
-    if spare <= 0:
-        return "The given stream leaves no rate for reading again, so estimating pays."
+    if spare < 0:
+        return "The given source hands out fewer samples than come live, so no recovery ends."
+    if spare == 0:
+        return (
+            "The given stream leaves no rate for reading again: plain checkpoints do not suffice."
+        )
     wait_s = lost / spare
     if wait_s > limit_s:
         return (
             f"Exact recovery of the given stream takes {shown(wait_s)} s, over the limit of "
-            f"{limit_s:,g} s, so estimating pays."
+            f"{limit_s:,g} s, so plain checkpoints do not suffice."
         )
     return (
         f"Exact recovery of the given stream takes at most {shown(wait_s)} s, within the limit of "

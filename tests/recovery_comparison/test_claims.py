@@ -142,7 +142,7 @@ def test_the_box_follows_the_verdicts_and_the_readers_own_numbers():
     records = judging.judge(CLAIMS, {"measured": measurements()})
     box = summarize(records, NotebookParameters())
     assert box.found.startswith("It holds that estimating at least halves the outage")
-    assert "so estimating pays" in box.found
+    assert "so plain checkpoints do not suffice" in box.found
     assert sum(len(text.split()) for text in vars(box).values()) <= 70
     turned = records | {"P-2": records["P-2"].model_copy(update={"verdict": "does not hold"})}
     assert summarize(turned, NotebookParameters()).found.startswith("It does not hold that")
@@ -151,8 +151,9 @@ def test_the_box_follows_the_verdicts_and_the_readers_own_numbers():
 @pytest.mark.parametrize(
     ("rate", "words"),
     [
-        (20.0, "leaves no rate for reading again, so estimating pays"),
-        (21.0, "36,000 s, over the limit of 60 s, so estimating pays"),
+        (19.0, "fewer samples than come live, so no recovery ends"),
+        (20.0, "leaves no rate for reading again: plain checkpoints do not suffice"),
+        (21.0, "36,000 s, over the limit of 60 s, so plain checkpoints do not suffice"),
         (3620.0, "at most 10 s, within the limit of 60 s, so plain checkpoints suffice"),
     ],
 )

@@ -78,6 +78,13 @@ def test_captions_have_at_most_two_sentences_and_the_runs_numbers():
     assert "2 of 2 workers" in told[1] and "reads nothing again" in told[1]
 
 
+def test_a_model_that_can_estimate_no_worker_reads_all_again():
+    measured = measurements()
+    case = NotebookParameters(epsilon_sd=0.01).read_case(WINDOWS[-1])
+    text = captions.describe_outcomes(replace(measured, case=case))
+    assert "0 of 2 workers" in text and "so it reads all samples again" in text
+
+
 def test_the_caption_of_thresholds_has_the_longest_windows_numbers():
     measured = measurements()
     text = captions.describe_thresholds(measured)
@@ -149,13 +156,24 @@ def test_plain_checkpoints_suffice_unless_much_time_is_saved_without_a_limit():
     [
         (100.0, 60.0, ["estimating pays", "misses 60 s"]),
         (100.0, 1e5, ["plain checkpoints suffice", "keeps 100,000 s", "D1 by model is faster, as"]),
-        (1e8, 0.001, ["neither way keeps", "misses 0.001 s, because no rate is", "is not faster"]),
+        (
+            1e8,
+            0.001,
+            ["neither exact replay nor D1", "misses 0.001 s, because no rate is", "is not faster"],
+        ),
     ],
 )
 def test_the_answer_for_your_stream_names_both_criteria(rate, limit_s, words):
     p = NotebookParameters(own_read_rate=rate, own_t_sla_s=limit_s)
     answer = captions.answer_own(measurements(), p)
     assert all(word in answer for word in [*words, "keeps T_SLA", "is faster"])
+
+
+def test_no_recovery_ends_if_the_source_is_slower_than_the_stream():
+    """Estimating was said to pay beside a table in which its outages have no end."""
+    p = NotebookParameters(own_read_rate=10.0)
+    assert np.isinf(own_numbers(measurements(), p.operation)["outage_minutes"]).all()
+    assert captions.answer_own(measurements(), p).endswith("so no recovery ends.")
 
 
 def test_a_scheme_that_reads_nothing_has_costs_of_its_own():
