@@ -62,8 +62,9 @@ def setting(parameters: NotebookParameters, case: PlanningCase) -> str:
         )
     same = all(getattr(p, name) == value for name, value in DOCUMENT.items())
     start = "As in the document, there" if same else "Unlike in the document, there"
+    groups = "one group" if p.groups == 1 else f"{p.groups} equal groups"
     return (
-        f"{start} are {p.sensors} sensors in {p.groups} equal groups, variance {VARIANCE:g}, "
+        f"{start} are {p.sensors} sensors in {groups}, variance {VARIANCE:g}, "
         f"covariance {COVARIANCE:g} in a group, and windows of {p.window:,} steps. {cost}"
     )
 
@@ -204,6 +205,11 @@ def throughput(rates: pd.DataFrame, point: Mapping[str, float]) -> str:
     rate = rates.pivot_table(index="turn", columns="plan", values="rate")
     taken = rates.groupby("plan")["checkpoints"].first()
     ratio = np.exp(np.log(rate[PROPOSED] / rate[EXACTLY_ONCE]).mean())
+    if taken[PROPOSED] == taken[EXACTLY_ONCE]:
+        return (
+            f"Medians and ranges of windows ({at(point)}). Both plans have {taken[PROPOSED]} "
+            f"checkpoints, so nothing but chance makes the ratio of {ratio:.2f}, pair by pair."
+        )
     return (
         f"Medians and ranges of windows ({at(point)}). With "
         f"{taken[PROPOSED]} checkpoints instead of "

@@ -454,6 +454,10 @@ def test_d2_11_names_its_point_and_what_t_est_decides():
     assert ratio == pytest.approx(4 ** (3 / 5))
     said = captions.throughput(uneven, PARAMETERS.point)
     assert f"throughput is {ratio:.2f} times as high, pair by pair" in said
+    said = captions.throughput(uneven.assign(checkpoints=0), PARAMETERS.point)
+    assert "Both plans have 0 checkpoints, so nothing but chance" in said
+    alone = captions.setting(PARAMETERS.model_copy(update={"groups": 1}), None)
+    assert "100 sensors in one group, variance" in alone
 
 
 @pytest.mark.parametrize(
