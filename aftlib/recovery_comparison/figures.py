@@ -67,7 +67,9 @@ def recovery_ratios(measured: Measurements) -> go.Figure:
     threshold(figure, 1.0, "")
     labels = [f"{rate:g}" for rate in limited] + ["unlimited"]
     figure.update_xaxes(type="log", tickvals=[*limited, beyond], ticktext=labels)
-    figure.update_xaxes(title_text="samples replayed per second, logarithmic")
+    panels = ratios["window"].nunique()
+    title = "samples read again per second, logarithmic"
+    figure.update_xaxes(title_text=title, col=(panels + 1) // 2)  # once, because panels are narrow
     figure.update_yaxes(type="log", tickvals=TICKS, ticktext=[f"{tick:g}" for tick in TICKS])
     figure.update_yaxes(title_text="ratio of times, logarithmic", col=1)
     legend = {"y": -0.25, "yanchor": "top", "x": 0, "xanchor": "left"}  # below the axis titles

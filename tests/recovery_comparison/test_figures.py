@@ -33,6 +33,8 @@ def test_the_main_figure_has_a_mark_for_each_approximate_scheme_window_and_rate(
     for trace in marks:
         assert len(trace.x) == len(RATES) and np.isfinite(trace.x).all()
     assert "unlimited" in figure.layout.xaxis.ticktext
+    panels = (figure.layout[name] for name in figure.layout if name.startswith("xaxis"))
+    assert sum(bool(axis.title.text) for axis in panels) == 1  # titles of panels would overlap
 
 
 def test_exact_recoveries_rise_to_the_left_and_d1_by_model_does_not():
