@@ -34,6 +34,7 @@ from aftlib.documents.shared_state.throughput import (
     gains_of_flushes,
     gains_of_skew,
     gains_of_turns,
+    geometric_mean,
     receivers_share,
     shuffle_throughput,
 )
@@ -113,13 +114,13 @@ def grows(shuffles: pd.DataFrame, grown: pd.DataFrame, engines: pd.DataFrame) ->
         {skew: wide[skew][tasks] / wide[skew][1] for skew in shuffles["skew"].unique()}
     )
     sentences = []
-    if len(skewed := growth.drop(columns=UNIFORM).median()):
+    if len(skewed := growth.drop(columns=UNIFORM).agg(geometric_mean)):
         sentences.append(f"Skewed keys: {list_by_skew(skewed)}.")
     flink = stored_ratios(engines, ("flink keyed", 2), ("flink keyed", 1))
     if len(flink):
         sentences.append(f"Flink's shuffle, stored: {list_by_skew(flink)}.")
     shared: Any = grown.pivot_table(index="turn", columns="tasks", values="throughput")
-    here = float((shared[max(shared)] / shared[min(shared)]).median())
+    here = geometric_mean(shared[max(shared)] / shared[min(shared)])
     prototype = stored_ratios(engines, ("flink shared", 2), ("flink shared", 1))
     there = f" here, × {prototype[UNIFORM]:.2f} in Flink's prototype" if len(prototype) else ""
     sentences.append(f"Shared table: × {here:.2f}{there} (uniform keys).")
