@@ -1,4 +1,4 @@
-"""Stored results as tables of the package that judges by them.
+"""Stored results as tables of the packages that judge by them or show them.
 
 python -m benchmarks.evidence
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from aftlib.documents.shared_state.experiments import STORED
+from aftlib.sensor_plans.experiments import STORED_PEERS
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = (("spark", 2), ("flink", 2), ("flink_one_task", 1))
@@ -43,6 +44,13 @@ def tabulate_kills(stored: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(stored["kills"])[columns].assign(**read_origin(stored))
 
 
+def tabulate_peers(stored: dict[str, Any]) -> pd.DataFrame:
+    """Return what each rule of ``guard_peers.json`` certified, and the share of this wrong."""
+    columns = ["data", "epsilon", "rule", "certified", "wrong"]
+    rows = pd.DataFrame([*stored["real"], *stored["hard"]])[columns].round(4)
+    return rows.assign(commit=stored["machine"]["commit"], date=stored["date"])
+
+
 def read_origin(stored: dict[str, Any]) -> dict[str, str]:
     """Return date and processor of a result."""
     return {"date": stored["date"], "processor": stored["machine"]["processor"]}
@@ -52,3 +60,5 @@ if __name__ == "__main__":
     STORED.mkdir(exist_ok=True)
     tabulate_engines(read_result("merging")).to_csv(STORED / "engines.csv", index=False)
     tabulate_kills(read_result("kills")).to_csv(STORED / "kills.csv", index=False)
+    STORED_PEERS.parent.mkdir(exist_ok=True)
+    tabulate_peers(read_result("guard_peers")).to_csv(STORED_PEERS, index=False)

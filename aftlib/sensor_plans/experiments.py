@@ -37,6 +37,8 @@ EPSILON_SD = 0.5
 BEIJING = TITLES["beijing_pm25"]
 #: Samples of a window of the real sets.
 SAMPLES = 10
+#: The stored run of ``python -m benchmarks guard_peers``, which `benchmarks.evidence` writes.
+STORED_PEERS = Path(__file__).parent / "stored" / "guard_peers.csv"
 
 
 class NotebookParameters(Question):
@@ -48,6 +50,15 @@ class NotebookParameters(Question):
         3_000, "windows of the streams with trouble", smoke=1_200, full=10_000, least=600
     )
     seed: int = parameter(1, "of the streams with trouble", least=0)
+
+
+def stored_peers() -> pd.DataFrame:
+    """Return what the guard and other rules certified on the same predictions, in a stored run.
+
+    Columns data (a real set or a generated stream), epsilon (standard deviations), rule, certified
+    (share of the windows), wrong (share of these, NaN if none), commit and date of the run.
+    """
+    return pd.read_csv(STORED_PEERS, dtype={"commit": str})
 
 
 def read_samples(parameters: NotebookParameters) -> pd.DataFrame | None:

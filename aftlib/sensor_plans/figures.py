@@ -13,14 +13,34 @@ from IPython.display import HTML, Markdown
 from pandas.io.formats.style import Styler
 from plotly.subplots import make_subplots
 
-from aftlib.notebook.style import BLUE, GREY, HEIGHT, ORANGE, RED, Text, caption, styled, table
+from aftlib.notebook.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HEIGHT,
+    ORANGE,
+    PURPLE,
+    RED,
+    Text,
+    caption,
+    styled,
+    table,
+)
 from aftlib.notebook.texts import percent
 from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT
-from aftlib.sensor_plans.experiments import EPSILON_SD, SetBacktest
+from aftlib.sensor_plans.experiments import EPSILON_SD, TITLES, SetBacktest
 from aftlib.sensor_plans.plan_text import report_text, show_rate
 from aftlib.sensor_plans.sensor_plan import SensorPlan
 
 GUARANTEE = {"color": GREY, "dash": "dash"}
+#: Names of the stored comparison's real sets for readers.
+PEER_TITLES = TITLES | {
+    "gefcom12_temp": "GEFCom's temperatures",
+    "intel50_temperature": "Intel's laboratory",
+}
+#: δ of that comparison, and the largest share of wrong windows that its figure shows.
+PEERS_DELTA = 0.05
+MOST_WRONG = 0.16
 #: Most sensors in a table.
 LISTED = 200
 
@@ -225,6 +245,59 @@ def about_sets(backtests: Sequence[SetBacktest]) -> Text:
             f"{'; '.join(below)}."
         )
     return caption(" ".join(texts))
+
+
+def peers(rows: pd.DataFrame) -> go.Figure:
+    """Share certified against share wrong at the real sets, a mark per rule of `stored_peers`."""
+    real = scaled_rules(rows[(rows["epsilon"] == EPSILON_SD) & rows["data"].isin(PEER_TITLES)])
+    figure = px.scatter(
+        real,
+        x="wrong",
+        y="certified",
+        color="rule",
+        symbol="rule",
+        facet_col="stream",
+        facet_col_wrap=3,
+        color_discrete_sequence=[BLUE, GREEN, PURPLE, GREY, RED, "#56B4E9", ORANGE],
+    )
+    figure.for_each_annotation(lambda note: note.update(text=note.text.removeprefix("stream=")))
+    figure.update_traces(marker={"size": 10, "opacity": 0.8})
+    figure.add_vline(PEERS_DELTA, line=GUARANTEE)
+    styled(figure, "The guard beside other rules (dashed: δ)", "", "", HEIGHT + 130)
+    figure.update_xaxes(tickformat=".0%", range=[-0.01, MOST_WRONG])
+    figure.update_xaxes(title_text="of these wrong", row=1)
+    figure.update_yaxes(tickformat=".0%", range=[-0.05, 1.07])
+    figure.update_yaxes(title_text="certified", col=1)
+    figure.update_layout(margin={"t": 120}, title_y=0.97, hovermode="closest")
+    return figure.update_layout(legend={"y": 1.08, "x": 0, "xanchor": "left", "title": ""})
+
+
+def scaled_rules(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `stored_peers` without those of plain intervals, with a name for readers each."""
+    scaled = rows[~rows["rule"].str.endswith(", plain")]
+    names = scaled["rule"].str.removesuffix(", scaled")
+    return scaled.assign(rule=names, stream=scaled["data"].replace(PEER_TITLES))
+
+
+def list_peers(rows: pd.DataFrame) -> Styler:
+    """One row per stream and ε, one column per rule: share certified, and share of these wrong."""
+    scaled = scaled_rules(rows)
+    wrong = scaled["wrong"].map(tenths, na_action="ignore").fillna("–")
+    both = scaled.assign(both=scaled["certified"].map(tenths) + ", " + wrong)
+    wide = both.pivot_table("both", ["stream", "epsilon"], "rule", aggfunc="first", sort=False)
+    return table(wide.reset_index().rename(columns={"epsilon": "ε, sd"}))
+
+
+def about_peers(rows: pd.DataFrame) -> Text:
+    """The caption of `peers`, with the stored run's command, commit and date."""
+    run = rows.iloc[0]
+    return caption(
+        f"A stored run of `python -m benchmarks guard_peers` (commit {run['commit']}, "
+        f"{run['date']}) at ε = {EPSILON_SD:g} standard deviations: higher marks certify more "
+        f"windows, and left of the dashed line at most δ = {percent(PEERS_DELTA)} of these are "
+        f"wrong. A rule without a mark certifies nothing there, or errs in more than "
+        f"{percent(MOST_WRONG)}."
+    )
 
 
 def followed(counts: pd.DataFrame | None, unit: str) -> Styler | Text:

@@ -12,9 +12,11 @@ from aftlib.sensor_plans.experiments import (
     draw_trouble,
     over_time,
     plan_sensors,
+    stored_peers,
     troubles,
 )
 from aftlib.sensor_plans.plan import plan
+from benchmarks import evidence
 from tests.refusals import refused
 
 test_parameters_that_cannot_be_run_are_refused = refused(
@@ -66,3 +68,9 @@ def test_the_guard_withdraws_where_the_baseline_model_goes_on():
         assert walks[trouble].used <= 1
     assert late.loc[("drift", "guard"), "within"] > 0.95
     assert late.loc[("change of regime", "guard"), "certified"] < 0.1
+
+
+def test_the_package_has_the_stored_run_of_the_guard_and_its_peers():
+    """After a new run: python -m benchmarks.evidence."""
+    tabulated = evidence.tabulate_peers(evidence.read_result("guard_peers"))
+    pd.testing.assert_frame_equal(stored_peers(), tabulated)

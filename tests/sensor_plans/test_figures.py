@@ -100,3 +100,25 @@ def test_the_caption_of_real_sets_says_where_the_guard_loses():
     assert "on Irish wind (10 samples): 94.18 % of 558 certified windows" in text
     table = figures.compare_sets([beijing, wind]).to_html()
     assert "+4.6" in table and "−4.6" in table and "64.6 %" in table
+
+
+def test_peers_are_drawn_at_the_real_sets_with_scaled_intervals():
+    rules = ["guard", "ACI, plain", "ACI, scaled"]
+    rows = pd.DataFrame(
+        {
+            "data": ["irish_wind"] * 6 + ["drift"] * 3,
+            "epsilon": [0.5] * 3 + [0.75] * 3 + [0.5] * 3,
+            "rule": rules * 3,
+            "certified": [0.1, 0.2, 0.3, 0.7, 0.8, 0.9, 0.0, 0.5, 0.6],
+            "wrong": [0.01, 0.02, 0.03, 0.01, 0.01, 0.01, np.nan, 0.3, 0.2],
+            "commit": "abc",
+            "date": "2026-01-01",
+        }
+    )
+    marks = {mark.name: (*mark.x, *mark.y) for mark in figures.peers(rows).data}
+    assert marks == {"guard": (0.01, 0.1), "ACI": (0.03, 0.3)}
+    table = figures.list_peers(rows).to_html()
+    assert "Irish wind" in table and "30.0 %, 3.0 %" in table and "0.0 %, –" in table
+    assert "20.0 %, 2.0 %" not in table
+    text = figures.about_peers(rows).markdown
+    assert "commit abc, 2026-01-01" in text and "δ = 5 %" in text
