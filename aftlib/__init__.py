@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aftlib.documents.exponential_histogram import ExponentialHistogram as ExponentialHistogram
     from aftlib.guard.guard import Guard as Guard
     from aftlib.streaming.promise import Promise as Promise
+    from aftlib.streaming.repair import repair as repair
     from aftlib.streaming.stream import recoverable as recoverable
 
 __version__ = "0.1.0"
@@ -38,11 +39,13 @@ _PUBLIC = {
     "documents.exponential_histogram": "ExponentialHistogram",
     "guard.guard": "Guard",
     "streaming.promise": "Promise",
+    "streaming.repair": "repair",
     "streaming.stream": "recoverable",
 }
 """Public names by the module that defines them."""
 _HOMES = {name: f"aftlib.{home}" for home, names in _PUBLIC.items() for name in names.split()}
 __all__ = [*sorted(_HOMES)]
+_ON_SPARK = ("aftlib.streaming.stream", "aftlib.streaming.repair")
 _SPARK = ("google", "pyspark", "pyarrow")
 """Packages of the extra `spark`."""
 
@@ -56,22 +59,22 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
-        if name != "recoverable" or (error.name or "").partition(".")[0] not in _SPARK:
+        if _HOMES[name] not in _ON_SPARK or (error.name or "").partition(".")[0] not in _SPARK:
             raise
-        return _unavailable(error)
+        return _unavailable(name, error)
 
 
-def _unavailable(error: ModuleNotFoundError) -> Any:
-    """Return `recoverable` without Spark: a call of it names the extra."""
+def _unavailable(name: str, error: ModuleNotFoundError) -> Any:
+    """Return a function that is not there without Spark: a call of it names the extra."""
 
-    def recoverable(*_: Any, **__: Any) -> None:
+    def unavailable(*_: Any, **__: Any) -> None:
         raise ModuleNotFoundError(
-            f"recoverable needs {error.name}, which is not installed: install aftlib with the "
+            f"{name} needs {error.name}, which is not installed: install aftlib with the "
             "extra spark, in a checkout by: pip install '.[spark]'",
             name=error.name,
         ) from error
 
-    return recoverable
+    return unavailable
 
 
 def __dir__() -> list[str]:

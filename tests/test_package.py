@@ -103,12 +103,13 @@ promise = Promise([["a"], ["b"]], epsilon=0.5, delta=0.05, window="10min")
 assert promise.sensors == ["a", "b"]
 """
 WITHOUT_SPARK = """
-try:
-    recoverable(None, promise)
-except ModuleNotFoundError as error:
-    assert "which is not installed: install aftlib with the extra spark" in str(error)
-else:
-    raise AssertionError("recoverable must name its extra")
+for function in (recoverable, repair):
+    try:
+        function(None, None, promise)
+    except ModuleNotFoundError as error:
+        assert "which is not installed: install aftlib with the extra spark" in str(error)
+    else:
+        raise AssertionError(f"{function} must name its extra")
 """
 # Refuses all but Python's own modules and the library's required packages.
 REFUSE = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 CONFIDENCE = 0.95
 LEVELS = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
@@ -44,6 +44,21 @@ def share_interval(count: int, n: int) -> tuple[float, float]:
 
     interval = binomtest(count, n).proportion_ci(CONFIDENCE)
     return float(interval.low), float(interval.high)
+
+
+def clustered_share_interval(hits: np.ndarray, trials: np.ndarray) -> tuple[float, float]:
+    """Interval of Σ hits / Σ trials at level `CONFIDENCE`, however alike the trials of a unit are.
+
+    Both have shape (units,), and units are independent. If all trials t of a unit have one outcome,
+    their effective number is (Σ t)² / Σ t² (Kish); the interval is Clopper and Pearson's of so many
+    (Korn and Graubard, 1998). It is too wide where trials of a unit are less alike.
+    """
+    number = trials.sum() ** 2 / (trials**2).sum()
+    share = hits.sum() / trials.sum()
+    count = number * share
+    low = betaincinv(count, number - count + 1, LEVELS[0]) if share > 0 else 0.0
+    high = betaincinv(count + 1, number - count, LEVELS[1]) if share < 1 else 1.0
+    return float(low), float(high)
 
 
 def ratio_interval(

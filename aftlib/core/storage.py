@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -15,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+CURRENT = "current"
+"""Link to the version in use, in a folder of versions."""
+_VERSION = re.compile(r"\.?version-(\d+)")
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 """SQLite's error codes for a file that another process holds."""
 
@@ -66,6 +70,44 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
             if not target.exists():
                 raise
         flush(target.parent)
+
+
+@contextmanager
+def new_version(directory: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give an empty folder to fill; at the end of the block ``directory/current`` is a link to it.
+
+    The link changes in one step, so who reads ``current`` sees the old version or the new one, and
+    a process that is killed leaves the old one in use. The next call removes what it left, and all
+    versions but the one in use. So the version before the new one stays for those who read it.
+
+    ValueError when the folder has other contents, TimeoutError when another process writes a
+    version; other errors as `atomic_directory`.
+    """
+    directory = Path(directory)
+    current = directory / CURRENT
+    link = directory / "next"
+    own = {"driver.lock", current.name, link.name}
+    parts = [*directory.iterdir()] if directory.exists() else []
+    if others := [
+        part.name for part in parts if not (part.name in own or _VERSION.match(part.name))
+    ]:
+        raise ValueError(
+            f"directory must be new, or have nothing but versions, got {str(directory)!r} with "
+            f"{others[0]!r}: choose another one"
+        )
+    with locked(directory):
+        versions = [part for part in directory.iterdir() if _VERSION.match(part.name)]
+        for version in versions:
+            if version != current.resolve():
+                shutil.rmtree(version, ignore_errors=True)
+        numbers = [int(_VERSION.match(part.name)[1]) for part in versions]  # type: ignore[index]
+        target = directory / f"version-{max(numbers, default=0) + 1}"
+        with atomic_directory(target) as scratch:
+            yield scratch
+        link.unlink(missing_ok=True)
+        link.symlink_to(target.name)
+        os.replace(link, current)
+        flush(directory)
 
 
 def require_writable(path: str | os.PathLike[str]) -> Path:

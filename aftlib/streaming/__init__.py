@@ -2,5 +2,6 @@
 
 `promise` has the parameters, `aggregation` makes windows of samples, `keyed` has the guard of one
 group, and `groups` all guards in Spark's state. `operator` is Spark's view of them, `stream` has
-the function `recoverable`, and `metrics` the table of what a stream did.
+the function `recoverable`, `repair` puts its windows right from an archive, and `metrics` has the
+table of what a stream did.
 """

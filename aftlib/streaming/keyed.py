@@ -62,7 +62,6 @@ class KeyedGuard:
         self._names = np.array(promise.sensors, object)
         self._place = {name: place for place, name in enumerate(promise.sensors)}
         self._step = promise.step
-        self._scale = promise.samples / divisor(promise.query, promise.samples)  # result / mean
         self._entry = np.dtype([("start", np.int64), ("window", float, (len(self._names),))])
 
     def __copy__(self) -> Self:
@@ -86,7 +85,8 @@ class KeyedGuard:
                 rounds.append(self._round(empty, nothing, nothing, nothing))
                 self.next = empty + self._step
             self._skip_to(start)
-            rounds.append(self._round(start, self._used(value, samples), samples, variance))
+            window = used_results(self.promise, value, samples)
+            rounds.append(self._round(start, window, samples, variance))
             entry = np.array((start, rounds[-1].window), self._entry)
             self._record(entry)
             log += entry.tobytes()
@@ -170,19 +170,6 @@ class KeyedGuard:
             wide[place, row, column] = np.asarray(windows[name], float)
         yield from zip(starts.tolist(), *wide, strict=True)
 
-    def _used(self, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """Return a window's results; NaN where too few samples came or a result is too large.
-
-        Results of partial windows are extrapolated to all samples, which is possible for a mean or
-        a sum; for other queries the promise has only whole windows.
-        """
-        promise = self.promise
-        number = np.nan_to_num(samples)
-        enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
-        present = np.clip(number, 1, promise.samples)
-        whole = value * (self._scale * divisor(promise.query, present) / present)
-        return np.where(enough, whole, np.nan)
-
     def _round(
         self, start: int, window: np.ndarray, samples: np.ndarray, variance: np.ndarray
     ) -> _Round:
@@ -205,7 +192,7 @@ class KeyedGuard:
         samples = np.nan_to_num(both.samples).astype(np.int64)
         missing = np.isnan(both.window)
         partial = ~missing & (samples < self.promise.samples)
-        own = self._half_width(samples, both.variance)
+        own = sampling_half_width(self.promise, samples, both.variance)
         estimated = np.where(missing, both.certified, partial & (own <= self._limits))
         state = np.where(missing | partial, np.where(estimated, *_STATES[1:]), _STATES[0])
         half_width = np.where(missing & both.certified, both.half_width, np.nan)
@@ -219,16 +206,34 @@ class KeyedGuard:
             "recoverable": both.lasting.astype(np.int32).ravel(),
         }
 
-    def _half_width(self, samples: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Return t·s·√(1/m − 1/w) for m samples drawn from the w of a window; NaN for m = 1.
 
-        t is Student's quantile with m − 1 degrees of freedom, because s comes from m samples.
-        """
-        whole = self.promise.samples
-        quantile = stdtrit(np.maximum(samples - 1, 1), 1 - self.promise.delta / 2)
-        left = np.maximum(1 / np.maximum(samples, 1) - 1 / whole, 0)
-        half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
-        return half_width * self._scale
+def used_results(promise: Promise, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Return windows' results; NaN where too few samples came or a result is too large.
+
+    Results of partial windows are extrapolated to all samples, which is possible for a mean or a
+    sum; for other queries the promise has only whole windows.
+    """
+    number = np.nan_to_num(samples)
+    enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
+    present = np.clip(number, 1, promise.samples)
+    whole = value * (result_per_mean(promise) * divisor(promise.query, present) / present)
+    return np.where(enough, whole, np.nan)
+
+
+def sampling_half_width(promise: Promise, samples: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Return t·s·√(1/m − 1/w) for m samples drawn from the w of a window; NaN for m = 1.
+
+    t is Student's quantile with m − 1 degrees of freedom, because s comes from m samples.
+    """
+    quantile = stdtrit(np.maximum(samples - 1, 1), 1 - promise.delta / 2)
+    left = np.maximum(1 / np.maximum(samples, 1) - 1 / promise.samples, 0)
+    half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
+    return half_width * result_per_mean(promise)
+
+
+def result_per_mean(promise: Promise) -> float:
+    """Return the result of a whole window whose samples have the mean 1."""
+    return float(promise.samples / divisor(promise.query, promise.samples))
 
 
 def hash_of(content: bytes) -> bytes:

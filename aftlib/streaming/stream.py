@@ -86,7 +86,7 @@ def recoverable(
         - `start`, the group's column if there is one, `sensor`;
         - `state`: "exact", all samples came; "estimated", an error of at most ε was guaranteed
           before the loss began, or the half-width of a partial window is at most ε; "lost"
-          otherwise: read those again from their source;
+          otherwise: `repair` puts those right from an archive;
         - `value`: the window's result, or its estimate; null where a lost window has none;
         - `half_width`: of this one estimate: a share 1 − δ of comparable errors were within it. A
           partial window has the half-width of its sample. It may be above ε, which is a limit for

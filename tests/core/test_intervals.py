@@ -5,6 +5,7 @@ import pytest
 
 from aftlib.core.intervals import (
     bootstrap_share,
+    clustered_share_interval,
     ratio_interval,
     share_interval,
     t_interval,
@@ -34,6 +35,25 @@ def test_a_share_is_resampled_by_whole_units():
     heavy = bootstrap_share(7 * hits, np.full(100, 7), np.random.default_rng(1))
     assert heavy == pytest.approx(interval)  # samples of one unit err together
     assert bootstrap_share(np.array([0, 9]), np.array([1, 9]), rng) == (0, 1)
+
+
+def test_a_share_of_outages_is_covered_even_if_all_windows_of_an_outage_err_together():
+    """An interval that took the windows as independent is not wide enough."""
+    rng = np.random.default_rng(0)
+    covered = {"outages": 0, "windows": 0}
+    for _ in range(1000):
+        windows = rng.integers(1, 6, 40)
+        wrong = windows * (rng.random(40) < 0.1)
+        for name, (low, high) in {
+            "outages": clustered_share_interval(wrong, windows),
+            "windows": share_interval(int(wrong.sum()), int(windows.sum())),
+        }.items():
+            covered[name] += low <= 0.1 <= high
+    assert covered["outages"] >= 940 > 900 > covered["windows"]
+    ones = np.ones(30)
+    for hits in (0, 3, 30):
+        each = np.arange(30) < hits
+        assert clustered_share_interval(each, ones) == pytest.approx(share_interval(hits, 30))
 
 
 def test_intervals_that_hold_together_are_wider():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 
 from aftlib.core import storage
 from aftlib.core.storage import (
+    CURRENT,
     atomic_directory,
     atomic_file,
+    new_version,
     open_database,
     pack_arrays,
     require_writable,
@@ -236,3 +239,88 @@ def test_arrays_come_back_from_their_bytes():
     assert pack_arrays(**copies) == data
     with pytest.raises(ValueError, match="allow_pickle=False"):
         pack_arrays(bad=np.array([object()]))
+
+
+CHANGES = ("open", "os.mkdir", "os.rename", "os.symlink", "os.remove", "os.rmdir", "shutil.rmtree")
+"""Audit events of Python before it changes, or opens, a file."""
+
+
+def write_version(directory, text, make=new_version, kill_at=None):
+    """Write a version of two files in a child process; return whether it was killed.
+
+    It kills itself before its change of files with the number `kill_at`.
+    """
+    child = os.fork()
+    if child == 0:
+        events = iter(range(1, 10**6))
+
+        def kill(event, arguments):
+            if event in CHANGES and next(events) == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(kill)
+        try:
+            with make(directory) as scratch:
+                for part in ("first", "second"):
+                    (scratch / part).write_text(text)
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def read_version(directory):
+    return [(directory / CURRENT / part).read_text() for part in ("first", "second")]
+
+
+@contextmanager
+def in_place(directory):
+    """A broken control: it writes into the folder that others read."""
+    current = directory / CURRENT
+    shutil.rmtree(current.resolve())
+    current.resolve().mkdir()
+    yield current
+
+
+def test_a_version_that_is_killed_at_any_step_leaves_the_one_before_or_the_new_one(tmp_path):
+    """And the next call writes the new one; a call that writes in place is caught."""
+    states = []
+    for step in range(1, 100):
+        directory = tmp_path / str(step)
+        write_version(directory, "old")
+        killed = write_version(directory, "new", kill_at=step)
+        states.append("".join(read_version(directory)))
+        write_version(directory, "new")
+        assert read_version(directory) == ["new", "new"]
+        assert len([*directory.glob("*version-*")]) <= 2
+        if not killed:
+            break
+    assert len(states) > 10 and states[0] == "oldold" and states[-1] == "newnew"
+    assert {*states} == {"oldold", "newnew"}
+
+    broken = 0
+    for step in range(1, 10):
+        directory = tmp_path / f"control-{step}"
+        write_version(directory, "old")
+        write_version(directory, "new", in_place, kill_at=step)
+        try:
+            broken += read_version(directory) not in (["old", "old"], ["new", "new"])
+        except FileNotFoundError:
+            broken += 1
+    assert broken > 2
+
+
+def test_readers_of_a_version_keep_it_while_the_next_one_is_written(tmp_path):
+    write_version(tmp_path / "v", "first")
+    opened = (tmp_path / "v" / CURRENT).resolve()
+    write_version(tmp_path / "v", "second")
+    assert (opened / "first").read_text() == "first" != read_version(tmp_path / "v")[0]
+    write_version(tmp_path / "v", "third")
+    assert not opened.exists()
+
+
+def test_a_folder_of_somebody_else_gets_no_versions(tmp_path):
+    (tmp_path / "part-0.parquet").touch()
+    problem = r"have nothing but versions, got .* 'part-0.parquet': choose"
+    with pytest.raises(ValueError, match=problem), new_version(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["part-0.parquet"]

@@ -1,0 +1,311 @@
+"""Windows that are put right from an archive of the samples, and the errors of their estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from aftlib.core.checks import listed
+from aftlib.core.intervals import clustered_share_interval
+from aftlib.core.storage import CURRENT, new_version
+from aftlib.streaming.aggregation import (
+    ROWS,
+    column_of,
+    quoted,
+    read_samples,
+    require_query,
+    results_of_windows,
+)
+from aftlib.streaming.keyed import sampling_half_width, used_results
+from aftlib.streaming.promise import Promise
+
+_REPLACED = ("state", "value", "half_width", "samples")
+"""Columns of a window that the archive may put right."""
+AUDIT = ("estimated", "compared", "outages", "wrong", "share", "low", "high", "largest_error")
+"""Columns of the audit."""
+ALL = "(all)"
+"""Row of the audit for all sensors."""
+
+
+class Repair(NamedTuple):
+    """The result of `repair`."""
+
+    table: DataFrame
+    """The windows put right."""
+    audit: pd.DataFrame
+    """The errors of the estimates that were made, by kind of window and sensor."""
+
+
+def repair(
+    windows: DataFrame,
+    archive: DataFrame,
+    promise: Promise,
+    *,
+    into: Path | str | None = None,
+    group: str | None = None,
+    time: str = "time",
+    sensor: str = "sensor",
+    value: str = "value",
+) -> Repair:
+    """Put right the windows of which an archive has more samples, and audit the estimates.
+
+    Spark computes the windows again, from the first start in the table to the last. A window of
+    which the archive has more samples than came takes the place of the row with its start, group
+    and sensor: a lost or an estimated one, one that late samples missed, or none at all. An
+    estimate stays where the archive could only replace it by a lost window. The table `windows` is
+    only read, so it may be the one that a stream still writes.
+
+    Parameters
+    ----------
+    windows : DataFrame
+        The table that `recoverable` wrote, no stream: ``spark.read.parquet("windows")``. Other
+        columns are kept.
+    archive : DataFrame
+        All samples, no stream; without repeated ones, if the stream was without them.
+    promise : Promise
+        The one of the stream.
+    into : str or Path, optional
+        A folder of this machine, in which Spark can write. The table becomes its version
+        ``into/current`` in one step, so a reader, or a call after a crash, finds the whole table of
+        the last call that ended. By default nothing is written.
+    group, time, sensor, value : str
+        The archive's columns, as of `recoverable`.
+
+    Returns
+    -------
+    Repair
+        `table`, a DataFrame: the columns of `windows`, then `repaired`, true where a row was put
+        right or added, and `before`, its state, value, half_width and samples until then (null if
+        there was no row). Its rows with `repaired` are what a ``MERGE INTO`` or an upsert by start,
+        group and sensor needs. `audit`, a pandas DataFrame, has a row per kind of estimate (of
+        "missing" windows, or of "partial" ones that had enough samples to be used) and sensor, and
+        one for all sensors, "(all)":
+
+        - `estimated`: estimates that were made; `compared`: those whose whole window the archive
+          has; `outages`: runs of windows without a pause, of any sensors of a group, with these;
+        - `wrong`: compared estimates with an error above ε, and `share` of these; `low` and `high`:
+          its 95 % interval, which holds if outages are independent, however alike the errors of one
+          are. A `low` above δ says that losses depended on the data;
+        - `largest_error`.
+
+    Raises
+    ------
+    ValueError
+        When a DataFrame is a stream or lacks a column, a window has two rows, or the folder has
+        other contents.
+    TimeoutError
+        When another process writes into the folder.
+
+    Examples
+    --------
+    >>> windows = spark.read.parquet("windows")  # doctest: +SKIP
+    >>> archive = spark.read.parquet("archive")  # doctest: +SKIP
+    >>> table, audit = repair(windows, archive, promise, into="repaired")  # doctest: +SKIP
+    """
+    require_tables(windows, archive, promise)
+    if "://" in str(into):
+        raise ValueError(
+            f"into must be a folder of this machine, got {str(into)!r}: leave it out, and write "
+            "the table yourself, to a new place"
+        )
+    roles = {"time": time, "sensor": sensor, "value": value, "group": group}
+    columns = {
+        role: column_of(archive, role, name) for role, name in roles.items() if name is not None
+    }
+    needed = ["start", "sensor", *_REPLACED, *(columns[role] for role in ("group",) if group)]
+    if missing := [name for name in needed if name not in windows.columns]:
+        raise ValueError(
+            f"windows must have the columns of recoverable, got none for {listed(missing)}: read "
+            "the table that it wrote"
+        )
+    if "before" in windows.columns:
+        raise ValueError(
+            "windows must be the table that recoverable wrote, got one of repair: read the former, "
+            "which has the estimates"
+        )
+    require_query(archive, promise)
+    first, last = range_of(windows, columns.get("group"))
+    again = windows_of_archive(archive, promise, columns, first, last)
+    table = merged(windows, again, promise, columns.get("group"))
+    if into is not None:
+        with new_version(into) as scratch:
+            table.write.mode("overwrite").parquet(f"file://{scratch.resolve()}")
+        current = (Path(into) / CURRENT).resolve()
+        table = windows.sparkSession.read.parquet(f"file://{current}")
+    return Repair(table, audit_of(estimates_of(table, columns.get("group")), promise))
+
+
+def require_tables(windows: DataFrame, archive: DataFrame, promise: Promise) -> None:
+    """Refuse what is no table or no promise."""
+    for name, frame in {"windows": windows, "archive": archive}.items():
+        if not isinstance(frame, DataFrame) or frame.isStreaming:
+            raise ValueError(
+                f"{name} must be a Spark DataFrame and no stream, got a {type(frame).__name__}: "
+                "give spark.read.parquet(…) or another table"
+            )
+    if not isinstance(promise, Promise):
+        raise ValueError(f"promise must be a Promise, got {promise!r}: give that of the stream")
+
+
+def range_of(windows: DataFrame, group: str | None) -> tuple[int, int]:
+    """Return the first and the last start in microseconds, 0 and 0 of an empty table.
+
+    ValueError where a window has two rows.
+    """
+    start = F.unix_micros("start")
+    keys = F.count_distinct("start", key_of(group), "sensor")
+    ((rows, different, first, last),) = windows.agg(
+        F.count(F.lit(1)), keys, F.min(start), F.max(start)
+    ).collect()
+    if rows != different:
+        raise ValueError(
+            f"windows must have each start, group and sensor once, got {rows} rows of {different}: "
+            "give group=…, or drop repeated rows"
+        )
+    return first or 0, last or 0
+
+
+def key_of(group: str | None) -> Column:
+    """Return the group of a window, which is "" without groups."""
+    return F.lit("") if group is None else quoted(group)
+
+
+def row_of(prefix: str) -> Column:
+    """Return what the archive may put right of a row, as one column."""
+    return F.struct(*(F.col(prefix + name).cast(ROWS[name]).alias(name) for name in _REPLACED))
+
+
+def windows_of_archive(
+    archive: DataFrame, promise: Promise, columns: Mapping[str, str], first: int, last: int
+) -> DataFrame:
+    """Return the windows from the start `first` to `last` as the stream would have written them.
+
+    Columns: key, start (µs), sensor, state, value, half_width, samples.
+    """
+    samples = read_samples(archive, promise, columns)
+    in_range = F.col("time") >= F.timestamp_micros(F.lit(first))
+    in_range &= F.col("time") < F.timestamp_micros(F.lit(last + promise.width))
+    results = results_of_windows(samples.where(F.col("reason").isNull() & in_range), promise)
+    results = results.where(F.col("start").between(first, last))
+    # what only a guard needs would have to be loaded in each process
+    content = replace(promise, model=None, predictor=None).content
+    key = results.schema["key"].dataType.simpleString()
+    kinds = {"key": key, "start": "bigint", "sensor": "string"}
+    kinds |= {name: ROWS[name] for name in _REPLACED}
+    schema = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    return results.mapInPandas(partial(rows_of_results, content=content), schema)
+
+
+def rows_of_results(parts: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
+    """Yield windows with their states, as `KeyedGuard` has them of windows that came."""
+    promise = Promise.from_content(content)
+    limits = dict(zip(promise.sensors, promise.limits, strict=True))
+    for part in parts:
+        samples = part["samples"].to_numpy(float)
+        value = used_results(promise, part["value"].to_numpy(float), samples)
+        own = sampling_half_width(promise, samples, part["variance"].to_numpy(float))
+        whole = samples >= promise.samples
+        within = own <= part["sensor"].map(limits).to_numpy(float)
+        states = np.where(whole, "exact", np.where(within, "estimated", "lost"))
+        columns = {
+            "state": np.where(np.isnan(value), "lost", states),
+            "value": value,
+            "half_width": np.where(whole | np.isnan(value), np.nan, own),
+        }
+        part = part.assign(**columns)
+        yield part[["key", "start", "sensor", *_REPLACED]]
+
+
+def merged(windows: DataFrame, again: DataFrame, promise: Promise, group: str | None) -> DataFrame:
+    """Return the windows with those in their places of which the archive has more samples."""
+    keys = ["at", "key", "of"]
+    old = windows.select(
+        F.unix_micros("start").alias("at"),
+        key_of(group).alias("key"),
+        F.col("sensor").alias("of"),
+        F.struct("*").alias("old"),
+    )
+    new = again.select(
+        F.col("start").alias("at"),
+        "key",
+        F.col("sensor").alias("of"),
+        F.struct(*_REPLACED).alias("new"),
+    )
+    worse = (F.col("old.state") == "estimated") & (F.col("new.state") == "lost")
+    more = F.col("new.samples") > F.coalesce("old.samples", F.lit(0))
+    better = F.col("new.value").isNotNull() & more & ~F.coalesce(worse, F.lit(False))
+    rows = old.join(new, keys, "full").withColumn("repaired", F.coalesce(better, F.lit(False)))
+    identity: dict[str, Column] = {
+        "start": F.timestamp_micros("at"),
+        "sensor": F.col("of"),
+        "window_time": F.timestamp_micros(F.col("at") + promise.width - 1),
+    }
+    if group is not None:
+        identity[group] = F.col("key")
+    columns = []
+    for name in windows.columns:
+        kept = F.col("old")[name]
+        if name in identity:
+            kept = identity[name]
+        elif name in _REPLACED:
+            kept = F.when(F.col("repaired"), F.col("new")[name]).otherwise(kept)
+        columns.append(kept.alias(name))
+    before = F.when(F.col("repaired") & F.col("old").isNotNull(), row_of("old."))
+    rows = rows.where(F.col("repaired") | F.col("old").isNotNull())
+    return rows.select(*columns, "repaired", before.alias("before"))
+
+
+def estimates_of(table: DataFrame, group: str | None) -> pd.DataFrame:
+    """Return the estimates that were made: key, start, sensor, samples, and error if known."""
+    before = F.when(F.col("repaired"), F.col("before")).otherwise(row_of(""))
+    known = F.col("repaired") & (F.col("state") == "exact")
+    estimated = table.withColumn("was", before).where("was.state = 'estimated'")
+    return estimated.select(
+        key_of(group).alias("key"),
+        F.unix_micros("start").alias("start"),
+        "sensor",
+        F.col("was.samples").alias("samples"),
+        F.when(known, F.abs(F.col("value") - F.col("was.value"))).alias("error"),
+    ).toPandas()
+
+
+def audit_of(estimates: pd.DataFrame, promise: Promise) -> pd.DataFrame:
+    """Return the audit of `estimates_of`, with a row per kind of estimate and sensor."""
+    estimates = estimates.sort_values(["key", "start"], ignore_index=True)
+    pause = estimates["start"].diff() > promise.step
+    estimates["outage"] = (pause | (estimates["key"] != estimates["key"].shift())).cumsum()
+    limits = estimates["sensor"].map(dict(zip(promise.sensors, promise.limits, strict=True)))
+    estimates["wrong"] = estimates["error"] > limits.astype(float)
+    least = promise.share * promise.samples
+    kind = pd.Series(np.where(estimates["samples"] < least, "missing", "partial"), name="kind")
+    rows = []
+    for name, of_kind in estimates.groupby(kind):
+        rows.append({"kind": name, "sensor": ALL} | audit_row(of_kind))
+        for sensor, own in of_kind.groupby("sensor"):
+            rows.append({"kind": name, "sensor": sensor} | audit_row(own))
+    return pd.DataFrame(rows, columns=["kind", "sensor", *AUDIT]).set_index(["kind", "sensor"])
+
+
+def audit_row(estimates: pd.DataFrame) -> dict[str, Any]:
+    """Return the row of the audit for some estimates."""
+    compared = estimates.dropna(subset="error")
+    outages = compared.groupby("outage")["wrong"].agg(["sum", "size"]).to_numpy(float)
+    row: dict[str, Any] = {
+        "estimated": len(estimates),
+        "compared": len(compared),
+        "outages": len(outages),
+        "wrong": int(compared["wrong"].sum()),
+    }
+    if len(compared):
+        low, high = clustered_share_interval(outages[:, 0], outages[:, 1])
+        row |= {"share": compared["wrong"].mean(), "low": low, "high": high}
+        row["largest_error"] = compared["error"].max()
+    return row
