@@ -135,6 +135,8 @@ def test_scores_of_a_race_are_those_that_one_counts_by_hand():
     later = guard_peers.score(error, certified, np.array([1.0]), 3)
     assert (later["longest_run"], later["errors"]) == (1, 5)
     assert later["all_sensors_beyond_delta"] == row["all_sensors_beyond_delta"]
+    unknown = guard_peers.score(error[[4, 0, 0]], certified[[4, 0, 0]], np.array([1.0]), 0)
+    assert unknown["all_sensors_beyond_delta"] == pytest.approx(2 - 0.05 * 2)
 
 
 def test_a_peer_decides_before_it_knows_the_outcome():
