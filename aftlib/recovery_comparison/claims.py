@@ -20,7 +20,7 @@ FACTOR = 1.5
 LITTLE_MS = 10.0
 SLOW = "reading the lost samples again takes longer than starting a replacement"
 TWICE = "reading the lost samples again takes twice as long as starting a replacement"
-BARE = "no Spark carries it"
+BARE = "throughput is meant, and no Spark carries it"
 
 Ratio = tuple[float, tuple[float, float]]
 """A ratio of means, and its 95 % interval."""
@@ -119,10 +119,12 @@ def recovers_faster(measured: Measurements) -> Finding:
     again = measured.recoveries.groupby("scheme")["again"].max()
     interval = f" {shown_interval(finding.interval)}" if finding.interval else ""
     free, bounds = ratio_at(measured, MODEL, np.inf)
+    word = "The same" if bounds[1] < 1 else "Reversed" if bounds[0] > 1 else "Open"
     return replace(
         finding,
         text=f"{finding.value:.2f}{interval} of exact replay's time at {closest:,g} samples/s",
-        sensitivity=f"Without a limit {free:.2f} {shown_interval(bounds)}. Samples read again: "
+        sensitivity=f"{word} without a limit, in this run: {free:.2f} {shown_interval(bounds)}; on "
+        "busy cores it was open (docs/documents/p.md). Samples read again: "
         f"{again[MODEL]:.0f} against {again[EXACT]:.0f}.",
     )
 
@@ -152,7 +154,7 @@ def saves_checkpoints(measured: Measurements) -> Finding:
     sentences = [
         f"A checkpoint of all workers delays the stream by {checkpoint_ms(measured):.2g} ms, and "
         "depends on the disk.",
-        f"Latency {latencies[MODEL]:.2f} against {latencies[checkpoints_name(closest)]:.2f} ms.",
+        compare_latencies(latencies[MODEL], latencies[checkpoints_name(closest)]),
         f"{others}. {bare:.2f} of no fault tolerance. The guard: {guard:.2f} against {closest}.",
         spark_sentence(measured.spark),
     ]
@@ -164,6 +166,12 @@ def saves_checkpoints(measured: Measurements) -> Finding:
         text=f"{value:.2f}{bounds} times the throughput with {checkpoints_name(closest)}",
         sensitivity=" ".join(filter(None, sentences)),
     )
+
+
+def compare_latencies(mine: float, other: float) -> str:
+    """Return the sentence on D1-7 of the latencies of D1 and of checkpoints, in ms."""
+    word = "is lower" if mine < other else "is not improved"
+    return f"Latency {word}: {mine:.2f} against {other:.2f} ms."
 
 
 def checkpoint_ms(measured: Measurements) -> float:
@@ -239,7 +247,7 @@ CLAIMS = [
         "same memory, at the slowest rate and longest window.",
         outage_is_halved,
         expected=f"≤ {HALF}",
-        threshold=Threshold("ours: 0.35 to 1 give the same verdict", high=HALF),
+        threshold=Threshold("ours: 0.45 to 1 give the same verdict", high=HALF),
         condition=TWICE,
         by_construction="at a slow, imposed read rate the time is what is read again: nothing in "
         "D1, the share `budget` in D2",
@@ -294,7 +302,8 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     return Summary(
         claimed="Does estimating what a crash took pay?",
         found=f"{sentences_by_verdict(records, clauses)} {answer_for(parameters)}",
-        sure=f"{harmless.n:,} kills: {harmless.measured:g} results lost, doubled, or wrong.",
+        sure=f"{harmless.n:,} kills: {harmless.measured:g} results lost, doubled, or wrong without "
+        "being marked as estimates.",
         limits="One machine, without Spark.",
     )
 

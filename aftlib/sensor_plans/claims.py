@@ -78,8 +78,9 @@ def price(sets: Mapping[str, SetBacktest], small_windows: Mapping[str, SetBackte
         f"{percent(high, 1)}] ({worst.title}, {worst.samples} samples a window)",
         sensitivity=f"With {largest.samples} samples at most {percent(largest.price, 1)} "
         f"({largest.title}); the guard then certifies {shares_of_sets} of the sets, more than the "
-        f"model on {gains} of {len(sets)}, and always estimating suffices on {enough}. Fewer "
-        "samples were not tested. The rule of proposing was chosen on parts of three of the sets.",
+        f"model on {gains} of {len(sets)}, and always estimating suffices on {enough}. The "
+        "price with fewer samples was not tested. The rule of proposing was chosen on parts of "
+        "three of the sets.",
     )
 
 
@@ -126,7 +127,7 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     }
     return Summary(
         claimed="A guard certifies which lost windows may be estimated: at most a share "
-        f"δ = {parameters.delta:g} of these estimates, plus a slack, errs by more than ε.",
+        f"δ = {parameters.delta:g} of these, plus a slack, errs by more than ε.",
         found=sentences_by_verdict(records, found).replace("%", " %"),
         sure="A theorem; back-tests.",
         limits="Losses must be independent of the data.",

@@ -143,7 +143,7 @@ def test_the_box_follows_the_verdicts_and_the_readers_own_numbers():
     box = summarize(records, NotebookParameters())
     assert box.found.startswith("It holds that estimating at least halves the outage")
     assert "so plain checkpoints do not suffice" in box.found
-    assert sum(len(text.split()) for text in vars(box).values()) <= 70
+    assert sum(len(text.split()) for text in vars(box).values()) <= 75
     turned = records | {"P-2": records["P-2"].model_copy(update={"verdict": "does not hold"})}
     assert summarize(turned, NotebookParameters()).found.startswith("It does not hold that")
 

@@ -47,8 +47,8 @@ def keeps_its_bound(few: pd.DataFrame, swept: pd.DataFrame) -> Finding:
     examples = counterexamples(few)
     fewest = examples.iloc[[int(examples["ones"].argmin())]] if len(examples) else examples
     also = "".join(
-        f" The fewest ones that break it: {row['ones']:.0f}, answered as {row['article']:.0f} at "
-        f"ε = {row['epsilon']:g}."
+        f" The fewest ones that break it at these ε: {row['ones']:.0f}, answered as "
+        f"{row['article']:.0f} at ε = {row['epsilon']:g}."
         for row in fewest.to_dict("records")
     )
     change = f"The estimate of D5-5 on the same buckets.{also} Broken on {missed} of {len(swept)} "
@@ -189,5 +189,5 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         claimed="A few buckets count a window's ones within ε, in logarithmic time and space.",
         found=sentences_by_verdict(records, clauses),
         sure="Exact; speed is measured.",
-        limits="Events must come in order. One window that fits in memory needs no estimate.",
+        limits="Events must come in order; a window that fits in memory needs no estimate.",
     )

@@ -36,6 +36,7 @@ from aftlib.documents.shared_state.throughput import (
     gains_of_turns,
     geometric_mean,
     receivers_share,
+    share_that_limits,
     shuffle_throughput,
 )
 from aftlib.documents.shared_state.tuples import UNIFORM
@@ -141,13 +142,8 @@ def shuffled(keys: int, skew: float, tasks: int, receivers: float) -> np.ndarray
 
 
 def least_share(ratios: Callable[[float], np.ndarray], bound: float) -> str:
-    """Text: the least whole percentage of a tuple's cost from which on receivers limit.
-
-    Receivers that bear that share or more keep the median of `ratios`, by hash function, below
-    `bound`.
-    """
-    too_little = [share for share in range(100) if np.median(ratios(share / 100)) >= bound]
-    return f"receivers bear at least {max(too_little, default=-1) + 1} % of a tuple's cost"
+    """Text: the share of a tuple's cost from which on receivers limit."""
+    return f"receivers bear at least {share_that_limits(ratios, bound)} % of a tuple's cost"
 
 
 def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame) -> Finding:
@@ -255,7 +251,11 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
         f"× {less_skew:.2f}.",
     ]
     if value < STILL <= goes_on:
-        sentences.append(f"The same for bounds from {value:.2f} to {goes_on:.2f}.")
+        least = np.ceil(100 * value) / 100
+        shares = [share_that_limits(partial(growth, STOPPED), end) for end in (least, goes_on)]
+        sentences.append(
+            f"Bounds from {least:.2f} to {goes_on:.2f} need {shares[0]} to {shares[1]} %."
+        )
     return Finding(
         value,
         None,
@@ -388,12 +388,12 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
     clauses = {
         "D3-8": "{0.n:,} kills leave no wrong sum",
         "D3-9": "shared state has at least {0.measured:.2f} times a shuffle's throughput under "
-        "skew",
+        "skew here",
         "D3-4": "skew makes shared state faster",
     }
     return Summary(
         claimed="Tasks that share sums need no shuffle: skew costs nothing, failures stay local.",
         found=sentences_by_verdict(records, clauses),
         sure=f"Measured on {parameters.tasks} tasks, computed for more.",
-        limits="The document gives neither the number of keys nor the cost of a tuple.",
+        limits="The document names neither the number of keys nor costs.",
     )

@@ -299,6 +299,16 @@ def shuffle_throughput(busiest: np.ndarray, tasks: int, receivers: float) -> np.
     return 1 / np.maximum((1 - receivers) / tasks, receivers * busiest)
 
 
+def share_that_limits(ratios: Callable[[float], np.ndarray], bound: float) -> int:
+    """Return the least whole percentage of a tuple's cost from which on receivers limit.
+
+    Receivers that bear that share or more keep the median of `ratios`, by hash function, below
+    `bound`.
+    """
+    too_little = [share for share in range(100) if np.median(ratios(share / 100)) >= bound]
+    return max(too_little, default=-1) + 1
+
+
 def merged_sums(stream: TupleStream, tasks: int) -> float:
     """Expected number of sums that `tasks` tasks hold together: keys that each has seen."""
     seen = -np.expm1(stream.tuples / tasks * np.log1p(-np.minimum(stream.shares, 1 - 1e-16)))

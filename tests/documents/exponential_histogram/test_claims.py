@@ -71,7 +71,7 @@ def test_d5_2_prints_the_worst_counterexample_and_the_one_with_the_fewest_ones(f
     record = judging.judge(CLAIMS, frames | {"few": few}, "D5-2")["D5-2"]
     assert record.measured == pytest.approx(1.992, abs=0.0005)
     assert record.text == "1.992 ε: 502 ones are answered as 501 at ε = 0.001"
-    assert "break it: 7, answered as 6 at ε = 0.1." in record.sensitivity
+    assert "break it at these ε: 7, answered as 6 at ε = 0.1." in record.sensitivity
     assert "It keeps ε" not in record.sensitivity
     more = experiments.few_ones([0.1, 0.2, 0.5])
     kept = judging.judge(CLAIMS, frames | {"few": more}, "D5-2")["D5-2"].sensitivity
