@@ -30,6 +30,9 @@ from aftlib.guard.predictor import new_predictor
 
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
+MOST_LEARNED = 900_000
+"""Longest text of what was learned with which a stream begins. Spark broadcasts code of 1 MB, which
+its keyed state in Python then cannot load (BROADCAST_VARIABLE_NOT_LOADED, pyspark 4.3)."""
 _OF_GUARDS = ("workers", "epsilon", "delta", "model", "predictor", "learned")
 """Parameters that may change as well. If the sensors stay, each guard keeps what it learned."""
 
@@ -196,7 +199,8 @@ class Promise:
             "horizons": question.horizons,
             "seasons": [f"{season}us" for season in terms["seasons"]],
         }
-        if changes.get("model") is None and changes.get("predictor") is None:
+        small = len(plan.learned or "") <= MOST_LEARNED
+        if small and changes.get("model") is None and changes.get("predictor") is None:
             parameters["learned"] = plan.learned
         return cls(**parameters | changes)
 
