@@ -403,6 +403,13 @@ def test_changes_to_which_a_plans_guard_fits_are_none_of_the_windows(tmp_path):
     assert (rows["recoverable"] >= 4).all()
 
 
+def test_what_is_too_long_for_sparks_state_is_left_out(tmp_path, monkeypatch):
+    path = warm_plan(tmp_path / "plan.json")
+    length = len(Promise.from_plan(path).learned)
+    monkeypatch.setattr("aftlib.streaming.promise.MOST_LEARNED", length - 1)
+    assert Promise.from_plan(path).learned is None
+
+
 def test_a_plan_of_windows_fits_any_query_that_made_them(tmp_path):
     """Its window is one sample, such as a maximum that Spark has computed before."""
     terms = {"window": 5 * MINUTE, "slide": 5 * MINUTE, "query": None, "seasons": [], "until": 0}
