@@ -76,14 +76,14 @@ def atomic_directory(target: str | os.PathLike[str]) -> Iterator[Path]:
 def new_version(directory: str | os.PathLike[str]) -> Iterator[Path]:
     """Give an empty folder to fill; at the end of the block ``directory/current`` is a link to it.
 
-    The link changes in one step, so who reads ``current`` sees the old version or the new one, and
-    a process that is killed leaves the old one in use. The next call removes what it left, and all
-    versions but the one in use. So the version before the new one stays for those who read it.
+    The link changes in one step, so who resolves ``current`` gets the old version or the new one,
+    and a process that is killed leaves the old one in use. The next call removes what it left, and
+    all versions but the one in use. So the version before the new one stays for those who read it.
 
     ValueError when the folder has other contents, TimeoutError when another process writes a
     version; other errors as `atomic_directory`.
     """
-    directory = Path(directory)
+    directory = Path(directory).resolve()  # links are resolved, too, where versions are compared
     current = directory / CURRENT
     link = directory / "next"
     own = {"driver.lock", current.name, link.name}

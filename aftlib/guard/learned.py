@@ -137,7 +137,7 @@ class Learned:
         """Refuse other sensors or windows than those that were learned."""
         own = {**self.terms, "workers": sorted(self.names)}
         for name, value in terms.items():
-            if own[name] not in (None, value):
+            if own.get(name) not in (None, value):
                 unit = " µs" if name in ("window", "slide", "seasons") else ""
                 raise ValueError(
                     f"{name} must be as in the plan, whose guard learned such windows: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -199,9 +200,15 @@ class Promise:
             "horizons": question.horizons,
             "seasons": [f"{season}us" for season in terms["seasons"]],
         }
-        small = len(plan.learned or "") <= MOST_LEARNED
-        if small and changes.get("model") is None and changes.get("predictor") is None:
-            parameters["learned"] = plan.learned
+        if changes.get("model") is None and changes.get("predictor") is None:
+            if len(plan.learned or "") <= MOST_LEARNED:
+                parameters["learned"] = plan.learned
+            elif "learned" not in changes:
+                warnings.warn(
+                    "the plan has too many sensors for Spark's keyed state to load what it learned "
+                    "(some 30 fit), so groups begin without: learned=None says so",
+                    stacklevel=2,
+                )
         return cls(**parameters | changes)
 
     @cached_property

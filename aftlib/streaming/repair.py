@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -74,8 +75,8 @@ def repair(
         The one of the stream.
     into : str or Path, optional
         A folder of this machine, in which Spark can write. The table becomes its version
-        ``into/current`` in one step, so a reader, or a call after a crash, finds the whole table of
-        the last call that ended. By default nothing is written.
+        ``into/current`` in one step, so who resolves this link, or a call after a crash, finds the
+        whole table of the last call that ended. By default nothing is written.
     group, time, sensor, value : str
         The archive's columns, as of `recoverable`.
 
@@ -85,15 +86,21 @@ def repair(
         `table`, a DataFrame: the columns of `windows`, then `repaired`, true where a row was put
         right or added, and `before`, its state, value, half_width and samples until then (null if
         there was no row). Its rows with `repaired` are what a ``MERGE INTO`` or an upsert by start,
-        group and sensor needs. `audit`, a pandas DataFrame, has a row per kind of estimate (of
-        "missing" windows, or of "partial" ones that had enough samples to be used) and sensor, and
-        one for all sensors, "(all)":
+        group and sensor needs, of a table that the stream does not write: a gap's first windows
+        are written late, and would then be there twice.
+
+        `audit`, a pandas DataFrame, has a row per kind of estimate (of "missing" windows, or of
+        "partial" ones that had enough samples to be used) and sensor, and one for all sensors,
+        "(all)":
 
         - `estimated`: estimates that were made; `compared`: those whose whole window the archive
-          has; `outages`: runs of windows without a pause, of any sensors of a group, with these;
+          has; `outages`: runs of these, of any sensors of a group, without a pause of more than the
+          promise's `horizons` windows;
         - `wrong`: compared estimates with an error above ε, and `share` of these; `low` and `high`:
-          its 95 % interval, which holds if outages are independent, however alike the errors of one
-          are. A `low` above δ says that losses depended on the data;
+          its 95 % interval, which holds if outages are independent, also those of different groups,
+          however alike the errors of one are. A `low` above δ, and above what the guard's slack
+          permits, is a reason to suspect that losses depend on the data. Estimates are judged by
+          the ε of `promise`, so give no windows of before a change of ε;
         - `largest_error`.
 
     Raises
@@ -111,7 +118,7 @@ def repair(
     >>> table, audit = repair(windows, archive, promise, into="repaired")  # doctest: +SKIP
     """
     require_tables(windows, archive, promise)
-    if "://" in str(into):
+    if re.match(r"[A-Za-z][\w+.-]+:", str(into)):
         raise ValueError(
             f"into must be a folder of this machine, got {str(into)!r}: leave it out, and write "
             "the table yourself, to a new place"
@@ -138,6 +145,12 @@ def repair(
     if into is not None:
         with new_version(into) as scratch:
             table.write.mode("overwrite").parquet(f"file://{scratch.resolve()}")
+            if not any(scratch.glob("*.parquet")):
+                raise ValueError(
+                    f"into must be a folder in which Spark's workers can write, got {str(into)!r}, "
+                    "which another machine has: leave it out, and write the table yourself, to a "
+                    "new place"
+                )
         current = (Path(into) / CURRENT).resolve()
         table = windows.sparkSession.read.parquet(f"file://{current}")
     return Repair(table, audit_of(estimates_of(table, columns.get("group")), promise))
@@ -280,7 +293,8 @@ def estimates_of(table: DataFrame, group: str | None) -> pd.DataFrame:
 def audit_of(estimates: pd.DataFrame, promise: Promise) -> pd.DataFrame:
     """Return the audit of `estimates_of`, with a row per kind of estimate and sensor."""
     estimates = estimates.sort_values(["key", "start"], ignore_index=True)
-    pause = estimates["start"].diff() > promise.step
+    # an outage has lost windows between its estimates, because each horizon is certified apart
+    pause = estimates["start"].diff() > promise.horizons * promise.step
     estimates["outage"] = (pause | (estimates["key"] != estimates["key"].shift())).cumsum()
     limits = estimates["sensor"].map(dict(zip(promise.sensors, promise.limits, strict=True)))
     estimates["wrong"] = estimates["error"] > limits.astype(float)

@@ -281,11 +281,18 @@ def in_place(directory):
     yield current
 
 
-def test_a_version_that_is_killed_at_any_step_leaves_the_one_before_or_the_new_one(tmp_path):
+@pytest.mark.parametrize("named", ["whole", "relative", "through a link"])
+def test_a_version_that_is_killed_at_any_step_leaves_the_one_before_or_the_new_one(
+    named, tmp_path, monkeypatch
+):
     """And the next call writes the new one; a call that writes in place is caught."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    place = {"whole": tmp_path, "relative": Path("real"), "through a link": tmp_path / "link"}
     states = []
     for step in range(1, 100):
-        directory = tmp_path / str(step)
+        directory = place[named] / str(step)
         write_version(directory, "old")
         killed = write_version(directory, "new", kill_at=step)
         states.append("".join(read_version(directory)))

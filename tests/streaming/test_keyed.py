@@ -1,6 +1,7 @@
 """The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
 
 import copy
+import warnings
 from dataclasses import replace
 from datetime import timedelta
 
@@ -407,7 +408,10 @@ def test_what_is_too_long_for_sparks_state_is_left_out(tmp_path, monkeypatch):
     path = warm_plan(tmp_path / "plan.json")
     length = len(Promise.from_plan(path).learned)
     monkeypatch.setattr("aftlib.streaming.promise.MOST_LEARNED", length - 1)
-    assert Promise.from_plan(path).learned is None
+    with pytest.warns(UserWarning, match="groups begin without: learned=None says so"):
+        assert Promise.from_plan(path).learned is None
+    with warnings.catch_warnings(action="error"):
+        assert Promise.from_plan(path, learned=None).learned is None
 
 
 def test_a_plan_of_windows_fits_any_query_that_made_them(tmp_path):

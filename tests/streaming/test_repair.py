@@ -100,8 +100,11 @@ def tables():
 
 
 def test_an_outage_is_a_run_of_windows_of_a_group_and_counts_once():
-    """Two outages in one group, the same times in another; a's errors are all in one of them."""
-    rows = [("north", window, "a", 0, error) for window, error in ((1, 0.9), (2, 0.6), (9, 0.1))]
+    """Two outages in one group, the same times in another; a's errors are all in one of them.
+
+    Between a's first two estimates a window is lost.
+    """
+    rows = [("north", window, "a", 0, error) for window, error in ((1, 0.9), (3, 0.6), (9, 0.1))]
     rows += [("north", 3, "b", 0, 0.1), ("south", 2, "a", 0, np.nan), ("south", 2, "b", 3, 0.7)]
     columns = ["key", "start", "sensor", "samples", "error"]
     estimates = pd.DataFrame(rows, columns=columns).sample(frac=1, random_state=1)
