@@ -189,5 +189,5 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         claimed="A few buckets count a window's ones within ε, in logarithmic time and space.",
         found=sentences_by_verdict(records, clauses),
         sure="Exact; speed is measured.",
-        limits="Events must come in order; a window that fits in memory needs no estimate.",
+        limits="Events must come in order.",
     )

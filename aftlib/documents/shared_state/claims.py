@@ -395,5 +395,5 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         claimed="Tasks that share sums need no shuffle: skew costs nothing, failures stay local.",
         found=sentences_by_verdict(records, clauses),
         sure=f"Measured on {parameters.tasks} tasks, computed for more.",
-        limits="The document names neither the number of keys nor costs.",
+        limits="The document names neither keys nor costs.",
     )

@@ -320,5 +320,5 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         found=sentences_by_verdict(records, clauses),
         sure="Simulated, checked against ns-3.",
         limits=f"If either node fails equally often, {records['D4-8'].measured:.2f} times the "
-        "tuples. Joins need sorting.",
+        "tuples.",
     )
