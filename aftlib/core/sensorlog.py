@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 class SensorLog:
     """A log of n keys over the steps 0 … steps − 1, one row per step, one column per key.
 
-    Reading |O| keys over l steps costs |O|·l values, rounded up to row groups, because Parquet
+    Reading m keys over l steps costs m·l values, rounded up to row groups, because Parquet
     stores each key's column apart.
     """
 

@@ -81,7 +81,7 @@ def unsupported_figures(text: str, lines: dict[str, dict]) -> list[str]:
     """
     wrong = []
     for part in re.split(r"(?<=[.;:|])\s|\n\n", text):
-        named = re.search(r"\[([DGP]\d?-\d+)\]\([^)]*reports/README\.md", part)
+        named = re.search(r"\[([DGP]\d?-\d+)\]\([^)]*reports(?:/README)?\.md", part)
         if not named:
             continue
         known = numbers_of(lines[named[1]])
