@@ -65,7 +65,7 @@ STATED = {
             "slices of five ticks",
             "window [5, 15) has the sums of [5, 10) and [10, 15)",
         ],
-        RULE: ["(skew 0)", "The three strategies"],
+        RULE: ["(skew 0)", "The three strategies", "Throughput of three strategies"],
         DOCUMENT: ["Growth ended at about 24 tasks on the document's 48 cores"],
     },
     "04_upstream_backup": {
@@ -117,6 +117,7 @@ STATED = {
             "so they weigh 5 : 4 : 3 : 2 : 1",
             "Below some 500 certified windows",
         ],
+        STORED: ["The last four streams are generated"],
     },
     "07_does_it_pay": {
         FIXED: ["PM2.5 at twelve stations"],

@@ -85,7 +85,7 @@ def test_a_mean_of_samples_is_as_good_at_a_smaller_epsilon(spark):
     averaged, grid = experiments.averaged_grid(spark, many), experiments.grid(spark, many)
     smaller = grid.assign(epsilon=(grid["epsilon"] / np.sqrt(3)).map(lambda e: float(f"{e:.6g}")))
     both = averaged.merge(smaller, on=["method", "workers", "draw", "epsilon"])
-    assert len(both) == len(grid)
+    assert len(both) == grid["method"].isin(averaged["method"]).sum() > 0
     assert (both["estimable_x"] == both["estimable_y"]).all()
     np.testing.assert_allclose(both["rate_x"], both["rate_y"], rtol=1e-4)
     assert averaged["z"].abs().max() < 4  # windows share samples, and the error says so
