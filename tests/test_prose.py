@@ -134,6 +134,7 @@ ONLY_SAID = {
     ],
     "02_checkpoint_planning": [
         r"throughput is [\d.]+ times as high",
+        r"takes this part of a recovery: ([\d.]+ % with n = [\d,]+(, )?)+",
         r"[\d.]+ % of the estimates are within ε, [\d.]+ % by the model",
     ],
     "03_shared_state": [
@@ -150,10 +151,13 @@ ONLY_SAID = {
         r"come [\d.]+ to [\d.]+ s after the start",
     ],
     "05_exponential_histogram": [r"at most [\d.]+ ε", r"the article's by [\d.]+ ε"],
-    "06_your_sensors": [r"[\d.]+ % of [\d,]+ certified windows"],
+    "06_your_sensors": [
+        r"[\d.]+ % of [\d,]+ certified windows",
+        r"\(commit \w+, \d{4}-\d\d-\d\d\)",
+    ],
     "07_does_it_pay": [
         r"ε = [\d.]+ µg/m³",
-        r"end within [\d.]+ s",
+        r"recovers in [\d.]+ s or less on average",
         r"`recoverable` reaches [\d.]+ % and [\d.]+ %",
     ],
 }
