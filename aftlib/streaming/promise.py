@@ -205,8 +205,9 @@ class Promise:
                 parameters["learned"] = plan.learned
             elif "learned" not in changes:
                 warnings.warn(
-                    "the plan has too many sensors for Spark's keyed state to load what it learned "
-                    "(some 30 fit), so groups begin without: learned=None says so",
+                    "the plan has too many sensors for Spark's keyed state to load what its guard "
+                    "learned (some 30 fit), so groups begin without it; give learned=None if this "
+                    "is meant",
                     stacklevel=2,
                 )
         return cls(**parameters | changes)

@@ -408,7 +408,7 @@ def test_what_is_too_long_for_sparks_state_is_left_out(tmp_path, monkeypatch):
     path = warm_plan(tmp_path / "plan.json")
     length = len(Promise.from_plan(path).learned)
     monkeypatch.setattr("aftlib.streaming.promise.MOST_LEARNED", length - 1)
-    with pytest.warns(UserWarning, match="groups begin without: learned=None says so"):
+    with pytest.warns(UserWarning, match="groups begin without it; give learned=None"):
         assert Promise.from_plan(path).learned is None
     with warnings.catch_warnings(action="error"):
         assert Promise.from_plan(path, learned=None).learned is None

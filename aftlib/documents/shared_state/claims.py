@@ -254,7 +254,8 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
         least = np.ceil(100 * value) / 100
         shares = [share_that_limits(partial(growth, STOPPED), end) for end in (least, goes_on)]
         sentences.append(
-            f"Bounds from {least:.2f} to {goes_on:.2f} need {shares[0]} to {shares[1]} %."
+            f"With bounds from {least:.2f} to {goes_on:.2f} receivers must bear {shares[0]} to "
+            f"{shares[1]} %."
         )
     return Finding(
         value,

@@ -184,9 +184,9 @@ def test_conditions_name_the_tasks_of_the_run():
 
 def test_d3_7_names_the_bounds_with_the_same_verdict():
     text = judge(CLAIMS, world(measured=measured(receivers=0.3)), "D3-7")["D3-7"].sensitivity
-    assert "Bounds from 1.11 to 1.35 need 26 to 22 %." in text
+    assert "With bounds from 1.11 to 1.35 receivers must bear 26 to 22 %." in text
     open_text = judge(CLAIMS, world(), "D3-7")["D3-7"].sensitivity
-    assert "Bounds from" in open_text
+    assert "With bounds from" in open_text
 
 
 def test_kills_say_how_little_they_exclude_and_what_was_killed():
