@@ -17,8 +17,10 @@ from operator import le, lt
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from aftlib.core.checks import require_choice
+from aftlib.core.intervals import t_interval
 
 VERDICTS = ("holds", "holds if", "does not hold", "open", "not run")
 HOLDS, HOLDS_IF, DOES_NOT_HOLD, OPEN, NOT_RUN = VERDICTS
@@ -120,6 +122,19 @@ class Finding:
 def has_too_few(interval: tuple[float, float] | None, n: int | None) -> bool:
     """Return whether `n` observations without an interval are too few for one."""
     return interval is None and n is not None and n < FEWEST
+
+
+def mean_ratio(ratios: ArrayLike) -> tuple[float, tuple[float, float] | None]:
+    """Return the geometric mean of turns' ratios and its t interval, None below `FEWEST` turns.
+
+    >>> mean_ratio([1.0, 4.0])
+    (2.0, None)
+    """
+    logs = np.log(np.asarray(ratios, dtype=float))
+    if len(logs) < FEWEST:
+        return float(np.exp(logs.mean())), None
+    centre, low, high = (float(np.exp(bound)) for bound in t_interval(logs))
+    return centre, (low, high)
 
 
 def not_run(why: str) -> Finding:

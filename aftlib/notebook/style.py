@@ -26,19 +26,33 @@ HEIGHT = 430
 _MARKER_SIZE = 8
 CAPTION = "caption"
 PROSE = "prose"
+LIMIT = {"color": "#333", "dash": "dash"}
+"""Line of a bound, such as δ or the guaranteed ε."""
+BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
+"""Place of a legend at the right of a figure."""
 _ADDED = ("#56B4E9", "#882255", "#117733", "#999933")
 _SYMBOLS = ("star", "cross", "hexagon")
 
 
-def styled(figure: go.Figure, title: str, x: str, y: str, height: int = HEIGHT) -> go.Figure:
-    """Give a figure its title, axis titles and the common look; returns the same figure."""
+def styled(
+    figure: go.Figure,
+    title: str,
+    x: str,
+    y: str,
+    height: int = HEIGHT,
+    hover: str | bool = "x unified",
+) -> go.Figure:
+    """Give a figure its title, axis titles and the common look; returns the same figure.
+
+    `hover` is Plotly's ``hovermode``, such as ``"closest"`` for marks that share no x.
+    """
     figure.update_layout(
         title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 17}},
         template="plotly_white",
         height=height,
         margin={"l": 70, "r": 20, "t": 70, "b": 60},
         font={"family": "system-ui, sans-serif", "size": 13},
-        hovermode="x unified",
+        hovermode=hover,
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 1, "xanchor": "right"},
     )
     figure.update_xaxes(title_text=x, showline=True, linecolor="#999", ticks="outside")
@@ -154,10 +168,13 @@ def nearest(stops: Sequence[float], value: float) -> int:
     return min(range(len(stops)), key=lambda place: abs(stops[place] - value))
 
 
-def threshold(figure: go.Figure, y: float, text: str, position: str = "top right") -> go.Figure:
-    """Draw a dashed line across a figure at `y`; returns the same figure."""
-    line = {"color": "#333", "dash": "dash"}
-    return figure.add_hline(y, line=line, annotation_text=text, annotation_position=position)
+def threshold(
+    figure: go.Figure, y: float, text: str, position: str = "top right", **panel: int
+) -> go.Figure:
+    """Draw a dashed line across a figure, or its `panel` ``row=…, col=…``, at `y`; returns it."""
+    return figure.add_hline(
+        y, line=LIMIT, annotation_text=text, annotation_position=position, **panel
+    )
 
 
 def table(frame: pd.DataFrame, formats: Mapping[str, Any] | None = None) -> Styler:

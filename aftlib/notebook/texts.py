@@ -50,6 +50,15 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def short_percent(share: float, digits: int = 3) -> str:
+    """Return a share as a percentage with so many significant digits; a dash for NaN.
+
+    >>> short_percent(0.97379), short_percent(0.0132, 2), short_percent(float("nan"))
+    ('97.4 %', '1.3 %', '–')
+    """
+    return f"{float(f'{100 * share:.{digits}g}'):g} %" if math.isfinite(share) else "–"
+
+
 def some_of(part: int, number: int, noun: str) -> str:
     """Return how many of some things, in words.
 
@@ -81,6 +90,15 @@ def other_bounds(value: float, bound: float, text: Callable[[float], str] = "{:.
     if value >= bound:
         return f"Any bound below {text(math.floor(hundredths) / 100)} gives the same verdict."
     return f"Any bound above {text(math.ceil(hundredths) / 100)} gives the same verdict."
+
+
+def other_interpretation(reverses: bool, meant: str, result: str) -> str:
+    """Return what another interpretation of a claim gives, as a sentence.
+
+    >>> other_interpretation(True, "a share is meant", "3 of 7 points")
+    'Reversed if a share is meant: 3 of 7 points.'
+    """
+    return f"{'Reversed' if reverses else 'The same'} if {meant}: {result}."
 
 
 def shown(value: Value, digits: int = 3) -> str:

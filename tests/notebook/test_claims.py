@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import t
 
-from aftlib.notebook.claims import Claim, Finding, Threshold, not_run
+from aftlib.notebook.claims import Claim, Finding, Threshold, mean_ratio, not_run
 
 ABOVE = Threshold("ours", low=3)
 
@@ -84,6 +85,15 @@ def test_fewer_than_five_measured_times_decide_nothing(finding):
     assert claim().decide(finding) != "open"
     assert claim(timed=True).decide(Finding(4, n=5)) == "holds"
     assert claim(timed=True).decide(Finding(4)) == "holds"
+
+
+def test_five_turns_have_an_interval_around_their_mean_ratio():
+    """Against scipy's own t interval of the logarithms."""
+    logs = np.array([0.1, 0.3, 0.2, 0.5, 0.4])
+    mean, interval = mean_ratio(np.exp(logs))
+    expected = t(4, logs.mean(), logs.std(ddof=1) / np.sqrt(5)).interval(0.95)
+    assert (mean, *interval) == pytest.approx((np.exp(0.3), *np.exp(expected)))
+    assert mean_ratio(np.exp(logs[:4]))[1] is None
 
 
 def test_an_interval_runs_upwards():
