@@ -103,6 +103,12 @@ class Executed:
         return self.record["error"]
 
     @property
+    def outputs(self) -> list[dict[str, Any]]:
+        """The data of each output, by MIME type."""
+        outputs = [output for cell in self.content.cells for output in cell.get("outputs", [])]
+        return [output.get("data", {}) for output in outputs]
+
+    @property
     def claims(self) -> list[ClaimRecord]:
         """The verdicts of the run's scorecards, the last one of each claim.
 
@@ -111,8 +117,7 @@ class Executed:
         """
         if self.error:
             return []
-        outputs = (output for cell in self.content.cells for output in cell.get("outputs", []))
-        lines = (line for output in outputs for line in output.get("data", {}).get(MIME, []))
+        lines = (line for data in self.outputs for line in data.get(MIME, []))
         about = (self.record["name"], self.record["profile"])
         try:
             records = {line["id"]: ClaimRecord(**line).with_run(*about) for line in lines}

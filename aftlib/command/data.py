@@ -53,7 +53,7 @@ def report_data(report: str | Path) -> dict[str, pd.DataFrame]:
     frames: dict[str, pd.DataFrame] = {}
     counts = {"figure": 0, "table": 0}
     claims: dict[str, dict[str, Any]] = {}
-    for data in _outputs(_find_executed(report)):
+    for data in _find_executed(report).outputs:
         if MIME in data:
             claims |= {line["id"]: line for line in data[MIME]}
             continue
@@ -107,15 +107,6 @@ def _find_executed(report: str | Path) -> Executed:
             "name the executed notebook beside its page"
         )
     return executed
-
-
-def _outputs(executed: Executed) -> Iterator[Mapping[str, Any]]:
-    """Yield the data of each output that is a figure or a table."""
-    for cell in executed.content.cells:
-        for output in cell.get("outputs", []):
-            data = output.get("data", {})
-            if PLOTLY in data or MIME in data or "<table" in data.get("text/html", ""):
-                yield data
 
 
 def _positions(

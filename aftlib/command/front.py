@@ -70,10 +70,9 @@ def keep_full_run(
 ) -> Path | None:
     """Write ``full.json`` and ``README.md``; return the latter.
 
-    None, and nothing is written, unless each notebook has a full run without failure.
+    None, and nothing is written, unless the reports are those of a full run.
     """
-    complete = len(reports) == len(DOCUMENTS) and not any(one.error for one in reports.values())
-    if not complete or {one.record["profile"] for one in reports.values()} != {"full"}:
+    if not is_full_run(reports):
         return None
     boxes = {}
     for document in DOCUMENTS:
@@ -84,6 +83,12 @@ def keep_full_run(
     full = describe_runs(reports) | {"summaries": boxes, "claims": lines}
     write_json(folder / STORED, full)
     return write_whole(folder / "README.md", write_card(full))
+
+
+def is_full_run(reports: Mapping[str, Executed]) -> bool:
+    """Whether each notebook has a run of the profile *full* without failure."""
+    full = [one for one in reports.values() if one.record["profile"] == "full" and not one.error]
+    return len(full) == len(DOCUMENTS)
 
 
 def write_card(full: Mapping[str, Any]) -> str:

@@ -19,11 +19,10 @@ from typing import Any
 from urllib.parse import unquote
 
 import yaml
-from nbformat import NotebookNode
 
 from aftlib.command.batch import collect_claims, read_reports
 from aftlib.command.documents import DOCUMENTS
-from aftlib.command.front import STORED, describe_runs, render_index
+from aftlib.command.front import STORED, describe_runs, is_full_run, render_index
 from aftlib.command.pages import (
     PLOTLY,
     Figures,
@@ -31,6 +30,7 @@ from aftlib.command.pages import (
     Texts,
     plotly_script,
     render_report,
+    show_title,
     without_title,
 )
 from aftlib.core.paths import project_root
@@ -64,8 +64,7 @@ class Pictures(Figures):
         series = escape(", ".join(filter(None, names)))
         shows = f"{title}; series: {series}" if series else title
         picture = f'<img src="{picture_name(notebook, number)}" alt="{shows}" loading="lazy">'
-        label = f'<a href="#figure-{number}">Figure {number}.</a>'
-        return f'<p class="aft-title" id="figure-{number}">{label} {title}</p>{picture}'
+        return show_title(number, title) + picture
 
 
 class LightReport(Report):
@@ -80,17 +79,17 @@ def write_light(folder: Path, target: Path) -> Path:
     ValueError unless each notebook has a full run without failure, or when no browser is there.
     """
     reports = read_reports(folder)
-    profiles = {executed.record["profile"] for executed in reports.values() if not executed.error}
-    if len(reports) < len(DOCUMENTS) or profiles != {"full"}:
+    if not is_full_run(reports):
         raise ValueError(
             f"reports must be of one full run, got {len(reports)} notebooks of profile "
-            f"{', '.join(sorted(profiles)) or 'none'}: run `aft reproduce --profile full`"
+            f"{describe_runs(reports)['profile'] or 'none'}: run `aft reproduce --profile full`"
         )
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for document in DOCUMENTS:
         executed = reports[document.notebook]
-        figures = figures_of(executed.content)
+        drawn = [data[PLOTLY] for data in executed.outputs if PLOTLY in data]
+        figures = [without_title(figure)[0] for figure in drawn]
         for number, picture in enumerate(draw_pictures(figures), 1):
             write_whole(target / picture_name(document.notebook, number), picture)
         page = render_report(executed, document, LightReport())
@@ -102,13 +101,6 @@ def write_light(folder: Path, target: Path) -> Path:
 def picture_name(notebook: str, number: int) -> str:
     """Return the name of a figure's file: ``01_approximately_once-3.svg``."""
     return f"{notebook}-{number}.svg"
-
-
-def figures_of(content: NotebookNode) -> list[dict[str, Any]]:
-    """Return a notebook's figures without their titles, in order."""
-    outputs = [output for cell in content.cells for output in cell.get("outputs", [])]
-    drawn = [output.data[PLOTLY] for output in outputs if PLOTLY in output.get("data", {})]
-    return [without_title(figure)[0] for figure in drawn]
 
 
 def draw_pictures(figures: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -151,9 +151,13 @@ def draw_figure(figure: Mapping[str, Any], number: int, notebook: str) -> str:
         div_id=f"plot-{number}",
     )
     wide = ' class="aft-broad"' if is_broad(figure["layout"]) else ""
+    return f"{show_title(number, escape(title))}<div{wide}>{drawn}</div>"
+
+
+def show_title(number: int, title: str) -> str:
+    """Return the HTML of a figure's title, with its number and an anchor."""
     label = f'<a href="#figure-{number}">Figure {number}.</a>'
-    heading = f'<p class="aft-title" id="figure-{number}">{label} {escape(title)}</p>'
-    return f"{heading}<div{wide}>{drawn}</div>"
+    return f'<p class="aft-title" id="figure-{number}">{label} {title}</p>'
 
 
 _CELL = re.compile(
@@ -238,12 +242,12 @@ def split_title(content: NotebookNode) -> tuple[Markup, NotebookNode]:
 
 def list_parameters(executed: Executed, document: Document | None) -> list[tuple[str, str, str]]:
     """Return name, value and meaning of each parameter of the run."""
-    given = executed.record["parameters"]
-    if document is None:
-        return [(name, _literal(value), "") for name, value in given.items()]
+    fields = document.parameters.model_fields if document else {}
+    defaults = {name: field.default for name, field in fields.items()}
+    values = defaults | executed.record["parameters"]
     return [
-        (name, _literal(given.get(name, field.default)), field.description or "")
-        for name, field in document.parameters.model_fields.items()
+        (name, json.dumps(value, ensure_ascii=False), getattr(fields.get(name), "description", ""))
+        for name, value in values.items()
     ]
 
 
@@ -262,9 +266,4 @@ def fill_summary(
     # not run, or a number that a tiny run did not reach ("none")
     except (KeyError, TypeError, ValueError):
         return None
-    sentences = summary.claimed, summary.found, summary.sure, summary.limits
-    return [*zip(HEADINGS, sentences, strict=True)]
-
-
-def _literal(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return [*zip(HEADINGS, vars(summary).values(), strict=True)]

@@ -9,7 +9,6 @@ notebook cannot run.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -109,21 +108,6 @@ def _explain(model: type[ParameterModel], error: ValidationError) -> str:
         return f"{name} is no parameter of this notebook, got {value!r}: {fix}"
     info = model.model_fields[name]
     item = "each of " if isinstance(first["loc"][-1], int) else ""
-    kind = kind_of(info.annotation)
     meant = f' for "{info.description}"' if info.description else ""
     fix = f"give a value of this type{meant}, such as the default {info.default!r}"
-    if re.search(r"int|float", kind) and (number := _write_number(value)):
-        fix = f"write {number}, because YAML reads {value} as a text"
-    return f"{item}{name} must fit {kind}, got {value!r}: {fix}"
-
-
-def _write_number(text: Any) -> str:
-    """Return the number that a text such as ``1e-3`` means as YAML writes it; empty for others.
-
-    YAML 1.1, which papermill reads, wants a point and a sign: ``1.0e-3``.
-    """
-    form = r"([-+]?\d+)(?:\.(\d*))?e([-+]?)(\d+)"
-    if not isinstance(text, str) or not (parts := re.fullmatch(form, text.lower())):
-        return ""
-    whole, fraction, sign, exponent = parts.groups()
-    return f"{whole}.{fraction or '0'}e{sign or '+'}{exponent}"
+    return f"{item}{name} must fit {kind_of(info.annotation)}, got {value!r}: {fix}"

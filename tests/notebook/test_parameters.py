@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
-import yaml
 
 from aftlib.notebook.parameters import ParameterModel, parameter
 
@@ -45,16 +43,6 @@ def test_what_does_not_fit_is_refused_in_one_line(given, message):
     with pytest.raises(ValueError, match=message) as refused:
         Tiny(**given)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("text", ["1e-3", "2.5e3", "-1E6", "1.5e3"])
-def test_a_number_that_yaml_reads_as_a_text_is_refused_with_what_to_write(text):
-    """As `papermill -f` gives it; the advice is tried."""
-    assert yaml.safe_load(text) == text
-    with pytest.raises(ValueError, match=r"epsilons must fit .*, because YAML reads") as refused:
-        Tiny(epsilons=[text])
-    advice = re.search(r"write (\S+),", str(refused.value))[1]
-    assert yaml.safe_load(advice) == float(text)
 
 
 def test_a_notebooks_names_that_the_model_lacks_do_not_matter():

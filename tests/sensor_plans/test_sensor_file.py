@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from aftlib.command.cli import parse_reading
 from aftlib.command.cli import plan as command
-from aftlib.command.options import parse_reading
 from aftlib.sensor_plans.sensor_file import read_sensors
 from tests.refusals import refused
 
