@@ -7,7 +7,7 @@ of groups.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from random import Random
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import pandas as pd
 from aftlib.guard.guard import VERSION
 from aftlib.streaming.keyed import KeyedGuard, hash_of
 from aftlib.streaming.promise import Promise
+from aftlib.streaming.rows import frame_of
 
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
@@ -208,12 +209,3 @@ class StoredGuards:
         for part, cut in enumerate(cuts):
             self.chunks.updateValue((group, part), (snapshot[cut : cut + CHUNK],))
         self.heads[group] = Head(group, keyed.token, chunks=len(cuts), parts=0)
-
-
-def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Return columns as a DataFrame; texts stay objects, because Spark refuses chunked texts."""
-    objects = {
-        name: pd.Series(column, dtype=object) if column.dtype == object else column
-        for name, column in columns.items()
-    }
-    return pd.DataFrame(objects, copy=False)

@@ -10,16 +10,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
-from aftlib.core.windows import divisor
-from aftlib.guard.estimator import LARGEST
 from aftlib.guard.guard import VERSION
 from aftlib.streaming.promise import Promise
+from aftlib.streaming.rows import Rounds, rows_of, used_results
 
 NONE = np.iinfo(np.int64).min
 """Start of the next window before the first one."""
@@ -30,20 +28,6 @@ SPREAD = 16
 TOKEN = 16
 """Bytes of a token."""
 DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
-_STATES = np.array(["exact", "estimated", "lost"], object)
-
-
-class _Round(NamedTuple):
-    """One window of a group as it came, and the guard's estimates; arrays have shape (n,)."""
-
-    start: Any
-    window: np.ndarray  # NaN where missing
-    samples: np.ndarray
-    variance: np.ndarray
-    estimate: np.ndarray
-    half_width: np.ndarray
-    certified: np.ndarray
-    lasting: np.ndarray  # the longest loss, in windows, that may begin now
 
 
 class KeyedGuard:
@@ -58,7 +42,6 @@ class KeyedGuard:
         self.next = NONE  # start of the next window
         self.token = hash_of(f"{VERSION} {promise.content}".encode())
         self.logged = 0  # windows since the snapshot
-        self._limits = np.array(promise.limits)
         self._names = np.array(promise.sensors, object)
         self._place = {name: place for place, name in enumerate(promise.sensors)}
         self._step = promise.step
@@ -90,7 +73,7 @@ class KeyedGuard:
             entry = np.array((start, rounds[-1].window), self._entry)
             self._record(entry)
             log += entry.tobytes()
-        return self._rows(rounds), log
+        return rows_of(self.promise, Rounds(*map(np.array, zip(*rounds, strict=True)))), log
 
     @property
     def audit(self) -> np.ndarray:
@@ -172,10 +155,10 @@ class KeyedGuard:
 
     def _round(
         self, start: int, window: np.ndarray, samples: np.ndarray, variance: np.ndarray
-    ) -> _Round:
+    ) -> Rounds:
         """Give a window to the guard."""
         recovered = self.guard.update(window)
-        return _Round(
+        return Rounds(
             start=start,
             window=window,
             samples=samples,
@@ -185,55 +168,6 @@ class KeyedGuard:
             certified=recovered.certified[0],
             lasting=self.guard.recoverable.cumprod(0).sum(0),
         )
-
-    def _rows(self, rounds: list[_Round]) -> dict[str, np.ndarray]:
-        """Return one row per round and sensor, as columns."""
-        both = _Round(*(np.array(part) for part in zip(*rounds, strict=True)))
-        samples = np.nan_to_num(both.samples).astype(np.int64)
-        missing = np.isnan(both.window)
-        partial = ~missing & (samples < self.promise.samples)
-        own = sampling_half_width(self.promise, samples, both.variance)
-        estimated = np.where(missing, both.certified, partial & (own <= self._limits))
-        state = np.where(missing | partial, np.where(estimated, *_STATES[1:]), _STATES[0])
-        half_width = np.where(missing & both.certified, both.half_width, np.nan)
-        return {
-            "start": np.repeat(both.start, len(self._names)),
-            "sensor": np.tile(self._names, len(rounds)),
-            "state": state.ravel(),
-            "value": np.where(missing & both.certified, both.estimate, both.window).ravel(),
-            "half_width": np.where(partial, own, half_width).ravel(),
-            "samples": samples.ravel(),
-            "recoverable": both.lasting.astype(np.int32).ravel(),
-        }
-
-
-def used_results(promise: Promise, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Return windows' results; NaN where too few samples came or a result is too large.
-
-    Results of partial windows are extrapolated to all samples, which is possible for a mean or a
-    sum; for other queries the promise has only whole windows.
-    """
-    number = np.nan_to_num(samples)
-    enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
-    present = np.clip(number, 1, promise.samples)
-    whole = value * (result_per_mean(promise) * divisor(promise.query, present) / present)
-    return np.where(enough, whole, np.nan)
-
-
-def sampling_half_width(promise: Promise, samples: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Return t·s·√(1/m − 1/w) for m samples drawn from the w of a window; NaN for m = 1.
-
-    t is Student's quantile with m − 1 degrees of freedom, because s comes from m samples.
-    """
-    quantile = stdtrit(np.maximum(samples - 1, 1), 1 - promise.delta / 2)
-    left = np.maximum(1 / np.maximum(samples, 1) - 1 / promise.samples, 0)
-    half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
-    return half_width * result_per_mean(promise)
-
-
-def result_per_mean(promise: Promise) -> float:
-    """Return the result of a whole window whose samples have the mean 1."""
-    return float(promise.samples / divisor(promise.query, promise.samples))
 
 
 def hash_of(content: bytes) -> bytes:

@@ -25,8 +25,8 @@ from aftlib.streaming.aggregation import (
     require_query,
     results_of_windows,
 )
-from aftlib.streaming.keyed import sampling_half_width, used_results
 from aftlib.streaming.promise import Promise
+from aftlib.streaming.rows import sampling_half_width, used_results
 
 _REPLACED = ("state", "value", "half_width", "samples")
 """Columns of a window that the archive may put right."""

@@ -1,0 +1,120 @@
+"""The rows of windows: each sensor's state, value and half-width, which need no memory.
+
+They follow from what came of the windows and from an estimator's answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from aftlib.core.windows import divisor
+from aftlib.guard.estimator import LARGEST
+from aftlib.streaming.promise import Promise
+
+_STATES = np.array(["exact", "estimated", "lost"], object)
+
+
+class Rounds(NamedTuple):
+    """Windows as they came, and an estimator's answers; arrays have shape (rounds, n)."""
+
+    start: Any  # (rounds,)
+    window: np.ndarray  # NaN where missing
+    samples: np.ndarray
+    variance: np.ndarray
+    estimate: np.ndarray
+    half_width: np.ndarray
+    certified: np.ndarray
+    lasting: np.ndarray  # the longest loss, in windows, that may begin then
+
+
+class Arranged(NamedTuple):
+    """Windows of many groups by sensor, in the order of time in each group."""
+
+    key: np.ndarray  # (rounds,) the group
+    start: np.ndarray  # (rounds,) in µs
+    value: np.ndarray  # (rounds, n), NaN if missing, as all below
+    samples: np.ndarray
+    variance: np.ndarray
+
+
+def arrange(windows: pd.DataFrame, sensors: list[str]) -> Arranged:
+    """Return a frame with a row per window and sensor as arrays; other sensors are left out.
+
+    Columns: key, start (µs), sensor, value, samples, variance. Groups come in the order in which
+    they occur.
+    """
+    column = pd.Index(sensors, dtype=object).get_indexer(windows["sensor"].to_numpy(object))
+    windows = windows[column >= 0]
+    group, keys = pd.factorize(windows["key"].astype(object))
+    starts, time = np.unique(windows["start"].to_numpy(), return_inverse=True)
+    rounds, row = np.unique(group * starts.size + time, return_inverse=True)
+    wide = np.full((3, rounds.size, len(sensors)), np.nan)
+    for place, name in enumerate(("value", "samples", "variance")):
+        wide[place, row, column[column >= 0]] = windows[name].to_numpy(float)
+    size = max(starts.size, 1)
+    return Arranged(keys[rounds // size], starts[rounds % size], *wide)
+
+
+def rows_of(promise: Promise, rounds: Rounds) -> dict[str, np.ndarray]:
+    """Return one row per round and sensor, as columns."""
+    samples = np.nan_to_num(rounds.samples).astype(np.int64)
+    missing = np.isnan(rounds.window)
+    partial = ~missing & (samples < promise.samples)
+    own = sampling_half_width(promise, samples, rounds.variance)
+    estimated = np.where(missing, rounds.certified, partial & (own <= np.array(promise.limits)))
+    state = np.where(missing | partial, np.where(estimated, *_STATES[1:]), _STATES[0])
+    half_width = np.where(missing & rounds.certified, rounds.half_width, np.nan)
+    value = np.where(missing & rounds.certified, rounds.estimate, rounds.window)
+    names = np.array(promise.sensors, object)
+    return {
+        "start": np.repeat(rounds.start, names.size),
+        "sensor": np.tile(names, len(rounds.start)),
+        "state": state.ravel(),
+        "value": value.ravel(),
+        "half_width": np.where(partial, own, half_width).ravel(),
+        "samples": samples.ravel(),
+        "recoverable": rounds.lasting.astype(np.int32).ravel(),
+    }
+
+
+def used_results(promise: Promise, value: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Return windows' results; NaN where too few samples came or a result is too large.
+
+    Results of partial windows are extrapolated to all samples, which is possible for a mean or a
+    sum; for other queries the promise has only whole windows.
+    """
+    number = np.nan_to_num(samples)
+    enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
+    present = np.clip(number, 1, promise.samples)
+    whole = value * (result_per_mean(promise) * divisor(promise.query, present) / present)
+    return np.where(enough, whole, np.nan)
+
+
+def sampling_half_width(promise: Promise, samples: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Return t·s·√(1/m − 1/w) for m samples drawn from the w of a window; NaN for m = 1.
+
+    t is Student's quantile with m − 1 degrees of freedom, because s comes from m samples.
+    """
+    quantile = stdtrit(np.maximum(samples - 1, 1), 1 - promise.delta / 2)
+    left = np.maximum(1 / np.maximum(samples, 1) - 1 / promise.samples, 0)
+    half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
+    return half_width * result_per_mean(promise)
+
+
+def result_per_mean(promise: Promise) -> float:
+    """Return the result of a whole window whose samples have the mean 1."""
+    return float(promise.samples / divisor(promise.query, promise.samples))
+
+
+def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """Return columns as a DataFrame; texts stay objects, because Spark refuses chunked texts."""
+    objects = {
+        name: pd.Series(column, dtype=object) if column.dtype == object else column
+        for name, column in columns.items()
+    }
+    return pd.DataFrame(objects, copy=False)
