@@ -48,7 +48,7 @@ def arrange(windows: pd.DataFrame, sensors: list[str]) -> Arranged:
     Columns: key, start (µs), sensor, value, samples, variance. Groups come in the order in which
     they occur.
     """
-    column = pd.Index(sensors, dtype=object).get_indexer(windows["sensor"].to_numpy(object))
+    column = pd.Index(sensors, dtype=object).get_indexer(pd.Index(windows["sensor"]))
     windows = windows[column >= 0]
     group, keys = pd.factorize(windows["key"].astype(object))
     starts, time = np.unique(windows["start"].to_numpy(), return_inverse=True)
