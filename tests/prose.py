@@ -57,20 +57,29 @@ def typed_texts(content: nbformat.NotebookNode) -> Iterator[str]:
     for cell in content.cells:
         if cell.cell_type == "markdown":
             yield cell.source
-        elif cell.cell_type == "code":
-            calls = (
-                node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)
-            )
-            for call in calls:
-                if getattr(call.func, "id", "") in ("caption", "prose") and call.args:
-                    yield typed_part(call.args[0])
+        else:
+            yield from texts_of(cell, "caption", "prose")
+
+
+def texts_of(cell: nbformat.NotebookNode, *names: str) -> list[str]:
+    """Return the texts that a cell of code gives to functions called `names`, with values as "…".
+
+    A text that a function returns is tested with its package.
+
+    >>> texts_of(nbformat.v4.new_code_cell("caption(f'At {m:.2f} it {verb(1, 2)}.')"), "caption")
+    ['At … it ….']
+    """
+    if cell.cell_type != "code":
+        return []
+    calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
+    texts = [call.args[0] for call in calls if getattr(call.func, "id", "") in names]
+    return [typed_part(text) for text in texts if not isinstance(text, ast.Call)]
 
 
 def typed_part(node: ast.expr) -> str:
-    """Return what is typed in the expression of a text, with values as " … "."""
     if isinstance(node, ast.JoinedStr):
         return "".join(map(typed_part, node.values))
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else " … "
+    return node.value if isinstance(node, ast.Constant) else "…"
 
 
 def computed(content: nbformat.NotebookNode) -> Iterator[str]:

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = {page.relative_to(DOCS).as_posix(): page.read_text() for page in DOCS.rglob("*.md")}
+PAGES["README.md"] = (ROOT / "README.md").read_text()
 WITH_CODE = [
     pytest.param(name, marks=[pytest.mark.spark] if "from aftlib.spark" in text else [])
     for name, text in PAGES.items()

@@ -106,33 +106,6 @@ def find_skips(text):
     return [number for number, line in lines if "# fmt: skip" in line and number not in tables]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("a, b = 1, 2", [1]),
-        ("A, B = BOTH = 1, 2", [1]),
-        ("a, b = b, a", []),
-        ("a, b = both()", []),
-        ("a = 1, 2", []),
-        ("for a, b in both():\n    a.x, b = 1, 2", [2]),
-    ],
-)
-def test_an_assignment_of_unrelated_values_is_found(text, found):
-    assert find_pairs(text) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("ROWS = [\n    (1, 2), (3, 4),\n]  # fmt: skip", []),
-        ("ROWS = [(1, 2), (3, 4)]  # fmt: skip", [1]),
-        ("draw(\n    1, 2,\n)  # fmt: skip", [3]),
-    ],
-)
-def test_a_switched_off_formatter_is_found_outside_tables(text, found):
-    assert find_skips(text) == found
-
-
 def find_percentages(text):
     """Lines of f-strings with a format such as `:.0%`, which leaves no blank before the sign."""
     formats = [
@@ -144,11 +117,18 @@ def find_percentages(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
-    [('f"{share:.0%} of"', [1]), ('f"{percent(share)} of"', []), ('f"{a:.2f}% of"', [])],
+    ("find", "text", "lines"),
+    [
+        (find_pairs, "a, b = 1, 2\na, b = b, a\na, b = both()\na = 1, 2", [1]),
+        (find_pairs, "A, B = BOTH = 1, 2\nfor a, b in both():\n    a.x, b = 1, 2", [1, 3]),
+        (find_skips, "ROWS = [\n    (1, 2), (3, 4),\n]  # fmt: skip", []),
+        (find_skips, "ROWS = [(1, 2), (3, 4)]  # fmt: skip", [1]),
+        (find_skips, "draw(\n    1, 2,\n)  # fmt: skip", [3]),
+        (find_percentages, 'f"{share:.0%} of"\nf"{percent(share)} of"\nf"{a:.2f}% of"', [1]),
+    ],
 )
-def test_a_percentage_without_a_blank_is_found(text, found):
-    assert find_percentages(text) == found
+def test_a_breach_of_the_style_is_seen(find, text, lines):
+    assert find(text) == lines
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -11,6 +11,7 @@ import pytest
 
 from aftlib.command.documents import DOCUMENTS
 from aftlib.notebook.parameters import PROFILES, kind_of
+from tests.prose import texts_of
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = {path.stem: nbformat.read(path, 4).cells for path in sorted(FOLDER.glob("*.ipynb"))}
@@ -40,27 +41,6 @@ def test_a_notebook_is_thin_and_clean(name):
 def test_a_notebook_begins_with_title_and_summary(name):
     title, _, summary = NOTEBOOKS[name][0].source.partition("\n\n")
     assert title.startswith("# ") and len(summary) > 100
-
-
-def texts_of(cell, *names):
-    """Texts that a cell of code gives to functions called `names`; a value in one counts as a word.
-
-    A text that a function returns is tested with its package.
-
-    >>> texts_of(nbformat.v4.new_code_cell("caption(f'At {m:.2f} it {verb(1, 2)}.')"), "caption")
-    ['At 0 it 0.']
-    """
-    if cell.cell_type != "code":
-        return []
-    calls = [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
-    texts = [call.args[0] for call in calls if getattr(call.func, "id", "") in names]
-    return [part_text(text) for text in texts if not isinstance(text, ast.Call)]
-
-
-def part_text(node):
-    if isinstance(node, ast.JoinedStr):
-        return "".join(map(part_text, node.values))
-    return node.value if isinstance(node, ast.Constant) else "0"
 
 
 def captions(name):

@@ -1,8 +1,6 @@
-"""The names that other people's code may import, and the README's examples of them."""
+"""The names that other people's code may import, and the README's links."""
 
-import contextlib
 import doctest
-import io
 import re
 from pathlib import Path
 
@@ -45,18 +43,6 @@ def test_the_examples_that_help_shows_can_be_pasted(name):
             test = doctest.DocTestParser().get_doctest(text, {}, title, None, None)  # no names
             printed = []
             assert not doctest.DocTestRunner().run(test, out=printed.append).failed, printed
-
-
-def test_the_readmes_code_prints_what_it_says():
-    pairs = re.findall(
-        r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", README, re.MULTILINE | re.DOTALL
-    )
-    assert len(pairs) == README.count("```python\n") == 1
-    names = {}
-    for code, output in pairs:  # one after the other, as a reader would
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(code, names)
-        assert printed.getvalue() == output
 
 
 def test_the_readmes_links_lead_somewhere():
