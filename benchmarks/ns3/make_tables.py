@@ -35,7 +35,6 @@ from aftlib.documents.upstream_backup.system import (
     Phases,
     Scheme,
     System,
-    Tcp,
     drawn_phases,
     failure_times,
 )
@@ -152,7 +151,7 @@ def make_switches(program: Path, trials: Mapping[int, int]) -> pd.DataFrame:
         phases = drawn_phases(count, STORED_SEED)
         table = pd.DataFrame({"acknowledgements": kind, "rate": rate, "trial": range(count)})
         for name, switch in SWITCHES.items():
-            system = System(rate=rate, tcp=replace(Tcp(), **switch.tcp))
+            system = System(rate=rate, tcp=switch.tcp)
             runs = run_scenario(program, system, switch.scheme, times, phases, switch.nagle, kind)
             table[name] = runs["recovery_ms"].round(3)
         parts.append(table)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from aftlib.core.intervals import ratio_interval, t_interval
 from aftlib.documents.upstream_backup.closed_form import expected_queue
-from aftlib.documents.upstream_backup.experiments import NotebookParameters, span
+from aftlib.documents.upstream_backup.experiments import NotebookParameters
 from aftlib.documents.upstream_backup.stored_runs import (
     ALL_DELAYED,
     AT_ONCE,
@@ -24,16 +24,9 @@ from aftlib.documents.upstream_backup.stored_runs import (
     share_of_nagle,
 )
 from aftlib.documents.upstream_backup.system import PROPOSED, UPSTREAM
-from aftlib.notebook.claims import (
-    HOLDS_IF,
-    SIMULATED,
-    Claim,
-    Finding,
-    Summary,
-    Threshold,
-    not_run,
-)
+from aftlib.notebook.claims import HOLDS_IF, SIMULATED, Claim, Finding, Summary, Threshold, not_run
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
+from aftlib.notebook.texts import span_of
 
 LOW_RATE = 1000
 """Tuples per second up to which the document finds little difference in counts (D4-2, D4-4)."""
@@ -107,8 +100,8 @@ def grows_with_rate(outcomes: pd.DataFrame) -> Finding:
         else "The difference does not grow with the rate.",
         condition=f"the primary fails, and fig. 5 reaches {low / LITTLE:,.0f} tuples/s",
         sensitivity="Reversed if the relative difference is meant: the proposal's tuples are "
-        f"{span(shares)} of upstream backup's at every rate. No difference if either node fails, "
-        "as in 4.1: see D4-8.",
+        f"{span_of(shares)} of upstream backup's at every rate. No difference if either node "
+        "fails, as in 4.1: see D4-8.",
     )
 
 
@@ -120,7 +113,7 @@ def recovers_sooner(
     delayed = parts[parts["acknowledgements"] == DELAYED]
     means = delayed.pivot_table(index="rate", columns="switch", values="ns3_ms")
     share = (means["proposed"] / means["as it is"]).max()
-    of_either = span(ratios(either, "recovery_ms")["ratio"])
+    of_either = span_of(ratios(either, "recovery_ms")["ratio"])
     return find_worst(
         outcomes,
         "recovery_ms",
@@ -143,8 +136,8 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
     worst = low[DELAYED].sort_values("high").iloc[0]
     numbers = [f"{percent(s)} at {rate:,}/s" for rate, s in low[DELAYED]["share"].to_dict().items()]
     handshake = explain_gap(parts, AT_ONCE)["handshake"].mean()
-    start = share_of_start(parts)
-    start = start[start.index <= LOW_RATE]
+    gaps = explain_gap(parts).loc[:LOW_RATE]
+    start = (gaps["handshake"] + gaps["initial_window"]) / (gaps["gap"] - gaps["nagle"])
     return Finding(
         float(worst["share"]),
         (float(worst["low"]), float(worst["high"])),
@@ -161,16 +154,6 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         f"new connection is meant: opening it and its first window then make "
         f"{percent(start.min())} to {percent(start.max())} of the gap.",
     )
-
-
-def share_of_start(parts: pd.DataFrame) -> pd.Series:
-    """Share that TCP's start makes of the gap without Nagle's algorithm, by rate.
-
-    TCP's start is opening the connection, and the first window.
-    """
-    gaps = explain_gap(parts)
-    shares: pd.Series = (gaps["handshake"] + gaps["initial_window"]) / (gaps["gap"] - gaps["nagle"])
-    return shares
 
 
 def name_rates(shares: pd.DataFrame) -> str:
@@ -215,13 +198,13 @@ def saves_nothing_for_either(either: pd.DataFrame) -> Finding:
     sent = either.pivot_table(index="rate", columns="scheme", values="resent")
     ratio = sent[PROPOSED.name] / sent[UPSTREAM.name]
     worst = float(ratio.to_numpy()[(ratio - 1).abs().to_numpy().argmax()])
-    times = ratios(either, "recovery_ms")
+    times = ratios(either, "recovery_ms")["ratio"]
     primary = ratios(either[either["node"] == "primary"], "resent")["ratio"].mean()
     return Finding(
         worst,
         n=int(either["trial"].nunique()),
         counted="failures of each node per rate",
-        text=f"{worst:.2f} × upstream backup's tuples, {span(times['ratio'])} × its recovery time",
+        text=f"{worst:.2f} × upstream backup's tuples, {span_of(times)} × its recovery time",
         sensitivity=f"It is {primary:.2g} if only the primary fails.",
     )
 

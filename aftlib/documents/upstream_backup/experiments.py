@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import model_validator
+from pyspark.sql import SparkSession
 
 from aftlib.core.intervals import t_interval
 from aftlib.documents.upstream_backup.closed_form import traffic
-from aftlib.documents.upstream_backup.simulation import NEVER, Route, Simulated, simulate
+from aftlib.documents.upstream_backup.simulation import NEVER, Recovery, Route, simulate
 from aftlib.documents.upstream_backup.system import (
     MS,
     NODES,
@@ -22,7 +23,6 @@ from aftlib.documents.upstream_backup.system import (
     SIMULATED_SCHEMES,
     STEADY_MS,
     UPSTREAM,
-    Failure,
     Scheme,
     System,
     drawn_phases,
@@ -31,15 +31,8 @@ from aftlib.documents.upstream_backup.system import (
 from aftlib.notebook.parameters import ParameterModel, parameter
 from aftlib.spark.sweep import sweep
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 EXAMPLE = System(rate=1000 / 15, ack_ms=70, heartbeat_ms=20, switching_ms=45, write_ms=15)
 """Our choice, because figs 3 and 4 give no times: a tuple every 15 ms, from 0, three per turn."""
-LAG = 10
-"""Tuples between the two partners of a join."""
-JOINED_TRIALS = 10
-"""Failures after which wrong pairs of a join are counted."""
 MEASURES = ("queue_at_crash", "resent", "recovery_ms")
 _INTERVAL: Any = {"least": 0.1, "most": 10_000}
 
@@ -99,9 +92,9 @@ class NotebookParameters(ParameterModel):
         return list(zip(systems, self.failures_ms.tolist(), strict=True))
 
 
-def example(scheme: Scheme) -> Simulated:
+def example(scheme: Scheme) -> Recovery:
     """Simulate the primary's failure in a stream slow enough to follow by eye (figs 3 and 4)."""
-    return simulate(EXAMPLE, scheme, Failure(182.0))
+    return simulate(EXAMPLE, scheme, failure_ms=182.0)
 
 
 def follow_tuples() -> pd.DataFrame:
@@ -111,46 +104,36 @@ def follow_tuples() -> pd.DataFrame:
     source and target: the nodes; sent_ms, arrived_ms; number: of its tuple, of an ACK the
     newest that it confirms, −1 where there is none.
     """
-    return pd.DataFrame(
-        [
-            {"scheme": scheme.name, **message}
-            for scheme in SIMULATED_SCHEMES
-            for message in _list_messages(example(scheme))
-        ]
-    )
+    rows = [
+        (scheme.name, *message)
+        for scheme in SIMULATED_SCHEMES
+        for message in _list_messages(example(scheme))
+    ]
+    columns = ["scheme", "kind", "source", "target", "sent_ms", "arrived_ms", "number"]
+    messages = pd.DataFrame(rows, columns=columns)
+    messages[["sent_ms", "arrived_ms"]] /= MS
+    return messages
 
 
-def _list_messages(run: Simulated) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a run as rows of `follow_tuples`."""
-    outage = run.recovery.outage
-    delay = EXAMPLE.link.delay_ns
-    replayed = set(run.recovery.resent.tolist())
-
-    def message(
-        kind: str, source: str, target: str, sent: int, arrived: int, number: int = -1
-    ) -> dict[str, Any]:
-        times = {"sent_ms": sent / MS, "arrived_ms": arrived / MS}
-        return {"kind": kind, "source": source, "target": target, **times, "number": number}
-
+def _list_messages(run: Recovery) -> Iterator[tuple[str, str, str, int, int, int]]:
+    """Yield the messages of a run as rows of `follow_tuples`, with times in nanoseconds."""
+    outage = run.outage
     for route in (run.failed, run.survivor):
         for i, number in enumerate(route.ids.tolist()):
-            again = route is run.survivor and number in replayed
+            again = route is run.survivor and number in run.resent
             kind = "replayed tuple" if again else "tuple"
-            arrived = route.sent[i] + delay
-            yield message(kind, "upstream", route.node, route.queued[i], arrived, number)
+            arrived = route.sent[i] + EXAMPLE.link.delay_ns
+            yield kind, "upstream", route.node, route.queued[i], arrived, number
             if route.delivered[i] < NEVER:
                 emitted = route.emitted[i]
-                yield message(
-                    "result", route.node, "downstream", emitted, route.delivered[i], number
-                )
+                yield "result", route.node, "downstream", emitted, route.delivered[i], number
         for tick, newest in _list_acks(route):
             passed = tick + EXAMPLE.hop_ns
-            yield message("ACK", "downstream", route.node, tick, passed, newest)
+            yield "ACK", "downstream", route.node, tick, passed, newest
             if passed < route.crash:
-                back = passed + EXAMPLE.hop_ns
-                yield message("ACK", route.node, "upstream", passed, back, newest)
-    yield message("request", outage.survivor, "upstream", outage.detected, outage.request)
-    yield message("failure", outage.node, outage.node, outage.crash, outage.crash)
+                yield "ACK", route.node, "upstream", passed, passed + EXAMPLE.hop_ns, newest
+    yield "request", outage.survivor, "upstream", outage.detected, outage.request, -1
+    yield "failure", outage.node, outage.node, outage.crash, outage.crash, -1
 
 
 def _list_acks(route: Route) -> Iterator[tuple[int, int]]:
@@ -174,14 +157,17 @@ def recoveries(
     """Let each of `nodes` fail at every failure time, under both schemes and every rate, on Spark.
 
     One row per trial: scheme, rate, node, trial, failure_ms, queue_at_crash, resent, recovery_ms.
-    Trials are paired: both schemes have the same failure times and phases.
     """
-    points: list[Trial] = [
+    return pd.DataFrame(sweep(spark, run_trial, list_trials(p, nodes)))
+
+
+def list_trials(p: NotebookParameters, nodes: Sequence[str] = NODES[:1]) -> list[Trial]:
+    """Trials of `recoveries`. They are paired: both schemes have the same times and phases."""
+    return [
         ({"scheme": scheme.name, "rate": rate, "node": node, "trial": trial}, system, time)
         for rate, scheme, node in product(p.swept_rates, SIMULATED_SCHEMES, nodes)
         for trial, (system, time) in enumerate(p.drawn(rate))
     ]
-    return pd.DataFrame(sweep(spark, run_trial, points))
 
 
 def run_trial(trial: Trial) -> dict[str, Any]:
@@ -195,7 +181,7 @@ def measure_recovery(
     system: System, scheme: Scheme, failure_ms: float, node: str = NODES[0]
 ) -> dict[str, float]:
     """Simulate one failure of a node; return the measures of its recovery."""
-    recovery = simulate(system, scheme, Failure(failure_ms, node)).recovery
+    recovery = simulate(system, scheme, failure_ms, node)
     return {
         "queue_at_crash": recovery.queue_at_crash,
         "resent": len(recovery.resent),
@@ -205,16 +191,14 @@ def measure_recovery(
 
 def summarize(trials: pd.DataFrame) -> pd.DataFrame:
     """Means over trials with t intervals: scheme, rate, and each measure with …_low, …_high."""
-    rows = []
-    for (scheme, rate), group in trials.groupby(["scheme", "rate"], sort=False):
-        row = {"scheme": scheme, "rate": rate, "trials": len(group)}
-        for name in MEASURES:
-            centre, low, high = t_interval(group[name].to_numpy(dtype=float))
-            row[name] = float(centre)
-            row[f"{name}_low"] = float(low)
-            row[f"{name}_high"] = float(high)
-        rows.append(row)
-    return pd.DataFrame(rows)
+    columns: dict[str, np.ndarray] = {}
+    for name in MEASURES:
+        wide = trials.pivot_table(
+            index=["scheme", "rate"], columns="trial", values=name, sort=False
+        )
+        centre, low, high = t_interval(wide.to_numpy(dtype=float))
+        columns |= {name: centre, f"{name}_low": low, f"{name}_high": high}
+    return pd.DataFrame(columns, index=wide.index).reset_index()
 
 
 def compare_costs(p: NotebookParameters) -> pd.DataFrame:
@@ -230,17 +214,6 @@ def compare_costs(p: NotebookParameters) -> pd.DataFrame:
     return pd.DataFrame(columns, index=pd.Index(list(SCHEMES), name="scheme"))
 
 
-def span(values: pd.Series) -> str:
-    """Return the smallest and the largest value as text, or one where they look the same.
-
-    >>> span(pd.Series([0.512, 0.5249])), span(pd.Series([0.512, 0.514]))
-    ('0.51 to 0.52', '0.51')
-    """
-    low = f"{values.min():.2f}"
-    high = f"{values.max():.2f}"
-    return low if low == high else f"{low} to {high}"
-
-
 def compare_either(either: pd.DataFrame) -> pd.DataFrame:
     """Means per failure when each node fails equally often, by rate.
 
@@ -254,24 +227,3 @@ def compare_either(either: pd.DataFrame) -> pd.DataFrame:
         means["ratio"] = means[PROPOSED.name] / means[UPSTREAM.name]
         tables[name] = means
     return pd.concat(tables, axis=1).rename_axis(None)
-
-
-def wrong_joins(p: NotebookParameters) -> pd.Series:
-    """Mean wrong pairs per failure of the primary by scheme, without sorting the results.
-
-    They are means of the first `JOINED_TRIALS` failures at the rate of the tables.
-
-    An operator joins results i and i + `LAG` and remembers the last `LAG` results. A pair is
-    missing when the first of the two is forgotten before the second comes. Tuples sent again
-    arrive after later tuples that went to the survivor.
-    """
-    wrong = {}
-    for scheme in SIMULATED_SCHEMES:
-        counts = []
-        for system, time in p.drawn(p.rate)[:JOINED_TRIALS]:
-            delivered = simulate(system, scheme, Failure(time)).delivered
-            rank = np.empty(len(delivered), dtype=np.int64)
-            rank[np.argsort(delivered, kind="stable")] = np.arange(len(delivered))
-            counts.append(int((np.abs(rank[LAG:] - rank[:-LAG]) > LAG).sum()))
-        wrong[scheme.name] = float(np.mean(counts))
-    return pd.Series(wrong, name="wrong pairs per failure")

@@ -10,39 +10,24 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from aftlib.documents.upstream_backup.stored_runs import GAP_PARTS
 from aftlib.documents.upstream_backup.system import ACTIVE, ACTIVE_WAN, PASSIVE, PROPOSED, UPSTREAM
-from aftlib.notebook.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RED,
-    line_figure,
-    line_look,
-    styled,
-)
+from aftlib.notebook import style
+from aftlib.notebook.style import line_figure, line_look, styled
 
-LOOK = {UPSTREAM.name: line_look(RED, "square", "dot"), PROPOSED.name: line_look(BLUE)}
+LOOK = {UPSTREAM.name: line_look(style.RED, "square", "dot"), PROPOSED.name: line_look(style.BLUE)}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
 _MESSAGES: dict[str, dict[str, Any]] = {
-    "tuple": {"color": BLUE, "width": 1.5},
-    "result": {"color": GREEN, "width": 1.5},
-    "ACK": {"color": GREY, "width": 1, "dash": "dot"},
-    "request": {"color": ORANGE, "width": 1.5},
-    "replayed tuple": {"color": RED, "width": 1.5, "dash": "dash"},
+    "tuple": {"color": style.BLUE, "width": 1.5},
+    "result": {"color": style.GREEN, "width": 1.5},
+    "ACK": {"color": style.GREY, "width": 1, "dash": "dot"},
+    "request": {"color": style.ORANGE, "width": 1.5},
+    "replayed tuple": {"color": style.RED, "width": 1.5, "dash": "dash"},
     "failure": {"color": "#333"},
 }
 _LABELS = {"tuple": "middle left", "ACK": "top left"}
 _RAISED_MS = {"ACK": 2.5}  # a line of text, because a node sends an ACK and a tuple at once
-_PARTS = (
-    ("nagle", "Nagle's algorithm", RED),
-    ("handshake", "open the connection", ORANGE),
-    ("initial_window", "TCP's first window", GREEN),
-    ("tuples", "more tuples", BLUE),
-)
 _SHOWN_MS = (118.0, 235.0)
-_BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 
 
 def recoveries(messages: pd.DataFrame, title: str) -> go.Figure:
@@ -146,25 +131,26 @@ def _with_rates(figure: go.Figure, rates: pd.Series) -> go.Figure:
     ticks = [rate for rate in sorted(rates.unique()) if rate != 15_000]
     texts = [f"{rate / 1000:g}k" if rate >= 1000 else f"{rate:g}" for rate in ticks]
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=texts)
-    return figure.update_layout(legend=_BESIDE)
+    return figure.update_layout(legend=style.BESIDE)
 
 
 def gap_parts(gaps: pd.DataFrame, title: str) -> go.Figure:
     """Parts of the gap between both schemes' recovery times, by rate (`explain_gap`)."""
     figure = go.Figure()
     rates = [f"{rate:,.0f}/s" for rate in gaps.index]
-    for part, name, color in _PARTS:
+    colors = (style.RED, style.ORANGE, style.GREEN, style.BLUE)
+    for (part, name), color in zip(GAP_PARTS.items(), colors, strict=True):
         figure.add_bar(x=rates, y=100 * gaps[part] / gaps["gap"], name=name, marker_color=color)
     styled(figure, title, "input rate (tuples/s)", "share of the gap in ns-3 (%)")
-    return figure.update_layout(barmode="stack", legend=_BESIDE)
+    return figure.update_layout(barmode="stack", legend=style.BESIDE)
 
 
 def all_schemes(schemes: pd.DataFrame, title: str) -> go.Figure:
     """Recovery times of all five schemes by rate (`compare_schemes`)."""
     looks = LOOK | {
-        PASSIVE.name: line_look(GREEN, "diamond"),
-        ACTIVE.name: line_look(PURPLE, "cross", "dash"),
-        ACTIVE_WAN.name: line_look(GREY, "x", "dot"),
+        PASSIVE.name: line_look(style.GREEN, "diamond"),
+        ACTIVE.name: line_look(style.PURPLE, "cross", "dash"),
+        ACTIVE_WAN.name: line_look(style.GREY, "x", "dot"),
     }
     titles = (title, "input rate (tuples/s, log)", "recovery time (ms)")
     figure = line_figure(schemes, "rate", "recovery_ms", "scheme", looks, titles)

@@ -9,7 +9,6 @@ import numpy as np
 from aftlib.documents.upstream_backup.system import (
     MS,
     NODES,
-    Failure,
     Outage,
     Scheme,
     System,
@@ -47,13 +46,15 @@ class Route:
 
 @dataclass(frozen=True)
 class Recovery:
-    """One failure and the tuples sent again.
+    """One failure of a node, and the tuples sent again; times in nanoseconds.
 
-    `resent` has the tuples in order, and `done` the times in nanoseconds at which the survivor had
-    processed them, shape (q,). `queue_at_crash` is the length of the failed node's queue.
+    `resent` has the tuples in order, and `done` the times at which the survivor had processed them,
+    shape (q,). `queue_at_crash` is the length of the failed node's queue.
     """
 
     outage: Outage
+    failed: Route
+    survivor: Route
     queue_at_crash: int
     resent: np.ndarray
     done: np.ndarray
@@ -64,17 +65,7 @@ class Recovery:
         return float(self.done[-1] - self.outage.request) / MS if len(self.done) else 0.0
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """A stream through a standby system; times in nanoseconds, shape (n,)."""
-
-    delivered: np.ndarray  # when its result first arrived
-    recovery: Recovery
-    failed: Route
-    survivor: Route
-
-
-def simulate(system: System, scheme: Scheme, failure: Failure) -> Simulated:
+def simulate(system: System, scheme: Scheme, failure_ms: float, node: str = NODES[0]) -> Recovery:
     """Send a stream through upstream backup or the proposal while one node fails.
 
     ValueError for another scheme, or a failure before steady state.
@@ -82,12 +73,12 @@ def simulate(system: System, scheme: Scheme, failure: Failure) -> Simulated:
     Examples
     --------
     >>> from aftlib.documents.upstream_backup.system import PROPOSED
-    >>> run = simulate(System(rate=1000), PROPOSED, Failure(at_ms=2789.65))
-    >>> len(run.recovery.resent), run.recovery.recovery_ms
+    >>> run = simulate(System(rate=1000), PROPOSED, failure_ms=2789.65)
+    >>> len(run.resent), run.recovery_ms
     (100, 8.293)
     """
     require_simulated(scheme)
-    outage = detect(system, failure)
+    outage = detect(system, failure_ms, node)
     written = written_ns(system, outage.request + round(AFTER_MS * MS))
     to_secondary = np.zeros(len(written), dtype=bool)
     if scheme.switching:
@@ -117,11 +108,7 @@ def simulate(system: System, scheme: Scheme, failure: Failure) -> Simulated:
 
     place = survivor.queued_before(outage.request)
     again = survivor.done[place : place + len(resent)]
-    recovery = Recovery(outage, queue, resent, again)
-    delivered = np.full(len(written), NEVER)
-    for route in (failed, survivor):
-        delivered[route.ids] = np.minimum(delivered[route.ids], route.delivered)
-    return Simulated(delivered, recovery, failed, survivor)
+    return Recovery(outage, failed, survivor, queue, resent, again)
 
 
 def written_ns(system: System, until_ns: int) -> np.ndarray:

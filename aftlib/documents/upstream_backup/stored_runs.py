@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,25 +51,32 @@ but a connection's first segment is acknowledged at once. Older versions delayed
 class Switch:
     """One change to TCP in ns-3's stored runs.
 
-    `tcp` has fields of `Tcp`. `nagle` names the connections with Nagle's algorithm: "off",
+    `nagle` names the connections with Nagle's algorithm: "off",
     "recovery" (upstream backup's connection to the secondary, opened at recovery) or "stream" (all
     that carry tuples or results, before the failure, too).
     """
 
     scheme: Scheme = UPSTREAM
-    tcp: Mapping[str, Any] = field(default_factory=dict)
+    tcp: Tcp = Tcp()
     nagle: str = "off"
 
 
 SWITCHES = {
     "as it is": Switch(),
-    "no handshake": Switch(tcp={"handshake": False}),
+    "no handshake": Switch(tcp=Tcp(handshake=False)),
     "Nagle on": Switch(nagle="recovery"),
     "Nagle everywhere": Switch(nagle="stream"),
-    "neither": Switch(tcp={"handshake": False, "initial_window": None}),
+    "neither": Switch(tcp=Tcp(handshake=False, initial_window=None)),
     "proposed": Switch(PROPOSED),
 }
 """Changes to TCP, one at a time."""
+GAP_PARTS = {
+    "nagle": "Nagle's algorithm",
+    "handshake": "open the connection",
+    "initial_window": "TCP's first window",
+    "tuples": "more tuples",
+}
+"""Parts of the gap between the schemes' recovery times, with their names for readers."""
 
 
 def read_runs(name: str) -> pd.DataFrame:
@@ -188,8 +194,7 @@ def tcp_parts() -> pd.DataFrame:
         if row["acknowledgements"] != AT_ONCE or switch.nagle != "off":
             ours.append(np.nan)
             continue
-        tcp = replace(Tcp(), **switch.tcp)
-        system = System(rate=row["rate"], tcp=tcp, phases=phases[row["trial"]])
+        system = System(rate=row["rate"], tcp=switch.tcp, phases=phases[row["trial"]])
         measures = measure_recovery(system, switch.scheme, times[row["trial"]])
         ours.append(measures["recovery_ms"])
     return parts.assign(ms=ours)
@@ -241,14 +246,8 @@ def share_of_nagle(parts: pd.DataFrame) -> pd.DataFrame:
 
 def show_gap(gaps: pd.DataFrame) -> pd.DataFrame:
     """Name the parts of `explain_gap` for readers, in ms."""
-    names = {
-        "gap": "gap (ms)",
-        "nagle": "Nagle's algorithm (ms)",
-        "handshake": "open the connection (ms)",
-        "initial_window": "TCP's first window (ms)",
-        "tuples": "more tuples (ms)",
-    }
-    return gaps[[*names]].rename(columns=names).reset_index(names="tuples/s")
+    parts = gaps[["gap", *GAP_PARTS]].rename(columns=GAP_PARTS).add_suffix(" (ms)")
+    return parts.reset_index(names="tuples/s")
 
 
 def show_shares(shares: pd.DataFrame) -> pd.DataFrame:

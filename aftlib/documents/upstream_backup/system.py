@@ -19,6 +19,7 @@ FULLEST = 0.95
 """Largest share of a link to use; beyond it TCP's ACKs, which are not simulated, matter."""
 STEADY_MS = 2000.0
 """Failures come after this time; the document has 30 s."""
+SPREAD_MS = 2000.0
 _TIMES = 4  # part of the seed of failure times
 _PHASES = 6  # part of the seed of phases, which so are independent of the times
 
@@ -36,9 +37,9 @@ class Link:
         """One-way delay in nanoseconds."""
         return round(self.delay_ms * MS)
 
-    def wire_ns(self, payload_bytes: int, segments: int = 1) -> int:
-        """Time on the wire of a payload in `segments` segments, in nanoseconds."""
-        bits = 8 * (payload_bytes + segments * self.header_bytes)
+    def wire_ns(self, payload_bytes: int) -> int:
+        """Time on the wire of a segment with a payload, in nanoseconds."""
+        bits = 8 * (payload_bytes + self.header_bytes)
         return max(1, round(bits * US / self.bandwidth_mbps))
 
 
@@ -221,19 +222,8 @@ def require_simulated(scheme: Scheme) -> None:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """The silent crash of a node, `at_ms` milliseconds after the stream began."""
-
-    at_ms: float
-    node: str = "primary"
-
-    def __post_init__(self) -> None:
-        require_choice("node", self.node, NODES)
-
-
-@dataclass(frozen=True)
 class Outage:
-    """A failure with the moments that follow from it, in nanoseconds."""
+    """The silent crash of a node, and the moments that follow from it, in nanoseconds."""
 
     node: str
     survivor: str
@@ -242,20 +232,24 @@ class Outage:
     request: int  # the upstream node has the survivor's request
 
 
-def detect(system: System, failure: Failure) -> Outage:
-    """Return when a failure is detected; ValueError if it comes before steady state."""
-    if failure.at_ms < system.settling_ms:
+def detect(system: System, failure_ms: float, node: str = NODES[0]) -> Outage:
+    """Return when a node's failure is detected; ValueError if it comes before steady state.
+
+    `failure_ms` counts from the beginning of the stream.
+    """
+    require_choice("node", node, NODES)
+    if failure_ms < system.settling_ms:
         raise ValueError(
-            f"failure at {failure.at_ms:g} ms comes before steady state; let it happen at "
+            f"failure at {failure_ms:g} ms comes before steady state; let it happen at "
             f"{system.settling_ms:g} ms or later"
         )
     every, phase = system.cycle("heartbeat")
-    crash = round(failure.at_ms * MS)
+    crash = round(failure_ms * MS)
     # the first heartbeat that the failed node does not answer
     unanswered = -(-(crash - system.hop_ns - phase) // every)
     detected = (max(unanswered, 0) + 1) * every + phase
-    survivor = NODES[1 - NODES.index(failure.node)]
-    return Outage(failure.node, survivor, crash, detected, detected + system.hop_ns)
+    survivor = NODES[1 - NODES.index(node)]
+    return Outage(node, survivor, crash, detected, detected + system.hop_ns)
 
 
 def drawn_phases(count: int, seed: int) -> list[Phases]:
@@ -268,14 +262,12 @@ def drawn_phases(count: int, seed: int) -> list[Phases]:
     return [Phases(*row) for row in rows]
 
 
-def failure_times(
-    count: int, seed: int, steady_ms: float = STEADY_MS, spread_ms: float = 2000.0
-) -> np.ndarray:
+def failure_times(count: int, seed: int, steady_ms: float = STEADY_MS) -> np.ndarray:
     """Draw failure times in ms. All schemes and rates have the same, so that trials are paired.
 
-    They are whole µs, uniform in [steady_ms, steady_ms + spread_ms); the document has 30 s for
+    They are whole µs, uniform in the `SPREAD_MS` from `steady_ms` on; the document has 30 s for
     both. They have a random generator of their own. A longer list begins with the same times as a
     shorter one.
     """
     drawn = np.random.default_rng([seed, _TIMES]).random(count)
-    return np.round(steady_ms + spread_ms * drawn, 3)
+    return np.round(steady_ms + SPREAD_MS * drawn, 3)
