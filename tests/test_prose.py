@@ -99,8 +99,6 @@ STATED = {
         FIXED: [
             "At t = 9 seven ones are counted in three buckets, six of them lie in the window",
             "the article answers 5",
-            "more than 75 µg/m³ of PM2.5 at one of Beijing's twelve stations",
-            "the window is 30 days",
             "P(1) = 0.5",
             "the median of ten rounds",
         ],

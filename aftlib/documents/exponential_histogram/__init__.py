@@ -9,7 +9,7 @@ array of events is added by finding how many units expire, and then the units at
 result. `histogram` is the public class: estimates, merging, bytes. `operator` is one histogram per
 key as state of a Spark stream.
 
-`streams` draws bits and counts them exactly. `experiments` compares both and returns frames, which
+`experiments` draws streams of bits, compares answers with exact counts, and returns frames, which
 `figures` draws and `claims` judges.
 """
 

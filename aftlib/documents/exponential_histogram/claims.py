@@ -43,30 +43,34 @@ def keeps_its_bound(few: pd.DataFrame, swept: pd.DataFrame) -> Finding:
     """D5-2: largest error of the article's estimate, as a multiple of ε."""
     errors = few["article_error"] / few["epsilon"]
     worst = few.iloc[int(errors.argmax())]
-    missed = int((swept["article_missed"] > 0).sum())
-    examples = counterexamples(few)
-    fewest = examples.iloc[[int(examples["ones"].argmin())]] if len(examples) else examples
-    also = "".join(
-        f" The fewest ones that break it at these ε: {row['ones']:.0f}, answered as "
-        f"{row['article']:.0f} at ε = {row['epsilon']:g}."
-        for row in fewest.to_dict("records")
-    )
-    change = f"The estimate of D5-5 on the same buckets.{also} Broken on {missed} of {len(swept)} "
-    largest = errors.groupby(few["epsilon"]).max()
-    kept = largest[largest <= ROUNDING]
-    met = [f"{epsilon:g}" for epsilon in kept.index[kept >= 1 / ROUNDING]]
-    keeps = ""
-    if len(kept):
-        keeps = f" It keeps ε for ε of {' and '.join(f'{epsilon:g}' for epsilon in kept.index)}"
-        keeps += f" (exactly 1 ε at {' and '.join(met)})." if met else "."
+    sentences = []
+    if len(examples := counterexamples(few)):
+        fewest = examples.nsmallest(1, "ones").iloc[0]
+        missed = int((swept["article_missed"] > 0).sum())
+        sentences += [
+            "The estimate of D5-5 on the same buckets.",
+            f"The fewest ones that break it at these ε: {fewest['ones']:.0f}, answered as "
+            f"{fewest['article']:.0f} at ε = {fewest['epsilon']:g}.",
+            f"Broken on {missed} of {len(swept)} streams, too.",
+        ]
+        largest = errors.groupby(few["epsilon"]).max()
+        if len(kept := largest[largest <= ROUNDING]):
+            met = kept[kept >= 1 / ROUNDING]
+            exactly = f" (exactly 1 ε at {list_epsilons(met)})" if len(met) else ""
+            sentences.append(f"It keeps ε for ε of {list_epsilons(kept)}{exactly}.")
     return Finding(
         float(errors.max()),
         text=f"{errors.max():.4g} ε: {worst['ones']:.0f} ones are answered as "
         f"{worst['article']:.0f} at ε = {worst['epsilon']:g}",
         n=few["epsilon"].nunique(),
         counted=f"values of ε, every total up to {few['ones'].max():,}",
-        sensitivity=f"{change}streams, too.{keeps}" if also else "",
+        sensitivity=" ".join(sentences),
     )
+
+
+def list_epsilons(values: pd.Series) -> str:
+    """Return the values of ε that index a series, as text."""
+    return " and ".join(f"{epsilon:g}" for epsilon in values.index)
 
 
 def sound_keeps_its_bound(few: pd.DataFrame, swept: pd.DataFrame) -> Finding:

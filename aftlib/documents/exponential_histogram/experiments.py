@@ -1,29 +1,24 @@
-"""D5's experiments in the order of notebook 05."""
+"""D5's experiments in the order of notebook 05, and the streams of bits that they count."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from pydantic import model_validator
+from pyspark.sql import SparkSession
 
 from aftlib.core.checks import require_number
-from aftlib.core.paths import beijing_pm25
 from aftlib.documents.exponential_histogram.histogram import ExponentialHistogram
-from aftlib.documents.exponential_histogram.operator import HistogramOperator, count_events
-from aftlib.documents.exponential_histogram.streams import count_exactly, draw_bits, relative_error
+from aftlib.documents.exponential_histogram.operator import HistogramOperator, run_operator
 from aftlib.notebook.parameters import ParameterModel, parameter
 from aftlib.spark.sweep import sweep
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FIGURE_3_WINDOW = 7
 FIGURE_3_EPSILON = 0.5
@@ -48,10 +43,8 @@ FIGURE_3: tuple[tuple[tuple[tuple[int, int], ...], int, int, int], ...] = (
 )
 #: Events per second that the document reports for a dual core of 2.4 GHz and Windows 7.
 DOCUMENT_RATE = 1e5
-#: µg/m³ of PM2.5 above which an hour of `count_polluted_hours` is a one: China's daily limit.
-POLLUTED = 75
-#: Hours in 30 days.
-MONTH = 720
+#: Events of one random generator; no parameter, because the events of a seed depend on it.
+EVENTS_PER_RANGE = 2**16
 #: Events that `measure` compares at a time, to spare memory.
 CHUNK = 2**20
 #: Ones up to which `few_ones` tries every number.
@@ -130,32 +123,30 @@ def figure_3() -> pd.DataFrame:
     for t, (event, count, printed) in enumerate(zip(EVENTS, exact, FIGURE_3, strict=True), 1):
         histogram.update(event)
         row = {
-            "t": t,
-            "event": event,
             "buckets": tuple(histogram.buckets),
             "total": histogram.total,
             "query": histogram.article_estimate(),
             "exact": count,
-            "estimate": histogram.estimate(),
         }
-        same = tuple(row[name] for name in ("buckets", "total", "query", "exact")) == printed
-        rows.append(row | {"same": same})
+        same = tuple(row.values()) == printed
+        estimate = histogram.estimate()
+        rows.append({"t": t, "event": event, **row, "estimate": estimate, "same": same})
     return pd.DataFrame(rows)
 
 
-def few_ones(epsilons: Sequence[float], most: int = MOST_ONES) -> pd.DataFrame:
-    """Errors with 1 … `most` ones in the window, after zeros that fill it; no bucket expires.
+def few_ones(epsilons: Sequence[float]) -> pd.DataFrame:
+    """Errors with 1 … `MOST_ONES` ones in the window, after zeros that fill it; no bucket expires.
 
     Columns epsilon, ones; article, sound: the estimates; article_error, sound_error: relative.
     """
-    exact = np.arange(1, most + 1)
+    exact = np.arange(1, MOST_ONES + 1)
     tables = []
     for epsilon in epsilons:
         table = pd.DataFrame({"epsilon": epsilon, "ones": exact})
         for name in ("article", "sound"):
-            histogram = ExponentialHistogram(2 * most, epsilon)
-            histogram.update(np.zeros(2 * most, bool))
-            table[name] = histogram.estimates(np.ones(most, bool), article=name == "article")
+            histogram = ExponentialHistogram(2 * MOST_ONES, epsilon)
+            histogram.update(np.zeros(2 * MOST_ONES, bool))
+            table[name] = histogram.estimates(np.ones(MOST_ONES, bool), article=name == "article")
             table[f"{name}_error"] = relative_error(table[name].to_numpy(), exact)
         tables.append(table)
     return pd.concat(tables, ignore_index=True)
@@ -210,55 +201,6 @@ def measure_streams(spark: SparkSession, p: NotebookParameters) -> pd.DataFrame:
     return table.sort_values(list(_AXES), ignore_index=True)
 
 
-def count_polluted_hours(epsilons: Sequence[float], window: int = MONTH) -> pd.DataFrame:
-    """Compare every answer on real events: hours in which a station measures much PM2.5.
-
-    Each of Beijing's twelve stations is a stream of 35,064 hours, and an event is a one if it has
-    more than `POLLUTED` µg/m³ (a missing value is none). One row per ε: epsilon, answers, and over
-    all stations the results of `measure`.
-    """
-    hours = pd.read_parquet(beijing_pm25()) > POLLUTED
-    rows = []
-    for epsilon in epsilons:
-        results = [measure(hours[name].to_numpy(bool), window, epsilon) for name in hours]
-        table = pd.DataFrame(results)
-        worst = table[["article", "sound"]].max()
-        missed = table[["article_missed", "sound_missed"]].sum()
-        rows.append({"epsilon": epsilon, "answers": hours.size, **worst, **missed})
-    return pd.DataFrame(rows)
-
-
-def run_operator(
-    spark: SparkSession, folder: Path, events: pd.DataFrame, operator: HistogramOperator, files: int
-) -> pd.DataFrame:
-    """Run the operator over events (key, at, event) as a stream of `files` micro-batches.
-
-    Return its answers: key, at, estimate, in order of key and at. The folder keeps input, Spark's
-    checkpoint and answers.
-    """
-    source = folder / "events"
-    source.mkdir(parents=True)
-    for number, (_, part) in enumerate(events.groupby(pd.cut(events["at"], files)), 1):
-        path = source / f"{number:04}.parquet"
-        part.to_parquet(path, index=False)
-        os.utime(path, (number, number))  # Spark reads files in order of these times
-    stream = (
-        spark.readStream.schema("key bigint, at bigint, event boolean")
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(source))
-    )
-    query = (
-        count_events(stream, operator)
-        .writeStream.format("parquet")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(folder / "answers"))
-    )
-    query.awaitTermination()
-    answers = spark.read.parquet(str(folder / "answers")).toPandas()
-    return answers.sort_values(["key", "at"], ignore_index=True)
-
-
 def demonstrate_operator(spark: SparkSession, folder: Path, p: NotebookParameters) -> pd.DataFrame:
     """The article's operator (figs. 6 and 7) as a streaming query: one answer per event.
 
@@ -284,19 +226,19 @@ def try_other_windows(p: NotebookParameters) -> pd.DataFrame:
     ones = rng.random(size) < 0.5
     amounts = rng.integers(0, 100, size)
     inside = times > times[-1] - window
-    histograms = [
-        ExponentialHistogram(window, p.demo_epsilon, timed=True, values=values)
-        for values in ("bits", "integers", "bits", "bits")
-    ]
-    count, total, left, right = histograms
-    count.update(ones, timestamps=times)
-    total.update(amounts, timestamps=times)
-    left.update(ones[::2], timestamps=times[::2])
-    right.update(ones[1::2], timestamps=times[1::2])
+
+    def fill(events: NDArray[Any], part: slice, values: str = "bits") -> ExponentialHistogram:
+        histogram = ExponentialHistogram(window, p.demo_epsilon, timed=True, values=values)
+        histogram.update(events[part], timestamps=times[part])
+        return histogram
+
+    whole = slice(None)
+    span = f"the last {window / 1000:,.3g} s"
+    merged = fill(ones, slice(0, None, 2)).merge(fill(ones, slice(1, None, 2)))
     cases = [
-        (f"ones in the last {window / 1000:,.3g} s", ones, count),
-        (f"sum of the last {window / 1000:,.3g} s", amounts, total),
-        ("the same ones, merged from two streams", ones, left.merge(right)),
+        (f"ones in {span}", ones, fill(ones, whole)),
+        (f"sum of {span}", amounts, fill(amounts, whole, "integers")),
+        ("the same ones, merged from two streams", ones, merged),
     ]
     rows = []
     for name, events, histogram in cases:
@@ -390,3 +332,48 @@ def speeds(p: NotebookParameters, rounds: int = 10) -> pd.DataFrame:
         rate = events / (time.perf_counter() - begin)
         rows.append({"method": name, "events per second": rate})
     return pd.DataFrame(rows)
+
+
+def draw_bits(size: int, share: float, seed: int, burst: float = 0) -> NDArray[np.bool_]:
+    """`size` bits of a stream, each a one with probability `share`.
+
+    `burst` is the mean length of a run of ones, in events. It must be at least 1, and at least
+    share / (1 - share), where the mean run of zeros is one event. With 0, events are independent.
+    """
+    ranges = range(-(-size // EVENTS_PER_RANGE))
+    generators = [np.random.default_rng([seed, index]) for index in ranges]
+    if burst:
+        parts = [_draw_bursts(rng, share, burst) for rng in generators]
+    else:
+        parts = [rng.random(EVENTS_PER_RANGE, np.float32) < share for rng in generators]
+    return np.concatenate(parts)[:size]
+
+
+def _draw_bursts(rng: np.random.Generator, share: float, burst: float) -> NDArray[np.bool_]:
+    """One range: runs of ones and of zeros in turn, of geometric lengths."""
+    zeros = burst * (1 - share) / share
+    first = bool(rng.random() < share)  # so that the share is right from the first event
+    means = (burst, zeros) if first else (zeros, burst)
+    pairs = 16 + int(1.5 * EVENTS_PER_RANGE / (burst + zeros))
+    runs = np.empty(0, np.int64)
+    while runs.sum() < EVENTS_PER_RANGE:
+        drawn = np.column_stack([rng.geometric(min(1.0, 1 / mean), pairs) for mean in means])
+        runs = np.append(runs, drawn.ravel())
+    bits = (np.arange(runs.size) & 1 == 0) == first
+    # cut first: where ones are rare, a run of zeros is longer than many ranges
+    ends = np.minimum(np.cumsum(runs), EVENTS_PER_RANGE)
+    return np.repeat(bits, np.diff(ends, prepend=0))
+
+
+def count_exactly(events: NDArray[np.bool_], window: int) -> NDArray[np.int64]:
+    """Ones among the last `window` events, after each event, shape (n,)."""
+    exact = np.cumsum(events, dtype=np.int64)
+    exact[window:] -= exact[:-window]  # NumPy copies what overlaps
+    return exact
+
+
+def relative_error(estimates: Any, exact: Any) -> NDArray[np.float64]:
+    """|estimate − exact| / exact; if exact is 0: 0 where the estimate is 0, else infinite."""
+    off = np.abs(np.asarray(estimates) - np.asarray(exact))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(off == 0, 0.0, off / exact)

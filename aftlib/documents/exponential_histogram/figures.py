@@ -13,21 +13,19 @@ from pandas.io.formats.style import Styler
 
 from aftlib.documents.exponential_histogram.experiments import counterexamples
 from aftlib.notebook.style import (
+    BESIDE,
     BLUE,
-    GREEN,
     GREY,
-    ORANGE,
-    PURPLE,
     RED,
     line_figure,
     line_look,
+    own_looks,
     styled,
     table,
     with_slider,
 )
 
 LIMIT = {"color": "#333", "dash": "dash"}
-_BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _NAMES = {
     "article": "article's ⌈total − last/2⌉",
@@ -121,7 +119,7 @@ def errors(swept: pd.DataFrame) -> go.Figure:
     figure.update_traces(line_width=2, marker_size=8)
     ends = [rows["epsilon"].min(), rows["epsilon"].max()]
     figure.add_scatter(x=ends, y=[1, 1], mode="lines", name="guaranteed", line=LIMIT)
-    return figure.update_layout(legend=_BESIDE).update_yaxes(rangemode="tozero")
+    return figure.update_layout(legend=BESIDE).update_yaxes(rangemode="tozero")
 
 
 def demo(answers: pd.DataFrame, epsilon: float, points: int = 1500) -> go.Figure:
@@ -146,22 +144,15 @@ def long_run(run: pd.DataFrame, epsilon: float) -> go.Figure:
 
 def sizes(memory: pd.DataFrame) -> go.Figure:
     """Bytes of the state against N, one line per ε, and of the exact ring of bits."""
-    epsilons = sorted(memory["epsilon"].unique())
-    names = [f"ε = {epsilon:g}" for epsilon in epsilons]
-    colors = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
-    symbols = ("circle", "square", "diamond", "cross", "x", "triangle-up")
-    looks = {
-        name: line_look(color, symbol)
-        for name, color, symbol in zip(names, cycle(colors), cycle(symbols), strict=False)
-    }
-    rows = memory.assign(curve=[f"ε = {epsilon:g}" for epsilon in memory["epsilon"]])
+    rows = memory.sort_values("epsilon").assign(curve=memory["epsilon"].map("ε = {:g}".format))
+    looks = own_looks(rows["curve"].unique())
     titles = "Memory of a window full of ones", "window N (events, log)", "bytes (log)"
     figure = line_figure(rows, "window", "bytes", "curve", looks, titles)
     figure.update_traces(line_width=2, marker_size=8)
     ring = memory.groupby("window")["ring_bytes"].first()
     figure.add_scatter(x=ring.index, y=ring, mode="lines", name="exact ring of bits", line=LIMIT)
     figure.update_xaxes(type="log", dtick=1).update_yaxes(type="log", dtick=1)
-    return figure.update_layout(legend=_BESIDE)
+    return figure.update_layout(legend=BESIDE)
 
 
 def show_counterexamples(few: pd.DataFrame) -> Styler:
@@ -179,22 +170,6 @@ def show_counterexamples(few: pd.DataFrame) -> Styler:
         examples[error] /= examples["epsilon"]
     answers = {names["sound"]: "{:,.1f}"}  # half units, which three digits would hide
     return table(examples[[*names]].rename(columns=names), answers)
-
-
-def show_polluted(polluted: pd.DataFrame) -> Styler:
-    """Lay out `experiments.count_polluted_hours` for readers."""
-    names = {
-        "epsilon": "ε",
-        "answers": "answers",
-        "article": "article: largest error / ε",
-        "article_missed": "article: answers beyond ε",
-        "sound": "sound: largest error / ε",
-        "sound_missed": "sound: answers beyond ε",
-    }
-    errors = {name: polluted[name] / polluted["epsilon"] for name in ("article", "sound")}
-    counts = polluted[["article_missed", "sound_missed"]].astype(int)
-    shown = polluted.assign(**errors, **counts)[[*names]]
-    return table(shown.rename(columns=names))
 
 
 def show_others(others: pd.DataFrame) -> Styler:

@@ -6,12 +6,14 @@ again from the state before it, so every event counts once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from aftlib.documents.exponential_histogram.histogram import ExponentialHistogram
@@ -84,3 +86,34 @@ def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
             GroupStateTimeout.NoTimeout,
         )
     )
+
+
+def run_operator(
+    spark: SparkSession, folder: Path, events: pd.DataFrame, operator: HistogramOperator, files: int
+) -> pd.DataFrame:
+    """Run the operator over events (key, at, event) as a stream of `files` micro-batches.
+
+    Return its answers: key, at, estimate, in order of key and at. The folder keeps input, Spark's
+    checkpoint and answers.
+    """
+    source = folder / "events"
+    source.mkdir(parents=True)
+    for number, (_, part) in enumerate(events.groupby(pd.cut(events["at"], files)), 1):
+        path = source / f"{number:04}.parquet"
+        part.to_parquet(path, index=False)
+        os.utime(path, (number, number))  # Spark reads files in order of these times
+    stream = (
+        spark.readStream.schema("key bigint, at bigint, event boolean")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(source))
+    )
+    query = (
+        count_events(stream, operator)
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "answers"))
+    )
+    query.awaitTermination()
+    answers = spark.read.parquet(str(folder / "answers")).toPandas()
+    return answers.sort_values(["key", "at"], ignore_index=True)

@@ -1,11 +1,8 @@
 """The exponential histogram on known streams, its refusals, and its bytes."""
 
-from __future__ import annotations
-
 import copy
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 
 import numpy as np
@@ -19,19 +16,12 @@ from tests.documents.exponential_histogram.article_histogram import exact
 from tests.refusals import refused
 
 
-def bits(seed: int, size: int, share: float = 0.5) -> np.ndarray:
+def bits(seed, size, share=0.5):
     return np.random.default_rng(seed).random(size) < share
 
 
-def filled(window: int = 1000, epsilon: float = 0.05, **kwargs: object) -> ExponentialHistogram:
-    histogram = ExponentialHistogram(window, epsilon, **kwargs)
-    events = bits(1, 5000)
-    histogram.update(events, np.arange(5000) // 3 if kwargs.get("timed") else None)
-    return histogram
-
-
 @pytest.mark.parametrize("bulk", [False, True])
-def test_figure_3_row_by_row(bulk: bool) -> None:
+def test_figure_3_row_by_row(bulk):
     histogram = ExponentialHistogram(7, 0.5)
     times = list(range(1, 14))
     for t, (buckets, total, query, count) in enumerate(FIGURE_3, 1):
@@ -44,9 +34,7 @@ def test_figure_3_row_by_row(bulk: bool) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "ones", "answer"), [(0.01, 52, 51), (0.1, 7, 6)])
-def test_article_estimate_misses_its_bound_where_the_sound_one_does_not(
-    epsilon: float, ones: int, answer: int
-) -> None:
+def test_article_estimate_misses_its_bound_where_the_sound_one_does_not(epsilon, ones, answer):
     histogram = ExponentialHistogram(1000, epsilon)
     histogram.update(np.zeros(1000, bool))  # so that the stream is longer than the window
     histogram.update(np.ones(ones, bool))
@@ -56,7 +44,7 @@ def test_article_estimate_misses_its_bound_where_the_sound_one_does_not(
 
 
 @pytest.mark.parametrize(("share", "chunk"), [(0.002, 20_000), (0.5, 1000), (1.0, 20_000)])
-def test_long_rows_do_what_single_events_do(share: float, chunk: int) -> None:
+def test_long_rows_do_what_single_events_do(share, chunk):
     events = np.random.default_rng(5).random(40_000) < share
     one, many = ExponentialHistogram(9_000, 0.02), ExponentialHistogram(9_000, 0.02)
     for row in np.split(events, range(chunk - 7, events.size, chunk)):
@@ -66,7 +54,7 @@ def test_long_rows_do_what_single_events_do(share: float, chunk: int) -> None:
         assert many.buckets == one.buckets
 
 
-def test_estimate_is_exact_while_the_whole_stream_lies_inside() -> None:
+def test_estimate_is_exact_while_the_whole_stream_lies_inside():
     histogram = ExponentialHistogram(1000, 0.5)
     histogram.update(bits(2, 700))
     assert histogram.estimate() == bits(2, 700).sum() == histogram.estimate(700)
@@ -76,7 +64,7 @@ def test_estimate_is_exact_while_the_whole_stream_lies_inside() -> None:
     assert timed.estimate(300) != timed.estimate(700)
 
 
-def test_empty_histograms_answer_zero() -> None:
+def test_empty_histograms_answer_zero():
     for timed in (False, True):
         histogram = ExponentialHistogram(10, 0.1, timed)
         histogram.update([], [] if timed else None)
@@ -86,7 +74,7 @@ def test_empty_histograms_answer_zero() -> None:
         assert histogram.estimates([], [] if timed else None).shape == (0,)
 
 
-def test_large_sums_answer_alike_beyond_what_a_float_can_hold() -> None:
+def test_large_sums_answer_alike_beyond_what_a_float_can_hold():
     values = [2**60, 3, 2**59, 2**55 - 1, 0, 1, 2**57 + 1]
     together = ExponentialHistogram(2, 0.3, values="integers")
     one_by_one = ExponentialHistogram(2, 0.3, values="integers")
@@ -99,7 +87,7 @@ def test_large_sums_answer_alike_beyond_what_a_float_can_hold() -> None:
     assert together.to_bytes() == one_by_one.to_bytes()
 
 
-def test_any_kind_of_bit_is_fine() -> None:
+def test_any_kind_of_bit_is_fine():
     events = [True, False, 1, 0, np.True_, np.int8(1), np.uint8(0)]
     one_by_one, together = ExponentialHistogram(5, 0.3), ExponentialHistogram(5, 0.3)
     for event in events:
@@ -114,7 +102,7 @@ def test_any_kind_of_bit_is_fine() -> None:
 
 @pytest.mark.parametrize("offset", [0, 1, 7])
 @pytest.mark.parametrize("size", [0, 1, 9, 511, 512, 513, 3000])
-def test_read_only_unaligned_and_strided_buffers_are_fine(offset: int, size: int) -> None:
+def test_read_only_unaligned_and_strided_buffers_are_fine(offset, size):
     events = bits(4, size)
     expected, histogram = ExponentialHistogram(600, 0.05), ExponentialHistogram(600, 0.05)
     expected.update(events.tolist())
@@ -135,7 +123,7 @@ def test_read_only_unaligned_and_strided_buffers_are_fine(offset: int, size: int
         "h.update(1); h.update(True); h.estimate(); h.to_bytes();",
     ],
 )
-def test_importing_and_single_events_leave_numba_alone(used: str) -> None:
+def test_importing_and_single_events_leave_numba_alone(used):
     code = f"import sys, aftlib; {used} sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -169,26 +157,20 @@ test_parameters_out_of_range_are_refused = refused(
         ({}, [0, 1, 2], None, "events must be bits, got 2 at position 2"),
         ({}, np.array([0, -1], np.int8), None, "events must be bits, got -1 at position 1"),
         ({}, np.array([0, 1, 7], np.uint8), None, "events must be bits, got 7 at position 2"),
-        ({}, np.array([0] * 600 + [255], np.uint8), None, "events must be bits, got 255"),
-        ({}, np.array([2] + [0] * 600, np.uint8), None, "events must be bits, got 2"),
-        ({}, np.array([-1], np.int8), None, "events must be bits, got"),
         ({}, -1, None, "events must be bits, got -1"),
         ({}, [0.0, 1.0], None, "events must be bits .*, got type float64: convert"),
         ({}, [1, None], None, "events must be bits .*, got type object"),
         ({}, [[0, 1]], None, r"events must be one value or a row, got shape \(1, 2\)"),
         ({}, [1, 1], [1, 2], "timestamps must be left out with timed=False"),
         ({"timed": True}, [1], None, "timestamps must be given, one per event, with timed=True"),
-        ({"timed": True}, 1, None, "timestamps must be given"),
         ({"timed": True}, [1, 1], [1], "timestamps must be one per event, got 1 .* for 2 events"),
         ({"timed": True}, [1, 1], [8, 7], "timestamps must not go back, got 7 after 8: sort"),
-        ({"timed": True}, [1, 1], [3, 8], "timestamps must not go back, got 3 after 4"),
         ({"timed": True}, 1, 3, "timestamps must not go back, got 3 after 4"),
         ({"timed": True}, 1, 5.5, "timestamps must be integers.*, got type float64"),
         ({"timed": True}, 1, 2**61, r"timestamps must lie within ±2\*\*61"),
         ({"timed": True}, [1, 1], [4, 2**61], r"timestamps must lie within ±2\*\*61"),
         ({"timed": True}, [1], np.array([2**64 - 1], np.uint64), "timestamps must lie within"),
         ({"values": "integers"}, [3, -2], None, "must not be negative, got -2 at position 1"),
-        ({"values": "integers"}, -2, None, "must not be negative, got -2 at position 0"),
         ({"values": "integers"}, 0.5, None, "must be non-negative integers, got type float64"),
         ({"values": "integers"}, 2**61, None, "events sum to 2305843009213693952, .* overflows"),
         ({"values": "integers"}, [2**60] * 2, None, "events sum to .* overflows the limit"),
@@ -197,8 +179,8 @@ test_parameters_out_of_range_are_refused = refused(
 )
 @pytest.mark.parametrize("answers", [False, True])
 def test_bad_input_is_refused_and_leaves_the_state_alone(
-    kwargs: dict, events: object, timestamps: object, message: str, answers: bool
-) -> None:
+    kwargs, events, timestamps, message, answers
+):
     histogram = ExponentialHistogram(10, 0.1, **kwargs)
     histogram.update([1, 0, 1], [1, 2, 4] if kwargs.get("timed") else None)
     before = histogram.to_bytes()
@@ -207,7 +189,7 @@ def test_bad_input_is_refused_and_leaves_the_state_alone(
     assert histogram.to_bytes() == before
 
 
-def test_a_sum_that_overflows_step_by_step_is_refused() -> None:
+def test_a_sum_that_overflows_step_by_step_is_refused():
     histogram = ExponentialHistogram(10, 0.1, values="integers")
     histogram.update(2**60)
     with pytest.raises(ValueError, match=r"with the window's 1.15292e\+18 overflows the limit"):
@@ -230,24 +212,30 @@ test_a_part_that_is_no_part_is_refused = refused(
 
 
 @pytest.mark.parametrize("size", [0, 30, -1, -8])
-def test_a_part_of_the_bytes_is_refused(size: int) -> None:
+def test_a_part_of_the_bytes_is_refused(size):
     histogram = ExponentialHistogram(10, 0.5)
     histogram.update([1] * 7)
     with pytest.raises(ValueError, match="data must be the bytes of to_bytes, got "):
         ExponentialHistogram.from_bytes(histogram.to_bytes()[:size])
 
 
-TIMED = (10, 0.1, True)
+COUNTED = ExponentialHistogram(10, 0.1)
+TIMED = ExponentialHistogram(10, 0.1, timed=True)
+SUMMED = ExponentialHistogram(10, 0.1, timed=True, values="integers")
 test_merging_what_does_not_fit_is_refused = refused(
-    lambda one, other: ExponentialHistogram(*one).merge(ExponentialHistogram(*other)),
-    ((10, 0.1), (10, 0.1), "must have timed=True"),
-    (TIMED, (10, 0.1), "must have timed=True to merge, got False"),
-    (TIMED, (9, 0.1, True), "must have window=10 to merge, got 9"),
-    (TIMED, (*TIMED, "integers"), "must have values='bits'"),
+    lambda one, others: one.merge(*others),
+    (COUNTED, [COUNTED], "must have timed=True"),
+    (TIMED, [COUNTED], "must have timed=True to merge, got False"),
+    (TIMED, [ExponentialHistogram(9, 0.1, timed=True)], "must have window=10 to merge, got 9"),
+    (TIMED, [SUMMED], "must have values='bits'"),
+    (TIMED, [[TIMED]], r"got list.*: pass each .*merge\(\*histograms\)"),
+    (TIMED, [TIMED.to_bytes()], "got bytes: .*from_bytes"),
+    (TIMED, [TIMED, 7], "other must be an ExponentialHistogram, got int"),
+    (TIMED, [None], "got NoneType"),
 )
 
 
-def test_a_merge_that_overflows_is_refused() -> None:
+def test_a_merge_that_overflows_is_refused():
     histogram = ExponentialHistogram(10, 0.9, True, "integers")
     histogram.update([2**57, 2**57], [1, 2])
     before = histogram.to_bytes()
@@ -262,7 +250,7 @@ def test_a_merge_that_overflows_is_refused() -> None:
     assert twin.to_bytes() == before
 
 
-def test_merging_different_epsilons_adds_their_errors_unless_only_one_has_buckets() -> None:
+def test_merging_different_epsilons_adds_their_errors_unless_only_one_has_buckets():
     coarse, fine = (ExponentialHistogram(50, e, timed=True) for e in (0.5, 0.1))
     for histogram in (coarse, fine):
         histogram.update(bits(12, 200), np.arange(200))
@@ -274,7 +262,7 @@ def test_merging_different_epsilons_adds_their_errors_unless_only_one_has_bucket
     assert fine.merge(coarse).error_bound == pytest.approx(0.5 + 0.1 + 0.05)
 
 
-def test_the_bound_of_many_merges_holds_what_rounding_adds() -> None:
+def test_the_bound_of_many_merges_holds_what_rounding_adds():
     """Units become no finer than 1/`FINEST` of an event; then halves are rounded to whole ones."""
     epsilon = 0.05
     merged, other = (ExponentialHistogram(500, epsilon, timed=True) for _ in "12")
@@ -289,7 +277,7 @@ def test_the_bound_of_many_merges_holds_what_rounding_adds() -> None:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("values", ["bits", "integers"])
-def test_a_copy_goes_its_own_way(copied: Callable[..., ExponentialHistogram], values: str) -> None:
+def test_a_copy_goes_its_own_way(copied, values):
     histogram = ExponentialHistogram(20, 0.2, timed=True, values=values)
     histogram.update([1] * 9, timestamps=range(9))
     twin = copied(histogram)
@@ -301,19 +289,3 @@ def test_a_copy_goes_its_own_way(copied: Callable[..., ExponentialHistogram], va
     histogram.update(1, timestamps=30)
     histogram.update([1, 1], timestamps=[31, 32])
     assert histogram.estimate() == twin.estimate()
-
-
-test_only_histograms_merge = refused(
-    lambda *others: ExponentialHistogram(9, 0.1, timed=True).merge(*others),
-    ([ExponentialHistogram(9, 0.1, timed=True)], r"got list.*: pass each .*merge\(\*histograms\)"),
-    (ExponentialHistogram(9, 0.1, timed=True).to_bytes(), "got bytes: .*from_bytes"),
-    (ExponentialHistogram(9, 0.1, timed=True), 7, "other must be an ExponentialHistogram, got int"),
-    (None, "got NoneType"),
-)
-
-
-def test_the_advice_to_unpack_a_list_helps() -> None:
-    histograms = [ExponentialHistogram(9, 0.1, timed=True) for _ in range(3)]
-    for number, histogram in enumerate(histograms):
-        histogram.update(1, timestamps=number)
-    assert ExponentialHistogram(9, 0.1, timed=True).merge(*histograms).estimate() == 3

@@ -1,7 +1,5 @@
 """Laws of the exponential histogram: bulk updates equal single ones, bounds hold, merges add up."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -16,21 +14,19 @@ from tests.documents.exponential_histogram.article_histogram import ArticleHisto
 EPSILONS = (0.001, 0.003, 0.01, 0.03, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 0.9)
 
 
-def stream(rng: np.random.Generator, size: int, values: str) -> np.ndarray:
+def stream(rng, size, values):
     """Zeros, ones, bursts and gaps, or integers of very different sizes."""
     share = np.repeat(rng.choice([0, 0.05, 0.5, 0.95, 1], 1 + size // 50), 50)[:size]
     present = rng.random(size) < share
     return present if values == "bits" else present * (2 ** rng.integers(0, 12, size) - 1)
 
 
-def clock(rng: np.random.Generator, size: int) -> np.ndarray:
+def clock(rng, size):
     """Timestamps with ties, steps and gaps, from anywhere."""
     return rng.integers(-1000, 1000) + np.cumsum(rng.choice([0, 0, 1, 2, 90], size))
 
 
-def one_by_one(
-    histogram: ExponentialHistogram, events: np.ndarray, times: np.ndarray | None
-) -> list[float]:
+def one_by_one(histogram, events, times):
     answers = []
     for i, event in enumerate(events.tolist()):
         histogram.update(event, None if times is None else int(times[i]))
@@ -38,12 +34,7 @@ def one_by_one(
     return answers
 
 
-def in_chunks(
-    histogram: ExponentialHistogram,
-    events: np.ndarray,
-    times: np.ndarray | None,
-    sizes: list[int],
-) -> list[float]:
+def in_chunks(histogram, events, times, sizes):
     answers, start = [], 0
     for turn, size in enumerate(itertools.cycle([*sizes, 50])):
         if start >= len(events):
@@ -60,7 +51,7 @@ def in_chunks(
     return answers
 
 
-def check_bulk(seed: int) -> None:
+def check_bulk(seed):
     rng = np.random.default_rng(seed)
     window, timed = int(rng.choice([1, 2, 3, 7, 40, 300])), bool(rng.integers(2))
     values = "bits" if rng.integers(2) else "integers"
@@ -78,7 +69,7 @@ def check_bulk(seed: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_bulk_is_one_by_one_on_many_streams(block: int) -> None:
+def test_bulk_is_one_by_one_on_many_streams(block):
     for seed in range(100 * block, 100 * block + 100):
         check_bulk(seed)
 
@@ -90,9 +81,7 @@ def test_bulk_is_one_by_one_on_many_streams(block: int) -> None:
     events=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=4),
 )
-def test_any_cut_gives_the_buckets_of_the_article(
-    window: int, epsilon: float, events: list[tuple[int, int]], cuts: list[int]
-) -> None:
+def test_any_cut_gives_the_buckets_of_the_article(window, epsilon, events, cuts):
     units = np.array([unit for _, unit in events], np.int64)
     times = np.cumsum([gap for gap, _ in events], dtype=np.int64)
     article = ArticleHistogram(window, epsilon)
@@ -107,7 +96,7 @@ def test_any_cut_gives_the_buckets_of_the_article(
         assert histogram.article_estimate() == article.query()
 
 
-def test_the_answers_keep_their_bound_for_every_total() -> None:
+def test_the_answers_keep_their_bound_for_every_total():
     """For k ≤ 200, a histogram that grows one by one, after zeros that fill its window."""
     truth = np.arange(1, 5001)
     for k in range(2, 201):
@@ -123,7 +112,7 @@ def test_the_answers_keep_their_bound_for_every_total() -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("values", ["bits", "integers"])
-def test_estimates_keep_their_bound_on_streams(epsilon: float, timed: bool, values: str) -> None:
+def test_estimates_keep_their_bound_on_streams(epsilon, timed, values):
     rng = np.random.default_rng(5)
     for window in (1, 10, 200, 3000):
         events = stream(rng, 6000, values)
@@ -140,7 +129,7 @@ def test_estimates_keep_their_bound_on_streams(epsilon: float, timed: bool, valu
             assert abs(histogram.estimate(last) - count) <= epsilon * count * (1 + 1e-12)
 
 
-def leaf(rng: np.random.Generator, window: int, epsilon: float, values: str) -> tuple:
+def leaf(rng, window, epsilon, values):
     """A histogram, its events and its times: few or many, bunched or spread."""
     size = int(rng.choice([0, 1, 3, 30, 60, 400]))
     events = stream(rng, size, values)
@@ -152,7 +141,7 @@ def leaf(rng: np.random.Generator, window: int, epsilon: float, values: str) -> 
     return histogram, events.astype(np.int64), times
 
 
-def check_parts(histogram: ExponentialHistogram, leaves: list, bound: float) -> None:
+def check_parts(histogram, leaves, bound):
     """Compare all parts of the window that end at a jump with the exact sums."""
     events = np.concatenate([leaf[1] for leaf in leaves])
     times = np.concatenate([leaf[2] for leaf in leaves])
@@ -169,7 +158,7 @@ def check_parts(histogram: ExponentialHistogram, leaves: list, bound: float) -> 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.03, 0.1, 0.3, 0.9])
 @pytest.mark.parametrize("values", ["bits", "integers"])
-def test_merging_keeps_its_bound_at_three_levels(epsilon: float, values: str) -> None:
+def test_merging_keeps_its_bound_at_three_levels(epsilon, values):
     rng = np.random.default_rng(6)
     bounds = [epsilon]
     for _ in range(3):
@@ -185,7 +174,7 @@ def test_merging_keeps_its_bound_at_three_levels(epsilon: float, values: str) ->
                 check_parts(histogram, leaves[i * group : (i + 1) * group], bounds[level])
 
 
-def test_merging_all_at_once_costs_one_level() -> None:
+def test_merging_all_at_once_costs_one_level():
     rng, epsilon = np.random.default_rng(7), 0.1
     for _ in range(20):
         leaves = [leaf(rng, 500, epsilon, "bits") for _ in range(7)]
@@ -195,7 +184,7 @@ def test_merging_all_at_once_costs_one_level() -> None:
         check_parts(merged, leaves, merged.error_bound)
 
 
-def test_a_long_chain_of_merges_keeps_the_bound_it_reports() -> None:
+def test_a_long_chain_of_merges_keeps_the_bound_it_reports():
     rng = np.random.default_rng(12)
     leaves = [leaf(rng, 500, 0.01, "bits") for _ in range(40)]
     chain, *others = (leaf[0] for leaf in leaves)
@@ -210,7 +199,7 @@ def test_a_long_chain_of_merges_keeps_the_bound_it_reports() -> None:
 
 
 @pytest.mark.parametrize("values", ["bits", "integers"])
-def test_merging_commutes_and_empty_ones_change_nothing(values: str) -> None:
+def test_merging_commutes_and_empty_ones_change_nothing(values):
     rng = np.random.default_rng(8)
     for _ in range(50):
         one, other = (leaf(rng, 300, 0.05, values)[0] for _ in range(2))
@@ -223,7 +212,7 @@ def test_merging_commutes_and_empty_ones_change_nothing(values: str) -> None:
         assert one.merge(other).to_bytes() == twin.merge(again).to_bytes()
 
 
-def test_updates_after_a_merge_keep_the_bound_and_are_the_same_in_bulk() -> None:
+def test_updates_after_a_merge_keep_the_bound_and_are_the_same_in_bulk():
     rng = np.random.default_rng(10)
     for values in ("bits", "integers"):
         for _ in range(30):

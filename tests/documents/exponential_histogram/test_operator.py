@@ -1,7 +1,5 @@
 """The streaming operator: answers of an undisturbed histogram, also after kills."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
@@ -12,33 +10,26 @@ import pytest
 from pyspark import cloudpickle
 
 from aftlib.documents.exponential_histogram import ExponentialHistogram
-from aftlib.documents.exponential_histogram.experiments import run_operator
-from aftlib.documents.exponential_histogram.operator import HistogramOperator
-from aftlib.documents.exponential_histogram.streams import draw_bits
+from aftlib.documents.exponential_histogram.experiments import draw_bits
+from aftlib.documents.exponential_histogram.operator import HistogramOperator, run_operator
 
 OPERATOR = HistogramOperator(200, 0.05)
 KEYS, SIZE, FILES = 3, 900, 4
 
 
-def make_events() -> pd.DataFrame:
+def make_events():
     """Events of all keys in random order within a file."""
-    tables = [
-        pd.DataFrame(
-            {"key": key, "at": np.arange(1, SIZE + 1), "event": draw_bits(SIZE, 0.3, key, 5)}
-        )
-        for key in range(KEYS)
-    ]
+    at = np.arange(1, SIZE + 1)
+    bits = {key: draw_bits(SIZE, 0.3, key, 5) for key in range(KEYS)}
+    tables = [pd.DataFrame({"key": key, "at": at, "event": bits[key]}) for key in bits]
     return pd.concat(tables).sample(frac=1, random_state=1)
 
 
-def expected() -> pd.DataFrame:
-    tables = []
-    for key in range(KEYS):
-        bits = draw_bits(SIZE, 0.3, key, 5)
-        estimates = ExponentialHistogram(200, 0.05).estimates(bits)
-        at = np.arange(1, SIZE + 1)
-        tables.append(pd.DataFrame({"key": key, "at": at, "estimate": estimates}))
-    return pd.concat(tables, ignore_index=True)
+def expected():
+    events = make_events().sort_values(["key", "at"], ignore_index=True)
+    streams = [bits.to_numpy() for _, bits in events.groupby("key")["event"]]
+    estimates = [ExponentialHistogram(200, 0.05).estimates(bits) for bits in streams]
+    return events[["key", "at"]].assign(estimate=np.concatenate(estimates))
 
 
 @pytest.fixture(autouse=True)
