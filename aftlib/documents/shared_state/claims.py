@@ -9,6 +9,7 @@ name; `p` has the notebook's parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,41 +17,18 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import t_interval
+from aftlib.documents.shared_state import throughput
 from aftlib.documents.shared_state.experiments import (
     NotebookParameters,
     stored_gains,
     stored_ratios,
 )
 from aftlib.documents.shared_state.kills import BROKEN, bound_kills, count_kills
-from aftlib.documents.shared_state.throughput import (
-    DOCUMENTS_TUPLES,
-    HASHES,
-    LATE_GLOBAL,
-    LATE_LOCAL,
-    ONE,
-    TEN,
-    UPFRONT,
-    busiest_shares,
-    gains_of_flushes,
-    gains_of_skew,
-    gains_of_turns,
-    geometric_mean,
-    receivers_share,
-    share_that_limits,
-    shuffle_throughput,
-)
+from aftlib.documents.shared_state.throughput import LATE_GLOBAL, UPFRONT
 from aftlib.documents.shared_state.tuples import UNIFORM
-from aftlib.notebook.claims import (
-    FEWEST,
-    HOLDS_IF,
-    MODELLED,
-    Claim,
-    Finding,
-    Summary,
-    Threshold,
-)
+from aftlib.notebook.claims import FEWEST, HOLDS_IF, MODELLED, Claim, Finding, Summary, Threshold
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
-from aftlib.notebook.texts import percent
+from aftlib.notebook.texts import percent, span_of
 
 #: Tasks between which the document compares a shuffle's throughput.
 FEW = 8
@@ -65,31 +43,15 @@ STILL = 1.2
 ENOUGH = 100
 
 
-def ratio_of_turns(
-    ratios: pd.Series,
-    sensitivity: str,
-    *,
-    counted: str = "turns",
-    condition: str = "",
-    fails: str = "",
-    control: bool = True,
-) -> Finding:
+def ratio_of_turns(ratios: pd.Series, sensitivity: str) -> Finding:
     """Return the geometric mean of the turns' ratios, with its t interval from five turns on."""
     logs = np.log(ratios.to_numpy())
     interval = None
     if len(logs) >= FEWEST:
         _, low, high = np.exp(t_interval(logs))
         interval = (float(low), float(high))
-    return Finding(
-        float(np.exp(logs.mean())),
-        interval,
-        len(logs),
-        counted,
-        condition=condition,
-        fails=fails,
-        sensitivity=sensitivity,
-        control=control,
-    )
+    mean = float(np.exp(logs.mean()))
+    return Finding(mean, interval, len(logs), "turns", sensitivity=sensitivity)
 
 
 def list_by_skew(ratios: pd.Series) -> str:
@@ -101,35 +63,30 @@ def list_by_skew(ratios: pd.Series) -> str:
 
 
 def list_range(ratios: pd.Series) -> str:
-    """Text: the least and the largest ratio, such as ``× 1.7 to 1.8``."""
-    low = f"{ratios.min():.2f}"
-    high = f"{ratios.max():.2f}"
-    return f"× {low}" if low == high else f"× {low} to {high}"
+    """Text: the least and the largest ratio, such as ``× 1.70 to 1.80``."""
+    return f"× {span_of(ratios)}"
 
 
 def grows(shuffles: pd.DataFrame, grown: pd.DataFrame, engines: pd.DataFrame) -> Finding:
     """D3-1: a shuffle's throughput grows with its tasks; uniform keys decide."""
-    wide: Any = shuffles.pivot_table(index="turn", columns=["skew", "tasks"], values="throughput")
+    wide: Any = shuffles.pivot_table(index="turn", columns=["tasks", "skew"], values="throughput")
     tasks = int(shuffles["tasks"].max())
-    growth = pd.DataFrame(
-        {skew: wide[skew][tasks] / wide[skew][1] for skew in shuffles["skew"].unique()}
-    )
+    growth = wide[tasks] / wide[1]
     sentences = []
-    if len(skewed := growth.drop(columns=UNIFORM).agg(geometric_mean)):
+    if len(skewed := growth.drop(columns=UNIFORM).agg(throughput.geometric_mean)):
         sentences.append(f"Skewed keys: {list_by_skew(skewed)}.")
     flink = stored_ratios(engines, ("flink keyed", 2), ("flink keyed", 1))
     if len(flink):
         sentences.append(f"Flink's shuffle, stored: {list_by_skew(flink)}.")
     shared: Any = grown.pivot_table(index="turn", columns="tasks", values="throughput")
-    here = geometric_mean(shared[max(shared)] / shared[min(shared)])
+    here = throughput.geometric_mean(shared[max(shared)] / shared[min(shared)])
     prototype = stored_ratios(engines, ("flink shared", 2), ("flink shared", 1))
     there = f" here, × {prototype[UNIFORM]:.2f} in Flink's prototype" if len(prototype) else ""
     sentences.append(f"Shared table: × {here:.2f}{there} (uniform keys).")
     sentences.append("It depends on the machine: docs/documents/d3.md.")
     stopped = len(flink) > 0 and flink[UNIFORM] <= 1
-    return ratio_of_turns(
-        growth[UNIFORM],
-        " ".join(sentences),
+    return replace(
+        ratio_of_turns(growth[UNIFORM], " ".join(sentences)),
         counted=f"turns of 1 and {tasks} tasks",
         condition=f"keys are uniform, from 1 to {tasks} tasks",
         fails="Flink's stored shuffle of uniform keys does not grow." if stopped else "",
@@ -138,23 +95,25 @@ def grows(shuffles: pd.DataFrame, grown: pd.DataFrame, engines: pd.DataFrame) ->
 
 def shuffled(keys: int, skew: float, tasks: int, receivers: float) -> np.ndarray:
     """Throughput behind a shuffle to some tasks, by hash function."""
-    return shuffle_throughput(busiest_shares(keys, skew, tasks), tasks, receivers)
+    busiest = throughput.busiest_shares(keys, skew, tasks)
+    return throughput.shuffle_throughput(busiest, tasks, receivers)
 
 
 def least_share(ratios: Callable[[float], np.ndarray], bound: float) -> str:
     """Text: the share of a tuple's cost from which on receivers limit."""
-    return f"receivers bear at least {share_that_limits(ratios, bound)} % of a tuple's cost"
+    share = throughput.share_that_limits(ratios, bound)
+    return f"receivers bear at least {share} % of a tuple's cost"
 
 
 def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame) -> Finding:
     """D3-2: behind a shuffle to 24 tasks, skew lowers throughput."""
-    b = receivers_share(measured)
+    b = throughput.receivers_share(measured)
 
     def change(share: float) -> np.ndarray:
         uniform = shuffled(p.keys, UNIFORM, MANY, share)
         return np.asarray(shuffled(p.keys, LEAST_SKEW, MANY, share) / uniform)
 
-    gains = gains_of_skew(measured, "strategy").T[UPFRONT]
+    gains = throughput.gains_of_skew(measured, "strategy").T[UPFRONT]
     sentences = [
         f"Computed for {MANY} tasks, not run; receivers bear {percent(b)} of a tuple's cost here.",
         f"Measured on {p.tasks} tasks: {list_range(gains)}.",
@@ -165,7 +124,7 @@ def skew_lowers(measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataF
     return Finding(
         float(np.median(change(b))),
         None,
-        HASHES,
+        throughput.HASHES,
         "hash functions",
         condition=f"there are {MANY} tasks, and {least_share(change, 1)}",
         sensitivity=" ".join(sentences),
@@ -176,13 +135,11 @@ def skew_is_faster(
     measured: pd.DataFrame, p: NotebookParameters, engines: pd.DataFrame, searched: pd.DataFrame
 ) -> Finding:
     """D3-4: with a shared table, input of skew 1.4 is faster than uniform input."""
-    runs = measured[measured["strategy"] == LATE_GLOBAL]
-    wide = runs.pivot_table(index="turn", columns="skew", values="throughput")
-    gains: Any = wide.div(wide[UNIFORM], axis=0).drop(columns=UNIFORM)
+    gains = throughput.gains_of_turns(measured, "strategy").loc[LATE_GLOBAL]
     nearest = min(gains.columns, key=lambda skew: abs(skew - STOPPED))
-    means = gains_of_skew(measured, "strategy").T[LATE_GLOBAL]
+    means = throughput.gains_of_skew(measured, "strategy").T[LATE_GLOBAL]
     sentences = [f"Measured with {p.keys:,} keys: {list_by_skew(means)}."]
-    search = gains_of_skew(searched)
+    search = throughput.gains_of_skew(searched)
     for keys, of_skews in search.iterrows():
         others = of_skews.drop(gains.columns, errors="ignore") if keys == p.keys else of_skews
         if len(others):
@@ -193,15 +150,14 @@ def skew_is_faster(
     if len(flink := stored_gains(engines, "flink shared")):
         sentences.append(f"Flink's prototype, stored: {list_by_skew(flink)}.")
     sentences.append("Fewer sums and a better use of the cache are not separated.")
-    if p.tuples < DOCUMENTS_TUPLES:
+    if p.tuples < throughput.DOCUMENTS_TUPLES:
         sentences.append(
-            f"The document's {DOCUMENTS_TUPLES:,} tuples, and more than "
+            f"The document's {throughput.DOCUMENTS_TUPLES:,} tuples, and more than "
             f"{max(p.keys, *search.index):,} keys, were not run."
         )
     enough = keys_that_gain(searched, p.keys)
-    return ratio_of_turns(
-        gains[nearest],
-        " ".join(sentences),
+    return replace(
+        ratio_of_turns(gains[nearest], " ".join(sentences)),
         condition=f"there is at least one key per {p.tuples / enough:,.0f} tuples ({enough:,} keys "
         f"in {p.tuples:,}), and the skew is at least {nearest:g}",
         control=p.keys * ENOUGH >= p.tuples,
@@ -213,7 +169,7 @@ def keys_that_gain(searched: pd.DataFrame, measured: int) -> int:
 
     Of the searched numbers and `measured`, the number of keys with which the claim is judged.
     """
-    gains = gains_of_turns(searched)[STOPPED].groupby("keys").min()
+    gains = throughput.gains_of_turns(searched)[STOPPED].groupby("keys").min()
     fewer = gains[gains.index < measured]
     slow = fewer.index[fewer <= 1].max() if (fewer <= 1).any() else 0
     return int(min([measured, *fewer.index[fewer.index > slow]]))
@@ -234,7 +190,7 @@ def nobody_is_disturbed(killed: pd.DataFrame) -> Finding:
 
 def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
     """D3-7: from skew 1.4 on, a shuffle's growth stops at 8 tasks; at skew 1.2 it goes on."""
-    b = receivers_share(measured)
+    b = throughput.receivers_share(measured)
 
     def growth(skew: float, share: float = b) -> np.ndarray:
         few = shuffled(p.keys, skew, FEW, share)
@@ -252,7 +208,9 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
     ]
     if value < STILL <= goes_on:
         least = np.ceil(100 * value) / 100
-        shares = [share_that_limits(partial(growth, STOPPED), end) for end in (least, goes_on)]
+        shares = [
+            throughput.share_that_limits(partial(growth, STOPPED), end) for end in (least, goes_on)
+        ]
         sentences.append(
             f"With bounds from {least:.2f} to {goes_on:.2f} receivers must bear {shares[0]} to "
             f"{shares[1]} %."
@@ -260,7 +218,7 @@ def skew_stops_growth(measured: pd.DataFrame, p: NotebookParameters) -> Finding:
     return Finding(
         value,
         None,
-        HASHES,
+        throughput.HASHES,
         "hash functions",
         condition=least_share(partial(growth, STOPPED), STILL),
         sensitivity=" ".join(sentences),
@@ -302,7 +260,7 @@ def beats_the_shuffle(measured: pd.DataFrame, engines: pd.DataFrame) -> Finding:
         sentences.append(f"Flink, stored: {list_range(flink.drop(UNIFORM))}.")
         uniform += f"; in Flink × {flink[UNIFORM]:.2f}"
     sentences.append(f"{uniform}.")
-    combined = (wide[LATE_LOCAL] / wide[LATE_GLOBAL]).groupby("skew").median()
+    combined = throughput.combiner_over_proposal(measured)
     if combined.max() > 1:
         sentences.append(
             f"A plain combiner (late local) has {list_range(combined)} the proposal's throughput, "
@@ -315,13 +273,13 @@ def beats_the_shuffle(measured: pd.DataFrame, engines: pd.DataFrame) -> Finding:
 def barriers_are_faster(flushes: pd.DataFrame) -> Finding:
     """D3-10: one flush is faster than a flush at every merge, for equal rows."""
     wide = flushes.pivot_table(index="turn", columns="flush", values="per_s")
-    one, fewer = gains_of_flushes(flushes)
+    one, fewer = throughput.gains_of_flushes(flushes)
     text = (
         f"Merging in memory first leaves fewer rows to write: a further × {fewer:.2f}, together "
         f"× {one * fewer:.2f}. A merge is a batch of sums; a flush for every tuple would cost "
         "more. It depends on the disk."
     )
-    return ratio_of_turns(wide[ONE] / wide[TEN], text)
+    return ratio_of_turns(wide[throughput.ONE] / wide[throughput.TEN], text)
 
 
 # `timed` also where a formula takes the receivers' share, because that is measured.

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pandas as pd
 from pydantic import model_validator
+from pyspark.sql import SparkSession
 
 from aftlib.core.windows import Windows
 from aftlib.documents.shared_state.parsing import TupleSource
+from aftlib.documents.shared_state.strategies import late_global
 from aftlib.documents.shared_state.sums import window_sums
 from aftlib.documents.shared_state.table import SqliteTable
 from aftlib.documents.shared_state.tuples import UNIFORM, TupleLog, TupleStream, write_tuples
 from aftlib.notebook.parameters import ParameterModel, parameter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PARTITIONS = 8
 #: Folder of stored runs: ``python -m benchmarks merging`` and ``kills`` make them, and
@@ -97,8 +96,6 @@ TABLE_TUPLES = (
 
 def table_1(spark: SparkSession, directory: Path) -> pd.DataFrame:
     """Return D3 table 1 (window id, key, value) of two tasks that share a table: w = 10, l = 5."""
-    from aftlib.documents.shared_state.strategies import late_global
-
     texts = ["".join(f"{t},{k},{v}\n" for t, k, v in part).encode() for part in TABLE_TUPLES]
     source = TupleSource(TupleLog.write(directory / "log", texts), TABLE_WINDOWS)
     slices = late_global(spark, source, 2, partial(SqliteTable, directory / "table.sqlite"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 
 import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 
 from aftlib.documents.shared_state.experiments import NotebookParameters
@@ -16,29 +17,18 @@ from aftlib.documents.shared_state.throughput import (
     ONE,
     TEN,
     UPFRONT,
+    combiner_over_proposal,
     gains_of_flushes,
     gains_of_skew,
 )
 from aftlib.documents.shared_state.tuples import UNIFORM
-from aftlib.notebook.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    RED,
-    Text,
-    caption,
-    line_figure,
-    line_look,
-    prose,
-    styled,
-    threshold,
-)
+from aftlib.notebook import style
+from aftlib.notebook.style import Text, caption, line_figure, line_look, prose, styled
 
 LOOK = {
-    UPFRONT: line_look(RED, "square"),
-    LATE_LOCAL: line_look(BLUE),
-    LATE_GLOBAL: line_look(GREEN, "diamond"),
+    UPFRONT: line_look(style.RED, "square"),
+    LATE_LOCAL: line_look(style.BLUE),
+    LATE_GLOBAL: line_look(style.GREEN, "diamond"),
 }
 
 
@@ -57,7 +47,8 @@ def modelled_growth(growth: pd.DataFrame, title: str) -> go.Figure:
         skew: "uniform" if skew == UNIFORM else f"skew {skew:g}" for skew in growth["skew"].unique()
     }
     looks = {}
-    for label, color in zip(labels.values(), cycle((GREY, ORANGE, RED)), strict=False):
+    colors = cycle((style.GREY, style.ORANGE, style.RED))
+    for label, color in zip(labels.values(), colors, strict=False):
         looks[f"shuffle, {label}"] = line_look(color, "square-open", "dot")
         looks[f"shared table, {label}"] = line_look(color, "diamond-open")
     rows = growth.assign(curve=growth["method"] + ", " + growth["skew"].map(labels))
@@ -75,35 +66,28 @@ def failures(killed: pd.DataFrame, title: str) -> go.Figure:
     """Tuples read again after a kill, and those that a shuffle would send to healthy tasks."""
     rows = killed[killed["killed"] != BROKEN]
     cases = rows.groupby(rows["killed"] + " killed, " + rows["point"], sort=False)
-    figure = go.Figure()
-    bars = {
-        "again": ("read again by the failed tasks", BLUE),
-        "behind_a_shuffle": ("doubled at healthy tasks behind a shuffle, computed", ORANGE),
+    names = {
+        "again": "read again by the failed tasks",
+        "behind_a_shuffle": "doubled at healthy tasks behind a shuffle, computed",
     }
-    for column, (name, color) in bars.items():
-        mean = cases[column].mean()
-        figure.add_bar(
-            x=mean.tolist(),
-            y=mean.index.tolist(),
-            orientation="h",
-            name=name,
-            marker={"color": color},
-        )
+    means = cases[[*names]].mean().rename(columns=names)
+    colors = [style.BLUE, style.ORANGE]
+    figure = px.bar(means, orientation="h", barmode="group", color_discrete_sequence=colors)
+    figure.update_traces(hovertemplate="%{x:,.0f}")
     styled(figure, title, "tuples, mean of the kills", "").update_yaxes(autorange="reversed")
-    return figure.update_layout(hovermode="closest")
+    return figure.update_layout(hovermode="closest", legend_title_text="")
 
 
 def gain_of_skew(searched: pd.DataFrame, title: str) -> go.Figure:
     """The shared table's throughput over that of uniform keys, against the number of keys."""
     gains = gains_of_skew(searched).reset_index()
     rows = gains.melt("keys", var_name="skew", value_name="gain")
-    names = [f"skew {skew:g}" for skew in rows["skew"].unique()]
-    looks = dict(zip(names, map(line_look, (BLUE, ORANGE)), strict=True))
-    rows["curve"] = [f"skew {skew:g}" for skew in rows["skew"]]
+    rows["curve"] = rows["skew"].map("skew {:g}".format)
+    looks = style.own_looks(rows["curve"].unique())
     titles = title, "keys, logarithmic", "times uniform keys' throughput"
     figure = line_figure(rows, "keys", "gain", "curve", looks, titles)
     figure.update_xaxes(type="log", tickvals=gains["keys"].tolist())
-    return threshold(figure, 1, "as fast as uniform keys")
+    return style.threshold(figure, 1, "as fast as uniform keys")
 
 
 def describe_failures(killed: pd.DataFrame) -> Text:
@@ -138,8 +122,7 @@ def describe_speeds(measured: pd.DataFrame) -> Text:
 
 def describe_combiner(measured: pd.DataFrame) -> Text:
     """Compare a plain combiner with the document's proposal, and name its shortcomings."""
-    wide = measured.pivot_table(index=["skew", "turn"], columns="strategy", values="throughput")
-    ratios = (wide[LATE_LOCAL] / wide[LATE_GLOBAL]).groupby("skew").median()
+    ratios = combiner_over_proposal(measured)
     texts = [f"× {ratio:.2f} at skew {skew:g}" for skew, ratio in ratios.items()]
     return prose(
         "A plain combiner (late local) has this multiple of the proposal's throughput: "

@@ -7,23 +7,21 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from pyspark.sql import SparkSession
 
 from aftlib.core.intervals import share_interval
 from aftlib.core.windows import Windows
 from aftlib.documents.shared_state.parsing import TupleSource
 from aftlib.documents.shared_state.server import Job, read_journal
+from aftlib.documents.shared_state.strategies import run_job
 from aftlib.documents.shared_state.sums import Partials
 from aftlib.documents.shared_state.table import Segments, SqliteTable
 from aftlib.documents.shared_state.tuples import TupleStream, draw_log
 from aftlib.notebook.texts import percent
 from aftlib.spark.faults import Fault, Injector
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: What is killed; the last is the broken control (`OffsetsApart`).
 TASK = "task"
@@ -117,8 +115,6 @@ def run_killed(
     spark: SparkSession, job: Job, true: Mapping[tuple[int, int], int]
 ) -> dict[str, int]:
     """Run a job with one fault; count wrong sums, tuples read again, and disturbed tasks."""
-    from aftlib.documents.shared_state.strategies import run_job
-
     run_job(spark, job)
     (fault,) = job.faults
     if job.injector.injected(fault) is None:

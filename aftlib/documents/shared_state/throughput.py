@@ -14,20 +14,19 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pyspark.sql import SparkSession
 
 from aftlib.documents.shared_state.experiments import sources
 from aftlib.documents.shared_state.parsing import TupleSource
 from aftlib.documents.shared_state.server import Job
+from aftlib.documents.shared_state.strategies import late_global, late_local, run_job, upfront
 from aftlib.documents.shared_state.sums import Partials, SliceSums
 from aftlib.documents.shared_state.table import GlobalTable, SqliteTable
 from aftlib.documents.shared_state.tuples import UNIFORM, TupleStream
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 UPFRONT = "upfront"
 LATE_LOCAL = "late local"
@@ -59,8 +58,6 @@ def measure(
     number of sums; tuples; throughput: tuples per second; sender_s, receiver_s: run time of the
     tasks before and behind the shuffle, NaN without a shuffle.
     """
-    from aftlib.documents.shared_state import strategies
-
     first: dict[float, Partials] = {}
     rows = []
     cases = [(-1, next(iter(inputs))), *product(range(turns), inputs)]
@@ -68,9 +65,9 @@ def measure(
         source = inputs[skew]
         with shared_table() as table, stage_seconds(spark) as stages:
             runs = {
-                UPFRONT: partial(strategies.upfront, spark, source, tasks),
-                LATE_LOCAL: partial(strategies.late_local, spark, source, tasks),
-                LATE_GLOBAL: partial(strategies.late_global, spark, source, tasks, table),
+                UPFRONT: partial(upfront, spark, source, tasks),
+                LATE_LOCAL: partial(late_local, spark, source, tasks),
+                LATE_GLOBAL: partial(late_global, spark, source, tasks, table),
             }
             sums, throughput = time_run(runs[name])
         if not np.array_equal(first.setdefault(skew, sums).rows, sums.rows):
@@ -141,8 +138,6 @@ def growth(
 
     Columns tasks, turn, throughput: of `tuples` tuples per second, until all are merged in memory.
     """
-    from aftlib.documents.shared_state.strategies import run_job
-
     rows = []
     for turn, number in product(range(-1, turns), (1, tasks)):
         with tempfile.TemporaryDirectory(prefix="aft-") as folder:
@@ -161,8 +156,6 @@ def shuffle_growth(
 
     The first turn is not counted. Columns skew, tasks, turn, throughput: tuples per second.
     """
-    from aftlib.documents.shared_state.strategies import upfront
-
     rows = []
     for turn, (skew, source), number in product(range(-1, turns), inputs.items(), (1, tasks)):
         _, throughput = time_run(partial(upfront, spark, source, number))
@@ -182,11 +175,9 @@ def search_keys(
     """Time the shared table on streams that differ from `stream` in the number of keys and skew.
 
     D3-4 asks how many keys a stream needs so that skew speeds up a shared table. Each number of
-    keys has one uncounted turn, and at most `MOST_TURNS` counted ones. Columns keys, skew, turn;
-    states: number of sums; throughput: tuples per second.
+    keys has one uncounted turn, and at most `MOST_TURNS` counted ones. Columns keys, skew, turn,
+    throughput: tuples per second.
     """
-    from aftlib.documents.shared_state.strategies import late_global
-
     rows = []
     for keys in sorted(key_counts):
         skews = (UNIFORM, *SEARCHED_SKEWS)
@@ -195,9 +186,9 @@ def search_keys(
         for turn, skew in product(range(-1, min(turns, MOST_TURNS)), skews):
             with shared_table() as table:
                 run = partial(late_global, spark, inputs[skew], tasks, table)
-                sums, throughput = time_run(run)
-            row = {"keys": keys, "skew": skew, "turn": turn, "states": len(sums)}
-            rows.append(row | {"throughput": throughput})
+                _, throughput = time_run(run)
+            row = {"keys": keys, "skew": skew, "turn": turn, "throughput": throughput}
+            rows.append(row)
     return counted_turns(rows)
 
 
@@ -206,8 +197,14 @@ def gains_of_skew(runs: pd.DataFrame, by: str = "keys") -> pd.DataFrame:
 
     The geometric mean of the turns is returned, as claims compare them.
     """
-    logs: Any = np.log(gains_of_turns(runs, by))
-    return pd.DataFrame(np.exp(logs.groupby(by).mean()))
+    return gains_of_turns(runs, by).groupby(by).agg(geometric_mean)
+
+
+def combiner_over_proposal(measured: pd.DataFrame) -> pd.Series:
+    """Return, by skew, the throughput of a plain combiner (late local) over late global's."""
+    wide = measured.pivot_table(index=["skew", "turn"], columns="strategy", values="throughput")
+    ratios: pd.Series = (wide[LATE_LOCAL] / wide[LATE_GLOBAL]).groupby("skew").median()
+    return ratios
 
 
 def gains_of_flushes(flushes: pd.DataFrame) -> tuple[float, float]:

@@ -26,16 +26,13 @@ def test_strategies_are_timed_in_turns(spark, tmp_path):
     assert 0 < throughput.receivers_share(measured) < 1
 
 
-def test_one_server_is_timed_with_one_task_and_with_more(spark, tmp_path):
-    (source,) = sources(spark, tmp_path, [TupleStream(20_000, 100)]).values()
-    grown = throughput.growth(spark, source, 20_000, 2, 1)
-    assert grown["tasks"].tolist() == [1, 2] and (grown["throughput"] > 0).all()
-
-
-def test_a_shuffle_is_timed_with_one_task_and_with_more(spark, tmp_path):
+def test_a_server_and_a_shuffle_are_timed_with_one_task_and_with_more(spark, tmp_path):
     inputs = sources(spark, tmp_path, [TupleStream(20_000, 100)])
-    grown = throughput.shuffle_growth(spark, inputs, 2, 1)
-    assert grown["tasks"].tolist() == [1, 2] and (grown["throughput"] > 0).all()
+    for grown in (
+        throughput.growth(spark, inputs[0.0], 20_000, 2, 1),
+        throughput.shuffle_growth(spark, inputs, 2, 1),
+    ):
+        assert grown["tasks"].tolist() == [1, 2] and (grown["throughput"] > 0).all()
 
 
 def test_flushes_merge_the_same_sums():
