@@ -134,10 +134,6 @@ class Alternatives:
         extra_s = self.approximate.fixed_s(self.again, estimates=True) - share * exact_s
         return break_even_rate(share * self.lost - self.again, extra_s)
 
-    def pays_below(self, t_sla_s: float, least_saving: float = 0.0) -> float:
-        """Read rate below which both criteria speak for the approximate recovery."""
-        return min(self.keeps_from(t_sla_s), self.faster_below(least_saving))
-
 
 @dataclass(frozen=True)
 class Operation:

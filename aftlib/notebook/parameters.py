@@ -21,15 +21,14 @@ from aftlib.core.checks import require_number, require_numbers
 PROFILES = ("smoke", "quick", "full")  # how large the notebooks' experiments are
 
 
-def parameter(default: Any, about: str = "", *, unit: str = "", **options: Any) -> Any:
-    """Declare a parameter: its default, its meaning, and its unit.
+def parameter(default: Any, about: str = "", **options: Any) -> Any:
+    """Declare a parameter: its default and its meaning, with its unit.
 
     The `options` ``smoke``, ``quick`` and ``full`` are its values in those profiles, if they differ
     from the default. ``least``, ``most``, ``above`` and ``below`` bound it, or each of its items.
     """
     profiles = {name: options.pop(name) for name in PROFILES if name in options}
     extra: Any = {"profiles": profiles, "bounds": options}
-    about = ", ".join(filter(None, [about, unit]))
     return Field(default, description=about, json_schema_extra=extra)
 
 

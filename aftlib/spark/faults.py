@@ -5,10 +5,8 @@ A schedule is a tuple of `Fault`; an `Injector` injects them in the target itsel
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,20 +67,17 @@ class Injector:
     def marker(self, fault: Fault) -> Path:
         """Marker file of a fault."""
         about = (fault.kind, fault.target, fault.point, str(fault.step))
-        return self.directory / f"fault-{'-'.join(filter(None, about))}.json"
+        return self.directory / f"fault-{'-'.join(filter(None, about))}"
 
-    def injected(self, fault: Fault) -> dict[str, int] | None:
-        """Return ``pid`` and ``reached`` of the process that a fault hit; None if it hit none."""
-        marker = self.marker(fault)
-        return json.loads(marker.read_text()) if marker.exists() else None
+    def injected(self, fault: Fault) -> bool:
+        """Whether a fault has been injected."""
+        return self.marker(fault).exists()
 
     def reach(self, target: str, step: int = 0, point: str = "") -> None:
         """Inject the due faults into this process, a target that has come to a step or point."""
         for fault in self.schedule:
             there = (fault.target, fault.point) == (target, point) and step >= fault.step
-            if there and not self.marker(fault).exists():
+            if there and not self.injected(fault):
                 self.directory.mkdir(parents=True, exist_ok=True)
-                draft = self.directory / f".{os.getpid()}-{threading.get_ident()}"
-                draft.write_text(json.dumps({"pid": os.getpid(), "reached": step}))
-                draft.replace(self.marker(fault))  # whole or absent: others poll it
+                self.marker(fault).touch()
                 KINDS[fault.kind](fault.target)

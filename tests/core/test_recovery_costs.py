@@ -62,13 +62,6 @@ def test_a_recovery_that_saves_nothing_is_never_faster_and_one_without_extra_alw
     assert CHOICE.faster_below() == math.inf  # it processes 750 samples fewer, in .75 s
 
 
-def test_estimating_pays_where_both_criteria_say_so():
-    quick = replace(CHOICE, approximate=RecoveryCosts(2.0, 1e-3, 0.2, 0.05))
-    keeps, faster = quick.keeps_from(4.0), quick.faster_below()
-    assert keeps < faster < math.inf and quick.pays_below(4.0) == keeps
-    assert quick.pays_below(1.8) == faster < quick.keeps_from(1.8)
-
-
 def month_by_month(operation, scheme, failures, rng):
     """Mean time and samples of drawn failures, one after the other."""
     times, samples = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from aftlib.core.storage import (
     CURRENT,
     atomic_directory,
     atomic_file,
+    locked,
     new_version,
     open_database,
     pack_arrays,
@@ -93,13 +95,16 @@ def test_a_target_appears_whole(tmp_path, make):
 
 
 @BOTH
-def test_an_error_or_an_interrupt_leaves_nothing(tmp_path, make):
+@pytest.mark.parametrize("problem", [KeyboardInterrupt, FileNotFoundError])
+def test_an_interrupt_or_nothing_written_is_an_error_and_leaves_nothing(tmp_path, make, problem):
     def write_half():
         with make(tmp_path / "a") as path:
-            write(path, "half")
-            raise KeyboardInterrupt
+            if problem is KeyboardInterrupt:
+                write(path, "half")
+                raise KeyboardInterrupt
+            shutil.rmtree(path, ignore_errors=True)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(problem):
         write_half()
     assert list(tmp_path.iterdir()) == []
 
@@ -114,18 +119,6 @@ def test_a_file_is_replaced_as_a_whole_or_stays(tmp_path):
         assert reader.read() == "ε ≤ 1\n"  # an open reader still has the whole old file
     assert target.read_text() == "new"
     assert leftovers(target.parent) == []
-
-
-@BOTH
-def test_writing_nothing_is_an_error(tmp_path, make):
-    def write_nothing():
-        with make(tmp_path / "a") as path:
-            if path.exists():
-                path.rmdir()
-
-    with pytest.raises(FileNotFoundError):
-        write_nothing()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_directory_that_is_there_is_not_written_over(tmp_path):
@@ -228,6 +221,27 @@ def test_a_full_disk_is_named_and_leaves_what_was(tmp_path):
         with wanted, transaction(connection, "add facts to"):
             connection.execute("INSERT INTO facts VALUES (?)", ["x" * 100_000])
         assert facts(connection) == []
+
+
+def come_in(path, queue):
+    try:
+        with locked(path):
+            queue.put("in")
+    except TimeoutError as error:
+        queue.put(str(error))
+
+
+def test_one_driver_works_in_a_directory(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    with locked(tmp_path):
+        other = context.Process(target=come_in, args=(tmp_path, queue))
+        other.start()
+        refusal = queue.get()
+        other.join()
+    assert "is held by another driver" in refusal
+    come_in(tmp_path, queue)
+    assert queue.get() == "in"
 
 
 def test_arrays_come_back_from_their_bytes():

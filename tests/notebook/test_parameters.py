@@ -13,7 +13,7 @@ class Tiny(ParameterModel):
     """Parameters of a tiny notebook."""
 
     m: int = parameter(4, "number of workers", least=1, most=9, smoke=3)
-    epsilons: list[float] = parameter([0.65, 0.7], "tolerances", unit="°C", above=0)
+    epsilons: list[float] = parameter([0.65, 0.7], "tolerances, °C", above=0)
     path: str | None = parameter(None, "a file of one's own")
     query: str = parameter("mean", "of a window")
     warm: bool = parameter(True, full=False)

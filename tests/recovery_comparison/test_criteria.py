@@ -33,7 +33,7 @@ def test_both_pay_below_the_same_read_rate_with_the_same_constants(fixed_ms, t_s
     )
     lost = max(SIZES) * WIDTH
     choice = Alternatives(costs, costs, lost, again=(1 - certified) * lost)
-    spare = choice.pays_below(question.t_sla_ms / 1e3, LEAST_SAVING)
+    spare = min(choice.keeps_from(question.t_sla_ms / 1e3), choice.faster_below(LEAST_SAVING))
     live = sum(SIZES) / STEP_S
     expected = None if math.isinf(spare) else live + spare if spare else 0.0
     found = find_criteria(Failure(question, SIZES, WIDTH, STEP_S, certified)).pays_below

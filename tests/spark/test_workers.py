@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -51,44 +52,41 @@ with get_sock_file_to_executor(timeout=None) as file:
 """
 
 
-def test_a_process_of_its_own_connects_before_it_imports(tmp_path):
-    (tmp_path / "planner.py").write_text(PLANNER)
-    os.mkfifo(tmp_path / "gate")
-    path = str(tmp_path / "socket")
+@contextmanager
+def planner(folder, name, program):
+    """A module that Spark's launcher runs, and the connection that it makes to Spark's socket."""
+    (folder / f"{name}.py").write_text(program)
+    path = str(folder / "socket")
     with socket.create_server(path, family=socket.AF_UNIX) as server:
         server.settimeout(500)
-        own = {"PYTHON_WORKER_FACTORY_SOCK_PATH": path}
-        process = subprocess.Popen(
-            [launcher(tmp_path), "-m", "planner"], env=os.environ | own, cwd=tmp_path
-        )
+        env = os.environ | {"PYTHON_WORKER_FACTORY_SOCK_PATH": path}
+        command = [launcher(folder), "-m", name]
+        process = subprocess.Popen(command, env=env, cwd=folder, stdout=subprocess.PIPE)
         try:
-            connection, _ = server.accept()  # while the import of the module waits
+            connection, _ = server.accept()
             connection.settimeout(500)
-            with connection, connection.makefile("rwb") as file:
-                (tmp_path / "gate").write_text("open")
-                assert int.from_bytes(file.read(4), "big") == process.pid
-                assert file.read() == b"planned"
-            assert process.wait(500) == 0
+            with connection:
+                yield process, connection
+            assert process.communicate(timeout=500)[0] == b""
+            assert process.returncode == 0
         finally:
             process.kill()
             process.wait()
 
 
+def test_a_process_of_its_own_connects_before_it_imports(tmp_path):
+    os.mkfifo(tmp_path / "gate")  # the import of the module waits for it
+    with planner(tmp_path, "planner", PLANNER) as (process, connection):
+        (tmp_path / "gate").write_text("open")
+        said = connection.makefile("rb").read()
+    assert (int.from_bytes(said[:4], "big"), said[4:]) == (process.pid, b"planned")
+
+
 def test_the_planner_of_keyed_state_prints_nothing(tmp_path):
     """Spark's prints eight lines when a query starts, which end up in a notebook."""
-    name = "transform_with_state_driver_worker"
     program = PLANNER.replace('Path("gate").read_text()', 'print("Starting")')
-    (tmp_path / f"{name}.py").write_text(program)
-    path = str(tmp_path / "socket")
-    with socket.create_server(path, family=socket.AF_UNIX) as server:
-        own = {"PYTHON_WORKER_FACTORY_SOCK_PATH": path}
-        command = [launcher(tmp_path), "-m", name]
-        process = subprocess.Popen(
-            command, env=os.environ | own, cwd=tmp_path, stdout=subprocess.PIPE
-        )
-        server.settimeout(500)
-        server.accept()[0].close()
-        assert process.communicate(timeout=500)[0] == b""
+    with planner(tmp_path, "transform_with_state_driver_worker", program) as (_, connection):
+        assert connection.makefile("rb").read()[4:] == b"planned"
 
 
 def test_other_archives_and_folders_stay_on_the_path(tmp_path):

@@ -117,7 +117,7 @@ def run_killed(
     """Run a job with one fault; count wrong sums, tuples read again, and disturbed tasks."""
     run_job(spark, job)
     (fault,) = job.faults
-    if job.injector.injected(fault) is None:
+    if not job.injector.injected(fault):
         raise Missed(f"{fault} must hit a process, but the job ended before: take more tuples")
     with job.table() as shared:
         results = shared.results().itertuples(index=False)
