@@ -66,23 +66,17 @@ test_what_is_no_gaussian_is_refused = refused(
 
 test_bad_arguments_are_named = refused(
     lambda call: call(),
-    (
-        lambda: TWO.condition({"X3": 1.0}),
-        r"observed must be different keys, .* names such as 'X1', 'X2', got \['X3'\]",
-    ),
+    (lambda: TWO.condition({"X3": 1.0}), r"observed .* names such as 'X1', 'X2', got \['X3'\]"),
     (lambda: TWO.condition({"X1": np.nan}), "observed must be finite"),
     (lambda: TWO.condition([1.0]), r"observed must name its keys, got \[1\.0\]: give"),
     (lambda: TWO.condition({"X1": "warm"}), r"observed must be numbers, got \['warm'\]"),
     (lambda: TWO.condition({"X1": [1, 2], "X2": [1]}), "observed must be numbers, got"),
-    (
-        lambda: TWO.condition(pd.DataFrame(1.0, [0], ["X1", "X1"])),
-        "observed must be different keys",
-    ),
+    (lambda: TWO.condition(pd.DataFrame(1.0, [0], ["X1", "X1"])), "observed must be different"),
     (lambda: TWO.posterior_variance(["X3"]), r"observed must be different keys.* got \['X3'\]"),
     (lambda: GaussianModel.fit(pd.DataFrame({"a": [1], "s": ["x"]})), "got other types in 's'"),
     (
         lambda: TWO.posterior_variance([2]),
-        "observed must be different keys, as a list of indices 0 … 1 or of names",
+        "observed must be .* indices 0 … 1 or of names",
     ),
     (lambda: TWO.posterior_variance([0, 0]), "observed must be different keys"),
     (lambda: TWO.block_variance([-1]), "keys must be different keys"),
@@ -145,21 +139,12 @@ def test_one_labelled_side_names_the_model_and_default_labels_are_none():
 
 test_labels_that_do_not_fit_are_named = refused(
     lambda changed: GaussianModel(**(LABELLED | changed)),
-    (
-        {"mean": pd.Series({"b": 2.0, "a": 1.0, "d": 3.0})},
-        "covariance must have each of the 3 sensors once as label, got missing 'd'",
-    ),
-    (
-        {"covariance": LABELLED["covariance"].rename(columns={"c": "C"})},
-        "covariance must have each of the 3 sensors .* missing 'c'",
-    ),
-    ({"names": ["a", "b", "x"]}, "mean must have each of the 3 sensors .* missing 'x'"),
+    ({"mean": pd.Series({"b": 2.0, "a": 1.0, "d": 3.0})}, "covariance must .* got missing 'd'"),
+    ({"covariance": LABELLED["covariance"].rename(columns={"c": "C"})}, "cov.* got missing 'c'"),
+    ({"names": ["a", "b", "x"]}, "mean must have each of the 3 sensors once as label, .* 'x'"),
     ({"covariance": LABELLED["covariance"].iloc[:2]}, "rows of covariance must .* missing 'c'"),
     ({"mean": pd.Series([1.0, 2.0, 3.0], ["a", "a", "b"])}, "mean must .* got repeated 'a'"),
-    (
-        {"mean": pd.Series([1.0, 2.0, 3.0], [*"aab"]), "covariance": np.eye(3)},
-        "mean must have each of the 3 sensors once as label, got repeated 'a'",
-    ),
+    ({"mean": pd.Series([1.0, 2, 3], [*"aab"]), "covariance": np.eye(3)}, "mean .* repeated 'a'"),
 )
 
 
@@ -263,11 +248,7 @@ test_what_cannot_be_fitted_names_its_columns = refused(
     lambda b, options: GaussianModel.fit(FITTED.assign(b=b), **options),
     (20.0, {}, "each key must have two different values, got none in 'b'; drop it"),
     ([9.0, 7, 5, 3, -1], {}, "keys must differ, got 'a' and 'b', which are perfectly correlated"),
-    (
-        [1.0, *[np.nan] * 4],
-        {"missing": "estimate"},
-        "must have two different values, got none in 'b'",
-    ),
+    ([1.0, *[np.nan] * 4], {"missing": "estimate"}, "two different values, got none in 'b'"),
     ([np.inf, 1, 2, 3, 4], {"missing": "estimate"}, "frame must be finite.* in 'b'"),
     (FITTED["b"], {"missing": "drop"}, "missing must be one of refuse, estimate, got 'drop'"),
     (FITTED["b"], {"shrinkage": 2}, r"shrinkage must be 'auto' or inside \[0, 1\], got 2"),
