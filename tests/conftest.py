@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from aftlib.spark.session import session
+from aftlib.spark.session import PROVIDER, ROCKSDB, session
 from tests.connect import connected
 from tests.postgres import Schema, any_server, fresh_schema
 
@@ -31,6 +31,15 @@ def spark() -> Iterator[SparkSession]:
     running.conf.set("spark.sql.shuffle.partitions", "2")  # a task costs more than the tests' rows
     yield running
     running.stop()
+
+
+@pytest.fixture
+def rocksdb(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with the state store that keyed state needs."""
+    before = spark.conf.get(PROVIDER)
+    spark.conf.set(PROVIDER, ROCKSDB)
+    yield spark
+    spark.conf.set(PROVIDER, before)
 
 
 @pytest.fixture(scope="session")

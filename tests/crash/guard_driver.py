@@ -1,6 +1,6 @@
 """A driver to be killed: a stream of files through the guard, into a table of windows.
 
-python tests/crash/guard_driver.py DIRECTORY BATCH [PROMISE]
+python -m tests.crash.guard_driver DIRECTORY BATCH [nearest]
 
 It kills itself after it has written that micro-batch's windows, before Spark commits them.
 """
@@ -28,11 +28,6 @@ from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.stream import PROVIDER, ROCKSDB
 
 PROMISE = Promise([["a"], ["b"], ["c"]], 0.5, 0.05, "5min", samples=5)
-OTHERS = {
-    "max": {"query": "max(value)", "predictor": "nearest_before:NearestBefore"},
-    "p95": {"query": "percentile_approx(value, 0.95) - min(value)"},
-}
-"""Changes of other promises, by name."""
 PREDICTOR = '''
 """A user's module, which each Python process of Spark gets."""
 import numpy as np
@@ -121,14 +116,18 @@ def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[
         yield frame
 
 
-def promise_of(spark: SparkSession, name: str, directory: Path) -> Promise:
-    """Return the promise of a name; its predictor's module is sent to Spark's Python processes."""
-    if not name:
+def promise_of(spark: SparkSession, directory: Path, nearest: bool) -> Promise:
+    """Return a promise of means that begins from a plan, or of ranges with a user's predictor.
+
+    The predictor's module is sent to Spark's Python processes.
+    """
+    if not nearest:
         return replace(PROMISE, learned=(directory.parent / "learned").read_text())
     module = directory / "nearest_before.py"
     module.write_text(PREDICTOR)
     spark.sparkContext.addPyFile(str(module))
-    return replace(PROMISE, share=None, **OTHERS[name])
+    predictor = "nearest_before:NearestBefore"
+    return replace(PROMISE, share=None, query="max(value) - min(value)", predictor=predictor)
 
 
 def run(
@@ -136,7 +135,7 @@ def run(
     directory: Path,
     kill_driver_in: int | None = None,
     kill_workers_in: int | None = None,
-    name: str = "",
+    nearest: bool = False,
 ) -> pd.DataFrame:
     """Stream what is left of the files in `incoming` beside the directory; all windows so far.
 
@@ -162,7 +161,7 @@ def run(
     reader = spark.readStream.schema("time timestamp, sensor string, value double")
     stream = reader.option("maxFilesPerTrigger", 1).parquet(str(directory.parent / "incoming"))
     now = F.lit(pd.Timestamp("2026-02-01", tz="UTC").to_pydatetime())
-    promise = promise_of(spark, name, directory)
+    promise = promise_of(spark, directory, nearest)
     writer = recoverable(stream, promise, now=now).writeStream.foreachBatch(write)
     writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
@@ -174,4 +173,4 @@ if __name__ == "__main__":
     from aftlib.spark.session import session
 
     running = session("crash", **{"spark.sql.shuffle.partitions": "2"})
-    run(running, Path(sys.argv[1]), int(sys.argv[2]), name="".join(sys.argv[3:]))
+    run(running, Path(sys.argv[1]), int(sys.argv[2]), nearest="nearest" in sys.argv[3:])

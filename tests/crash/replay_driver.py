@@ -1,6 +1,6 @@
 """A driver to be killed: streams a log by partial replay, and kills itself at a given point.
 
-python tests/crash/replay_driver.py DIRECTORY {bare,spark} {sound,split} [POINT BATCH]
+python -m tests.crash.replay_driver DIRECTORY {bare,spark} {sound,split} [POINT BATCH]
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +12,7 @@ from pyspark import cloudpickle
 from aftlib.streaming import stream
 from aftlib.streaming.keyed import KeyedGuard
 from tests.crash import guard_driver as driver
+from tests.crash.processes import KILLED, run
 from tests.streaming.test_keyed import processed
 from tests.streaming.test_stream import in_microseconds
 
@@ -24,62 +22,50 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 
 @pytest.fixture
-def rocksdb(spark):
-    """The session; its state store is reset afterwards, and workers get the driver's code."""
-    before = spark.conf.get(stream.PROVIDER)
+def session(rocksdb):
+    """The session whose Python workers get the driver's code."""
     cloudpickle.register_pickle_by_value(driver)
-    yield spark
+    yield rocksdb
     cloudpickle.unregister_pickle_by_value(driver)
-    spark.conf.set(stream.PROVIDER, before)
 
 
-def test_a_killed_driver_and_killed_workers_change_no_row(rocksdb, tmp_path, monkeypatch):
+def test_a_killed_driver_and_killed_workers_change_no_row(session, tmp_path, monkeypatch):
     names = ("killed", "whole", "workers", "broken")
     killed, whole, workers, broken = (tmp_path / name for name in names)
     for directory in (killed, whole, workers):
         directory.mkdir()
     driver.prepare(tmp_path / "incoming")
-    expected = driver.run(rocksdb, whole)
+    expected = driver.run(session, whole)
     assert (expected["state"] == "estimated").sum() >= 3
 
-    command = [sys.executable, "-m", "tests.crash.guard_driver", str(killed), str(driver.KILL_IN)]
-    process = subprocess.run(command, stderr=subprocess.DEVNULL, timeout=900, check=False)
-    assert process.returncode == -signal.SIGKILL
+    assert run(driver, killed, driver.KILL_IN) == KILLED
     shutil.copytree(killed, broken)
-    pd.testing.assert_frame_equal(driver.run(rocksdb, killed), expected)
+    pd.testing.assert_frame_equal(driver.run(session, killed), expected)
 
-    windows = driver.run(rocksdb, workers, kill_workers_in=driver.KILL_IN)
+    windows = driver.run(session, workers, kill_workers_in=driver.KILL_IN)
     assert (workers / "workers-killed").exists()
     pd.testing.assert_frame_equal(windows, expected)
 
     # a control whose guard has no state after the crash, and so estimates nothing
     monkeypatch.setattr(stream, "GuardProcessor", driver.Forgetful)
-    assert not driver.run(rocksdb, broken).equals(expected)
+    assert not driver.run(session, broken).equals(expected)
 
 
-TWINS = {"max": np.max, "p95": np.ptp}  # of five samples the largest is the 95 % quantile
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_a_killed_driver_changes_no_row_of_other_aggregates_and_predictors(rocksdb, tmp_path, name):
-    """The rows are those of one guard of the windows' results by NumPy, bit for bit."""
+def test_a_killed_driver_changes_no_row_of_another_aggregate_and_predictor(session, tmp_path):
+    """The rows are those of one guard of the windows' ranges by NumPy, bit for bit."""
     directory = tmp_path / "killed"
     directory.mkdir()
     driver.prepare(tmp_path / "incoming")
-    command = [sys.executable, "-m", "tests.crash.guard_driver", str(directory)]
-    process = subprocess.run(
-        [*command, str(driver.KILL_IN), name], stderr=subprocess.DEVNULL, timeout=900, check=False
-    )
-    assert process.returncode == -signal.SIGKILL
-    rows = driver.run(rocksdb, directory, name=name)
+    assert run(driver, directory, driver.KILL_IN, "nearest") == KILLED
+    rows = driver.run(session, directory, nearest=True)
     assert (rows["state"] == "estimated").sum() >= 3
 
     samples = pd.concat(map(pd.read_parquet, (tmp_path / "incoming").glob("*.parquet")))
     start = samples["time"].dt.floor("5min")
     groups = samples.assign(start=start).groupby(["start", "sensor"])["value"]
-    windows = groups.agg(value=lambda values: TWINS[name](values.to_numpy()), samples="count")
+    windows = groups.agg(value=lambda values: np.ptp(values.to_numpy()), samples="count")
     windows = in_microseconds(windows.reset_index().assign(variance=np.nan))
-    promise = driver.promise_of(rocksdb, name, directory)
+    promise = driver.promise_of(session, directory, nearest=True)
     expected, _ = processed(KeyedGuard(promise), windows[windows["start"] < windows["start"].max()])
     columns = ["sensor", "state", "value", "half_width", "samples", "recoverable"]
     pd.testing.assert_frame_equal(
@@ -96,7 +82,7 @@ def test_the_pages_processes_and_queries_end_when_the_second_query_does_not_star
     names = {}
     with pytest.raises(AssertionError, match="no second query"):
         exec(broken, names)
-    assert [worker.wait(60) for worker in names["workers"]] == [-signal.SIGKILL] * 3
+    assert [worker.wait(60) for worker in names["workers"]] == [KILLED] * 3
     assert not spark.streams.active
 
 

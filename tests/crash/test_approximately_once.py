@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,7 +13,7 @@ from aftlib.core.generators import draw
 from aftlib.core.sensorlog import SensorLog
 from aftlib.documents.approximately_once.six_sensors import advance, estimate_windows
 from aftlib.documents.approximately_once.worker import EPOCH, Worker
-from aftlib.streaming.stream import PROVIDER, ROCKSDB
+from tests.crash import processes
 from tests.crash import recovery_driver as driver
 from tests.crash.recovery_driver import ASSIGNMENT, MODEL, PROMISE, SAMPLES, STEPS, WINDOWS
 
@@ -25,13 +22,6 @@ TRIALS = 10 if os.environ.get("AFT_TRIALS") == "full" else 1
 KILLED_AT = range(90, STEPS - 60, 100)
 """Steps around which a worker is killed: five in each trial, beside the driver."""
 NAMES = list(SAMPLES.names)
-
-
-@pytest.fixture
-def rocksdb(spark):
-    before = spark.conf.get(PROVIDER)
-    yield spark
-    spark.conf.set(PROVIDER, before)
 
 
 class Stream:
@@ -110,15 +100,10 @@ def check(stream, spark):
     return table
 
 
-def start_coordinator(directory, *arguments):
-    command = [sys.executable, "-m", "tests.crash.recovery_driver", str(directory), *arguments]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
-
-
 @pytest.mark.parametrize("seed", range(TRIALS))
 def test_workers_and_the_coordinator_are_killed_at_random(rocksdb, tmp_path, seed):
     stream = Stream(tmp_path, seed)
-    coordinator = start_coordinator(tmp_path)
+    coordinator = processes.start(driver, tmp_path)
     try:
         stream.run(range(1, 201))
         deadline = time.monotonic() + 300
@@ -161,9 +146,7 @@ def test_a_coordinator_that_writes_a_micro_batch_twice_is_caught(rocksdb, tmp_pa
     stream = Stream(tmp_path, seed=2, steps=270)
     stream.run(range(1, 271))
     stream.stop()
-    coordinator = start_coordinator(tmp_path, "1")
-    assert coordinator.wait(timeout=300) == -signal.SIGKILL
-    rocksdb.conf.set(PROVIDER, ROCKSDB)
+    assert processes.run(driver, tmp_path, 1) == processes.KILLED
     query = driver.start_careless(rocksdb, tmp_path)
     query.processAllAvailable()
     query.stop()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 from aftlib.documents.checkpoint_planning.pipeline import replay_stream
 from aftlib.documents.checkpoint_planning.state import CheckpointStore
 from tests.crash import replay_driver as driver
+from tests.crash.processes import KILLED, run, start
 
 pytestmark = pytest.mark.crash
 FULL = os.environ.get("AFT_TRIALS") == "full"
@@ -21,35 +19,21 @@ BARE, SPARK = (25, 8) if FULL else (1, 1)
 POINTS = ("begun", "restored", "replayed", "estimated", "committed", "planned")
 
 
-def start(directory, kind, store="sound", point=None, batch=0):
-    kill_at = [point, str(batch)] if point else []
-    command = [sys.executable, driver.__file__, str(directory), kind, store, *kill_at]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-
 def killed_at(directory, kind, point, batch, store="sound"):
-    process = start(directory, kind, store, point, batch)
-    _, errors = process.communicate(timeout=900)
-    assert process.returncode == -signal.SIGKILL, errors
+    assert run(driver, directory, kind, store, point, batch) == KILLED
 
 
 def killed_after(directory, seconds):
     """SIGKILL from outside; the driver may have finished before."""
-    process = start(directory, "bare")
+    process = start(driver, directory, "bare", "sound")
     time.sleep(seconds)
     process.kill()
-    process.communicate(timeout=900)
+    process.wait()
 
 
 def finished(directory, kind, store="sound"):
-    process = start(directory, kind, store)
-    _, errors = process.communicate(timeout=900)
-    assert process.returncode == 0, errors
-    return held(directory)
-
-
-def held(directory):
     """What the drivers have left."""
+    assert run(driver, directory, kind, store) == 0
     return CheckpointStore(directory)
 
 
@@ -71,7 +55,7 @@ def check(store, log):
 
 
 @pytest.mark.parametrize("seed", range(BARE))
-def test_drivers_killed_without_spark(tmp_path, seed, once):
+def test_drivers_killed_without_spark(tmp_path, seed):
     """A trial has a kill at each point, in any order, and one at a random moment."""
     chance = random.Random(seed)
     log = driver.write_log(tmp_path)
@@ -80,11 +64,10 @@ def test_drivers_killed_without_spark(tmp_path, seed, once):
         killed_at(tmp_path, "bare", point, batch)
     killed_after(tmp_path, chance.uniform(0.3, 1.5))
     check(finished(tmp_path, "bare"), log)
-    once()
 
 
 @pytest.mark.parametrize("seed", range(SPARK))
-def test_spark_drivers_killed(spark, tmp_path, seed, once):
+def test_spark_drivers_killed(spark, tmp_path, seed):
     """Inside a batch, and between the commit of its recovery and Spark's own record of it.
 
     In a full series also during the recovery and after the next commit, always in a new process.
@@ -102,12 +85,11 @@ def test_spark_drivers_killed(spark, tmp_path, seed, once):
         store = finished(tmp_path, "spark")
     else:
         replay_stream(spark, driver.QUERY, log, tmp_path)
-        store = held(tmp_path)
+        store = CheckpointStore(tmp_path)
     check(store, log)
     recovered = store.records().query("recovered")
     assert recovered["batch"].tolist() == [batch]
     assert recovered["sensors"].tolist() == [len(driver.QUERY.first_plan.replay[batch].sensors)]
-    once()
 
 
 def test_a_store_that_splits_its_commit_is_caught(tmp_path):

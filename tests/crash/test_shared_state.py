@@ -1,9 +1,6 @@
 """D3's tasks, servers and driver are killed for real: every tuple counts once, none is lost."""
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from unittest.mock import Mock
@@ -27,6 +24,8 @@ from aftlib.documents.shared_state.server import Job
 from aftlib.documents.shared_state.table import PostgresTable
 from aftlib.documents.shared_state.tuples import TupleStream, draw_log
 from aftlib.spark.faults import Fault
+from tests.crash import sharing_driver
+from tests.crash.processes import run, start
 from tests.crash.sharing_driver import STREAM, job_in
 
 pytestmark = pytest.mark.crash
@@ -73,15 +72,13 @@ def test_a_killed_server_on_postgres_loses_and_doubles_nothing(spark, schema, tm
 @pytest.mark.parametrize("seed", range(10 if os.environ.get("AFT_TRIALS") == "full" else 1))
 def test_a_killed_driver_is_started_again_and_goes_on(tmp_path, seed):
     draw_log(tmp_path / "log", STREAM, 4)
-    command = [sys.executable, "-m", "tests.crash.sharing_driver", str(tmp_path)]
     job = job_in(tmp_path)
-    first = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    first = start(sharing_driver, tmp_path, start_new_session=True)
     wait_for_commits(first, tmp_path / "shared.sqlite", job)
     time.sleep(np.random.default_rng(seed).uniform(0, 0.3))
-    os.kill(first.pid, signal.SIGKILL)  # its servers may live on for a moment
+    first.kill()  # its servers may live on for a moment
     first.wait()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert run(sharing_driver, tmp_path) == 0
     with job.table() as table:
         rows = table.results().itertuples(index=False, name=None)
         assert {(window, key): value for window, key, value in rows} == true_sums(STREAM)

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.documents.checkpoint_planning.plan import (
     ADAPTIVE,
@@ -16,26 +15,15 @@ from aftlib.documents.checkpoint_planning.plan import (
     plan_checkpoints,
 )
 from aftlib.documents.checkpoint_planning.replay import select_replay
+from tests.properties.test_replay_rule import models
 
 ROUNDING = 1 + 1e-9
 
 
 @st.composite
-def models(draw):
-    """Factor models with 1 … 8 sensors, some in equal groups."""
-    n = draw(st.integers(1, 8))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    if draw(st.booleans()):
-        group = rng.integers(0, 3, n)
-        return GaussianModel(np.zeros(n), np.where(group[:, None] == group, 2.0, 0) + np.eye(n))
-    loading = rng.standard_normal((n, draw(st.integers(1, 3))))
-    return GaussianModel(np.zeros(n), loading @ loading.T + np.diag(rng.uniform(0.05, 1, n)))
-
-
-@st.composite
 def tasks(draw):
     """Model, window, ε of a mean, δ and a T_SLA that permits at least one step of all sensors."""
-    model, window = draw(models()), draw(st.integers(1, 80))
+    model, window = draw(models(largest=8)), draw(st.integers(1, 80))
     delta = draw(st.floats(0.01, 0.5))
     share = draw(st.floats(0.02, 1.2))
     z = Requirement(1, delta).z

@@ -41,15 +41,6 @@ SCHEMA = "time timestamp, sensor string, value double, site string"
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def rocksdb(spark):
-    """The session with the state store that keyed state needs."""
-    before = spark.conf.get(PROVIDER)
-    spark.conf.set(PROVIDER, ROCKSDB)
-    yield spark
-    spark.conf.set(PROVIDER, before)
-
-
 @pytest.mark.parametrize("query", AGGREGATES)
 def test_spark_computes_the_aggregate(spark, query):
     samples = np.array([1.0, 4.0, 7.5])
