@@ -21,9 +21,15 @@ from pyspark.sql import functions as f
 from aftlib.core.compiling import LONGS, jit
 from aftlib.documents.shared_state.parsing import TupleSource
 from aftlib.documents.shared_state.server import Job, serve
-from aftlib.documents.shared_state.sums import Partials, SliceSums, merge_sums, sum_tuples
+from aftlib.documents.shared_state.sums import (
+    PackedColumn,
+    Partials,
+    SliceSums,
+    merge_sums,
+    sum_tuples,
+)
 from aftlib.documents.shared_state.table import GlobalTable
-from aftlib.spark.sweep import by_number
+from aftlib.spark.sweep import by_number, sweep
 
 #: Tuples that a sender deals out at once.
 ROWS = 2**17
@@ -86,10 +92,10 @@ def upfront(spark: SparkSession, source: TupleSource, tasks: int) -> Partials:
 def late_local(spark: SparkSession, source: TupleSource, tasks: int) -> Partials:
     """Let each task sum its own input, and merge the sums in the driver."""
 
-    def work(task: int) -> Iterator[pa.RecordBatch]:
-        yield _to_batch(sum_tuples(source.readers(task, tasks).values()))
+    def work(task: int) -> list[PackedColumn]:
+        return sum_tuples(source.readers(task, tasks).values()).pack()
 
-    return _merge_batches(by_number(spark, tasks, work, BYTES))
+    return merge_sums(map(Partials.unpack, sweep(spark, work, range(tasks))))
 
 
 def late_global(
@@ -97,18 +103,17 @@ def late_global(
 ) -> Partials:
     """Let each task sum its own input and merge its sums once into a new shared table."""
 
-    def work(task: int) -> Iterator[pa.RecordBatch]:
+    def work(task: int) -> None:
         with table() as shared:
             stands = shared.progress()
             readers = source.readers(task, tasks, stands)
             sums = sum_tuples(readers.values())
             segments = {p: (stands[p].offset, reader.progress) for p, reader in readers.items()}
             shared.commit(f"task-{task}", 1, sums, segments)
-        yield pa.RecordBatch.from_pydict({"task": [task]})
 
     with table() as shared:
         shared.prepare(source.log.partitions)
-        by_number(spark, tasks, work, "task long").collect()
+        sweep(spark, work, range(tasks))
         return shared.read()
 
 

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aftlib.core.windows import Windows
-from aftlib.documents.shared_state.sums import AGGREGATES, SliceSums, merge_sums, window_sums
+from aftlib.documents.shared_state.sums import (
+    AGGREGATES,
+    Partials,
+    SliceSums,
+    merge_sums,
+    window_sums,
+)
 from tests.documents.shared_state.slow import listed, partials, slow_rows, slow_windows
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(-3, 3), st.integers(-9, 9)), max_size=40)
@@ -58,6 +64,33 @@ def test_merging_is_associative_and_commutative_with_identity(name, one, two, th
     whole = slow_rows([*one, *two, *three], name)
     assert listed(merge(a, b, c)) == listed(merge(c, merge(b, a))) == whole
     assert listed(merge(a, merge())) == listed(a) == slow_rows(one, name)
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+@pytest.mark.parametrize("far", [0, 2**40])
+def test_long_partials_with_close_keys_merge_as_any_others(name, far):
+    """They have cells instead of a hash table, unless a key is far away."""
+    rng = np.random.default_rng(4)
+    columns = [np.zeros(6_000, np.int64), rng.integers(-900, 900, 6_000) + 7]
+    rows = np.stack([*columns, rng.integers(-99, 99, 6_000)]).T
+    rows[::997, 1] += far
+    tasks = [of(rows[first::3].tolist(), 10, name) for first in range(3)]
+    sums = SliceSums(10, AGGREGATES[name])
+    for task in tasks:
+        sums.merge(task)
+    assert len(tasks[0]) > 1_000
+    assert listed(sums.take()) == slow_rows(rows.tolist(), name)
+
+
+@given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=4, max_size=4), max_size=9))
+def test_packed_partials_are_the_same_ones(rows):
+    assert listed(Partials.unpack(partials(rows).pack())) == list(map(tuple, rows))
+
+
+def test_packed_sums_take_a_quarter_of_the_bytes():
+    keys = np.arange(100_000)
+    packed = Partials(0 * keys, keys, keys % 9_999, keys % 99).pack()
+    assert sum(distance.nbytes for _, distance in packed) <= 8 * len(keys)
 
 
 @pytest.mark.parametrize("before", [0, 3_000])  # tuples: in the table, or in cells
