@@ -1,7 +1,7 @@
 """The inner loops of bulk updates, compiled.
 
 Import this module only when a bulk update needs it, because it imports numba, where installed. The
-entry points are `count_blocks` and `apply`.
+entry points are `count_blocks`, `apply` and `answer`.
 
 Units are numbered from 1: first the held units, oldest first, then the chunk's units. A *rank*
 numbers units from the newest one back.
@@ -272,3 +272,28 @@ def apply(
     held = Held(stamps, bucket_starts(total, least), total)
     total += cum[-1] - expired_units(held, chunk, window, least, totals)
     return regroup(held, chunk, total, least), total
+
+
+@jit("void(float64[::1], int64[::1], UniTuple(int64, 2), int64, boolean)")
+def answer(answers: Any, totals: Any, rules: Any, exact: int, article: bool) -> None:
+    """Write the estimate after each event, whose total is given; the first `exact` are exact.
+
+    With `article` write the article's estimates. `rules` are `least` and `scale`. The largest
+    bucket's size changes only where the total leaves its level's range.
+    """
+    least, scale = rules
+    level = 0
+    begin = 0  # totals begin … end - 1 have this level
+    end = 0
+    for event in range(totals.size):
+        total = totals[event]
+        if total < begin or total >= end:
+            level = top_level(total, least, level)
+            begin = ((least + 1) << level) - least
+            end = ((least + 1) << (level + 1)) - least
+        largest = (1 << level) if total > 0 else 0
+        if article:
+            answers[event] = np.ceil((2 * total - largest) / (2 * scale))
+        else:
+            doubt = max(largest - 1, 0) if event >= exact else 0
+            answers[event] = (2 * total - doubt) / (2 * scale)

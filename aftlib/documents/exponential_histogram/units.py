@@ -108,14 +108,6 @@ def top_level(total: int, least: int, level: int = 0) -> int:
     return level
 
 
-def largest_sizes(totals: NDArray[np.int64], least: int) -> NDArray[np.int64]:
-    """Size of the largest bucket of each total, 0 where the total is 0."""
-    begins = [((least + 1) << level) - least for level in range(1, 61)]
-    begins = [total for total in begins if total < MAX_UNITS]
-    levels = np.searchsorted(np.array(begins, np.int64), totals, side="right")
-    return np.where(totals > 0, 1 << levels, 0)
-
-
 def bucket_sizes(total: int, least: int, level: int) -> NDArray[np.int64]:
     """Size of each bucket, newest first, when the largest is at `level`; none if the total is 0."""
     levels = np.arange(level + 1)
