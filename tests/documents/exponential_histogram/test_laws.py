@@ -66,6 +66,7 @@ def check_bulk(seed):
     article = ExponentialHistogram(*make).estimates(events, times, article=True)
     if article.size:
         assert article[-1] == single.article_estimate()
+    assert not np.signbit(article).any()  # no −0 where nothing is left
 
 
 @pytest.mark.parametrize("block", range(5))
