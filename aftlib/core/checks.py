@@ -116,6 +116,14 @@ def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
 
 
+def explain_missing(what: str, package: str, extra: str) -> str:
+    """Return the message of an import that fails: `what` needs a `package` of an `extra`."""
+    return (
+        f"{what} needs {package}, which is not installed: install aftlib with the extra {extra}, "
+        f"in a checkout by: pip install '.[{extra}]'"
+    )
+
+
 def listed(names: Iterable[object], chosen: Iterable[object] | None = None) -> str:
     """Return the first eight chosen names, quoted for a message, and how many more are chosen.
 

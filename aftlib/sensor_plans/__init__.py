@@ -19,10 +19,10 @@ Modules, in the order in which data pass through them:
 
 from importlib.util import find_spec
 
+from aftlib.core.checks import explain_missing
+
 for _name in ("click", "jinja2", "plotly", "pyarrow", "pydantic", "threadpoolctl", "tqdm"):
     if find_spec(_name) is None:
         raise ModuleNotFoundError(
-            f"aftlib.sensor_plans needs {_name}, which is not installed: install aftlib with the "
-            "extra notebooks, in a checkout by: pip install '.[notebooks]'",
-            name=_name,
+            explain_missing("aftlib.sensor_plans", _name, "notebooks"), name=_name
         )
