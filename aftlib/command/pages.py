@@ -131,27 +131,22 @@ class Figures(Preprocessor):
         return nb, resources
 
     def draw(self, figure: Mapping[str, Any], number: int, notebook: str) -> str:
-        """Return the HTML of a figure."""
-        return draw_figure(figure, number, notebook)
+        """Return the HTML of a figure, with an anchor at its numbered title.
 
-
-def draw_figure(figure: Mapping[str, Any], number: int, notebook: str) -> str:
-    """Return the HTML of a figure, with an anchor at its numbered title.
-
-    The camera in its corner saves a picture of vectors, for papers.
-    """
-    picture = {"format": "svg", "filename": f"{notebook}-figure-{number}"}
-    figure, title = without_title(figure)
-    drawn = to_html(
-        figure,
-        config={"responsive": True, "displaylogo": False, "toImageButtonOptions": picture},
-        include_plotlyjs=False,
-        full_html=False,
-        validate=False,
-        div_id=f"plot-{number}",
-    )
-    wide = ' class="aft-broad"' if is_broad(figure["layout"]) else ""
-    return f"{show_title(number, escape(title))}<div{wide}>{drawn}</div>"
+        The camera in its corner saves a picture of vectors, for papers.
+        """
+        picture = {"format": "svg", "filename": f"{notebook}-figure-{number}"}
+        figure, title = without_title(figure)
+        drawn = to_html(
+            figure,
+            config={"responsive": True, "displaylogo": False, "toImageButtonOptions": picture},
+            include_plotlyjs=False,
+            full_html=False,
+            validate=False,
+            div_id=f"plot-{number}",
+        )
+        wide = ' class="aft-broad"' if is_broad(figure["layout"]) else ""
+        return f"{show_title(number, escape(title))}<div{wide}>{drawn}</div>"
 
 
 def show_title(number: int, title: str) -> str:
