@@ -137,7 +137,7 @@ class Alternatives:
 
 @dataclass(frozen=True)
 class Operation:
-    """Load, read rate, failures and prices of a user's stream.
+    """Load, read rate and failures of a user's stream.
 
     Parameters
     ----------
@@ -151,8 +151,6 @@ class Operation:
         Samples per second that can be read in all, live ones included, above 0.
     failures_per_month : float
         At least 0.
-    price_per_gb : float
-        Price of reading 10⁹ bytes, at least 0.
     """
 
     sensors: int
@@ -160,14 +158,12 @@ class Operation:
     window_s: float
     read_rate: float
     failures_per_month: float
-    price_per_gb: float = 0.0
 
     def __post_init__(self) -> None:
         require_number("sensors", self.sensors, least=1, whole=True)
         for name in ("samples_per_s", "window_s", "read_rate"):
             require_number(name, getattr(self, name), above=0)
         require_number("failures_per_month", self.failures_per_month, least=0)
-        require_number("price_per_gb", self.price_per_gb, least=0)
 
 
 @dataclass(frozen=True)
@@ -214,8 +210,8 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> pd.DataFra
 
     One row per scheme, with the columns recovery_s: of one failure, until every due window is
     emitted; outage_minutes: the sum over the failures, so it may exceed the month; gb_read_again;
-    price; checkpoint_minutes: work of all checkpoints; estimated_results: those within ε with
-    probability 1 − δ.
+    checkpoint_minutes: work of all checkpoints; estimated_results: those within ε with probability
+    1 − δ.
     """
     windows = MONTH_S / operation.window_s
     failures = operation.failures_per_month
@@ -231,13 +227,12 @@ def monthly_costs(operation: Operation, schemes: Sequence[Scheme]) -> pd.DataFra
         skips = scheme.skips_input or not scheme.replayed
         hit = 1.0 + skips * costs.start_s / operation.window_s
         sensors = operation.sensors * scheme.lost * (1 - scheme.replayed)
-        gigabytes = failures * again * BYTES_PER_SAMPLE / 1e9 if recovery_s < math.inf else 0.0
+        read = failures * again if recovery_s < math.inf else 0.0
         row = {
             "scheme": scheme.name,
             "recovery_s": recovery_s,
             "outage_minutes": failures * recovery_s / 60 if failures else 0.0,  # 0 · ∞ is no number
-            "gb_read_again": gigabytes,
-            "price": gigabytes * operation.price_per_gb,
+            "gb_read_again": read * BYTES_PER_SAMPLE / 1e9,
             "checkpoint_minutes": windows * scheme.checkpoints * costs.checkpoint_s / 60,
             "estimated_results": failures * sensors * hit,
         }

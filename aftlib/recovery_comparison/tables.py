@@ -112,7 +112,7 @@ def own_table(measured: Measurements, operation: Operation, t_sla_s: float) -> p
     keeps_from, faster_below: total samples per second, live ones included, from which on the exact
     recovery keeps T_SLA, and below which the scheme is faster; NaN for exact schemes.
     """
-    table = own_numbers(measured, operation).drop(columns=["price"])
+    table = own_numbers(measured, operation)
     choices = own_alternatives(measured, operation)
     live = operation.samples_per_s
     keeps = {name: live + choice.keeps_from(t_sla_s) for name, choice in choices.items()}

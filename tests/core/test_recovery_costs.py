@@ -94,20 +94,19 @@ def test_a_month_is_the_mean_of_failures_at_random_moments(scheme):
 
 
 def test_checkpoints_and_estimates_of_a_month_are_counted():
-    exact, d1, d2 = monthly_costs(replace(OPERATION, price_per_gb=2.0), SCHEMES).itertuples()
+    exact, d1, d2 = monthly_costs(OPERATION, SCHEMES).itertuples()
     assert d2.checkpoint_minutes == pytest.approx(MONTH_S / 60 * 3 * 0.05 / 60)
     assert exact.recovery_s == pytest.approx(EXACT.recovery_s(15_000, False, 500))
     assert exact.estimated_results == 0
     assert d1.estimated_results == pytest.approx(30 * 5 * (1 + 0.5 / 60))
     assert d2.estimated_results == pytest.approx(30 * 7.5)
-    assert exact.price == pytest.approx(2 * exact.gb_read_again) and d1.price == 0
 
 
 def test_input_that_live_reads_use_up_is_never_read_again():
-    full = replace(OPERATION, read_rate=1000, price_per_gb=2.0)
+    full = replace(OPERATION, read_rate=1000)
     exact, d1, _ = monthly_costs(full, SCHEMES).itertuples()
     assert exact.outage_minutes == math.inf
-    assert exact.gb_read_again == exact.price == 0
+    assert exact.gb_read_again == 0
     assert d1.outage_minutes == pytest.approx(30 * 0.75 / 60)
     idle = replace(OPERATION, read_rate=1, failures_per_month=0)
     (calm,) = monthly_costs(idle, SCHEMES[:1]).itertuples()
@@ -131,7 +130,7 @@ test_numbers_outside_their_range_are_refused = refused(
     (OPERATION, {"sensors": 0}, "sensors must be a whole number at least 1, got 0"),
     (OPERATION, {"samples_per_s": 0}, "samples_per_s must be above 0, got 0"),
     (OPERATION, {"failures_per_month": -1}, "failures_per_month must be at least 0, got -1"),
-    (OPERATION, {"price_per_gb": math.nan}, "price_per_gb must be at least 0, got nan"),
+    (OPERATION, {"read_rate": math.nan}, "read_rate must be above 0, got nan"),
     (SCHEMES[0], {"lost": 0}, "lost must be above 0 and at most 1, got 0"),
     (SCHEMES[0], {"replayed": 1.1}, "replayed must be at least 0 and at most 1, got 1.1"),
     (SCHEMES[0], {"checkpoints": 0}, "checkpoints must be at least 1, got 0"),
