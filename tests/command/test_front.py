@@ -79,9 +79,7 @@ def test_missing_numbers_are_named_below_the_table(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments", [["--profile", "smoke"], [], ["--profile", "full", "--only", "D1"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["--profile", "full", "--only", "D1"]])
 def test_only_a_whole_full_run_writes_what_git_keeps(home, arguments):
     stored = [home / "reports" / name for name in ("README.md", "full.json")]
     stored[0].parent.mkdir()
