@@ -84,11 +84,12 @@ class Peer:
 
 def predicted_size(guard: Guard) -> np.ndarray:
     """Return the |error| that the guard's regression expects now, (H, n); NaN where it has none."""
-    rounds = guard._rounds
-    features = rounds.risk.features[(guard.rounds - 1) % (guard.horizons + 1)]
-    size = np.exp(np.einsum("hnf,hnf->hn", features, rounds.risk.weights))
+    guards = guard._guards
+    risk = guards.risk
+    features = proposal.joined(risk.common[:, :1], risk.own[:, 0])[0]  # of the newest round
+    size = np.exp(np.einsum("hnf,hnf->hn", features, risk.weights[0]))
     usable = features[..., proposal.USABLE] == 1
-    return np.where(usable, size * rounds.model.scale, np.nan)
+    return np.where(usable, size * guards.model.scale[0], np.nan)
 
 
 def race(

@@ -21,7 +21,7 @@ takes m·2ʲ blocked rounds, which limits J. With u in place of 1 and n errors p
 **Gaps.** A certified round whose outcome is never known leaves W and U unchanged, as if not
 certified. The proof holds for any set of such rounds, even if an adversary chooses it, because
 a pending round costs at most 1 − δ whether or not its outcome comes. A round is also withdrawn
-before its outcome is known if its gaps are not covered (`guard.rounds`); the same holds for it.
+before its outcome is known if its gaps are not covered (`guard.guards`); the same holds for it.
 So N and E count the rounds that were certified, not withdrawn, and whose outcome is known. If k of
 the certified rounds have an unknown outcome, at most the bound plus k of all certified rounds are
 wrong. Without assumptions there is no better bound, because all unknown rounds may be wrong. If
@@ -38,6 +38,7 @@ from typing import Self
 import numpy as np
 
 from aftlib.core.checks import require_number
+from aftlib.guard.state import axes
 
 START = 5.0
 """c₀: the first budget of a sensor's account."""
@@ -56,10 +57,11 @@ NOT_PROPOSED, BLOCKED, CERTIFIED = range(3)
 """Decisions."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Accounts:
     """One account per horizon and sensor, and for each horizon a pool over all n sensors.
 
+    The arrays and the arguments may have axes before H, such as the one of guards.
     A share `delta` of the certified rounds may be wrong. The outcomes of a horizon h are known
     h rounds after their decisions, and must be booked in the order of the decisions.
 
@@ -73,9 +75,9 @@ class Accounts:
     array([[1]])
     """
 
-    single: np.ndarray  # (H, n) of `ACCOUNT`
-    pools: np.ndarray  # (H,) of `ACCOUNT`
     delta: float
+    single: np.ndarray = axes("H n", ACCOUNT)
+    pools: np.ndarray = axes("H", ACCOUNT)
 
     @classmethod
     def open(cls, sensors: int, delta: float, horizons: int = 1) -> Self:
@@ -88,50 +90,55 @@ class Accounts:
         require_number("horizons", horizons, least=1, whole=True)
         require_number("delta", delta, above=0, below=1)
         single = np.zeros((horizons, sensors), ACCOUNT)
-        single["budget"] = START
         pools = np.zeros(horizons, ACCOUNT)
-        pools["budget"] = POOL_START * pool_unit(sensors)
-        return cls(single, pools, float(delta))
+        accounts = cls(float(delta), single, pools)
+        accounts.begin()
+        return accounts
+
+    def begin(self) -> None:
+        """Give the first budgets to accounts that are all zeros."""
+        self.single["budget"] = START
+        self.pools["budget"] = POOL_START * pool_unit(self.single.shape[-1])
 
     def relative_budget(self) -> np.ndarray:
-        """Return the budget of each account or of its pool, whichever is less, (H, n).
+        """Return the budget of each account or of its pool, whichever is less, (…, H, n).
 
         Budgets are in units of the first budget, so each is 1 in the beginning.
         """
         single = self.single["budget"] / START
-        pools = self.pools["budget"] / (POOL_START * pool_unit(single.shape[1]))
-        return np.asarray(np.minimum(single, pools[:, np.newaxis]))
+        pools = self.pools["budget"] / (POOL_START * pool_unit(single.shape[-1]))
+        return np.asarray(np.minimum(single, pools[..., np.newaxis]))
 
     def certify(self, proposed: np.ndarray) -> np.ndarray:
-        """Return the decision on each proposal, shape (H, n)."""
+        """Return the decision on each proposal, shape (…, H, n)."""
         budget = self.single["budget"]
         is_open = budget + self.single["credits"] >= 1 - self.delta
         # a low pool permits only sensors with large accounts
-        unit = pool_unit(budget.shape[1])
-        free = (self.pools["budget"] + unit * self.pools["credits"])[:, np.newaxis]
+        unit = pool_unit(budget.shape[-1])
+        free = (self.pools["budget"] + unit * self.pools["credits"])[..., np.newaxis]
         permitted = (free >= 0) & ((free >= unit) | (budget >= 0.6 * START))
         return np.where(proposed, np.where(is_open & permitted, CERTIFIED, BLOCKED), NOT_PROPOSED)
 
     def book(self, decisions: np.ndarray, wrong: np.ndarray) -> None:
-        """Book outcomes of the horizons 1 … k, shape (k, n): 1 wrong, 0 right, NaN never known."""
-        k, n = wrong.shape
+        """Book outcomes, shape (…, H, n): 1 wrong, 0 right, NaN never known."""
+        n = wrong.shape[-1]
         known = ~np.isnan(wrong)
         certified = known & (decisions == CERTIFIED)
-        number = certified.sum(1)
+        number = certified.sum(-1)
         unit = pool_unit(n)
         if number.any():
             errors = np.where(certified, wrong, 0)
-            self.single[:k] = self._settled(self.single[:k], certified, errors, CAP, 1.0)
-            self.pools[:k] = self._settled(
-                self.pools[:k], number, errors.sum(1), POOL_CAP * unit, unit
+            self.single[...] = self._settled(self.single, certified, errors, CAP, 1.0)
+            self.pools[...] = self._settled(
+                self.pools, number, errors.sum(-1), POOL_CAP * unit, unit
             )
         blocked = known & (decisions == BLOCKED)
         if blocked.any():
             errors = np.where(blocked, wrong, 0)
-            self.single[:k] = self._credited(self.single[:k], blocked, errors, 1)
+            self.single[...] = self._credited(self.single, blocked, errors, 1)
             idle = number == 0  # pools that certified nothing
-            self.pools[:k] = self._credited(
-                self.pools[:k], idle * blocked.sum(1), idle * errors.sum(1), n
+            self.pools[...] = self._credited(
+                self.pools, idle * blocked.sum(-1), idle * errors.sum(-1), n
             )
 
     def _settled(

@@ -44,6 +44,19 @@ class Recovered:
     certified: np.ndarray
 
 
+@dataclass(frozen=True)
+class History:
+    """Decisions and predictions for windows that arrived, as if each had been lost.
+
+    Both arrays have shape (rounds, horizons, n): horizon h is a loss that began h rounds before.
+    """
+
+    # 0 not proposed, 1 proposed but blocked by an account, 2 certified, −1 not covered because
+    # gaps of other sensors raised the error more than they usually do
+    decisions: np.ndarray
+    estimate: np.ndarray  # the shadow predictions
+
+
 class Estimator(Protocol):
     """An estimator of n sensors, which receives windows in order and estimates the lost ones."""
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,31 +14,14 @@ from numpy.typing import ArrayLike
 from aftlib.core.checks import listed, names_in_order, require_number
 from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.core.storage import pack_arrays, unpack_arrays
-from aftlib.guard.accounts import CERTIFIED, Accounts, slack
-from aftlib.guard.estimator import Recovered, Rules, require_measured
+from aftlib.guard.estimator import History, Recovered, Rules, require_measured
+from aftlib.guard.guards import Guards, row_type
 from aftlib.guard.learned import Learned, change_rules
-from aftlib.guard.prediction import Model
 from aftlib.guard.predictor import STORED, Predictor, require_methods
-from aftlib.guard.proposal import Risk
-from aftlib.guard.rounds import Rounds, State
 
-VERSION = 12
+VERSION = 13
 """Version of the bytes of a guard."""
-_PARTS = {"rules": Rules, "state": State, "accounts": Accounts, "model": Model, "risk": Risk}
 _MOST_ROUNDS = 2**62 - 1  # for sums of int64
-
-
-@dataclass(frozen=True)
-class History:
-    """Decisions and predictions for windows that arrived, as if each had been lost.
-
-    Both arrays have shape (rounds, horizons, n): horizon h is a loss that began h rounds before.
-    """
-
-    # 0 not proposed, 1 proposed but blocked by an account, 2 certified, −1 not covered because
-    # gaps of other sensors raised the error more than they usually do
-    decisions: np.ndarray
-    estimate: np.ndarray  # the shadow predictions
 
 
 class Guard:
@@ -107,46 +88,43 @@ class Guard:
             require_methods(predictor, "predict", "learn")
         self._names = None if names is None else names_in_order(names)
         rules = Rules.check(workers, epsilon, delta, horizons, seasons, self._names)
-        self._rounds = Rounds.begin(rules, predictor)
+        self._guards = Guards.begin(rules, predictors=_listed(predictor))
 
     @classmethod
     def of_rules(
         cls, rules: Rules, names: Sequence[str], predictor: Predictor | None = None
     ) -> Self:
         """Return a guard whose parameters are checked already."""
-        guard = cls.__new__(cls)
-        guard._names = list(names)
-        guard._rounds = Rounds.begin(rules, predictor)
-        return guard
+        return cls.of_guards(Guards.begin(rules, predictors=_listed(predictor)), list(names))
 
     @classmethod
     def of_learned(cls, learned: Learned, rules: Rules, names: Sequence[str]) -> Self:
         """Return a guard that begins with what another learned; its accounts begin anew."""
+        return cls.of_guards(learned.begin(rules, names), list(names))
+
+    @classmethod
+    def of_guards(cls, guards: Guards, names: list[str] | None) -> Self:
+        """Return the only guard of a set."""
         guard = cls.__new__(cls)
-        guard._names = list(names)
-        guard._rounds = learned.begin(rules, names)
+        guard._guards = guards
+        guard._names = names
         return guard
 
     def learned(self, names: Sequence[str], terms: Mapping[str, Any]) -> Learned:
         """Return what this guard learned, for `of_learned`; `names` has its sensors in order."""
-        return Learned.of(self._rounds, names, terms)
+        return Learned.of(self._guards, names, terms)
 
     def under(self, rules: Rules, names: Sequence[str]) -> Self:
         """Return a guard of other rules for the same sensors, with what this one learned.
 
         The accounts of unchanged sensors go on. An outage that lasts is not certified any more.
         """
-        own = vars(self._rounds.rules)
-        if names == self._names and all(map(np.array_equal, vars(rules).values(), own.values())):
-            return self
-        guard = type(self).__new__(type(self))
-        guard._names = list(names)
-        guard._rounds = change_rules(self._rounds, self._names or [], rules, names)
-        return guard
+        guards = change_rules(self._guards, self._names or [], rules, names)
+        return self if guards is self._guards else self.of_guards(guards, list(names))
 
     def shift_seasons(self, windows: float) -> None:
         """Move the seasons on by a time in which no window was learned."""
-        self._rounds.state.phase += windows
+        self._guards.state.phase[...] += windows
 
     def __copy__(self) -> Self:
         """Return a guard with a state of its own."""
@@ -155,17 +133,17 @@ class Guard:
     @property
     def rounds(self) -> int:
         """Number of windows so far."""
-        return self._rounds.state.rounds
+        return int(self._guards.state.rounds[0])
 
     @property
     def horizons(self) -> int:
         """Largest number H of windows of an outage that a guarantee covers."""
-        return self._rounds.rules.horizons
+        return self._guards.rules.horizons
 
     @property
     def _size(self) -> int:
         """Number n of sensors."""
-        return self._rounds.rules.workers.size
+        return self._guards.rules.workers.size
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -174,12 +152,7 @@ class Guard:
         For a sensor that has been missing for r windows, it is the window h + r after its last one.
         The guarantee covers the usual gaps of other sensors, not rarer ones.
         """
-        state = self._rounds.state
-        ahead = np.arange(self.horizons)[:, np.newaxis] + state.missing
-        last = (self.rounds - 1 - state.missing) % len(state.windows)  # slot of the last window
-        horizon = np.minimum(ahead, self.horizons - 1)
-        decisions = state.decisions[last, horizon, np.arange(self._size)]
-        return np.asarray((ahead < self.horizons) & (decisions == CERTIFIED))
+        return np.asarray(self._guards.recoverable[0])
 
     @property
     def outcomes(self) -> np.ndarray:
@@ -187,11 +160,7 @@ class Guard:
 
         E is at most δN + slack, whatever the data.
         """
-        state = self._rounds.state
-        delta = self._rounds.rules.delta
-        bounds = [slack(self.rounds, delta, h) for h in range(1, self.horizons + 1)]
-        each = np.broadcast_to(np.array(bounds)[:, np.newaxis], state.number.shape)
-        return np.stack([state.number, state.errors, each])
+        return self._guards.outcomes[:, 0]
 
     def update(self, windows: Any) -> Recovered:
         """Process one window, shape (n,), or many, shape (rounds, n).
@@ -219,10 +188,7 @@ class Guard:
         number ≥ 0, or all rounds together come to 2**62.
         """
         require_number("rounds", rounds, least=0, most=_MOST_ROUNDS - self.rounds, whole=True)
-        first = min(int(rounds), self.horizons + 1)  # then all slots of the rings are alike
-        self.update(np.full((first, self._size), np.nan))
-        self._rounds.state.rounds += int(rounds) - first
-        self._rounds.state.missing += int(rounds) - first
+        self._guards.skip(np.array([rounds]), np.array([0]))
 
     def replay(self, windows: Any) -> History:
         """Process many windows; return decisions and predictions as if each had been lost."""
@@ -239,15 +205,13 @@ class Guard:
         decisions = np.zeros(shape, np.int64)
         shadow = np.full(shape, np.nan)
         for r, row in enumerate(rows):
-            recovered, predicted = self._rounds.advance(row)
-            estimate[r] = recovered.estimate
-            half_width[r] = recovered.half_width
-            certified[r] = recovered.certified
+            recovered, history = self._guards.advance(row[np.newaxis])
+            estimate[r] = recovered.estimate[0]
+            half_width[r] = recovered.half_width[0]
+            certified[r] = recovered.certified[0]
             if trace:
-                state = self._rounds.state
-                slots = (state.slots_before(self.horizons) - 1) % len(state.windows)
-                decisions[r] = state.decisions[slots, np.arange(self.horizons)]
-                shadow[r] = predicted
+                decisions[r] = history.decisions[0]
+                shadow[r] = history.estimate[0]
         return Recovered(estimate, half_width, certified), History(decisions, shadow)
 
     def _arranged(self, windows: Any) -> np.ndarray:
@@ -286,31 +250,23 @@ class Guard:
     @property
     def nbytes(self) -> int:
         """Bytes of the state in memory, with those that a predictor counts as its `nbytes`."""
-        parts = [*self._fields().values(), self._rounds.predictor]
-        return sum(getattr(part, "nbytes", 0) for part in parts)
+        predictors = self._guards.predictors
+        return self._guards.rows.nbytes + sum(getattr(each, "nbytes", 0) for each in predictors)
 
     @property
     def shared_nbytes(self) -> int:
         """Bytes that it shares with other guards: none."""
         return 0
 
-    def _fields(self) -> dict[str, Any]:
-        """Return the state by part and name."""
-        return {
-            f"{part}.{name}": value
-            for part in _PARTS
-            for name, value in vars(getattr(self._rounds, part)).items()
-        }
-
     def to_bytes(self) -> bytes:
         """Return the whole state; the same bytes for the same state.
 
         ValueError when the guard has a predictor without the methods to_bytes and from_bytes.
         """
-        fields = self._fields()
+        fields: dict[str, Any] = vars(self._guards.rules) | {"rows": self._guards.rows}
         fields["names"] = np.frombuffer(json.dumps(self._names).encode(), np.uint8)
-        predictor: Any = self._rounds.predictor
-        if predictor is not None:
+        predictors: Any = self._guards.predictors
+        for predictor in predictors:
             require_methods(predictor, *STORED)
             fields["predictor"] = np.frombuffer(predictor.to_bytes(), np.uint8)
         return pack_arrays(version=VERSION, **fields)
@@ -336,20 +292,17 @@ class Guard:
                 f"data must be of version {VERSION}, got version {version}: use the version of "
                 "aftlib that wrote it, or start again"
             )
-        values = {name: array if array.ndim else array.item() for name, array in fields.items()}
-        guard = cls.__new__(cls)
         try:
-            guard._names = json.loads(fields["names"].tobytes())
-            parts: dict[str, Any] = {
-                part: kind(
-                    **{
-                        each.name: values[f"{part}.{each.name}"]
-                        for each in dataclasses.fields(kind)
-                    }
-                )
-                for part, kind in _PARTS.items()
-            }
-        except (KeyError, ValueError) as error:
+            names = json.loads(fields["names"].tobytes())
+            rules = Rules(
+                epsilon=fields["epsilon"],
+                delta=fields["delta"].item(),
+                workers=fields["workers"],
+                horizons=fields["horizons"].item(),
+                seasons=fields["seasons"],
+            )
+            rows = fields["rows"].astype(row_type(rules), casting="no")
+        except (KeyError, ValueError, TypeError) as error:
             raise ValueError(f"data holds no whole guard ({error}): start again") from error
         if ("predictor" in fields) != (predictor is not None):
             raise ValueError(
@@ -358,6 +311,10 @@ class Guard:
             )
         if predictor is not None:
             require_methods(predictor, *STORED)
-            parts["predictor"] = predictor.from_bytes(fields["predictor"].tobytes())
-        guard._rounds = Rounds(**parts)
-        return guard
+            predictor = predictor.from_bytes(fields["predictor"].tobytes())
+        return cls.of_guards(Guards(rules, rows, _listed(predictor)), names)
+
+
+def _listed(predictor: Predictor | None) -> list[Predictor]:
+    """Return the predictors of a set of one guard."""
+    return [] if predictor is None else [predictor]

@@ -8,7 +8,6 @@ accounts begin anew, and it does not matter what was learned, or from which data
 
 from __future__ import annotations
 
-import copy
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
@@ -21,10 +20,11 @@ import numpy as np
 from aftlib.core.labels import places_of
 from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.estimator import Rules
+from aftlib.guard.guards import Guards
 from aftlib.guard.prediction import FIRST_FIT
-from aftlib.guard.rounds import Rounds
+from aftlib.guard.proposal import pairs_of
 
-_OF_RISK = ("fast", "slow", "normal", "moment", "residuals", "residual_count")
+_OF_RISK = ("fast", "slow", "moment", "residuals", "residual_count")
 _DIGEST = 16
 _FIX = "make a new plan with aft plan, or give learned=None to begin without"
 
@@ -51,61 +51,70 @@ class Learned:
     residual_count: np.ndarray
 
     @classmethod
-    def of(cls, rounds: Rounds, names: Sequence[str], terms: Mapping[str, Any]) -> Self:
-        """Return what was learned in these rounds, which stay as they are."""
-        rounds = copy.deepcopy(rounds)
-        state = rounds.state
-        model = rounds.model
-        model.absorb(state.seen - state.fitted)
+    def of(cls, guards: Guards, names: Sequence[str], terms: Mapping[str, Any]) -> Self:
+        """Return what a set of one guard learned, which stays as it is."""
+        guards = Guards(guards.rules, guards.rows.copy())
+        state = guards.state
+        model = guards.model
+        risk = guards.risk
+        model.absorb(int(state.seen[0] - state.fitted[0]))
+        arrays = {
+            "level": state.level,
+            "level_weight": state.level_weight,
+            "tolerance": state.tolerance,
+            "moments": model.moments,
+            "weight": model.weight,
+            "products": model.products,
+            "normal": risk.full_normal,
+            **{name: getattr(risk, name) for name in _OF_RISK},
+        }
         return cls(
             names=list(names),
             terms=terms,
-            seen=state.seen,
-            phase=state.rounds + state.phase,
-            level=state.level,
-            level_weight=state.level_weight,
-            tolerance=state.tolerance,
-            moments=model.moments,
-            weight=model.weight,
-            products=model.products,
-            **{name: getattr(rounds.risk, name) for name in _OF_RISK},
+            seen=int(state.seen[0]),
+            phase=float(state.rounds[0] + state.phase[0]),
+            **{name: array[0] for name, array in arrays.items()},
         )
 
-    def begin(self, rules: Rules, names: Sequence[str]) -> Rounds:
-        """Return rounds that begin with it, with new accounts.
+    def begin(self, rules: Rules, names: Sequence[str]) -> Guards:
+        """Return a set of one guard that begins with it, with new accounts.
 
         `names` are the same sensors in the order of `rules`, and the seasons are the same. A model
         of more horizons begins anew for those that were not learned. ValueError when the arrays do
         not fit.
         """
-        rounds = Rounds.begin(rules)
-        state = rounds.state
-        model = rounds.model
+        guards = Guards.begin(rules)
+        state = guards.state
+        model = guards.model
+        risk = guards.risk
         place = np.array(places_of("workers", self.names, names))
         n = place.size
         h = min(rules.horizons, len(self.fast))
-        models = min(len(model.moments), len(self.moments))
+        models = min(model.weight.shape[1], len(self.moments))
         before = n + place if model.joint else place[:0]
         of_sensors = np.concatenate([place, before])
         columns = np.append(of_sensors, np.arange(of_sensors.size, self.moments.shape[1]))
-        state.seen = self.seen
-        state.fitted = self.seen
-        state.phase = self.phase
-        state.level = self.level[place]
-        state.level_weight = self.level_weight[place]
-        state.levels[:] = state.level
-        state.missing[:] = rules.horizons  # no window of before is there
-        state.tolerance[:h] = self.tolerance[:h, place]
-        model.moments[:models] = self.moments[:models][:, columns][:, :, columns]
-        model.weight[:models] = self.weight[:models]
-        model.products[: h + 1] = self.products[: h + 1, place]
+        state.seen[...] = self.seen
+        state.fitted[...] = self.seen
+        state.phase[...] = self.phase
+        state.level[...] = self.level[place]
+        state.level_weight[...] = self.level_weight[place]
+        state.levels[...] = state.level
+        state.missing[...] = rules.horizons  # no window of before is there
+        state.tolerance[:, :h] = self.tolerance[:h, place]
+        model.moments[:, :models] = self.moments[:models][:, columns][:, :, columns]
+        model.weight[:, :models] = self.weight[:models]
+        model.products[:, : h + 1] = self.products[: h + 1, place]
+        one, other = pairs_of(risk.normal.shape[-1])
+        risk.normal[:, :h] = self.normal[:h, place][..., one, other]
         for name in _OF_RISK:
-            getattr(rounds.risk, name)[:h] = getattr(self, name)[:h, place]
+            getattr(risk, name)[:, :h] = getattr(self, name)[:h, place]
         if self.seen >= FIRST_FIT:
-            model.refit(rules.workers)
-            model.refit(rules.workers)  # the fit in use, which is the last but one
-            rounds.risk.refit()
-        return rounds
+            model.last_weight[...] = model.weight
+            model.last_echo[...] = model.products
+            model.refit(0, rules.workers)  # the fit in use, which is the last but one
+            risk.refit()
+        return guards
 
     def to_text(self) -> str:
         """Return it as text; the same text for the same contents."""
@@ -146,34 +155,37 @@ class Learned:
 
 
 def change_rules(
-    rounds: Rounds, names: Sequence[str], rules: Rules, new_names: Sequence[str]
-) -> Rounds:
-    """Return rounds of other rules for the same sensors, with what these learned.
+    guards: Guards, names: Sequence[str], rules: Rules, new_names: Sequence[str]
+) -> Guards:
+    """Return a set of one guard of other rules for the same sensors, with what this one learned.
 
     A sensor's accounts go on if δ, its ε and the sensors of its worker are the same. The others
     begin anew, and then their slack is counted once more. The pools go on unless all begin anew,
     and the half-widths' shares if δ is the same.
     """
-    after = Learned.of(rounds, names, {}).begin(rules, new_names)
+    own = vars(guards.rules).values()
+    if [*names] == [*new_names] and all(map(np.array_equal, vars(rules).values(), own)):
+        return guards
+    after = Learned.of(guards, names, {}).begin(rules, new_names)
     place = np.array(places_of("workers", names, new_names))
-    before = rounds.state
+    before = guards.state
     now = after.state
-    if rules.delta != rounds.rules.delta:
+    if rules.delta != guards.rules.delta:
         return after
-    now.outside[:] = before.outside[:, place]
-    old = _workers_of(rounds.rules, names)
+    now.outside[...] = before.outside[..., place]
+    old = _workers_of(guards.rules, names)
     new = _workers_of(rules, new_names)
     alike = np.array([old[name] == new[name] for name in new_names])
-    alike &= rules.epsilon == rounds.rules.epsilon[place]
+    alike &= rules.epsilon == guards.rules.epsilon[place]
     if alike.any():
         here = np.flatnonzero(alike)
         there = place[here]
-        after.accounts.single[:, here] = rounds.accounts.single[:, there]
-        after.accounts.pools[:] = rounds.accounts.pools
-        now.number[:, here] = before.number[:, there]
-        now.errors[:, here] = before.errors[:, there]
-        now.rounds = before.rounds  # they bound the credits
-        now.phase -= before.rounds
+        after.accounts.single[..., here] = guards.accounts.single[..., there]
+        after.accounts.pools[...] = guards.accounts.pools
+        now.number[..., here] = before.number[..., there]
+        now.errors[..., here] = before.errors[..., there]
+        now.rounds[...] = before.rounds  # they bound the credits
+        now.phase[...] -= before.rounds
     return after
 
 

@@ -17,9 +17,11 @@ fits, at least H rounds apart: predictions use the last but one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
+
+from aftlib.guard.estimator import Rules
+from aftlib.guard.state import axes
 
 JOINT = 150
 """Largest number of sensors with which the windows h rounds ago enter a prediction."""
@@ -35,158 +37,162 @@ MOST_INFLATION = 1e6
 """Largest factor by which gaps may raise an error; an unknown factor is set to it."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Model:
-    """State of the prediction of n sensors at H horizons, with k seasons.
+    """State of the prediction; the axes G, H and n are those of `guard.state.State`.
 
     The axis `models` has a model per horizon h at index h − 1; beyond `JOINT` sensors it has one
     for all horizons. The axis d has the columns of a row z: the n windows now; up to `JOINT`
-    sensors the n windows h rounds ago; 2k sines and cosines of the seasons. A ring has a slot per
-    round.
+    sensors the n windows h rounds ago; 2k sines and cosines of the k seasons.
     """
 
-    moments: np.ndarray  # (models, d, d) forgetting sums of z zᵀ
-    rows: np.ndarray  # (models, every, d) since the moments were last brought up to date
-    weight: np.ndarray  # (models,)
+    moments: np.ndarray = axes("models d d")  # forgetting sums of z zᵀ up to the last fit
+    rows: np.ndarray = axes("models every d")  # since then
+    weight: np.ndarray = axes("models")
     # the fit in use
-    precision: np.ndarray  # (models, d, d)
-    gain: np.ndarray  # (models, n, d)
-    variance: np.ndarray  # (models, n) of each sensor, given all outside its worker
-    scale: np.ndarray  # (n,) standard deviations; 0 before the first fit
-    echo: np.ndarray  # (H + 1, n) `products` of this fit
-    # the last fit, which replaces it at the next one
-    next_precision: np.ndarray
-    next_scale: np.ndarray
-    next_echo: np.ndarray
+    precision: np.ndarray = axes("models d d")
+    gain: np.ndarray = axes("models n d")
+    variance: np.ndarray = axes("models n")  # of each sensor, given all outside its worker
+    scale: np.ndarray = axes("n")  # standard deviations; 0 before the first fit
+    echo: np.ndarray = axes("H+1 n")  # `products` of this fit
+    # the last fit, which replaces it at the next one; `moments` are still those of this fit
+    last_weight: np.ndarray = axes("models")  # infinite before the first fit
+    last_echo: np.ndarray = axes("H+1 n")
     # of the AR(1) beyond `JOINT` sensors
-    residual: np.ndarray  # (H + 1, n) ring of what the other workers' windows do not explain
-    products: np.ndarray  # (H + 1, n) forgetting sums of r_t r_{t−h} at index h
+    residual: np.ndarray = axes("H n")  # ring of what other workers' windows do not explain
+    products: np.ndarray = axes("H+1 n")  # forgetting sums of r_t r_{t−h} at index h
 
-    @classmethod
-    def begin(cls, sensors: int, horizons: int, seasons: int, every: int) -> Self:
-        """Return the state before the first round; `every` is the most rounds between two fits."""
-        joint = sensors <= JOINT
-        models = horizons if joint else 1
-        d = (2 if joint else 1) * sensors + 2 * seasons
-        ring = horizons + 1, sensors
-        return cls(
-            moments=np.zeros((models, d, d)),
-            rows=np.zeros((models, every, d)),
-            weight=np.zeros(models),
-            precision=np.zeros((models, d, d)),
-            gain=np.zeros((models, sensors, d)),
-            variance=np.zeros((models, sensors)),
-            scale=np.zeros(sensors),
-            echo=np.zeros(ring),
-            next_precision=np.zeros((models, d, d)),
-            next_scale=np.zeros(sensors),
-            next_echo=np.zeros(ring),
-            residual=np.full(ring, np.nan),
-            products=np.zeros(ring),
-        )
+    def begin(self) -> None:
+        """Bring arrays of zeros to the state before the first round."""
+        self.last_weight[...] = np.inf
+        self.residual[...] = np.nan
 
     @property
     def joint(self) -> bool:
         """Whether a row contains the windows of earlier rounds."""
-        return bool(self.moments.shape[1] >= 2 * self.scale.size)
+        return bool(self.moments.shape[-1] >= 2 * self.scale.shape[-1])
 
     @property
-    def fitted(self) -> bool:
-        """Whether a fit is in use."""
-        return bool(self.scale.max() != 0)
+    def fitted(self) -> np.ndarray:
+        """Whether a fit is in use, shape (G,)."""
+        return np.asarray(self.scale.max(-1) != 0)
 
     def rows_of(
         self, now: np.ndarray, before: np.ndarray, level: np.ndarray, waves: np.ndarray
     ) -> np.ndarray:
-        """Return a row z for each row of `before`: windows now and before, less level; seasons.
+        """Return rows z (G, k, d): windows now and before, less level, and the seasons.
 
-        Models that are not joint have no windows before; then only the number of rows counts.
+        `now` is (G, n), `before` (G, k, n), `level` (G, k, n) or (G, 1, n), and `waves` (G, 2k).
+        Models that are not joint have no windows before; then only their number counts.
         """
-        n = now.size
-        z = np.empty((len(before), self.moments.shape[1]))
-        z[:, :n] = now - level
+        n = now.shape[-1]
+        z = np.empty((*before.shape[:2], self.moments.shape[-1]))
+        z[..., :n] = now[:, np.newaxis] - level
         if self.joint:
-            z[:, n : 2 * n] = before - level
-        z[:, z.shape[1] - waves.size :] = waves
+            z[..., n : 2 * n] = before - level
+        z[..., z.shape[-1] - waves.shape[-1] :] = waves[:, np.newaxis]
         return z
 
-    def learn_rows(self, place: int, z: np.ndarray, seen: np.ndarray) -> None:
-        """Store a row z (models, d) of each model; a model that has not `seen` it only forgets.
+    def learn_rows(self, place: np.ndarray, z: np.ndarray, seen: np.ndarray) -> None:
+        """Store a row z (G, models, d) of each model at each guard's `place`.
 
-        `absorb` adds the stored rows to the moments, many at once.
+        A model that has not `seen` it only forgets. `absorb` adds the stored rows to the moments,
+        many at once.
         """
-        self.rows[seen, place] = z[seen]
-        self.weight = (1 - FORGET) * self.weight + seen
+        g, model = np.nonzero(seen)
+        self.rows[g, model, place[g]] = z[seen]
+        self.weight[...] = (1 - FORGET) * self.weight + seen
 
-    def learn_residual(self, residual: np.ndarray, slots: np.ndarray) -> None:
-        """Learn the AR(1) from a round's residual; `slots` are those of this round and before."""
-        self.residual[slots[0]] = residual
+    def learn_residual(self, residual: np.ndarray) -> None:
+        """Learn the AR(1) from a round's residual, shape (G, n); NaN is not learned."""
+        ages = np.concatenate([residual[:, np.newaxis], self.residual], axis=1)
         with np.errstate(over="ignore"):  # a product that is too large is not added
-            product = residual * self.residual[slots]
-        sums = self.products[: len(slots)]
-        faded = (1 - FORGET) * sums + product
-        self.products[: len(slots)] = np.where(np.isfinite(product), faded, sums)
+            product = residual[:, np.newaxis] * ages
+        faded = (1 - FORGET) * self.products + product
+        self.products[...] = np.where(np.isfinite(product), faded, self.products)
+        self.residual[...] = ages[:, :-1]
 
     def absorb(self, count: int) -> None:
         """Add the `count` stored rows to the moments; older rows weigh less."""
-        rows = self.rows[:, :count]
+        rows = self.rows[:, :, :count]
         faded = rows * ((1 - FORGET) ** np.arange(count - 1, -1, -1))[:, np.newaxis]
-        products = faded.swapaxes(1, 2) @ rows
-        self.moments = (1 - FORGET) ** count * self.moments + products
-        self.rows[:] = 0.0
+        products = faded.swapaxes(-1, -2) @ rows
+        self.moments[...] = (1 - FORGET) ** count * self.moments + products
+        self.rows[...] = 0.0
 
     @np.errstate(divide="ignore", invalid="ignore")  # a model that has seen no row has weight 0
-    def refit(self, workers: np.ndarray) -> None:
-        """Use the last fit, and compute the next; `workers` has each sensor's worker."""
-        self.precision = self.next_precision
-        self.scale = self.next_scale
-        self.echo = self.next_echo
-        if self.fitted:
-            self.gain, self.variance = gain_of(self.precision, workers)
-        moments = self.moments / self.weight[:, np.newaxis, np.newaxis]
-        self.next_precision = inverse(load(moments))
-        self.next_scale = np.sqrt(np.diagonal(moments[0])[: workers.size])
-        self.next_echo = self.products.copy()
+    def refit(self, count: int, workers: np.ndarray) -> None:
+        """Use the last fit; then make the next one, with the `count` rows since then.
 
-    def fill(self, z: np.ndarray) -> np.ndarray:
-        """Return a row of horizon 1 with its missing entries replaced by their mean."""
-        if not self.fitted:
+        `workers` has each sensor's worker.
+        """
+        moments = self.moments / self.last_weight[..., np.newaxis, np.newaxis]
+        variances = np.diagonal(moments[:, 0], axis1=-2, axis2=-1)
+        self.scale[...] = np.sqrt(variances[:, : workers.size])
+        self.precision[...] = inverse(load(moments))
+        self.gain[...], self.variance[...] = gain_of(self.precision, workers)
+        self.echo[...] = self.last_echo
+        self.absorb(count)
+        self.last_weight[...] = self.weight
+        self.last_echo[...] = self.products
+
+    def fill(self, guard: int, z: np.ndarray) -> np.ndarray:
+        """Return a guard's row of horizon 1 with its missing entries replaced by their mean."""
+        if not self.fitted[guard]:
             return z
         missing = np.isnan(z)
-        rows = self.precision[0, missing]
+        rows = self.precision[guard, 0, missing]
         filled = z.copy()
         filled[missing] = -inverse(rows[:, missing]) @ (rows[:, ~missing] @ z[~missing])
         return filled
 
-    def echoes(self, slots: np.ndarray) -> np.ndarray:
-        """Return what the residuals at `slots`, 1 … k rounds ago, add to predictions, (k, n)."""
+    def echoes(self) -> np.ndarray:
+        """Return what the residuals 1 … H rounds ago add to predictions, (G, H, n)."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            echo = self.echo[1 : len(slots) + 1] / self.echo[0] * self.residual[slots]
+            echo = self.echo[:, 1:] / self.echo[:, :1] * self.residual
         return np.where(np.isfinite(echo), echo, 0.0)
 
-    def predict(self, z: np.ndarray, workers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def predict(
+        self, z: np.ndarray, past: np.ndarray, workers: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Predict each sensor's value from other workers' sensors; 0 before a fit.
 
-        `z` is (horizons, d). Returns the values (horizons, n), and the factors by which gaps raise
-        each error's standard deviation.
+        `z` is (G, horizons, d), of which a guard has the first `past` (G,). Returns the values
+        (G, horizons, n), and the factors by which gaps raise each error's standard deviation.
+        """
+        horizons = z.shape[1]
+        missing = np.isnan(z)
+        known = np.where(missing, 0.0, z)
+        values = (self.gain[:, :horizons] @ known[..., np.newaxis])[..., 0]
+        inflation = np.ones(values.shape)
+        fitted = self.fitted
+        values[~fitted] = 0.0
+        there = np.arange(horizons) < past[:, np.newaxis]
+        for g in np.flatnonzero(fitted & (there & missing.any(-1)).any(-1)).tolist():
+            k = past[g]
+            values[g, :k], inflation[g, :k] = self._predict_among_gaps(
+                g, z[g, :k], values[g, :k], workers
+            )
+        return values, inflation
+
+    def _predict_among_gaps(
+        self, guard: int, z: np.ndarray, alone: np.ndarray, workers: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predict a guard's values, (horizons, n), where some of z (horizons, d) are missing.
+
+        `alone` are the predictions with 0 in place of what is missing.
         """
         horizons = len(z)
         n = workers.size
-        inflation = np.ones((horizons, n))
-        if not self.fitted:
-            return np.zeros((horizons, n)), inflation
         missing = np.isnan(z)
-        gain = self.gain[:horizons]
-        if not missing.any():
-            return (gain @ z[..., np.newaxis])[..., 0], inflation
-        out, variance = predict_among_gaps(self.precision[:horizons], z, missing, workers)
+        precision = self.precision[guard, :horizons]
+        out, variance = predict_among_gaps(precision, z, missing, workers)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = variance / self.variance[:horizons]
+            ratio = variance / self.variance[guard, :horizons]
         # rounding may make the ratio less than 1; it is NaN if nothing is known
         bounded = np.sqrt(np.maximum(ratio, 1.0))
         inflation = np.where(ratio < MOST_INFLATION**2, bounded, MOST_INFLATION)
         # equal bit for bit to the shadow prediction, without the failed worker's values
-        alone = (gain @ np.where(missing, 0.0, z)[..., np.newaxis])[..., 0]
         failed = np.unique(workers[missing[0, :n]])
         usual = ~missing[:, n:].any(1)[:, np.newaxis] & (failed.size <= 1)
         usual = usual & (np.isin(workers, failed) | (failed.size == 0))
@@ -231,17 +237,17 @@ def load(moments: np.ndarray) -> np.ndarray:
 
 
 def gain_of(precision: np.ndarray, workers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the gain (models, n, d) of a precision without gaps, and each sensor's variance."""
-    models, d, _ = precision.shape
-    gain = np.zeros((models, workers.size, d))
-    variance = np.zeros((models, workers.size))
+    """Return the gain (…, n, d) of precisions (…, d, d) without gaps, and sensors' variances."""
+    *models, d, _ = precision.shape
+    gain = np.zeros((*models, workers.size, d))
+    variance = np.zeros((*models, workers.size))
     for block in blocks_of(workers, np.arange(workers.size)):
         across = block[:, :, np.newaxis]
         along = block[:, np.newaxis]
-        covariance = inverse(precision[:, across, along])
-        gain[:, block] = -covariance @ precision[:, block]
-        gain[:, across, along] = 0.0
-        variance[:, block] = np.diagonal(covariance, axis1=-2, axis2=-1)
+        covariance = inverse(precision[..., across, along])
+        gain[..., block, :] = -covariance @ precision[..., block, :]
+        gain[..., across, along] = 0.0
+        variance[..., block] = np.diagonal(covariance, axis1=-2, axis2=-1)
     return gain, variance
 
 
@@ -293,3 +299,11 @@ def predict_among_gaps(
             spread = (covariance[:, worker] @ part[..., np.newaxis])[..., 0]
             variance[:, gone[place]] += (part * spread).sum(-1)
     return mean, variance
+
+
+def most_between_fits(rules: Rules) -> int:
+    """Return the most windows between two fits, of which the model stores the rows.
+
+    A fit costs O(n³) and a window O(n²), so a guard of many sensors fits less often.
+    """
+    return max(rules.horizons, rules.workers.size // 3)

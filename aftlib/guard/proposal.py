@@ -10,10 +10,13 @@ the budget rises, until riskier rounds spend what the others saved.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Self
+from functools import cache
 
 import numpy as np
+
+from aftlib.guard.state import at_horizons, axes
 
 FLOOR = 0.03
 """Added to |error|/σ before its logarithm, so that tiny errors do not dominate the regression."""
@@ -34,142 +37,171 @@ RISK_AT_START = 1.5
 """Risk, in units of δ, that a sensor may have while its account has its first budget."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Risk:
-    """State of the proposals; entry (h − 1, i) belongs to horizon h and sensor i.
+    """State of the proposals; the axes G, H and n are those of `guard.state.State`.
 
-    F is the number of features. A ring has a slot for each of the last H + 1 rounds.
+    The axis F has the features. The matrix Σ f fᵀ is symmetric, and 0 for harmonics of seasons that
+    there are not, so `normal` has only its other entries: the axis `pairs`.
     """
 
-    fast: np.ndarray  # (H, n) averages of y
-    slow: np.ndarray
-    normal: np.ndarray  # (H, n, F, F) forgetting sums of f fᵀ
-    moment: np.ndarray  # (H, n, F) of f·y
-    weights: np.ndarray  # (H, n, F)
-    residuals: np.ndarray  # (H, n, RESIDUALS) float32 ring, −∞ where there is none yet
-    residual_count: np.ndarray  # (H, n)
-    features: np.ndarray  # (H + 1, H, n, F) ring
+    fast: np.ndarray = axes("H n")  # averages of y
+    slow: np.ndarray = axes("H n")
+    normal: np.ndarray = axes("H n pairs")  # forgetting sums of f fᵀ
+    moment: np.ndarray = axes("H n F")  # of f·y
+    weights: np.ndarray = axes("H n F")
+    residuals: np.ndarray = axes("H n residuals", np.float32)  # ring, −∞ where none is yet
+    residual_count: np.ndarray = axes("H n", np.int64)
+    common: np.ndarray = axes("H n F-3")  # ring of the features that all horizons share
+    own: np.ndarray = axes("H H n 3")  # ring of a horizon's `FAST`, `SLOW` and `MEAN`
 
-    @classmethod
-    def begin(cls, sensors: int, horizons: int) -> Self:
-        """Return the state before the first round."""
-        each = horizons, sensors
-        weights = np.zeros((*each, FEATURES))
-        weights[..., SLOW] = 1  # the slow average, until more is known
-        return cls(
-            fast=np.zeros(each),
-            slow=np.zeros(each),
-            normal=np.zeros((*each, FEATURES, FEATURES)),
-            moment=np.zeros((*each, FEATURES)),
-            weights=weights,
-            residuals=np.full((*each, RESIDUALS), -np.inf, np.float32),
-            residual_count=np.zeros(each, np.int64),
-            features=np.zeros((horizons + 1, *each, FEATURES)),
-        )
+    def begin(self) -> None:
+        """Bring arrays of zeros to the state before the first round."""
+        self.weights[..., SLOW] = 1  # the slow average, until more is known
+        self.residuals[...] = -np.inf
 
-    def write_features(
-        self,
-        slot: int,
-        usable: np.ndarray,
-        change: np.ndarray,
-        level: np.ndarray,
-        waves: np.ndarray,
-    ) -> None:
-        """Write the features of a round into its slot; arrays have shape (n,)."""
-        features = self.features[slot]
-        count = min(waves.size, FEATURES - SEASONS)
-        features[:] = 0.0
-        features[..., FAST] = self.fast
-        features[..., SLOW] = self.slow
-        features[..., MEAN] = self.fast.mean(1, keepdims=True)
-        features[..., CHANGE] = np.where(np.isnan(change), 0.0, change)
-        features[..., LEVEL] = level
-        features[..., SIZE] = np.abs(level)
-        features[..., SEASONS : SEASONS + count] = waves[:count]
-        features[:, ~usable] = 0.0
-        features[:, usable, USABLE] = 1.0
+    def features_of(
+        self, usable: np.ndarray, change: np.ndarray, level: np.ndarray, waves: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features of a round: common ones (G, n, F − 3) and own ones (G, H, n, 3).
 
-    def was_usable(self, slots: np.ndarray) -> np.ndarray:
-        """Whether horizon 1 … k had features at `slots`, 1 … k rounds ago, shape (k, n)."""
-        return np.asarray(self.features[slots, np.arange(len(slots)), :, USABLE] == 1)
+        `waves` has shape (G, 2k) for k seasons, the other arguments (G, n).
+        """
+        common = np.zeros((*usable.shape, FEATURES - 3))
+        count = min(waves.shape[1], FEATURES - SEASONS)
+        common[..., USABLE] = 1.0
+        common[..., CHANGE - 3] = np.where(np.isnan(change), 0.0, change)
+        common[..., LEVEL - 3] = level
+        common[..., SIZE - 3] = np.abs(level)
+        common[..., SEASONS - 3 : SEASONS - 3 + count] = waves[:, np.newaxis, :count]
+        common[~usable] = 0.0
+        own = np.empty((*self.fast.shape, 3))
+        own[..., FAST - 1] = self.fast
+        own[..., SLOW - 1] = self.slow
+        own[..., MEAN - 1] = self.fast.mean(-1, keepdims=True)
+        return common, np.where(usable[:, np.newaxis, :, np.newaxis], own, 0.0)
+
+    @property
+    def due(self) -> np.ndarray:
+        """The features that horizon h had h rounds ago, (G, H, n, F)."""
+        return joined(self.common, at_horizons(self.own))
 
     def learn(
-        self, slots: np.ndarray, scored: np.ndarray, y: np.ndarray, outside: np.ndarray
+        self, features: np.ndarray, scored: np.ndarray, y: np.ndarray, outside: np.ndarray
     ) -> np.ndarray:
-        """Learn the outcomes of the predictions for horizon 1 … k, where `scored`, shape (k, n).
+        """Learn the outcomes of predictions, where `scored`, shape (G, H, n).
 
-        The prediction for horizon h used the features at `slots[h - 1]`. Returns whether each error
-        was above the half-width for the share `outside`: 1, 0, or NaN where there was none.
+        `features` are those of the predictions. Returns whether each error was above the half-width
+        for the share `outside`: 1, 0, or NaN where there was none.
         """
-        k = len(slots)
-        features = self.features[slots, np.arange(k)]
         y = np.where(scored, y, 0.0)
-        used = scored & self.was_usable(slots)
-        residual = y - np.einsum("hnf,hnf->hn", features, self.weights[:k])
+        used = scored & (features[..., USABLE] == 1)
+        residual = y - np.einsum("ghnf,ghnf->ghn", features, self.weights)
         residual = residual.astype(np.float32)  # as they are stored, because mixed types are slow
-        larger = self.residuals[:k] >= residual[..., np.newaxis]
-        above = larger.view(np.uint8).sum(-1, dtype=np.uint16)
-        count = np.minimum(self.residual_count[:k], RESIDUALS)
+        above = count_true(self.residuals >= residual[..., np.newaxis])
+        count = np.minimum(self.residual_count, RESIDUALS)
         missed = (outside > 0) & (above <= np.maximum(outside * (count + 1) - 1, 0))
         known = used & (count >= LEAST_RESIDUALS)
-        h, i = np.nonzero(used)
-        self.residuals[h, i, self.residual_count[h, i] % RESIDUALS] = residual[h, i]
-        self.residual_count[:k] += used
+        at = np.nonzero(used)
+        self.residuals[(*at, self.residual_count[at] % RESIDUALS)] = residual[at]
+        self.residual_count[...] = self.residual_count + used
         faded = np.where(used, 1 - FORGET, 1.0)[..., np.newaxis]
         new = features * used[..., np.newaxis]
-        self.moment[:k] = faded * self.moment[:k] + new * y[..., np.newaxis]
-        normal = self.normal[:k]
-        normal *= faded[..., np.newaxis]
-        normal += new[..., np.newaxis] * new[..., np.newaxis, :]
-        self.fast[:k] += np.where(scored, 0.3 * (y - self.fast[:k]), 0.0)
-        self.slow[:k] += np.where(scored, 0.03 * (y - self.slow[:k]), 0.0)
+        self.moment[...] = faded * self.moment + new * y[..., np.newaxis]
+        normal = self.normal
+        normal *= faded
+        normal += entries_of(new, normal.shape[-1])
+        self.fast[...] = self.fast + np.where(scored, 0.3 * (y - self.fast), 0.0)
+        self.slow[...] = self.slow + np.where(scored, 0.03 * (y - self.slow), 0.0)
         return np.where(known, missed, np.nan)
+
+    @property
+    def full_normal(self) -> np.ndarray:
+        """The matrices Σ f fᵀ with all their entries, (G, H, n, F, F)."""
+        one, other = pairs_of(self.normal.shape[-1])
+        full = np.zeros((*self.moment.shape, FEATURES))
+        full[..., one, other] = self.normal
+        full[..., other, one] = self.normal
+        return full
 
     def refit(self) -> None:
         """Solve every regression; each is drawn towards the regression of all sensors together."""
         unit = np.eye(FEATURES)
-        total = self.normal.sum(1) + 0.001 * unit
-        moment = self.moment.sum(1) + 0.001 * unit[SLOW]
+        normal = self.full_normal
+        total = normal.sum(-3) + 0.001 * unit
+        moment = self.moment.sum(-2) + 0.001 * unit[SLOW]
         right = (moment + 5 * unit[SLOW])[..., np.newaxis]
         shared = np.linalg.solve(total + 5 * unit, right)
-        prior = total * (PRIOR / np.maximum(total[:, :1, :1], 1.0))
-        left = self.normal + (prior + 0.001 * unit)[:, np.newaxis]
-        right = self.moment[..., np.newaxis] + (prior @ shared)[:, np.newaxis]
-        self.weights = np.linalg.solve(left, right)[..., 0]
+        prior = total * (PRIOR / np.maximum(total[..., :1, :1], 1.0))
+        left = normal + (prior + 0.001 * unit)[..., np.newaxis, :, :]
+        right = self.moment[..., np.newaxis] + (prior @ shared)[..., np.newaxis, :, :]
+        self.weights[...] = np.linalg.solve(left, right)[..., 0]
 
-    def propose(self, slot: int, limit: np.ndarray, budget: np.ndarray, delta: float) -> np.ndarray:
-        """Return the proposed sensors, (H, n), by the features of the round at `slot`.
+    def propose(
+        self, features: np.ndarray, limit: np.ndarray, budget: np.ndarray, delta: float
+    ) -> np.ndarray:
+        """Return the proposed sensors, (G, H, n), by the features of this round, (G, H, n, F).
 
-        `limit` is log(ε/σ + 0.03), shape (n,); `budget` (H, n) is in units of the first budget.
+        `limit` is log(ε/σ + 0.03), shape (G, n); `budget` (G, H, n) is in units of the first one.
         """
-        features = self.features[slot]
-        bound = limit - np.einsum("hnf,hnf->hn", features, self.weights)
-        exceed = self.residuals > bound.astype(np.float32)[..., np.newaxis]
-        above = exceed.view(np.uint8).sum(-1, dtype=np.uint16)  # NumPy's fastest count
+        bound = limit[:, np.newaxis] - np.einsum("ghnf,ghnf->ghn", features, self.weights)
+        above = count_true(self.residuals > bound.astype(np.float32)[..., np.newaxis])
         count = np.minimum(self.residual_count, RESIDUALS)
         risk = (above + 0.5) / (count + 1)
         known = (features[..., USABLE] == 1) & (count >= LEAST_RESIDUALS)
         return np.asarray(known & (risk <= allowed_risk(budget, delta)))
 
     def half_widths(
-        self, slot: np.ndarray, h: np.ndarray, i: np.ndarray, outside: np.ndarray
+        self, g: np.ndarray, h: np.ndarray, i: np.ndarray, outside: np.ndarray
     ) -> np.ndarray:
         """Return half-widths in σ above which a share `outside` of the last residuals lies.
 
-        NaN if too few are known, infinite if no error may lie outside. The arguments are slots,
+        NaN if too few are known, infinite if no error may lie outside. The arguments are guards,
         horizons less 1, sensors and shares, one of each per estimate.
         """
-        count = np.minimum(self.residual_count[h, i], RESIDUALS)
-        features = self.features[slot, h, i]
+        count = np.minimum(self.residual_count[g, h, i], RESIDUALS)
+        features = joined(self.common[g, h, i], self.own[g, h, h, i])
         rank = np.clip(np.ceil((1 - outside) * (count + 1)).astype(np.int64), 1, count) - 1
-        ordered = np.sort(self.residuals[h, i], axis=-1)  # those that are there come last
+        ordered = np.sort(self.residuals[g, h, i], axis=-1)  # those that are there come last
         residual = ordered[np.arange(len(rank)), RESIDUALS - count + rank]
-        expected = np.einsum("rf,rf->r", features, self.weights[h, i])
+        expected = np.einsum("rf,rf->r", features, self.weights[g, h, i])
         with np.errstate(over="ignore"):  # after values of 1e90, a width may be infinite
             width = np.maximum(np.exp(expected + residual) - FLOOR, 0.0)
         width[outside <= 0] = np.inf
         known = (features[:, USABLE] == 1) & (count >= LEAST_RESIDUALS)
         return np.where(known, width, np.nan)
+
+
+def joined(common: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return all features, (…, F), from the common and the own ones of `Risk.features_of`."""
+    features = np.empty((*own.shape[:-1], FEATURES))
+    features[..., USABLE] = common[..., USABLE]
+    features[..., FAST:CHANGE] = own
+    features[..., CHANGE:] = common[..., USABLE + 1 :]
+    return features
+
+
+@cache
+def pairs_of(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the two features of each of the entries on and above the diagonal of Σ f fᵀ."""
+    one, other = np.triu_indices(math.isqrt(2 * number))
+    return one, other
+
+
+def entries_of(features: np.ndarray, number: int) -> np.ndarray:
+    """Return the first `number` entries on and above the diagonal of f fᵀ."""
+    one, other = pairs_of(number)
+    return np.asarray(features.take(one, axis=-1) * features.take(other, axis=-1))
+
+
+def count_true(flags: np.ndarray) -> np.ndarray:
+    """Return how many of `RESIDUALS` flags are true along the last axis.
+
+    A sum of eight bytes at once is NumPy's fastest count. Each byte counts `RESIDUALS` / 8 flags,
+    so none overflows.
+    """
+    counts = flags.view(np.uint64).sum(-1, keepdims=True)
+    return np.asarray(counts.view(np.uint8).sum(-1, dtype=np.uint16))
 
 
 def allowed_risk(budget: np.ndarray, delta: float) -> np.ndarray:

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from aftlib.core.storage import pack_arrays, unpack_arrays
-from aftlib.guard import rounds
+from aftlib.guard import guards
 from aftlib.guard.accounts import CAP, START, slack
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
-from aftlib.guard.rounds import GAIN, Rounds
+from aftlib.guard.guards import GAIN, Guards
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
 
@@ -204,8 +204,8 @@ def test_half_widths_miss_few_errors_even_if_an_adversary_chooses_these(monkeypa
     assert known > 700
     assert 0.05 * known < missed <= 0.05 * known + 0.05 / GAIN + 1
     share = 0.05 + GAIN * (0.05 * known - missed)
-    np.testing.assert_allclose(guard._rounds.state.outside[0, 0], share, rtol=1e-9)
-    monkeypatch.setattr(rounds, "GAIN", 0.0)  # the control
+    np.testing.assert_allclose(guard._guards.state.outside[0, 0, 0], share, rtol=1e-9)
+    monkeypatch.setattr(guards, "GAIN", 0.0)  # the control
     known, missed, _ = missed_half_widths(stream(900, n=3))
     assert missed > 0.05 * known + 0.05 / GAIN + 1
 
@@ -238,7 +238,7 @@ def test_each_certified_round_is_counted_with_its_true_outcome(share):
     for certified, error in zip(known, wrong, strict=True):
         budgets = np.where(certified, np.minimum(CAP, budgets + 0.05 - error), budgets)
     np.testing.assert_array_equal(guard.outcomes[:2], [known.sum(0), wrong.sum(0)])
-    np.testing.assert_allclose(guard._rounds.accounts.single["budget"], budgets, rtol=1e-9)
+    np.testing.assert_allclose(guard._guards.accounts.single["budget"][0], budgets, rtol=1e-9)
     assert known.sum() > 5_000 and wrong.sum() > 100
 
 
@@ -246,11 +246,11 @@ def test_nothing_is_learned_of_windows_from_before_a_gap_that_was_too_long():
     windows, guard = stream(1000), Guard(WORKERS, 0.9, 0.05)
     guard.update(windows)
     guard.skip(10)
-    learned = guard._rounds.risk.residual_count.copy()
+    learned = guard._guards.risk.residual_count.copy()
     guard.update(windows[-1])
-    np.testing.assert_array_equal(guard._rounds.risk.residual_count, learned)
+    np.testing.assert_array_equal(guard._guards.risk.residual_count, learned)
     guard.update(windows[-1])
-    assert (guard._rounds.risk.residual_count > learned).any()
+    assert (guard._guards.risk.residual_count > learned).any()
 
 
 @pytest.mark.parametrize("usual", [False, True])
@@ -474,7 +474,7 @@ def test_bytes_of_something_else_are_refused(data):
         Guard.from_bytes(data)
 
 
-@pytest.mark.parametrize("part", ["names", "risk.features", "state.rounds"])
+@pytest.mark.parametrize("part", ["names", "workers", "rows"])
 def test_bytes_of_a_guard_without_a_part_are_refused(part):
     fields = unpack_arrays(Guard(WORKERS, 0.8, 0.05).to_bytes())
     del fields[part]
@@ -494,9 +494,9 @@ def test_a_copy_has_a_state_of_its_own():
 
 def test_rounds_divide_by_nothing_known_without_a_warning(recwarn):
     """Also when they are used without a guard; gaps come before anything is known."""
-    rounds = Rounds.begin(Rules.check(WORKERS, 0.8, 0.05, horizons=2))
+    guards = Guards.begin(Rules.check(WORKERS, 0.8, 0.05, horizons=2))
     for row in np.where(np.eye(6), np.nan, LABELLED[:6].to_numpy()):
-        rounds.advance(row)
+        guards.advance(row[np.newaxis])
     assert not recwarn.list
 
 

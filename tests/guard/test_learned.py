@@ -30,8 +30,8 @@ def test_a_guard_begins_with_what_another_learned_and_certifies_its_first_window
     warm = Guard.of_learned(learned, rules_of(), NAMES)
     cold = Guard(WORKERS, 1.2, 0.05)
     assert not warm.recoverable.any() and (warm.outcomes[:2] == 0).all()
-    before._rounds.risk.refit()  # with all windows, those since the last fit included
-    np.testing.assert_array_equal(warm._rounds.risk.weights, before._rounds.risk.weights)
+    before._guards.risk.refit()  # with all windows, those since the last fit included
+    np.testing.assert_array_equal(warm._guards.risk.weights, before._guards.risk.weights)
     for guard, certified in ((warm, True), (cold, False)):
         guard.update(windows[300])
         assert guard.recoverable.all() == certified == guard.recoverable.any()
@@ -42,7 +42,7 @@ def test_a_guard_begins_with_what_another_learned_and_certifies_its_first_window
     assert (np.abs(recovered.estimate - windows[301])[0, WORKERS[0]] < 1.2).all()
     assert (recovered.half_width[0, WORKERS[0]] < 1.5).all()
     warm.update(windows[302:])
-    fits = warm._rounds.state.fitted
+    fits = warm._guards.state.fitted
     assert fits > 400  # its own windows enter the model, too
 
 
@@ -155,19 +155,19 @@ def test_changed_rules_keep_model_and_risk_and_the_accounts_of_unchanged_sensors
     there = [NAMES.index(name) for name in "cdf"]
     for own, old in zip(after.outcomes, (number, errors, allowed), strict=True):
         np.testing.assert_array_equal(own[:, kept], old[:, there])
-    single = after._rounds.accounts.single["budget"]
-    before = guard._rounds.accounts.single["budget"]
+    single = after._guards.accounts.single["budget"][0]
+    before = guard._guards.accounts.single["budget"][0]
     np.testing.assert_array_equal(single[:, kept], before[:, there])
     renewed = [names.index(name) for name in "abe"]
     assert (single[:, renewed] == START).all() and (after.outcomes[:2, :, renewed] == 0).all()
     assert (before[:, [NAMES.index(name) for name in "abe"]] != START).any()
-    pools = [each._rounds.accounts.pools.tolist() for each in (after, guard)]
+    pools = [each._guards.accounts.pools.tolist() for each in (after, guard)]
     assert pools[0] == pools[1]
-    outside = [each._rounds.state.outside for each in (after, guard)]
+    outside = [each._guards.state.outside[0] for each in (after, guard)]
     order = [NAMES.index(name) for name in names]
     np.testing.assert_array_equal(outside[0], outside[1][:, order])
     assert after.rounds == 300 == guard.rounds
-    assert after._rounds.state.phase == 0
+    assert after._guards.state.phase == 0
     after.update(windows[300, order])
     assert after.recoverable[0].mean() > 0.5
 
@@ -178,10 +178,10 @@ def test_all_accounts_begin_anew_with_another_epsilon_or_delta(change):
     after = guard.under(rules_of(**{"epsilon": 0.8} | change), NAMES)
     fresh = Guard.of_rules(rules_of(**{"epsilon": 0.8} | change), NAMES)
     for name in ("single", "pools", "delta"):
-        own, new = (getattr(each._rounds.accounts, name) for each in (after, fresh))
+        own, new = (getattr(each._guards.accounts, name) for each in (after, fresh))
         np.testing.assert_array_equal(own, new)
     np.testing.assert_array_equal(after.outcomes, fresh.outcomes)
-    assert (after.rounds, after._rounds.state.phase) == (0, 300)
+    assert (after.rounds, after._guards.state.phase) == (0, 300)
 
 
 def test_unchanged_rules_change_nothing():

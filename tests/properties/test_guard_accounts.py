@@ -253,7 +253,7 @@ def test_accounts_that_go_on_under_changed_rules_keep_one_bound(seed, delta, cha
     rng = np.random.default_rng(seed)
     names = list("abcd")
     guard = Guard.of_rules(Rules.check([[0], [1], [2, 3]], 1.0, delta, 2), names)
-    guard = Guard.of_learned(learned_of(seed, 2, delta), guard._rounds.rules, names)
+    guard = Guard.of_learned(learned_of(seed, 2, delta), guard._guards.rules, names)
     ended = np.zeros((2, 2))  # guarantees and errors of accounts that ended before the pool did
     for change in changes:
         hostile(guard, rng, 120, delta, calm=60)

@@ -64,14 +64,14 @@ def test_a_stream_begins_with_what_the_guard_of_the_back_test_learned(tmp_path):
     assert promise.sensors != list(frame) and sorted(promise.sensors) == sorted(frame)
     hour = 3_600_000_000
     guard = promise.guard(start=frame.index[5000].value // 1000)
-    state = guard._rounds.state
+    state = guard._guards.state
     assert (state.rounds, state.phase, state.seen) == (0, 500, 500)
     later = frame[promise.sensors].to_numpy()[5000:].reshape(-1, 10, 7).mean(1)
     guard.update(later[0])
     assert guard.recoverable[0].mean() > 0.8
     errors = np.abs(guard.replay(later[1:]).estimate[:, 0] - later[1:])
     assert (errors <= promise.limits).mean() > 0.95
-    assert promise.guard(start=frame.index[5003].value // 1000)._rounds.state.phase == 500.3
+    assert promise.guard(start=frame.index[5003].value // 1000)._guards.state.phase == 500.3
     assert promise.width == 10 * hour
     assert plan(frame.reset_index(drop=True), epsilon_sd=0.3).learned is None
 

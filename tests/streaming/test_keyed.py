@@ -364,11 +364,11 @@ def test_the_plans_seasons_are_in_step_with_the_stream(tmp_path):
     """300 windows were learned, and the stream begins 7000.4 windows later."""
     promise = Promise.from_plan(warm_plan(tmp_path / "plan.json"))
     for start in (7000 * 5 * MINUTE, 7000 * 5 * MINUTE + 2 * MINUTE):
-        state = promise.guard(start=start)._rounds.state
+        state = promise.guard(start=start)._guards.state
         assert (state.rounds, state.phase) == (0, 300 + start / (5 * MINUTE))
     keyed = KeyedGuard(promise)
     keyed.process(long(windows_of(302)[300:302], 7000))
-    assert keyed.guard._rounds.state.phase == 7300
+    assert keyed.guard._guards.state.phase == 7300
 
 
 @pytest.mark.parametrize(

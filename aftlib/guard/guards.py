@@ -1,0 +1,399 @@
+"""The rounds of many guards; windows one by one or many at once give the same state.
+
+The arrays have a leading axis of guards, so a round has NumPy's cost per call once for all of them.
+
+A round has four steps (`Guards.advance`). It looks back: it predicts the window as if each sensor
+had been lost 1 … H rounds ago, and books the outcomes of the decisions of those rounds. A missing
+window's estimate is the prediction for the round of its loss. Then the round learns the window, and
+looks ahead: it decides which sensors may be lost from now on.
+
+Gaps are normal. A window is predicted from the sensors that are there, in a real outage and in the
+shadow prediction alike, so that an account counts errors under the gaps that occur. The inflation
+is the factor by which gaps raise the standard deviation of an error. A guarantee covers gaps whose
+inflation is at most a limit. This limit follows the inflations so that a share `RARE` of the rounds
+is above it. A round above the limit is withdrawn. So guarantees cover the kind of gaps under which
+errors were counted. Two workers that fail at once are not covered unless one of them is often
+missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from aftlib.guard.accounts import CERTIFIED, Accounts, slack
+from aftlib.guard.estimator import LARGEST, History, Recovered, Rules
+from aftlib.guard.prediction import FIRST_FIT, JOINT, Model, most_between_fits
+from aftlib.guard.predictor import Predictor, predict_each
+from aftlib.guard.proposal import FEATURES, RESIDUALS, SEASONS, USABLE, Risk, joined, log_ratio
+from aftlib.guard.state import State, at_horizons, pushed, type_of, views_of
+
+HIGHEST = 100.0
+"""Largest deviation, in standard deviations, that enters the regression of the risk, so that one
+extreme value does not dominate it."""
+UNCOVERED = -1
+"""Decision whose guarantee does not cover the gaps that came."""
+RARE = 0.01
+"""Share of the rounds whose gaps no guarantee covers."""
+STEP = 0.1
+"""How fast the limit on the inflation follows."""
+HARMLESS = 0.01
+"""Logarithm of an inflation that is always covered."""
+GAIN = 0.005
+"""γ of the half-widths. After each error that one misses, the next ones leave out a share γ(1 − δ)
+less of the last errors, and γδ more after each that one covers. Where nothing may be left out, a
+half-width is infinite. So at most δT + δ/γ + 1 of T errors are missed, whatever the data."""
+LEVEL_FORGET = 1 / 100
+"""The levels forget faster than the model, so that they follow a drift."""
+TOGETHER = 16
+"""Most guards in one round, whose arrays a processor's cache can hold."""
+
+
+@dataclass(frozen=True)
+class Lookback:
+    """Predictions of a window as if each sensor had been lost 1 … H rounds ago, shape (G, H, n).
+
+    Both arrays are NaN for losses before the first round.
+    """
+
+    shadow: np.ndarray  # the shadow predictions
+    inflation: np.ndarray  # factor by which gaps raise the standard deviation of their errors
+
+
+class Guards:
+    """Guards of the same rules, whose whole state is a row each of one structured array.
+
+    `rows` has the type of `row_type`. It is changed in place and never copied, so it may lie in a
+    file. `predictors` are either none or one per guard.
+    """
+
+    def __init__(
+        self, rules: Rules, rows: np.ndarray, predictors: Sequence[Predictor] = ()
+    ) -> None:
+        self.rules = rules
+        self.rows = rows
+        self.predictors = predictors
+        self.state = State(**views_of(rows["state"]))
+        self.accounts = Accounts(**views_of(rows["accounts"]), delta=rules.delta)
+        self.model = Model(**views_of(rows["model"]))
+        self.risk = Risk(**views_of(rows["risk"]))
+
+    def __getstate__(self) -> tuple[Rules, np.ndarray, Sequence[Predictor]]:
+        """Return all but the views, because a copy has its own."""
+        return self.rules, self.rows, self.predictors
+
+    def __setstate__(self, state: tuple[Rules, np.ndarray, Sequence[Predictor]]) -> None:
+        Guards.__init__(self, *state)
+
+    @classmethod
+    def begin(cls, rules: Rules, number: int = 1, predictors: Sequence[Predictor] = ()) -> Self:
+        """Return guards as before the first round."""
+        guards = cls(rules, np.zeros(number, row_type(rules)), predictors)
+        guards.state.begin(rules.delta)
+        guards.accounts.begin()
+        guards.model.begin()
+        guards.risk.begin()
+        return guards
+
+    @contextmanager
+    def select(self, members: np.ndarray) -> Iterator[Self]:
+        """Give the guards at the ascending places `members` as a set, whose changes are theirs."""
+        predictors = [self.predictors[g] for g in members] if self.predictors else ()
+        first = members[0]
+        if members.size == len(self.rows):
+            yield self
+        elif members[-1] - first + 1 == members.size:
+            yield type(self)(self.rules, self.rows[first : first + members.size], predictors)
+        else:
+            rows = self.rows[members]
+            yield type(self)(self.rules, rows, predictors)
+            self.rows[members] = rows
+
+    def update(self, windows: np.ndarray, members: np.ndarray) -> Recovered:
+        """Process a window (m, n) of each of the guards at the ascending places `members` (m,)."""
+        recovered = Recovered(
+            np.full(windows.shape, np.nan),
+            np.full(windows.shape, np.nan),
+            np.zeros(windows.shape, bool),
+        )
+        empty = np.isnan(windows).all(1)
+        for alike in (np.flatnonzero(empty), np.flatnonzero(~empty)):
+            for first in range(0, alike.size, TOGETHER):
+                here = alike[first : first + TOGETHER]
+                with self.select(members[here]) as guards:
+                    part, _ = guards.advance(windows[here])
+                recovered.estimate[here] = part.estimate
+                recovered.half_width[here] = part.half_width
+                recovered.certified[here] = part.certified
+        return recovered
+
+    def skip(self, rounds: np.ndarray, members: np.ndarray) -> None:
+        """Process `rounds` (m,) windows in which no sensor sent anything.
+
+        It costs at most H + 1 windows. Then all rounds of the rings are alike.
+        """
+        most = self.rules.horizons + 1
+        for done in range(min(most, rounds.max(initial=0))):
+            here = members[rounds > done]
+            self.update(np.full((here.size, self.rules.workers.size), np.nan), here)
+        rest = np.maximum(rounds - most, 0)
+        self.state.rounds[members] += rest
+        self.state.missing[members] += rest[:, np.newaxis]
+
+    @property
+    def recoverable(self) -> np.ndarray:
+        """Whether window h from now would be recovered if the loss begins now, (G, H, n)."""
+        state = self.state
+        horizons = self.rules.horizons
+        missing = state.missing[:, np.newaxis]
+        ahead = np.arange(horizons)[:, np.newaxis] + missing
+        g, _, i = np.ogrid[: len(ahead), :1, : self.rules.workers.size]
+        within = np.minimum(ahead, horizons - 1)
+        decisions = state.decisions[g, np.minimum(missing, horizons - 1), within, i]
+        return np.asarray((ahead < horizons) & (decisions == CERTIFIED))
+
+    @property
+    def outcomes(self) -> np.ndarray:
+        """Guarantees with known outcome, the wrong ones, and the slack, (3, G, H, n)."""
+        state = self.state
+        first = [slack(rounds, self.rules.delta) for rounds in state.rounds.tolist()]
+        further = np.arange(self.rules.horizons) * (1 - self.rules.delta)
+        bounds = np.add.outer(first, further)[..., np.newaxis]
+        return np.stack([state.number, state.errors, np.broadcast_to(bounds, state.number.shape)])
+
+    def advance(self, now: np.ndarray) -> tuple[Recovered, History]:
+        """Process a window of each guard, (G, n): either all are empty, or none is.
+
+        Returns the estimates of missing sensors and what is known of a loss of each, by guard.
+        """
+        state = self.state
+        absent = np.isnan(now)
+        empty = bool(absent.all())
+        waves = self._harmonics()
+        past = np.minimum(self.rules.horizons, state.rounds)
+        if empty:
+            past[state.missing.min(1) >= self.rules.horizons] = 0  # nothing is due
+        look = self._look_back(now, waves, past)
+        history = History(self._book_outcomes(now, look), look.shadow)
+        state.missing[...] = np.where(absent, state.missing + 1, 0)
+        recovered = self._recover(absent, look)  # if the decisions cover the gaps
+        filled = self._forget(now) if empty else self._learn(now, absent, waves)
+        self._look_ahead(now, absent, waves)
+        self._teach()
+        self._remember(now, filled)
+        state.rounds[...] += 1
+        if not empty:
+            state.seen[...] += 1
+            self._fit()
+        return recovered, history
+
+    def _harmonics(self) -> np.ndarray:
+        """Return sine and cosine of each season at this round, in turn, (G, 2k)."""
+        rounds = self.state.rounds + self.state.phase
+        angles = 2 * np.pi * rounds[:, np.newaxis] / self.rules.seasons
+        waves = np.empty((*angles.shape, 2))
+        waves[..., 0] = np.sin(angles)
+        waves[..., 1] = np.cos(angles)
+        return waves.reshape(len(angles), -1)
+
+    def _look_back(self, now: np.ndarray, waves: np.ndarray, past: np.ndarray) -> Lookback:
+        """Shadow-predict the current window at the horizons 1 … `past` (G,)."""
+        state = self.state
+        z = self.model.rows_of(now, state.windows, state.levels, waves)
+        shadow, inflation = self.model.predict(z, past, self.rules.workers)
+        shadow += state.levels
+        if not self.model.joint:
+            shadow += self.model.echoes()
+        for g, predictor in enumerate(self.predictors):
+            windows = np.vstack([state.windows[g, ::-1], now[g]])
+            own = predict_each(predictor, windows, self.rules.workers, past[g])
+            shadow[g, : past[g]] = np.where(np.isfinite(own), own, shadow[g, : past[g]])
+        unknown = np.arange(self.rules.horizons) >= past[:, np.newaxis]
+        shadow[unknown] = np.nan
+        inflation[unknown] = np.nan
+        return Lookback(shadow, inflation)
+
+    def _book_outcomes(self, now: np.ndarray, look: Lookback) -> np.ndarray:
+        """Learn the errors of the shadow predictions; return the decisions on them, (G, H, n).
+
+        A decision becomes `UNCOVERED`, and is not counted, if it does not cover the actual gaps.
+        """
+        state = self.state
+        decisions = at_horizons(state.decisions)
+        log_inflation = np.log(look.inflation)
+        error = np.abs(now[:, np.newaxis] - look.shadow)
+        wrong = np.where(error > self.rules.epsilon, 1.0, 0.0 * error)  # NaN where unknown
+
+        rare = log_inflation > at_horizons(state.allowed) + HARMLESS
+        decisions[(decisions > 0) & rare] = UNCOVERED
+        counted = ~np.isnan(error) & (decisions == CERTIFIED)
+        state.number[...] += counted
+        state.errors[...] += np.where(counted, wrong, 0.0)
+        self.accounts.book(decisions, wrong)
+
+        scale = self.model.scale[:, np.newaxis]
+        scored = ~np.isnan(error) & (scale > 0)
+        y = log_ratio(error, scale * look.inflation)
+        features = self.risk.due
+        missed = self.risk.learn(features, scored, y, state.outside)
+        state.outside[...] += np.nan_to_num(GAIN * (self.rules.delta - missed))
+        limit = state.tolerance
+        lower = np.maximum(limit - STEP * RARE, 0.0)
+        higher = np.minimum(limit + STEP * (1 - RARE), log_inflation)
+        followed = np.where(log_inflation <= limit + HARMLESS, lower, higher)
+        limit[...] = np.where(scored & (features[..., USABLE] == 1), followed, limit)
+        return decisions.copy()
+
+    def _recover(self, absent: np.ndarray, look: Lookback) -> Recovered:
+        """Return the estimates of the sensors `absent`, from the horizons of their losses."""
+        state = self.state
+        horizons = self.rules.horizons
+        value = np.full(absent.shape, np.nan)
+        half_width = value.copy()
+        certified = np.zeros(absent.shape, bool)
+        there = absent & (state.rounds[:, np.newaxis] >= np.minimum(state.missing, horizons))
+        g, i = np.nonzero(there)
+        value[g, i] = look.shadow[g, np.minimum(state.missing[g, i], horizons) - 1, i]
+        g, i = np.nonzero(there & (state.missing <= horizons))
+        if g.size:
+            h = state.missing[g, i] - 1
+            width = self.risk.half_widths(g, h, i, state.outside[g, h, i])
+            half_width[g, i] = self.model.scale[g, i] * look.inflation[g, h, i] * width
+            certified[g, i] = state.decisions[g, h, h, i] == CERTIFIED
+        return Recovered(value, half_width, certified)
+
+    def _learn(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> np.ndarray:
+        """Put the window into means and moments; return it with its gaps filled by the model."""
+        state = self.state
+        model = self.model
+        filled = self._fill_gaps(now, absent, waves)
+        # a sensor's first window replaces what filled its gaps in the rounds before
+        first = ((state.level_weight == 0) & ~absent)[:, np.newaxis]
+        if first.any():
+            replaced = first & ~np.isnan(state.filled)
+            state.filled[...] = np.where(replaced, now[:, np.newaxis], state.filled)
+        weight = state.level_weight * (1 - LEVEL_FORGET) + 1
+        level = state.level + (now - state.level) / weight
+        state.level_weight[...] = np.where(absent, state.level_weight, weight)
+        state.level[...] = np.where(absent, state.level, level)
+        filled = np.where(np.isnan(filled), state.level, filled)
+        before = state.filled[:, : model.weight.shape[1]]
+        z = model.rows_of(filled, before, state.level[:, np.newaxis], waves)
+        seen = ~np.isnan(before[..., 0])  # else the model learns no pair of it
+        model.learn_rows(state.seen - state.fitted, z, seen)
+        if not model.joint:
+            last = state.levels[:, :1]
+            z = model.rows_of(now, now[:, np.newaxis], last, waves)
+            past = np.minimum(1, state.rounds)
+            values, _ = model.predict(z, past, self.rules.workers)
+            residual = z[:, 0, : now.shape[1]] - values[:, 0]
+            model.learn_residual(np.where(past[:, np.newaxis] > 0, residual, np.nan))
+        return filled
+
+    def _forget(self, now: np.ndarray) -> np.ndarray:
+        """Learn nothing of a round without any window; return it as it is."""
+        self.model.learn_residual(now)
+        return now
+
+    def _fill_gaps(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> np.ndarray:
+        """Return the windows with the model's values in their gaps."""
+        state = self.state
+        filled = now.copy()
+        for g in np.flatnonzero(absent.any(1) & (state.rounds > 0)).tolist():
+            one = slice(g, g + 1)
+            level = state.levels[one, :1]
+            z = self.model.rows_of(now[one], state.windows[one, :1], level, waves[one])
+            values = self.model.fill(g, z[0, 0])[: now.shape[1]]
+            values = level[0, 0] + np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            # values filled from very large ones could grow without end
+            values = np.where(np.abs(values) >= LARGEST, state.level[g], values)
+            filled[g] = np.where(absent[g], values, now[g])
+        return filled
+
+    def _look_ahead(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> None:
+        """Certify which sensors could be lost from now on, and for how long."""
+        state = self.state
+        scale = self.model.scale
+        usable = (scale > 0) & ~absent
+        change = log_ratio(np.abs(now - state.windows[:, 0]), scale)
+        with np.errstate(divide="ignore", invalid="ignore"):  # such sensors are not usable
+            level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
+        common, own = self.risk.features_of(usable, change, level, waves)
+        limit = log_ratio(self.rules.epsilon, scale)
+        budget = self.accounts.relative_budget()
+        features = joined(common[:, np.newaxis], own)
+        proposed = self.risk.propose(features, limit, budget, self.rules.delta)
+        self.risk.common[...] = pushed(self.risk.common, common)
+        self.risk.own[...] = pushed(self.risk.own, own)
+        state.decisions[...] = pushed(state.decisions, self.accounts.certify(proposed))
+        state.allowed[...] = pushed(state.allowed, state.tolerance)
+
+    def _remember(self, now: np.ndarray, filled: np.ndarray) -> None:
+        """Put the window, with and without its gaps, and the levels into their rings."""
+        state = self.state
+        state.windows[...] = pushed(state.windows, now)
+        state.filled[...] = pushed(state.filled, filled)
+        state.levels[...] = pushed(state.levels, state.level)
+
+    def _teach(self) -> None:
+        """Let predictors learn the window of H rounds ago, from before each covered failure."""
+        for g, predictor in enumerate(self.predictors):
+            window = self.state.windows[g, -1]
+            if not np.isnan(window).all():
+                predictor.learn(window.copy())
+
+    def _fit(self) -> None:
+        """Fit the models that are due: first after `FIRST_FIT` windows, then at growing intervals.
+
+        At least H windows lie between two fits. So the fit in use, the last but one, has no window
+        after a failure.
+        """
+        state = self.state
+        seen = state.seen
+        since = seen - state.fitted
+        every = most_between_fits(self.rules)
+        later = np.minimum(every, np.maximum(self.rules.horizons, state.fitted // 2))
+        early = seen <= FIRST_FIT
+        due = np.where(early, (seen == FIRST_FIT) | (since >= every), since >= later)
+        if not due.any():
+            return
+        kind = 2 * since + (seen >= FIRST_FIT)
+        for each in np.unique(kind[due]):
+            with self.select(np.flatnonzero(due & (kind == each))) as guards:
+                guards.refit(int(each) // 2)
+
+    def refit(self, count: int) -> None:
+        """Fit all guards of the set, each of which learned `count` windows since its last fit."""
+        self.state.fitted[...] = self.state.seen
+        if self.state.seen[0] < FIRST_FIT:
+            self.model.absorb(count)
+            return
+        self.model.refit(count, self.rules.workers)
+        self.risk.refit()
+
+
+def row_type(rules: Rules) -> np.dtype:
+    """Return the type of a guard's row: all arrays of its four parts, and no padding."""
+    n = rules.workers.size
+    joint = n <= JOINT
+    harmonics = 2 * rules.seasons.size
+    active = SEASONS + min(harmonics, FEATURES - SEASONS)
+    sizes = {
+        "n": n,
+        "H": rules.horizons,
+        "H+1": rules.horizons + 1,
+        "models": rules.horizons if joint else 1,
+        "d": (2 if joint else 1) * n + harmonics,
+        "every": most_between_fits(rules),
+        "F": FEATURES,
+        "F-3": FEATURES - 3,
+        "3": 3,
+        "pairs": active * (active + 1) // 2,
+        "residuals": RESIDUALS,
+    }
+    parts = {"state": State, "accounts": Accounts, "model": Model, "risk": Risk}
+    return np.dtype([(name, type_of(part, sizes)) for name, part in parts.items()])

@@ -1,0 +1,77 @@
+"""The state of many guards as rows of one array, and rings of the last rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+
+def axes(names: str, kind: Any = float) -> Any:
+    """Return the field of an array with these axes behind the one of guards, and its type."""
+    return field(metadata={"axes": names.split(), "kind": kind})
+
+
+def type_of(part: Any, sizes: Mapping[str, int]) -> np.dtype:
+    """Return the type of a guard's row of the arrays of a class, from the sizes of their axes."""
+    return np.dtype(
+        [
+            (each.name, each.metadata["kind"], tuple(sizes[axis] for axis in each.metadata["axes"]))
+            for each in fields(part)
+            if each.metadata
+        ]
+    )
+
+
+def views_of(rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the fields of rows by name."""
+    return {name: rows[name] for name in rows.dtype.names or ()}
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of G guards, besides their accounts, models and risks.
+
+    All four have arrays with the same axes. The first one of each array is G, and its index is a
+    guard; the others are named here. Index i of the axis n is a sensor; index h − 1 of an axis H is
+    horizon h. A ring has what the next rounds need of the last ones: its first axis H has at index
+    k − 1 what is k rounds old. So of a ring with two axes H, the diagonal is what was known or
+    decided for horizon h, h rounds ago.
+
+    The arrays are views of the guards' rows (`guard.guards.Guards`), so they are changed in place.
+    """
+
+    rounds: np.ndarray = axes("", np.int64)  # so far
+    phase: np.ndarray = axes("")  # of the seasons at round 0, in rounds
+    seen: np.ndarray = axes("", np.int64)  # rounds in which a window came
+    fitted: np.ndarray = axes("", np.int64)  # of these, those that had come at the last fit
+    level: np.ndarray = axes("n")  # forgetting mean of each sensor
+    level_weight: np.ndarray = axes("n")  # and its weight
+    windows: np.ndarray = axes("H n")  # ring; NaN where missing
+    filled: np.ndarray = axes("H n")  # ring; the same with the model's values in the gaps
+    levels: np.ndarray = axes("H n")  # ring; means as they were after each round
+    missing: np.ndarray = axes("n", np.int64)  # rounds since each sensor was last there
+    decisions: np.ndarray = axes("H H n", np.int64)  # ring
+    allowed: np.ndarray = axes("H H n")  # ring; `tolerance` at these decisions
+    tolerance: np.ndarray = axes("H n")  # log inflation by gaps that a guarantee covers
+    number: np.ndarray = axes("H n")  # certified rounds with known outcome
+    errors: np.ndarray = axes("H n")  # of these, the wrong ones
+    outside: np.ndarray = axes("H n")  # share of the last errors above a half-width
+
+    def begin(self, delta: float) -> None:
+        """Bring arrays of zeros to the state before the first round."""
+        self.windows[...] = np.nan
+        self.filled[...] = np.nan
+        self.outside[...] = delta
+
+
+def at_horizons(ring: np.ndarray) -> np.ndarray:
+    """Return the view (G, H, …) of what a ring (G, H, H, …) has for horizon h, h rounds ago."""
+    return np.asarray(np.einsum("ghh...->gh...", ring))
+
+
+def pushed(ring: np.ndarray, newest: np.ndarray) -> np.ndarray:
+    """Return a ring after a round whose part (G, …) is `newest`; the oldest part leaves it."""
+    return np.concatenate([newest[:, np.newaxis], ring[:, :-1]], axis=1)
