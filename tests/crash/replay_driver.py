@@ -38,7 +38,7 @@ class SplitStore(CheckpointStore):
 
     def commit(self, checkpoint, results, record) -> None:
         before = self.restore()
-        if before is not None and before.window == checkpoint.window:
+        if before is not None and before.window_start == checkpoint.window_start:
             behind = replace(checkpoint, position=before.position, times=before.times)
             self.save(behind)
             self.passes("split", record.batch)

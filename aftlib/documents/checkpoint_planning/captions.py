@@ -8,20 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aftlib.documents.checkpoint_planning.cases import AXES, SPARED, PlanningCase
+from aftlib.documents.checkpoint_planning.cases import AXES, PlanningCase
 from aftlib.documents.checkpoint_planning.experiments import (
     COVARIANCE,
     VARIANCE,
     NotebookParameters,
 )
-from aftlib.documents.checkpoint_planning.plan import (
-    ADAPTIVE,
-    EXACTLY_ONCE,
-    NO_RELAXATION,
-    PROPOSED,
-)
-from aftlib.documents.checkpoint_planning.success_rates import BOTH
-from aftlib.documents.checkpoint_planning.success_rates import COVARIANCE as LEARNED_COVARIANCE
+from aftlib.documents.checkpoint_planning.plan import EXACTLY_ONCE, METHODS, PROPOSED
+from aftlib.documents.checkpoint_planning.success_rates import BOTH_LEARNED, SIGMA_LEARNED
+from aftlib.documents.checkpoint_planning.timing import partial_medians
 from aftlib.notebook.texts import percent
 
 DOCUMENT = {"sensors": 100, "groups": 5, "window": 10_000}
@@ -75,28 +70,10 @@ def counts(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> str:
     first = line.iloc[0]
     last = line.iloc[-1]
     spoken = _SPOKEN[x]
-    methods = [EXACTLY_ONCE, NO_RELAXATION, PROPOSED, ADAPTIVE]
-    each = ", ".join(f"{name} {first[name]:.0f} and {last[name]:.0f}" for name in methods)
+    each = ", ".join(f"{name} {first[name]:.0f} and {last[name]:.0f}" for name in METHODS)
     return (
         f"Checkpoints at {spoken.format(line.index[0])} and {spoken.format(line.index[-1])} "
         f"({at(point, x)}): {each}."
-    )
-
-
-def spared(frame: pd.DataFrame, point: Mapping[str, float]) -> str:
-    """Say what becomes of the counts if exactly-once is spared T_est."""
-    shortest = frame["t_sla_ms"].min()
-    rows = frame[frame["t_sla_ms"] == shortest]
-    means = rows.groupby("method")["checkpoints"].mean()
-    here = rows[(rows["epsilon"] == point["epsilon"]) & (rows["delta"] == point["delta"])]
-    proposed = here.loc[here["method"] == PROPOSED, "checkpoints"].item()
-    favours = "This favours the document: without" if means[SPARED] < means[PROPOSED] else "Without"
-    return (
-        "Exactly-once estimates nothing, but the document's $T_{rec}(|o|)$ includes the time of "
-        f"estimating, $T_{{est}}$, for all methods. {favours} $T_{{est}}$, exactly-once needs "
-        f"{means[SPARED]:.1f} checkpoints at {shortest:g} ms, and the proposed plan "
-        f"{means[PROPOSED]:.1f} on average over ε and δ ({proposed} at ε = {point['epsilon']:g}, "
-        f"δ = {point['delta']:g})."
     )
 
 
@@ -118,17 +95,6 @@ def success(frame: pd.DataFrame, x: str, point: Mapping[str, float]) -> str:
     )
 
 
-def chance(frame: pd.DataFrame) -> str:
-    """Say in how many drawn data sets some point lies below 1 − δ."""
-    if frame.empty:
-        return "No plan estimates anything."
-    missed, parts = frame[["missed", "parts"]].max()
-    return (
-        f"In {missed} of {parts} drawn data sets of the log's length, some point of the grid lies "
-        "below $1-\\delta$ by chance."
-    )
-
-
 def measured(frame: pd.DataFrame, point: Mapping[str, float]) -> str:
     """Say how often results of the log's windows are within ε, beside the model's prediction."""
     if frame.empty:
@@ -147,7 +113,7 @@ def learned(curve: pd.DataFrame, point: Mapping[str, float]) -> str:
         return f"No plan estimates anything ({at(point)})."
     mean = curve.groupby(["curve", "rows"])["success"].mean()
     each = []
-    for name in (BOTH, LEARNED_COVARIANCE):
+    for name in (BOTH_LEARNED, SIGMA_LEARNED):
         shares = mean[name]
         enough = shares.index[shares >= 1 - point["delta"]]
         met = f"1 − δ is met from {enough[0]:,} rows on" if len(enough) else "1 − δ is not met"
@@ -174,29 +140,12 @@ def solving_times(times: pd.DataFrame) -> str:
 
 def recovery_surface(times: pd.DataFrame) -> str:
     """Say where a recovery takes longer than a full replay."""
-    parts = ["total_ms", "solved_ms"]
-    median = times.groupby(["n", "sensors"])[parts].median().reset_index()
-    full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
-    partial = median[median["sensors"] < median["n"]]
-    ratios = partial[parts].div(partial["n"].map(full), axis=0)
-    slower = (ratios >= 1).sum()
+    partial = partial_medians(times)
+    prepared = (partial["total_ms"] >= partial["full_ms"]).sum()
+    solved = (partial["solved_ms"] >= partial["full_ms"]).sum()
     return (
-        f"Recovery takes as long as a full replay or longer at {slower['total_ms']} of "
-        f"{len(ratios)} points with the gain prepared, and at {slower['solved_ms']} with the gain "
-        "solved at recovery."
-    )
-
-
-def adaptive(frame: pd.DataFrame, parameters: NotebookParameters) -> str:
-    """Count the windows that failed under kills of adaptive drivers, and their wrong results."""
-    kills = int(frame.groupby("stream")["kills"].first().sum())
-    outside = frame.loc[frame["recovered"] > 0, "outside"].mean()
-    return (
-        f"*adaptive* after {kills} kills at random: of {len(frame)} windows, "
-        f"{int((frame['recovered'] > 0).sum())} had a failed interval and "
-        f"{int((frame['recovered'] > 1).sum())} several. By formula a result errs by more than ε = "
-        f"{parameters.epsilon:g} with probability at most {frame['failed'].max():.4f} (δ = "
-        f"{parameters.delta:g}); {percent(outside)} of the results of windows with failures did."
+        f"Recovery takes as long as a full replay or longer at {prepared} of {len(partial)} points "
+        f"with the gain prepared, and at {solved} with the gain solved at recovery."
     )
 
 
@@ -205,14 +154,8 @@ def throughput(rates: pd.DataFrame, point: Mapping[str, float]) -> str:
     rate = rates.pivot_table(index="turn", columns="plan", values="rate")
     taken = rates.groupby("plan")["checkpoints"].first()
     ratio = np.exp(np.log(rate[PROPOSED] / rate[EXACTLY_ONCE]).mean())
-    if taken[PROPOSED] == taken[EXACTLY_ONCE]:
-        return (
-            f"Medians and ranges of windows ({at(point)}). Both plans have {taken[PROPOSED]} "
-            f"checkpoints, so nothing but chance makes the ratio of {ratio:.2f}, pair by pair."
-        )
     return (
-        f"Medians and ranges of windows ({at(point)}). With "
-        f"{taken[PROPOSED]} checkpoints instead of "
+        f"Medians and ranges of windows ({at(point)}). With {taken[PROPOSED]} checkpoints against "
         f"{taken[EXACTLY_ONCE]}, throughput is {ratio:.2f} times as high, pair by pair."
     )
 

@@ -7,7 +7,6 @@ import json
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,7 +20,7 @@ from aftlib.documents.checkpoint_planning.plan import (
     EXACTLY_ONCE,
     METHODS,
     PROPOSED,
-    SPARED_RECOVERY_TIME,
+    RECOVERY_TIME_WITHOUT_T_EST,
     RecoveryTime,
 )
 
@@ -55,8 +54,8 @@ class PlanningCase:
         Further data sets, each as long as the log, that are drawn from the model.
     seed : int
         Of these data sets.
-    recovery_time, spared_time : RecoveryTime
-        Of a recovery, and of one that estimates nothing; by default those of the document.
+    recovery_time, without_t_est : RecoveryTime
+        Of a recovery, and of one that does not pay T_est; by default those of the document.
 
     Examples
     --------
@@ -83,7 +82,7 @@ class PlanningCase:
     replications: int = 10
     seed: int = 1
     recovery_time: RecoveryTime = DOCUMENT_RECOVERY_TIME
-    spared_time: RecoveryTime = SPARED_RECOVERY_TIME
+    without_t_est: RecoveryTime = RECOVERY_TIME_WITHOUT_T_EST
 
     @property
     def samples(self) -> SensorLog:
@@ -103,7 +102,7 @@ class PlanningCase:
         recovery_time = self.recovery_time
         if method == SPARED:
             method = EXACTLY_ONCE
-            recovery_time = self.spared_time
+            recovery_time = self.without_t_est
         return ReplayQuery(self.model, self.window, requirement, recovery_time, t_sla_ms, method)
 
     def partial_query(self, delta: float, t_sla_ms: float) -> ReplayQuery:
@@ -116,66 +115,57 @@ def checkpoint_counts(case: PlanningCase) -> pd.DataFrame:
     """Count the checkpoints strictly inside a window for each method over the grid (D2 fig. 6).
 
     One row per point: epsilon, delta, t_sla_ms, method (one of `METHODS` or `SPARED`), checkpoints;
-    prepared: checkpoints if no recovery pays T_est; after_failure: checkpoints of a window whose
-    first interval fails, so that the rest is planned again.
+    prepared: checkpoints if no recovery pays T_est, because the gain is prepared; after_failure:
+    checkpoints of a window whose first interval fails, so that the rest is planned again.
     """
-    prepared = replace(case, recovery_time=case.spared_time)
+    prepared = replace(case, recovery_time=case.without_t_est)
     rows = []
     for point, method in product(case.points, [*METHODS, SPARED]):
         query = case.query(*point, method)
-        unpaid = prepared.query(*point, method).plan()
-        counts = [len(query.plan().checkpoints), len(unpaid.checkpoints), _after_failure(query)]
+        checkpoints = query.first_plan.checkpoints
+        if_prepared = prepared.query(*point, method).first_plan.checkpoints
+        counts = len(checkpoints), len(if_prepared), _after_failure(query)
         rows.append((*point, method, *counts))
     return pd.DataFrame(rows, columns=[*AXES, "method", "checkpoints", "prepared", "after_failure"])
 
 
 def _after_failure(query: ReplayQuery) -> int:
     """Count the checkpoints of a window whose first interval fails."""
-    plan = query.plan()
+    plan = query.first_plan
     if not plan.checkpoints:
         return 0
     rest = query.plan(plan.checkpoints[0], plan.restored_variance(0))
     return 1 + len(rest.checkpoints)
 
 
-class SensorTable(Protocol):
-    """The result of a reader of sensor files, such as `aftlib.sensor_plans.sensor_file`'s."""
-
-    @property
-    def values(self) -> np.ndarray:
-        """Samples, shape (rows, n), NaN where one is missing."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The n sensors."""
-
-
 def split_samples(
-    table: SensorTable, window: int, directory: Path
+    table: pd.DataFrame, window: int, directory: Path
 ) -> tuple[GaussianModel, SensorLog]:
     """Learn the model of a step from the first half of the rows; store the second half as a log.
 
-    Rows with gaps are left out. ValueError when the second half has fewer than two windows, or the
-    first too few rows for the sensors.
+    `table` has one row per step and one column per sensor. Rows with gaps are left out. ValueError
+    when the second half has fewer than `LEAST_WINDOWS` windows, or the first too few rows for the
+    sensors.
     """
-    whole = table.values[np.isfinite(table.values).all(axis=1)]
-    learned, streamed = np.split(whole, [len(whole) // 2])
-    longest = len(streamed) // LEAST_WINDOWS
-    if window > longest or len(learned) <= len(table.names):
+    whole = table[np.isfinite(table).all(axis=1)]
+    n = table.shape[1]
+    half = len(whole) // 2
+    longest = (len(whole) - half) // LEAST_WINDOWS
+    if window > longest or half <= n:
         fix = f"give -p window={longest}" if longest >= WINDOWS else "give more rows"
-        if len(learned) <= len(table.names):
+        if half <= n:
             fix = "give more rows, or fewer sensors"
         raise ValueError(
             f"data must have more rows without gaps than sensors in its first half, and "
-            f"{LEAST_WINDOWS} windows of {window:,} steps in its second, got {len(learned):,} and "
-            f"{len(streamed):,} rows of {len(table.names)} sensors: {fix}"
+            f"{LEAST_WINDOWS} windows of {window:,} steps in its second, got {half:,} and "
+            f"{len(whole) - half:,} rows of {n} sensors: {fix}"
         )
-    frame = pd.DataFrame(learned, columns=list(table.names))
-    model = GaussianModel.fit(frame)
-    digest = hashlib.sha256(np.ascontiguousarray(whole).tobytes())
+    model = GaussianModel.fit(whole[:half])
+    samples = np.ascontiguousarray(whole.to_numpy(float))
+    digest = hashlib.sha256(samples.tobytes())
     digest.update(json.dumps(model.names).encode())
     path = directory / f"own-{digest.hexdigest()[:16]}"
-    about = {"rows": len(table.values), "whole": len(whole)}
+    about = {"rows": len(table), "whole": len(whole)}
     if path.exists():
         return model, SensorLog.open(path)
-    return model, SensorLog.write(path, streamed, model.names, about)
+    return model, SensorLog.write(path, samples[half:], model.names, about)

@@ -8,8 +8,8 @@ from aftlib.core.intervals import LEVELS
 from aftlib.documents.checkpoint_planning import judges, timed_judges
 from aftlib.documents.checkpoint_planning.drivers import IN_TIME, LEAST_KILLS
 from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
-from aftlib.documents.checkpoint_planning.timing import MANY, turns_of
-from aftlib.notebook.claims import DOES_NOT_HOLD, HOLDS_IF, Claim, Summary, Threshold
+from aftlib.documents.checkpoint_planning.timing import FEWER_TURNS_ABOVE, turns_of
+from aftlib.notebook.claims import HOLDS_IF, Claim, Summary, Threshold
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
 from aftlib.notebook.texts import percent
 
@@ -198,29 +198,18 @@ def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters
         "D2-2": "fewer checkpoints suffice",
     }
     turns = f"{parameters.turns} turns"
-    if (most := max(parameters.ns)) > MANY:
+    if (most := max(parameters.ns)) > FEWER_TURNS_ABOVE:
         turns += f" ({turns_of(most, parameters.turns)} at {most:,} sensors)"
-    many = _about_many_sensors(records["D2-12"]) if "D2-12" in records else ""
+    limits = "Steps must be independent, mean and covariance known."
+    many = records.get("D2-12")
+    if many is not None and many.verdict == HOLDS_IF and isinstance(many.measured, float):
+        limits += (
+            " Replaying nine tenths and solving the gain is no faster above "
+            f"{timed_judges.rounded(many.measured)}."
+        )
     return Summary(
         claimed="Replaying few sensors saves checkpoints.",
         found=sentences_by_verdict(records, clauses),
         sure=f"One machine, {turns}.",
-        limits=f"Steps must be independent, mean and covariance known. {many}".strip(),
+        limits=limits,
     )
-
-
-def _about_many_sensors(record: ClaimRecord) -> str:
-    """Return the box's sentence on large n, from the record of D2-12."""
-    many = timed_judges.MANY
-    n = record.measured
-    if not isinstance(n, float) or record.interval is None:
-        return ""
-    low, high = record.interval
-    if record.verdict == DOES_NOT_HOLD and low > many:
-        return f"With {many:,} sensors, recovery is faster, too, unlike in the document."
-    if record.verdict != HOLDS_IF:
-        return ""
-    where = f"was no faster with {many:,}"
-    if high > many:
-        where = f"is no faster from {timed_judges.rounded(n)} on"
-    return f"Replaying nine tenths and solving the gain {where}."

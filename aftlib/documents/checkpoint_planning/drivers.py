@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -17,9 +17,10 @@ import pandas as pd
 from aftlib.core.intervals import LEVELS
 from aftlib.core.processes import ChildProcess, preload
 from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import results_of
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery, bare_read, driver
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
-from aftlib.documents.checkpoint_planning.state import CheckpointStore, IntervalRecord
+from aftlib.documents.checkpoint_planning.state import CheckpointStore
 
 IN_TIME = 0.95
 """Share of the recoveries for which T_SLA is planned in D2-8."""
@@ -36,6 +37,10 @@ LEAST_MS = 1e-7
 preload(__name__)
 
 
+CRASH_POINTS = ("begun", "restored", "replayed", "estimated")
+"""Points of a batch before its commit, at each of which a crash makes the batch fail."""
+
+
 @dataclass(frozen=True)
 class CommittedBatch:
     """A batch that a driver committed, with the times at which it passed its points.
@@ -44,15 +49,10 @@ class CommittedBatch:
     """
 
     batch: int
-    begun: float
     restored: float
     replayed: float
     estimated: float
     committed: float
-
-
-TIMED_POINTS = ("begun", "restored", "replayed", "estimated", "committed")
-"""Points of a batch whose times a driver reports."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def drive(
         return sums
 
     def passes(point: str, batch: int) -> None:
-        if point in TIMED_POINTS:
+        # no point is passed before `operator` is open
+        if point in ("restored", "replayed", "estimated", "committed"):
             times[point] = time.monotonic()
         if point == "committed":
             pipe.send(CommittedBatch(batch, **times))
@@ -120,9 +121,9 @@ def run_driver(
     """Run a driver process, which recovers the batch of the last one, until SIGKILL or its end.
 
     `kill` is a point of a batch and one of the batch's steps; without it the driver finishes the
-    log. It recovers by reading `rate` samples per second, of all sensors if `replays_all`. It is
-    forked from a process that has loaded all imports, as a standby process would be. RuntimeError
-    when the driver ends otherwise.
+    log. It recovers by reading `rate` samples per second, of all sensors if `replays_all`; both
+    serve `aftlib.recovery_comparison`. It is forked from a process that has loaded all imports, as
+    a standby process would be. RuntimeError when the driver ends otherwise.
     """
     batches = list[CommittedBatch]()
     killed = np.nan
@@ -157,41 +158,37 @@ def kill_drivers(
     which T_SLA ends before their window ends; without such an interval the frame is empty.
 
     One row per kill, about the batch that the replacement process recovers: the columns of
-    `CheckpointStore.records`; t_sla_ms; and planned_ms, the query's recovery time of its tuples.
-    RuntimeError when a process does not end by its
-    SIGKILL.
+    `CheckpointStore.records`; t_sla_ms; and fitted_ms, the query's recovery time of its tuples
+    without the `MARGIN` that `query_from_pilots` puts on the fitted time. RuntimeError when a
+    process does not end by its SIGKILL.
     """
     plan = query.first_plan
     rng = np.random.default_rng(seed)
-    partial = [
-        tau
-        for tau, replay in zip(plan.times, plan.replay[:-1], strict=False)
-        if 0 < len(replay.sensors) < query.model.size
-    ]
+    last = len(plan.replay) - 1
+    partial = [plan.times[k] for k in plan.estimating if k < last and plan.replay[k].sensors]
     windows = log.steps // query.window
-    left = count if partial else 0
+    left = count
     frames = list[pd.DataFrame]()
+    if not partial:
+        left = 0
+        with CheckpointStore(scratch / "no kills") as store:
+            frames.append(store.records().astype(float))
     while left:
         directory = scratch / str(len(frames))
         taus = rng.choice(partial, min(windows, left)).tolist()
-        kills = [("replayed", query.window * window + tau) for window, tau in enumerate(taus)]
+        kills = [("replayed", query.window * number + tau) for number, tau in enumerate(taus)]
         kills.append(("planned", kills[-1][1]))  # the last process recovers the last interval
         for kill in kills:
             run_driver(directory, query, log, kill)
         with CheckpointStore(directory) as store:
             frames.append(store.records().query("recovered"))
         left -= len(taus)
-    nothing = pd.DataFrame(
-        columns=[*(part.name for part in fields(IntervalRecord)), "tuples", "total_ms"], dtype=float
-    )
-    killed = pd.concat(frames or [nothing], ignore_index=True)
+    killed = pd.concat(frames, ignore_index=True)
     cost = query.recovery_time
     planned = cost.fixed_ms + cost.per_tuple_ms * killed["tuples"]
-    return killed.assign(t_sla_ms=query.t_sla_ms, planned_ms=planned)
+    return killed.assign(t_sla_ms=query.t_sla_ms, fitted_ms=planned / MARGIN)
 
 
-CRASH_POINTS = ("begun", "restored", "replayed", "estimated")
-"""Points of a batch before its commit, at each of which a crash makes the batch fail."""
 KILLS_PER_WINDOW = 3
 """Kills at random in each window, on average, so that many windows fail more than once."""
 
@@ -229,33 +226,32 @@ def kill_at_random(
 def window_outcomes(query: ReplayQuery, log: SensorLog, store: CheckpointStore) -> pd.DataFrame:
     """Compare the windows of a stream with its log.
 
-    One row per window of the log: start; recovered: batches that were recovered in it; failed: the
-    largest probability of any sensor's result to err by more than ε, from the variance that the
-    operator stored; z: the largest error in standard deviations, infinite if an exact or lost
-    result is wrong; largest: the largest error; outside: the share of the sensors whose result errs
-    by more than ε.
+    One row per window of the log: start; recoveries: intervals that were recovered in it;
+    error_probability: the largest probability of any sensor's result to err by more than ε, from
+    the variance that the operator stored; z: the largest error in standard deviations, infinite if
+    an exact or lost result is wrong; largest: the largest error; outside: the share of the sensors
+    whose result errs by more than ε.
     """
     windows = log.steps // query.window
-    samples = log.read(None, 0, windows * query.window)
-    truth = samples.reshape(windows, query.window, -1).mean(axis=1)
-    results = store.results().pivot_table(index="start", columns="key")
     starts = pd.RangeIndex(0, windows * query.window, query.window, name="start")
-    values = results["value"].reindex(starts)[[*log.names]].to_numpy()
-    half_widths = results["half_width"].reindex(starts)[[*log.names]].to_numpy()
+    samples = log.read(None, 0, windows * query.window).reshape(windows, query.window, -1)
+    truth = results_of(query.query, samples.sum(axis=1), np.array(query.window))
+    results = store.results().pivot_table(index="start", columns="key").reindex(starts)
+    half_widths = results["half_width"].fillna(np.inf)[[*log.names]].to_numpy()
     deviation = half_widths / query.requirement.z
-    error = np.abs(values - truth)
-    error = np.where(np.isfinite(error), error, np.inf)
+    error = np.abs(results["value"][[*log.names]].to_numpy() - truth)
+    error[np.isnan(error)] = np.inf  # lost
     rounding = 1e-9 * (1 + np.abs(truth))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(error <= rounding, 0.0, error / deviation)
-        z[~np.isfinite(z)] = np.inf  # lost, or not estimated and wrong
-    failed = 1 - query.requirement.reliability(np.nan_to_num(deviation, nan=np.inf) ** 2)
+    z[np.isnan(z)] = np.inf
+    within = query.requirement.reliability(deviation**2)
     recovered = store.records().query("recovered")["start"] // query.window
     return pd.DataFrame(
         {
             "start": starts,
-            "recovered": recovered.value_counts().reindex(range(windows), fill_value=0),
-            "failed": failed.max(axis=1),
+            "recoveries": recovered.value_counts().reindex(range(windows), fill_value=0),
+            "error_probability": (1 - within).max(axis=1),
             "z": z.max(axis=1),
             "largest": error.max(axis=1),
             "outside": (error > query.requirement.epsilon).mean(axis=1),

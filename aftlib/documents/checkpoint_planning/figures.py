@@ -12,11 +12,17 @@ from plotly.subplots import make_subplots
 
 from aftlib.documents.checkpoint_planning.cases import AXES, SPARED
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery
-from aftlib.documents.checkpoint_planning.success_rates import BOTH, COVARIANCE, MODEL
+from aftlib.documents.checkpoint_planning.success_rates import (
+    BOTH_LEARNED,
+    PREDICTED,
+    SIGMA_LEARNED,
+)
+from aftlib.documents.checkpoint_planning.timing import partial_medians
 from aftlib.notebook.style import (
     BLUE,
     GREEN,
     GREY,
+    LIMIT,
     ORANGE,
     PURPLE,
     RED,
@@ -35,28 +41,27 @@ LOOKS = {
     "adaptive": line_look(GREEN, "diamond", "dashdot"),
 }
 _STATES = {"checkpointed": GREY, "replayed": BLUE, "estimated": ORANGE}
+_NAMES = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA"}
 _TITLES = {
     "epsilon": "tolerance ε, sensor units",
     "delta": "permitted failure probability δ",
     "t_sla_ms": "T_SLA (ms, logarithmic)",
 }
-_LABELS = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA (ms)"}
-_NAMES = {"epsilon": "ε", "delta": "δ", "t_sla_ms": "T_SLA"}
 _GAINS = {"total_ms": "gain prepared beforehand", "solved_ms": "gain solved at recovery"}
 _EXACT = "expected"
 _SAMPLED = "sampled, 95 % interval"
 _GUARANTEED = "guaranteed 1 − δ"
 _SUCCESS = {
-    _GUARANTEED: {"mode": "lines", "line": {"color": "#333", "dash": "dash"}},
+    _GUARANTEED: {"mode": "lines", "line": LIMIT},
     _EXACT: {"mode": "lines", "line": {"color": BLUE}},
     _SAMPLED: {"mode": "markers", "marker": {"color": BLUE, "symbol": "circle-open"}},
 }
 _TIMES = {
-    "replaying all sensors": line_look(RED, "square", "dash"),
-    "T_rec: the sum of the parts": line_look(GREEN, "diamond"),
-    "T_rep: replay": line_look(BLUE, "circle", "dot"),
-    "T_res: restore, load the gain matrix": line_look(GREY),
-    "T_est: estimate": line_look(ORANGE),
+    "replaying all sensors": ("full_ms", line_look(RED, "square", "dash")),
+    "T_rec: the sum of the parts": ("total_ms", line_look(GREEN, "diamond")),
+    "T_rep: replay": ("rep_ms", line_look(BLUE, "circle", "dot")),
+    "T_res: restore, load the gain matrix": ("res_ms", line_look(GREY)),
+    "T_est: estimate": ("est_ms", line_look(ORANGE)),
 }
 
 
@@ -81,9 +86,9 @@ def three_sensors(cells: pd.DataFrame, times: Sequence[int], failure: int) -> go
     line = {"color": RED, "dash": "dot"}
     text = f"failure at t = {failure}"
     figure.add_vline(failure, line=line, layer="below", annotation_text=text)
-    styled(figure, "Three sensors, a checkpoint and a failure (fig. 1)", "time step", "", 360)
-    figure.update_xaxes(dtick=1).update_yaxes(range=[-1, 3])
-    return figure.update_layout(hovermode="closest")
+    title = "Three sensors, a checkpoint and a failure (fig. 1)"
+    styled(figure, title, "time step", "", 360, "closest")
+    return figure.update_xaxes(dtick=1).update_yaxes(range=[-1, 3])
 
 
 def plan(queries: Mapping[str, ReplayQuery]) -> go.Figure:
@@ -150,7 +155,7 @@ def _figure_along(
         looks,
         titles,
         slider=slider,
-        label=_LABELS[slider],
+        label="T_SLA (ms)" if slider == "t_sla_ms" else _NAMES[slider],
         start=point[slider],
         bounds=bounds,
         logarithmic=x == "t_sla_ms",
@@ -162,16 +167,14 @@ def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
 
     `times` is the frame of `timing.recovery_times`; the gain is prepared.
     """
-    median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
-    full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
-    median["full_ms"] = median["n"].map(full)
-    median["res_ms"] = median["state_ms"] + median["gain_ms"]
-    parts = dict(zip(["full_ms", "total_ms", "rep_ms", "res_ms", "est_ms"], _TIMES, strict=True))
-    partial = median[median["sensors"] < median["n"]].rename(columns=parts)
-    rows = partial.melt(["n", "sensors"], [*_TIMES], "part", "milliseconds")
+    partial = partial_medians(times)
+    partial["res_ms"] = partial["state_ms"] + partial["gain_ms"]
+    columns = {column: name for name, (column, _) in _TIMES.items()}
+    looks = {name: look for name, (_, look) in _TIMES.items()}
+    rows = partial.rename(columns=columns).melt(["n", "sensors"], [*looks], "part", "milliseconds")
     titles = "Recovery time in one thread (fig. 5)", "sensors replayed |O|", "milliseconds"
     figure = line_figure(
-        rows, "sensors", "milliseconds", "part", _TIMES, titles, slider="n", label="n", start=start
+        rows, "sensors", "milliseconds", "part", looks, titles, slider="n", label="n", start=start
     )
     legend = {"x": 0, "xanchor": "left"}  # at the right its first entry would be cut
     return figure.update_yaxes(rangemode="tozero").update_layout(legend=legend)
@@ -179,10 +182,8 @@ def recovery_times(times: pd.DataFrame, start: int) -> go.Figure:
 
 def solving_times(times: pd.DataFrame) -> go.Figure:
     """Draw the median of T_est, solved at recovery, against n, one line per |O|/n (fig. 5)."""
-    some = times[times["sensors"] < times["n"]]
-    share = (some["sensors"] / some["n"]).round(1)
-    rows = some.assign(curve=share.map("|O| = {:.1f} n".format))
-    rows = rows.groupby(["n", "curve"])[["solve_ms"]].median().reset_index()
+    partial = partial_medians(times)
+    rows = partial.assign(curve=partial["share"].map("|O| = {:.1f} n".format))
     titles = (
         "T_est against n, solved at recovery (fig. 5)",
         "sensors n (logarithmic)",
@@ -194,16 +195,13 @@ def solving_times(times: pd.DataFrame) -> go.Figure:
 
 def recovery_surface(times: pd.DataFrame) -> go.Figure:
     """Draw T_rec over a full replay's time for each n and |O|/n, gain prepared and solved."""
-    median = times.groupby(["n", "sensors"]).median(numeric_only=True).reset_index()
-    full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
-    partial = median[median["sensors"] < median["n"]]
-    share = (partial["sensors"] / partial["n"]).round(1)
+    partial = partial_medians(times)
     figure = make_subplots(1, 2, shared_yaxes=True, subplot_titles=[*_GAINS.values()])
     for column, part in enumerate(_GAINS, start=1):
-        ratios = partial.assign(share=share, ratio=partial[part] / partial["n"].map(full))
+        ratios = partial.assign(ratio=partial[part] / partial["full_ms"])
         wide = ratios.pivot_table(index="n", columns="share", values="ratio")
         figure.add_heatmap(
-            x=[f"{each:g}" for each in wide.columns],
+            x=[f"{share:g}" for share in wide.columns],
             y=[f"{n:,}" for n in wide.index],
             z=wide.to_numpy().tolist(),
             texttemplate="%{z:.2f}",
@@ -215,9 +213,8 @@ def recovery_surface(times: pd.DataFrame) -> go.Figure:
             row=1,
             col=column,
         )
-    styled(figure, "T_rec over a full replay's time", "share replayed, |O|/n", "", 330)
-    figure.update_yaxes(title_text="sensors n", col=1)
-    return figure.update_layout(hovermode="closest")
+    styled(figure, "T_rec over a full replay's time", "share replayed, |O|/n", "", 330, "closest")
+    return figure.update_yaxes(title_text="sensors n", col=1)
 
 
 def throughput(rates: pd.DataFrame) -> go.Figure:
@@ -232,9 +229,9 @@ def throughput(rates: pd.DataFrame) -> go.Figure:
     colors = [LOOKS[plan]["marker"]["color"] for plan in median.index]
     figure = go.Figure()
     figure.add_bar(x=median, y=names, orientation="h", marker_color=colors, error_x=bounds)
-    styled(figure, "Throughput while nothing fails", "million samples per second", "", 260)
-    figure.update_xaxes(rangemode="tozero").update_yaxes(automargin=True)
-    return figure.update_layout(hovermode="closest")
+    title = "Throughput while nothing fails"
+    styled(figure, title, "million samples per second", "", 260, "closest")
+    return figure.update_xaxes(rangemode="tozero").update_yaxes(automargin=True)
 
 
 def learned_success(curve: pd.DataFrame, delta: float) -> go.Figure:
@@ -252,9 +249,9 @@ def learned_success(curve: pd.DataFrame, delta: float) -> go.Figure:
         "share of estimates within ε",
     )
     looks = {
-        BOTH: line_look(RED, "square"),
-        COVARIANCE: line_look(BLUE),
-        MODEL: line_look(GREY, "x", "dash"),
+        BOTH_LEARNED: line_look(RED, "square"),
+        SIGMA_LEARNED: line_look(BLUE),
+        PREDICTED: line_look(GREY, "x", "dash"),
     }
     figure = line_figure(
         frame, "rows", "success", "curve", looks, titles, bounds=("low", "high"), logarithmic=True

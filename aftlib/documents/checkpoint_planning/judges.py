@@ -17,8 +17,9 @@ from aftlib.documents.checkpoint_planning.plan import (
     NO_RELAXATION,
     PROPOSED,
 )
+from aftlib.documents.checkpoint_planning.success_rates import restored_checkpoints
 from aftlib.notebook.claims import Finding, not_run
-from aftlib.notebook.texts import percent
+from aftlib.notebook.texts import other_interpretation, percent
 
 LARGEST_Z = 4.5
 """A sampled rate further from the exact one refutes the formula; of 105 points, some reach 3."""
@@ -28,20 +29,21 @@ NEARLY_EVERYWHERE = 0.9
 """Share of the points at which D2-3 holds."""
 
 
+SPARED_READING = "exactly-once is spared T_est"
+PREPARED_READING = "nobody pays T_est (a prepared gain)"
+"""Readings of the document's silence about T_est, other than that all recoveries pay it."""
+
+
 def _by_method(counts: pd.DataFrame, values: str = "checkpoints") -> pd.DataFrame:
     """Checkpoints: one row per point of the grid, one column per method."""
     return counts.pivot_table(index=AXES, columns="method", values=values)
 
 
-def _if_spared(is_reversed: bool, text: str) -> str:
-    """Return what happens if exactly-once, which estimates nothing, is spared T_est."""
-    return f"{'Reversed' if is_reversed else 'The same'} if exactly-once is spared T_est: {text}."
-
-
-def _if_prepared(is_reversed: bool, text: str) -> str:
-    """Return what happens if no plan's recoveries pay T_est."""
-    word = "Reversed" if is_reversed else "The same"
-    return f"{word} if nobody pays T_est (a prepared gain): {text}."
+def _readings(counts: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Checkpoints by method if all recoveries pay T_est, and in the two other readings."""
+    charged = _by_method(counts)
+    spared = charged.assign(**{EXACTLY_ONCE: charged[SPARED]})
+    return charged, spared, _by_method(counts, "prepared")
 
 
 def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
@@ -68,51 +70,50 @@ def follows_from_t_sla(case: PlanningCase, counts: pd.DataFrame) -> Finding:
 
 def are_ordered(counts: pd.DataFrame) -> Finding:
     """D2-2: points at which the methods are out of order; each must also save somewhere."""
-    wide = _by_method(counts)
-    disorder = _points_out_of_order(wide, EXACTLY_ONCE)
-    spared = _points_out_of_order(wide, SPARED)
-    prepared = _points_out_of_order(_by_method(counts, "prepared"), EXACTLY_ONCE)
-    more = int((wide[PROPOSED] > wide[SPARED]).sum())
-    estimating = wide[NO_RELAXATION] < wide[EXACTLY_ONCE]
-    saves = estimating.any() and (wide[PROPOSED] < wide[NO_RELAXATION]).any()
+    readings = _readings(counts)
+    disorder, spared, prepared = map(_points_out_of_order, readings)
+    charged = readings[0]
+    number = len(charged)
+    more = (charged[PROPOSED] > charged[SPARED]).sum()
+    estimating = charged[NO_RELAXATION] < charged[EXACTLY_ONCE]
+    saves = estimating.any() and (charged[PROPOSED] < charged[NO_RELAXATION]).any()
+    about_spared = f"{spared} of {number} violate it, and proposed needs more at {more}"
+    sentences = [
+        other_interpretation((spared > 0) != (disorder > 0), SPARED_READING, about_spared),
+        other_interpretation(
+            (prepared > 0) != (disorder > 0), PREPARED_READING, f"{prepared} of {number}"
+        ),
+    ]
     return Finding(
         disorder,
-        n=len(wide),
+        n=number,
         counted="combinations of ε, δ and T_SLA, ours",
-        text=f"{disorder} of {len(wide)} combinations violate "
-        "proposed ≤ no-relaxation ≤ exactly-once",
+        text=f"{disorder} of {number} combinations violate proposed ≤ no-relaxation ≤ exactly-once",
         fails="" if saves else "One of the methods never saves a checkpoint.",
-        sensitivity=_if_spared(
-            (spared > 0) != (disorder > 0),
-            f"{spared} of {len(wide)} violate it, and proposed needs more at {more}",
-        )
-        + " "
-        + _if_prepared((prepared > 0) != (disorder > 0), f"{prepared} of {len(wide)}"),
+        sensitivity=" ".join(sentences),
     )
 
 
-def _points_out_of_order(wide: pd.DataFrame, exact: str) -> int:
-    """Count the points at which proposed ≤ no-relaxation ≤ `exact` fails."""
+def _points_out_of_order(wide: pd.DataFrame) -> int:
+    """Count the points at which proposed ≤ no-relaxation ≤ exactly-once fails."""
     proposed = wide[PROPOSED] > wide[NO_RELAXATION]
-    return int((proposed | (wide[NO_RELAXATION] > wide[exact])).sum())
+    return int((proposed | (wide[NO_RELAXATION] > wide[EXACTLY_ONCE])).sum())
 
 
 def saves_where_estimating_does_not(counts: pd.DataFrame) -> Finding:
     """D2-3: share of the points where no-relaxation saves nothing but proposed does."""
-    wide = _by_method(counts)
-    saves = _saves_where_useless(wide, EXACTLY_ONCE)
+    saves, spared, prepared = map(_saves_where_useless, _readings(counts))
     if saves.empty:
         return not_run("No-relaxation saves checkpoints at every point.")
     few = saves.mean() < NEARLY_EVERYWHERE
-    sentences = []
-    spared = _saves_where_useless(wide, SPARED)
-    if len(spared):
-        turns = (spared.mean() < NEARLY_EVERYWHERE) != few
-        sentences.append(_if_spared(turns, f"{percent(spared.mean())} of {len(spared)} points"))
-    prepared = _saves_where_useless(_by_method(counts, "prepared"), EXACTLY_ONCE)
-    if len(prepared):
-        turns = (prepared.mean() < NEARLY_EVERYWHERE) != few
-        sentences.append(_if_prepared(turns, f"{prepared.sum()} of {len(prepared)}"))
+    sentences = [
+        other_interpretation((other.mean() < NEARLY_EVERYWHERE) != few, reading, text)
+        for reading, other, text in (
+            (SPARED_READING, spared, f"{percent(spared.mean())} of {len(spared)} points"),
+            (PREPARED_READING, prepared, f"{prepared.sum()} of {len(prepared)}"),
+        )
+        if len(other)
+    ]
     return Finding(
         saves.mean(),
         n=len(saves),
@@ -123,35 +124,40 @@ def saves_where_estimating_does_not(counts: pd.DataFrame) -> Finding:
     )
 
 
-def _saves_where_useless(wide: pd.DataFrame, exact: str) -> pd.Series:
-    """Whether proposed saves, at the points where no-relaxation needs as many as `exact`."""
-    useless = wide[(wide[NO_RELAXATION] >= wide[exact]) & (wide[exact] > 0)]
-    return useless[PROPOSED] < useless[exact]
+def _saves_where_useless(wide: pd.DataFrame) -> pd.Series:
+    """Whether proposed saves, at the points where no-relaxation does not."""
+    exact = wide[EXACTLY_ONCE]
+    useless = wide[(wide[NO_RELAXATION] >= exact) & (exact > 0)]
+    return useless[PROPOSED] < useless[EXACTLY_ONCE]
 
 
 def saves_most_at_short_t_sla(counts: pd.DataFrame) -> Finding:
     """D2-4: share of the pairs (ε, δ) at which the shortest T_SLA saves the most checkpoints."""
-    wide = _by_method(counts)
-    saved = (wide[EXACTLY_ONCE] - wide[PROPOSED]).unstack("t_sla_ms")
-    most = _first_is_largest(saved)
-    spared = _first_is_largest((wide[SPARED] - wide[PROPOSED]).unstack("t_sla_ms"))
-    unpaid = _by_method(counts, "prepared")
-    prepared = _first_is_largest((unpaid[EXACTLY_ONCE] - unpaid[PROPOSED]).unstack("t_sla_ms"))
-    exact = wide[EXACTLY_ONCE].unstack("t_sla_ms")
+    readings = _readings(counts)
+    most, spared, prepared = map(_shortest_saves_most, readings)
+    exact = readings[0][EXACTLY_ONCE].unstack("t_sla_ms")
+    saved = exact - readings[0][PROPOSED].unstack("t_sla_ms")
     shares = (saved / exact).fillna(0)
     largest = shares.iloc[:, 0] >= shares.max(axis=1)
     means = ", ".join(f"{mean:.0f}" for mean in saved.mean())
     mean_shares = ", ".join(f"{100 * mean:.0f}" for mean in shares.mean())
-    word = "Reversed" if largest.all() != most.all() else "The same"
     shortest, *_, longest = exact.columns
     taken = exact.mean()
     sentences = [
-        f"{word} if a share of exactly-once's checkpoints is meant: largest at the shortest T_SLA "
-        f"at {largest.sum()} of {len(saved)} (means {mean_shares} %).",
+        other_interpretation(
+            largest.all() != most.all(),
+            "a share of exactly-once's checkpoints is meant",
+            f"largest at the shortest T_SLA at {largest.sum()} of {len(saved)} (means "
+            f"{mean_shares} %)",
+        ),
         f"Exactly-once itself takes {taken.iloc[0]:.0f} at {shortest:g} ms, "
         f"{taken.iloc[-1]:.0f} at {longest:g} ms.",
-        _if_spared(spared.all() != most.all(), f"{spared.sum()} of {len(saved)}"),
-        _if_prepared(prepared.all() != most.all(), f"{prepared.sum()} of {len(saved)}"),
+        other_interpretation(
+            spared.all() != most.all(), SPARED_READING, f"{spared.sum()} of {len(saved)}"
+        ),
+        other_interpretation(
+            prepared.all() != most.all(), PREPARED_READING, f"{prepared.sum()} of {len(saved)}"
+        ),
     ]
     return Finding(
         float(most.mean()),
@@ -163,56 +169,69 @@ def saves_most_at_short_t_sla(counts: pd.DataFrame) -> Finding:
     )
 
 
-def _first_is_largest(saved: pd.DataFrame) -> pd.Series:
+def _shortest_saves_most(wide: pd.DataFrame) -> pd.Series:
+    """Whether proposed saves most at the shortest T_SLA, for each ε and δ."""
+    saved = (wide[EXACTLY_ONCE] - wide[PROPOSED]).unstack("t_sla_ms")
     first = saved.iloc[:, 0]
     return (first >= saved.max(axis=1)) & (first > saved.iloc[:, -1]) & (first > 0)
 
 
 def saves_most_where_loose(counts: pd.DataFrame) -> Finding:
     """D2-13: share of the T_SLA at which no-relaxation saves most at the largest ε and δ."""
-    wide = _by_method(counts)
-    most = _loosest_saves_most(wide, EXACTLY_ONCE)
-    spared = _loosest_saves_most(wide, SPARED)
+    most, spared, _ = map(_loosest_saves_most, _readings(counts))
     return Finding(
         most.mean(),
         n=len(most),
         counted="values of T_SLA, ours",
         text=f"{most.sum()} of {len(most)} values of T_SLA; other ε and δ may save as many",
-        sensitivity=_if_spared(spared.all() != most.all(), f"{spared.sum()} of {len(spared)}"),
+        sensitivity=other_interpretation(
+            spared.all() != most.all(), SPARED_READING, f"{spared.sum()} of {len(spared)}"
+        ),
     )
 
 
-def _loosest_saves_most(wide: pd.DataFrame, exact: str) -> pd.Series:
+def _loosest_saves_most(wide: pd.DataFrame) -> pd.Series:
     """Whether no-relaxation saves most at the largest ε and δ, for each T_SLA."""
-    saved = (wide[exact] - wide[NO_RELAXATION]).unstack("t_sla_ms")
+    saved = (wide[EXACTLY_ONCE] - wide[NO_RELAXATION]).unstack("t_sla_ms")
     loosest = saved.iloc[-1]
     return (loosest >= saved.max()) & (loosest > 0)
 
 
-def stays_below_delta(success: pd.DataFrame, parameters: NotebookParameters) -> Finding:
+def stays_below_delta(
+    case: PlanningCase, success: pd.DataFrame, parameters: NotebookParameters
+) -> Finding:
     """D2-5: the largest failure rate of a point of fig. 7, divided by its δ, by formula (12)."""
     if success.empty:
         return not_run("No plan estimates anything.")
     largest, hardest = success[["failed", "hardest"]].div(success["delta"], axis=0).max()
     missed, parts = success[["missed", "parts"]].max()
     largest_z = success["z"].abs().max()
-    point = [parameters.epsilon, parameters.delta, parameters.t_sla]
-    here = success[(success[AXES] == point).all(axis=1)]
-    row = (here if len(here) else success.nsmallest(1, "restored")).iloc[0]
-    met = row["restored"] >= 1 - row["delta"]
-    reverses = "The same" if met else "Reversed"
+    by_chance = f"By chance, {missed} of {parts} drawn data sets miss 1 − δ somewhere."
     return Finding(
         float(largest),
         n=len(success),
         counted=f"points, {success['checkpoints'].sum()} checkpoints",
         text=f"largest failure rate of a plan: {largest:.3f} δ; hardest sensor at one checkpoint: "
         f"{hardest:.5f} δ",
-        sensitivity=f"{reverses} if the restored checkpoint is meant: "
-        f"{'' if met else 'only '}{percent(row['restored'])} of the estimated sensors "
-        f"({percent(row['restored_all'])} of all) are within ε there (ε = {row['epsilon']:g}, τ = "
-        f"{row['tau']:,.0f}). By chance, {missed} of {parts} drawn data sets miss 1 − δ "
-        "somewhere.",
+        sensitivity=f"{_if_restored(case, parameters)} {by_chance}".strip(),
         control=bool(largest_z <= LARGEST_Z),
+    )
+
+
+def _if_restored(case: PlanningCase, parameters: NotebookParameters) -> str:
+    """Return what happens to D2-5 if the restored checkpoint is meant; empty without estimates."""
+    plan = case.query(parameters.epsilon, parameters.delta, parameters.t_sla).first_plan
+    rows = restored_checkpoints(plan).nsmallest(1, "restored")
+    if rows.empty:
+        return ""
+    row = rows.iloc[0]
+    reverses = bool(row["restored"] < 1 - parameters.delta)
+    return other_interpretation(
+        reverses,
+        "the restored checkpoint is meant",
+        f"{'only ' if reverses else ''}{percent(row['restored'])} of the estimated sensors "
+        f"({percent(row['restored_all'])} of all) are within ε there "
+        f"(ε = {parameters.epsilon:g}, τ = {row['tau']:,.0f})",
     )
 
 
@@ -227,8 +246,8 @@ def adaptive_keeps_epsilon(
     failed = int((after_failure[ADAPTIVE] > after_failure[PROPOSED]).sum())
     best = wide.reset_index().iloc[int(saved.to_numpy().argmax())]
     kills = int(adaptive.groupby("stream")["kills"].first().sum())
-    largest = float(adaptive["failed"].max()) / parameters.delta
-    repeated = int((adaptive["recovered"] > 1).sum())
+    largest = float(adaptive["error_probability"].max()) / parameters.delta
+    repeated = int((adaptive["recoveries"] > 1).sum())
     return Finding(
         largest,
         n=kills,

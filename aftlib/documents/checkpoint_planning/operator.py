@@ -32,6 +32,7 @@ from aftlib.documents.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
     IntervalRecord,
+    PreparedReplay,
 )
 
 Read = Callable[[Sequence[int], int, int], tuple[np.ndarray, np.ndarray]]
@@ -80,16 +81,6 @@ class ReplayQuery:
         return digest.hexdigest()[:16]
 
 
-@dataclass(frozen=True, eq=False)
-class Interval:
-    """The aggregates of all n sensors over one interval."""
-
-    sums: np.ndarray  # (n,)
-    counts: np.ndarray  # (n,) samples in each sum; an estimated step counts as one
-    variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing is estimated
-    sensors: int  # number of sensors that were read
-
-
 @dataclass
 class PartialReplay:
     """The stream's operator: it aggregates one batch after another, and recovers failed batches.
@@ -113,12 +104,11 @@ class PartialReplay:
         # failures that use up ε need a replay of all sensors
         query.recovery_time.max_tuples(query.t_sla_ms, least=query.model.size)
         checkpoint = self.store.restore()
-        if checkpoint is None or not checkpoint.plan:
-            self.store.save(self._plan_rest(checkpoint or _first_checkpoint(query, window=0)))
+        if checkpoint is None or not checkpoint.plan_name:
+            self.store.save(self._plan_rest(checkpoint or _first_checkpoint(query, step=0)))
 
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """The last checkpoint."""
+    def last_checkpoint(self) -> Checkpoint:
+        """Read the last checkpoint from the store."""
         return cast("Checkpoint", self.store.restore())
 
     @property
@@ -128,26 +118,23 @@ class PartialReplay:
 
     def recover(self, read: Read) -> None:
         """Recover the batch that a crashed process had begun, if there is one."""
-        if self.store.unfinished(self.checkpoint.position):
-            self.process(len(self.store.records()), read)
+        if self.store.unfinished(self.last_checkpoint().position):
+            self.process(self.store.next_batch(), read)
 
     def finish(self, read: Read) -> None:
         """Process the log's remaining intervals, up to the end of its last whole window."""
-        batch = len(self.store.records())
-        while self.checkpoint.position < self.stop:
-            self.process(batch, read)
-            batch += 1
+        while self.last_checkpoint().position < self.stop:
+            self.process(self.store.next_batch(), read)
 
     def process(self, batch: int, read: Read) -> None:
         """Aggregate the next planned interval; if a process crashed in it, read only the sensors O.
 
-        If a sample of O is missing, the interval is replayed from all sensors, which may exceed
-        T_SLA. ValueError when the prepared replay sets are gone.
+        ValueError when the prepared replay sets are gone.
         """
         clock = [time.perf_counter()]  # T_res restores the checkpoint, too (24)
         if self.store.committed(batch):
             return  # the process crashed after its commit, before Spark recorded the batch
-        checkpoint = self.checkpoint
+        checkpoint = self.last_checkpoint()
         start = checkpoint.position
         stop = checkpoint.next_boundary
         self.batch_steps = (start, stop)
@@ -159,84 +146,75 @@ class PartialReplay:
         crashed = self.store.begin(start, self.process_id)
         failed = crashed and not self.replays_all
         self.passes("begun", batch)
-        if failed:
-            interval = self._recover(checkpoint, read, end_phase)
-        else:
-            end_phase("restored")
-            interval = self._read_all(start, stop, read)
-            end_phase("replayed")
-            end_phase("estimated")
-
+        aggregated, sensors = self._aggregate(checkpoint, failed, read, end_phase)
         phases = np.diff(clock) * 1e3
-        record = IntervalRecord(batch, start, stop, failed, interval.sensors, *phases.tolist())
+        record = IntervalRecord(batch, start, stop, failed, sensors, *phases.tolist())
+        self._commit(aggregated, record)
+
+    def _aggregate(
+        self, checkpoint: Checkpoint, failed: bool, read: Read, end_phase: Callable[[str], None]
+    ) -> tuple[Checkpoint, int]:
+        """Return the checkpoint at the end of the next interval, and the number of sensors read.
+
+        All sensors are read, or, if the interval `failed`, only those of O. If a sample of O is
+        missing, the interval is replayed from all sensors, which may exceed T_SLA.
+        """
+        start = checkpoint.position
+        stop = checkpoint.next_boundary
+        n = self.query.model.size
+        everything = PreparedReplay.everything(n)
+        replay = everything
+        if failed:
+            replay = self.store.load_prepared(checkpoint.plan_name, checkpoint.next_interval)
+        end_phase("restored")
+        sums, counts = read(replay.sensors.tolist(), start, stop)
+        if failed and np.any(counts < stop - start):
+            replay = everything
+            sums, counts = read(range(n), start, stop)
+        end_phase("replayed")
+        if replay is not everything:
+            sums = replay.estimate(self.query.model.mean, sums, stop - start)
+            counts = np.full(n, stop - start)
+        end_phase("estimated")
         aggregated = replace(
             checkpoint,
             position=stop,
-            sums=checkpoint.sums + interval.sums,
-            counts=checkpoint.counts + interval.counts,
-            variance=checkpoint.variance + interval.variance,
+            sums=checkpoint.sums + sums,
+            counts=checkpoint.counts + counts,
+            sum_variance=checkpoint.sum_variance + (stop - start) * replay.step_variance,
         )
-        self._commit(aggregated, record)
-
-    def _read_all(self, start: int, stop: int, read: Read) -> Interval:
-        """Aggregate an interval from the samples of all sensors."""
-        n = self.query.model.size
-        sums, counts = read(range(n), start, stop)
-        return Interval(sums, counts, np.zeros(n), sensors=n)
-
-    def _recover(
-        self, checkpoint: Checkpoint, read: Read, end_phase: Callable[[str], None]
-    ) -> Interval:
-        """Aggregate the next interval from the samples of O; estimate the other sensors."""
-        start = checkpoint.position
-        stop = checkpoint.next_boundary
-        steps = stop - start
-        prepared = self.store.load_prepared(checkpoint.plan, checkpoint.interval)
-        end_phase("restored")
-        sums, counts = read(prepared.sensors.tolist(), start, stop)
-        if np.any(counts < steps):  # a sample of O is missing
-            interval = self._read_all(start, stop, read)
-            end_phase("replayed")
-        else:
-            end_phase("replayed")
-            interval = Interval(
-                sums=prepared.estimate(self.query.model.mean, sums, steps),
-                counts=np.full(self.query.model.size, steps),
-                variance=steps * prepared.variance,
-                sensors=len(prepared.sensors),
-            )
-        end_phase("estimated")
-        return interval
+        return aggregated, len(replay.sensors)
 
     def _commit(self, checkpoint: Checkpoint, record: IntervalRecord) -> None:
         """Commit the batch, with a plan for the steps that follow.
 
-        After a recovery the plan is made after the commit, so that the recovery does not wait. If
-        the process crashes in between, the next one plans.
+        A window that begins is planned in the same transaction. After a recovery the rest is
+        planned after the commit, so that the recovery does not wait; if the process crashes in
+        between, the next one plans.
         """
         results = None
-        if checkpoint.position == checkpoint.window + self.query.window:
+        if checkpoint.position == checkpoint.window_start + self.query.window:
             results = _window_results(self.query, checkpoint)
             checkpoint = _first_checkpoint(self.query, checkpoint.position)
         if record.recovered:
-            checkpoint = replace(checkpoint, times=(checkpoint.position,), plan="")
-        elif not checkpoint.plan:
+            checkpoint = replace(checkpoint, times=(checkpoint.position,), plan_name="")
+        elif not checkpoint.plan_name:
             checkpoint = self._plan_rest(checkpoint)
         self.store.commit(checkpoint, results, record)
         self.passes("committed", record.batch)
-        if not checkpoint.plan:
+        if not checkpoint.plan_name:
             self.store.save(self._plan_rest(checkpoint))
         self.passes("planned", record.batch)
 
     def _plan_rest(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return the checkpoint with a plan for the rest of its window, and prepare that plan."""
         query = self.query
-        done = checkpoint.position - checkpoint.window
-        variance = checkpoint.variance / squared_divisor(query.query, max(done, 1))
-        plan = query.plan(done, variance) if done else query.first_plan
-        name = self.store.prepare(plan)
-        times = tuple(checkpoint.window + tau for tau in plan.times)
-        return replace(checkpoint, times=times, plan=name)
+        done = checkpoint.position - checkpoint.window_start
+        plan = query.first_plan
+        if done:  # a plan takes the variance of the running mean or sum
+            plan = query.plan(done, checkpoint.sum_variance / squared_divisor(query.query, done))
+        times = tuple(checkpoint.window_start + tau for tau in plan.times)
+        return replace(checkpoint, times=times, plan_name=self.store.prepare(plan))
 
 
 def open_operator(
@@ -279,14 +257,16 @@ def driver(
     The arguments are those of `open_operator`.
 
     A driver whose block ends, also by an error, has not crashed: the batch that it began is not
-    recovered, but read completely. TimeoutError when another driver uses the directory.
+    recovered, but read completely. Only a killed process leaves its batch to be recovered within
+    T_SLA; after an orderly end there is time for an exact result. TimeoutError when another driver
+    uses the directory.
     """
     with locked(Path(directory)):
         operator = open_operator(query, log, directory, passes, replays_all=replays_all)
         try:
             yield operator
         finally:
-            operator.store.end(operator.process_id)
+            operator.store.withdraw(operator.process_id)
 
 
 def bare_read(log: SensorLog) -> Read:
@@ -299,39 +279,43 @@ def interval_sums(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sum and number of each sensor's finite samples in the steps [start, stop).
 
-    Samples are added up by row groups, so that the bits do not depend on earlier reads.
+    Samples are added up by row groups, so that the bits do not depend on earlier reads of the
+    reader, whose blocks begin where they ended.
     """
     sums = np.zeros(len(keys))
     counts = np.zeros(len(keys), dtype=np.int64)
-    for block in log.blocks(keys, start, stop) if len(keys) else ():
-        for values in np.split(block, range(-start % ROW_GROUP, len(block), ROW_GROUP)):
+    if not len(keys):
+        return sums, counts
+    step = start
+    for block in log.blocks(keys, start, stop):
+        for values in np.split(block, range(-step % ROW_GROUP, len(block), ROW_GROUP)):
             part = values.sum(axis=0)
-            if np.isfinite(part).all():
-                sums = sums + part
-                counts = counts + len(values)
-            else:
+            present: np.ndarray | int = len(values)
+            if not np.isfinite(part).all():
                 finite = np.isfinite(values)
-                sums = sums + np.where(finite, values, 0.0).sum(axis=0)
-                counts = counts + finite.sum(axis=0)
-        start += len(block)
+                part = np.where(finite, values, 0.0).sum(axis=0)
+                present = finite.sum(axis=0)
+            sums = sums + part
+            counts = counts + present
+        step += len(block)
     return sums, counts
 
 
-def _first_checkpoint(query: ReplayQuery, window: int) -> Checkpoint:
-    """Return the exact, empty checkpoint c⁰ at the beginning of a window, not planned yet."""
+def _first_checkpoint(query: ReplayQuery, step: int) -> Checkpoint:
+    """Return the exact, empty checkpoint c⁰ of the window that begins at a step, not planned."""
     zeros = np.zeros(query.model.size)
-    return Checkpoint(window, window, zeros, zeros, zeros, (window,), plan="")
+    return Checkpoint(step, step, zeros, zeros, zeros, times=(step,), plan_name="")
 
 
 def _window_results(query: ReplayQuery, checkpoint: Checkpoint) -> pd.DataFrame:
     """Return the results of a finished window, one per sensor (D2 eqs (14)–(16))."""
-    number = divisor(query.query, np.maximum(checkpoint.counts, 1))
+    of_sums = query.requirement.half_width(checkpoint.sum_variance)
     columns = {
-        "start": checkpoint.window,
+        "start": checkpoint.window_start,
         "stop": checkpoint.position,
         "key": query.model.names,
         "value": results_of(query.query, checkpoint.sums, checkpoint.counts),
-        "half_width": query.requirement.half_width(checkpoint.variance) / number,
+        "half_width": of_sums / divisor(query.query, np.maximum(checkpoint.counts, 1)),
         "samples": checkpoint.counts,
     }
     return pd.DataFrame(columns)

@@ -64,7 +64,8 @@ class PlannedLog(PlannedInput):
             checkpoint = cast("Checkpoint", store.restore())
             if checkpoint.position == start:
                 return checkpoint.next_boundary
-            # Spark's checkpoint is behind the state, as a power failure may leave it
+            # Spark's checkpoint is behind the state: an earlier driver went on without Spark, or a
+            # power failure deleted Spark's last files
             return int(store.records().set_index("start")["stop"][start])
 
     def partitions(self, start: int, stop: int) -> list[InputPartition]:
@@ -154,6 +155,6 @@ def require_in_step(operator: PartialReplay, directory: Path) -> None:
     if needed and needed not in operator.store.records()["stop"].to_numpy():
         raise ValueError(
             f"state must have a batch that ends at step {needed}, where Spark's checkpoint ends, "
-            f"got step {operator.checkpoint.position} in {str(operator.store.path)!r}: restore "
-            f"both from the same copy, or {fix}"
+            f"got step {operator.last_checkpoint().position} in {str(operator.store.path)!r}: "
+            f"restore both from the same copy, or {fix}"
         )

@@ -82,7 +82,7 @@ class RecoveryTime:
 
 DOCUMENT_RECOVERY_TIME = RecoveryTime(fixed_ms=28.33, per_tuple_ms=9.332e-4)
 """The document's measurement for n = 100 sensors on its machine (D2 eqs (27), (28))."""
-SPARED_RECOVERY_TIME = RecoveryTime(fixed_ms=2.0, per_tuple_ms=9.332e-4)
+RECOVERY_TIME_WITHOUT_T_EST = RecoveryTime(fixed_ms=2.0, per_tuple_ms=9.332e-4)
 """The same without T_est: the longest T_res is 2 ms (D2 section 6.1)."""
 
 
@@ -138,6 +138,11 @@ class CheckpointPlan:
         """Tuples replayed when interval k fails, ``|O_k|`` (τ_{k+1} − τ_k), K numbers."""
         sizes = [len(replay.sensors) for replay in self.replay]
         return tuple(m * (b - a) for m, (a, b) in zip(sizes, pairwise(self.times), strict=True))
+
+    @property
+    def estimating(self) -> list[int]:
+        """Indices of the intervals whose failure leaves a sensor to be estimated, ascending."""
+        return [k for k, replay in enumerate(self.replay) if replay.estimated.size]
 
     @property
     def worst_case_variance(self) -> np.ndarray:
@@ -270,69 +275,72 @@ def plan_checkpoints(
     start = int(start)
     variance = _checked_variance(model, start, checkpoint_variance)
     if method == EXACTLY_ONCE:
-        first = ReplaySet.everything(model.size)
+        first_set = ReplaySet.everything(model.size)
     else:
         squared = squared_divisor(query, window)
         debt = squared_divisor(query, start) * variance
         target = _target(model, requirement, debt, squared, window - start)
         if method == NO_RELAXATION:  # a plan that begins later does not relax either
             target = np.minimum(target, squared * requirement.max_variance / window)
-        first = select_replay(model, target)
-    sensors = model.size if method == ADAPTIVE else len(first.sensors)
-    most = recovery_time.max_tuples(t_sla_ms, least=sensors)  # at least one step
+        first_set = select_replay(model, target)
+    sensors = model.size if method == ADAPTIVE else len(first_set.sensors)
+    max_tuples = recovery_time.max_tuples(t_sla_ms, least=sensors)  # at least one step
     if method == ADAPTIVE:
-        times, replay = _equal_intervals(first, start, window, most)
+        times, replay = _equal_intervals(first_set, start, window, max_tuples)
     else:
-        times, replay = _latest_checkpoints(first, start, window, most, method == PROPOSED)
+        relaxes = method == PROPOSED
+        times, replay = _latest_checkpoints(first_set, start, window, max_tuples, relaxes)
     return CheckpointPlan(tuple(times), tuple(replay), requirement, query, variance)
 
 
 def _latest_checkpoints(
-    first: ReplaySet, start: int, window: int, most: int, relaxes: bool
+    first_set: ReplaySet, start: int, window: int, max_tuples: int, relaxes: bool
 ) -> tuple[list[int], list[ReplaySet]]:
-    """Take each checkpoint as late as `most` tuples allow; relax the set at each (D2 fig. 4).
+    """Take each checkpoint as late as `max_tuples` allow; relax the set at each (D2 fig. 4).
 
     Each set would suffice until the window's end, because all later intervals may fail, too.
     """
     times = [start]
-    replay = [first]
+    replay = [first_set]
     while True:
         sensors = len(replay[-1].sensors)
-        reached = times[-1] + most // sensors if sensors else window
+        reached = times[-1] + max_tuples // sensors if sensors else window
         times.append(min(window, reached))
         if times[-1] == window:
             return times, replay
         ratio = (window - start) / (window - times[-1])  # of the target (20) to the first one
-        replay.append(first.loosened(ratio) if relaxes else first)
+        replay.append(first_set.loosened(ratio) if relaxes else first_set)
 
 
 def _equal_intervals(
-    tightest: ReplaySet, start: int, window: int, most: int
+    first_set: ReplaySet, start: int, window: int, max_tuples: int
 ) -> tuple[list[int], list[ReplaySet]]:
     """Cut the window into the fewest intervals that meet T_SLA if each may spend all of ε.
 
-    `tightest` is the set for one interval of all steps. A shorter interval needs fewer sensors, so
+    `first_set` suffices for one interval of all steps. A shorter interval needs fewer sensors, so
     that tuples grow with the length, and bisection finds the longest interval that fits.
     """
     steps = window - start
 
     def exceeds(length: int) -> bool:
-        return len(tightest.loosened(steps / length).sensors) * length > most
+        return len(first_set.loosened(steps / length).sensors) * length > max_tuples
 
     longest = bisect_left(range(2, steps + 1), True, key=exceeds) + 1
     count = -(-steps // longest)
     times = [start + round(k * steps / count) for k in range(count + 1)]
-    alone = tightest.loosened(steps / int(np.diff(times).max()))
+    alone = first_set.loosened(steps / int(np.diff(times).max()))
     return times, [alone] * count
 
 
 def _target(
     model: GaussianModel, requirement: Requirement, debt: np.ndarray, squared: int, steps: int
 ) -> np.ndarray:
-    """Return the permitted variance of a step of each sensor in the first interval (eq. (20)).
+    """Return the target: the permitted variance of a step of each sensor in the first interval.
 
-    `debt` is the error variance of each sensor's sum at the last checkpoint. `squared` is the
-    square of what divides the window's sum, and `steps` are left of the window.
+    It is (20) times the steps that are left, because a mean of independent steps has the variance
+    of one step over their number. `debt` is the error variance of each sensor's sum at the last
+    checkpoint. `squared` is the square of what divides the window's sum, and `steps` are left of
+    the window.
     """
     allowed = squared * requirement.max_variance
     left = allowed - debt

@@ -28,9 +28,9 @@ class ReplaySet:
     factor : ndarray, shape (``|O|``, n)
         Lᵀ of the pivoted Cholesky factor of Σ: Lᵀ[:, i]ᵀ Lᵀ[:, j] = Σ_ij for i or j in O. The first
         k rows depend on the first k sensors only.
-    share : ndarray, shape (``|O|`` + 1,)
-        Largest ratio of a sensor's variance to its permitted variance (target), after 0 … ``|O|``
-        choices: above 1 until the choices suffice. It never increases.
+    excess : ndarray, shape (``|O|`` + 1,)
+        Largest ratio of a sensor's variance to its target, the permitted variance, after 0 …
+        ``|O|`` choices: above 1 until the choices suffice. It never increases.
 
     Examples
     --------
@@ -46,17 +46,17 @@ class ReplaySet:
     sensors: tuple[int, ...]
     variance: np.ndarray
     factor: np.ndarray = field(repr=False)
-    share: np.ndarray = field(repr=False)
+    excess: np.ndarray = field(repr=False)
 
     def __post_init__(self) -> None:
-        for array in (self.variance, self.factor, self.share):
+        for array in (self.variance, self.factor, self.excess):
             array.flags.writeable = False
 
     @classmethod
     def everything(cls, size: int) -> ReplaySet:
         """All `size` sensors whatever the target, without a factor (method "exactly-once")."""
-        share = np.append(np.full(size, np.inf), 0.0)
-        return cls(tuple(range(size)), np.zeros(size), np.empty((0, size)), share)
+        excess = np.append(np.full(size, np.inf), 0.0)
+        return cls(tuple(range(size)), np.zeros(size), np.empty((0, size)), excess)
 
     @property
     def estimated(self) -> np.ndarray:
@@ -88,12 +88,12 @@ class ReplaySet:
         A common factor keeps the order of choice, so the result is a prefix of this set. It costs
         O(n) per sensor left out instead of a new selection.
         """
-        size = int(np.argmax(self.share <= times * (1 + COMPARED_TO)))
+        size = int(np.argmax(self.excess <= times * (1 + COMPARED_TO)))
         if size == len(self.sensors):
             return self
         dropped = self.factor[size:]
         variance = self.variance + np.einsum("ki,ki->i", dropped, dropped)
-        return ReplaySet(self.sensors[:size], variance, self.factor[:size], self.share[: size + 1])
+        return ReplaySet(self.sensors[:size], variance, self.factor[:size], self.excess[: size + 1])
 
 
 def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
@@ -141,9 +141,9 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
     variance = model.covariance.diagonal().copy()
     factor = np.empty((8, model.size))  # it grows with the choice
     sensors = list[int]()
-    share = [float(np.max(variance / target))]
-    while share[-1] > 1 + COMPARED_TO:
-        pivot = int(np.argmax(variance / target >= share[-1] * (1 - COMPARED_TO)))
+    excess = [float(np.max(variance / target))]
+    while excess[-1] > 1 + COMPARED_TO:
+        pivot = int(np.argmax(variance / target >= excess[-1] * (1 - COMPARED_TO)))
         if len(sensors) == len(factor):
             factor = np.concatenate([factor, np.empty_like(factor)])
         known = factor[: len(sensors)]
@@ -154,8 +154,8 @@ def select_replay(model: GaussianModel, max_variance: ArrayLike) -> ReplaySet:
         sensors.append(pivot)
         variance = np.maximum(variance - row**2, 0)
         variance[sensors] = 0
-        share.append(float(np.max(variance / target)))
-    return ReplaySet(tuple(sensors), variance, factor[: len(sensors)], np.array(share))
+        excess.append(float(np.max(variance / target)))
+    return ReplaySet(tuple(sensors), variance, factor[: len(sensors)], np.array(excess))
 
 
 def _checked_target(model: GaussianModel, max_variance: ArrayLike) -> np.ndarray:

@@ -19,8 +19,8 @@ from aftlib.documents.checkpoint_planning.plan import CheckpointPlan
 _TABLES = (
     "stream (part TEXT PRIMARY KEY, identity TEXT)",
     "begun (start INTEGER PRIMARY KEY, process TEXT)",
-    "checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), window INTEGER, "
-    "position INTEGER, arrays BLOB, times TEXT, plan TEXT)",
+    "checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), window_start INTEGER, "
+    "position INTEGER, arrays BLOB, times TEXT, plan_name TEXT)",
     "batches (batch INTEGER PRIMARY KEY, start INTEGER, stop INTEGER, "
     "recovered INTEGER, sensors INTEGER, res_ms REAL, rep_ms REAL, est_ms REAL)",
     "windows (start INTEGER, stop INTEGER, key TEXT, value REAL, half_width REAL, "
@@ -32,30 +32,33 @@ _TABLES = (
 class Checkpoint:
     """c^k: the running aggregates of one window at τ_k (D2 section 3.2)."""
 
-    window: int  # its first step t'
+    window_start: int  # first step t' of its window
     position: int  # step τ_k of the stream, up to which it has aggregated
-    sums: np.ndarray  # (n,) over [window, position), estimated parts included
+    sums: np.ndarray  # (n,) over [window_start, position), estimated parts included
     counts: np.ndarray  # (n,) samples in each sum; an estimated step counts as one
-    variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing was estimated
+    sum_variance: np.ndarray  # (n,) error variance of each sum; 0 where nothing was estimated
     times: tuple[int, ...]  # τ of the current plan as steps of the stream, to the window's end
-    plan: str  # name of the prepared plan; empty while the rest of the window is not planned yet
+    plan_name: str  # of the prepared plan; empty while the rest of the window is not planned yet
 
     @property
-    def interval(self) -> int:
-        """Index of the plan's next interval."""
+    def next_interval(self) -> int:
+        """Index in the plan of the interval that begins here."""
         return self.times.index(self.position)
 
     @property
     def next_boundary(self) -> int:
         """Step of the next planned τ."""
-        return self.times[self.interval + 1]
+        return self.times[self.next_interval + 1]
 
 
 @dataclass(frozen=True)
 class IntervalRecord:
-    """Record of one batch, over the steps [start, stop); T_… in milliseconds (D2 section 6.1)."""
+    """Record of an interval that is committed, [start, stop); T_… in milliseconds (section 6.1).
 
-    batch: int  # Spark's id
+    An interval is one batch of the stream: the operator aggregates and commits it as a whole.
+    """
+
+    batch: int  # its number in the stream, which is Spark's id of the micro-batch
     start: int
     stop: int
     recovered: bool  # whether a process that crashed had begun it
@@ -71,7 +74,7 @@ class PreparedReplay:
 
     sensors: np.ndarray  # (|O|,) indices
     gain: np.ndarray  # (n − |O|, |O|)
-    variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
+    step_variance: np.ndarray  # (n,) of each sensor's value at one step given those of O
 
     @classmethod
     def everything(cls, size: int) -> PreparedReplay:
@@ -81,7 +84,7 @@ class PreparedReplay:
     def save(self, path: Path) -> None:
         """Write the preparation as a file."""
         with path.open("wb") as file:
-            for array in (self.sensors, self.gain, self.variance):
+            for array in (self.sensors, self.gain, self.step_variance):
                 np.save(file, array)
 
     @classmethod
@@ -176,9 +179,12 @@ class CheckpointStore:
         """Return whether a process has begun the batch at this step."""
         return bool(self._rows("SELECT 1 FROM begun WHERE start = ?", start))
 
-    def end(self, process_id: str) -> None:
-        """Record that a process ends without a crash: the batches that it began have not failed."""
-        with transaction(self._connection, "end the process in") as connection:
+    def withdraw(self, process_id: str) -> None:
+        """Delete the record that a process began a batch, because it ends without a crash.
+
+        The batch has not failed. The next process reads it from all sensors, so that it is exact.
+        """
+        with transaction(self._connection, "withdraw the process from") as connection:
             connection.execute("DELETE FROM begun WHERE process = ?", (process_id,))
 
     def save(self, checkpoint: Checkpoint) -> None:
@@ -188,17 +194,21 @@ class CheckpointStore:
 
     def restore(self) -> Checkpoint | None:
         """Return the last checkpoint, None before the first."""
-        rows = self._rows("SELECT window, position, arrays, times, plan FROM checkpoint")
+        rows = self._rows("SELECT window_start, position, arrays, times, plan_name FROM checkpoint")
         if not rows:
             return None
-        window, position, arrays, times, plan = rows[0]
+        window_start, position, arrays, times, plan_name = rows[0]
         sums, counts, variance = np.frombuffer(arrays).reshape(3, -1)
         steps = tuple(json.loads(times))
-        return Checkpoint(window, position, sums, counts, variance, steps, plan)
+        return Checkpoint(window_start, position, sums, counts, variance, steps, plan_name)
 
     def committed(self, batch: int) -> bool:
         """Return whether the batch is part of the state."""
         return bool(self._rows("SELECT 1 FROM batches WHERE batch = ?", batch))
+
+    def next_batch(self) -> int:
+        """Return the number of the batch after the last one that is committed."""
+        return int(self._rows("SELECT COUNT(*) FROM batches")[0][0])
 
     def commit(
         self, checkpoint: Checkpoint, results: pd.DataFrame | None, record: IntervalRecord
@@ -264,7 +274,8 @@ class CheckpointStore:
 
 
 def _replace_checkpoint(connection: sqlite3.Connection, checkpoint: Checkpoint) -> None:
-    arrays = np.array([checkpoint.sums, checkpoint.counts, checkpoint.variance], dtype=float)
-    times = json.dumps(checkpoint.times)
-    row = (checkpoint.window, checkpoint.position, arrays.tobytes(), times, checkpoint.plan)
+    arrays = np.array([checkpoint.sums, checkpoint.counts, checkpoint.sum_variance], dtype=float)
+    steps = (checkpoint.window_start, checkpoint.position)
+    plan = (json.dumps(checkpoint.times), checkpoint.plan_name)
+    row = (*steps, arrays.tobytes(), *plan)
     connection.execute("REPLACE INTO checkpoint VALUES (1, ?, ?, ?, ?, ?)", row)

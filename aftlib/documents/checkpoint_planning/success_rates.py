@@ -24,9 +24,10 @@ from aftlib.spark.sweep import sweep
 
 ROWS = (100, 300, 1_000, 3_000, 10_000)
 """Rows that models are learned from."""
-BOTH = "mean and Σ learned"
-COVARIANCE = "Σ learned, mean known"
-MODEL = "as the learned model predicts"
+BOTH_LEARNED = "mean and Σ learned"
+SIGMA_LEARNED = "Σ learned, mean known"
+PREDICTED = "as the learned model predicts"
+"""Curves of `learning_curve`."""
 DAY = 24
 """Steps of a window of the real sensors, in hours."""
 EPSILON_SD = 0.5
@@ -42,23 +43,14 @@ def failure_rates(case: PlanningCase) -> pd.DataFrame:
     One row per point of the grid whose plan estimates something: epsilon, delta, t_sla_ms,
     checkpoints: those with estimates; failed: the mean over sensors and checkpoints, a point of
     fig. 7; hardest: the largest of any sensor and checkpoint.
-
-    The restored checkpoint itself has no such guarantee. restored: the lowest mean probability with
-    which estimated sensors of a restored checkpoint are within ε; restored_all: that of all its
-    sensors, of which replayed ones have no error; tau: the checkpoint's time.
     """
     rows = []
     for point in case.points:
         plan = case.query(*point).plan()
-        estimates = [bool(replay.estimated.size) for replay in plan.replay]
-        failed = 1 - plan.worst_case_reliability[estimates]
+        failed = 1 - plan.worst_case_reliability[plan.estimating]
         if len(failed):
-            checkpoints = restored_checkpoints(plan)
-            worst = checkpoints.nsmallest(1, "restored").iloc[0]
-            lowest = worst["restored"], worst["restored_all"], int(worst["tau"])
-            rows.append((*point, len(failed), failed.mean(), failed.max(), *lowest))
-    names = ["checkpoints", "failed", "hardest", "restored", "restored_all", "tau"]
-    return pd.DataFrame(rows, columns=[*AXES, *names])
+            rows.append((*point, len(failed), failed.mean(), failed.max()))
+    return pd.DataFrame(rows, columns=[*AXES, "checkpoints", "failed", "hardest"])
 
 
 def restored_checkpoints(plan: CheckpointPlan) -> pd.DataFrame:
@@ -71,12 +63,11 @@ def restored_checkpoints(plan: CheckpointPlan) -> pd.DataFrame:
     """
     rows = []
     worst_case = plan.worst_case_reliability.mean(axis=1)
-    for k, replay in enumerate(plan.replay):
-        if replay.estimated.size:
-            within = plan.requirement.reliability(plan.restored_variance(k))
-            begin, end = plan.times[k : k + 2]
-            means = within[replay.estimated].mean(), within.mean()
-            rows.append((begin, end, len(replay.sensors), worst_case[k], *means))
+    for k in plan.estimating:
+        replay = plan.replay[k]
+        within = plan.requirement.reliability(plan.restored_variance(k))
+        means = within[replay.estimated].mean(), within.mean()
+        rows.append((*plan.times[k : k + 2], len(replay.sensors), worst_case[k], *means))
     names = ["from_tau", "tau", "replayed", "worst_case", "restored", "restored_all"]
     return pd.DataFrame(rows, columns=names)
 
@@ -84,8 +75,9 @@ def restored_checkpoints(plan: CheckpointPlan) -> pd.DataFrame:
 def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFrame) -> pd.DataFrame:
     """Recover every window of drawn data sets from every checkpoint; return `rates` with controls.
 
-    Part 0 is the case's log, the document's data set; `replications` further ones are drawn. In
-    each, windows begin every tenth of a window, as in the document.
+    All data sets are drawn from the model and are as long as the log. Part 0 is drawn as the log of
+    generated data is; `replications` further ones follow. A file's samples are not used here, but
+    by `measured_success`. Windows begin every tenth of a window, as in the document.
 
     Added columns: sampled: the share of results that err by more than ε; low, high: its 95 %
     interval, and z: its distance from `failed` in standard errors, both from disjoint windows,
@@ -129,13 +121,10 @@ def draw_failures(case: PlanningCase, points: Sequence[Point], part: int) -> np.
     for i, point in enumerate(points):
         plan = case.query(*point).plan()
         shares = []
-        for tau, replay in zip(plan.times, plan.replay, strict=False):
-            others = replay.estimated
-            if others.size:
-                rest = totals[starts + window] - totals[starts + tau]
-                error = estimation_error(replay, rest)
-                wrong = np.abs(error) / window > plan.requirement.epsilon
-                shares.append(wrong.sum(axis=1) / n)
+        for k in plan.estimating:
+            rest = totals[starts + window] - totals[starts + plan.times[k]]
+            error = estimation_error(plan.replay[k], rest) / window
+            shares.append((np.abs(error) > plan.requirement.epsilon).sum(axis=1) / n)
         failed[:, i] = np.mean(shares, axis=0)
     return failed
 
@@ -161,14 +150,13 @@ def measured_success(case: PlanningCase, query: ReplayQuery) -> pd.DataFrame:
     by_window = samples.reshape(windows, case.window, case.model.size)
     plan = query.first_plan
     rows = []
-    for k, replay in enumerate(plan.replay):
-        others = replay.estimated
-        if others.size:
-            begin, end = plan.times[k : k + 2]
-            error = estimation_error(replay, by_window[:, begin:].sum(axis=1)) / case.window
-            within = (np.abs(error) <= plan.requirement.epsilon).mean()
-            predicted = plan.worst_case_reliability[k, others].mean()
-            rows.append((begin, end, len(replay.sensors), predicted, within, windows))
+    for k in plan.estimating:
+        replay = plan.replay[k]
+        begin, end = plan.times[k : k + 2]
+        error = estimation_error(replay, by_window[:, begin:].sum(axis=1)) / case.window
+        within = (np.abs(error) <= plan.requirement.epsilon).mean()
+        predicted = plan.worst_case_reliability[k, replay.estimated].mean()
+        rows.append((begin, end, len(replay.sensors), predicted, within, windows))
     names = ["from_tau", "tau", "replayed", "predicted", "measured", "windows"]
     return pd.DataFrame(rows, columns=names)
 
@@ -181,21 +169,21 @@ def learning_curve(
     Correlations are shrunk as by ``GaussianModel.fit(…, shrinkage="auto")``. Each of `turns` models
     is learned from other rows. One row per (rows, turn, curve): success: the mean probability that
     an estimated sensor's result is within ε in the worst case (12), over the plan's checkpoints;
-    curve: `BOTH` or `COVARIANCE`, the true success of the learned model, or `MODEL`, the success
-    that it predicts. Plans that estimate nothing have no row.
+    curve: `BOTH_LEARNED` or `SIGMA_LEARNED`, the true success of the learned model, or `PREDICTED`,
+    the success that it predicts. Plans that estimate nothing have no row.
     """
     curves = list[tuple[int, int, str, float]]()
     for number, turn in product(rows, range(turns)):
         sample = draw(case.model, number, case.seed + 1 + turn)
         learned = GaussianModel.fit(sample, shrinkage="auto")
         known_mean = GaussianModel(case.model.mean, learned.covariance)
-        for curve, model in ((BOTH, learned), (COVARIANCE, known_mean)):
+        for curve, model in ((BOTH_LEARNED, learned), (SIGMA_LEARNED, known_mean)):
             plan = replace(case, model=model).query(*point).plan()
             success, predicted = true_success(case.model, model, plan)
             if len(success):
                 curves.append((number, turn, curve, float(success.mean())))
-                if curve == BOTH:
-                    curves.append((number, turn, MODEL, float(predicted.mean())))
+                if curve == BOTH_LEARNED:
+                    curves.append((number, turn, PREDICTED, float(predicted.mean())))
     return pd.DataFrame(curves, columns=["rows", "turn", "curve", "success"])
 
 
@@ -204,30 +192,25 @@ def true_success(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the true and the predicted success of every checkpoint and estimated sensor.
 
-    With l = w − τ steps left, gain G and mean m of the learned model, the error of sensor i's
-    result is Gaussian with mean (l / w) (μ_i − m_i − G_i (μ_O − m_O)) and variance
-    (l / w²) (Σ_ii − 2 G_i Σ_Oi + G_i Σ_OO G_iᵀ), of which the first does not average out.
+    The error of an estimated sensor at one step is a weighted sum of all sensors' deviations from
+    their means: 1 for itself, minus the gain of the learned model for those of O. With l = w − τ
+    steps left, the error of a result is Gaussian with the mean (l / w) W (μ − m), where m is the
+    learned mean, and the variance (l / w²) W Σ Wᵀ. The mean does not average out.
     """
     window = plan.times[-1]
     epsilon = plan.requirement.epsilon
     success = [np.empty(0)]
     predicted = [np.empty(0)]
-    offset = true.mean - learned.mean
-    for k, replay in enumerate(plan.replay):
-        others = replay.estimated
-        if not others.size:
-            continue
-        o = np.array(replay.sensors, dtype=np.int64)
-        gain = replay.gain()
-        across = true.covariance[np.ix_(others, o)]
-        within = true.covariance[np.ix_(o, o)]
-        step = true.covariance.diagonal()[others] - 2 * np.einsum("ij,ij->i", gain, across)
-        step = step + np.einsum("ij,jk,ik->i", gain, within, gain, optimize=True)
+    for k in plan.estimating:
+        replay = plan.replay[k]
         left = window - plan.times[k]
-        deviation = np.sqrt(left * step) / window
-        bias = left / window * (offset[others] - gain @ offset[o])
+        weights = np.eye(true.size)[replay.estimated]
+        weights[:, list(replay.sensors)] = -replay.gain()
+        bias = left / window * (weights @ (true.mean - learned.mean))
+        variance = left * np.einsum("ij,ij->i", weights @ true.covariance, weights)
+        deviation = np.sqrt(variance) / window
         success.append(ndtr((epsilon - bias) / deviation) - ndtr((-epsilon - bias) / deviation))
-        predicted.append(plan.worst_case_reliability[k, others])
+        predicted.append(plan.worst_case_reliability[k, replay.estimated])
     return np.concatenate(success), np.concatenate(predicted)
 
 

@@ -6,18 +6,14 @@ Each makes one finding from the variables of notebook 02: `times` by `timing.rec
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from aftlib.core.intervals import LEVELS, t_interval
 from aftlib.documents.checkpoint_planning.cases import SPARED
-from aftlib.documents.checkpoint_planning.drivers import (
-    IN_TIME,
-    LEAST_KILLS,
-    MARGIN,
-)
+from aftlib.documents.checkpoint_planning.drivers import IN_TIME, LEAST_KILLS, MARGIN
 from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.plan import (
     DOCUMENT_RECOVERY_TIME,
@@ -25,7 +21,7 @@ from aftlib.documents.checkpoint_planning.plan import (
     PROPOSED,
 )
 from aftlib.documents.checkpoint_planning.timing import MOST_READINGS, SHARES, wide_steps
-from aftlib.notebook.claims import FEWEST, Finding, not_run
+from aftlib.notebook.claims import Finding, mean_ratio, not_run
 from aftlib.notebook.texts import percent, shown, shown_interval
 
 RESTORED_MS = 2.0
@@ -64,6 +60,10 @@ LEAST_REPLAY = 0.5
 """If T_rep of O is less than this share of |O|/n times a full replay's, O was not really read."""
 
 
+Estimate = tuple[float, tuple[float, float] | None]
+"""A mean over turns and its interval, as `mean_ratio` returns them."""
+
+
 def _over_full_replay(times: pd.DataFrame, part: str, of: str) -> pd.DataFrame:
     """Ratio of `part` to `of` of the full replay: a row per turn, a column per (n, |O|)."""
     wide = times.pivot_table(index="turn", columns=["n", "sensors"], values=part)
@@ -72,26 +72,16 @@ def _over_full_replay(times: pd.DataFrame, part: str, of: str) -> pd.DataFrame:
     return wide.div(full[[*zip(n, n, strict=True)]].to_numpy())
 
 
-def _largest_ratio(
-    times: pd.DataFrame, part: str
-) -> tuple[tuple[int, int], float, tuple[float, float] | None]:
-    """Return n and |O| < n with the largest mean ratio of T_rec to a full replay's, and both.
-
-    The mean is geometric, over turns; its interval is None below five turns.
-    """
+def _largest_ratio(times: pd.DataFrame, part: str) -> tuple[str, Estimate]:
+    """Return the n and |O| < n at which `part` is largest beside a full replay, and the ratio."""
     ratios = _over_full_replay(times, part, "total_ms")
-    sizes = [(n, sensors) for n, sensors in ratios.columns.to_frame().to_numpy() if sensors < n]
-    logs = {size: np.log(ratios[size].dropna().to_numpy()) for size in sizes}
-    at = max(sizes, key=lambda size: logs[size].mean())
-    worst = logs[at]
-    if len(worst) < FEWEST:
-        return at, float(np.exp(worst.mean())), None
-    centre, low, high = (float(np.exp(bound)) for bound in t_interval(worst))
-    return at, centre, (low, high)
-
-
-def _at_size(at: tuple[int, int]) -> str:
-    return f"at n = {at[0]:,}, |O| = {at[1]:,}"
+    means = {
+        (n, sensors): mean_ratio(ratios[n, sensors].dropna())
+        for n, sensors in ratios.columns.to_frame().to_numpy().tolist()
+        if sensors < n
+    }
+    n, sensors = max(means, key=lambda size: means[size][0])
+    return f"at n = {n:,}, |O| = {sensors:,}", means[n, sensors]
 
 
 def _rows(times: pd.DataFrame) -> int:
@@ -117,23 +107,23 @@ def beats_full_replay(times: pd.DataFrame) -> Finding:
     small = times[times["n"] <= SOME]
     if small.empty:
         return not_run(f"It needs times of at most {SOME:,} sensors.")
-    at, centre, interval = _largest_ratio(small, "solved_ms")
-    prepared_at, prepared, bounds = _largest_ratio(small, "total_ms")
-    replayed = _over_full_replay(small, "rep_ms", "rep_ms").median()
-    shares = replayed.index.get_level_values("sensors") / replayed.index.get_level_values("n")
+    at, (solved, interval) = _largest_ratio(small, "solved_ms")
+    prepared_at, (prepared, bounds) = _largest_ratio(small, "total_ms")
     low, high = bounds or (prepared, prepared)
     word = "Reversed" if low >= 1 else "The same" if high < 1 else "Open"
     of_tuples = DOCUMENT_RECOVERY_TIME.per_tuple_ms * _rows(small)
     limit = max(0.0, 1 - DOCUMENT_RECOVERY_TIME.fixed_ms / of_tuples)
+    replayed = _over_full_replay(small, "rep_ms", "rep_ms").median()
+    shares = replayed.index.get_level_values("sensors") / replayed.index.get_level_values("n")
     return Finding(
-        centre,
+        solved,
         interval,
         n=small["turn"].nunique(),
         counted=_counted(small),
-        text=f"at most {centre:.3g} {shown_interval(interval)} × full replay's time, "
-        f"{_at_size(at)}, the gain solved at recovery",
+        text=f"at most {solved:.3g} {shown_interval(interval)} × full replay's time, "
+        f"{at}, the gain solved at recovery",
         sensitivity=f"{word} if the gain is prepared: at most {prepared:.3g} "
-        f"{shown_interval(bounds)}, {_at_size(prepared_at)}. 10⁵ counts rows; by (27), (28), "
+        f"{shown_interval(bounds)}, {prepared_at}. 10⁵ counts rows; by (27), (28), "
         f"n = 100, slower above |O| = {limit:.2f} n if it counted the tuples of all sensors.",
         control=bool((replayed >= LEAST_REPLAY * shares).all()),
     )
@@ -151,19 +141,20 @@ def replays_in_proportion(times: pd.DataFrame) -> Finding:
     off = _off_proportion(large)
     halves = off[off["share"] == HALF]
     worst = halves.iloc[int(halves["centre"].abs().to_numpy().argmax())]
+    near = (off[["low", "high"]].abs() <= NEAR).all(axis=1).groupby(off["share"]).all()
+    from_here_on = near[::-1].cummin()
+    share = from_here_on[from_here_on].index.min()  # NaN without one
     restored = float(times.groupby("n")["state_ms"].median().max())
     loading = float(large.groupby(["n", "sensors"])["gain_ms"].median().max())
     tenth = float(1 + off.loc[off["share"] == min(SHARES), "centre"].max())
-    share = _least_share_in_proportion(off)
     fails = f"T_res is {restored:.2f} ms." if restored > RESTORED_MS else ""
-    if share is None:
+    if np.isnan(share):
         fails = "At no |O| is T_rep within a fifth of proportional."
     sentences = [
         f"A tenth of the sensors takes up to {tenth:.1f} times a tenth of the time (measured).",
         "T_res is without the model, as 5.1 (1) restores the checkpoint alone; our gain matrix "
         f"takes up to {loading:.1f} ms.",
         _restored_with_model(times[times["n"] > SOME]),
-        _off_with_few(times[times["n"] < FEW]),
     ]
     return Finding(
         float(worst["centre"]),
@@ -171,12 +162,12 @@ def replays_in_proportion(times: pd.DataFrame) -> Finding:
         n=large["turn"].nunique(),
         counted=_counted(large),
         text=f"replaying half of {worst['n']:,.0f} sensors takes "
-        f"{_longer(worst['centre'], worst['low'], worst['high'])} than half of a full replay's "
+        f"{_longer(*worst[['centre', 'low', 'high']])} than half of a full replay's "
         f"time; T_res is {restored:.2f} ms (median; longest {times['state_ms'].max():.2f} ms)",
         fails=fails,
         sensitivity=" ".join(filter(None, sentences)),
         condition=IN_PROPORTION.format(
-            share=percent(share or 1),
+            share=percent(1 if np.isnan(share) else share),
             few=f"{large['n'].min():,}",
             many=f"{large['n'].max():,}",
         ),
@@ -194,23 +185,15 @@ def _off_proportion(times: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["n", "share", "centre", "low", "high"])
 
 
-def _least_share_in_proportion(off: pd.DataFrame) -> float | None:
-    """Return the smallest |O|/n from which on all intervals lie within `NEAR`; None without one."""
-    near = off[["low", "high"]].abs().max(axis=1) <= NEAR
-    shares = near.groupby(off["share"]).all().sort_index(ascending=False).cummin()
-    return float(shares[shares].index.min()) if shares.any() else None
+def _longer(centre: float, low: float, high: float) -> str:
+    """Return a deviation with its interval as text.
 
-
-def _longer(centre: float, low: float = 0.0, high: float = 0.0) -> str:
-    """Return a deviation as text; without its interval if that is 0.
-
-    >>> _longer(0.09, 0.07, 0.11), _longer(-0.05, -0.07, -0.03), _longer(0.34)
-    ('9 % [7 %, 11 %] longer', '5 % [3 %, 7 %] less', '34 % longer')
+    >>> _longer(0.09, 0.07, 0.11), _longer(-0.05, -0.07, -0.03)
+    ('9 % [7 %, 11 %] longer', '5 % [3 %, 7 %] less')
     """
     sign = -1 if centre < 0 else 1
     bounds = ", ".join(percent(bound) for bound in sorted((sign * low, sign * high)))
-    interval = f" [{bounds}]" if low or high else ""
-    text = f"{percent(sign * centre)}{interval} {'longer' if sign > 0 else 'less'}"
+    text = f"{percent(sign * centre)} [{bounds}] {'longer' if sign > 0 else 'less'}"
     return text.replace("-", "−")
 
 
@@ -229,24 +212,12 @@ def _restored_with_model(times: pd.DataFrame) -> str:
     )
 
 
-def _off_with_few(times: pd.DataFrame) -> str:
-    """Return how far T_rep of the fewest sensors is from proportional; empty without times."""
-    if times.empty:
-        return ""
-    ratios = _over_full_replay(times, "rep_ms", "rep_ms").median()
-    n = int(times["n"].min())
-    half = round(n / 2)
-    off = ratios[n, half] * n / half - 1
-    why = ", because of opening the log" if off > 0 else ""
-    return f"With {n} sensors half takes {_longer(off)}{why}."
-
-
 def recovers_in_time(killed: pd.DataFrame) -> Finding:
     """D2-8: the largest ratio of T_rec to the time fitted to pilots, as a tolerance limit."""
     if killed.empty:
         return not_run("No process was killed.")
     n = len(killed)
-    factor = float((MARGIN * killed["total_ms"] / killed["planned_ms"]).max())
+    factor = float((killed["total_ms"] / killed["fitted_ms"]).max())
     late = int((killed["total_ms"] > killed["t_sla_ms"]).sum())
     longer = 1 - LEVELS[0] ** (1 / n)
     few = f" At least {LEAST_KILLS} kills are needed." if n < LEAST_KILLS else ""
@@ -268,29 +239,20 @@ def recovers_in_time(killed: pd.DataFrame) -> Finding:
 def raises_throughput(rates: pd.DataFrame, parameters: NotebookParameters) -> Finding:
     """D2-11: the proposed plan's throughput over exactly-once's, pair by pair."""
     wide = rates.pivot_table(index="turn", columns="plan", values="rate")
-
-    def over(plan: str) -> tuple[float, float, float]:
-        logs = np.log((wide[PROPOSED] / wide[plan]).to_numpy())
-        centre, low, high = (float(np.exp(bound)) for bound in t_interval(logs))
-        return centre, low, high
-
-    centre, low, high = over(EXACTLY_ONCE)
+    ratio, interval = mean_ratio(wide[PROPOSED] / wide[EXACTLY_ONCE])
+    spared, bounds = mean_ratio(wide[PROPOSED] / wide[SPARED])
     taken = rates.groupby("plan")["checkpoints"].first()
     sensors = f"{parameters.sensors} sensors" if parameters.data is None else "the file's sensors"
-    point = (
-        f"ε = {parameters.epsilon:g}, δ = {parameters.delta:g}, T_SLA = {parameters.t_sla:g} ms, "
-        f"{sensors}"
-    )
-    spared = over(SPARED)
     return Finding(
-        centre,
-        (low, high),
+        ratio,
+        interval,
         n=len(wide),
-        counted=f"pairs of windows; {point}",
-        text=f"{centre:.2f} {shown_interval((low, high))} × exactly-once's samples per second, at "
+        counted=f"pairs of windows; ε = {parameters.epsilon:g}, δ = {parameters.delta:g}, "
+        f"T_SLA = {parameters.t_sla:g} ms, {sensors}",
+        text=f"{ratio:.2f} {shown_interval(interval)} × exactly-once's samples per second, at "
         f"one point; {taken[PROPOSED]} checkpoints instead of {taken[EXACTLY_ONCE]}",
         sensitivity=f"If exactly-once is spared T_est, it takes {taken[SPARED]} checkpoints, and "
-        f"the ratio is {spared[0]:.2f} {shown_interval(spared[1:])}.",
+        f"the ratio is {spared:.2f} {shown_interval(bounds)}.",
     )
 
 
@@ -302,30 +264,30 @@ def solving_is_as_slow(times: pd.DataFrame) -> Finding:
         return not_run(f"It needs times of at least {MANY:,} sensors, and of fewer.")
     most = max(SHARES)
     ratios = _solving_over_spared(times, most)
-    centre, interval = _mean_start(ratios)
+    crossover, interval = _mean_crossover(ratios)
     growth = np.log(ratios).mean()
     grows = growth.iloc[-1] > growth.iloc[-2]
-    middle = [share for share in sorted(SHARES, reverse=True) if HALF <= share < most]
-    starts = [_mean_start(_solving_over_spared(times, share))[0] for share in middle]
     others = ", ".join(
-        f"at .{10 * share:.0f} n {_start(start, None, largest)}"
-        for share, start in zip(middle, starts, strict=True)
+        f"at .{10 * share:.0f} n "
+        + _from_on(_mean_crossover(_solving_over_spared(times, share))[0], None, largest)
+        for share in sorted(SHARES, reverse=True)
+        if HALF <= share < most
     )
-    _, prepared, bounds = _largest_ratio(times, "total_ms")
+    _, (prepared, bounds) = _largest_ratio(times, "total_ms")
     _, high = bounds or (prepared, prepared)
     word = "faster up to" if high < 1 else "not shown to be faster up to"
     return Finding(
-        centre,
+        crossover,
         interval,
         n=len(ratios),
         counted=_counted(times),
-        text=f"recovery is no faster {_start(centre, interval, largest)}, at |O| = "
+        text=f"recovery is no faster {_from_on(crossover, interval, largest)}, at |O| = "
         f".{10 * most:.0f} n (document: 10⁴)",
         fails="" if grows else "T_est does not grow faster with n than the replay that is spared.",
         sensitivity=f"No faster {others}; with the gain prepared {word} {largest:,}: at most "
         f"{prepared:.3g} {shown_interval(bounds)} × full replay's time. Loading Σ is left out, "
         "which favours recovery. Never, if a full replay paid T_est, too, as D2-2 assumes.",
-        condition=SLOW_FROM.format(n=rounded(centre)),
+        condition=SLOW_FROM.format(n=rounded(crossover)),
     )
 
 
@@ -348,29 +310,25 @@ def _solving_over_spared(times: pd.DataFrame, share: float) -> pd.DataFrame:
     return pd.DataFrame(ratios).dropna()
 
 
-def _mean_start(ratios: pd.DataFrame) -> tuple[float, tuple[float, float] | None]:
-    """Return the geometric mean over turns of the n where the ratio is 1, and its interval."""
-    logs = np.log([_start_of_turn(turn) for _, turn in ratios.iterrows()])
-    if len(logs) < FEWEST:
-        return float(np.exp(logs.mean())), None
-    centre, low, high = (float(np.exp(bound)) for bound in t_interval(logs))
-    return centre, (low, high)
+def _mean_crossover(ratios: pd.DataFrame) -> Estimate:
+    """Return the mean over turns of the n from which on the ratio is at least 1."""
+    return mean_ratio([_crossover(turn) for _, turn in ratios.iterrows()])
 
 
-def _start_of_turn(ratios: pd.Series) -> float:
+def _crossover(ratios: pd.Series) -> float:
     """Return the n from which on the ratio is at least 1, between two n by powers of n.
 
     Above the largest n the ratio is taken to grow with n², as n³ of solving over n of replaying.
     """
-    last = float(ratios.iloc[-1])
-    if last < 1:
-        return float(ratios.index[-1] / np.sqrt(last))
-    for lower, upper in reversed([*pairwise(ratios.index)]):
-        if ratios[lower] < 1:
-            below = np.log(ratios[lower])
-            part = -below / (np.log(ratios[upper]) - below)
-            return float(lower * (upper / lower) ** part)
-    return float(ratios.index[0])
+    sizes = np.log(ratios.index.to_numpy(float))
+    logs = np.log(ratios.to_numpy(float))
+    below = np.flatnonzero(logs < 0)
+    if not below.size:
+        return float(ratios.index[0])
+    last = below[-1]
+    if last == len(logs) - 1:
+        return float(np.exp(sizes[last] - logs[last] / 2))
+    return float(np.exp(np.interp(0, logs[last : last + 2], sizes[last : last + 2])))
 
 
 def rounded(n: float) -> str:
@@ -382,7 +340,7 @@ def rounded(n: float) -> str:
     return f"{float(f'{n:.3g}'):,.0f}"
 
 
-def _start(n: float, interval: tuple[float, float] | None, largest: int) -> str:
+def _from_on(n: float, interval: tuple[float, float] | None, largest: int) -> str:
     """Return from which n on, as text; it is extrapolated to twice the largest measured n."""
     most = 2 * largest
     if n > most:

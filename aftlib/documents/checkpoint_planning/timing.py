@@ -26,10 +26,10 @@ MOST_READINGS = 10_000_000
 """Most samples of a log for fig. 5; the document's 10⁵ rows are read up to 100 sensors."""
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the sensors that are replayed, besides 1."""
-MANY = 1_000
+FEWER_TURNS_ABOVE = 1_000
 """With more sensors, a tenth of the turns is measured, because a turn takes many seconds."""
 READS = 3
-"""With more than `MANY` sensors, T_rep of a turn is the median of so many reads."""
+"""With more than `FEWER_TURNS_ABOVE` sensors, T_rep of a turn is the median of so many reads."""
 CORRELATION = 0.5
 
 
@@ -77,8 +77,8 @@ def recovery_times(
     the gain matrix that was prepared with the plan. T_rep reads and adds up O over a whole
     `wide_log`; it is scaled to `rows` rows if the log has fewer. `est_ms` estimates the others by
     the prepared gain, and `solve_ms` if the gain is solved at recovery. Sizes take turns, so that
-    other work on the machine slows all of them; up to `MANY` sensors one more turn warms up. One
-    thread does all of it, as in the document. 10⁴ sensors take 1 GB.
+    other work on the machine slows all of them; up to `FEWER_TURNS_ABOVE` sensors one more turn
+    warms up. One thread does all of it, as in the document. 10⁴ sensors take 1 GB.
 
     One row per recovery: n, sensors: |O|, tuples: |O| · rows, turn, state_ms, gain_ms, rep_ms,
     est_ms, solve_ms; total_ms: T_rec with the gain prepared, and solved_ms: T_rec with the gain
@@ -97,9 +97,21 @@ def recovery_times(
     return frame[frame["turn"] >= 0].reset_index(drop=True)
 
 
+def partial_medians(times: pd.DataFrame) -> pd.DataFrame:
+    """Return the medians over turns of `recovery_times`, one row per n and |O| < n.
+
+    Added columns: share, |O|/n; full_ms, the time of a full replay of n sensors.
+    """
+    median = times.groupby(["n", "sensors"]).median().reset_index()
+    full = median[median["sensors"] == median["n"]].set_index("n")["total_ms"]
+    partial = median[median["sensors"] < median["n"]]
+    share = (partial["sensors"] / partial["n"]).round(1)
+    return partial.assign(share=share, full_ms=partial["n"].map(full))
+
+
 def turns_of(n: int, turns: int) -> int:
     """Return how many of the turns are measured with n sensors."""
-    return turns if n <= MANY else max(1, turns // 10)
+    return turns if n <= FEWER_TURNS_ABOVE else max(1, turns // 10)
 
 
 def _measure_turns(
@@ -113,9 +125,9 @@ def _measure_turns(
     zeros = np.zeros(n)
     for size in sizes[:-1]:
         equally_correlated(n, size).save(folder / f"{size}.npy")
-    counted = range(-1 if n <= MANY else 0, turns_of(n, turns))
+    counted = range(-1 if n <= FEWER_TURNS_ABOVE else 0, turns_of(n, turns))
     with CheckpointStore(folder) as store:
-        store.save(Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan=""))
+        store.save(Checkpoint(0, 0, zeros, zeros, zeros, times=(0, log.steps), plan_name=""))
         for turn, size in product(counted, sizes):
             replay = PreparedReplay.everything(n)
             clock = [time.perf_counter()]
@@ -130,7 +142,7 @@ def _measure_turns(
                 replay.estimate(zeros, sums, log.steps)
             clock.append(time.perf_counter())
             state_ms, gain_ms, rep_ms, est_ms = 1e3 * np.diff(clock)
-            if n > MANY:  # there are few turns
+            if n > FEWER_TURNS_ABOVE:  # there are few turns
                 again = [_reading_ms(read, replay, log) for _ in range(READS - 1)]
                 rep_ms = np.median([rep_ms, *again])
             yield {

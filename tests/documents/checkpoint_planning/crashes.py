@@ -1,6 +1,16 @@
-"""Operators that crash at given points, without processes; the real kills are in tests/crash."""
+"""A small query, and operators that crash at given points without processes.
 
-from aftlib.documents.checkpoint_planning.operator import bare_read, open_operator
+The real kills are in tests/crash.
+"""
+
+from aftlib.core.generators import block_model
+from aftlib.core.requirement import Requirement
+from aftlib.documents.checkpoint_planning.operator import ReplayQuery, bare_read, open_operator
+from aftlib.documents.checkpoint_planning.plan import RecoveryTime
+
+MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
+WINDOW = 60
+QUERY = ReplayQuery(MODEL, WINDOW, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 
 
 class Crashed(Exception):
@@ -26,7 +36,7 @@ def stream(query, log, directory, points=()):
     batch = 0
     directory.mkdir(exist_ok=True)
     operator = open_operator(query, log, directory, at)
-    while operator.checkpoint.position < log.steps:
+    while operator.last_checkpoint().position < log.steps:
         try:
             operator.process(batch, read)
             batch += 1

@@ -71,9 +71,7 @@ def test_one_chain_of_drivers_is_killed_in_window_after_window(tmp_path):
     assert (frame[["res_ms", "rep_ms", "est_ms"]] > 0).all(axis=None)
     parts = frame[["res_ms", "rep_ms", "est_ms"]].sum(axis=1)
     np.testing.assert_allclose(parts, frame["total_ms"])
-    np.testing.assert_allclose(
-        frame["planned_ms"], killed_query.recovery_time.per_tuple_ms * frame["tuples"]
-    )
+    np.testing.assert_allclose(frame["fitted_ms"], frame["tuples"] / 1.5)
     assert [path.name for path in (tmp_path / "killed").iterdir()] == ["0"]
     nothing = drivers.kill_drivers(
         query(requirement=Requirement(1e-6, 0.05)), log, tmp_path / "exact", 3, 1

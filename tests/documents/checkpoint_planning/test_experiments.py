@@ -1,6 +1,6 @@
 """D2's experiments give the document's tables, and their numbers are a slow twin's."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -15,8 +15,8 @@ from aftlib.documents.checkpoint_planning import (
     captions,
     cases,
     drivers,
+    experiments,
     figures,
-    recoveries,
     success_rates,
     timing,
 )
@@ -25,6 +25,7 @@ from aftlib.documents.checkpoint_planning.experiments import NotebookParameters
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.documents.checkpoint_planning.replay import select_replay
+from tests.refusals import refused
 
 
 @pytest.fixture
@@ -42,20 +43,17 @@ def case(tmp_path, monkeypatch):
         replications=9,
         seed=1,
         recovery_time=RecoveryTime(0, 1),
-        spared_time=RecoveryTime(0, 1),
+        without_t_est=RecoveryTime(0, 1),
     )
 
 
 def test_figure_1_replays_x1_and_estimates_the_others(tmp_path):
-    cells, results = recoveries.recover_three_sensors(tmp_path)
-    plan = recoveries.FIGURE_1_QUERY.first_plan
-    assert plan.times == (0, 3, 7)
-    assert [replay.sensors for replay in plan.replay] == [(0, 2), (0,)]
+    cells, results = experiments.recover_three_sensors(tmp_path)
     states = cells.pivot_table(index="sensor", columns="step", values="state", aggfunc="max")
     assert (states.loc[:, :3] == "checkpointed").all(axis=None)
     assert (states.loc["X1", 4:] == "replayed").all()
     assert (states.loc[["X2", "X3"], 4:] == "estimated").all(axis=None)
-    x1 = recoveries.FIGURE_1["X1"]
+    x1 = experiments.FIGURE_1["X1"]
     by_hand = {
         "X2": (21 + 21 + 22 + 4 * 22 + 0.85 * (x1[3:].sum() - 4 * 22)) / 7,
         "X3": (19 + 20 + 20 + 4 * 20 + 0.40 * (x1[3:].sum() - 4 * 20 - 8)) / 7,
@@ -65,7 +63,7 @@ def test_figure_1_replays_x1_and_estimates_the_others(tmp_path):
     assert results["restored"][["X2", "X3"]].to_dict() == pytest.approx(by_hand)
     assert results["half_width"]["X3"] == pytest.approx(1.959964 * np.sqrt(4 * 0.44) / 7)
     assert (results["error"] <= 0.44).all()
-    shown = figures.three_sensors(cells, plan.times, 5)
+    shown = figures.three_sensors(cells, (0, 3, 7), 5)
     assert {trace.name: len(trace.x) for trace in shown.data} == {
         "checkpointed": 9, "replayed": 4, "estimated": 8,
     }  # fmt: skip
@@ -84,29 +82,29 @@ def test_counts_are_those_of_the_plans(case):
 
 
 def test_a_plan_is_drawn_with_its_checkpoints():
-    query = recoveries.FIGURE_1_QUERY
+    query = experiments.FIGURE_1_QUERY
     (line,) = figures.plan({"proposed": query}).data
     assert (line.x, line.y) == ((0, 3, 7), (2, 1, 1))
 
 
+def slow_errors(case, samples, tau, replay):
+    """Errors of a window's estimated sensors, one by one, from the posterior of their sums."""
+    sums = samples[tau:].sum(axis=0)
+    over = case.model.aggregate(30 - tau, "sum")
+    guess = over.condition({case.model.names[i]: sums[i] for i in replay.sensors})
+    means = dict(zip(guess.names, guess.mean, strict=True))
+    return [abs(means[case.model.names[i]] - sums[i]) / 30 for i in replay.estimated]
+
+
 def slow_failures(case, part, point):
-    """(12) window by window and sensor by sensor, from the posterior of the sums."""
-    samples, names = draw(case.model, 300, 1, first=300 * part), range(6)
+    """(12) window by window and sensor by sensor."""
+    samples = draw(case.model, 300, 1, first=300 * part)
     plan = case.query(*point).plan()
     shares = []
     for start in range(0, 300 - 30 + 1, 3):
-        of_plan = []
-        for tau, replay in zip(plan.times, plan.replay, strict=False):
-            o = list(replay.sensors)
-            if len(o) == 6:
-                continue
-            sums = samples[start : start + 30][tau:].sum(axis=0)
-            over = case.model.aggregate(30 - tau, "sum")
-            guess = over.condition({case.model.names[i]: sums[i] for i in o})
-            means = dict(zip(guess.names, guess.mean, strict=True))
-            off = [abs(means.get(case.model.names[i], sums[i]) - sums[i]) / 30 for i in names]
-            of_plan.append(np.mean([error > point[0] for error in off]))
-        shares.append(np.mean(of_plan))
+        window = samples[start : start + 30]
+        errors = [slow_errors(case, window, plan.times[k], plan.replay[k]) for k in plan.estimating]
+        shares.append(np.mean([sum(e > point[0] for e in each) / 6 for each in errors]))
     return np.array(shares)
 
 
@@ -152,12 +150,12 @@ def test_equally_correlated_is_what_select_replay_selects():
     chosen = select_replay(model, 0.62)
     closed = timing.equally_correlated(7, len(chosen.sensors))
     assert closed.sensors.tolist() == [*chosen.sensors] == [0, 1, 2, 3]
-    np.testing.assert_allclose(closed.variance, chosen.variance, atol=1e-12)
+    np.testing.assert_allclose(closed.step_variance, chosen.variance, atol=1e-12)
     np.testing.assert_allclose(closed.gain, chosen.gain(), atol=1e-12)
 
 
 def test_recovery_times_cover_every_size_and_are_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(timing, "MANY", 20)
+    monkeypatch.setattr(timing, "FEWER_TURNS_ABOVE", 20)
     times = timing.recovery_times(tmp_path, tmp_path / "new", [4, 40], turns=30, rows=2000)
     sizes = times.groupby("n")["sensors"].unique().map(list).to_dict()
     assert sizes == {4: [1, 2, 3, 4], 40: [4, 12, 20, 28, 36, 40]}
@@ -239,18 +237,12 @@ def test_no_recoveries_are_refused():
         drivers.fit_recovery_time(pd.DataFrame())
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"groups": 7}, "groups must divide sensors = 100, got 7"),
-        ({"ns": [10, 30_000]}, "each of ns must be .* at most 10000, got 30000"),
-        ({"epsilons": []}, "epsilons must hold at least one value, got none"),
-    ],
-    ids=str,
+test_parameters_that_do_not_fit_are_refused = refused(
+    lambda changed: NotebookParameters(**changed),
+    ({"groups": 7}, "groups must divide sensors = 100, got 7"),
+    ({"ns": [10, 30_000]}, "each of ns must be .* at most 10000, got 30000"),
+    ({"epsilons": []}, "epsilons must hold at least one value, got none"),
 )
-def test_parameters_that_do_not_fit_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
-        NotebookParameters(**changed)
 
 
 def test_the_case_of_the_notebook_has_the_figures_values_in_its_grid(spark, tmp_path):
@@ -269,14 +261,9 @@ def test_the_restored_checkpoint_has_no_guarantee():
     plan = case.query(0.12, 0.05, 50).plan()
     rows = success_rates.restored_checkpoints(plan)
     assert rows["tau"].tolist() == [1161, 3483, 8127, 10_000]
-    variance = 1161 * plan.replay[0].variance / 1161**2
-    others = plan.replay[0].estimated
-    by_hand = plan.requirement.reliability(variance)
-    assert (
-        rows["restored"][0]
-        == pytest.approx(by_hand[others].mean())
-        == pytest.approx(0.50, abs=0.01)
-    )
+    by_hand = plan.requirement.reliability(1161 * plan.replay[0].variance / 1161**2)
+    of_estimated = by_hand[plan.replay[0].estimated].mean()
+    assert rows["restored"][0] == pytest.approx(of_estimated) == pytest.approx(0.50, abs=0.01)
     assert rows["restored_all"][0] == pytest.approx(by_hand.mean()) == pytest.approx(0.60, abs=0.01)
     assert (rows["worst_case"] > 0.95).all()
 
@@ -288,41 +275,32 @@ def test_a_driver_killed_at_random_leaves_whole_windows(tmp_path):
     outcomes = drivers.kill_at_random(query, log, tmp_path / "killed", 8, seed=2)
     kills = outcomes.groupby("stream")["kills"].first()
     assert kills.tolist() == [6, 2]
-    assert len(outcomes) == 3 and outcomes["recovered"].sum() > 0
-    assert outcomes["z"].max() < 5.5 and outcomes["failed"].max() <= 0.05 * (1 + 1e-6)
-    parameters = NotebookParameters(epsilon=0.45)
-    said = captions.adaptive(outcomes, parameters)
-    assert said.startswith("*adaptive* after 8 kills at random: of 3 windows")
+    assert len(outcomes) == 3 and outcomes["recoveries"].sum() > 0
+    assert outcomes["z"].max() < 5.5
+    assert outcomes["error_probability"].max() <= 0.05 * (1 + 1e-6)
 
 
 def test_a_killed_drivers_replacement_streams_on_spark(spark, tmp_path):
     model = block_model(6, 2, 4, 3)
     query = ReplayQuery(model, 24, Requirement(0.45, 0.05), RecoveryTime(0, 1), 30)
     log = SensorLog.write(tmp_path / "log", draw(model, 100, 1), model.names)
-    rows = recoveries.recover_on_spark(spark, query, log, tmp_path / "stream")
+    rows = experiments.recover_on_spark(spark, query, log, tmp_path / "stream")
     intervals = len(query.first_plan.replay)
-    assert rows["recovered"].tolist() == [0, 1, 0]
+    assert rows["recoveries"].tolist() == [0, 1, 0]
     assert rows["intervals"].iloc[0] == intervals == rows["on_spark"].iloc[2]
     estimates = [bool(replay.estimated.size) for replay in query.first_plan.replay]
     left = rows["intervals"].iloc[1] - 1 - estimates.index(True)  # after the failed interval
     assert rows["on_spark"].tolist()[:2] == [0, left]
-    assert rows["failed"].iloc[0] == rows["failed"].iloc[2] == 0 < rows["failed"].iloc[1] <= 0.05
+    first, second, third = rows["error_probability"]
+    assert first == third == 0 < second <= 0.05
     assert rows["largest"].max() < 0.45 * 3
-
-
-@dataclass(frozen=True)
-class Table:
-    """What a reader of sensor files returns."""
-
-    values: np.ndarray
-    names: tuple[str, ...]
 
 
 def test_a_files_first_half_is_learned_and_its_second_streamed(tmp_path):
     model = block_model(4, 2, 4, 3, mean=7.0)
     values = draw(model, 1000, 1)
     values[[3, 700], 1] = np.nan
-    table = Table(values, ("a", "b", "c", "d"))
+    table = pd.DataFrame(values, columns=list("abcd"))
     learned, log = cases.split_samples(table, 100, tmp_path)
     whole = np.delete(values, [3, 700], axis=0)
     assert learned.names == log.names == ("a", "b", "c", "d")
@@ -335,22 +313,21 @@ def test_a_files_first_half_is_learned_and_its_second_streamed(tmp_path):
 
 
 def test_files_that_are_too_short_are_refused_with_advice_that_works(tmp_path):
-    table = Table(draw(block_model(4, 2, 4, 3), 100, 1), tuple("abcd"))
+    table = pd.DataFrame(draw(block_model(4, 2, 4, 3), 100, 1), columns=list("abcd"))
     with pytest.raises(ValueError, match=r"got 50 and 50 rows of 4 sensors: give -p window=16"):
         cases.split_samples(table, 17, tmp_path)
     _, log = cases.split_samples(table, 16, tmp_path)
     assert log.steps == 50
     with pytest.raises(ValueError, match="got 4 and 4 rows of 4 sensors: give more rows, or few"):
-        cases.split_samples(Table(table.values[:8], table.names), 2, tmp_path)
+        cases.split_samples(table[:8], 2, tmp_path)
     with pytest.raises(ValueError, match="rows of 4 sensors: give more rows$"):
-        cases.split_samples(Table(table.values[:40], table.names), 10, tmp_path)
+        cases.split_samples(table[:40], 10, tmp_path)
 
 
 def test_the_case_of_a_file_is_made_of_its_samples(tmp_path):
     values = draw(block_model(6, 2, 4, 3), 600, 1)
     parameters = NotebookParameters(data="sensors.csv", window=30, epsilon=0.5)
-    read = {"sensors.csv": Table(values, tuple("abcdef"))}.get
-    case = parameters.case(None, tmp_path, read)
+    case = parameters.case(None, tmp_path, pd.DataFrame(values, columns=list("abcdef")))
     assert case.model.names == tuple("abcdef") and case.samples.steps == 300
     said = captions.setting(parameters, case)
     assert said.startswith(
@@ -358,6 +335,8 @@ def test_the_case_of_a_file_is_made_of_its_samples(tmp_path):
     )
     with pytest.raises(ValueError, match="log must have samples, got None: give SensorLog.write"):
         replace(case, log=None).samples  # noqa: B018
+    with pytest.raises(ValueError, match="own must be the table of .* data = 'sensors.csv'; pass"):
+        parameters.case(None, tmp_path)
 
 
 def test_measured_success_is_that_of_the_logs_windows(case):
@@ -368,15 +347,8 @@ def test_measured_success_is_that_of_the_logs_windows(case):
     estimating = [replay for replay in query.first_plan.replay if replay.estimated.size]
     for row, replay in zip(rows.itertuples(), estimating, strict=True):
         assert row.replayed == len(replay.sensors)
-        inside = []
-        for window in samples:
-            sums = window[row.from_tau :].sum(axis=0)
-            over = case.model.aggregate(30 - row.from_tau, "sum")
-            guess = over.condition({case.model.names[i]: sums[i] for i in replay.sensors})
-            means = dict(zip(guess.names, guess.mean, strict=True))
-            others = [case.model.names[i] for i in replay.estimated]
-            true = {name: sums[case.model.names.index(name)] for name in others}
-            inside += [abs(means[name] - true[name]) / 30 <= 0.4 for name in others]
+        errors = [slow_errors(case, window, row.from_tau, replay) for window in samples]
+        inside = np.array(errors) <= 0.4
         assert row.measured == pytest.approx(np.mean(inside))
         assert row.predicted > 0.95
     assert captions.measured(rows, {"epsilon": 0.4, "delta": 0.05, "t_sla_ms": 20}).startswith(
@@ -407,11 +379,11 @@ def test_few_rows_teach_the_mean_too_badly_for_a_guarantee():
     point = {"epsilon": 0.12, "delta": 0.05, "t_sla_ms": 50}
     curve = success_rates.learning_curve(case, tuple(point.values()), 2, rows=(50, 5000))
     mean = curve.groupby(["curve", "rows"])["success"].mean()
-    both, covariance = mean[success_rates.BOTH], mean[success_rates.COVARIANCE]
+    both, covariance = mean[success_rates.BOTH_LEARNED], mean[success_rates.SIGMA_LEARNED]
     assert both[50] < 0.5 < both[5000] and covariance[50] > 0.9
     shown = figures.learned_success(curve, 0.05)
-    (line,) = (trace for trace in shown.data if trace.name == success_rates.BOTH)
+    (line,) = (trace for trace in shown.data if trace.name == success_rates.BOTH_LEARNED)
     assert list(line.x) == [50, 5000] and list(line.y) == pytest.approx(both.tolist())
     said = captions.learned(curve, point)
-    assert f"{success_rates.BOTH}: {both[50]:.0%} to".replace("%", " %") in said
+    assert f"{success_rates.BOTH_LEARNED}: {both[50]:.0%} to".replace("%", " %") in said
     assert "mean and Σ learned" in said and "1 − δ is not met" in said

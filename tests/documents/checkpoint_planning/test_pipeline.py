@@ -7,25 +7,16 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from aftlib.core.generators import block_model, draw
-from aftlib.core.requirement import Requirement
+from aftlib.core.generators import draw
 from aftlib.core.sensorlog import SensorLog
-from aftlib.documents.checkpoint_planning.operator import (
-    ReplayQuery,
-    bare_read,
-    driver,
-    open_operator,
-)
+from aftlib.documents.checkpoint_planning.operator import bare_read, driver, open_operator
 from aftlib.documents.checkpoint_planning.pipeline import (
     PlannedLog,
     read_batch,
     replay_stream,
     require_in_step,
 )
-from aftlib.documents.checkpoint_planning.plan import RecoveryTime
-
-MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
-QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
+from tests.documents.checkpoint_planning.crashes import MODEL, QUERY
 
 
 @pytest.fixture

@@ -11,17 +11,15 @@ import pandas as pd
 import pytest
 
 from aftlib.core.generators import block_model
-from aftlib.core.requirement import Requirement
 from aftlib.core.storage import open_database, transaction
 from aftlib.documents.checkpoint_planning import state
-from aftlib.documents.checkpoint_planning.operator import ReplayQuery
-from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.documents.checkpoint_planning.state import (
     Checkpoint,
     CheckpointStore,
     IntervalRecord,
     PreparedReplay,
 )
+from tests.documents.checkpoint_planning.crashes import MODEL, QUERY
 
 C1 = Checkpoint(
     0, 3, np.array([1.5, np.pi]), np.array([3, 2]), np.array([0.0, 0.25]), (0, 3, 7), "a"
@@ -70,16 +68,16 @@ def test_a_batch_started_by_a_crashed_process_is_known(store):
 def test_a_process_that_stops_withdraws_its_own_batch_only(store):
     store.begin(30, "crashed")
     store.begin(30, "ends")
-    store.end("ends")
+    store.withdraw("ends")
     assert store.begin(30, "next")
-    store.end("crashed")
-    store.end("next")
+    store.withdraw("crashed")
+    store.withdraw("next")
     assert not store.unfinished(30)
 
 
 def test_a_plan_stored_after_the_commit_replaces_the_old_one(store):
     store.commit(C1, None, record())
-    store.save(replace(C1, times=(3, 5, 7), plan="b"))
+    store.save(replace(C1, times=(3, 5, 7), plan_name="b"))
     assert store.restore().times == (3, 5, 7)
     assert store.restore().next_boundary == 5
     assert store.records()["batch"].tolist() == [0]
@@ -87,44 +85,11 @@ def test_a_plan_stored_after_the_commit_replaces_the_old_one(store):
 
 def test_a_commit_that_fails_in_the_middle_leaves_all_as_it_was(store):
     store.commit(C1, None, record())
-    later = Checkpoint(0, 7, C1.sums * 2, C1.counts * 2, C1.variance, C1.times, "a")
+    later = Checkpoint(0, 7, C1.sums * 2, C1.counts * 2, C1.sum_variance, C1.times, "a")
     with pytest.raises(sqlite3.IntegrityError):
         store.commit(later, RESULTS, record())  # the same batch twice
     assert same(store.restore(), C1)
     assert store.results().empty
-
-
-def test_full_disk_while_committing(store):
-    store.commit(C1, None, record())
-    pages = store._rows("PRAGMA page_count")[0][0]
-    store._rows(f"PRAGMA max_page_count = {pages}")
-    wide = Checkpoint(0, 7, np.ones(9000), np.ones(9000), np.ones(9000), (0, 7), "a")
-    with pytest.raises(
-        OSError, match=r"could not commit batch 1 .*full.*earlier commits are intact"
-    ):
-        store.commit(wide, None, record(1))
-    store._rows("PRAGMA max_page_count = 1000000")
-    assert same(store.restore(), C1)
-    store.commit(wide, None, record(1))
-    assert store.restore().position == 7
-
-
-def test_files_of_others_are_refused(tmp_path, store):
-    (tmp_path / "state.sqlite").write_text("no database " * 100)
-    with pytest.raises(ValueError, match="path must name a SQLite file"):
-        CheckpointStore(tmp_path)
-
-
-def test_a_stream_goes_on_with_the_query_and_log_that_it_began_with(store):
-    store.require_same("query", "one")
-    store.require_same("log", "first")
-    store.require_same("query", "one")
-    with pytest.raises(ValueError, match="query must be the one .* began with, one, got two: go"):
-        CheckpointStore(store.path.parent).require_same("query", "two")
-
-
-MODEL = block_model(8, 2, 4.0, 3.0, mean=5.0)
-QUERY = ReplayQuery(MODEL, 60, Requirement(0.3, 0.05), RecoveryTime(1.0, 0.01), 1.5)
 
 
 def test_completed_sums_are_the_posterior_mean():
