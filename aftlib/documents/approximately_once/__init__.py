@@ -10,7 +10,7 @@ In the order in which data pass through the modules:
    `aftlib.guard.known`).
 4. `error_rates` computes the estimable workers and error rates of assignments, by a model's formula
    and counted on windows. `experiments` uses it for figs 10–13, for both interpretations of the
-   data's rows and on real sensors; `learning` has the rates of models learned from few rows.
+   data's rows and on real sensors; it also has the rates of models learned from few rows.
 5. `figures` draws; `claims` judges D1-1 … D1-5, and `captions` words what a run shows. D1-6 is
    measured in `aftlib.recovery_comparison`.
 """

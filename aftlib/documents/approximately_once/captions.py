@@ -5,15 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from aftlib.core.paths import data_title
-from aftlib.documents.approximately_once.claims import in_each_setting, ratios_to_random
-from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT_ROWS, RANDOM
+from aftlib.documents.approximately_once.claims import in_each_setting
+from aftlib.documents.approximately_once.error_rates import CHANCE, DOCUMENT_ROWS
 from aftlib.documents.approximately_once.experiments import (
+    COUNTED,
+    REPEATS,
     NotebookParameters,
     above_delta,
     compare_real,
     summarize_real,
 )
-from aftlib.documents.approximately_once.learning import COUNTED, REPEATS
 from aftlib.notebook.style import Text, caption, prose
 from aftlib.notebook.texts import some_of, span_of
 
@@ -55,18 +56,12 @@ def data(parameters: NotebookParameters) -> Text:
 def workers(grid: pd.DataFrame, epsilon: float, delta: float) -> Text:
     """Caption of fig. 10 at the ε that it begins with."""
     counts = in_each_setting(grid, "estimable").xs(epsilon, level="epsilon")
-    greedy = counts["greedy"]
-    if not greedy.max():
-        return caption(f"At δ = {delta:g} greedy has no estimable worker at any ε shown.")
-    first = greedy.index[0]
-    last = greedy.index[-1]
-    ends = f"{greedy[first]:g} of {first} workers are estimable"
-    if last != first:
-        ends += f", and {greedy[last]:g} of {last}"
-    none = [str(m) for m in counts.index[counts["h-worst"] == 0]]
+    ends = sorted({counts.index[0], counts.index[-1]})
+    greedy = " and ".join(f"{counts['greedy'][m]:g} of {m}" for m in ends)
+    none = [f"{m}" for m in counts.index[counts["h-worst"] == 0]]
     worst = f"h-worst has none at m = {', '.join(none)}." if none else "h-worst has some, too."
     return caption(
-        f"At ε = {epsilon:g} and δ = {delta:g}, greedy assigns sensors so that {ends}. {worst}"
+        f"At ε = {epsilon:g} and δ = {delta:g}, {greedy} workers are estimable with greedy. {worst}"
     )
 
 
@@ -88,33 +83,14 @@ def behind(grid: pd.DataFrame, epsilon: float) -> Text:
     """Caption of the figure of estimable workers that h-best has more, and the upper bound."""
     counts = in_each_setting(grid, "estimable")
     here = counts.xs(epsilon, level="epsilon")
-    lacking = here[["greedy", CHANCE, RANDOM]].rsub(here["h-best"], axis=0)
-    most = lacking.max()
-    if most.max() <= 0:
-        text = f"At ε = {epsilon:g} each assignment has as many at all {len(here)} values of m."
-    else:
-        often = (lacking["greedy"] > 0).sum()
-        text = (
-            f"At ε = {epsilon:g} greedy has {up_to(most['greedy'])} fewer (at {often} of the "
-            f"{len(here)} values of m). By chance it has {up_to(most[CHANCE])} fewer, and a random "
-            f"assignment {up_to(most[RANDOM])} fewer (means over draws)."
-        )
+    fewer = (here["greedy"] < here["h-best"]).sum()
     bound = in_each_setting(grid, "bound")["h-best"]
     reached = (counts["h-best"] == bound).sum()
-    share = "all" if reached == len(bound) else f"{reached} of"
     return caption(
-        f"{text} In {share} {len(bound)} settings h-best reaches a proved upper bound on any "
-        "assignment."
+        f"At ε = {epsilon:g} greedy has fewer estimable workers than h-best at {fewer} of "
+        f"{len(here)} values of m; means over draws. In {reached} of {len(bound)} settings h-best "
+        "reaches a proved upper bound on any assignment."
     )
-
-
-def up_to(count: float) -> str:
-    """Return the largest of some counts as text.
-
-    >>> up_to(1.5), up_to(0)
-    ('up to 1.5', 'nowhere')
-    """
-    return f"up to {count:.2g}" if count > 0 else "nowhere"
 
 
 def rates(grid: pd.DataFrame, epsilon: float, parameters: NotebookParameters) -> Text:
@@ -140,56 +116,10 @@ def rates_over_epsilon(grid: pd.DataFrame, m: int, delta: float) -> Text:
     if greedy.empty:
         return nothing_at(m)
     return caption(
-        f"At m = {m} and δ = {delta:g}, greedy's rate is largest, {greedy.max():.3f}, at "
-        f"ε = {greedy.idxmax():g}, and {greedy.min():.2g} at ε = {greedy.idxmin():g}. Its first "
-        f"workers become estimable at ε = {greedy.index[0]:g}."
+        f"At m = {m} and δ = {delta:g}, greedy's first workers become estimable at "
+        f"ε = {greedy.index[0]:g}. Its rate is largest, {greedy.max():.3f}, at "
+        f"ε = {greedy.idxmax():g}."
     )
-
-
-def one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameters) -> pd.DataFrame:
-    """Greedy's error rate at m: by formula, in the document's number of rows, and in all rows."""
-    greedy = grid[(grid["method"] == "greedy") & (grid["workers"] == m)].dropna(subset="rate")
-    few = min(DOCUMENT_ROWS, parameters.rows)
-    names = {"epsilon": "ε", "rate": "by formula", "first": f"in {few:,} rows"}
-    if parameters.rows > few:
-        names["measured"] = f"in {parameters.rows:,} rows"
-    return greedy[list(names)].rename(columns=names)
-
-
-def about_one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameters) -> Text:
-    """Caption of the table of `one_data_set`."""
-    counted = grid[grid["method"] != CHANCE].dropna(subset="measured")
-    if counted.empty:
-        return caption("No worker is estimable, so no errors are counted.")
-    few = min(DOCUMENT_ROWS, parameters.rows)
-    delta = parameters.delta
-    above = (counted["first"] > delta).sum()
-    text = (
-        f"Over all settings and methods, {above} of {len(counted)} rates counted in {few:,} rows "
-        f"lie above δ = {delta:g}"
-    )
-    if len(one_data_set(grid, m, parameters)):
-        text = f"Greedy's error rate at m = {m}. {text}"
-    if parameters.rows > few:
-        text += f", and {(counted['measured'] > delta).sum()} of those in {parameters.rows:,} rows"
-    return caption(f"{text}; by formula none does.")
-
-
-def against_random(grid: pd.DataFrame) -> Text:
-    """Say how greedy compares with a random assignment."""
-    text = (
-        "The document announces a far lower error rate than that of a random assignment, but shows "
-        "no comparison."
-    )
-    ratio, _ = ratios_to_random(grid)
-    if len(ratio):
-        text += (
-            f" Greedy has {ratio['greedy']:.2f} times random's rate, and h-best "
-            f"{ratio['h-best']:.2f} times."
-        )
-        if ratio["greedy"] > 1:
-            text += " Chance spreads the sensors of a block more evenly than greedy does."
-    return prose(text)
 
 
 def interpretations(grid: pd.DataFrame, averaged: pd.DataFrame, m: int, width: int) -> Text:

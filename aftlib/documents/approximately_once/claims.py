@@ -363,21 +363,6 @@ CLAIMS = [
 ]
 
 
-def by_interpretation(grid: pd.DataFrame, averaged: pd.DataFrame) -> pd.DataFrame:
-    """The claims' numbers at the same settings (m, ε), by interpretation of the data's rows."""
-    columns = {}
-    for name, frame in {"windows": grid, "samples": at_same_settings(averaged, grid)}.items():
-        rates = in_each_setting(frame, "rate")
-        largest = frame.loc[frame["method"].isin(DOCUMENT), "largest"]
-        columns[f"rows are {name}"] = {
-            "D1-1: greedy's share of h-best's lead": shares_of_lead(frame).get("greedy"),
-            "D1-3: largest failure probability": largest.max(),
-            "D1-4: greedy's error rate above h-best's": (rates["greedy"] - rates["h-best"]).mean(),
-            "D1-5: greedy's error rate / random's": ratios_to_random(frame)[0].get("greedy"),
-        }
-    return pd.DataFrame(columns).astype(float)
-
-
 def summarize(records: Mapping[str, ClaimRecord], parameters: NotebookParameters) -> Summary:
     """Return the box of a run of notebook 01."""
     clauses = {

@@ -1,25 +1,36 @@
-"""D1's experiments: notebook 01's parameters, figs 10–13 for both interpretations, real sensors."""
+"""D1's experiments: figs 10–13 for both interpretations, learned models, and real sensors.
+
+The parameters of notebook 01 stand here, too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pandas as pd
 from pydantic import model_validator
+from scipy.special import ndtr
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model, draw, draw_windows
 from aftlib.core.paths import DATA_SETS, data_set, data_title
 from aftlib.core.requirement import Requirement
-from aftlib.documents.approximately_once.assignment import Assignment, divisors
+from aftlib.documents.approximately_once.assignment import (
+    Assignment,
+    assign_greedy,
+    divisors,
+    residual_variance,
+)
 from aftlib.documents.approximately_once.error_rates import (
     ASSIGN,
     CHANCE,
     DOCUMENT,
+    DOCUMENT_ROWS,
     RANDOM,
     ErrorRates,
 )
@@ -35,6 +46,14 @@ EPSILONS = (0.4, 0.5, 0.6, 0.65, 0.66, 0.67, 0.7, 0.75, 0.8, 0.9, 1.0, 1.5, 1.96
 """Settings around the smallest ε with estimable workers; only the document's figures have its."""
 TIES = 5
 """Random orders of equal sensors that are tried in each setting."""
+LEARNED_ROWS = (100, 200, 500, 1000, 2000, 5000, 10_000)
+"""Numbers of rows that a model is learned from."""
+REPEATS = 5
+"""Data sets of each size."""
+COUNTED = "sample covariance"
+"""Name of the sample's covariance."""
+SHRUNK = "shrunk"
+"""Name of the covariance with correlations shrunk as `GaussianModel.fit` does."""
 REAL_METHODS = (*DOCUMENT, RANDOM)
 REAL_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
 REAL_FRACTIONS = (0.3, 0.4, 0.5, 0.7, 1.0, 1.3)
@@ -133,6 +152,16 @@ def grid(
     return frame.merge(bounds, on=["workers", "epsilon"])
 
 
+def one_data_set(grid: pd.DataFrame, m: int, parameters: NotebookParameters) -> pd.DataFrame:
+    """Greedy's error rate at m: by formula, in the document's number of rows, and in all rows."""
+    greedy = grid[(grid["method"] == "greedy") & (grid["workers"] == m)].dropna(subset="rate")
+    few = min(DOCUMENT_ROWS, parameters.rows)
+    names = {"epsilon": "ε", "rate": "by formula", "first": f"in {few:,} rows"}
+    if parameters.rows > few:
+        names["measured"] = f"in {parameters.rows:,} rows"
+    return greedy[list(names)].rename(columns=names)
+
+
 def averaged_grid(spark: SparkSession, parameters: NotebookParameters) -> pd.DataFrame:
     """The settings of `grid` if a row is a sample, and a window the mean of several (D1 6.1.2).
 
@@ -170,18 +199,76 @@ def _run(
     return frame.sort_values(["method", "workers", "epsilon", "draw"], ignore_index=True)
 
 
+def learning_curve(
+    spark: SparkSession, parameters: NotebookParameters, workers: int
+) -> pd.DataFrame:
+    """Greedy's error rate if Σ is learned from rows of the document's data.
+
+    Columns: rows, repeat, epsilon; covariance: `COUNTED` (only with more rows than sensors) or
+    `SHRUNK`; rate: the error rate (9) that the learned model predicts; true: the true one, by
+    formula. Both are over the sensors of the workers that the learned model calls estimable, and
+    NaN without such workers.
+    """
+    points = [(rows, repeat) for rows in LEARNED_ROWS for repeat in range(REPEATS)]
+    frames = sweep(spark, partial(_learned_rates, parameters, workers), points)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _learned_rates(
+    parameters: NotebookParameters, workers: int, point: tuple[int, int]
+) -> pd.DataFrame:
+    """Return the rows of `learning_curve` of one data set, in a Spark task."""
+    rows, repeat = point
+    true = parameters.model
+    sample = draw(true, rows, parameters.seed + 1 + repeat)
+    fits = {SHRUNK: GaussianModel.fit(sample, shrinkage="auto")}
+    if rows > true.size:
+        fits[COUNTED] = GaussianModel.fit(sample)
+    lines = []
+    for (name, learned), epsilon in product(fits.items(), parameters.settings[1]):
+        requirement = Requirement(epsilon, parameters.delta)
+        assignment = assign_greedy(learned, workers, requirement, uneven=True)
+        chance = 1 - requirement.reliability(residual_variance(learned, assignment.workers))
+        rates = pd.DataFrame(
+            {"rate": chance, "true": true_rates(true, learned, assignment.workers, epsilon)}
+        )
+        means = rates[assignment.estimable_keys].mean()
+        lines.append({"covariance": name, "epsilon": epsilon, **means})
+    return pd.DataFrame(lines).assign(rows=rows, repeat=repeat)
+
+
+def true_rates(
+    model: GaussianModel,
+    learned: GaussianModel,
+    workers: Sequence[Sequence[int]],
+    epsilon: float,
+) -> np.ndarray:
+    """Probability that each sensor's estimate by a learned model is off by more than ε, shape (n,).
+
+    `model` is the true one. An estimate's error is (Λ̂_AA)⁻¹ Λ̂_A (x − μ̂), which is Gaussian under
+    the true model, with a mean where μ̂ is wrong.
+    """
+    rates = np.empty(model.size)
+    for keys in map(list, workers):
+        block = learned.precision[np.ix_(keys, keys)]
+        weights = np.linalg.solve(block, learned.precision[keys])
+        mean = weights @ (model.mean - learned.mean)
+        deviation = np.sqrt(np.einsum("kn,nl,kl->k", weights, model.covariance, weights))
+        rates[keys] = ndtr((mean - epsilon) / deviation) + ndtr((-mean - epsilon) / deviation)
+    return rates
+
+
 def project_tables() -> dict[str, pd.DataFrame]:
     """Return the project's sets of real sensors by name: rows are times, columns are sensors."""
     return {name: pd.read_parquet(data_set(name)).select_dtypes("number") for name in DATA_SETS}
 
 
-def own_table(data: str, values: np.ndarray, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+def own_table(data: str, table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the set of sensors of a user's file `data` under the file's name.
 
-    `values` has its samples, shape (rows, n), NaN where one is missing. ValueError if a half of the
-    file has no more rows without gaps than sensors.
+    `table` has its samples, one column per sensor, NaN where one is missing. ValueError if a half
+    of the file has no more rows without gaps than sensors.
     """
-    table = pd.DataFrame(values, columns=list(names))
     half = len(table) // 2
     for name, part in (("first", table[:half]), ("second", table[half:])):
         whole = len(part.dropna())

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import plotly.express as px
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 from scipy.stats import multivariate_normal, norm
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.documents.approximately_once.error_rates import CHANCE, RANDOM
-from aftlib.documents.approximately_once.learning import COUNTED, SHRUNK
+from aftlib.documents.approximately_once.experiments import COUNTED, SHRUNK
 from aftlib.notebook.style import (
     BLUE,
     GREEN,
@@ -72,8 +73,8 @@ def joint_density(model: GaussianModel, observed: float) -> go.Figure:
         annotation_text=f"{second} = {observed:g} is observed",
         annotation_position="bottom right",
     )
-    styled(figure, f"{first} and {second} together (fig. 4)", second, first, 360)
-    return figure.update_layout(hovermode="closest")
+    title = f"{first} and {second} together (fig. 4)"
+    return styled(figure, title, second, first, 360, "closest")
 
 
 def densities(model: GaussianModel, observed: float, epsilon: float) -> go.Figure:
@@ -119,19 +120,16 @@ def timelines(checkpoint: float, failure: float, recovery: float, end: float) ->
         ],
         columns=["method", "samples", "begin", "end"],
     )
-    figure = go.Figure()
-    colors = {"read once": BLUE, "read twice": ORANGE, "never read by B": GREY}
-    for name, color in colors.items():
-        rows = segments[segments["samples"] == name]
-        figure.add_bar(
-            y=rows["method"],
-            x=rows["end"] - rows["begin"],
-            base=rows["begin"],
-            orientation="h",
-            name=name,
-            marker_color=color,
-            hoverinfo="name",
-        )
+    figure = px.bar(
+        segments.assign(duration=segments["end"] - segments["begin"]),
+        x="duration",
+        y="method",
+        base="begin",
+        color="samples",
+        color_discrete_map={"read once": BLUE, "read twice": ORANGE, "never read by B": GREY},
+        orientation="h",
+    )
+    figure.update_traces(hoverinfo="name", hovertemplate=None)
     labels = [
         (checkpoint, "checkpoint", "top left"),
         (failure, "failure", "top left"),
@@ -141,49 +139,29 @@ def timelines(checkpoint: float, failure: float, recovery: float, end: float) ->
         line = {"color": RED, "dash": "dash"}
         figure.add_vline(time, line=line, annotation_text=text, annotation_position=place)
     title = "Which samples of worker B are read (figs 1, 2)"
-    styled(figure, title, "time of the sample (s)", "", 260)
-    figure.update_layout(barmode="overlay", bargap=0.3, hovermode="closest")
+    styled(figure, title, "time of the sample (s)", "", 260, "closest")
+    figure.update_layout(barmode="overlay", bargap=0.3, legend_title_text="")
     # the first row on top, and space for the labels above it
     return figure.update_yaxes(automargin=True, range=[1.5, -0.8])
 
 
 def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figure:
     """Window means of fig. 8 as they were emitted; estimates are open and have half-widths."""
-    figure = go.Figure()
-    colors = (BLUE, GREEN, ORANGE, RED, PURPLE, "#56B4E9")
-    for (sensor, rows), color in zip(table.groupby("sensor"), colors, strict=False):
-        worker = "A" if sensor in ("X1", "X2", "X3") else "B"
-        exact = rows[rows["state"] == "exact"]
-        estimated = rows[rows["state"] == "estimated"]
-        figure.add_scatter(
-            x=rows["stop"],
-            y=rows["truth"],
-            mode="lines",
-            line={"color": color, "width": 1},
-            legendgroup=sensor,
-            showlegend=False,
-            name=f"{sensor} true",
-            opacity=0.6,
-        )
-        figure.add_scatter(
-            x=exact["stop"],
-            y=exact["value"],
-            mode="markers",
-            legendgroup=sensor,
-            name=f"{sensor} ({worker})",
-            marker={"color": color, "size": 9},
-        )
-        if len(estimated):
-            figure.add_scatter(
-                x=estimated["stop"],
-                y=estimated["value"],
-                mode="markers",
-                legendgroup=sensor,
-                showlegend=False,
-                name=f"{sensor} estimated",
-                error_y={"array": estimated["half_width"], "color": color},
-                marker={"color": "white", "size": 10, "line": {"color": color, "width": 2.5}},
-            )
+    worker = table["sensor"].isin(["X1", "X2", "X3"]).map({True: " (A)", False: " (B)"})
+    rows = table.assign(sensor=table["sensor"] + worker).sort_values(["sensor", "stop"])
+    colors = [BLUE, GREEN, ORANGE, RED, PURPLE, "#56B4E9"]
+    shared = {"x": "stop", "color": "sensor", "color_discrete_sequence": colors}
+    truth = px.line(rows, y="truth", **shared)
+    truth.update_traces(line_width=1, opacity=0.6, showlegend=False)
+    symbols = {"exact": "circle", "estimated": "circle-open"}
+    marks = px.scatter(
+        rows, y="value", symbol="state", symbol_map=symbols, error_y="half_width", **shared
+    )
+    marks.update_traces(marker_size=9)
+    for trace in marks.data:  # a sensor is one entry of the legend
+        sensor, state = trace.name.split(", ")
+        trace.update(name=sensor, legendgroup=sensor, showlegend=state == "exact")
+    figure = go.Figure([*truth.data, *marks.data])
     down = {"annotation_text": "B is down", "annotation_position": "inside top"}
     figure.add_vrect(failure, recovery, fillcolor=RED, opacity=0.12, line_width=0, **down)
     title = "Six sensors, worker B killed: filled = computed, open = estimated (fig. 8)"
@@ -235,24 +213,23 @@ def error_rates(grid: pd.DataFrame, x: str, title: str, start: float, delta: flo
             looks[name + kind] = {**look, "mode": mode}
     over_workers = x == "workers"
     axis = f"{WORKER_AXIS} (logarithmic)" if over_workers else EPSILON_AXIS
+    titles = (title, axis, "error rate (9)")
     figure = _over(
         both,
         x,
         "rate",
-        (title, axis, "error rate (9)"),
+        titles,
         start,
         looks,
         bounds=("low", "high"),
         logarithmic=over_workers,
-        height_if_empty=delta / 2,
+        delta=delta,
     )
-    figure.update_traces(line_width=2.5, marker_size=7)
     for trace in figure.data:  # a method and its marks are one entry of the legend
         trace.update(legendgroup=trace.name.removesuffix(SAMPLED))
         if trace.name.endswith(SAMPLED):
             trace.update(showlegend=False)
-    threshold(figure, delta, f"δ = {delta:g}", "top left")
-    return figure.update_yaxes(autorangeoptions={"include": [delta]})
+    return figure
 
 
 def interpretations(both: pd.DataFrame, title: str, start: float) -> go.Figure:
@@ -273,7 +250,7 @@ def interpretations(both: pd.DataFrame, title: str, start: float) -> go.Figure:
 def learned_rates(curve: pd.DataFrame, title: str, start: float, delta: float) -> go.Figure:
     """Error rates over the number of rows that a model is learned from, with a slider for ε.
 
-    `curve` is the frame of `learning.learning_curve`; the lines are means over its data sets.
+    `curve` is the frame of `experiments.learning_curve`; the lines are means over its data sets.
     """
     looks = {}
     parts = []
@@ -283,19 +260,9 @@ def learned_rates(curve: pd.DataFrame, title: str, start: float, delta: float) -
             method = f"{kind}, {name}"
             looks[method] = line_look(color, symbol, dash)
             parts.append(rows[["rows", "epsilon"]].assign(method=method, rate=rows[column]))
-    figure = _over(
-        pd.concat(parts),
-        "rows",
-        "rate",
-        (title, LEARNED_AXIS, "error rate (9)"),
-        start,
-        looks,
-        logarithmic=True,
-        height_if_empty=delta / 2,
-    )
-    figure.update_traces(line_width=2.5, marker_size=7)
-    threshold(figure, delta, f"δ = {delta:g}", "top right")
-    return figure.update_yaxes(autorangeoptions={"include": [delta]})
+    titles = (title, LEARNED_AXIS, "error rate (9)")
+    every = pd.concat(parts)
+    return _over(every, "rows", "rate", titles, start, looks, logarithmic=True, delta=delta)
 
 
 def real_sets(summary: pd.DataFrame, delta: float) -> go.Figure:
@@ -325,16 +292,10 @@ def real_sets(summary: pd.DataFrame, delta: float) -> go.Figure:
             row=1,
             col=2,
         )
-    figure.add_hline(
-        delta,
-        line={"color": "#333", "dash": "dash"},
-        annotation_text=f"δ = {delta:g}",
-        annotation_position="top left",
-        row=1,
-        col=2,
-    )
-    styled(figure, "Assignments on real sensors, means over settings (m, ε)", "", "")
-    figure.update_layout(barmode="group", scattermode="group", hovermode="closest")
+    threshold(figure, delta, f"δ = {delta:g}", "top left", row=1, col=2)
+    title = "Assignments on real sensors, means over settings (m, ε)"
+    styled(figure, title, "", "", hover="closest")
+    figure.update_layout(barmode="group", scattermode="group")
     figure.update_xaxes(tickangle=0)
     figure.update_yaxes(title_text="estimable workers", row=1, col=1)
     return figure.update_yaxes(title_text="error rate (9)", rangemode="tozero", row=1, col=2)
@@ -349,18 +310,18 @@ def _over(
     looks: Mapping[str, Mapping[str, Any]] = LOOKS,
     bounds: tuple[str, str] | None = None,
     logarithmic: bool = False,
-    height_if_empty: float | None = None,
+    delta: float | None = None,
 ) -> go.Figure:
     """One line per method over `x`, with a slider that begins near `start`.
 
-    The slider goes through ε, or through m if `x` is ε. Positions at which no curve has a point
-    say so at the height `height_if_empty`, if given.
+    The slider goes through ε, or through m if `x` is ε. A figure of error rates has a line at
+    `delta`, and says so at the positions at which no curve has a point.
     """
     slider, label = ("workers", "m") if x == "epsilon" else ("epsilon", "ε")
     means = rows.groupby(["method", x, slider], as_index=False).mean(numeric_only=True)
     empty = sorted(set(means[slider]) - set(means.loc[means[y].notna(), slider]))
-    if height_if_empty is not None and empty:
-        words = {"method": EMPTY, x: means[x].min(), slider: empty, y: height_if_empty}
+    if delta is not None and empty:
+        words = {"method": EMPTY, x: means[x].min(), slider: empty, y: delta / 2}
         means = pd.concat([means, pd.DataFrame(words)])
         looks = {**looks, EMPTY: EMPTY_LOOK}
     figure = line_figure(
@@ -376,4 +337,9 @@ def _over(
         bounds=bounds,
         logarithmic=logarithmic,
     )
-    return figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
+    if delta is not None:
+        figure.update_traces(line_width=2.5, marker_size=7)
+        threshold(figure, delta, f"δ = {delta:g}", "top left")
+        figure.update_yaxes(autorangeoptions={"include": [delta]})
+    return figure

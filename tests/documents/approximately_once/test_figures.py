@@ -113,9 +113,9 @@ def test_a_learned_models_true_rates_are_beside_its_predictions():
 
 def test_samples_after_the_checkpoint_are_read_twice():
     figure = figures.timelines(checkpoint=10, failure=16, recovery=19, end=30)
-    parts = {trace.name: (trace.base, trace.x) for trace in figure.data}
-    assert parts["read twice"] == ((10,), (9,))
-    assert parts["never read by B"] == ((16,), (3,))
+    parts = {trace.name: ([*trace.base], [*trace.x]) for trace in figure.data}
+    assert parts["read twice"] == ([10], [9])
+    assert parts["never read by B"] == ([16], [3])
 
 
 def test_an_estimate_is_open_and_has_its_half_width():
@@ -125,9 +125,12 @@ def test_an_estimate_is_open_and_has_its_half_width():
          "state": ["exact", "exact", "estimated"]}
     )  # fmt: skip
     figure = figures.six_sensors(table, failure=11, recovery=14)
-    assert [trace.name for trace in figure.data] == [
-        "X1 true", "X1 (A)", "X4 true", "X4 (B)", "X4 estimated",
+    marks = [trace for trace in figure.data if trace.mode == "markers"]
+    assert [(trace.name, trace.marker.symbol, trace.showlegend) for trace in marks] == [
+        ("X1 (A)", "circle", True), ("X4 (B)", "circle", True), ("X4 (B)", "circle-open", False),
     ]  # fmt: skip
-    assert (figure.data[3].x.tolist(), figure.data[4].y.tolist()) == ([10], [3.5])
-    assert figure.data[4].error_y.array.tolist() == [0.7]
+    assert (marks[1].x.tolist(), marks[2].y.tolist()) == ([10], [3.5])
+    assert marks[2].error_y.array.tolist() == [0.7]
+    colors = {trace.marker.color for trace in marks[1:]}
+    assert colors == {line.line.color for line in figure.data if line.name == "X4 (B)"} - {None}
     assert (figure.layout.shapes[0].x0, figure.layout.shapes[0].x1) == (11, 14)
