@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,6 @@ PURPLE = "#CC79A7"
 GREY = "#7A7A7A"
 RED = "#D55E00"
 HEIGHT = 430
-BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
-"""Place of a legend that is too long to stand above its figure: at the right."""
 _MARKER_SIZE = 8
 CAPTION = "caption"
 PROSE = "prose"
@@ -89,13 +87,6 @@ def line_look(color: str, symbol: str = "circle", dash: str = "solid") -> dict[s
     """Return the attributes of a line with markers."""
     marker = {"symbol": symbol, "color": color, "size": _MARKER_SIZE}
     return {"mode": "lines+markers", "line": {"color": color, "dash": dash}, "marker": marker}
-
-
-def own_looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return a look for each name of a series, such as the values of a parameter."""
-    colors = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)
-    symbols = ("circle", "square", "diamond", "cross", "x", "triangle-up")
-    return dict(zip(names, map(line_look, cycle(colors), cycle(symbols)), strict=False))
 
 
 def line_figure(

@@ -15,17 +15,20 @@ from aftlib.documents.exponential_histogram.experiments import counterexamples
 from aftlib.notebook.style import (
     BESIDE,
     BLUE,
+    GREEN,
     GREY,
+    LIMIT,
+    ORANGE,
+    PURPLE,
     RED,
     line_figure,
     line_look,
-    own_looks,
     styled,
     table,
+    threshold,
     with_slider,
 )
 
-LIMIT = {"color": "#333", "dash": "dash"}
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _NAMES = {
     "article": "article's ⌈total − last/2⌉",
@@ -138,14 +141,16 @@ def long_run(run: pd.DataFrame, epsilon: float) -> go.Figure:
     rows = run.rename(columns=columns).melt("at", var_name="estimate", value_name="relative error")
     titles = "A long stream (fig. 5)", "events so far", "relative error"
     figure = line_figure(rows, "at", "relative error", "estimate", LOOK, titles)
-    figure.add_hline(epsilon, line=LIMIT, annotation_text=f"guaranteed ε = {epsilon:g}")
+    threshold(figure, epsilon, f"guaranteed ε = {epsilon:g}")
     return figure.update_yaxes(rangemode="tozero", tickformat=".2~%")
 
 
 def sizes(memory: pd.DataFrame) -> go.Figure:
     """Bytes of the state against N, one line per ε, and of the exact ring of bits."""
     rows = memory.sort_values("epsilon").assign(curve=memory["epsilon"].map("ε = {:g}".format))
-    looks = own_looks(rows["curve"].unique())
+    colors = cycle((BLUE, ORANGE, GREEN, RED, PURPLE, GREY))
+    symbols = cycle(("circle", "square", "diamond", "cross", "x", "triangle-up"))
+    looks = dict(zip(rows["curve"].unique(), map(line_look, colors, symbols), strict=False))
     titles = "Memory of a window full of ones", "window N (events, log)", "bytes (log)"
     figure = line_figure(rows, "window", "bytes", "curve", looks, titles)
     figure.update_traces(line_width=2, marker_size=8)

@@ -29,14 +29,15 @@ class HistogramOperator:
 
     window: int
     epsilon: float
-    values: str = "bits"
 
     def __call__(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
         """Add the events of one key, answer after each, and give the state to Spark."""
         rows = pd.concat(list(frames)).sort_values("at", kind="stable")
-        histogram = self.restore(state)
+        histogram = ExponentialHistogram(self.window, self.epsilon, timed=True)
+        if state.exists:
+            histogram = ExponentialHistogram.from_bytes(*state.get)
         try:
             estimates = histogram.estimates(rows["event"].to_numpy(), rows["at"].to_numpy())
         except ValueError as error:
@@ -44,12 +45,6 @@ class HistogramOperator:
             raise ValueError(text) from error
         state.update((histogram.to_bytes(),))
         yield pd.DataFrame({"key": key[0], "at": rows["at"], "estimate": estimates})
-
-    def restore(self, state: GroupState) -> ExponentialHistogram:
-        """Return the histogram of the last micro-batch, or a new one."""
-        if state.exists:
-            return ExponentialHistogram.from_bytes(*state.get)
-        return ExponentialHistogram(self.window, self.epsilon, timed=True, values=self.values)
 
 
 def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
@@ -59,8 +54,7 @@ def count_events(events: DataFrame, operator: HistogramOperator) -> DataFrame:
     ----------
     events
         A streaming frame with the columns key (of any type), at (the event's timestamp or, to count
-        the last events, its number within its key; a whole number) and event (boolean or a whole
-        number).
+        the last events, its number within its key; a whole number) and event (boolean, 0 or 1).
     operator
         The histograms' parameters; their windows are windows of `at`.
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aftlib.core.intervals import t_interval
 from aftlib.documents.shared_state import throughput
 from aftlib.documents.shared_state.experiments import (
     NotebookParameters,
@@ -26,7 +25,15 @@ from aftlib.documents.shared_state.experiments import (
 from aftlib.documents.shared_state.kills import BROKEN, bound_kills, count_kills
 from aftlib.documents.shared_state.throughput import LATE_GLOBAL, UPFRONT
 from aftlib.documents.shared_state.tuples import UNIFORM
-from aftlib.notebook.claims import FEWEST, HOLDS_IF, MODELLED, Claim, Finding, Summary, Threshold
+from aftlib.notebook.claims import (
+    HOLDS_IF,
+    MODELLED,
+    Claim,
+    Finding,
+    Summary,
+    Threshold,
+    mean_ratio,
+)
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
 from aftlib.notebook.texts import percent, span_of
 
@@ -45,13 +52,8 @@ ENOUGH = 100
 
 def ratio_of_turns(ratios: pd.Series, sensitivity: str) -> Finding:
     """Return the geometric mean of the turns' ratios, with its t interval from five turns on."""
-    logs = np.log(ratios.to_numpy())
-    interval = None
-    if len(logs) >= FEWEST:
-        _, low, high = np.exp(t_interval(logs))
-        interval = (float(low), float(high))
-    mean = float(np.exp(logs.mean()))
-    return Finding(mean, interval, len(logs), "turns", sensitivity=sensitivity)
+    mean, interval = mean_ratio(ratios)
+    return Finding(mean, interval, len(ratios), "turns", sensitivity=sensitivity)
 
 
 def list_by_skew(ratios: pd.Series) -> str:

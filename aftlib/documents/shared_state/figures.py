@@ -73,9 +73,9 @@ def failures(killed: pd.DataFrame, title: str) -> go.Figure:
     means = cases[[*names]].mean().rename(columns=names)
     colors = [style.BLUE, style.ORANGE]
     figure = px.bar(means, orientation="h", barmode="group", color_discrete_sequence=colors)
-    figure.update_traces(hovertemplate="%{x:,.0f}")
-    styled(figure, title, "tuples, mean of the kills", "").update_yaxes(autorange="reversed")
-    return figure.update_layout(hovermode="closest", legend_title_text="")
+    figure.update_traces(hovertemplate="%{y}: %{x:,.0f}")
+    figure.update_layout(legend_title_text="").update_yaxes(autorange="reversed")
+    return styled(figure, title, "tuples, mean of the kills", "", hover="closest")
 
 
 def gain_of_skew(searched: pd.DataFrame, title: str) -> go.Figure:
@@ -83,7 +83,8 @@ def gain_of_skew(searched: pd.DataFrame, title: str) -> go.Figure:
     gains = gains_of_skew(searched).reset_index()
     rows = gains.melt("keys", var_name="skew", value_name="gain")
     rows["curve"] = rows["skew"].map("skew {:g}".format)
-    looks = style.own_looks(rows["curve"].unique())
+    colors = (style.BLUE, style.ORANGE)
+    looks = dict(zip(rows["curve"].unique(), map(line_look, colors), strict=True))
     titles = title, "keys, logarithmic", "times uniform keys' throughput"
     figure = line_figure(rows, "keys", "gain", "curve", looks, titles)
     figure.update_xaxes(type="log", tickvals=gains["keys"].tolist())

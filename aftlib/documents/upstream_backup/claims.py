@@ -26,7 +26,7 @@ from aftlib.documents.upstream_backup.stored_runs import (
 from aftlib.documents.upstream_backup.system import PROPOSED, UPSTREAM
 from aftlib.notebook.claims import HOLDS_IF, SIMULATED, Claim, Finding, Summary, Threshold, not_run
 from aftlib.notebook.scorecard import ClaimRecord, sentences_by_verdict
-from aftlib.notebook.texts import span_of
+from aftlib.notebook.texts import short_percent, span_of
 
 LOW_RATE = 1000
 """Tuples per second up to which the document finds little difference in counts (D4-2, D4-4)."""
@@ -134,7 +134,8 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
     shares = shares[shares["rate"] <= LOW_RATE]
     low = {str(kind): rows.set_index("rate") for kind, rows in shares.groupby("acknowledgements")}
     worst = low[DELAYED].sort_values("high").iloc[0]
-    numbers = [f"{percent(s)} at {rate:,}/s" for rate, s in low[DELAYED]["share"].to_dict().items()]
+    of_rates = low[DELAYED]["share"].to_dict().items()
+    numbers = [f"{short_percent(share, 2)} at {rate:,}/s" for rate, share in of_rates]
     handshake = explain_gap(parts, AT_ONCE)["handshake"].mean()
     gaps = explain_gap(parts).loc[:LOW_RATE]
     start = (gaps["handshake"] + gaps["initial_window"]) / (gaps["gap"] - gaps["nagle"])
@@ -152,7 +153,7 @@ def blames_nagle(parts: pd.DataFrame) -> Finding:
         f"it adds at most a round trip ({low[AT_ONCE]['most_ms'].max():.3g} ms) beside the "
         f"handshake's {handshake:.3g} ms. With the algorithm off it holds if TCP's start on the "
         f"new connection is meant: opening it and its first window then make "
-        f"{percent(start.min())} to {percent(start.max())} of the gap.",
+        f"{short_percent(start.min(), 2)} to {short_percent(start.max(), 2)} of the gap.",
     )
 
 
@@ -160,15 +161,6 @@ def name_rates(shares: pd.DataFrame) -> str:
     """Return the rates at which Nagle's algorithm makes at least half of the gap, as text."""
     rates = [f"{rate:,}" for rate in shares.index[shares["share"] >= CAUSE]]
     return f"at {' and '.join(rates)} tuples/s" if rates else "at none of these rates"
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage with two digits.
-
-    >>> percent(0.0132), percent(0.651), percent(1.0)
-    ('1.3 %', '65 %', '100 %')
-    """
-    return f"{float(f'{100 * share:.2g}'):g} %"
 
 
 def queue_is_empty(outcomes: pd.DataFrame, parts: pd.DataFrame, p: NotebookParameters) -> Finding:

@@ -15,7 +15,13 @@ from aftlib.documents.upstream_backup.system import ACTIVE, ACTIVE_WAN, PASSIVE,
 from aftlib.notebook import style
 from aftlib.notebook.style import line_figure, line_look, styled
 
-LOOK = {UPSTREAM.name: line_look(style.RED, "square", "dot"), PROPOSED.name: line_look(style.BLUE)}
+LOOK = {
+    UPSTREAM.name: line_look(style.RED, "square", "dot"),
+    PROPOSED.name: line_look(style.BLUE),
+    PASSIVE.name: line_look(style.GREEN, "diamond"),
+    ACTIVE.name: line_look(style.PURPLE, "cross", "dash"),
+    ACTIVE_WAN.name: line_look(style.GREY, "x", "dot"),
+}
 _PLACES = {"upstream": 0, "primary": 1, "secondary": 2, "downstream": 3}
 _MESSAGES: dict[str, dict[str, Any]] = {
     "tuple": {"color": style.BLUE, "width": 1.5},
@@ -147,11 +153,6 @@ def gap_parts(gaps: pd.DataFrame, title: str) -> go.Figure:
 
 def all_schemes(schemes: pd.DataFrame, title: str) -> go.Figure:
     """Recovery times of all five schemes by rate (`compare_schemes`)."""
-    looks = LOOK | {
-        PASSIVE.name: line_look(style.GREEN, "diamond"),
-        ACTIVE.name: line_look(style.PURPLE, "cross", "dash"),
-        ACTIVE_WAN.name: line_look(style.GREY, "x", "dot"),
-    }
     titles = (title, "input rate (tuples/s, log)", "recovery time (ms)")
-    figure = line_figure(schemes, "rate", "recovery_ms", "scheme", looks, titles)
+    figure = line_figure(schemes, "rate", "recovery_ms", "scheme", LOOK, titles)
     return _with_rates(figure, schemes["rate"])

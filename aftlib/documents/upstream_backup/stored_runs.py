@@ -84,13 +84,6 @@ def read_runs(name: str) -> pd.DataFrame:
     return pd.read_csv(STORED_RUNS / f"{name}.csv", comment="#")
 
 
-def read_systems(table: pd.DataFrame) -> list[System]:
-    """Return the system of each row of a stored table."""
-    drawn = table[[f"{one.name}_phase" for one in fields(Phases)]].to_numpy().tolist()
-    rows = zip(table["rate"].tolist(), drawn, strict=True)
-    return [System(rate=rate, phases=Phases(*phases)) for rate, phases in rows]
-
-
 def compare_with_ns3() -> pd.DataFrame:
     """Compare ns-3's stored runs of both schemes, of default parameters, with simulations of them.
 
@@ -100,8 +93,11 @@ def compare_with_ns3() -> pd.DataFrame:
     """
     stored = read_runs("recoveries")
     stored = stored[stored["scheme"].isin([scheme.name for scheme in SIMULATED_SCHEMES])]
-    points = zip(read_systems(stored), stored["scheme"], stored["failure_ms"], strict=True)
-    rows = [measure_recovery(system, SCHEMES[name], time) for system, name, time in points]
+    rows = []
+    for run in stored.to_dict("records"):
+        phases = Phases(*(run[f"{one.name}_phase"] for one in fields(Phases)))
+        system = System(rate=run["rate"], phases=phases)
+        rows.append(measure_recovery(system, SCHEMES[run["scheme"]], run["failure_ms"]))
     ours = pd.DataFrame(rows, index=stored.index)[["resent", "recovery_ms"]]
     both = stored[["rate", "scheme"]].join(stored[ours.columns].add_suffix("_ns3")).join(ours)
     grouped = both.groupby(["scheme", "rate"], sort=False)

@@ -114,17 +114,9 @@ def test_read_only_unaligned_and_strided_buffers_are_fine(offset, size):
     assert strided.to_bytes() == expected.to_bytes()
 
 
-@pytest.mark.parametrize(
-    "used",
-    [
-        "",
-        "from aftlib.documents.exponential_histogram import ExponentialHistogram;"
-        "h = ExponentialHistogram(10, .1);"
-        "h.update(1); h.update(True); h.estimate(); h.to_bytes();",
-    ],
-)
-def test_importing_and_single_events_leave_numba_alone(used):
-    code = f"import sys, aftlib; {used} sys.exit('numba' in sys.modules)"
+def test_importing_and_single_events_leave_numba_alone():
+    used = "h = aftlib.ExponentialHistogram(10, .1); h.update(1); h.update(True); h.estimate()"
+    code = f"import sys, aftlib; {used}; h.to_bytes(); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -129,6 +129,8 @@ def test_when_either_node_fails_the_table_has_both_measures(trials):
 
 def test_figures_show_each_scheme_and_ns3_where_it_ran_the_same_system(trials):
     means = experiments.summarize(trials[trials["node"] == "primary"])
+    assert (means["resent_low"] < means["resent"]).all()
+    assert (means["resent"] < means["resent_high"]).all()
     ns3 = stored_runs.compare_with_ns3()
     figure = figures.by_rate(means, "resent", "Counts", "tuples", stored_runs.same_system(ns3, P))
     names = ["upstream backup", "proposed", "upstream backup, ns-3", "proposed, ns-3"]
