@@ -89,7 +89,7 @@ def test_bounds_hold_when_certified_estimates_are_wrong(sensors, horizon, delta,
     accounts = Accounts.open(sensors, delta, STREAMS)
     all_of_them = np.ones((STREAMS, sensors), bool)
     errs = lambda t, decisions: (decisions == 2) & (t % every == 0)  # noqa: E731
-    check(*play(accounts, horizon, lambda t: all_of_them, errs, 3000), delta, horizon)
+    check(*play(accounts, horizon, lambda t: all_of_them, errs, 1500), delta, horizon)
 
 
 @settings(max_examples=100 // STREAMS)

@@ -22,6 +22,7 @@ from aftlib.recovery_comparison.schemes import (
 )
 from aftlib.recovery_comparison.tables import normal_table, own_numbers, own_table, scheme_table
 from tests.recovery_comparison.tables import RATES, WINDOWS, measurements
+from tests.refusals import refused
 
 
 def test_the_main_figure_has_a_mark_for_each_approximate_scheme_window_and_rate():
@@ -196,15 +197,10 @@ def test_your_outage_falls_with_the_read_rate_to_that_of_d1():
     assert slow[EXACT] > 100 * slow[MODEL] and fast[EXACT] < 1e-3 * slow[EXACT]
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"windows": []}, "windows must hold"),
-        ({"rates": [100.0, 100.0]}, "rates must differ"),
-        ({"workers": 5}, "give 2, 3, 4, 6 or 12"),
-        ({"kills": 500}, "give shorter windows, .* kills or rates"),
-    ],
+test_parameters_that_cannot_run_are_refused = refused(
+    lambda changed: NotebookParameters(**changed),
+    ({"windows": []}, "windows must hold"),
+    ({"rates": [100.0, 100.0]}, "rates must differ"),
+    ({"workers": 5}, "give 2, 3, 4, 6 or 12"),
+    ({"kills": 500}, "give shorter windows, .* kills or rates"),
 )
-def test_parameters_that_cannot_run_are_refused(changed, message):
-    with pytest.raises(ValueError, match=message):
-        NotebookParameters(**changed)

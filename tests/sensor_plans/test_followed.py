@@ -7,7 +7,6 @@ import pytest
 from aftlib.sensor_plans import followed
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question
-from aftlib.spark.session import session
 
 
 def draw_samples():
@@ -18,11 +17,11 @@ def draw_samples():
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory):
+def rows(spark, tmp_path_factory):
     samples = draw_samples()
     made = make_plan(samples, Question(epsilon_sd=1.0))
     directory = tmp_path_factory.mktemp("followed") / "stream"
-    table = followed.follow_plan(session("followed"), made, samples, directory)
+    table = followed.follow_plan(spark, made, samples, directory)
     return made, table, pd.read_parquet(directory / "windows")
 
 
