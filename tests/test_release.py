@@ -43,9 +43,7 @@ def test_the_check_follows_the_rules_of_codecheck():
     assert len(set(files)) == len(files) == 2 + len(DOCUMENTS)
     assert not any(Path(file).is_absolute() or ".." in file for file in files)
     assert {*CHECK} == {"version", "paper", "manifest"}  # no check has been made
-    stored = (ROOT / "reports" / "full").exists()
-    here = [file for file in files if stored or not file.startswith("reports/full/")]
-    assert [file for file in here if not (ROOT / file).is_file()] == []
+    assert [file for file in files if not (ROOT / file).is_file()] == []
 
 
 def test_the_check_is_made_from_the_scorecard():
@@ -62,13 +60,6 @@ def test_commands_of_a_page_name_parameters_of_the_notebook(page, command):
     _, document = find_notebook(notebook)
     values = document.parameters.parse(read_values(tuple(options[1::2])))
     document.parameters(**{name: value for name, value in values.items() if name != "data"})
-
-
-def test_readme_shows_two_figures_of_the_stored_run():
-    shown = re.findall(r"!\[[^\]]+\]\((reports/full/\S+\.svg)\)", (ROOT / "README.md").read_text())
-    stored = (ROOT / "reports" / "full").exists()
-    assert len(shown) == 2 if stored else not shown
-    assert [file for file in shown if not (ROOT / file).is_file()] == []
 
 
 def test_pages_show_commands_of_the_command_line():

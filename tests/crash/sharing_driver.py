@@ -17,7 +17,7 @@ from aftlib.documents.shared_state.table import SqliteTable
 from aftlib.documents.shared_state.tuples import TupleLog, TupleStream
 from aftlib.spark.session import session
 
-STREAM = TupleStream(2_000_000, 1_000, 1.2, seed=5, disorder=KILL_DISORDER)
+STREAM = TupleStream(1_000_000, 1_000, 1.2, seed=5, disorder=KILL_DISORDER)
 
 
 def job_in(directory: Path) -> Job:

@@ -25,7 +25,7 @@ from aftlib.documents.shared_state.table import PostgresTable
 from aftlib.documents.shared_state.tuples import TupleStream, draw_log
 from aftlib.spark.faults import Fault
 from tests.crash import sharing_driver
-from tests.crash.processes import run, start
+from tests.crash.processes import KILLED, run, start
 from tests.crash.sharing_driver import STREAM, job_in
 
 pytestmark = pytest.mark.crash
@@ -77,7 +77,7 @@ def test_a_killed_driver_is_started_again_and_goes_on(tmp_path, seed):
     wait_for_commits(first, tmp_path / "shared.sqlite", job)
     time.sleep(np.random.default_rng(seed).uniform(0, 0.3))
     first.kill()  # its servers may live on for a moment
-    first.wait()
+    assert first.wait() == KILLED
     assert run(sharing_driver, tmp_path) == 0
     with job.table() as table:
         rows = table.results().itertuples(index=False, name=None)
