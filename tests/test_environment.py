@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import re
 import subprocess
@@ -18,6 +17,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from aftlib.spark.java import OLDEST_JAVA
+from tests.test_layout import FILES, imported
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -78,18 +78,6 @@ def test_conda_leaves_the_packages_to_the_lock():
     assert "pip install --no-deps --editable ." in text
 
 
-def imported():
-    """First parts of every absolute import of the library that is not Python's own."""
-    modules = set()
-    for path in (ROOT / "aftlib").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                modules |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                modules.add(node.module)
-    return {name.split(".")[0] for name in modules} - set(sys.stdlib_module_names) - {"aftlib"}
-
-
 @pytest.mark.parametrize("line", [*REQUIRED, *TOOLS])
 def test_lock_pins_each_dependency_within_its_constraint(line):
     want = Requirement(line)
@@ -132,11 +120,12 @@ def test_the_lock_has_what_its_packages_need_on_this_machine():
 
 
 def test_everything_imported_is_a_dependency():
-    wanted = names(REQUIRED)
+    modules = {name.split(".")[0] for file in FILES for name in imported(file)}
     distributions = packages_distributions()
+    wanted = names(REQUIRED)
     missing = {
         name
-        for name in imported()
+        for name in modules - {"aftlib", *sys.stdlib_module_names}
         if not any(canonicalize_name(d) in wanted for d in distributions.get(name, ()))
     }
     assert missing == set()

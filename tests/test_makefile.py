@@ -33,6 +33,11 @@ def make(project, *arguments, **environment):
     )
 
 
+def targets():
+    """The targets of the Makefile."""
+    return {*re.search(r"^\.PHONY: (.*) \$", (ROOT / "Makefile").read_text(), re.M)[1].split()}
+
+
 def test_a_missing_interpreter_is_named_with_the_fix(project):
     done = make(project, "setup", "PYTHON=/no/python3.99")
     assert done.returncode != 0
@@ -57,9 +62,8 @@ def test_reproduce_needs_no_tools_of_tests(project):
 
 
 def test_help_lists_every_target(project):
-    targets = re.search(r"^\.PHONY: (.*) \$", (ROOT / "Makefile").read_text(), re.M)[1].split()
     listed = make(project, "help").stdout
-    assert [target for target in targets if f"make {target} " not in listed] == []
+    assert [target for target in targets() if f"make {target} " not in listed] == []
 
 
 def test_the_makefile_needs_no_tool_that_edits_text():

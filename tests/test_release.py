@@ -14,6 +14,7 @@ from aftlib.command.batch import find_notebook
 from aftlib.command.cli import main, read_values
 from aftlib.command.documents import DOCUMENTS
 from aftlib.command.light import describe_check
+from tests.test_makefile import targets
 
 ROOT = Path(__file__).parents[1]
 CHECK = yaml.safe_load((ROOT / "codecheck.yml").read_text())
@@ -28,11 +29,6 @@ COMMANDS = [
     for command in re.findall(r"\baft run [^`#\n]+", (ROOT / page).read_text())
     if "NAME=VALUE" not in command
 ]
-
-
-def targets():
-    """The targets of the Makefile."""
-    return re.search(r"^\.PHONY: (.*) \$", (ROOT / "Makefile").read_text(), re.M)[1].split()
 
 
 def test_the_check_follows_the_rules_of_codecheck():
@@ -66,7 +62,7 @@ def test_pages_show_commands_of_the_command_line():
     for page in ("docs/gallery.md", "ARTIFACT.md", "README.md", "docs/reports.md"):
         text = (ROOT / page).read_text()
         assert {*re.findall(r"\baft (\w+)", text)} <= {*main.commands}
-        assert {*re.findall(r"`make (\w+)", text)} <= {*targets()}
+        assert {*re.findall(r"`make (\w+)", text)} <= targets()
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -76,7 +72,7 @@ def test_each_step_of_a_workflow_is_a_target_of_make(name):
     assert commands or name == "release"
     for command in commands:
         assert re.fullmatch(r"make (\w+)( \w+=\S+( }})?)*|make setup PYTHON=python\S.*", command)
-        assert command.split()[1] in {*targets()}
+        assert command.split()[1] in targets()
     assert all(re.search(r"@(v\d|release/v\d)", step["uses"]) for step in steps if "uses" in step)
 
 
