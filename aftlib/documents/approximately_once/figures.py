@@ -153,6 +153,7 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
     shared = {"x": "stop", "color": "sensor", "color_discrete_sequence": colors}
     truth = px.line(rows, y="truth", **shared)
     truth.update_traces(line_width=1, opacity=0.6, showlegend=False)
+    truth.for_each_trace(lambda trace: trace.update(name=f"{trace.name} true"))
     symbols = {"exact": "circle", "estimated": "circle-open"}
     marks = px.scatter(
         rows, y="value", symbol="state", symbol_map=symbols, error_y="half_width", **shared
@@ -161,7 +162,9 @@ def six_sensors(table: pd.DataFrame, failure: float, recovery: float) -> go.Figu
     for trace in marks.data:  # a sensor is one entry of the legend
         sensor, state = trace.name.split(", ")
         trace.update(name=sensor, legendgroup=sensor, showlegend=state == "exact")
-    figure = go.Figure([*truth.data, *marks.data])
+        if state == "estimated":
+            trace.update(name=f"{sensor} estimated", marker_line_width=2.5)
+    figure = go.Figure([*truth.data, *marks.data]).update_traces(hovertemplate=None)
     down = {"annotation_text": "B is down", "annotation_position": "inside top"}
     figure.add_vrect(failure, recovery, fillcolor=RED, opacity=0.12, line_width=0, **down)
     title = "Six sensors, worker B killed: filled = computed, open = estimated (fig. 8)"

@@ -127,10 +127,13 @@ def test_an_estimate_is_open_and_has_its_half_width():
     figure = figures.six_sensors(table, failure=11, recovery=14)
     marks = [trace for trace in figure.data if trace.mode == "markers"]
     assert [(trace.name, trace.marker.symbol, trace.showlegend) for trace in marks] == [
-        ("X1 (A)", "circle", True), ("X4 (B)", "circle", True), ("X4 (B)", "circle-open", False),
-    ]  # fmt: skip
+        ("X1 (A)", "circle", True),
+        ("X4 (B)", "circle", True),
+        ("X4 (B) estimated", "circle-open", False),
+    ]
     assert (marks[1].x.tolist(), marks[2].y.tolist()) == ([10], [3.5])
     assert marks[2].error_y.array.tolist() == [0.7]
-    colors = {trace.marker.color for trace in marks[1:]}
-    assert colors == {line.line.color for line in figure.data if line.name == "X4 (B)"} - {None}
+    (line,) = (trace for trace in figure.data if trace.name == "X4 (B) true")
+    assert marks[1].marker.color == marks[2].marker.color == line.line.color
+    assert {trace.hovertemplate for trace in figure.data} == {None}
     assert (figure.layout.shapes[0].x0, figure.layout.shapes[0].x1) == (11, 14)
