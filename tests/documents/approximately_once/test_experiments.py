@@ -220,6 +220,8 @@ def test_few_rows_promise_too_much_and_many_rows_the_truth(curve):
     means = at.groupby("rows")[["rate", "true"]].mean()
     assert means.loc[100, "true"] > 1.2 * means.loc[100, "rate"]
     assert means.loc[10_000, "true"] == pytest.approx(means.loc[10_000, "rate"], rel=0.05)
+    nothing = curve[curve["epsilon"] == 0.5]  # no worker is estimable
+    assert nothing[["rate", "true"]].isna().all(axis=None)
 
 
 def test_the_caption_says_what_the_rows_give(curve):

@@ -483,6 +483,8 @@ def test_wrong_and_lost_results_are_infinitely_many_deviations_off(tmp_path):
         "lost": results.iloc[1:],
         "wrong": results.assign(value=results["value"] + 0.01, half_width=0.0),
     }
-    for changed in changes.values():
+    for change, changed in changes.items():
         store.results = lambda changed=changed: changed
-        assert drivers.window_outcomes(CRASHED, log, store)["z"].max() == np.inf
+        found = drivers.window_outcomes(CRASHED, log, store)
+        assert found["z"].max() == np.inf
+        assert (found["largest"].max() == np.inf) == (change == "lost")
