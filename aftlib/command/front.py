@@ -19,7 +19,7 @@ from aftlib.command.documents import DOCUMENTS
 from aftlib.command.pages import TEMPLATES, Markdown, fill_summary
 from aftlib.core.storage import write_whole
 from aftlib.notebook.scorecard import ClaimRecord, claims_table, count_text, tally
-from aftlib.notebook.texts import render, shown
+from aftlib.notebook.texts import render
 
 #: The last full run, beside the index.
 STORED = "full.json"
@@ -30,14 +30,14 @@ def write_index(
 ) -> Path:
     """Write ``claims.json`` and ``index.html``; return the index."""
     write_json(folder / "claims.json", [claim.model_dump(mode="json") for claim in claims])
-    page = render_index(folder, reports, claims, programs="claims.json")
+    page = render_index(reports, claims, programs="claims.json")
     return write_whole(folder / "index.html", page)
 
 
 def render_index(
-    folder: Path, reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], programs: str
+    reports: Mapping[str, Executed], claims: Sequence[ClaimRecord], programs: str = ""
 ) -> str:
-    """Return the index of the reports in `folder`; `programs` is the file of claims, if any."""
+    """Return the index of the reports; `programs` is the file of claims, if any."""
     sections = []
     for document in DOCUMENTS:
         mine = [claim for claim in claims if claim.notebook == document.notebook]
@@ -59,7 +59,6 @@ def render_index(
         sections=sections,
         run=describe_runs(reports),
         terms=Markup(terms),
-        stored=read_stored(folder, claims),
         count_text=count_text,
         **count_verdicts(claims),
     )
@@ -191,20 +190,6 @@ def count_verdicts(claims: Sequence[ClaimRecord]) -> dict[str, dict[str, int]]:
     return {
         "counts": tally(claim.verdict for claim in claims if not claim.project),
         "own": tally(claim.verdict for claim in claims if claim.project),
-    }
-
-
-def read_stored(folder: Path, claims: Sequence[ClaimRecord]) -> dict[str, str]:
-    """Return, by claim, the verdict of the stored full run where this run's verdict differs."""
-    path = folder / STORED
-    if not path.is_file():
-        return {}
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    verdicts = {claim.id: claim.verdict for claim in claims}
-    return {
-        line["id"]: f"{line['verdict']} ({shown(line['measured'])}), full run of {stored['date']}"
-        for line in stored["claims"]
-        if verdicts.get(line["id"], line["verdict"]) != line["verdict"]
     }
 
 

@@ -94,8 +94,7 @@ def write_light(folder: Path, target: Path) -> Path:
             write_whole(target / picture_name(document.notebook, number), picture)
         page = render_report(executed, document, LightReport())
         write_whole(target / f"{document.notebook}.html", page)
-    index = render_index(folder, reports, collect_claims(reports), programs="")
-    return write_whole(target / "index.html", index)
+    return write_whole(target / "index.html", render_index(reports, collect_claims(reports)))
 
 
 def picture_name(notebook: str, number: int) -> str:

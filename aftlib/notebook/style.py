@@ -24,8 +24,6 @@ GREY = "#7A7A7A"
 RED = "#D55E00"
 HEIGHT = 430
 _MARKER_SIZE = 8
-CAPTION = "caption"
-PROSE = "prose"
 LIMIT = {"color": "#333", "dash": "dash"}
 """Line of a bound, such as δ or the guaranteed ε."""
 BESIDE = {"orientation": "v", "x": 1.02, "xanchor": "left", "y": 1, "yanchor": "top"}
@@ -214,11 +212,11 @@ class Text:
     markdown
         The text; HTML in it is passed through, as in a cell of Markdown.
     kind
-        `CAPTION` or `PROSE`. A report sets captions smaller, close to the figure before them.
+        ``"caption"`` or ``"prose"``. A report sets captions smaller, close to their figure.
     """
 
     markdown: str
-    kind: str = PROSE
+    kind: str = "prose"
 
     def _repr_mimebundle_(
         self, include: Any = None, exclude: Any = None
@@ -233,9 +231,9 @@ def caption(markdown: str) -> Text:
     >>> caption(f"At ε = {0.7:g} all error rates lie below δ.").markdown
     'At ε = 0.7 all error rates lie below δ.'
     """
-    return Text(markdown, CAPTION)
+    return Text(markdown, "caption")
 
 
 def prose(markdown: str) -> Text:
     """Return a paragraph of a notebook's text, as a cell's last value."""
-    return Text(markdown, PROSE)
+    return Text(markdown)

@@ -13,7 +13,6 @@ from aftlib.command import front
 from aftlib.command.batch import collect_claims
 from aftlib.notebook.claims import Claim, Finding
 from aftlib.notebook.scorecard import ClaimRecord
-from tests import tiny_package
 from tests.command.conftest import aft
 
 ODD = "|O| = 1\nis \\ <b>"
@@ -91,7 +90,7 @@ def test_only_a_whole_full_run_writes_what_git_keeps(home, arguments):
 
 
 @pytest.mark.slow
-def test_a_full_run_stores_records_with_their_texts_and_origin(home, monkeypatch):
+def test_a_full_run_stores_records_with_their_texts_and_origin(home):
     done = aft("reproduce", "--profile", "full")
     assert done.exit_code == 0 and "Scorecard: " in done.output
     full = json.loads((home / "reports" / "full.json").read_text())
@@ -101,14 +100,6 @@ def test_a_full_run_stores_records_with_their_texts_and_origin(home, monkeypatch
     assert full["claims"][0]["quote"] == "Workers <scale>."
     assert "**D1.** All works. With 4 workers it holds. Very. Here." in card
     assert "| D1-1 | Workers &lt;scale>. (6.1) | ✔ holds | 4 (bound ours) |" in card
-
-    monkeypatch.setitem(
-        vars(tiny_package), "CLAIMS", [replace(one, timed=True) for one in tiny_package.CLAIMS]
-    )
-    assert aft("reproduce", "-p", "m=5").exit_code == 0
-    index = (home / "reports" / "index.html").read_text()
-    assert re.search(r"<b>D1-2</b> holds \([\d.–]+\), full run of \d{4}-", index)
-    assert (home / "reports" / "README.md").read_text() == card
 
 
 def test_claims_of_notebooks_that_have_not_run_are_no_full_run(home):
