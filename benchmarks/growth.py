@@ -1,0 +1,189 @@
+"""How cost grows with sensors, horizons and rows per window; its figures are in the docs.
+
+    python -m benchmarks growth
+
+A guard runs alone, without Spark, after it has learned from `LEARNED` windows. Rows per window are
+those of a stream of one group with 20 sensors, one window per micro-batch, in turn with Spark's
+windowed mean of the same rows. The curve of groups is that of the stored run of
+``benchmarks groups``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from aftlib import GaussianModel, Guard, Promise, Requirement, assign_greedy, recoverable
+from aftlib.core.generators import block_model
+from aftlib.documents.checkpoint_planning.replay import select_replay
+from aftlib.spark.session import session
+from benchmarks.timing import best_of, say
+
+SENSORS = (10, 20, 50, 100, 200, 500, 1_000, 2_000)
+HORIZONS = (1, 2, 5, 10, 20)
+ROWS = (20_000, 200_000, 2_000_000, 20_000_000)
+WORKERS = 4
+#: Windows that a guard learns from before it is timed, so that all its parts are in use.
+LEARNED = 192
+TIMED = 32
+#: Micro-batches of a stream that are not timed, and that are.
+STARTING = 3
+COUNTED = 5
+WIDTH_S = 100
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def run() -> dict[str, Any]:
+    """All curves; draws a figure of each."""
+    spark = session("benchmark")
+    rows = {rows: stream_costs(spark, rows) for rows in ROWS}
+    spark.stop()
+    curves: dict[str, Any] = {
+        "sensors": {n: guard_costs(n) | planning_costs(n) for n in SENSORS},
+        "horizons": {horizons: guard_costs(20, horizons) for horizons in HORIZONS},
+        "rows": rows,
+        "groups": stored_groups(),
+    }
+    draw("sensors", "sensors of a guard", {"ms per window": column(curves["sensors"], "window_ms")})
+    draw("horizons", "horizons", {"ms per window": column(curves["horizons"], "window_ms")})
+    for name in ("rows", "groups"):
+        lines = {kind: column(curves[name], f"{kind}_s") for kind in ("recoverable", "mean")}
+        draw(name, f"{name} per window", {f"{kind}, s": line for kind, line in lines.items()})
+    return curves | {"million_sensors": million_sensors(curves)}
+
+
+def million_sensors(curves: dict[str, Any]) -> dict[str, float]:
+    """Compute in proportion what 50,000 groups of 20 sensors take, from the largest stream."""
+    groups = 50_000
+    measured = max(curves["groups"])
+    guard = curves["sensors"][20]
+    return {
+        "groups_measured": measured,
+        "core_seconds_per_window": curves["groups"][measured]["recoverable_s"]
+        * (os.cpu_count() or 1)
+        * groups
+        / measured,
+        "guards_core_seconds_per_window": guard["window_ms"] * groups / 1e3,
+        "guards_gigabytes": guard["bytes"] * groups / 1e9,
+        "restart_core_minutes": guard["restart_ms"] * groups / 6e4,
+    }
+
+
+def column(curve: dict[int, dict[str, float]], name: str) -> dict[int, float]:
+    """Return one measure of a curve."""
+    return {x: point[name] for x, point in curve.items()}
+
+
+def guard_costs(n: int, horizons: int = 5) -> dict[str, float]:
+    """Milliseconds of a window, the guard's bytes, and milliseconds of a restart."""
+    say(f"guard of {n} sensors, {horizons} horizons")
+    workers = [range(first, n, WORKERS) for first in range(WORKERS)]
+    guard = Guard(workers, epsilon=0.5, delta=0.05, horizons=horizons)
+    rng = np.random.default_rng(1)
+    windows = rng.normal(size=(LEARNED + TIMED, 1)) + 0.3 * rng.normal(size=(LEARNED + TIMED, n))
+    guard.update(windows[:LEARNED])
+    seconds = []
+    for window in windows[LEARNED:]:
+        begin = time.perf_counter()
+        guard.update(window)
+        seconds.append(time.perf_counter() - begin)
+    data = guard.to_bytes()
+    restart_s, _ = best_of(3, lambda: Guard.from_bytes(data))
+    return {
+        "window_ms": 1e3 * float(np.median(seconds)),
+        "bytes": guard.nbytes,
+        "restart_ms": 1e3 * restart_s,
+    }
+
+
+def planning_costs(n: int) -> dict[str, float]:
+    """Seconds of D1's assignment to ten workers, and of D2's selection of what to replay."""
+    model = block_model(n, max(2, n // 10))
+    fresh = GaussianModel(model.mean, model.covariance)
+    assign_s, _ = best_of(1, lambda: assign_greedy(model, 10, Requirement(0.66, 0.05)))
+    select_s, chosen = best_of(1, lambda: select_replay(fresh, 0.3))
+    return {"assign_s": assign_s, "select_s": select_s, "replayed": len(chosen.sensors)}
+
+
+def stream_costs(spark: SparkSession, rows: int) -> dict[str, float]:
+    """Median seconds of a micro-batch of `recoverable` and of Spark's windowed mean."""
+    say(f"streams of {rows:,} rows per window")
+    names = [f"s{i}" for i in range(20)]
+    workers = [names[first::WORKERS] for first in range(WORKERS)]
+    promise = Promise(workers, 0.5, 0.05, f"{WIDTH_S}s", samples=rows // len(names))
+    source = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", rows)
+        .option("advanceMillisPerBatch", 1_000 * WIDTH_S)
+        .option("numPartitions", 2)
+        .load()
+    )
+    sensor = F.concat(F.lit("s"), F.col("value") % len(names))
+    stream = source.select(F.col("timestamp").alias("time"), sensor.alias("sensor"), F.rand(1))
+    stream = stream.toDF("time", "sensor", "value")
+    window = F.window("time", f"{WIDTH_S} seconds")
+    mean = stream.withWatermark("time", "0 seconds").groupBy(window, "sensor").avg("value")
+    return {
+        "recoverable_s": batch_seconds(recoverable(stream, promise)),
+        "mean_s": batch_seconds(mean),
+    }
+
+
+def batch_seconds(result: DataFrame) -> float:
+    """Return the median of the micro-batches that are timed."""
+    with tempfile.TemporaryDirectory(prefix="aft-") as place:
+        writer = result.writeStream.format("noop").option("checkpointLocation", place)
+        query = writer.start()
+        while query.isActive and len(query.recentProgress) < STARTING + COUNTED:
+            time.sleep(0.1)
+        progress = query.recentProgress
+        query.stop()
+    seconds = [each["durationMs"]["triggerExecution"] / 1e3 for each in progress]
+    return float(np.median(seconds[STARTING:]))
+
+
+def stored_groups() -> dict[int, dict[str, float]]:
+    """Return the stored run of ``benchmarks groups``: median seconds of a micro-batch."""
+    stored = json.loads((Path(__file__).parent / "results" / "groups.json").read_text())
+    curve = {}
+    for groups, point in stored["groups"].items():
+        seconds = point["seconds_per_micro_batch"]
+        medians = {name: float(np.median(values)) for name, values in seconds.items()}
+        curve[int(groups)] = {
+            "recoverable_s": medians["recoverable"],
+            "mean_s": medians["plain_spark"],
+        }
+    return curve
+
+
+def draw(name: str, across: str, lines: dict[str, dict[int, float]]) -> None:
+    """Draw lines over two logarithmic axes as ``docs/growth-NAME.svg``, a label at each point."""
+    points = [point for line in lines.values() for point in line.items()]
+    logs = np.log10(np.array(points, float))
+    low = logs.min(axis=0)
+    scale = np.array([440, -200]) / np.maximum(np.ptp(logs, axis=0), 1e-9)
+    parts = []
+    for color, (label, line) in zip(("#1f77b4", "#777777"), lines.items(), strict=False):
+        places = (np.log10(np.array([*line.items()], float)) - low) * scale + (40, 240)
+        path = " ".join(f"{x:.0f},{y:.0f}" for x, y in places)
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{color}"/>')
+        for (x, y), value in zip(places, line.values(), strict=True):
+            parts.append(f'<text x="{x:.0f}" y="{y - 8:.0f}" fill="{color}">{value:.3g}</text>')
+        x, y = places[-1]
+        parts.append(f'<text x="{x + 40:.0f}" y="{y:.0f}" fill="{color}">{label}</text>')
+    parts += [
+        f'<text x="{40 + (np.log10(x) - low[0]) * scale[0]:.0f}" y="262">{x:,}</text>'
+        for x in sorted({x for x, _ in points})
+    ]
+    parts.append(f'<text x="240" y="282">{across} (both axes are logarithmic)</text>')
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 290" font-size="11">'
+    text = "\n".join([head, f"<title>Cost by {across}</title>", *parts, "</svg>"])
+    (DOCS / f"growth-{name}.svg").write_text(text + "\n", encoding="utf-8")
