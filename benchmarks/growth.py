@@ -1,16 +1,15 @@
-"""How cost grows with sensors, horizons and rows per window; its figures are in the docs.
+"""How cost grows with sensors, horizons, rows per window and groups; draws figures of the docs.
 
     python -m benchmarks growth
+    AFT_GROWTH_GROUPS=1000 python -m benchmarks growth    # at most so many groups
 
-A guard runs alone, without Spark, after it has learned from `LEARNED` windows. Rows per window are
-those of a stream of one group with 20 sensors, one window per micro-batch, in turn with Spark's
-windowed mean of the same rows. The curve of groups is that of the stored run of
-``benchmarks groups``.
+A guard runs alone, without Spark, after it has learned from `LEARNED` windows. A stream has one
+window per micro-batch and guards that have just begun, and Spark's windowed mean gets the same rows
+after it. ``benchmarks groups`` has guards of a stream that have learned.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -29,7 +28,11 @@ from benchmarks.timing import best_of, say
 
 SENSORS = (10, 20, 50, 100, 200, 500, 1_000, 2_000)
 HORIZONS = (1, 2, 5, 10, 20)
-ROWS = (20_000, 200_000, 2_000_000, 20_000_000)
+#: Samples of each sensor in a window of one group.
+SAMPLES = (1_000, 10_000, 100_000, 1_000_000)
+GROUPS = (1, 10, 100, 1_000, 10_000)
+#: Sensors of a group, and of a guard with more or fewer horizons.
+SIZE = 20
 WORKERS = 4
 #: Windows that a guard learns from before it is timed, so that all its parts are in use.
 LEARNED = 192
@@ -44,19 +47,19 @@ DOCS = Path(__file__).parents[1] / "docs"
 def run() -> dict[str, Any]:
     """All curves; draws a figure of each."""
     spark = session("benchmark")
-    rows = {rows: stream_costs(spark, rows) for rows in ROWS}
-    spark.stop()
+    most = int(os.environ.get("AFT_GROWTH_GROUPS", GROUPS[-1]))
     curves: dict[str, Any] = {
-        "sensors": {n: guard_costs(n) | planning_costs(n) for n in SENSORS},
-        "horizons": {horizons: guard_costs(20, horizons) for horizons in HORIZONS},
-        "rows": rows,
-        "groups": stored_groups(),
+        "rows": {SIZE * samples: stream_costs(spark, samples) for samples in SAMPLES},
+        "groups": {each: stream_costs(spark, 100, each) for each in GROUPS if each <= most},
     }
+    spark.stop()
+    curves["sensors"] = {n: guard_costs(n) | planning_costs(n) for n in SENSORS}
+    curves["horizons"] = {horizons: guard_costs(SIZE, horizons) for horizons in HORIZONS}
     draw("sensors", "sensors of a guard", {"ms per window": column(curves["sensors"], "window_ms")})
     draw("horizons", "horizons", {"ms per window": column(curves["horizons"], "window_ms")})
-    for name in ("rows", "groups"):
+    for name, across in (("rows", "rows per window"), ("groups", "groups of 20 sensors")):
         lines = {kind: column(curves[name], f"{kind}_s") for kind in ("recoverable", "mean")}
-        draw(name, f"{name} per window", {f"{kind}, s": line for kind, line in lines.items()})
+        draw(name, across, {f"{kind}, s": line for kind, line in lines.items()})
     return curves | {"million_sensors": million_sensors(curves)}
 
 
@@ -64,14 +67,13 @@ def million_sensors(curves: dict[str, Any]) -> dict[str, float]:
     """Compute in proportion what 50,000 groups of 20 sensors take, from the largest stream."""
     groups = 50_000
     measured = max(curves["groups"])
-    guard = curves["sensors"][20]
+    cores = os.cpu_count() or 1
+    stream_s = curves["groups"][measured]["recoverable_s"]
+    guard = curves["sensors"][SIZE]
     return {
         "groups_measured": measured,
-        "core_seconds_per_window": curves["groups"][measured]["recoverable_s"]
-        * (os.cpu_count() or 1)
-        * groups
-        / measured,
-        "guards_core_seconds_per_window": guard["window_ms"] * groups / 1e3,
+        "stream_core_seconds": stream_s * cores * groups / measured,
+        "guards_core_seconds": guard["window_ms"] * groups / 1e3,
         "guards_gigabytes": guard["bytes"] * groups / 1e9,
         "restart_core_minutes": guard["restart_ms"] * groups / 6e4,
     }
@@ -113,26 +115,31 @@ def planning_costs(n: int) -> dict[str, float]:
     return {"assign_s": assign_s, "select_s": select_s, "replayed": len(chosen.sensors)}
 
 
-def stream_costs(spark: SparkSession, rows: int) -> dict[str, float]:
+def stream_costs(spark: SparkSession, samples: int, groups: int = 1) -> dict[str, float]:
     """Median seconds of a micro-batch of `recoverable` and of Spark's windowed mean."""
-    say(f"streams of {rows:,} rows per window")
-    names = [f"s{i}" for i in range(20)]
+    say(f"{groups:,} groups, {samples:,} samples of each sensor per window")
+    names = [f"s{i}" for i in range(SIZE)]
     workers = [names[first::WORKERS] for first in range(WORKERS)]
-    promise = Promise(workers, 0.5, 0.05, f"{WIDTH_S}s", samples=rows // len(names))
+    promise = Promise(workers, 0.5, 0.05, f"{WIDTH_S}s", samples=samples)
     source = (
         spark.readStream.format("rate-micro-batch")
-        .option("rowsPerBatch", rows)
+        .option("rowsPerBatch", groups * SIZE * samples)
         .option("advanceMillisPerBatch", 1_000 * WIDTH_S)
         .option("numPartitions", 2)
         .load()
     )
-    sensor = F.concat(F.lit("s"), F.col("value") % len(names))
-    stream = source.select(F.col("timestamp").alias("time"), sensor.alias("sensor"), F.rand(1))
-    stream = stream.toDF("time", "sensor", "value")
+    place = F.col("value") % (groups * SIZE)
+    stream = source.select(
+        F.col("timestamp").alias("time"),
+        F.concat(F.lit("g"), F.floor(place / SIZE)).alias("site"),
+        F.concat(F.lit("s"), place % SIZE).alias("sensor"),
+        F.rand(1).alias("value"),
+    )
     window = F.window("time", f"{WIDTH_S} seconds")
-    mean = stream.withWatermark("time", "0 seconds").groupBy(window, "sensor").avg("value")
+    mean = stream.withWatermark("time", "0 seconds").groupBy(window, "site", "sensor").avg("value")
     return {
-        "recoverable_s": batch_seconds(recoverable(stream, promise)),
+        "rows": groups * SIZE * samples,
+        "recoverable_s": batch_seconds(recoverable(stream, promise, group="site")),
         "mean_s": batch_seconds(mean),
     }
 
@@ -146,22 +153,9 @@ def batch_seconds(result: DataFrame) -> float:
             time.sleep(0.1)
         progress = query.recentProgress
         query.stop()
+        query.awaitTermination()
     seconds = [each["durationMs"]["triggerExecution"] / 1e3 for each in progress]
     return float(np.median(seconds[STARTING:]))
-
-
-def stored_groups() -> dict[int, dict[str, float]]:
-    """Return the stored run of ``benchmarks groups``: median seconds of a micro-batch."""
-    stored = json.loads((Path(__file__).parent / "results" / "groups.json").read_text())
-    curve = {}
-    for groups, point in stored["groups"].items():
-        seconds = point["seconds_per_micro_batch"]
-        medians = {name: float(np.median(values)) for name, values in seconds.items()}
-        curve[int(groups)] = {
-            "recoverable_s": medians["recoverable"],
-            "mean_s": medians["plain_spark"],
-        }
-    return curve
 
 
 def draw(name: str, across: str, lines: dict[str, dict[int, float]]) -> None:
