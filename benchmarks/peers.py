@@ -94,10 +94,13 @@ def duckdb(folder: str) -> tuple[int, int]:
     """Return the same by DuckDB."""
     import duckdb as db
 
-    types = {"time": "BIGINT", "key": "BIGINT", "value": "BIGINT"}
+    query = (
+        f"SELECT key, sum(value) AS total FROM read_csv('{folder}/part-*.csv', header = false,"
+        " auto_detect = false,"
+        " columns = {'time': 'BIGINT', 'key': 'BIGINT', 'value': 'BIGINT'}) GROUP BY key"
+    )
     with db.connect(config={"threads": 1}) as connection:
-        rows = connection.read_csv(f"{folder}/part-*.csv", header=False, columns=types)
-        sums = rows.aggregate("key, sum(value) AS total", "key").fetchnumpy()
+        sums = connection.execute(query).fetchnumpy()
     return len(sums["key"]), int(sums["total"].sum())
 
 
