@@ -1,4 +1,7 @@
-"""Run benchmarks by name, all by default; results go to benchmarks/results/NAME.json."""
+"""Run benchmarks by name, all by default; results go to benchmarks/results/NAME.json.
+
+A run of another size names its result itself, so that the stored one stays.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ def main(chosen: list[str]) -> None:
         sys.exit(f"no benchmark {unknown[0]!r}; known are {', '.join(NAMES)}")
     for name in chosen or NAMES:
         about = {"benchmark": name, "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
-        text = json.dumps(about | importlib.import_module(f"benchmarks.{name}").run(), indent=1)
-        (FOLDER / "results" / f"{name}.json").write_text(text + "\n")
+        result = about | importlib.import_module(f"benchmarks.{name}").run()
+        text = json.dumps(result, indent=1)
+        (FOLDER / "results" / f"{result['benchmark']}.json").write_text(text + "\n")
         print(text)
 
 

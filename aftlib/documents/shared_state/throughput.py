@@ -50,9 +50,13 @@ DOCUMENTS_TUPLES = 100_000_000
 
 
 def measure(
-    spark: SparkSession, inputs: Mapping[float, TupleSource], tasks: int, turns: int
+    spark: SparkSession,
+    inputs: Mapping[float, TupleSource],
+    tasks: int,
+    turns: int,
+    chosen: Sequence[str] = STRATEGIES,
 ) -> pd.DataFrame:
-    """Time each strategy on each input in turns, after one uncounted turn on the first input.
+    """Time chosen strategies on each input in turns, after one uncounted turn on the first input.
 
     RuntimeError if the sums of two runs on an input differ. Columns skew, strategy, turn; states:
     number of sums; tuples; throughput: tuples per second; sender_s, receiver_s: run time of the
@@ -61,7 +65,7 @@ def measure(
     first: dict[float, Partials] = {}
     rows = []
     cases = [(-1, next(iter(inputs))), *product(range(turns), inputs)]
-    for (turn, skew), name in product(cases, STRATEGIES):
+    for (turn, skew), name in product(cases, chosen):
         source = inputs[skew]
         with shared_table() as table, stage_seconds(spark) as stages:
             runs = {
