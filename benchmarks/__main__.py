@@ -20,13 +20,17 @@ NAMES = sorted(
 
 
 def main(chosen: list[str]) -> None:
-    """Run each benchmark's `run()` and write its result, with date and machine."""
-    unknown = [name for name in chosen if name not in NAMES]
+    """Run each benchmark's `run()` and write its result, with date and machine.
+
+    The text behind a name, as in ``groups=10,10000``, is an argument of `run`.
+    """
+    arguments = {name: rest for name, *rest in (text.split("=", 1) for text in chosen or NAMES)}
+    unknown = [name for name in arguments if name not in NAMES]
     if unknown:
         sys.exit(f"no benchmark {unknown[0]!r}; known are {', '.join(NAMES)}")
-    for name in chosen or NAMES:
+    for name, given in arguments.items():
         about = {"benchmark": name, "date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
-        result = about | importlib.import_module(f"benchmarks.{name}").run()
+        result = about | importlib.import_module(f"benchmarks.{name}").run(*given)
         text = json.dumps(result, indent=1)
         (FOLDER / "results" / f"{result['benchmark']}.json").write_text(text + "\n")
         print(text)

@@ -1,18 +1,20 @@
-"""`recoverable` for many groups against Spark's own windowed mean of the same rows.
+"""`recoverable` for many groups with warm guards, against Spark's windowed mean of the same rows.
 
-A group has 20 sensors with 100 samples per window. Each micro-batch has a window of all groups.
-Then one group of 2,000 sensors.
-AFT_GROUPS gives other numbers of groups, such as 10,10000.
+python -m benchmarks groups[=10,10000]
+
+A group has 20 sensors. First its guards receive 130 windows of one sample per sensor, ten per
+micro-batch, which are not timed: then they have fitted their predictions, keep outcomes and write
+snapshots. Windows 130 to 160 have 100 samples per sensor, and a micro-batch reads one of all
+groups, while it emits the one before it. A time is that of Spark's whole micro-batch. Beside
+`recoverable` runs an operator with state that does nothing. Then comes one group of 2,000 sensors.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,24 +28,26 @@ from aftlib.spark.session import session
 from aftlib.streaming.groups import CACHE_BYTES
 from aftlib.streaming.keyed import KeyedGuard
 from aftlib.streaming.stream import BUCKETS, PROVIDER, ROCKSDB
+from benchmarks.timing import say
+from benchmarks.turns import SETTINGS, WIDTH, Turns, Windows, summarize
 
-SENSORS, SAMPLES, WIDTH = 20, 100, 100
-WINDOWS, WARM = 12, 5
-"""Windows per stream, and those that are not timed: kernels are loaded and guards are made."""
-FILES = 2
-BEGIN = 1_704_067_200
-"""2024-01-01, seconds since 1970."""
-SCHEMA = "time timestamp, site string, sensor string, value double"
+SENSORS, SAMPLES = 20, 100
+WARM, TIMED, SKIPPED = 130, 30, 2
+"""Windows before those that are timed, those, and how many of these are left out: they load code.
+"""
+PER_MICRO_BATCH = 10
+"""Windows of a micro-batch that is not timed."""
 
 
-def run() -> dict[str, Any]:
-    """Rows per second, micro-batches and state by number of groups, and what a guard costs."""
-    counts = [int(text) for text in os.environ.get("AFT_GROUPS", "10,100,1000").split(",")]
-    spark = session("benchmark", **{PROVIDER: ROCKSDB})
+def run(groups: str = "10,100,1000") -> dict[str, Any]:
+    """Times of micro-batches and their quotients by number of groups, and what a guard costs."""
+    spark = session("benchmark", **{PROVIDER: ROCKSDB}, **SETTINGS)
+    counts = [int(count) for count in groups.split(",")]
     results: dict[str, Any] = {
+        "timed": f"windows {WARM + SKIPPED} to {WARM + TIMED} of warm guards, in turn",
         "sensors": SENSORS,
         "samples_per_window": SAMPLES,
-        "groups": {groups: compare_streams(spark, groups, SENSORS) for groups in counts},
+        "groups": {count: compare_streams(spark, count, SENSORS) for count in counts},
         "one_group_of_2000_sensors": compare_streams(spark, 1, 2000),
         "guard": {n: guard_costs(n) for n in (SENSORS, 200)},
     }
@@ -54,56 +58,33 @@ def run() -> dict[str, Any]:
 
 
 def compare_streams(spark: SparkSession, groups: int, sensors: int) -> dict[str, Any]:
-    """The guard's stream and Spark's aggregation over the same files."""
-    rows = groups * sensors * SAMPLES
+    """Spark's windowed mean, an operator that does nothing, and the guards, in turn."""
+    names = [f"s{i}" for i in range(sensors)]
+    workers = [names[i::4] for i in range(4)]
+    # the guards receive windows of one sample, too
+    promise = Promise(workers, 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES, share=1 / SAMPLES)
     with tempfile.TemporaryDirectory(prefix="aft-") as name:
-        place = Path(name)
-        write(spark, place / "in", groups, sensors)
-        stream = read(spark, place / "in")
-        names = [f"s{i}" for i in range(sensors)]
-        promise = Promise([names[i::4] for i in range(4)], 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES)
-        plain = batches(mean_of(stream), place / "plain")
-        empty = batches(through_an_empty_processor(stream), place / "empty")
-        ours = batches(recoverable(stream, promise, group="site"), place / "ours")
-        state = sum(f.stat().st_size for f in (place / "ours" / "state").rglob("*") if f.is_file())
+        with Turns(spark, Path(name)) as turns:
+            turns.start(
+                {
+                    "plain_spark": mean_of,
+                    "empty_processor": through_an_empty_processor,
+                    "recoverable": lambda stream: recoverable(stream, promise, group="site"),
+                }
+            )
+            for first in range(0, WARM, PER_MICRO_BATCH):
+                turns.give(Windows(groups, sensors, 1, first, PER_MICRO_BATCH))
+            times = []
+            for first in range(WARM, WARM + TIMED):
+                times.append(turns.give(Windows(groups, sensors, SAMPLES, first)))
+                say(f"{groups} groups, window {first}: {times[-1]}")
+        files = Path(name).glob("recoverable/state/state/**/*")
+        state = sum(file.stat().st_size for file in files if file.is_file())
     return {
-        "rows_per_window": rows,
-        "seconds_per_micro_batch": {
-            "recoverable": ours,
-            "plain_spark": plain,
-            "empty_processor": empty,
-        },
-        "rows_per_second": round(rows / median(ours)),
-        "ratio_to_plain_spark": median(plain) / median(ours),
-        "empty_processor_to_plain_spark": median(plain) / median(empty),
-        "state_bytes_per_group_and_window": round(state / groups / (WINDOWS - 1)),
+        "rows_per_window": groups * sensors * SAMPLES,
+        **summarize(pd.DataFrame(times[SKIPPED:])),
+        "state_bytes_per_group": round(state / groups),
     }
-
-
-def write(
-    spark: SparkSession, place: Path, groups: int, sensors: int, samples: int = SAMPLES
-) -> None:
-    """Write `FILES` files per window, in the order in which a stream reads them."""
-    place.mkdir()
-    per_group = sensors * samples
-    for window in range(WINDOWS):
-        number = spark.range(0, groups * per_group, 1, FILES)
-        second = F.floor(F.col("id") % samples * WIDTH / samples)
-        common = F.sin(second / 9 + window)
-        number.select(
-            F.timestamp_seconds(BEGIN + window * WIDTH + second).alias("time"),
-            F.concat(F.lit("g"), F.floor(F.col("id") / per_group)).alias("site"),
-            F.concat(F.lit("s"), F.floor(F.col("id") / samples) % sensors).alias("sensor"),
-            (common + 0.1 * F.randn(window)).alias("value"),
-        ).write.parquet(str(place / f"window{window}"))
-        for i, file in enumerate(sorted((place / f"window{window}").glob("*.parquet"))):
-            file.rename(place / f"{window:03}-{i}.parquet")
-
-
-def read(spark: SparkSession, place: Path) -> DataFrame:
-    """Return the stream of these files, a window per micro-batch."""
-    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", FILES)
-    return rows.parquet(str(place))
 
 
 def mean_of(stream: DataFrame) -> DataFrame:
@@ -138,24 +119,6 @@ def through_an_empty_processor(stream: DataFrame) -> DataFrame:
     )
     schema = "site string, sensor string, value double"
     return windows.groupBy("bucket").transformWithStateInPandas(Empty(), schema, "append", "none")
-
-
-def batches(result: DataFrame, checkpoint: Path) -> list[float]:
-    """Seconds of each micro-batch that is timed."""
-    query = (
-        result.writeStream.format("noop")
-        .outputMode("append")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    durations = [
-        progress["durationMs"]["triggerExecution"] / 1e3
-        for progress in query.recentProgress
-        if progress["numInputRows"]
-    ]
-    return durations[WARM:]
 
 
 def guard_costs(n: int) -> dict[str, Any]:

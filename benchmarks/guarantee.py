@@ -16,6 +16,7 @@ import pandas as pd
 
 from aftlib import GaussianModel, Guard, Promise
 from aftlib.core.paths import data_dir
+from aftlib.streaming.coordinator import rows_by_model
 from aftlib.streaming.keyed import KeyedGuard
 from benchmarks.timing import say
 
@@ -160,7 +161,8 @@ def replay(whole: np.ndarray, known: bool) -> dict[str, list[bool]]:
     promise = Promise(
         workers, epsilon, DELTA, "60s", samples=samples, share=0.3, model=model, behind="1900-01-01"
     )
-    keyed, hits = KeyedGuard(promise), {"lost": [], "some at random": [], "the first ones": []}
+    keyed = None if known else KeyedGuard(promise)
+    hits = {"lost": [], "some at random": [], "the first ones": []}
     for t in range(half if known else 0, windows):
         rows, kind, mine = whole[t].copy(), "", np.arange(rng.integers(4), n, 4)
         if t >= WARM and rng.random() < 0.6:
@@ -168,10 +170,15 @@ def replay(whole: np.ndarray, known: bool) -> dict[str, list[bool]]:
             many = 0 if kind == "lost" else int(np.ceil(samples * rng.uniform(0.3, 0.8)))
             keep = rng.permutation(samples) if kind == "some at random" else np.arange(samples)
             rows[np.ix_(keep[many:], mine)] = np.nan
-        columns, _ = keyed.process(frame(rows, names, t * promise.step))
+        window = frame(rows, names, t * promise.step)
+        if keyed is None:
+            (columns,) = rows_by_model([window.assign(key="")], promise.content)
+        else:
+            columns, _ = keyed.process(window)
         if kind:
             place = [promise.sensors.index(names[i]) - n for i in mine]
-            half_width, value = columns["half_width"][place], columns["value"][place]
+            half_width = np.asarray(columns["half_width"])[place]
+            value = np.asarray(columns["value"])[place]
             truth = means[t][mine]
             told = np.isfinite(half_width) & np.isfinite(whole[t][:, mine]).all(0)
             hits[kind] += (np.abs(value - truth) <= half_width)[told].tolist()

@@ -97,7 +97,7 @@ class Turns:
             seconds[name] = self._process(self._queries[name])
         shutil.rmtree(files)
         self._number += 1
-        return seconds
+        return {name: seconds[name] for name in self._queries}
 
     def _process(self, query: StreamingQuery) -> float:
         """Wait for the end of the next micro-batch; return its seconds."""

@@ -1,7 +1,8 @@
 """The interface of an estimator of lost windows: its parameters, methods and results.
 
 `Guard` learns from the windows and `KnownModel` knows their distribution. Both are created from the
-same `Rules` and have the methods of `Estimator`, so a stream runs either.
+same `Rules` and answer by the methods of `Estimator`. A guard has a state besides, which a stream
+stores; a known model has none that an answer depends on.
 """
 
 from __future__ import annotations
@@ -77,23 +78,6 @@ class Estimator(Protocol):
 
     def update(self, windows: ArrayLike, /) -> Recovered:
         """Process one window (n,) or many (rounds, n); NaN is missing and is estimated."""
-
-    def skip(self, rounds: int) -> None:
-        """Process `rounds` windows in which no sensor sent anything."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of this estimator in memory, without those that it shares."""
-
-    @property
-    def shared_nbytes(self) -> int:
-        """Bytes in memory that all estimators of one promise share, caches included."""
-
-    def to_bytes(self) -> bytes:
-        """Return the state, without what is shared; the same bytes for the same state."""
-
-    def from_bytes(self, data: bytes, /) -> Self:
-        """Return an estimator that continues from the bytes; ValueError when they hold no state."""
 
 
 @dataclass(frozen=True)

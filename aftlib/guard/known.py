@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import zipfile
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Self
@@ -13,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
-from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.estimator import Recovered, Rules, require_measured
 
 MOST_BYTES = 2**26
@@ -63,6 +60,19 @@ class GainTable:
     def nbytes(self) -> int:
         """Bytes of the arrays in memory."""
         return 2 * self.model.covariance.nbytes + self.shadow_gain.nbytes + self._bytes
+
+    def recoverable_after(self, missing: np.ndarray) -> np.ndarray:
+        """Return whether a sensor's loss is estimated while those are missing, (rounds, n).
+
+        Its worker must be estimable, and no other worker may be away.
+        """
+        workers = self.rules.workers
+        away = np.zeros((len(missing), workers.max() + 1), bool)
+        rounds, sensors = np.nonzero(missing)
+        away[rounds, workers[sensors]] = True
+        others = away.sum(axis=1, keepdims=True) - away[:, workers]
+        recoverable: np.ndarray = self.estimable & (others == 0)
+        return recoverable
 
     def solve(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the gain from the other sensors to the `missing` ones, and their half-widths."""
@@ -143,23 +153,19 @@ class KnownModel:
         return known
 
     def _begin(self, table: GainTable) -> None:
-        self._table = table
+        self.table = table
         self._missing = np.zeros(table.model.size, bool)  # of the last window
         self._counts = np.zeros((2, table.model.size))
-
-    def __copy__(self) -> Self:
-        """Return an estimator with a state of its own."""
-        return copy.deepcopy(self)
 
     @property
     def model(self) -> GaussianModel:
         """The known model."""
-        return self._table.model
+        return self.table.model
 
     @property
     def horizons(self) -> int:
         """Largest number H of windows of an outage that a guarantee covers."""
-        return self._table.rules.horizons
+        return self.table.rules.horizons
 
     @property
     def recoverable(self) -> np.ndarray:
@@ -167,10 +173,7 @@ class KnownModel:
 
         A sensor is not recoverable while another worker is away.
         """
-        workers = self._table.rules.workers
-        away = np.bincount(workers, self._missing) > 0
-        others = away.sum() - away[workers]
-        return np.tile(self._table.estimable & (others == 0), (self.horizons, 1))
+        return np.tile(self.table.recoverable_after(self._missing[None]), (self.horizons, 1))
 
     @property
     def outcomes(self) -> np.ndarray:
@@ -179,61 +182,21 @@ class KnownModel:
 
     def update(self, windows: ArrayLike) -> Recovered:
         """Estimate the missing values (NaN) of one window (n,), or of many, (rounds, n)."""
-        table = self._table
+        table = self.table
         mean = table.model.mean
         rows = np.atleast_2d(np.asarray(windows, float))
         require_measured(rows)
         estimate = np.full(rows.shape, np.nan)
         half_width = np.full(rows.shape, np.nan)
-        certified = np.zeros(rows.shape, bool)
-        for r, row in enumerate(rows):
-            missing = np.isnan(row)
-            if missing.any():
-                gain, half_width[r, missing] = table.solve(missing)
-                estimate[r, missing] = mean[missing] + gain @ (row - mean)[~missing]
-                one_worker = np.ptp(table.rules.workers[missing]) == 0
-                certified[r] = missing & table.estimable & one_worker
-            else:
-                shadow = mean + table.shadow_gain @ (row - mean)
-                wrong = np.abs(shadow - row) > table.rules.epsilon
-                self._counts += np.stack([table.estimable, table.estimable & wrong])
-            self._missing = missing
-        return Recovered(estimate, half_width, certified)
-
-    def skip(self, rounds: int) -> None:
-        """Process `rounds` windows in which no sensor sent anything."""
-        self._missing = self._missing | (rounds > 0)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the state in memory."""
-        return self._missing.nbytes + self._counts.nbytes
-
-    @property
-    def shared_nbytes(self) -> int:
-        """Bytes of the model and of what was solved with it."""
-        return self._table.nbytes
-
-    def to_bytes(self) -> bytes:
-        """Return the state; the model is not part of it."""
-        return pack_arrays(missing=self._missing, counts=self._counts)
-
-    def from_bytes(self, data: bytes) -> Self:
-        """Return an estimator of the same model that continues from the bytes of `to_bytes`.
-
-        ValueError when they hold no state of as many sensors.
-        """
-        try:
-            fields = unpack_arrays(data)
-            missing = fields["missing"]
-            counts = fields["counts"]
-        except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"data holds no known model's state ({error}): start again") from error
-        if missing.shape != self._missing.shape:
-            raise ValueError(
-                f"data must be of {self._missing.size} sensors, got {missing.size}: start again"
-            )
-        known = self.of_table(self._table)
-        known._missing = missing
-        known._counts = counts
-        return known
+        missing = np.isnan(rows)
+        incomplete = missing.any(axis=1)
+        for r in np.flatnonzero(incomplete):
+            gone = missing[r]
+            gain, half_width[r, gone] = table.solve(gone)
+            estimate[r, gone] = mean[gone] + gain @ (rows[r] - mean)[~gone]
+        whole = rows[~incomplete]
+        shadow = mean + (whole - mean) @ table.shadow_gain.T
+        wrong = (np.abs(shadow - whole) > table.rules.epsilon).sum(axis=0)
+        self._counts += table.estimable * np.stack([np.full(wrong.size, len(whole)), wrong])
+        self._missing = missing[-1] if len(rows) else self._missing
+        return Recovered(estimate, half_width, missing & table.recoverable_after(missing))

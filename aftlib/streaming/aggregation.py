@@ -25,6 +25,11 @@ ROWS = {
 """Columns of a window's row, besides its times and its group, with their types."""
 RESULT = ("start", *ROWS, "window_time")
 """Columns of the result, besides the group's."""
+WATERMARK = "spark.watermarkDelayMs"
+"""Metadata by which Spark marks the column of a watermark, with its delay; tables keep it."""
+OF_WINDOWS = -1
+"""The delay in our marks of the times of windows, which no `withWatermark` writes. So a table of
+windows is recognized: a stream that reads it has no watermark."""
 _TYPES = {
     "time": ("timestamp",),  # Spark's watermark takes no other
     "sensor": ("string",),
@@ -99,38 +104,52 @@ def setting_of(stream: DataFrame, name: str) -> str | None:
 def read_samples(
     frame: DataFrame, promise: Promise, columns: Mapping[str, str], now: Column | None = None
 ) -> DataFrame:
-    """Return samples as time, key, sensor, value, and the reason to leave the row out, or null.
+    """Return samples as time, key, sensor, value, and a reason to leave the row out, or null.
 
-    If several reasons apply, the first counts. `now` is the present time, by default Spark's.
+    A reason is its place in `reasons_to_reject`. If several reasons apply, the first counts. `now`
+    is the present time, by default Spark's.
     """
     key = quoted(columns["group"]) if "group" in columns else F.lit("")
-    tests = reasons_to_reject(promise, columns, now)
+    tests = reasons_to_reject(promise, columns, now).values()
     return frame.select(
         quoted(columns["time"]).alias("time"),
         key.alias("key"),
         sensor_of(promise, columns["sensor"]).alias("sensor"),
         quoted(columns["value"]).cast("double").alias("value"),
-        F.coalesce(*(F.when(test, F.lit(reason)) for reason, test in tests.items())).alias(
-            "reason"
-        ),
+        F.coalesce(*(F.when(test, place) for place, test in enumerate(tests))).alias("reason"),
     )
 
 
-def results_of_windows(samples: DataFrame, promise: Promise) -> DataFrame:
-    """Return the result of each window of `read_samples`, as `keyed` reads them.
+def results_of_windows(samples: DataFrame, promise: Promise, *fixed: Column) -> DataFrame:
+    """Return the result of each window of `read_samples`, as `arrange` reads them.
 
     Columns: key, start (µs), sensor, value, samples (their number), variance (of the samples).
+    `fixed` columns, which are null, only become part of the key of Spark's state.
     """
-    width = f"{promise.width} microseconds"
-    step = f"{promise.step} microseconds"
     variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
-    windows = samples.groupBy(F.window("time", width, step).alias("window"), "key", "sensor").agg(
+    keyed = samples.select(end_of_window(promise), "key", "sensor", "value", *fixed)
+    keys = [name for name in keyed.columns if name != "value"]
+    windows = keyed.groupBy(*keys).agg(
         F.expr(promise.expression).cast("double").alias("value"),
         F.count("value").alias("samples"),
         variance.alias("variance"),
     )
-    start = F.unix_micros(F.col("window.start")).alias("start")
+    start = (F.unix_micros("end") - promise.width).alias("start")
     return windows.select("key", start, "sensor", "value", "samples", "variance")
+
+
+def end_of_window(promise: Promise) -> Column:
+    """Return the end of a sample's window, or of each of its windows; it has the watermark.
+
+    Spark aggregates by a point in time faster than by a window with a start and an end.
+    """
+    if promise.step == promise.width:
+        micros = F.unix_micros("time")
+        end = F.timestamp_micros(micros - F.pmod(micros, F.lit(promise.width)) + promise.width)
+    else:
+        slide = (f"{promise.width} microseconds", f"{promise.step} microseconds")
+        end = F.window("time", *slide)["end"]
+    return end.alias("end", metadata={WATERMARK: OF_WINDOWS})
 
 
 def reasons_to_reject(

@@ -23,9 +23,9 @@ from aftlib.core.checks import listed, require_number
 from aftlib.core.gaussian import GaussianModel
 from aftlib.core.planfile import StreamPlan
 from aftlib.core.windows import AGGREGATES
-from aftlib.guard.estimator import Estimator, Rules
+from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
-from aftlib.guard.known import GainTable, KnownModel
+from aftlib.guard.known import GainTable
 from aftlib.guard.learned import Learned
 from aftlib.guard.predictor import new_predictor
 
@@ -134,7 +134,9 @@ class Promise:
         microseconds("watermark", self.watermark)
         microseconds("ahead", self.ahead)
         self.earliest  # noqa: B018 - refuses a `behind` that is no point in time
-        self.guard()  # refuses the other parameters
+        self._require_one_source()
+        # either refuses the other parameters
+        self.guard() if self.model is None else self.gain_table
 
     def _require_aggregate(self) -> None:
         """Refuse what cannot be an SQL aggregate; `streaming.aggregation` lets Spark read it."""
@@ -267,25 +269,12 @@ class Promise:
             fields["model"] = GaussianModel(**fields["model"])
         return cls(**fields)
 
-    def guard(self, state: bytes | None = None, start: int | None = None) -> Estimator:
-        """Return a new estimator, or the one whose `to_bytes` returned `state`.
+    def guard(self, state: bytes | None = None, start: int | None = None) -> Guard:
+        """Return a new guard, or the one whose `to_bytes` returned `state`.
 
-        `start` is that of the first window, in microseconds since 1970.
+        `start` is that of the first window, in microseconds since 1970. A known model has no
+        guards, but `gain_table`.
         """
-        own = self.model is not None or self.predictor is not None
-        if own and self.learned is not None:
-            raise ValueError(
-                "learned must be None beside a known model or a predictor, got a plan's: leave one "
-                "of them out"
-            )
-        if self.model is not None:
-            if self.predictor is not None:
-                raise ValueError(
-                    f"predictor must be None beside a known model, got {self.predictor!r}: leave "
-                    "one of them out"
-                )
-            known = KnownModel.of_table(self._table)
-            return known if state is None else known.from_bytes(state)
         predictor = None if self.predictor is None else new_predictor(self.predictor)
         if state is not None:
             return Guard.from_bytes(state, predictor)
@@ -296,6 +285,20 @@ class Promise:
             return guard
         return Guard.of_rules(self._rules, self.sensors, predictor)
 
+    def _require_one_source(self) -> None:
+        """Refuse a known model, a predictor and what was learned beside each other."""
+        own = self.model is not None or self.predictor is not None
+        if own and self.learned is not None:
+            raise ValueError(
+                "learned must be None beside a known model or a predictor, got a plan's: leave one "
+                "of them out"
+            )
+        if self.model is not None and self.predictor is not None:
+            raise ValueError(
+                f"predictor must be None beside a known model, got {self.predictor!r}: leave "
+                "one of them out"
+            )
+
     def goes_on(self, before: str) -> bool:
         """Whether guards of a promise with the content `before` learned what ours can use."""
         fields = json.loads(before)
@@ -303,7 +306,7 @@ class Promise:
         sensors = [name for worker in fields["workers"] for name in worker]
         return sorted(sensors) == sorted(self.sensors) and all(each is None for each in own)
 
-    def follow(self, guard: Any) -> Estimator:
+    def follow(self, guard: Guard) -> Guard:
         """Return the guard of a promise before this one, with our parameters."""
         return guard.under(self._rules, self.sensors)
 
@@ -341,8 +344,8 @@ class Promise:
         return Rules.check(self._places, self.epsilon, self.delta, self.horizons, periods, names)
 
     @cached_property
-    def _table(self) -> GainTable:
-        """What follows from the known model, for all groups."""
+    def gain_table(self) -> GainTable:
+        """What follows from the known model, which all estimators of a process share."""
         return GainTable(self._model_of(self.sensors), self._rules)
 
     @property

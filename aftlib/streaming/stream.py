@@ -1,7 +1,8 @@
 """The guarantee over any stream of samples, as Spark's own keyed state: one guard per group.
 
 Spark aggregates, and its watermark ends the windows. A stateful processor gives them to the group's
-guard, on the executor that has the group, and Spark's checkpoint holds the guard's state.
+guard, on the executor that has the group, and Spark's checkpoint holds the guard's state. A known
+model has nothing to learn, so its windows pass without state.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 
@@ -18,9 +20,12 @@ from pyspark.sql import Column, DataFrame, GroupedData
 from pyspark.sql import functions as F
 
 from aftlib.core.checks import listed
+from aftlib.guard.estimator import LARGEST
 from aftlib.spark.session import LISTING, PROVIDER, REUSE, ROCKSDB
 from aftlib.streaming.aggregation import (
+    OF_WINDOWS,
     ROWS,
+    WATERMARK,
     column_of,
     read_samples,
     reasons_to_reject,
@@ -28,6 +33,7 @@ from aftlib.streaming.aggregation import (
     results_of_windows,
     setting_of,
 )
+from aftlib.streaming.coordinator import rows_by_model
 from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise, fixed_part, microseconds
@@ -38,11 +44,6 @@ BUCKETS = 64
 """Keys of the guards' state, each of many groups; so many tasks can run guards at once."""
 MOST_SENSORS = 200
 """Sensors up to which each has metrics of its own; those of more would take too long."""
-WATERMARK = "spark.watermarkDelayMs"
-"""Metadata by which Spark marks the column of a watermark, with its delay; tables keep it."""
-OF_WINDOWS = -1
-"""The delay in the mark of `window_time`, which no `withWatermark` writes. So a table of windows is
-recognized: a stream that reads it has no watermark."""
 ONE_QUERY = (
     "unite the streams of samples before it, with a column for group, or write its windows to a "
     "table, and read that in a second query"
@@ -99,7 +100,8 @@ def recoverable(
 
         When no sensor of the group sends anything for a while, the first H windows of that gap have
         rows; the later ones are lost, too. These rows come with the next window in which a sensor
-        sent a sample, so a further aggregation may drop them as late, and count them.
+        sent a sample, so a further aggregation may drop them as late, and count them. With a known
+        model no window of a gap has rows.
 
     Raises
     ------
@@ -119,10 +121,10 @@ def recoverable(
     are counted by reason in the query's progress (`observedMetrics`, "rejected"). Spark counts what
     came too late (`numRowsDroppedByWatermark`): a sensor's samples of a window in a task are one.
 
-    Between two runs of a query `workers`, `epsilon`, `delta`, `model`, `predictor` and `learned` of
-    its promise may change. If the sensors stay, each guard keeps what it learned, and the accounts
+    Between two runs of a query `workers`, `epsilon`, `delta`, `predictor` and `learned` of its
+    promise may change. If the sensors stay, each guard keeps what it learned, and the accounts
     whose ε, δ or worker changes begin anew, with a slack of their own; else the guards begin anew.
-    `watermark`, `ahead` and `behind` may change at will.
+    `watermark`, `ahead` and `behind` may change at will. A known model may become another one.
 
     Examples
     --------
@@ -142,17 +144,11 @@ def recoverable(
     named = {role: name for role, name in columns.items() if role == "group"}
     content = json.dumps(json.loads(promise.content) | named)
     samples = samples_of_stream(stream, promise, columns, now)
-    windows = results_of_windows(samples, promise)
-    key = windows.schema["key"].dataType.simpleString()
-    columns_of_rows = {"start": "bigint", "key": key} | ROWS | dict.fromkeys(AUDIT, "double")
-    buckets = windows.withColumn("bucket", bucket_of(content)).groupBy("bucket")
-    require_keyed_state(buckets)
-    rows = buckets.transformWithStateInPandas(
-        GuardProcessor(content, key, promise.learned),
-        ", ".join(f"{name} {kind}" for name, kind in columns_of_rows.items()),
-        "append",
-        "none",
-    )
+    if promise.model is None:
+        windows = results_of_windows(samples, promise)
+        rows = rows_by_guards(windows, content, promise.learned)
+    else:
+        rows = rows_by_known_model(samples, promise, content)
     rows = rows.observe("windows", *window_metrics(promise))
     if len(promise.sensors) <= MOST_SENSORS:
         rows = rows.observe("sensors", *(sensor_metrics(name) for name in promise.sensors))
@@ -164,8 +160,38 @@ def recoverable(
     return rows.select(start, *of_group, *ROWS, last)
 
 
-def bucket_of(content: str) -> Column:
-    """Return the state's key, whose type differs when a fixed parameter of the query differs.
+def rows_by_guards(windows: DataFrame, content: str, learned: str | None) -> DataFrame:
+    """Return the rows of windows by the guards in Spark's state."""
+    number = F.pmod(F.xxhash64("key"), F.lit(BUCKETS))
+    buckets = windows.withColumn("bucket", key_of_state(content, number)).groupBy("bucket")
+    require_keyed_state(buckets)
+    key = windows.schema["key"].dataType.simpleString()
+    processor = GuardProcessor(content, key, learned)
+    schema = schema_of_rows(windows)
+    return buckets.transformWithStateInPandas(processor, schema, "append", "none")
+
+
+def rows_by_known_model(samples: DataFrame, promise: Promise, content: str) -> DataFrame:
+    """Return the rows of windows by the known model, which needs no state.
+
+    Only Spark's aggregation has one, so its key must differ when a fixed parameter does.
+    """
+    never = F.col("value") < -LARGEST
+    fixed = F.when(never, key_of_state(content, F.lit(0))).alias("fixed")
+    windows = results_of_windows(samples, promise, fixed)
+    work = partial(rows_by_model, content=promise.content)
+    return windows.repartition("key").mapInPandas(work, schema_of_rows(windows))
+
+
+def schema_of_rows(windows: DataFrame) -> str:
+    """Return the columns of rows with key and audit, as Spark's DDL."""
+    key = windows.schema["key"].dataType.simpleString()
+    columns = {"start": "bigint", "key": key} | ROWS | dict.fromkeys(AUDIT, "double")
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def key_of_state(content: str, number: Column) -> Column:
+    """Return a key of state, whose type differs when a fixed parameter of the query differs.
 
     Spark compares the types of a checkpoint's keys with those of the query before it reads a
     sample, so it refuses a query that cannot go on (STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE). Names
@@ -174,7 +200,6 @@ def bucket_of(content: str) -> Column:
     """
     fixed = json.loads(fixed_part(content))
     words = ", ".join(f"{name} {value}" for name, value in sorted(fixed.items()))
-    number = F.pmod(F.xxhash64("key"), F.lit(BUCKETS))
     nothing = F.when(number < 0, number)
     digest = blake2b(words.encode(), digest_size=6).digest()
     hashed = [
@@ -182,7 +207,7 @@ def bucket_of(content: str) -> Column:
         for place, byte in enumerate(digest)
     ]
     # Spark's message shows the names of both keys, so that a reader sees which parameter differs
-    readable = "bucket_of_" + re.sub(r"[^A-Za-z0-9]+", "_", words)
+    readable = "state_of_" + re.sub(r"[^A-Za-z0-9]+", "_", words)
     return F.struct(number.alias(readable), *hashed)
 
 
@@ -230,8 +255,8 @@ def samples_of_stream(
     """Return the samples behind a watermark; Spark counts the rows that are left out."""
     rows = read_samples(stream, promise, columns, now)
     counts = [
-        F.count(F.when(F.col("reason") == reason, 1)).alias(reason)
-        for reason in reasons_to_reject(promise, columns, now)
+        F.count_if(F.col("reason") == place).alias(reason)
+        for place, reason in enumerate(reasons_to_reject(promise, columns, now))
     ]
     try:
         rows = rows.observe("rejected", *counts)

@@ -5,15 +5,11 @@ import itertools
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from aftlib import GaussianModel, Promise, Requirement
 from aftlib.guard import known
 from aftlib.guard.known import KnownModel
-from aftlib.streaming.groups import GuardCache
-from aftlib.streaming.keyed import KeyedGuard
-from tests.streaming.test_keyed import MINUTE, long, processed
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [[0], [1], [2, 3]]
@@ -66,66 +62,28 @@ def test_the_outcomes_are_those_of_the_shadow_estimates():
     np.testing.assert_allclose(wrong / 399, rate, atol=0.06)
 
 
-def test_a_group_has_its_rows_by_the_known_model_and_goes_on_after_a_restart():
-    by_name = GaussianModel(model().mean[::-1], model().covariance, NAMES[::-1])
-    terms = {"epsilon": 0.6, "delta": 0.05, "window": "5min", "samples": 5}
-    promise = Promise([["a"], ["b"], ["c", "d"]], **terms, model=by_name)
-    promise = Promise.from_content(promise.content)
-    rows = windows(40, [(r, [2, 3]) for r in range(10, 30)])
-    rows[33] = np.nan
-    whole, _ = processed(KeyedGuard(promise), long(rows))
-    first, second = KeyedGuard(promise), KeyedGuard(promise)
-    one, _ = processed(first, long(rows[:20]))
-    second.restore(first.snapshot(), [], first.token)
-    other, _ = processed(second, long(rows[20:], 20))
-    pd.testing.assert_frame_equal(pd.concat([one, other], ignore_index=True), whole)
-    outage = whole[(whole["start"] // (5 * MINUTE)).isin(range(10, 30))]
-    assert outage.groupby("sensor")["state"].unique().str[0].to_dict() == {
-        "a": "exact", "b": "exact", "c": "estimated", "d": "estimated"
-    }  # fmt: skip
-    expected = by_name.condition({"a": rows[12, 0], "b": rows[12, 1]})
-    place = whole[(whole["start"] == 12 * 5 * MINUTE) & (whole["state"] == "estimated")]
-    wanted = dict(zip(expected.names, expected.mean, strict=True))
-    np.testing.assert_allclose(place["value"], [wanted["c"], wanted["d"]], rtol=1e-9)
-    assert (whole.loc[whole["start"] == 33 * 5 * MINUTE, "state"] == "lost").all()
-
-
 def test_groups_share_what_the_model_gives_within_its_memory_and_it_is_counted(monkeypatch):
     """Every subset of two of four sensors is missing in turn; estimates do not change."""
     terms = {"epsilon": 0.6, "delta": 0.05, "window": "5min"}
     promise = Promise([["a"], ["b"], ["c", "d"]], **terms, model=model())
     pairs = list(itertools.combinations(range(4), 2))
     rows = windows(12, [(place, pair) for place, pair in enumerate(pairs * 2)])
-    one, other = promise.guard(), promise.guard()
-    whole = one.update(rows)
-    solved = one.shared_nbytes
-    assert other.shared_nbytes == solved and other.nbytes < 200
+    table = promise.gain_table
+    whole = KnownModel.of_table(table).update(rows)
+    solved = table.nbytes
     conditional = pytest.MonkeyPatch()
     conditional.setattr(GaussianModel, "conditional", None)  # nothing is solved again
-    np.testing.assert_array_equal(other.update(rows).estimate, whole.estimate)
+    again = KnownModel.of_table(table).update(rows)
+    np.testing.assert_array_equal(again.estimate, whole.estimate)
     conditional.undo()
 
-    fresh = Promise([["a"], ["b"], ["c", "d"]], **terms, model=model()).guard()
-    empty = fresh.shared_nbytes
+    fresh = Promise([["a"], ["b"], ["c", "d"]], **terms, model=model()).gain_table
+    empty = fresh.nbytes
     assert solved == empty + 6 * 8 * (2 * 2 + 2)
     monkeypatch.setattr(known, "MOST_BYTES", 100)  # of two pairs
-    np.testing.assert_array_equal(fresh.update(rows).estimate, whole.estimate)
-    assert empty < fresh.shared_nbytes <= empty + 100
-
-
-def test_the_cache_of_guards_leaves_room_for_what_they_share():
-    promise = Promise(
-        [["a"], ["b"], ["c", "d"]], epsilon=0.6, delta=0.05, window="5min", model=model()
-    )
-    guards = [KeyedGuard(promise) for _ in range(8)]
-    for place, guard in enumerate(guards):
-        guard.token = bytes([place]) * 16
-    each, shared = guards[0].guard.nbytes, guards[0].guard.shared_nbytes
-    for room, number in ((shared - 1, 0), (shared + each - 1, 0), (shared + 3 * each, 3)):
-        cache = GuardCache(room)
-        for guard in guards:
-            cache.keep(guard)
-        assert sum(cache.take(guard.token) is not None for guard in guards) == number
+    again = KnownModel.of_table(fresh).update(rows)
+    np.testing.assert_array_equal(again.estimate, whole.estimate)
+    assert empty < fresh.nbytes <= empty + 100
 
 
 @pytest.mark.parametrize(
@@ -147,21 +105,16 @@ def test_a_promise_is_checked_with_and_without_a_model(given, change, message):
         Promise([["a"], ["b"], ["c", "d"]], **terms | change)
 
 
-def test_a_copy_has_a_state_of_its_own_and_a_damaged_state_is_refused():
+def test_a_copy_counts_for_itself_and_shares_what_was_solved():
     first = KnownModel(model(), WORKERS, 0.6, 0.05)
     first.update(windows(3))
-    for twin in (copy.copy(first), copy.deepcopy(first), pickle.loads(pickle.dumps(first))):
-        before = first.to_bytes()
-        assert twin.to_bytes() == before
+    before = first.outcomes
+    for twin in (copy.deepcopy(first), pickle.loads(pickle.dumps(first))):
+        np.testing.assert_array_equal(twin.outcomes, before)
         twin.update(windows(5))
-        assert first.to_bytes() == before != twin.to_bytes()
-    with pytest.raises(ValueError, match="data holds no known model's state"):
-        first.from_bytes(before[:-30])
-    with pytest.raises(ValueError, match="data must be of 4 sensors, got 2: start again"):
-        first.from_bytes(
-            KnownModel(GaussianModel([0, 0], np.eye(2)), [[0], [1]], 1, 0.1).to_bytes()
-        )
-    assert first.to_bytes() == before
+        assert (twin.outcomes[0] == before[0] + 5).all()
+    np.testing.assert_array_equal(first.outcomes, before)
+    assert copy.deepcopy(first).table is first.table
 
 
 @pytest.mark.parametrize(

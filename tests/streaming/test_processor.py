@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib import GaussianModel
 from aftlib.guard.guard import VERSION
 from aftlib.streaming import groups, keyed
 from aftlib.streaming.groups import AUDIT, GuardCache, StoredGuards
@@ -161,13 +160,10 @@ def test_a_newer_plan_changes_nothing_of_guards_that_go_on(handle, first):
     assert (table["recoverable"] > 0).all()
 
 
-@pytest.mark.parametrize("own", ["model", "predictor"])
-def test_a_guard_that_has_no_use_for_what_was_learned_begins_anew(handle, own):
+def test_a_guard_that_has_no_use_for_what_was_learned_begins_anew(handle):
     """A former predictor may not even be there any more."""
-    model = GaussianModel(np.zeros(4), np.eye(4), list("abcd"))
-    parameter = {"model": model, "predictor": "tests.guard.test_predictor:Others"}[own]
     values = windows_of()
-    one = Promise(**TERMS, samples=5, **{own: parameter})
+    one = Promise(**TERMS, samples=5, predictor="tests.guard.test_predictor:Others")
     for before, after in ((one, PROMISE), (PROMISE, one)):
         variables = Handle()
         process(variables, before, long(values[:200]))

@@ -13,8 +13,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from aftlib import Promise, recoverable
+from aftlib import GaussianModel, Promise, recoverable
 from aftlib.core.windows import AGGREGATES
+from aftlib.guard.known import KnownModel
 from aftlib.sensor_plans.plan import plan
 from aftlib.sensor_plans.question import Question
 from aftlib.streaming.groups import AUDIT
@@ -29,6 +30,7 @@ from aftlib.streaming.metrics import (
 from aftlib.streaming.stream import PROVIDER, REUSE, ROCKSDB, WATERMARK
 from tests.core.test_windows import TWINS
 from tests.plans import write_plan
+from tests.streaming.test_coordinator import MODEL, rows_one_by_one
 from tests.streaming.test_keyed import processed
 
 NAMES = ["a", "b", "c", "d"]
@@ -181,6 +183,79 @@ def test_each_groups_rows_are_those_of_one_guard(rocksdb, tmp_path, slide, parti
         "window_time",
     ]  # fmt: skip
     require_equal(in_order(output, "site"), in_order(expected, "site"))
+
+
+def known_sites():
+    """Samples of two sites, in which one worker is away, then another one, then two, then all."""
+    sites = {}
+    for seed, site in enumerate(["north", "south"]):
+        samples = minutes(seed=seed, rounds=60)
+        samples[50:62, 0] = np.nan
+        samples[100 : 120 + 5 * seed, 2:] = np.nan
+        samples[150:160, :2] = np.nan
+        samples[200:230] = np.nan
+        sites[site] = long(samples, site)
+    return sites
+
+
+def test_a_known_models_rows_are_those_of_each_window_alone(rocksdb, tmp_path):
+    """After a restart, too, on which the promise has another model and ε; audits are summed.
+
+    A window in which no sensor of a group sent anything has no rows.
+    """
+    sites = known_sites()
+    promise = Promise(**TERMS | {"epsilon": 0.55, "share": 1}, model=MODEL)
+    rows = pd.concat(sites.values()).sort_values(["time", "site"], kind="stable")
+    parts = np.split(np.arange(len(rows)), [int(0.5 * len(rows)), int(0.9 * len(rows))])
+    put(tmp_path / "in", [rows.iloc[part] for part in parts[:2]])
+    frame = recoverable(reader(rocksdb, tmp_path / "in"), promise, group="site", now=now())
+    _, first = run(frame, tmp_path)
+    put(tmp_path / "in", [rows.iloc[part] for part in parts])
+    output, second = run(frame, tmp_path)
+    windows = {site: complete_windows(part, promise) for site, part in sites.items()}
+    expected = pd.concat(
+        rows_one_by_one(part, promise).assign(site=site) for site, part in windows.items()
+    )
+    assert set(expected["state"]) == {"exact", "estimated", "lost"}
+    assert len(expected) == 2 * 4 * (59 - 6)  # the group was silent for six windows
+    require_equal(in_order(output, "site"), in_order(expected, "site"))
+
+    whole = [
+        each.pivot(index="start", columns="sensor", values="value") for each in windows.values()
+    ]
+    known = KnownModel(MODEL, [[0], [1], [2, 3]], 0.55, 0.05)
+    known.update(pd.concat(whole).to_numpy())
+    number, wrong, _ = known.outcomes[:, 0]
+    metrics = [p["observedMetrics"].get("windows", {}) for p in first + second]
+    audit = pd.DataFrame(metrics)[[*AUDIT]].sum()
+    expected_audit = [number.sum(), wrong.sum(), 0.05 * number.sum()]
+    np.testing.assert_allclose(audit, expected_audit, rtol=1e-12)
+    assert 0 < wrong.sum() < number.sum() == 4 * 82
+
+
+@pytest.mark.parametrize(
+    "change", [{"window": "10min"}, {"horizons": 3}, {"group": None}, {"model": None}]
+)
+def test_a_known_models_query_that_goes_on_with_another_fixed_part_is_refused(
+    rocksdb, tmp_path, change
+):
+    """Set back, it goes on; and the model, ε and workers may change."""
+    rows = long(minutes(rounds=60))
+    put(tmp_path / "in", [rows[:478]])
+    terms = TERMS | {"model": MODEL}
+    stream = reader(rocksdb, tmp_path / "in")
+    whole, _ = run(recoverable(stream, Promise(**terms), group="site", now=now()), tmp_path)
+    put(tmp_path / "in", [rows[:478], rows[478:]])
+    changed = Promise(**terms | {k: v for k, v in change.items() if k != "group"})
+    other = recoverable(stream, changed, group=change.get("group", "site"), now=now())
+    refused = "STATE_METADATA" if "model" in change else "KEY_SCHEMA_NOT_COMPATIBLE"
+    with pytest.raises(Exception, match=refused):
+        run(other, tmp_path)
+    assert len(rocksdb.read.parquet(str(tmp_path / "rows")).toPandas()) == len(whole)
+    model = GaussianModel(np.ones(4), 3 + 0.05 * np.eye(4), NAMES)
+    after = Promise(**terms | {"model": model, "epsilon": 0.9, "workers": [["a", "b"], ["c", "d"]]})
+    output, _ = run(recoverable(stream, after, group="site", now=now()), tmp_path)
+    assert len(output) == 4 * 59
 
 
 def test_odd_rows_are_counted_and_neither_end_the_stream_nor_move_its_watermark(rocksdb, tmp_path):
