@@ -26,7 +26,8 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from aftlib import Promise, recoverable
 from aftlib.spark.session import session
 from aftlib.streaming.groups import CACHE_BYTES
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.keyed import KeyedGuards
+from aftlib.streaming.rows import Arranged
 from aftlib.streaming.stream import BUCKETS, PROVIDER, ROCKSDB
 from benchmarks.timing import say
 from benchmarks.turns import SETTINGS, WIDTH, Turns, Windows, summarize
@@ -37,6 +38,8 @@ WARM, TIMED, SKIPPED = 130, 30, 2
 """
 PER_MICRO_BATCH = 10
 """Windows of a micro-batch that is not timed."""
+IN_BUCKET = 16
+"""Groups of a bucket if there are 1,000 of them."""
 
 
 def run(groups: str = "10,100,1000") -> dict[str, Any]:
@@ -122,25 +125,33 @@ def through_an_empty_processor(stream: DataFrame) -> DataFrame:
 
 
 def guard_costs(n: int) -> dict[str, Any]:
-    """One guard without Spark: bytes, and milliseconds of a window and of a restart from state."""
+    """Of each guard of a bucket without Spark: bytes, milliseconds of a window and a restart."""
     names = [f"s{i}" for i in range(n)]
     promise = Promise([names[i::4] for i in range(4)], 0.5, 0.05, f"{WIDTH}s", samples=SAMPLES)
-    keyed, rng, windows = KeyedGuard(promise), np.random.default_rng(1), list[pd.DataFrame]()
+    keyed = KeyedGuards(promise)
+    rng = np.random.default_rng(1)
+    group = np.arange(IN_BUCKET)
+    seconds, log = [], list[bytes]()
     for window in range(320):
-        columns = {"sensor": names, "value": rng.normal() + 0.3 * rng.normal(size=n)}
-        constant = {"start": window * promise.step, "samples": SAMPLES, "variance": 1.0}
-        windows.append(pd.DataFrame(columns | constant))
-    for each in windows[:256]:
-        keyed.process(each)
-    snapshot, log = keyed.snapshot(), []
-    began = time.perf_counter()
-    for each in windows[256:]:
-        _, part = keyed.process(each)
+        values = rng.normal(size=(IN_BUCKET, 1)) + 0.3 * rng.normal(size=(IN_BUCKET, n))
+        windows = Arranged(
+            key=group,
+            start=np.full(IN_BUCKET, window * promise.step),
+            value=values,
+            samples=np.full(values.shape, SAMPLES),
+            variance=np.ones(values.shape),
+        )
+        began = time.perf_counter()
+        _, _, part = keyed.process(windows, group)
+        seconds.append(time.perf_counter() - began)
         log.append(part)
-    middle = time.perf_counter()
-    KeyedGuard(promise).restore(snapshot, log, keyed.token)
+        if window == 255:
+            snapshots = [keyed.snapshot(place) for place in range(IN_BUCKET)]
+            before = keyed.token
+    began = time.perf_counter()
+    KeyedGuards(promise).restore(snapshots, before, log[256:], keyed.token)
     return {
-        "bytes": keyed.guard.nbytes,
-        "window_ms": 1e3 * (middle - began) / 64,
-        "restart_ms": 1e3 * (time.perf_counter() - middle),
+        "bytes": keyed.nbytes // IN_BUCKET,
+        "window_ms": 1e3 * sum(seconds[256:]) / 64 / IN_BUCKET,
+        "restart_ms": 1e3 * (time.perf_counter() - began) / IN_BUCKET,
     }

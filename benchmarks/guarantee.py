@@ -17,7 +17,7 @@ import pandas as pd
 from aftlib import GaussianModel, Guard, Promise
 from aftlib.core.paths import data_dir
 from aftlib.streaming.coordinator import rows_by_model
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.rows import Rounds, arrange, rows_of, used_results
 from benchmarks.timing import say
 
 N, WORKERS, HORIZONS, ROUNDS, DELTA = 20, 5, 5, 1200, 0.05
@@ -161,7 +161,7 @@ def replay(whole: np.ndarray, known: bool) -> dict[str, list[bool]]:
     promise = Promise(
         workers, epsilon, DELTA, "60s", samples=samples, share=0.3, model=model, behind="1900-01-01"
     )
-    keyed = None if known else KeyedGuard(promise)
+    guard = None if known else promise.guard()
     hits = {"lost": [], "some at random": [], "the first ones": []}
     for t in range(half if known else 0, windows):
         rows, kind, mine = whole[t].copy(), "", np.arange(rng.integers(4), n, 4)
@@ -170,11 +170,11 @@ def replay(whole: np.ndarray, known: bool) -> dict[str, list[bool]]:
             many = 0 if kind == "lost" else int(np.ceil(samples * rng.uniform(0.3, 0.8)))
             keep = rng.permutation(samples) if kind == "some at random" else np.arange(samples)
             rows[np.ix_(keep[many:], mine)] = np.nan
-        window = frame(rows, names, t * promise.step)
-        if keyed is None:
-            (columns,) = rows_by_model([window.assign(key="")], promise.content)
+        window = frame(rows, names, t * promise.step).assign(key="")
+        if guard is None:
+            (columns,) = rows_by_model([window], promise.content)
         else:
-            columns, _ = keyed.process(window)
+            columns = rows_of(promise, answered(guard, promise, window))
         if kind:
             place = [promise.sensors.index(names[i]) - n for i in mine]
             half_width = np.asarray(columns["half_width"])[place]
@@ -183,6 +183,21 @@ def replay(whole: np.ndarray, known: bool) -> dict[str, list[bool]]:
             told = np.isfinite(half_width) & np.isfinite(whole[t][:, mine]).all(0)
             hits[kind] += (np.abs(value - truth) <= half_width)[told].tolist()
     return hits
+
+
+def answered(guard: Guard, promise: Promise, windows: pd.DataFrame) -> Rounds:
+    """Give a frame of windows to a guard, and return them with its estimates."""
+    arranged = arrange(windows, promise.sensors)
+    window = used_results(promise, arranged.value, arranged.samples)
+    recovered = guard.update(window)
+    return Rounds(
+        arranged.start,
+        window,
+        arranged.samples,
+        arranged.variance,
+        **vars(recovered),
+        lasting=np.zeros(window.shape),
+    )
 
 
 def frame(rows: np.ndarray, names: list[str], start: int) -> pd.DataFrame:

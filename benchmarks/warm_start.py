@@ -16,6 +16,7 @@ import numpy as np
 from aftlib import Guard
 from aftlib.guard.accounts import CERTIFIED
 from aftlib.guard.estimator import Rules
+from aftlib.guard.guards import Guards
 from benchmarks.guard_peers import DELTA, HORIZONS, WEIGHTS, real_sets
 from benchmarks.timing import say
 
@@ -41,11 +42,12 @@ def measure(name: str, windows: np.ndarray, seasons: tuple[float, ...]) -> dict[
         "300 windows": windows[half - 300 : half],
         "other sensors": np.roll(windows[:half], 1, axis=1),
     }
-    results = {"nothing": play(Guard.of_rules(rules, names), windows[half:], limits)}
+    cold = Guard.of_guards(Guards.begin(rules), names)
+    results = {"nothing": play(cold, windows[half:], limits)}
     for beginning, rows in beginnings.items():
-        before = Guard.of_rules(rules, names)
+        before = Guard.of_guards(Guards.begin(rules), names)
         before.update(rows)
-        guard = Guard.of_learned(before.learned(names, {}), rules, names)
+        guard = Guard.of_guards(before.learned(names, {}).begin(rules, names), names)
         results[beginning] = play(guard, windows[half:], limits)
     return results
 

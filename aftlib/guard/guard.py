@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from aftlib.core.labels import as_numbers, labels_of, values_by_name
 from aftlib.core.storage import pack_arrays, unpack_arrays
 from aftlib.guard.estimator import History, Recovered, Rules, require_measured
 from aftlib.guard.guards import Guards, row_type
-from aftlib.guard.learned import Learned, change_rules
+from aftlib.guard.learned import Learned
 from aftlib.guard.predictor import STORED, Predictor, require_methods
 
 VERSION = 13
@@ -91,40 +92,16 @@ class Guard:
         self._guards = Guards.begin(rules, predictors=_listed(predictor))
 
     @classmethod
-    def of_rules(
-        cls, rules: Rules, names: Sequence[str], predictor: Predictor | None = None
-    ) -> Self:
-        """Return a guard whose parameters are checked already."""
-        return cls.of_guards(Guards.begin(rules, predictors=_listed(predictor)), list(names))
-
-    @classmethod
-    def of_learned(cls, learned: Learned, rules: Rules, names: Sequence[str]) -> Self:
-        """Return a guard that begins with what another learned; its accounts begin anew."""
-        return cls.of_guards(learned.begin(rules, names), list(names))
-
-    @classmethod
     def of_guards(cls, guards: Guards, names: list[str] | None) -> Self:
-        """Return the only guard of a set."""
+        """Return the only guard of a set; its parameters are checked already."""
         guard = cls.__new__(cls)
         guard._guards = guards
         guard._names = names
         return guard
 
     def learned(self, names: Sequence[str], terms: Mapping[str, Any]) -> Learned:
-        """Return what this guard learned, for `of_learned`; `names` has its sensors in order."""
+        """Return what this guard learned; `names` has its sensors in order."""
         return Learned.of(self._guards, names, terms)
-
-    def under(self, rules: Rules, names: Sequence[str]) -> Self:
-        """Return a guard of other rules for the same sensors, with what this one learned.
-
-        The accounts of unchanged sensors go on. An outage that lasts is not certified any more.
-        """
-        guards = change_rules(self._guards, self._names or [], rules, names)
-        return self if guards is self._guards else self.of_guards(guards, list(names))
-
-    def shift_seasons(self, windows: float) -> None:
-        """Move the seasons on by a time in which no window was learned."""
-        self._guards.state.phase[...] += windows
 
     def __copy__(self) -> Self:
         """Return a guard with a state of its own."""
@@ -253,11 +230,6 @@ class Guard:
         predictors = self._guards.predictors
         return self._guards.rows.nbytes + sum(getattr(each, "nbytes", 0) for each in predictors)
 
-    @property
-    def shared_nbytes(self) -> int:
-        """Bytes that it shares with other guards: none."""
-        return 0
-
     def to_bytes(self) -> bytes:
         """Return the whole state; the same bytes for the same state.
 
@@ -294,13 +266,9 @@ class Guard:
             )
         try:
             names = json.loads(fields["names"].tobytes())
-            rules = Rules(
-                epsilon=fields["epsilon"],
-                delta=fields["delta"].item(),
-                workers=fields["workers"],
-                horizons=fields["horizons"].item(),
-                seasons=fields["seasons"],
-            )
+            of_rules = {each.name: fields[each.name] for each in dataclasses.fields(Rules)}
+            numbers = {name: of_rules[name].item() for name in ("delta", "horizons")}
+            rules = Rules(**of_rules | numbers)
             rows = fields["rows"].astype(row_type(rules), casting="no")
         except (KeyError, ValueError, TypeError) as error:
             raise ValueError(f"data holds no whole guard ({error}): start again") from error

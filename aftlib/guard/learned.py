@@ -58,22 +58,19 @@ class Learned:
         model = guards.model
         risk = guards.risk
         model.absorb(int(state.seen[0] - state.fitted[0]))
-        arrays = {
-            "level": state.level,
-            "level_weight": state.level_weight,
-            "tolerance": state.tolerance,
-            "moments": model.moments,
-            "weight": model.weight,
-            "products": model.products,
-            "normal": risk.full_normal,
-            **{name: getattr(risk, name) for name in _OF_RISK},
-        }
         return cls(
             names=list(names),
             terms=terms,
             seen=int(state.seen[0]),
             phase=float(state.rounds[0] + state.phase[0]),
-            **{name: array[0] for name, array in arrays.items()},
+            level=state.level[0],
+            level_weight=state.level_weight[0],
+            tolerance=state.tolerance[0],
+            moments=model.moments[0],
+            weight=model.weight[0],
+            products=model.products[0],
+            normal=risk.full_normal[0],
+            **{name: getattr(risk, name)[0] for name in _OF_RISK},
         )
 
     def begin(self, rules: Rules, names: Sequence[str]) -> Guards:

@@ -1,4 +1,4 @@
-"""The guards of many groups in Spark's state, and a cache of them.
+"""The guards of a bucket of groups in Spark's state, and a cache of them.
 
 Spark calls a processor once per key. Such a call takes longer than a guard, so a key has a bucket
 of groups.
@@ -10,15 +10,15 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from aftlib.guard.guard import VERSION
-from aftlib.streaming.keyed import KeyedGuard, hash_of
+from aftlib.streaming.keyed import KeyedGuards, hash_of
 from aftlib.streaming.promise import Promise
-from aftlib.streaming.rows import frame_of
+from aftlib.streaming.rows import arrange, frame_of, rows_of
 
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
@@ -29,41 +29,41 @@ CACHE_BYTES = max(2**29, _MEMORY // (4 * (os.cpu_count() or 1)))
 Spark has a process per core; together they take a quarter of the machine's memory.
 """
 AUDIT = ("audited", "wrong", "allowed")
-"""Columns for a micro-batch's additions to a group's `KeyedGuard.audit`: each sensor's first row
-has its additions, the other rows have zeros."""
+"""Columns for a micro-batch's additions to a group's part of `KeyedGuards.audit`: each sensor's
+first row has its additions, the other rows have zeros."""
 
 
 class GuardCache:
     """Guards that a process keeps between micro-batches, by token.
 
     When the store restores an earlier state, as after a failed task, its token differs from that of
-    the guard that had continued. So the cache only returns the guard of the stored state. Groups
-    come in turn, so a full cache that dropped the least recently used guard would never have the
-    next group's: it drops any.
+    the guards that had continued. So the cache only returns the guards of the stored state. Buckets
+    come in turn, so a full cache that dropped the least recently used one would never have the
+    next: it drops any.
     """
 
     def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
         self._most = most_bytes
         self._bytes = 0
         self._random = Random(0)
-        self._guards: dict[bytes, KeyedGuard] = {}
+        self._buckets: dict[bytes, KeyedGuards] = {}
 
-    def take(self, token: bytes) -> KeyedGuard | None:
-        """Remove and return the guard with a token, if it is here."""
-        keyed = self._guards.pop(token, None)
+    def take(self, token: bytes) -> KeyedGuards | None:
+        """Remove and return the guards with a token, if they are here."""
+        keyed = self._buckets.pop(token, None)
         if keyed is not None:
-            self._bytes -= keyed.guard.nbytes
+            self._bytes -= keyed.nbytes
         return keyed
 
-    def keep(self, keyed: KeyedGuard) -> None:
-        """Store a guard if it fits; the caller must not change the guard any more."""
+    def keep(self, keyed: KeyedGuards) -> None:
+        """Store guards if they fit; the caller must not change them any more."""
         self.take(keyed.token)
-        room = self._most - keyed.guard.shared_nbytes - keyed.guard.nbytes
-        while self._guards and self._bytes > room:
-            self.take(self._random.choice(list(self._guards)))
+        room = self._most - keyed.nbytes
+        while self._buckets and self._bytes > room:
+            self.take(self._random.choice(list(self._buckets)))
         if self._bytes <= room:
-            self._guards[keyed.token] = keyed
-            self._bytes += keyed.guard.nbytes
+            self._buckets[keyed.token] = keyed
+            self._bytes += keyed.nbytes
 
 
 _guards = GuardCache()
@@ -71,141 +71,140 @@ promise_of = cache(Promise.from_content)
 """Return the promise that a `content` describes; a process has few."""
 
 
-class Head(NamedTuple):
-    """Fields of a group in its bucket's state, besides its snapshot and its log."""
-
-    key: Any
-    token: bytes
-    chunks: int  # of the snapshot
-    parts: int  # of the log since then
-
-
 class StoredGuards:
-    """The guards of the groups of a bucket, whose state is in four variables of Spark's state.
+    """The guards of the groups of a bucket, whose state is in `operator.Variables`.
 
-    `bucket` has the format, a hash of the promise, and a head per group. `log` gains a part per
-    group and micro-batch: the token of the guard before it, and the windows. The snapshot of a
-    group, in `chunks`, replaces its log from time to time; then later parts overwrite the old ones.
-    `origin` has the promise whose guards wrote the logs. If the promise has changed and its sensors
+    `bucket` has the format, a hash of the promise, the token of the guards, and the numbers of
+    parts of the log and of snapshots. `groups` has the groups' keys in the order of their places.
+    `log` gains a part per micro-batch: the token before it, and the windows. Snapshots of groups,
+    in `chunks`, replace the log from time to time; then later parts overwrite the old ones.
+    `origin` has the promise whose guards wrote the log. If the promise has changed and its sensors
     have not, all groups go on with what they learned, else they begin anew.
     """
 
-    def __init__(
-        self, content: str, learned: str | None, origin: Any, bucket: Any, log: Any, chunks: Any
-    ) -> None:
+    def __init__(self, content: str, learned: str | None, variables: Any) -> None:
         self.content = content
         self.learned = learned
         self.promise = promise_of(content, learned)
-        self.origin = origin
-        self.bucket = bucket
-        self.log = log
-        self.chunks = chunks
+        self.variables = variables
         self.digest = hash_of(content.encode())
-        version, digest, heads = bucket.get() or (VERSION, b"", [])
+        stored = variables.bucket.get() or (VERSION, b"", b"", 0, 0)
+        version = stored[0]
         if version != VERSION:
             raise ValueError(
                 f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
                 "version of aftlib that wrote it, or choose another checkpointLocation"
             )
+        _, digest, token, *numbers = stored
+        self.parts: int = numbers[0]
+        self.snapshots: int = numbers[1]
+        self.token = bytes(token)
+        (keys,) = variables.groups.get() or ([],)
         # Spark 4.0 returns bytes within an array as a bytearray, which is no key of a dictionary
-        self.heads: dict[Any, Head] = {
-            key: Head(key, bytes(token), *rest) for key, token, *rest in heads
-        }
+        keys = [bytes(key) if isinstance(key, bytearray) else key for key in keys]
+        self.places = {key: place for place, key in enumerate(keys)}
         if bytes(digest) != self.digest:
             self._change_promise()
 
     def _change_promise(self) -> None:
         """Replace the state of another promise; Spark has refused one with other windows before."""
-        content, learned = self.origin.get() or (self.content, None)
-        goes_on = bool(self.heads) and self.promise.goes_on(content)
-        variables = self.origin, self.bucket, self.log, self.chunks
-        before = StoredGuards(content, learned, *variables) if goes_on else self
-        for head in list(self.heads.values()):
-            keyed = before.stored(head.key).under(self.promise) if goes_on else None
-            for part in range(head.chunks):
-                self.chunks.removeKey((head.key, part))
-            for part in range(head.parts):
-                self.log.removeKey((head.key, part))
-            del self.heads[head.key]
-            if keyed is not None:
-                self._write_snapshot(head.key, keyed)
-        self.origin.update((self.content, self.learned))
-        self._write_heads()
+        variables = self.variables
+        content, learned = variables.origin.get() or (self.content, None)
+        keyed = KeyedGuards(self.promise)
+        if self.places and self.promise.goes_on(content):
+            keyed = StoredGuards(content, learned, variables).stored().under(self.promise)
+        else:
+            self.places = {}
+        variables.log.clear()
+        variables.chunks.clear()
+        variables.origin.update((self.content, self.learned))
+        variables.groups.update((list(self.places),))
+        self._write_snapshots(keyed)
+        self._write_bucket(keyed.token)
 
-    def _write_heads(self) -> None:
-        self.bucket.update((VERSION, self.digest, [tuple(head) for head in self.heads.values()]))
+    def _write_bucket(self, token: bytes) -> None:
+        """Record the token of the guards; then the log and the snapshots are theirs."""
+        self.token = token
+        state = (VERSION, self.digest, token, self.parts, self.snapshots)
+        self.variables.bucket.update(state)
 
     def process(self, parts: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch; yield their rows, if there are any."""
-        windows = pd.concat(parts, ignore_index=True)
         # windows of a sensor that left the promise may still have been open
-        windows = windows[windows["sensor"].isin(self.promise.sensors)]
-        if windows.empty:
+        windows = arrange(pd.concat(parts, ignore_index=True), self.promise.sensors)
+        if not windows.start.size:
             return
-        groups = windows.groupby(windows["key"].astype(object), sort=False)
-        rows = [self.process_group(group, part) for group, part in groups]
-        self._write_heads()
-        yield frame_of({name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
-
-    def process_group(self, group: Any, windows: pd.DataFrame) -> dict[str, np.ndarray]:
-        """Process a group's windows, and return the rows with key and audit."""
-        keyed = self.stored(group)
+        keyed = self.stored()
         token = keyed.token
         before = keyed.audit
-        columns, log = keyed.process(windows)
-        after = keyed.audit
-        self._store(group, keyed, token, log)
+        group = [self.places.setdefault(key, len(self.places)) for key in windows.key]
+        if len(self.places) > before.shape[1]:
+            self.variables.groups.update((list(self.places),))
+        places, rounds, log = keyed.process(windows, np.array(group))
+        added = keyed.audit
+        added[:, : before.shape[1]] -= before
+        self._store(keyed, token, log)
         _guards.keep(keyed)
-        audit = np.zeros((len(AUDIT), len(columns["start"])))
-        audit[:, : after.shape[1]] = after - before
-        keys = np.full(audit.shape[1], group, object)
-        both = {"start": columns.pop("start"), "key": keys, **columns}
-        return both | dict(zip(AUDIT, audit, strict=True))
+        columns = rows_of(self.promise, rounds)
+        keys = np.array([*self.places, None], object)[:-1]  # no array of what a key may contain
+        groups, first = np.unique(places, return_index=True)
+        audit = np.zeros((len(AUDIT), *rounds.window.shape))
+        audit[:, first] = added[:, groups]
+        both = {"start": columns.pop("start"), "key": keys[places].repeat(audit.shape[2])}
+        both |= columns | dict(zip(AUDIT, audit.reshape(len(AUDIT), -1), strict=True))
+        yield frame_of(both)
 
-    def stored(self, group: Any) -> KeyedGuard:
-        """Return the stored guard of a group, or a new one.
+    def stored(self) -> KeyedGuards:
+        """Return the stored guards, or new ones.
 
-        Spark gives a task to any process of an executor. A process that did not have the group for
-        some micro-batches looks back in the log for the guard that it has, and processes the parts
-        since then; only a process without any needs the snapshot, and then the whole log.
+        Spark gives a task to any process of an executor. A process that did not have the bucket for
+        some micro-batches looks back in the log for the guards that it has, and processes the parts
+        since then; only a process without any needs the snapshots, and then the whole log.
         """
-        if group not in self.heads:
-            return KeyedGuard(self.promise)
-        head = self.heads[group]
+        if not self.places:
+            return KeyedGuards(self.promise)
         missed: list[bytes] = []
-        keyed = _guards.take(head.token)
-        part = head.parts
+        token = self.token
+        keyed = _guards.take(token)
+        part = self.parts
         while keyed is None and part:
             part -= 1
-            token, windows = self.log.getValue((group, part)) or (b"", b"")
+            before, windows = self.variables.log.getValue((part,)) or (b"", b"")
             missed.append(bytes(windows))
-            keyed = _guards.take(bytes(token))
-        snapshot = None
+            token = bytes(before)
+            keyed = _guards.take(token)
+        missed.reverse()
         if keyed is None:
-            keyed = KeyedGuard(self.promise)
-            snapshot = self._snapshot(head)
-        if keyed.token != head.token:
-            keyed.restore(snapshot, reversed(missed), head.token)
+            keyed = KeyedGuards(self.promise)
+            snapshots = [self._snapshot(group) for group in range(self.snapshots)]
+            keyed.restore(snapshots, token, missed, self.token)
+        else:
+            keyed.replay(missed, self.token)
         return keyed
 
-    def _snapshot(self, head: Head) -> bytes | None:
-        """Return the snapshot of a group, or None before the first one."""
-        parts = [self.chunks.getValue((head.key, part)) or (b"",) for part in range(head.chunks)]
-        return b"".join(bytes(content) for (content,) in parts) or None
+    def _snapshot(self, group: int) -> bytes:
+        """Return the snapshot of a group; the first part that is not full is the last one."""
+        parts: list[bytes] = []
+        while not parts or len(parts[-1]) == CHUNK:
+            (content,) = self.variables.chunks.getValue((group, len(parts))) or (b"",)
+            parts.append(bytes(content))
+        return b"".join(parts)
 
-    def _store(self, group: Any, keyed: KeyedGuard, before: bytes, log: bytes) -> None:
-        """Record a group's new state: its windows in the log, or a snapshot if it is due."""
-        head = self.heads.get(group, Head(group, before, 0, 0))
+    def _store(self, keyed: KeyedGuards, before: bytes, log: bytes) -> None:
+        """Record the guards' new state: their windows in the log, or snapshots if they are due."""
         if keyed.is_due:
-            self._write_snapshot(group, keyed)
+            self._write_snapshots(keyed)
         else:
-            self.log.updateValue((group, head.parts), (before, log))
-            self.heads[group] = Head(group, keyed.token, head.chunks, head.parts + 1)
+            self.variables.log.updateValue((self.parts,), (before, log))
+            self.parts += 1
+        self._write_bucket(keyed.token)
 
-    def _write_snapshot(self, group: Any, keyed: KeyedGuard) -> None:
-        """Record a group's whole state in place of its log."""
-        snapshot = keyed.snapshot()
-        cuts = range(0, len(snapshot), CHUNK)
-        for part, cut in enumerate(cuts):
-            self.chunks.updateValue((group, part), (snapshot[cut : cut + CHUNK],))
-        self.heads[group] = Head(group, keyed.token, chunks=len(cuts), parts=0)
+    def _write_snapshots(self, keyed: KeyedGuards) -> None:
+        """Record in place of the log the whole state of the groups that have windows in it."""
+        for group in np.flatnonzero(keyed.rows["logged"]).tolist():
+            snapshot = keyed.snapshot(group)
+            for part, cut in enumerate(range(0, len(snapshot) + 1, CHUNK)):
+                content = snapshot[cut : cut + CHUNK]
+                self.variables.chunks.updateValue((group, part), (content,))
+        self.parts = 0
+        self.snapshots = keyed.rows.size

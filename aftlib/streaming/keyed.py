@@ -1,173 +1,221 @@
-"""The guard of one group: it turns windows into rows, and its state is written in two parts.
+"""The guards of a bucket of groups, and their state in two parts.
 
-A guard is a function of the windows that it received. So its stored state is a snapshot, which is
-written rarely, and the log of the windows since then. A restart loads the snapshot and processes
-the log again, which gives the same bits.
+A guard is a function of the windows that it received. So the stored state is a snapshot of each
+guard, which is written rarely, and the log of the bucket's windows since then. A restart loads the
+snapshots and processes the log again, which gives the same bits.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 
 from aftlib.guard.guard import VERSION
+from aftlib.guard.guards import Guards
 from aftlib.streaming.promise import Promise
-from aftlib.streaming.rows import Rounds, rows_of, used_results
+from aftlib.streaming.rows import Arranged, Rounds, used_results
 
-NONE = np.iinfo(np.int64).min
-"""Start of the next window before the first one."""
-LEAST_LOG = 128
-"""Least windows between two snapshots of up to 384 sensors; else a third of their number."""
+LEAST_LOG = 64
+"""Least windows between two snapshots of up to 192 sensors; else a third of their number."""
 SPREAD = 16
-"""From then on, a snapshot is written after each window with the chance 1 / 16."""
+"""From then on, snapshots are written after each micro-batch with the chance 1 / 16."""
 TOKEN = 16
 """Bytes of a token."""
 DAMAGED = "the checkpoint is damaged; restore it from a copy, or start again in another one"
 
 
-class KeyedGuard:
-    """The guard of one group, which follows the starts of its windows.
+class KeyedGuards:
+    """The guards of a bucket's groups, which follow the starts of their windows.
 
-    `token` identifies the state, because it is a hash of the promise and of all windows so far.
+    A group's place is its index in `rows`, which has the start of the group's next window, its
+    number of windows since its snapshot (`logged`), and its guard. `token` identifies the state of
+    all, because it is a hash of the promise and of all windows so far. So the rows and the token
+    are the whole state, besides the objects of a user's predictor.
     """
 
     def __init__(self, promise: Promise) -> None:
         self.promise = promise
-        self.guard = promise.guard()
-        self.next = NONE  # start of the next window
         self.token = hash_of(f"{VERSION} {promise.content}".encode())
-        self.logged = 0  # windows since the snapshot
-        self._names = np.array(promise.sensors, object)
-        self._place = {name: place for place, name in enumerate(promise.sensors)}
         self._step = promise.step
-        self._entry = np.dtype([("start", np.int64), ("window", float, (len(self._names),))])
+        window = ("window", float, (len(promise.sensors),))
+        self._entry = np.dtype([("group", np.int64), ("start", np.int64), window])
+        guards = promise.guards(0)
+        row = [("next", np.int64), ("logged", np.int64), ("guard", guards.rows.dtype)]
+        self.hold(np.zeros(0, row))
 
-    def __copy__(self) -> Self:
-        """Return a guard with a state of its own."""
-        return copy.deepcopy(self)
+    def hold(self, rows: np.ndarray, predictors: Sequence[Any] = ()) -> None:
+        """Go on with the rows of all groups, which may lie in a file, and their predictors."""
+        self.rows = rows
+        self.guards = Guards(self.promise.rules, rows["guard"], predictors)
 
-    def process(self, windows: pd.DataFrame) -> tuple[dict[str, np.ndarray], bytes]:
-        """Process windows in the order of their starts; return their rows, and them for the log.
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, with those that predictors count as their `nbytes`."""
+        own = sum(getattr(predictor, "nbytes", 0) for predictor in self.guards.predictors)
+        return int(self.rows.nbytes) + own
 
-        `windows` has the columns start (µs), sensor, value, samples and variance (of the samples in
-        a window), one row per window and sensor. Of a gap without any window, only the first H
-        windows get rows. The rows are returned as columns, because a DataFrame of a group's few
-        rows takes longer than the guard.
+    def process(self, windows: Arranged, group: np.ndarray) -> tuple[np.ndarray, Rounds, bytes]:
+        """Process windows of groups at the places `group`, one for each window.
+
+        A place after the last one is a new group's. Of a gap without any window, only the first H
+        windows are rounds. Returns the rounds' groups, the rounds in the order of groups and time,
+        and the windows for the log.
         """
-        rounds = []
-        log = b""
-        for start, value, samples, variance in self._arranged(windows):
-            with_rows = 0 if self.next == NONE else self.guard.horizons  # windows of a gap
-            for empty in range(self.next, start, self._step)[:with_rows]:
-                nothing = np.full(value.size, np.nan)
-                rounds.append(self._round(empty, nothing, nothing, nothing))
-                self.next = empty + self._step
-            self._skip_to(start)
-            window = used_results(self.promise, value, samples)
-            rounds.append(self._round(start, window, samples, variance))
-            entry = np.array((start, rounds[-1].window), self._entry)
-            self._record(entry)
-            log += entry.tobytes()
-        return rows_of(self.promise, Rounds(*map(np.array, zip(*rounds, strict=True)))), log
+        order = np.argsort(group, kind="stable")
+        entries = np.zeros(order.size, self._entry)
+        entries["group"] = group[order]
+        entries["start"] = windows.start[order]
+        entries["window"] = used_results(self.promise, windows.value, windows.samples)[order]
+        places, rounds, given = self._advance(entries)
+        rounds.samples[given] = windows.samples[order]
+        rounds.variance[given] = windows.variance[order]
+        log = entries.tobytes()
+        self.token = hash_of(self.token + log)
+        return places, rounds, log
 
     @property
     def audit(self) -> np.ndarray:
-        """Guarantees with known outcome, the wrong ones, and the bound on these, shape (3, n).
+        """Guarantees with known outcome, the wrong ones, and the bound on these, shape (3, G, n).
 
         All three are summed over the horizons. An account without an outcome has no slack yet.
         """
-        number, wrong, slack = self.guard.outcomes
+        number, wrong, slack = self.guards.outcomes
         allowed = self.promise.delta * number + slack * (number > 0)
-        return np.stack([number, wrong, allowed]).sum(1)
+        return np.stack([number, wrong, allowed]).sum(2)
 
     @property
     def is_due(self) -> bool:
-        """Whether to write a snapshot; groups that began together do not write them together."""
-        least = max(LEAST_LOG, len(self._names) // 3)
+        """Whether to write snapshots; buckets that began together do not write them together."""
+        logged = self.rows["logged"].max(initial=0)
+        least = max(LEAST_LOG, len(self.promise.sensors) // 3)
         by_chance = self.token[0] % SPREAD == 0
-        return self.logged >= least and (by_chance or self.logged >= 2 * least)
+        return bool(logged >= least and (by_chance or logged >= 2 * least))
 
-    def snapshot(self) -> bytes:
-        """Return the whole state, and begin a new log."""
-        self.logged = 0
-        return self.token + self.next.to_bytes(8, "big", signed=True) + self.guard.to_bytes()
+    def snapshot(self, group: int) -> bytes:
+        """Return the whole state of a group, and begin its log anew."""
+        self.rows["logged"][group] = 0
+        predictors: Sequence[Any] = self.guards.predictors[group : group + 1]
+        content: bytes = self.rows[group].tobytes()
+        return content + b"".join(predictor.to_bytes() for predictor in predictors)
 
-    def restore(self, snapshot: bytes | None, log: Iterable[bytes], token: bytes) -> None:
-        """Continue from the stored state; ValueError when its parts do not belong together.
+    def restore(
+        self, snapshots: Sequence[bytes], before: bytes, log: Iterable[bytes], token: bytes
+    ) -> None:
+        """Continue from all groups' snapshots, written at the token `before`, and the log since.
 
-        Without a snapshot, this guard processes the parts of the log that it has not processed.
+        ValueError when these do not belong together, or do not lead to `token`.
         """
-        if snapshot is not None:
-            self.token = snapshot[:TOKEN]
-            self.next = int.from_bytes(snapshot[TOKEN : TOKEN + 8], "big", signed=True)
-            try:
-                self.guard = self.promise.guard(snapshot[TOKEN + 8 :])
-            except ValueError as error:
-                raise ValueError(
-                    f"the snapshot of a group cannot be read ({error}): {DAMAGED}"
-                ) from error
-        for entry in np.frombuffer(b"".join(log), self._entry):
-            self._skip_to(int(entry["start"]))
-            self.guard.update(entry["window"])
-            self._record(entry)
-        if self.token != token:
+        size = self.rows.dtype.itemsize
+        short = [len(content) for content in snapshots if len(content) < size]
+        if short:
             raise ValueError(
-                f"the guard's state must be {token.hex()}, got {self.token.hex()}: {DAMAGED}"
+                f"a group's snapshot must have at least {size} bytes, got {short[0]}: {DAMAGED}"
             )
+        rows = [np.frombuffer(content[:size], self.rows.dtype) for content in snapshots]
+        predictors = [self.promise.predictor_of(content[size:]) for content in snapshots]
+        if snapshots:
+            self.hold(np.concatenate(rows), [each for each in predictors if each is not None])
+            self.token = before
+        self.replay(log, token)
+
+    def replay(self, log: Iterable[bytes], token: bytes) -> None:
+        """Process the log since this state; ValueError if it does not lead to `token`."""
+        parts = list(log)
+        after = self.token
+        for part in parts:
+            after = hash_of(after + part)
+        if after != token:
+            raise ValueError(
+                f"the guards' state must be {token.hex()}, got {after.hex()}: {DAMAGED}"
+            )
+        for part in parts:
+            self._advance(np.frombuffer(part, self._entry))
+        self.token = token
 
     def under(self, promise: Promise) -> Self:
-        """Return a guard of a changed promise that goes on with what this one learned."""
+        """Return guards of a changed promise that go on with what these learned."""
         after = type(self)(promise)
-        after.guard = promise.follow(self.guard)
-        after.next = self.next
+        rows = np.zeros(self.rows.size, after.rows.dtype)
+        rows["next"] = self.rows["next"]
+        rows["logged"] = 1  # the snapshot is another promise's
+        for group in range(rows.size):
+            with self.guards.select(np.array([group])) as guard:
+                rows["guard"][group] = promise.follow(guard, self.promise).rows[0]
+        after.hold(rows)
         after.token = hash_of(after.token + self.token)
         return after
 
-    def _skip_to(self, start: int) -> None:
-        """Let the guard process the empty windows before `start`."""
-        if self.next == NONE:
-            self.guard = self.promise.guard(start=start)
-        elif self.next != start:
-            self.guard.skip((start - self.next) // self._step)
-            self.next = start
+    def _advance(self, entries: np.ndarray) -> tuple[np.ndarray, Rounds, np.ndarray]:
+        """Give windows to the guards; the entries are in the order of groups and time.
 
-    def _record(self, entry: np.ndarray) -> None:
-        """Count a window that the guard received, and hash it."""
-        self.next = int(entry["start"]) + self._step
-        self.logged += 1
-        self.token = hash_of(self.token + entry.tobytes())
-
-    def _arranged(
-        self, windows: pd.DataFrame
-    ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield start, values, samples and variances of each window, by sensor; NaN if missing."""
-        column = np.array([self._place[name] for name in windows["sensor"]], int)
-        starts, row = np.unique(np.asarray(windows["start"]), return_inverse=True)
-        wide = np.full((3, starts.size, len(self._names)), np.nan)
-        for place, name in enumerate(("value", "samples", "variance")):
-            wide[place, row, column] = np.asarray(windows[name], float)
-        yield from zip(starts.tolist(), *wide, strict=True)
-
-    def _round(
-        self, start: int, window: np.ndarray, samples: np.ndarray, variance: np.ndarray
-    ) -> Rounds:
-        """Give a window to the guard."""
-        recovered = self.guard.update(window)
-        return Rounds(
+        Returns the rounds' groups, the rounds with those of gaps, and which of these are entries.
+        """
+        self._join(entries)
+        group, start, silent, given = self._with_gaps(entries)
+        shape = group.size, len(self.promise.sensors)
+        window = np.full(shape, np.nan)
+        window[given] = entries["window"]
+        rounds = Rounds(
             start=start,
             window=window,
-            samples=samples,
-            variance=variance,
-            estimate=recovered.estimate[0],
-            half_width=recovered.half_width[0],
-            certified=recovered.certified[0],
-            lasting=self.guard.recoverable.cumprod(0).sum(0),
+            samples=np.full(shape, np.nan),
+            variance=np.full(shape, np.nan),
+            estimate=np.full(shape, np.nan),
+            half_width=np.full(shape, np.nan),
+            certified=np.zeros(shape, bool),
+            lasting=np.zeros(shape, np.int64),
         )
+        turn = np.arange(group.size) - np.searchsorted(group, group)
+        for number in range(turn.max(initial=-1) + 1):
+            now = np.flatnonzero(turn == number)
+            members = group[now]
+            self.guards.skip(silent[now], members)
+            recovered = self.guards.update(window[now], members)
+            rounds.estimate[now] = recovered.estimate
+            rounds.half_width[now] = recovered.half_width
+            rounds.certified[now] = recovered.certified
+            rounds.lasting[now] = self.guards.recoverable[members].cumprod(1).sum(1)
+        self.rows["next"][entries["group"]] = entries["start"] + self._step  # of the last ones
+        self.rows["logged"] += np.bincount(entries["group"], minlength=self.rows.size)
+        return group, rounds, given
+
+    def _join(self, entries: np.ndarray) -> None:
+        """Begin the guards of new groups."""
+        groups, first = np.unique(entries["group"], return_index=True)
+        starts = entries["start"][first[groups >= self.rows.size]]
+        if starts.size:
+            guards = self.promise.guards(starts.size, starts)
+            rows = np.zeros(starts.size, self.rows.dtype)
+            rows["next"] = starts
+            rows["guard"] = guards.rows
+            predictors = [*self.guards.predictors, *guards.predictors]
+            self.hold(np.concatenate([self.rows, rows]), predictors)
+
+    def _with_gaps(
+        self, entries: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the rounds of windows, and of the first H windows of each gap before one.
+
+        Of each round: its group, its start, and how many windows of a gap are left out before it.
+        Then the places of the given windows among the rounds.
+        """
+        group = entries["group"]
+        start = entries["start"]
+        due = np.roll(start, 1) + self._step
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        due[first] = self.rows["next"][group[first]]
+        gap = (start - due) // self._step
+        shown = np.minimum(gap, self.promise.horizons)
+        given = np.cumsum(shown + 1) - 1
+        of_window = np.repeat(np.arange(group.size), shown + 1)
+        ahead = given[of_window] - np.arange(of_window.size)  # rounds before the given window
+        in_gap = due[of_window] + (shown[of_window] - ahead) * self._step
+        starts = np.where(ahead > 0, in_gap, start[of_window])
+        silent = np.where(ahead > 0, 0, (gap - shown)[of_window])
+        return group[of_window], starts, silent, given
 
 
 def hash_of(content: bytes) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -19,8 +19,18 @@ if TYPE_CHECKING:
     from aftlib.streaming.groups import StoredGuards
 
 
+class Variables(NamedTuple):
+    """The variables of Spark's state of a bucket."""
+
+    origin: Any
+    bucket: Any
+    groups: Any
+    log: Any
+    chunks: Any
+
+
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups; `groups.StoredGuards` has their state in four variables.
+    """The guards of a bucket of groups, whose state `groups.StoredGuards` has in `Variables`.
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     `Promise.content`, with the name of the groups' column as `group` if there is one, and `key` the
@@ -40,13 +50,14 @@ class GuardProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variables."""
-        head = f"struct<key: {self.key}, token: binary, chunks: int, parts: int>"
-        bucket = f"format int, promise binary, heads array<{head}>"
-        self.bucket = handle.getValueState("bucket", bucket)
-        self.origin = handle.getValueState("origin", "content string, learned string")
-        part = f"key {self.key}, part int"
-        self.log = handle.getMapState("log", part, "token binary, windows binary")
-        self.chunks = handle.getMapState("chunks", part, "content binary")
+        bucket = "format int, promise binary, token binary, parts int, snapshots int"
+        self.variables = Variables(
+            origin=handle.getValueState("origin", "content string, learned string"),
+            bucket=handle.getValueState("bucket", bucket),
+            groups=handle.getValueState("groups", f"keys array<{self.key}>"),
+            log=handle.getMapState("log", "part int", "token binary, windows binary"),
+            chunks=handle.getMapState("chunks", "group int, part int", "content binary"),
+        )
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch."""
@@ -56,6 +67,4 @@ class GuardProcessor(StatefulProcessor):
         """Return the guards that Spark's state variables hold for the current bucket of groups."""
         from aftlib.streaming.groups import StoredGuards
 
-        return StoredGuards(
-            self.content, self.learned, self.origin, self.bucket, self.log, self.chunks
-        )
+        return StoredGuards(self.content, self.learned, self.variables)

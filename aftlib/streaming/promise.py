@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import warnings
@@ -25,8 +24,9 @@ from aftlib.core.planfile import StreamPlan
 from aftlib.core.windows import AGGREGATES
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
+from aftlib.guard.guards import Guards
 from aftlib.guard.known import GainTable
-from aftlib.guard.learned import Learned
+from aftlib.guard.learned import Learned, change_rules
 from aftlib.guard.predictor import new_predictor
 
 _OF_INPUT = ("watermark", "ahead", "behind")
@@ -248,7 +248,7 @@ class Promise:
     @cached_property
     def limits(self) -> list[float]:
         """Limit ε of each sensor, in the order of `workers`."""
-        return self._rules.epsilon.tolist()
+        return self.rules.epsilon.tolist()
 
     @cached_property
     def content(self) -> str:
@@ -269,21 +269,25 @@ class Promise:
             fields["model"] = GaussianModel(**fields["model"])
         return cls(**fields)
 
-    def guard(self, state: bytes | None = None, start: int | None = None) -> Guard:
-        """Return a new guard, or the one whose `to_bytes` returned `state`.
+    def guard(self, start: int | None = None) -> Guard:
+        """Return a new guard; `start` is that of its first window, in microseconds since 1970."""
+        starts = None if start is None else np.array([start])
+        return Guard.of_guards(self.guards(1, starts), self.sensors)
 
-        `start` is that of the first window, in microseconds since 1970. A known model has no
-        guards, but `gain_table`.
-        """
-        predictor = None if self.predictor is None else new_predictor(self.predictor)
-        if state is not None:
-            return Guard.from_bytes(state, predictor)
-        if self.learned is not None:
-            guard = copy.copy(self._first_guard)
-            if start is not None:
-                guard.shift_seasons((start - self._learned.terms["until"]) / self.step)
-            return guard
-        return Guard.of_rules(self._rules, self.sensors, predictor)
+    def guards(self, number: int, starts: np.ndarray | None = None) -> Guards:
+        """Return new guards as one set; `starts` are those of their first windows."""
+        if self.learned is None:
+            path = self.predictor
+            predictors = [] if path is None else [new_predictor(path) for _ in range(number)]
+            return Guards.begin(self.rules, number, predictors)
+        guards = Guards(self.rules, self._first_guard.rows.repeat(number))
+        if starts is not None:
+            guards.state.phase[...] += (starts - self._learned.terms["until"]) / self.step
+        return guards
+
+    def predictor_of(self, state: bytes) -> Any:
+        """Return the predictor whose `to_bytes` returned `state`, or None without a predictor."""
+        return None if self.predictor is None else new_predictor(self.predictor).from_bytes(state)
 
     def _require_one_source(self) -> None:
         """Refuse a known model, a predictor and what was learned beside each other."""
@@ -306,9 +310,9 @@ class Promise:
         sensors = [name for worker in fields["workers"] for name in worker]
         return sorted(sensors) == sorted(self.sensors) and all(each is None for each in own)
 
-    def follow(self, guard: Guard) -> Guard:
-        """Return the guard of a promise before this one, with our parameters."""
-        return guard.under(self._rules, self.sensors)
+    def follow(self, guard: Guards, before: Promise) -> Guards:
+        """Return a guard of the promise before this one, with our parameters."""
+        return change_rules(guard, before.sensors, self.rules, self.sensors)
 
     @cached_property
     def _learned(self) -> Learned:
@@ -324,12 +328,12 @@ class Promise:
         return learned
 
     @cached_property
-    def _first_guard(self) -> Guard:
+    def _first_guard(self) -> Guards:
         """The guard with which each group begins."""
-        return Guard.of_learned(self._learned, self._rules, self.sensors)
+        return self._learned.begin(self.rules, self.sensors)
 
     @cached_property
-    def _rules(self) -> Rules:
+    def rules(self) -> Rules:
         """The parameters of all groups' estimators."""
         alone = [worker for worker in self.workers if isinstance(worker, str)]
         if odd := alone or [name for name in self.sensors if not isinstance(name, str)]:
@@ -346,7 +350,7 @@ class Promise:
     @cached_property
     def gain_table(self) -> GainTable:
         """What follows from the known model, which all estimators of a process share."""
-        return GainTable(self._model_of(self.sensors), self._rules)
+        return GainTable(self._model_of(self.sensors), self.rules)
 
     @property
     def _places(self) -> list[list[int]]:

@@ -218,7 +218,7 @@ def windows_of_archive(
 
 
 def rows_of_results(parts: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
-    """Yield windows with their states, as `KeyedGuard` has them of windows that came."""
+    """Yield windows with their states, as `KeyedGuards` has them of windows that came."""
     promise = Promise.from_content(content)
     limits = dict(zip(promise.sensors, promise.limits, strict=True))
     for part in parts:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 
 from aftlib import Promise, recoverable
 from aftlib.streaming.groups import StoredGuards
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.stream import PROVIDER, ROCKSDB
 
@@ -92,17 +92,16 @@ def prepare(directory: Path) -> None:
 class Forgetting(StoredGuards):
     """Guards that start again with every micro-batch."""
 
-    def stored(self, group: str) -> KeyedGuard:
-        return KeyedGuard(self.promise)
+    def stored(self) -> KeyedGuards:
+        self.places = {}
+        return KeyedGuards(self.promise)
 
 
 class Forgetful(GuardProcessor):
     """The broken control."""
 
     def guards(self) -> StoredGuards:
-        return Forgetting(
-            self.content, self.learned, self.origin, self.bucket, self.log, self.chunks
-        )
+        return Forgetting(self.content, self.learned, self.variables)
 
 
 def kill_workers_once(frames: Iterator[pd.DataFrame], marker: Path) -> Iterator[pd.DataFrame]:

@@ -10,7 +10,7 @@ import pytest
 from pyspark import cloudpickle
 
 from aftlib.streaming import stream
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.keyed import KeyedGuards
 from tests.crash import guard_driver as driver
 from tests.crash.processes import KILLED, run
 from tests.streaming.test_keyed import processed
@@ -66,7 +66,8 @@ def test_a_killed_driver_changes_no_row_of_another_aggregate_and_predictor(sessi
     windows = groups.agg(value=lambda values: np.ptp(values.to_numpy()), samples="count")
     windows = in_microseconds(windows.reset_index().assign(variance=np.nan))
     promise = driver.promise_of(session, directory, nearest=True)
-    expected, _ = processed(KeyedGuard(promise), windows[windows["start"] < windows["start"].max()])
+    whole = windows[windows["start"] < windows["start"].max()]
+    expected, _ = processed(KeyedGuards(promise), whole)
     columns = ["sensor", "state", "value", "half_width", "samples", "recoverable"]
     pd.testing.assert_frame_equal(
         rows[columns], expected[columns], check_dtype=False, check_exact=True

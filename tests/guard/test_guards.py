@@ -38,12 +38,12 @@ def members_of(case):
 def set_and_singles(rules, warm):
     """A set of guards and each of them alone; `warm` ones begin with what another learned."""
     names = [f"s{i}" for i in range(rules.workers.size)]
-    singles = [Guard.of_rules(rules, names) for _ in range(GUARDS)]
+    singles = [Guard.of_guards(Guards.begin(rules), names) for _ in range(GUARDS)]
     if warm:
-        teacher = Guard.of_rules(rules, names)
+        teacher = Guard.of_guards(Guards.begin(rules), names)
         teacher.update(stream(130, n=len(names), seed=11))
         learned = teacher.learned(names, {})
-        singles[1::2] = [Guard.of_learned(learned, rules, names) for _ in singles[1::2]]
+        singles[1::2] = [Guard.of_guards(learned.begin(rules, names), names) for _ in singles[1::2]]
     rows = np.concatenate([single._guards.rows for single in singles])
     return Guards(rules, rows), singles
 

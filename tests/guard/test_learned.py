@@ -6,7 +6,8 @@ import pytest
 from aftlib.guard.accounts import START
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
-from aftlib.guard.learned import Learned
+from aftlib.guard.guards import Guards
+from aftlib.guard.learned import Learned, change_rules
 from tests.guard.test_guard import stream, with_gaps
 
 NAMES = list("abcdef")
@@ -18,16 +19,24 @@ def rules_of(workers=WORKERS, epsilon=1.2, delta=0.05, horizons=5, seasons=()):
 
 
 def trained(windows, **rules):
-    guard = Guard.of_rules(rules_of(**rules), NAMES)
+    guard = Guard.of_guards(Guards.begin(rules_of(**rules)), NAMES)
     guard.update(windows)
     return guard
+
+
+def warm_guard(learned, rules, names=NAMES):
+    return Guard.of_guards(learned.begin(rules, names), names)
+
+
+def changed(guard, rules, names=NAMES):
+    return Guard.of_guards(change_rules(guard._guards, NAMES, rules, names), names)
 
 
 def test_a_guard_begins_with_what_another_learned_and_certifies_its_first_window():
     windows = stream(420)
     before = trained(windows[:300])
     learned = before.learned(NAMES, {})
-    warm = Guard.of_learned(learned, rules_of(), NAMES)
+    warm = warm_guard(learned, rules_of())
     cold = Guard(WORKERS, 1.2, 0.05)
     assert not warm.recoverable.any() and (warm.outcomes[:2] == 0).all()
     before._guards.risk.refit()  # with all windows, those since the last fit included
@@ -58,11 +67,12 @@ def test_the_order_of_the_sensors_does_not_matter(n, share):
     guard = Guard(workers, epsilon, 0.05, seasons=seasons)
     guard.update(windows[:200])
     learned = guard.learned(names, {})
-    straight = Guard.of_learned(learned, rules_of(workers, epsilon, seasons=seasons), names)
+    rules = rules_of(workers, epsilon, seasons=seasons)
+    straight = warm_guard(learned, rules, names)
     order = np.random.default_rng(1).permutation(n)
     place = np.argsort(order)
     other = rules_of([place[worker] for worker in map(list, workers)], epsilon, seasons=seasons)
-    turned = Guard.of_learned(learned, other, [names[i] for i in order])
+    turned = warm_guard(learned, other, [names[i] for i in order])
     history = straight.replay(windows[200:])
     again = turned.replay(windows[200:, order])
     assert (history.decisions == 2).mean() > 0.3
@@ -81,13 +91,13 @@ def test_the_seasons_go_on_after_a_pause():
         return 5 * both * [1, -1] + 0.1 * rng.normal(size=(len(times), 2))
 
     rules = rules_of([[0, 1]], 1.0, seasons=[24])
-    guard = Guard.of_rules(rules, ["a", "b"])
+    guard = Guard.of_guards(Guards.begin(rules), ["a", "b"])
     guard.update(wave(times[:300]))
     learned = guard.learned(["a", "b"], {})
     errors = {}
     for shift in (100.5, 112.5):
-        warm = Guard.of_learned(learned, rules, ["a", "b"])
-        warm.shift_seasons(shift)
+        warm = warm_guard(learned, rules, ["a", "b"])
+        warm._guards.state.phase[...] += shift
         windows = wave(times[:40] + 400.5)
         errors[shift] = np.abs(warm.replay(windows).estimate[10:] - windows[10:, np.newaxis]).mean()
     assert errors[100.5] < 0.5 < 2 < errors[112.5]
@@ -97,7 +107,7 @@ def test_the_seasons_go_on_after_a_pause():
 def test_of_other_horizons_those_that_were_learned_begin_with_it(horizons):
     windows = stream(700)
     learned = trained(windows[:300]).learned(NAMES, {})
-    guard = Guard.of_learned(learned, rules_of(horizons=horizons), NAMES)
+    guard = warm_guard(learned, rules_of(horizons=horizons))
     guard.update(windows[300])
     assert guard.recoverable[:5].all() and not guard.recoverable[5:].any()
     guard.update(windows[301:])
@@ -107,7 +117,7 @@ def test_of_other_horizons_those_that_were_learned_begin_with_it(horizons):
 def test_nothing_is_certified_by_what_a_guard_of_few_windows_learned():
     windows = stream(400)
     learned = trained(windows[:40]).learned(NAMES, {})
-    guard = Guard.of_learned(learned, rules_of(), NAMES)
+    guard = warm_guard(learned, rules_of())
     first = next(t for t, row in enumerate(windows[40:]) if certifies(guard, row))
     assert 20 < first < 116  # a cold guard needs 116
 
@@ -149,7 +159,7 @@ def test_changed_rules_keep_model_and_risk_and_the_accounts_of_unchanged_sensors
     names = ["f", "a", "d", "b", "e", "c"]
     workers = [[0, 5], [1, 2], [3], [4]]
     limits = [0.8, 1.4, 0.8, 0.8, 0.8, 0.8]
-    after = guard.under(rules_of(workers, limits), names)
+    after = changed(guard, rules_of(workers, limits), names)
     number, errors, allowed = guard.outcomes
     kept = [names.index(name) for name in "cdf"]
     there = [NAMES.index(name) for name in "cdf"]
@@ -175,8 +185,8 @@ def test_changed_rules_keep_model_and_risk_and_the_accounts_of_unchanged_sensors
 @pytest.mark.parametrize("change", [{"epsilon": 1.4}, {"delta": 0.1}])
 def test_all_accounts_begin_anew_with_another_epsilon_or_delta(change):
     guard = trained(stream(300), epsilon=0.8)
-    after = guard.under(rules_of(**{"epsilon": 0.8} | change), NAMES)
-    fresh = Guard.of_rules(rules_of(**{"epsilon": 0.8} | change), NAMES)
+    after = changed(guard, rules_of(**{"epsilon": 0.8} | change))
+    fresh = Guard.of_guards(Guards.begin(rules_of(**{"epsilon": 0.8} | change)), NAMES)
     for name in ("single", "pools", "delta"):
         own, new = (getattr(each._guards.accounts, name) for each in (after, fresh))
         np.testing.assert_array_equal(own, new)
@@ -186,5 +196,6 @@ def test_all_accounts_begin_anew_with_another_epsilon_or_delta(change):
 
 def test_unchanged_rules_change_nothing():
     guard = trained(stream(50))
-    assert guard.under(rules_of(), NAMES) is guard
-    assert guard.under(rules_of(epsilon=1.4), NAMES) is not guard
+    guards = guard._guards
+    assert change_rules(guards, NAMES, rules_of(), NAMES) is guards
+    assert change_rules(guards, NAMES, rules_of(epsilon=1.4), NAMES) is not guards

@@ -8,7 +8,7 @@ import pytest
 
 from aftlib import GaussianModel, Promise
 from aftlib.guard.guard import Guard
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.keyed import KeyedGuards
 from tests.guard.test_guard import WORKERS, stream, with_gaps
 from tests.streaming.test_keyed import TERMS, long, processed, windows_of
 
@@ -162,14 +162,14 @@ def test_a_stream_has_a_predictor_by_its_name_and_goes_on_after_a_restart():
     values = windows_of()
     promise = Promise(**TERMS, predictor="tests.guard.test_predictor:Others")
     promise = Promise.from_content(promise.content)
-    whole, _ = processed(KeyedGuard(promise), long(values))
-    first = KeyedGuard(promise)
+    whole, _ = processed(KeyedGuards(promise), long(values))
+    first = KeyedGuards(promise)
     one, _ = processed(first, long(values[:300]))
-    second = KeyedGuard(promise)
-    second.restore(first.snapshot(), [], first.token)
+    second = KeyedGuards(promise)
+    second.restore([first.snapshot(0)], first.token, [], first.token)
     other, _ = processed(second, long(values[300:], 300))
     pd.testing.assert_frame_equal(pd.concat([one, other], ignore_index=True), whole)
-    without, _ = processed(KeyedGuard(Promise(**TERMS)), long(values))
+    without, _ = processed(KeyedGuards(Promise(**TERMS)), long(values))
     estimated = (without["state"] == "estimated") & (whole["state"] == "estimated")
     assert estimated.any()
     assert (without["value"] != whole["value"])[estimated].all()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from aftlib.guard.accounts import CAP, START, Accounts, most_credits, pooled_slack, slack
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
+from aftlib.guard.learned import change_rules
 from aftlib.guard.proposal import allowed_risk
 
 STREAMS = 4
@@ -226,14 +227,15 @@ def test_the_bounds_hold_for_a_guard_that_begins_with_what_was_learned_of_other_
     seed, horizons, delta, calm
 ):
     rules = Rules.check([[0], [1], [2, 3]], 1.0, delta, horizons)
-    guard = Guard.of_learned(learned_of(seed, horizons, delta), rules, list("abcd"))
+    names = list("abcd")
+    guard = Guard.of_guards(learned_of(seed, horizons, delta).begin(rules, names), names)
     hostile(guard, np.random.default_rng(seed), 300, delta, calm)
 
 
 def test_what_was_learned_of_other_data_uses_up_the_budgets():
     """The control of the property above: the first guarantees are wrong, and later many more."""
     rules = Rules.check([[0], [1], [2, 3]], 1.0, 0.05, 1)
-    guard = Guard.of_learned(learned_of(1, 1, 0.05), rules, list("abcd"))
+    guard = Guard.of_guards(learned_of(1, 1, 0.05).begin(rules, list("abcd")), list("abcd"))
     soon = copy.copy(guard)
     hostile(soon, np.random.default_rng(1), 60, 0.05, 0)
     number, wrong, _ = soon.outcomes.sum(-1)
@@ -252,8 +254,8 @@ def test_accounts_that_go_on_under_changed_rules_keep_one_bound(seed, delta, cha
     """By sensor since its account began, and together since the pool began."""
     rng = np.random.default_rng(seed)
     names = list("abcd")
-    guard = Guard.of_rules(Rules.check([[0], [1], [2, 3]], 1.0, delta, 2), names)
-    guard = Guard.of_learned(learned_of(seed, 2, delta), guard._guards.rules, names)
+    rules = Rules.check([[0], [1], [2, 3]], 1.0, delta, 2)
+    guard = Guard.of_guards(learned_of(seed, 2, delta).begin(rules, names), names)
     ended = np.zeros((2, 2))  # guarantees and errors of accounts that ended before the pool did
     for change in changes:
         hostile(guard, rng, 120, delta, calm=60)
@@ -266,7 +268,9 @@ def test_accounts_that_go_on_under_changed_rules_keep_one_bound(seed, delta, cha
         for h in range(2):
             pooled = pooled_slack(guard.rounds, delta, 4, h + 1)
             assert wrong[h] <= delta * number[h] + pooled + 1e-9
-        guard = guard.under(rules, [guard._names[i] for i in order])
+        moved = [names[i] for i in order]
+        guard = Guard.of_guards(change_rules(guard._guards, names, rules, moved), moved)
+        names = moved
         kept = guard.outcomes[:2].sum(-1)
         ended = np.stack([number, wrong]) - kept if guard.rounds else 0 * ended
 

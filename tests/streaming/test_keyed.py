@@ -1,6 +1,5 @@
-"""The guard of one group: rows, partial windows, gaps, and a state in snapshot and log."""
+"""The guards of groups: rows, partial windows, gaps, and a state in snapshots and log."""
 
-import copy
 import warnings
 from dataclasses import replace
 from datetime import timedelta
@@ -12,9 +11,10 @@ import pytest
 from aftlib import GaussianModel, Guard, Promise
 from aftlib.core.planfile import StreamPlan
 from aftlib.streaming import keyed
-from aftlib.streaming.groups import GuardCache, frame_of
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.groups import GuardCache
+from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.promise import fixed_part
+from aftlib.streaming.rows import arrange, frame_of, rows_of
 from tests.plans import write_plan
 
 NAMES = ["a", "b", "c", "d"]
@@ -43,15 +43,16 @@ def long(values, first=0, step=5, samples=5):
     return rows.sample(frac=1, random_state=1)
 
 
-def processed(guard, windows):
-    """The rows of some windows as a frame, and their part of the log."""
-    columns, part = guard.process(windows)
-    return frame_of(columns), part
+def processed(guards, windows):
+    """The rows of some windows of one group as a frame, and their part of the log."""
+    arranged = arrange(windows.assign(key="g"), guards.promise.sensors)
+    _, rounds, part = guards.process(arranged, np.zeros(len(arranged.start), int))
+    return frame_of(rows_of(guards.promise, rounds)), part
 
 
 def test_rows_are_those_of_one_guard():
     values = windows_of()
-    rows, _ = processed(KeyedGuard(PROMISE), long(values))
+    rows, _ = processed(KeyedGuards(PROMISE), long(values))
     guard = Guard([[0], [1], [2, 3]], 0.5, 0.05)
     expected, lasting = [], []
     for window in values:
@@ -76,11 +77,12 @@ def test_rows_are_those_of_one_guard():
 
 
 def test_the_audit_sums_the_guards_outcomes_and_its_bound_holds():
-    keyed = KeyedGuard(Promise(**TERMS | {"epsilon": 0.25}, samples=5))
+    keyed = KeyedGuards(Promise(**TERMS | {"epsilon": 0.25}, samples=5))
+    processed(keyed, long(windows_of()[:2]))
     np.testing.assert_array_equal(keyed.audit, 0)
-    keyed.process(long(windows_of()))
-    number, wrong, slack = keyed.guard.outcomes
-    audit = keyed.audit
+    processed(keyed, long(windows_of()[2:], 2))
+    number, wrong, slack = keyed.guards.outcomes[:, 0]
+    audit = keyed.audit[:, 0]
     np.testing.assert_array_equal(audit[:2], [number.sum(0), wrong.sum(0)])
     known, errors, allowed = audit.sum(1)
     assert 0 < errors <= allowed <= 0.05 * known + slack.sum()
@@ -89,36 +91,37 @@ def test_the_audit_sums_the_guards_outcomes_and_its_bound_holds():
 @pytest.mark.parametrize("often", [1000, 100])
 def test_restarts_from_snapshot_and_log_change_nothing(often):
     """Every micro-batch begins with what was stored; snapshots are written never, or often."""
-    values, whole, parts = windows_of(), KeyedGuard(PROMISE), []
+    values, whole, parts = windows_of(), KeyedGuards(PROMISE), []
     expected, _ = processed(whole, long(values))
-    snapshot, log, token = None, [], KeyedGuard(PROMISE).token
+    snapshots, before, log, token = [], None, [], KeyedGuards(PROMISE).token
     for cut in np.split(np.arange(len(values)), [1, 2, 130, 300, 341, 362, 380]):
-        guard = KeyedGuard(PROMISE)
-        guard.restore(snapshot, log, token)
+        guard = KeyedGuards(PROMISE)
+        guard.restore(snapshots, before, log, token)
         rows, part = processed(guard, long(values[cut], cut[0]))
         parts.append(rows)
         log, token = [*log, part], guard.token
-        if guard.logged >= often:
-            snapshot, log = guard.snapshot(), []
+        if guard.rows["logged"][0] >= often:
+            snapshots, before, log = [guard.snapshot(0)], token, []
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
-    assert (snapshot is None) == (often == 1000)
-    assert guard.guard.to_bytes() == whole.guard.to_bytes()
-    assert token == whole.token
-    with pytest.raises(ValueError, match="the guard's state must be .* is damaged"):
-        KeyedGuard(PROMISE).restore(snapshot, log[:-1], token)
+    assert bool(snapshots) == (often == 100)
+    assert guard.rows["guard"].tobytes() == whole.rows["guard"].tobytes()
+    with pytest.raises(ValueError, match="the guards' state must be .* is damaged"):
+        KeyedGuards(PROMISE).restore(snapshots, before, log[:-1], token)
+    with pytest.raises(ValueError, match="snapshot must have at least .* is damaged"):
+        KeyedGuards(PROMISE).restore([b"short"], before, log, token)
 
 
 def test_a_partial_window_has_its_own_half_width():
     rows = long(np.ones((1, 4))).sort_values("sensor")
     rows["samples"], rows["variance"] = [5, 4, 3, 2], [4.0, 0.25, 25.0, 0.0]
-    table, _ = processed(KeyedGuard(PROMISE), rows)
+    table, _ = processed(KeyedGuards(PROMISE), rows)
     assert table["state"].tolist() == ["exact", "estimated", "lost", "lost"]
     student = [3.182446, 4.302653]  # with 3 and 2 degrees of freedom
     half_width = student * np.sqrt([0.25 * (1 / 4 - 1 / 5), 25.0 * (1 / 3 - 1 / 5)])
     np.testing.assert_allclose(table["half_width"], [np.nan, *half_width, np.nan], rtol=1e-6)
     np.testing.assert_array_equal(table["value"], [1, 1, 1, np.nan])  # two of five are too few
     assert table["samples"].tolist() == [5, 4, 3, 2]
-    total, _ = processed(KeyedGuard(Promise(**TERMS, samples=5, query="sum", share=0.2)), rows)
+    total, _ = processed(KeyedGuards(Promise(**TERMS, samples=5, query="sum", share=0.2)), rows)
     np.testing.assert_allclose(total["value"], [1, 5 / 4, 5 / 3, 5 / 2])
     np.testing.assert_allclose(total["half_width"][1:3], 5 * half_width, rtol=1e-6)
 
@@ -127,7 +130,7 @@ def test_a_partial_window_counts_as_missing_if_the_promise_takes_whole_windows_o
     """The way out where a worker dies within a window, and the samples are its first ones."""
     rows = long(np.ones((1, 4))).sort_values("sensor")
     rows["samples"], rows["variance"] = [5, 4, 3, 5], 0.25
-    table, _ = processed(KeyedGuard(Promise(**TERMS, samples=5, share=1)), rows)
+    table, _ = processed(KeyedGuards(Promise(**TERMS, samples=5, share=1)), rows)
     assert table["state"].tolist() == ["exact", "lost", "lost", "exact"]
     np.testing.assert_array_equal(table["value"], [1, np.nan, np.nan, 1])
 
@@ -138,7 +141,7 @@ def test_an_aggregate_is_used_as_it_is_and_of_whole_windows_only(query):
     promise = Promise.from_content(Promise(**TERMS, samples=5, query=query).content)
     rows = long(np.full((1, 4), 7.0)).sort_values("sensor")
     rows["samples"] = [5, 4, 6, 1]
-    table, _ = processed(KeyedGuard(promise), rows)
+    table, _ = processed(KeyedGuards(promise), rows)
     assert table["state"].tolist() == ["exact", "lost", "exact", "lost"]
     np.testing.assert_array_equal(table["value"], [7, np.nan, 7, np.nan])
     assert table["half_width"].isna().all()
@@ -155,32 +158,31 @@ def test_the_half_width_of_partial_windows_holds_as_often_as_it_says(there):
         "start": 0, "sensor": names, "value": part.mean(0), "samples": there,
         "variance": part.var(0, ddof=1),
     })  # fmt: skip
-    table, _ = processed(KeyedGuard(promise), rows)
+    table, _ = processed(KeyedGuards(promise), rows)
     off = np.abs(table["value"] - samples.mean(0))
     assert 0.89 <= (off <= table["half_width"]).mean() <= 0.91
 
 
 @pytest.mark.parametrize(("n", "most"), [(50, 50_000), (2000, 1_000_000)])
 def test_bytes_written_per_window_are_bounded(n, most):
-    """On average, snapshots included; a snapshot has little more than the arrays in memory."""
-    guard = KeyedGuard(Promise([[str(i)] for i in range(n)], 0.5, 0.05, "5min"))
-    snapshot = len(guard.snapshot()) if n < 100 else 1.01 * guard.guard.nbytes
-    assert snapshot <= 1.01 * guard.guard.nbytes
+    """On average, snapshots included; a snapshot has no more than the arrays in memory."""
+    guards = KeyedGuards(Promise([[str(i)] for i in range(n)], 0.5, 0.05, "5min"))
+    snapshot = guards.rows.dtype.itemsize
     windows = max(keyed.LEAST_LOG, n // 3)
-    assert (snapshot + windows * (8 + 8 * n)) / windows <= most
+    assert (snapshot + windows * (16 + 8 * n)) / windows <= most
 
 
 def test_a_long_gap_costs_no_more_than_a_short_one():
     """A millisecond's windows over half a century would be 1.6 · 10¹² rounds."""
-    guard = KeyedGuard(Promise(**TERMS | {"window": "1ms"}))
+    guard = KeyedGuards(Promise(**TERMS | {"window": "1ms"}))
     rows = pd.DataFrame({
         "start": [0, 50 * 365 * 86_400_000_000], "sensor": "a", "value": 1.0, "samples": 1,
         "variance": np.nan,
     })  # fmt: skip
     table, _ = processed(guard, rows)
-    assert len(table) == 4 * (2 + guard.guard.horizons)
-    assert guard.logged == 2
-    assert guard.guard.rounds == 50 * 365 * 86_400_000 + 1
+    assert len(table) == 4 * (2 + guard.promise.horizons)
+    assert guard.rows["logged"].tolist() == [2]
+    assert guard.guards.state.rounds.tolist() == [50 * 365 * 86_400_000 + 1]
 
 
 def test_sensors_may_have_any_name_and_times_lie_before_1970():
@@ -189,7 +191,7 @@ def test_sensors_may_have_any_name_and_times_lie_before_1970():
     rows = pd.DataFrame({
         "start": -5 * MINUTE, "sensor": names, "value": range(9), "samples": 5, "variance": 0.0
     })  # fmt: skip
-    table, _ = processed(KeyedGuard(promise), rows)
+    table, _ = processed(KeyedGuards(promise), rows)
     assert table["sensor"].tolist() == names
     assert table["value"].tolist() == [*range(9)]
     assert table["start"].tolist() == [-5 * MINUTE] * 9
@@ -201,7 +203,7 @@ def test_wild_and_missing_values_do_not_end_a_stream(value):
     values[100, 0], values[120] = value, value
     rows = long(np.nan_to_num(values, nan=5e99))
     rows.loc[rows["value"] == 5e99, "value"] = None
-    table, _ = processed(KeyedGuard(PROMISE), rows)
+    table, _ = processed(KeyedGuards(PROMISE), rows)
     assert len(table) == 4 * 200
     assert table.loc[table["state"] == "exact", "value"].notna().all()
 
@@ -231,16 +233,16 @@ def test_a_promise_is_the_same_from_its_content():
 
 
 def guards_of(number):
-    guards = [KeyedGuard(PROMISE) for _ in range(number)]
+    guards = [KeyedGuards(PROMISE) for _ in range(number)]
     for i, guard in enumerate(guards):
-        guard.process(long(windows_of(100)[: i + 1]))
+        processed(guard, long(windows_of(100)[: i + 1]))
     return guards
 
 
-def test_a_full_cache_keeps_some_of_the_guards_that_come_again_and_drops_those_that_do_not():
-    """Five groups take turns and the memory holds three guards; then only two groups come."""
+def test_a_full_cache_keeps_some_of_the_buckets_that_come_again_and_drops_those_that_do_not():
+    """Five buckets take turns and the memory holds three; then only two buckets come."""
     guards = guards_of(5)
-    cache = GuardCache(most_bytes=3 * guards[0].guard.nbytes)
+    cache = GuardCache(most_bytes=3 * guards[0].nbytes)
     hits = 0
     for _ in range(50):
         for guard in guards:
@@ -305,15 +307,6 @@ def test_durations_may_be_timedeltas():
     assert fixed_part(read.content) == fixed_part(promise.content)
 
 
-def test_a_copy_has_a_state_of_its_own():
-    first = KeyedGuard(PROMISE)
-    first.process(long(windows_of(20)))
-    twin = copy.copy(first)
-    before = first.snapshot()
-    twin.process(long(windows_of(30)[20:], 20))
-    assert first.snapshot() == before != twin.snapshot()
-
-
 def test_a_promise_comes_from_a_plan(tmp_path):
     plan = plan_file(tmp_path / "plan.json", step=60.0)
     promise = Promise.from_plan(plan, watermark="30s")
@@ -351,8 +344,8 @@ def warm_plan(path, **changes):
 
 def test_a_stream_begins_with_what_the_plans_guard_learned(tmp_path):
     path = warm_plan(tmp_path / "plan.json")
-    warm = KeyedGuard(Promise.from_plan(path))
-    cold = KeyedGuard(Promise.from_plan(path, learned=None))
+    warm = KeyedGuards(Promise.from_plan(path))
+    cold = KeyedGuards(Promise.from_plan(path, learned=None))
     window = long(windows_of(302)[300:301], 7000)
     assert (processed(warm, window)[0]["recoverable"] > 0).all()
     assert (processed(cold, window)[0]["recoverable"] == 0).all()
@@ -366,9 +359,9 @@ def test_the_plans_seasons_are_in_step_with_the_stream(tmp_path):
     for start in (7000 * 5 * MINUTE, 7000 * 5 * MINUTE + 2 * MINUTE):
         state = promise.guard(start=start)._guards.state
         assert (state.rounds, state.phase) == (0, 300 + start / (5 * MINUTE))
-    keyed = KeyedGuard(promise)
-    keyed.process(long(windows_of(302)[300:302], 7000))
-    assert keyed.guard._guards.state.phase == 7300
+    keyed = KeyedGuards(promise)
+    processed(keyed, long(windows_of(302)[300:302], 7000))
+    assert keyed.guards.state.phase == 7300
 
 
 @pytest.mark.parametrize(
@@ -399,7 +392,7 @@ def test_changes_to_which_a_plans_guard_fits_are_none_of_the_windows(tmp_path):
     path = warm_plan(tmp_path / "plan.json")
     changes = {"workers": [["d", "a"], ["c"], ["b"]], "epsilon": {"a": 0.9}, "delta": 0.1}
     changes |= {"horizons": 9, "watermark": "1h", "share": 1, "samples": 3}
-    keyed = KeyedGuard(Promise.from_plan(path, **changes))
+    keyed = KeyedGuards(Promise.from_plan(path, **changes))
     rows, _ = processed(keyed, long(windows_of(302)[300:301], 7000))
     assert (rows["recoverable"] >= 4).all()
 

@@ -11,8 +11,8 @@ import pytest
 
 from aftlib.guard.guard import VERSION
 from aftlib.streaming import groups, keyed
-from aftlib.streaming.groups import AUDIT, GuardCache, StoredGuards
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.groups import AUDIT, GuardCache
+from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise
 from tests.streaming.test_keyed import (
@@ -58,8 +58,14 @@ class Handle:
     def __init__(self):
         self.variables = {}
 
-    def heads(self):
-        return {head[0]: head for head in self.variables["bucket"].value[2]}
+    @property
+    def token(self):
+        return self.variables["bucket"].value[2]
+
+    def stored_parts(self):
+        """How many snapshots and parts of the log are there, and how many the bucket counts."""
+        *_, parts, snapshots = self.variables["bucket"].value
+        return [len(self.variables[name]) for name in ("log", "chunks")], [parts, snapshots]
 
     def getValueState(self, name, schema):
         return self.variables.setdefault(name, ValueState())
@@ -68,9 +74,22 @@ class Handle:
         return self.variables.setdefault(name, MapState())
 
 
-def process(handle, promise, rows):
+def processor_of(handle, promise):
     processor = GuardProcessor(promise.content, "string", promise.learned)
     processor.init(handle)
+    return processor
+
+
+def states_of(handle, promise):
+    """The stored guard of each group."""
+    stored = processor_of(handle, promise).guards()
+    keyed = stored.stored()
+    groups._guards.keep(keyed)
+    return {key: keyed.rows["guard"][place].tobytes() for key, place in stored.places.items()}
+
+
+def process(handle, promise, rows):
+    processor = processor_of(handle, promise)
     rows = rows if "key" in rows else rows.assign(key="g")
     return list(processor.handleInputRows((7,), iter([rows]), None))
 
@@ -91,16 +110,15 @@ def test_a_changed_promise_begins_anew(handle, first):
     process(handle, PROMISE, long(values[:first]))
     rest = other[other["start"] >= first * 300_000_000]
     (changed,) = process(handle, AFTER, rest)
-    expected = KeyedGuard(AFTER)
+    expected = KeyedGuards(AFTER)
     table, _ = processed(expected, rest)
     pd.testing.assert_frame_equal(changed[table.columns], table)
     audit = changed[list(AUDIT)]
-    np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit)
+    np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit[:, 0])
     assert (audit[4:] == 0).all(axis=None)
-    _, token, chunks, parts = handle.heads()["g"]
-    assert token == expected.token
-    stored = [len(handle.variables[name]) for name in ("chunks", "log")]
-    assert stored == [chunks, parts] and sum(stored) == 1  # nothing of the former guard stays
+    assert handle.token == expected.token
+    stored, counted = handle.stored_parts()
+    assert stored == counted and sum(stored) == 1  # nothing of the former guard stays
 
 
 @pytest.mark.parametrize("first", [30, 100, 300])
@@ -115,28 +133,28 @@ def test_a_changed_promise_keeps_what_its_guards_learned(handle, first, warm):
     changes = {"epsilon": {**dict.fromkeys("bcd", 0.5), "a": 0.7}, "workers": [[c] for c in "dcba"]}
     after = Promise(**TERMS | changes, samples=5, **learned)
     values = windows_of()
-    groups = {"g": values, "h": values + 1}
-    parts = [long(groups[key][:first]).assign(key=key) for key in groups]
+    sites = {"g": values, "h": values + 1}
+    parts = [long(sites[key][:first]).assign(key=key) for key in sites]
     process(handle, before, pd.concat(parts))
     tables = {}
     alone = {}
     audits = {}
-    for key in groups:
-        keyed = KeyedGuard(before)
-        keyed.process(long(groups[key][:first]))
+    for key in sites:
+        keyed = KeyedGuards(before)
+        processed(keyed, long(sites[key][:first]))
         alone[key] = keyed.under(after)
-        audits[key] = alone[key].audit
+        audits[key] = alone[key].audit[:, 0]
         assert (audits[key][2] > 0).tolist() == [False, False, warm or first > 150, False]
-        tables[key] = processed(alone[key], long(groups[key][first : first + 3], first))[0]
+        tables[key] = processed(alone[key], long(sites[key][first : first + 3], first))[0]
         assert (tables[key]["recoverable"][:4] > 0).any() == (warm or first > 150)
     for key, expected in tables.items():
-        rows = long(groups[key][first : first + 3], first).assign(key=key)
+        rows = long(sites[key][first : first + 3], first).assign(key=key)
         (table,) = process(handle, after, rows)
         pd.testing.assert_frame_equal(table[expected.columns], expected)
-        audit = alone[key].audit - audits[key]
+        audit = alone[key].audit[:, 0] - audits[key]
         np.testing.assert_array_equal(table[list(AUDIT)].iloc[:4].T, audit)
-    assert {key: head[1] for key, head in handle.heads().items()} == {
-        key: keyed.token for key, keyed in alone.items()
+    assert states_of(handle, after) == {
+        key: keyed.rows["guard"].tobytes() for key, keyed in alone.items()
     }
     assert handle.variables["origin"].value == (after.content, after.learned)
 
@@ -151,9 +169,9 @@ def test_a_newer_plan_changes_nothing_of_guards_that_go_on(handle, first):
     process(handle, old, long(values[:first]))
     rows = [long(values[first:340], first), long(values[:1], 340).assign(key="new")]
     table = pd.concat([process(handle, new, each)[0] for each in rows], ignore_index=True)
-    whole = KeyedGuard(old)
-    whole.process(long(values[:first]))
-    fresh = KeyedGuard(new)
+    whole = KeyedGuards(old)
+    processed(whole, long(values[:first]))
+    fresh = KeyedGuards(new)
     expected = [processed(whole, rows[0])[0], processed(fresh, rows[1])[0]]
     expected = pd.concat(expected, ignore_index=True)
     pd.testing.assert_frame_equal(table[expected.columns], expected)
@@ -170,7 +188,7 @@ def test_a_guard_that_has_no_use_for_what_was_learned_begins_anew(handle):
         content = variables.variables["origin"].value[0].replace(":Others", ":Gone")
         variables.variables["origin"].update((content, None))
         (table,) = process(variables, after, long(values[200:220], 200))
-        expected, _ = processed(KeyedGuard(after), long(values[200:220], 200))
+        expected, _ = processed(KeyedGuards(after), long(values[200:220], 200))
         pd.testing.assert_frame_equal(table[expected.columns], expected)
 
 
@@ -187,7 +205,7 @@ def test_the_process_that_asks_for_the_variables_prints_no_more(monkeypatch, cap
 def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
     """Windows of three groups come mixed, and one group joins later."""
     values = {group: windows_of(60) + i for i, group in enumerate("xyz")}
-    tables, alone = [], {group: KeyedGuard(PROMISE) for group in values}
+    tables, alone = [], {group: KeyedGuards(PROMISE) for group in values}
     expected = []
     for cut in np.split(np.arange(60), [1, 20, 45]):
         parts = [
@@ -200,8 +218,8 @@ def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
         for part in parts:
             group = part["key"].iloc[0]
             expected.append(processed(alone[group], part)[0].assign(key=group))
-    tokens = {group: guard.token for group, guard in alone.items()}
-    assert {group: head[1] for group, head in handle.heads().items()} == tokens
+    states = {group: guard.rows["guard"].tobytes() for group, guard in alone.items()}
+    assert states_of(handle, PROMISE) == states
     both = [pd.concat(each).sort_values(["key", "start", "sensor"]) for each in (tables, expected)]
     columns = both[1].columns
     pd.testing.assert_frame_equal(
@@ -237,16 +255,18 @@ def test_the_log_of_a_group_stays_short_and_a_silent_group_costs_nothing(handle,
     monkeypatch.setattr(keyed, "LEAST_LOG", 20)
     values = windows_of(80)
     process(handle, PROMISE, long(values[:1]).assign(key="silent"))
-    silent = handle.heads()["silent"]
+    assert handle.stored_parts() == ([1, 0], [1, 0])
+    first = None
     for start, window in enumerate(values):
         if not np.isnan(window).all():
             process(handle, PROMISE, long(window[np.newaxis], start))
+        first = first or handle.variables["chunks"].get((0, 0))
     assert 20 < len(handle.variables["log"]) <= 41
-    assert handle.heads()["silent"] == silent
+    assert len(first[0]) > 1000 and handle.variables["chunks"][0, 0] is first
     rows = pd.concat([long(values[:1], 999).assign(key=key) for key in ("g", "silent")])
     (table,) = process(handle, PROMISE, rows)
-    alone = KeyedGuard(PROMISE)
-    alone.process(long(values[:1]))
+    alone = KeyedGuards(PROMISE)
+    processed(alone, long(values[:1]))
     expected, _ = processed(alone, long(values[:1], 999))
     table = table[table["key"] == "silent"][expected.columns].reset_index(drop=True)
     pd.testing.assert_frame_equal(table, expected, check_dtype=False)
@@ -256,7 +276,7 @@ def test_the_log_of_a_group_stays_short_and_a_silent_group_costs_nothing(handle,
 def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
     """Three processes have the groups in turn; state and results are those of one process."""
     monkeypatch.setattr(keyed, "LEAST_LOG", often)
-    read, snapshot = [], StoredGuards._snapshot
+    read, restore = [], KeyedGuards.restore
     values = {group: windows_of(280) + ord(group) for group in "gh"}
 
     def run(caches):
@@ -265,12 +285,12 @@ def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
             monkeypatch.setattr(groups, "_guards", caches[last % len(caches)])
             parts = [long(values[group][first:last], first).assign(key=group) for group in values]
             results += process(handle, PROMISE, pd.concat(parts).dropna())
-            results.append(handle.heads())
+            results.append({"token": handle.token})
         return results
 
     expected = run([GuardCache()])
     monkeypatch.setattr(
-        StoredGuards, "_snapshot", lambda *given: read.append(given) or snapshot(*given)
+        KeyedGuards, "restore", lambda *given: read.append(given) or restore(*given)
     )
     results = run([GuardCache() for _ in range(3)])
     assert len(results) == len(expected) > 150
@@ -281,7 +301,7 @@ def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
             pd.testing.assert_frame_equal(one, other)
     assert sum(table["audited"].sum() for table in results if not isinstance(table, dict)) > 1000
     if often == 10_000:
-        assert len(read) == 4  # two processes when they began; all others read the log
+        assert len(read) == 2  # two processes when they began; all others read the log
 
 
 @pytest.mark.parametrize("part", ["log", "chunks"])

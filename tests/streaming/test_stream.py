@@ -19,7 +19,7 @@ from aftlib.guard.known import KnownModel
 from aftlib.sensor_plans.plan import plan
 from aftlib.sensor_plans.question import Question
 from aftlib.streaming.groups import AUDIT
-from aftlib.streaming.keyed import KeyedGuard
+from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.metrics import (
     metrics_table,
     micro_batches_waiting,
@@ -128,7 +128,7 @@ def in_microseconds(windows):
 
 def expected_rows(rows, promise):
     """The rows of one guard of these windows."""
-    table, _ = processed(KeyedGuard(promise), in_microseconds(complete_windows(rows, promise)))
+    table, _ = processed(KeyedGuards(promise), in_microseconds(complete_windows(rows, promise)))
     return table.assign(start=pd.to_datetime(table["start"], unit="us", utc=True))
 
 
@@ -304,10 +304,10 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
         table = table_of(tmp_path / "metrics", len(output))
     finally:
         rocksdb.streams.removeListener(listener)
-    guards = {site: KeyedGuard(promise) for site in sites}
+    guards = {site: KeyedGuards(promise) for site in sites}
     for site, guard in guards.items():
-        guard.process(in_microseconds(complete_windows(sites[site], promise)))
-    audit = sum(guard.audit for guard in guards.values())
+        processed(guard, in_microseconds(complete_windows(sites[site], promise)))
+    audit = sum(guard.audit[:, 0] for guard in guards.values())
     assert audit[0].sum() > 500
     np.testing.assert_allclose(table[list(AUDIT)].astype(float), audit.sum(1), rtol=1e-12)
     states = output["state"].value_counts().to_dict()
@@ -544,7 +544,7 @@ def test_a_query_with_a_changed_promise_begins_anew(rocksdb, tmp_path):
     complete = windows["start"] + pd.Timedelta("5min") <= first["time"].max()
     rest = windows[~complete & windows["sensor"].isin(after.sensors)]
     parts = [(before, windows[complete]), (after, rest)]
-    tables = [processed(KeyedGuard(promise), in_microseconds(part))[0] for promise, part in parts]
+    tables = [processed(KeyedGuards(promise), in_microseconds(part))[0] for promise, part in parts]
     expected = pd.concat(tables)
     expected["start"] = pd.to_datetime(expected["start"], unit="us", utc=True)
     require_equal(in_order(output), in_order(expected))
