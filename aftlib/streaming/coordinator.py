@@ -23,7 +23,10 @@ def rows_by_model(parts: Iterable[pd.DataFrame], content: str) -> Iterator[pd.Da
     variance. Each sensor's first row has its outcomes of all windows, as in `groups`.
     """
     promise = promise_of(content, None)
-    windows = arrange(pd.concat(parts, ignore_index=True), promise.sensors)
+    frames = list(parts)
+    if not frames:  # a partition without any group
+        return
+    windows = arrange(pd.concat(frames, ignore_index=True), promise.sensors)
     if not windows.start.size:
         return
     table = promise.gain_table
