@@ -25,7 +25,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aftlib import Promise, recoverable
 from aftlib.spark.session import session
-from aftlib.streaming.groups import CACHE_BYTES
+from aftlib.streaming.cache import CACHE_BYTES
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.rows import Arranged
 from aftlib.streaming.stream import BUCKETS, PROVIDER, ROCKSDB
@@ -54,8 +54,7 @@ def run(groups: str = "10,100,1000") -> dict[str, Any]:
         "one_group_of_2000_sensors": compare_streams(spark, 1, 2000),
         "guard": {n: guard_costs(n) for n in (SENSORS, 200)},
     }
-    results["guards_in_cache"] = int(CACHE_BYTES * spark.sparkContext.defaultParallelism)
-    results["guards_in_cache"] //= results["guard"][SENSORS]["bytes"]
+    results["guards_in_cache"] = CACHE_BYTES // results["guard"][SENSORS]["bytes"]
     spark.stop()
     return results
 

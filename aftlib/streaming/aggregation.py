@@ -126,7 +126,8 @@ def results_of_windows(samples: DataFrame, promise: Promise, *fixed: Column) -> 
     Columns: key, start (µs), sensor, value, samples (their number), variance (of the samples).
     `fixed` columns, which are null, only become part of the key of Spark's state.
     """
-    variance = F.var_samp("value") if promise.samples > 1 else F.lit(None).cast("double")
+    partial = promise.samples > 1 and promise.share < 1  # such windows are used, and need it
+    variance = F.var_samp("value") if partial else F.lit(None).cast("double")
     keyed = samples.select(end_of_window(promise), "key", "sensor", "value", *fixed)
     keys = [name for name in keyed.columns if name != "value"]
     windows = keyed.groupBy(*keys).agg(

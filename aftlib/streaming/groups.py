@@ -1,4 +1,4 @@
-"""The guards of a bucket of groups in Spark's state, and a cache of them.
+"""The guards of a bucket of groups in Spark's state.
 
 Spark calls a processor once per key. Such a call takes longer than a guard, so a key has a bucket
 of groups.
@@ -6,64 +6,24 @@ of groups.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import cache
-from random import Random
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from aftlib.guard.guard import VERSION
+from aftlib.streaming.cache import GuardCache
 from aftlib.streaming.keyed import KeyedGuards, hash_of
 from aftlib.streaming.promise import Promise
 from aftlib.streaming.rows import arrange, frame_of, rows_of
 
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
-_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-CACHE_BYTES = max(2**29, _MEMORY // (4 * (os.cpu_count() or 1)))
-"""Most memory of the guards that a process keeps from one micro-batch to the next.
-
-Spark has a process per core; together they take a quarter of the machine's memory.
-"""
 AUDIT = ("audited", "wrong", "allowed")
 """Columns for a micro-batch's additions to a group's part of `KeyedGuards.audit`: each sensor's
 first row has its additions, the other rows have zeros."""
-
-
-class GuardCache:
-    """Guards that a process keeps between micro-batches, by token.
-
-    When the store restores an earlier state, as after a failed task, its token differs from that of
-    the guards that had continued. So the cache only returns the guards of the stored state. Buckets
-    come in turn, so a full cache that dropped the least recently used one would never have the
-    next: it drops any.
-    """
-
-    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
-        self._most = most_bytes
-        self._bytes = 0
-        self._random = Random(0)
-        self._buckets: dict[bytes, KeyedGuards] = {}
-
-    def take(self, token: bytes) -> KeyedGuards | None:
-        """Remove and return the guards with a token, if they are here."""
-        keyed = self._buckets.pop(token, None)
-        if keyed is not None:
-            self._bytes -= keyed.nbytes
-        return keyed
-
-    def keep(self, keyed: KeyedGuards) -> None:
-        """Store guards if they fit; the caller must not change them any more."""
-        self.take(keyed.token)
-        room = self._most - keyed.nbytes
-        while self._buckets and self._bytes > room:
-            self.take(self._random.choice(list(self._buckets)))
-        if self._bytes <= room:
-            self._buckets[keyed.token] = keyed
-            self._bytes += keyed.nbytes
 
 
 _guards = GuardCache()
@@ -157,22 +117,22 @@ class StoredGuards:
     def stored(self) -> KeyedGuards:
         """Return the stored guards, or new ones.
 
-        Spark gives a task to any process of an executor. A process that did not have the bucket for
-        some micro-batches looks back in the log for the guards that it has, and processes the parts
-        since then; only a process without any needs the snapshots, and then the whole log.
+        If a process that had them has ended, or a task failed, they are restored from the snapshots
+        and the whole log. Where the log leads back to guards that are still there, as after a task
+        that ran twice, only the parts since then are processed.
         """
         if not self.places:
             return KeyedGuards(self.promise)
         missed: list[bytes] = []
         token = self.token
-        keyed = _guards.take(token)
+        keyed = _guards.take(token, self.promise)
         part = self.parts
         while keyed is None and part:
             part -= 1
             before, windows = self.variables.log.getValue((part,)) or (b"", b"")
             missed.append(bytes(windows))
             token = bytes(before)
-            keyed = _guards.take(token)
+            keyed = _guards.take(token, self.promise)
         missed.reverse()
         if keyed is None:
             keyed = KeyedGuards(self.promise)

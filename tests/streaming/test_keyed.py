@@ -11,7 +11,6 @@ import pytest
 from aftlib import GaussianModel, Guard, Promise
 from aftlib.core.planfile import StreamPlan
 from aftlib.streaming import keyed
-from aftlib.streaming.groups import GuardCache
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.promise import fixed_part
 from aftlib.streaming.rows import arrange, frame_of, rows_of
@@ -230,35 +229,6 @@ def test_a_promise_is_the_same_from_its_content():
     assert again.limits == promise.limits == [0.1, 0.2, 0.3, 0.4]
     assert again.content == promise.content != PROMISE.content
     assert again.guard().to_bytes() == promise.guard().to_bytes()
-
-
-def guards_of(number):
-    guards = [KeyedGuards(PROMISE) for _ in range(number)]
-    for i, guard in enumerate(guards):
-        processed(guard, long(windows_of(100)[: i + 1]))
-    return guards
-
-
-def test_a_full_cache_keeps_some_of_the_buckets_that_come_again_and_drops_those_that_do_not():
-    """Five buckets take turns and the memory holds three; then only two buckets come."""
-    guards = guards_of(5)
-    cache = GuardCache(most_bytes=3 * guards[0].nbytes)
-    hits = 0
-    for _ in range(50):
-        for guard in guards:
-            hits += cache.take(guard.token) is guard
-            cache.keep(guard)
-    assert 50 < hits <= 150
-    for _ in range(50):
-        hits = [cache.take(guard.token) is guard for guard in guards[3:]]
-        for guard in guards[3:]:
-            cache.keep(guard)
-    assert hits == [True, True]
-    assert sum(cache.take(guard.token) is guard for guard in guards[:3]) <= 1
-    assert cache.take(guards[3].token) is guards[3] and cache.take(guards[3].token) is None
-    nothing = GuardCache(most_bytes=0)
-    nothing.keep(guards[0])
-    assert nothing.take(guards[0].token) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import pytest
 
 from aftlib.guard.guard import VERSION
 from aftlib.streaming import groups, keyed
-from aftlib.streaming.groups import AUDIT, GuardCache
+from aftlib.streaming.cache import GuardCache
+from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise
@@ -95,10 +96,10 @@ def process(handle, promise, rows):
 
 
 @pytest.fixture(params=["cached", "restored"])
-def handle(request, monkeypatch):
+def handle(request, monkeypatch, tmp_path):
     """Guards stay in memory between two micro-batches, or are read from the state each time."""
     size = {"cached": 2**30, "restored": 0}[request.param]
-    monkeypatch.setattr(groups, "_guards", GuardCache(size))
+    monkeypatch.setattr(groups, "_guards", GuardCache(size, tmp_path))
     return Handle()
 
 
@@ -272,9 +273,9 @@ def test_the_log_of_a_group_stays_short_and_a_silent_group_costs_nothing(handle,
     pd.testing.assert_frame_equal(table, expected, check_dtype=False)
 
 
-@pytest.mark.parametrize("often", [10_000, 20])
-def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
-    """Three processes have the groups in turn; state and results are those of one process."""
+@pytest.mark.parametrize(("often", "shared"), [(10_000, False), (20, False), (20, True)])
+def test_processes_that_take_turns_have_the_state_of_one(monkeypatch, tmp_path, often, shared):
+    """Three have the groups in turn. Of different executors, they catch up from the log."""
     monkeypatch.setattr(keyed, "LEAST_LOG", often)
     read, restore = [], KeyedGuards.restore
     values = {group: windows_of(280) + ord(group) for group in "gh"}
@@ -288,11 +289,12 @@ def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
             results.append({"token": handle.token})
         return results
 
-    expected = run([GuardCache()])
+    expected = run([GuardCache(folder=tmp_path / "one")])
     monkeypatch.setattr(
         KeyedGuards, "restore", lambda *given: read.append(given) or restore(*given)
     )
-    results = run([GuardCache() for _ in range(3)])
+    folders = ["all"] * 3 if shared else ["first", "second", "third"]
+    results = run([GuardCache(folder=tmp_path / folder) for folder in folders])
     assert len(results) == len(expected) > 150
     for one, other in zip(results, expected, strict=True):
         if isinstance(one, dict):
@@ -302,12 +304,13 @@ def test_processes_that_take_turns_catch_up_from_the_log(monkeypatch, often):
     assert sum(table["audited"].sum() for table in results if not isinstance(table, dict)) > 1000
     if often == 10_000:
         assert len(read) == 2  # two processes when they began; all others read the log
+    assert not (shared and read)
 
 
 @pytest.mark.parametrize("part", ["log", "chunks"])
-def test_a_damaged_checkpoint_is_refused(monkeypatch, part):
+def test_a_damaged_checkpoint_is_refused(monkeypatch, tmp_path, part):
     """A part of the state is missing when the process starts again."""
-    monkeypatch.setattr(groups, "_guards", GuardCache(0))
+    monkeypatch.setattr(groups, "_guards", GuardCache(0, tmp_path))
     handle, values = Handle(), windows_of(300)
     process(handle, PROMISE, long(values[:290]))
     process(handle, PROMISE, long(values[290:299], 290))

@@ -1,0 +1,176 @@
+"""Memory of guards that processes share: claimed by one, found by the next, never half changed."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from aftlib.streaming.cache import GuardCache, Memory
+from aftlib.streaming.keyed import KeyedGuards
+from tests.streaming.test_keyed import PROMISE, long, processed, windows_of
+
+ROOMY = 2**30
+
+
+def guards_of(rounds, promise=PROMISE):
+    """The guards of one group after some windows."""
+    keyed = KeyedGuards(promise)
+    processed(keyed, long(windows_of(100)[:rounds]))
+    return keyed
+
+
+def later(keyed):
+    """The same guards ten windows later."""
+    processed(keyed, long(windows_of(100)[10:20], 10))
+    return keyed
+
+
+SIZE = guards_of(1).rows.nbytes
+
+
+class Process:
+    """Another process with the same folder, which does what it reads, line by line."""
+
+    CODE = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from tests.streaming.test_cache import *
+        cache = GuardCache(int(sys.argv[2]), Path(sys.argv[1]))
+        for line in sys.stdin:
+            exec(line)
+            print("done", flush=True)
+    """)
+
+    def __init__(self, folder, most=ROOMY):
+        command = [sys.executable, "-c", self.CODE, str(folder), str(most)]
+        self.child = subprocess.Popen(command, stdin=-1, stdout=-1, text=True)
+
+    def do(self, line):
+        self.child.stdin.write(line + "\n")
+        self.child.stdin.flush()
+        return self.child.stdout.readline().strip() == "done"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.child.kill()
+        self.child.wait()
+        self.child.stdin.close()
+        self.child.stdout.close()
+
+
+def take(cache, keyed):
+    return cache.take(keyed.token, PROMISE)
+
+
+def test_the_next_process_goes_on_where_the_last_one_was_and_there_is_one_copy(tmp_path):
+    cache = GuardCache(ROOMY, tmp_path)
+    cache.keep(guards_of(10))
+    with Process(tmp_path) as other:
+        assert other.do("keyed = take(cache, guards_of(10))")
+        assert take(cache, guards_of(10)) is None  # claimed
+        assert other.do("cache.keep(later(keyed))")
+        assert take(cache, guards_of(10)) is None  # an earlier state
+        expected = later(guards_of(10))
+        assert cache.nbytes == SIZE
+        keyed = take(cache, expected)
+        assert keyed.rows.tobytes() == expected.rows.tobytes()
+        assert keyed.token == expected.token
+        cache.keep(keyed)
+        assert other.do("assert take(cache, later(guards_of(10))) is not None")
+    assert os.listdir(tmp_path) == []
+
+
+def careless_claim(self, name):
+    """The control: rows are changed where all others find them."""
+    owner, file, inode, _ = map(int, (self._folder / name).read_text().split())
+    return Memory.of_process(owner, file, inode)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_rows_that_a_crash_left_half_changed_are_not_found(tmp_path, broken):
+    cache = GuardCache(ROOMY, tmp_path)
+    cache.keep(guards_of(10))
+    with Process(tmp_path) as other:
+        if broken:
+            assert other.do("GuardCache._claim = careless_claim")
+        assert other.do("keyed = take(cache, guards_of(10)); keyed.rows['next'] = -7")
+        os.kill(other.child.pid, signal.SIGKILL)
+        other.child.wait()
+        left = take(cache, guards_of(10))
+    assert (left is None) != broken
+    assert not broken or left.rows["next"].tolist() == [-7]
+
+
+def test_guards_of_a_process_that_has_ended_are_not_found_and_take_no_room(tmp_path):
+    cache = GuardCache(ROOMY, tmp_path)
+    with Process(tmp_path) as other:
+        assert other.do("cache.keep(guards_of(10))")
+        assert cache.nbytes == SIZE
+    assert take(cache, guards_of(10)) is None
+    assert cache.nbytes == 0
+
+
+def test_a_number_that_a_later_process_has_leads_to_nothing():
+    memory = Memory.allocate(SIZE)
+    inode = os.fstat(memory.file).st_ino
+    assert Memory.of_process(os.getpid(), memory.file, inode + 1) is None
+    assert Memory.of_process(os.getpid(), memory.file, inode) is not None
+
+
+def test_a_full_cache_drops_any_bucket_of_any_process(tmp_path):
+    """Six buckets of two processes, and room for three."""
+    cache = GuardCache(3 * SIZE, tmp_path)
+    with Process(tmp_path, 3 * SIZE) as other:
+        for rounds in (2, 4, 6):
+            assert other.do(f"cache.keep(guards_of({rounds - 1}))")
+            cache.keep(guards_of(rounds))
+        assert cache.nbytes == 3 * SIZE
+        there = [take(cache, guards_of(rounds)) is not None for rounds in range(1, 7)]
+        assert sum(there) == 3 and there[-1]
+    nothing = GuardCache(SIZE - 1, tmp_path / "none")
+    nothing.keep(guards_of(10))
+    assert take(nothing, guards_of(10)) is None
+
+
+def test_buckets_in_turn_stay_in_memory_if_they_fit(tmp_path):
+    """Files do not become more with every micro-batch."""
+    cache = GuardCache(2 * SIZE, tmp_path)
+    guards = [guards_of(rounds) for rounds in (1, 2)]
+    for keyed in guards:
+        cache.keep(keyed)
+    files = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        for keyed in guards:
+            taken = take(cache, keyed)
+            np.testing.assert_array_equal(taken.rows["next"], keyed.rows["next"])
+            cache.keep(taken)
+    assert len(os.listdir("/proc/self/fd")) <= files
+
+
+def test_guards_that_were_not_stored_again_are_gone(tmp_path):
+    cache = GuardCache(ROOMY, tmp_path)
+    cache.keep(guards_of(1))
+    assert take(cache, guards_of(1)) is not None
+    assert take(cache, guards_of(1)) is None
+
+
+def test_a_users_predictor_stays_in_its_process_within_its_part_of_the_memory(tmp_path):
+    promise = replace(PROMISE, predictor="tests.guard.test_predictor:Others")
+    keyed = guards_of(10, promise)
+    room = (keyed.nbytes + 1) * (os.cpu_count() or 1)
+    cache = GuardCache(room, tmp_path)
+    cache.keep(keyed)
+    assert os.listdir(tmp_path) == []
+    assert cache.take(keyed.token, promise) is keyed
+    assert cache.take(keyed.token, promise) is None
+    for rounds in (10, 11):
+        cache.keep(guards_of(rounds, promise))
+    found = [cache.take(guards_of(rounds, promise).token, promise) for rounds in (10, 11)]
+    assert sum(each is not None for each in found) == 1
