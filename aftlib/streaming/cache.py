@@ -107,7 +107,7 @@ class GuardCache:
         self._forget_claim()
         if promise.predictor is not None:
             return self._own.pop(token, None)
-        memory = self._claim(token.hex())
+        memory = self._claim(token.hex()) if token else None  # a damaged log has no token
         if memory is None:
             return None
         keyed = KeyedGuards(promise)
