@@ -40,10 +40,9 @@ from aftlib.notebook.parameters import PROFILES, ParameterModel
 from aftlib.notebook.scorecard import count_text, tally, unexpected
 from aftlib.notebook.texts import printable
 from aftlib.sensor_plans.plan import plan as make_plan
-from aftlib.sensor_plans.plan_text import report_text
 from aftlib.sensor_plans.question import Question, read_by_sensor
 from aftlib.sensor_plans.sensor_file import read_sensors
-from aftlib.sensor_plans.sensor_plan import SensorPlan
+from aftlib.sensor_plans.sensor_plan import SensorPlan, report_text
 from aftlib.sensor_plans.sensor_times import TIME_UNITS
 from aftlib.streaming.metrics import metrics_table, sensor_table
 

@@ -166,6 +166,14 @@ def nearest(stops: Sequence[float], value: float) -> int:
     return min(range(len(stops)), key=lambda place: abs(stops[place] - value))
 
 
+def panel_titles(figure: go.Figure) -> go.Figure:
+    """Name the panels of a figure of `plotly.express` by their values alone, without the column.
+
+    Returns the same figure.
+    """
+    return figure.for_each_annotation(lambda title: title.update(text=title.text.partition("=")[2]))
+
+
 def threshold(
     figure: go.Figure, y: float, text: str, position: str = "top right", **panel: int
 ) -> go.Figure:

@@ -5,16 +5,17 @@ about samples. Models are fitted to the first half of the windows; the second ha
 
 Modules, in the order in which data pass through them:
 
-1. `sensor_file` reads Parquet, and CSV as texts, into numbers; `sensor_times` reads their times;
-   `sensor_checks` refuses what is no measurement, and puts the samples on an even grid.
-2. `question`: ε, δ, T_SLA, windows, workers, read rate, and a grouping that is given.
-3. `window_results` aggregates the windows and fits the models; `backtest` walks forward through the
-   second half with the `guard` and with other methods.
-4. `plan` puts the parts together: assignment, `recovery` (checkpoints and replay sets after a
-   failure of all machines; what pays after a failure of one), back-test, one outage, `cautions`.
-5. `sensor_plan` has the result, `SensorPlan`, which plan.json holds; `plan_text` prints it. The
-   command line `aft plan` is in `aftlib.command`.
-6. `experiments`, `followed` (a plan in a stream), `figures` and `claims` are notebook 06's.
+1. `sensor_plan` has the result, `SensorPlan`, as plan.json holds it and `aft plan` prints it. All
+   other modules fill its parts.
+2. `sensor_file` reads Parquet, and CSV as texts, into numbers; `sensor_checks` refuses what is no
+   measurement; `sensor_times` reads times, and puts the samples on an even grid.
+3. `question`: ε, δ, T_SLA, windows, workers, read rate, and a grouping that is given.
+4. `window_results` aggregates the windows and fits the models. `backtest` gives the second half to
+   `Guard.replay`, which scores each window as if it was lost, and to other methods.
+5. `recovery`: checkpoints and replay sets after a failure of all machines; what pays after a
+   failure of one. `cautions`: reasons to trust the plan less.
+6. `plan` calls all of these, and shows one outage. The command `aft plan` is in `aftlib.command`.
+7. `experiments`, `followed` (a plan in a stream), `figures` and `claims` are notebook 06's.
 """
 
 from importlib.util import find_spec

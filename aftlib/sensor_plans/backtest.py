@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from aftlib.core.gaussian import GaussianModel
 from aftlib.core.intervals import LEVELS, bootstrap_share
-from aftlib.core.requirement import Requirement
 from aftlib.documents.approximately_once.assignment import residual_variance, residuals
 from aftlib.guard import Guard, accounts
 from aftlib.guard.guard import History
-from aftlib.sensor_plans.sensor_plan import Backtest, Score
+from aftlib.sensor_plans.sensor_plan import Backtest, Score, or_none
+from aftlib.sensor_plans.window_results import Survey
 
 METHODS = ("guard", "baseline model", "always estimate")
 GUARD, BASELINE, ALWAYS = METHODS
@@ -34,21 +34,45 @@ WARM_UP = 5000
 MOST_SCORED = 2_000_000
 #: Fewest certified windows for which a share within ε is judged: 20 wrong ones at δ = .05.
 MANY = 400
-#: Counts of windows: of known truth, the certified ones of these, and the wrong ones of those.
-PAIRS, CERTIFIED, WRONG = range(3)
+
+
+def no_progress(done: int, of: int) -> None:
+    """Report nothing, as an `OnSegment`."""
+
+
+class Counts(NamedTuple):
+    """Windows whose truth is known, the certified ones of these, and the wrong ones of those.
+
+    Wrong is an estimate that was off by more than ε. All three have one shape.
+    """
+
+    known: np.ndarray
+    certified: np.ndarray
+    wrong: np.ndarray
+
+    def map(self, change: Callable[[np.ndarray], np.ndarray]) -> Counts:
+        """Return the counts with each array changed in the same way."""
+        return Counts(*map(change, self))
+
+    def sum(self, *axes: int) -> Counts:
+        """Return the sums over some axes."""
+        return self.map(lambda counts: counts.sum(axis=axes))
+
+    @property
+    def shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """Share certified, and share of these within ε, NaN if there are none."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.certified / np.maximum(self.known, 1e-12), 1 - self.wrong / self.certified
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Counts of a walk-forward back-test.
+    """A walk-forward back-test: counts of the second half, and guarantees of all windows fed."""
 
-    `counts` have by method the windows whose truth is known, the certified ones among them, and the
-    certified ones that were off by more than ε.
-    """
-
-    counts: Mapping[str, np.ndarray]  # (segments, H, n, 3)
+    counts: Mapping[str, Counts]  # by method, shape (segments, H, n); the warm-up is not in it
     edges: np.ndarray  # (segments + 1,) first window of each segment, and the end
-    outcomes: np.ndarray  # (H, n, 2) all guarantees of the guard, and the wrong ones
+    guarantees: np.ndarray  # (H, n) of the guard in all windows fed, the warm-up included
+    wrong: np.ndarray  # (H, n) guarantees that were wrong
     rounds: int  # windows that the guard was fed
     errors: np.ndarray  # (windows scored, n) one window after a loss
     delta: float
@@ -57,38 +81,32 @@ class Walk:
     @cached_property
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
         """Share of the windows that the guard certified, and share of these within ε, (H, n)."""
-        return shares(self.counts[GUARD].sum(axis=0))
+        return self.counts[GUARD].sum(0).shares
 
     @property
-    def wrong_and_permitted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Wrong guarantees, and how many the theorem permits, of each sensor and of all, (H, n+1).
-
-        Permitted are δN and the slack. By the theorem, no number of wrong ones is larger.
-        """
-        guarantees, wrong = np.moveaxis(self.outcomes, -1, 0)
-        n = guarantees.shape[1]
-        ahead = range(1, len(guarantees) + 1)
-        single = np.array([accounts.slack(self.rounds, self.delta, h) for h in ahead])
-        pooled = np.array([accounts.pooled_slack(self.rounds, self.delta, n, h) for h in ahead])
-        permitted = self.delta * guarantees + single[:, None]
-        together = self.delta * guarantees.sum(axis=1) + pooled
-        return (
-            np.column_stack([wrong, wrong.sum(axis=1)]),
-            np.column_stack([permitted, together]),
-        )
+    def certified_next(self) -> np.ndarray:
+        """Share of the windows certified one window after a loss, shape (n,)."""
+        return self.shares[0][0]
 
     @property
     def used(self) -> float:
-        """Largest share of the permitted wrong guarantees that were wrong; at most 1."""
-        wrong, permitted = self.wrong_and_permitted
-        return float((wrong / permitted).max())
+        """Largest share of the permitted wrong guarantees that were wrong, of a sensor or of all.
+
+        Permitted are δN and the slack, at each horizon. By the theorem the result is at most 1.
+        """
+        n = self.guarantees.shape[1]
+        ahead = range(1, len(self.guarantees) + 1)
+        single = np.array([accounts.slack(self.rounds, self.delta, h) for h in ahead])
+        pooled = np.array([accounts.pooled_slack(self.rounds, self.delta, n, h) for h in ahead])
+        alone = self.wrong / (self.delta * self.guarantees + single[:, None])
+        together = self.wrong.sum(axis=1) / (self.delta * self.guarantees.sum(axis=1) + pooled)
+        return float(max(alone.max(), together.max()))
 
     @property
-    def pooled_allowance(self) -> float:
-        """Errors beyond δN that all sensors together may have one window after a loss."""
-        n = self.outcomes.shape[1]
-        single = n * accounts.slack(self.rounds, self.delta, 1)
-        return float(min(single, accounts.pooled_slack(self.rounds, self.delta, n)))
+    def missed_guarantee(self) -> bool:
+        """Whether the share within ε of what the guard certified is clearly below 1 − δ."""
+        interval = self.score().interval
+        return interval is not None and interval[1] < 1 - self.delta
 
     @cached_property
     def least_epsilon(self) -> np.ndarray:
@@ -96,146 +114,134 @@ class Walk:
         with np.errstate(invalid="ignore"):
             return np.nanquantile(self.errors, 1 - self.delta, axis=0)
 
-    def weighted_counts(self, method: str = GUARD) -> np.ndarray:
-        """Counts of one method, means over the horizons weighted H : … : 1, (segments, n, 3)."""
-        down = np.arange(len(self.outcomes), 0, -1.0)
-        return np.einsum("h,shnk->snk", down / down.sum(), self.counts[method])
+    def weighted_counts(self, method: str = GUARD) -> Counts:
+        """Counts of one method, means over the horizons weighted H : … : 1, (segments, n)."""
+        down = np.arange(len(self.guarantees), 0, -1.0)
+        weights = down / down.sum()
+        return self.counts[method].map(lambda counts: np.einsum("h,shn->sn", weights, counts))
 
     def score(self, method: str = GUARD) -> Score:
         """The shares of a method, over all sensors."""
-        segments = self.weighted_counts(method).sum(axis=1)
-        certified, within = shares(segments.sum(axis=0))
+        segments = self.weighted_counts(method).sum(1)
+        certified, within = segments.sum(0).shares
         if np.isnan(within):
             return Score(method, float(certified), None)
         return Score(method, float(certified), float(within), interval(segments))
 
     def totals(self, names: Sequence[str]) -> Backtest:
         """The guard's back-test in numbers; horizons are weighted H : … : 1."""
-        certified = self.counts[GUARD][..., CERTIFIED].sum(axis=(0, 1))
-        within = pd.Series(shares(self.weighted_counts().sum(axis=0))[1], [*names])
-        within = within[certified >= MANY]
+        n = len(names)
+        single = accounts.slack(self.rounds, self.delta, 1)
+        pooled = accounts.pooled_slack(self.rounds, self.delta, n)
+        within = pd.Series(self.weighted_counts().sum(0).shares[1], [*names])
+        within = within[self.counts[GUARD].certified.sum(axis=(0, 1)) >= MANY]
         return Backtest(
             windows=int(self.edges[-1] - self.edges[0]),
             score=self.score(),
             worst_sensor=str(within.idxmin()) if len(within) else None,
             worst_within=float(within.min()) if len(within) else None,
-            N=int(self.outcomes[0, :, 0].sum()),
+            N=int(self.guarantees[0].sum()),
             fed=self.rounds,
-            slack_errors=self.pooled_allowance,
+            slack_errors=float(min(n * single, pooled)),
         )
 
 
-def shares(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """From counts (…, 3): share certified, and share of these within ε (NaN if there are none)."""
-    pairs, certified, wrong = np.moveaxis(counts, -1, 0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return certified / np.maximum(pairs, 1e-12), 1 - wrong / certified
-
-
-def or_none(number: float) -> float | None:
-    """Return a number as plan.json has it: None where it is unknown or infinite."""
-    return float(number) if np.isfinite(number) else None
-
-
-def numbers_or_none(numbers: np.ndarray) -> tuple[float | None, ...]:
-    """Return numbers as plan.json has them."""
-    return tuple(or_none(number) for number in numbers)
-
-
-def interval(counts: np.ndarray) -> tuple[float, float]:
+def interval(segments: Counts) -> tuple[float, float]:
     """Interval of the share within ε, resampling whole segments of time.
 
-    Counts have shape (segments, 3), because sensors of a segment err together; some segment has a
+    Counts have shape (segments,), because sensors of a segment err together; some segment has a
     certified window. If no segment has an error, the low end is the exact binomial bound for that
     number of independent segments.
     """
-    used = counts[counts[:, CERTIFIED] > 0]
-    wrong = used[:, WRONG]
-    certified = used[:, CERTIFIED]
-    if not wrong.any():
-        return float(LEVELS[0] ** (1 / len(used))), 1.0
-    return bootstrap_share(certified - wrong, certified, np.random.default_rng(1))
+    used = segments.map(lambda counts: counts[segments.certified > 0])
+    if not used.wrong.any():
+        return float(LEVELS[0] ** (1 / len(used.wrong))), 1.0
+    right = used.certified - used.wrong
+    return bootstrap_share(right, used.certified, np.random.default_rng(1))
 
 
 def walk_forward(
-    values: np.ndarray,
-    workers: Sequence[Sequence[int]],
-    limits: np.ndarray,
-    delta: float,
-    baseline: GaussianModel,
-    *,
-    horizons: int = HORIZONS,
-    seasons: Sequence[float] = (),
-    on_segment: OnSegment = lambda done, of: None,
+    survey: Survey, workers: Sequence[Sequence[int]], on_segment: OnSegment = no_progress
 ) -> Walk:
     """Feed the first half; then score each window of the second half as if its worker was lost.
 
-    If the second half has more than `MOST_SCORED` pairs (sensor, window), the last ones are scored.
+    `Guard.replay` predicts each window from the windows before it and from the other workers'
+    sensors, once for each number of windows 1 … H since a loss, and only then learns it. So a
+    window is scored H times, although none is lost. If the second half has more than `MOST_SCORED`
+    pairs (sensor, window), the last ones are scored.
 
-    `values` (N, n) are window results, NaN where there is none; `limits` (n,) is ε of each sensor;
-    `baseline` is the documents' model of window results, fitted to the first half without regard
-    to time. Horizons and seasons are as in `Guard`. `on_segment` is called with the
-    number of processed windows and the total number.
+    `workers` have the sensors' numbers. `on_segment` is called with the number of processed windows
+    and the total number.
     """
-    n = values.shape[1]
-    start = max(len(values) // 2, len(values) - MOST_SCORED // n)
+    values = survey.values
+    limits = survey.limits
+    delta = survey.question.delta
+    start = max(len(values) // 2, len(values) - MOST_SCORED // values.shape[1])
     first = max(0, start - WARM_UP)
     segments = max(2, min(SEGMENTS, (len(values) - start) // LEAST_SEGMENT))
     edges = np.linspace(start, len(values), segments + 1).astype(int)
-    baseline_errors, estimable = _apply_baseline(values, workers, limits, delta, baseline)
-    guard = Guard(workers, limits, delta, horizons, seasons)
-    warm_up = guard.replay(values[first:start])
-    outcomes = _count_guard(values[first:start], warm_up, limits)[..., 1:]
-    counts = {method: np.zeros((segments, horizons, n, 3), np.int64) for method in METHODS}
+    baseline_errors, estimable = _apply_baseline(survey, workers)
+    guard = Guard(workers, limits, delta, HORIZONS, survey.seasons)
+    fed = [_count_guard(values[first:start], guard.replay(values[first:start]), limits)]
+    counts: dict[str, list[Counts]] = {method: [] for method in METHODS}
     errors = []
-    for place, (begin, end) in enumerate(pairwise(edges.tolist())):
+    for begin, end in pairwise(edges.tolist()):
         segment = values[begin:end]
         history = guard.replay(segment)
-        counts[GUARD][place] = _count_guard(segment, history, limits)
-        outcomes = outcomes + counts[GUARD][place][..., 1:]
-        truth = segment[:, None]
-        by_baseline = baseline_errors[begin:end, None].repeat(horizons, axis=1)
-        always = np.ones(by_baseline.shape, bool)
-        counts[BASELINE][place] = _count(truth, by_baseline, always & estimable, limits)
-        counts[ALWAYS][place] = _count(truth, by_baseline, always, limits)
+        fed.append(_count_guard(segment, history, limits))
+        counts[GUARD].append(fed[-1])
+        by_baseline = baseline_errors[begin:end, None].repeat(HORIZONS, axis=1)
+        counts[BASELINE].append(_count(segment, by_baseline, estimable, limits))
+        counts[ALWAYS].append(_count(segment, by_baseline, True, limits))
         errors.append(np.abs(segment - history.estimate[:, 0]))
         on_segment(end - first, len(values) - first)
-    return Walk(counts, edges, outcomes, guard.rounds, np.concatenate(errors), delta, guard)
+    all_fed = _stack(fed).sum(0)
+    return Walk(
+        counts={method: _stack(parts) for method, parts in counts.items()},
+        edges=edges,
+        guarantees=all_fed.certified,
+        wrong=all_fed.wrong,
+        rounds=guard.rounds,
+        errors=np.concatenate(errors),
+        delta=delta,
+        guard=guard,
+    )
 
 
 def _apply_baseline(
-    values: np.ndarray,
-    workers: Sequence[Sequence[int]],
-    limits: np.ndarray,
-    delta: float,
-    baseline: GaussianModel,
+    survey: Survey, workers: Sequence[Sequence[int]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Errors of the baseline model, (N, n), and which sensors it certifies, (n,).
 
     Gaps are replaced by the mean (D1 eqs. (1) and (8)).
     """
-    z = np.nan_to_num(values - baseline.mean)
+    baseline = survey.baseline
+    z = np.nan_to_num(survey.values - baseline.mean)
     errors = np.abs(residuals(baseline, workers, baseline.precision @ z.T).T)
-    errors[np.isnan(values)] = np.nan
-    unit = Requirement(1.0, delta)
-    variance = residual_variance(baseline, workers) / limits**2
-    return errors, unit.is_met_by(unit.reliability(variance))
+    errors[np.isnan(survey.values)] = np.nan
+    required = survey.scaled_requirement
+    variance = residual_variance(baseline, workers) / survey.limits**2
+    return errors, required.is_met_by(required.reliability(variance))
 
 
-def _count_guard(values: np.ndarray, history: History, limits: np.ndarray) -> np.ndarray:
-    """Counts of the guard's estimates of windows (N, n), shape (H, n, 3)."""
-    truth = values[:, None]
-    errors = np.abs(truth - history.estimate)
-    return _count(truth, errors, history.decisions == accounts.CERTIFIED, limits)
+def _count_guard(values: np.ndarray, history: History, limits: np.ndarray) -> Counts:
+    """Counts of the guard's estimates of windows (N, n), shape (H, n)."""
+    errors = np.abs(values[:, None] - history.estimate)
+    return _count(values, errors, history.decisions == accounts.CERTIFIED, limits)
 
 
 def _count(
-    truth: np.ndarray, errors: np.ndarray, certified: np.ndarray, limits: np.ndarray
-) -> np.ndarray:
-    """Windows whose truth is known, the certified ones, and the wrong ones of these, (H, n, 3)."""
-    known = np.broadcast_to(np.isfinite(truth), errors.shape)
+    values: np.ndarray, errors: np.ndarray, certified: np.ndarray | bool, limits: np.ndarray
+) -> Counts:
+    """Counts of windows (N, n) with `errors` of shape (N, H, n), shape (H, n)."""
+    known = np.broadcast_to(np.isfinite(values)[:, None], errors.shape)
     settled = certified & np.isfinite(errors)
-    return np.stack([known, settled, settled & (errors > limits)], axis=-1).sum(axis=0)
+    return Counts(known, settled, settled & (errors > limits)).sum(0)
+
+
+def _stack(parts: Sequence[Counts]) -> Counts:
+    """Counts of several parts of the time, one after the other along a new first axis."""
+    return Counts(*map(np.stack, zip(*parts, strict=True)))
 
 
 def compare(walk: Walk) -> tuple[Score, ...]:
@@ -246,12 +252,14 @@ def compare(walk: Walk) -> tuple[Score, ...]:
 def hindsight(walk: Walk) -> Score:
     """Largest share that the baseline model could have certified without breaking the guarantee.
 
-    The sensors that it certifies are chosen by the errors that it made, which no real system could
-    do. The guard's share is compared with this share.
+    It certifies a set of sensors: the longest prefix, in the order of their error rates, of which
+    at most a share δ was wrong. No real system could choose it. The guard's share is compared with
+    this share.
     """
-    sensors = walk.weighted_counts(ALWAYS).sum(axis=0)
-    order = np.argsort(sensors[:, WRONG] / np.maximum(sensors[:, CERTIFIED], 1))
-    total = np.cumsum(np.vstack([np.zeros(3), sensors[order]]), axis=0)
-    best = total[np.flatnonzero(total[:, WRONG] <= walk.delta * total[:, CERTIFIED]).max()]
-    certified = float(best[CERTIFIED] / sensors[:, PAIRS].sum())
-    return Score(HINDSIGHT, certified, or_none(float(shares(best)[1])))
+    sensors = walk.weighted_counts(ALWAYS).sum(0)
+    order = np.argsort(sensors.wrong / np.maximum(sensors.certified, 1))
+    prefixes = sensors.map(lambda counts: np.append(0.0, np.cumsum(counts[order])))
+    longest = np.flatnonzero(prefixes.wrong <= walk.delta * prefixes.certified).max()
+    best = prefixes.map(lambda counts: counts[longest])
+    certified = float(best.certified / sensors.known.sum())
+    return Score(HINDSIGHT, certified, or_none(float(best.shares[1])))

@@ -14,7 +14,7 @@ from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.window_results import Survey, bounds, outliers
 
 #: Windows of a sensor that the guard needs before it certifies anything.
-LEARNING = 250
+FIRST_CERTIFIED = 250
 #: Least ε in 1 − δ quantiles of the errors at which the guard certifies most windows.
 EASED = 1.2
 #: Fewest consecutive samples of one value that count as stuck; ours: rounding repeats fewer.
@@ -42,34 +42,29 @@ PARTS = 20
 NAMED = 6
 
 
-def fails(walk: Walk) -> bool:
-    """Whether the guard missed its guarantee in the back-test, by more than chance explains."""
-    interval = walk.score().interval
-    return interval is not None and interval[1] < 1 - walk.delta
-
-
 def guarantee_cautions(survey: Survey, walk: Walk) -> Iterator[str]:
     """Yield warnings about the value of the guarantee."""
     names = survey.names
     limits = survey.limits
     within = walk.score().within
-    if within is not None and fails(walk):
+    if within is not None and walk.missed_guarantee:
         yield (
             f"Back-test: only {percent(within, 1)} of what was certified in the "
             f"second half was within ε (guaranteed: {percent(1 - walk.delta)}, up to the slack). "
             "Estimating is not recommended: recover exactly, or plan from the data after the "
             "change."
         )
-    learned = np.isfinite(survey.values[: walk.edges[0]]).sum(axis=0)
-    if (few := learned < LEARNING).any():
-        texts = [f"{names[i]} ({learned[i]})" for i in np.argsort(learned) if few[i]]
+    windows = np.isfinite(survey.values[: walk.edges[0]]).sum(axis=0)
+    if (few := windows < FIRST_CERTIFIED).any():
+        texts = [f"{names[i]} ({windows[i]})" for i in np.argsort(windows) if few[i]]
         yield (
             f"Too few windows before the back-test: {list_first(texts)}. The guard needs about "
-            f"{LEARNING} before it certifies a sensor. Give a longer record or smaller windows."
+            f"{FIRST_CERTIFIED} before it certifies a sensor. Give a longer record or smaller "
+            "windows."
         )
     eased = EASED * walk.least_epsilon
     doubtful = np.array([find_doubtful_number(c) is not None for c in survey.table.values.T])
-    never = (walk.shares[0][0] < 0.05) & ~few & ~doubtful
+    never = (walk.certified_next < 0.05) & ~few & ~doubtful
     if never.any():
         texts = [
             f"{names[i]} {eased[i]:.4g} (asked {limits[i]:.4g})"

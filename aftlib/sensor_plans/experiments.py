@@ -21,15 +21,13 @@ from aftlib.sensor_plans.backtest import (
     HINDSIGHT,
     Walk,
     compare,
-    shares,
     walk_forward,
 )
-from aftlib.sensor_plans.backtest import CERTIFIED as CERTIFIED_WINDOWS
 from aftlib.sensor_plans.plan import plan
 from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.sensor_file import read_sensors
+from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
 from aftlib.sensor_plans.sensor_plan import Score, SensorPlan
-from aftlib.sensor_plans.window_results import Survey, fit_model
+from aftlib.sensor_plans.window_results import Survey
 
 SENSORS = 8
 TROUBLES = ("drift", "stuck sensors", "change of regime")
@@ -61,32 +59,28 @@ def stored_peers() -> pd.DataFrame:
     return pd.read_csv(STORED_PEERS, dtype={"commit": str})
 
 
-def read_samples(parameters: NotebookParameters) -> pd.DataFrame | None:
-    """Return the samples by time that a plan of the parameters is made from, one column per sensor.
+def read_table(parameters: NotebookParameters) -> SensorTable | None:
+    """Return the sensors of the parameters, by default Beijing's stations; None for a stored plan.
 
-    None where there are none: for a stored plan, and for data without times.
+    A stored plan has no samples.
     """
     if parameters.plan is not None:
         return None
-    table = read_sensors(parameters.data or beijing_pm25())
-    if table.time is None:
-        return None
-    return pd.DataFrame(table.values, table.time, [*table.names])
+    return read_sensors(parameters.data or beijing_pm25())
+
+
+def plan_sensors(parameters: NotebookParameters, table: SensorTable | None) -> SensorPlan:
+    """Return the plan of a table that `read_table` read, or the stored plan."""
+    if table is None:
+        return SensorPlan.read(str(parameters.plan))
+    name = Path(parameters.data).name if parameters.data else BEIJING
+    return plan(table, parameters, name=name)
 
 
 def unit_of(parameters: NotebookParameters) -> str:
     """Return the unit of the sensors, in which ε and errors are."""
     own = parameters.data is not None or parameters.plan is not None
     return "the sensors' unit" if own else DATA_SETS["beijing_pm25"]
-
-
-def plan_sensors(parameters: NotebookParameters) -> SensorPlan:
-    """Return the given plan, or a new one for the data or for Beijing's stations."""
-    if parameters.plan is not None:
-        return SensorPlan.read(parameters.plan)
-    if parameters.data is not None:
-        return plan(read_sensors(parameters.data), parameters, name=Path(parameters.data).name)
-    return plan(read_sensors(beijing_pm25()), parameters, name=BEIJING)
 
 
 @dataclass(frozen=True)
@@ -115,7 +109,13 @@ class SetBacktest:
     @property
     def guarantees(self) -> int:
         """Certified windows of the second half, all horizons."""
-        return int(self.walk.counts[GUARD][..., CERTIFIED_WINDOWS].sum())
+        return int(self.walk.counts[GUARD].certified.sum())
+
+    @property
+    def within_below(self) -> float | None:
+        """Share within ε of what the guard certified, if below 1 − δ, as the slack permits."""
+        within = self.lines[GUARD].within
+        return within if within is not None and within < 1 - self.walk.delta else None
 
 
 # The guard's products are small: several threads wait for each other longer than they compute.
@@ -129,7 +129,7 @@ def backtest_set(name: str, delta: float, samples: int = SAMPLES) -> SetBacktest
     question = Question(epsilon_sd=EPSILON_SD, delta=delta, window=samples)
     survey = Survey.of(read_sensors(data_set(name)), question)
     workers = [[i] for i in range(len(survey.names))]
-    walk = survey.walk(workers, lambda done, of: None)
+    walk = walk_forward(survey, workers)
     lines = {line.method: line for line in compare(walk)}
     return SetBacktest(TITLES[name], samples, walk, lines)
 
@@ -163,13 +163,12 @@ def draw_trouble(trouble: str, rounds: int, rng: np.random.Generator) -> np.ndar
 def troubles(rounds: int, delta: float, seed: int) -> dict[str, Walk]:
     """Back-test each stream with trouble; everything is fitted before the trouble."""
     walks = {}
-    workers = [[i] for i in range(SENSORS)]
+    question = Question(epsilon_sd=EPSILON_SD, delta=delta, window=1)
+    names = tuple(f"X{i}" for i in range(1, SENSORS + 1))
     for number, trouble in enumerate(TROUBLES):
         values = draw_trouble(trouble, rounds, np.random.default_rng([seed, number]))
-        first = values[: rounds // 2]
-        baseline = fit_model(first, [f"X{i}" for i in range(1, SENSORS + 1)])
-        limits = EPSILON_SD * first.std(axis=0)
-        walks[trouble] = walk_forward(values, workers, limits, delta, baseline)
+        survey = Survey.of(SensorTable(values, names, time=None), question)
+        walks[trouble] = walk_forward(survey, [[i] for i in range(SENSORS)])
     return walks
 
 
@@ -206,7 +205,7 @@ def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
     parts = []
     for trouble, walk in walks.items():
         for method in (GUARD, BASELINE):
-            certified, within = shares(walk.weighted_counts(method).sum(axis=1))
+            certified, within = walk.weighted_counts(method).sum(1).shares
             part = {"window": walk.edges[:-1], "certified": certified, "within": within}
             parts.append(pd.DataFrame({"trouble": trouble, "method": method} | part))
     return pd.concat(parts, ignore_index=True)

@@ -23,14 +23,14 @@ from aftlib.notebook.style import (
     RED,
     Text,
     caption,
+    panel_titles,
     styled,
     table,
 )
 from aftlib.notebook.texts import percent
 from aftlib.sensor_plans.backtest import ALWAYS, BASELINE, GUARD, HINDSIGHT
 from aftlib.sensor_plans.experiments import EPSILON_SD, TITLES, SetBacktest
-from aftlib.sensor_plans.plan_text import report_text, show_rate
-from aftlib.sensor_plans.sensor_plan import SensorPlan
+from aftlib.sensor_plans.sensor_plan import SensorPlan, report_text, show_rate
 
 GUARANTEE = {"color": GREY, "dash": "dash"}
 #: Names of the stored comparison's real sets for readers.
@@ -146,14 +146,19 @@ def troubles(shares: pd.DataFrame, delta: float) -> go.Figure:
         facet_col="trouble",
         color_discrete_map={GUARD: BLUE, BASELINE: ORANGE},
     )
-    figure.for_each_annotation(lambda note: note.update(text=note.text.removeprefix("trouble=")))
     figure.add_hline(1 - delta, line=GUARANTEE)
     title = "When something goes wrong (dashed: 1 − δ)"
     styled(figure, title, "window", "", HEIGHT + 30)
     figure.update_yaxes(tickformat=".0%", range=[0, 1.03])
     figure.update_yaxes(title_text="share of the windows", col=1)
+    return _with_panels(figure)
+
+
+def _with_panels(figure: go.Figure) -> go.Figure:
+    """The figure with the names of its panels below the legend."""
     figure.update_layout(margin={"t": 120}, title_y=0.97)
-    return figure.update_layout(legend={"y": 1.08, "x": 0, "xanchor": "left", "title": ""})
+    figure.update_layout(legend={"y": 1.08, "x": 0, "xanchor": "left", "title": ""})
+    return panel_titles(figure)
 
 
 def about_troubles(shares: pd.DataFrame, delta: float) -> Text:
@@ -229,9 +234,9 @@ def about_sets(backtests: Sequence[SetBacktest]) -> Text:
     loses = [name for name, each in zip(names, backtests, strict=True) if each.price > 0]
     fails = [name for name, each in zip(names, backtests, strict=True) if not each.always_suffices]
     below = [
-        f"{name}: {percent(within, 2)} of {each.guarantees:,} certified windows"
+        f"{name}: {percent(each.within_below, 2)} of {each.guarantees:,} certified windows"
         for name, each in zip(names, backtests, strict=True)
-        if (within := each.lines[GUARD].within) is not None and within < 1 - delta
+        if each.within_below is not None
     ]
     texts = [
         f"ε is {EPSILON_SD:g} standard deviations of each sensor's window results, and δ is "
@@ -260,16 +265,15 @@ def peers(rows: pd.DataFrame) -> go.Figure:
         facet_col_wrap=3,
         color_discrete_sequence=[BLUE, GREEN, PURPLE, GREY, RED, "#56B4E9", ORANGE],
     )
-    figure.for_each_annotation(lambda note: note.update(text=note.text.removeprefix("stream=")))
     figure.update_traces(marker={"size": 10, "opacity": 0.8})
     figure.add_vline(PEERS_DELTA, line=GUARANTEE)
-    styled(figure, "The guard beside other rules (dashed: δ)", "", "", HEIGHT + 130)
+    title = "The guard beside other rules (dashed: δ)"
+    styled(figure, title, "", "", HEIGHT + 130, hover="closest")
     figure.update_xaxes(tickformat=".0%", range=[-0.01, MOST_WRONG])
     figure.update_xaxes(title_text="of these wrong", row=1)
     figure.update_yaxes(tickformat=".0%", range=[-0.05, 1.07])
     figure.update_yaxes(title_text="certified", col=1)
-    figure.update_layout(margin={"t": 120}, title_y=0.97, hovermode="closest")
-    return figure.update_layout(legend={"y": 1.08, "x": 0, "xanchor": "left", "title": ""})
+    return _with_panels(figure)
 
 
 def scaled_rules(rows: pd.DataFrame) -> pd.DataFrame:
@@ -326,7 +330,7 @@ def details(plan: SensorPlan, unit: str) -> Styler:
             f"ε, {unit}": [row.epsilon for row in rows],
             "certified": [row.certified[0] for row in rows],
             "within ε": pd.Series([row.within[0] for row in rows], dtype=float),
-            "N": [row.N for row in rows],
+            "N, both halves": [row.N for row in rows],
             "may be lost for, windows": [row.longest for row in rows],
             "explained by other machines": [row.explained for row in rows],
             f"smallest useful ε, {unit}": useful,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.sensor_plan import SensorPlan
 from aftlib.streaming.promise import Promise
 from aftlib.streaming.stream import recoverable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Windows before the first outage, in which the guard learns.
-LEARNING = 350
+BEFORE = 350
 #: Outages of one machine.
 OUTAGES = 10
 #: Windows of an outage.
@@ -27,25 +28,26 @@ SCHEMA = "time timestamp, sensor string, value double"
 
 
 def follow_plan(
-    spark: SparkSession, plan: SensorPlan, samples: pd.DataFrame, directory: Path
+    spark: SparkSession, plan: SensorPlan, table: SensorTable, directory: Path
 ) -> pd.DataFrame:
     """Stream the last samples of a table through the plan's guarantee, and compare with the truth.
 
-    The plan's machine of the drawn outage sends nothing in some windows. `samples` have one row per
-    time, with the times as index, and one column per sensor; `directory` must not exist yet.
+    The plan's machine of the drawn outage sends nothing in some windows. The table has times;
+    `directory` must not exist yet.
 
     Returns
     -------
     DataFrame
-        One row per window and sensor after the `LEARNING` windows: start, sensor, machine
-        ("away" or "at work"), state, value, half_width, truth (the result of all samples; NaN
-        where `samples` lacks some), error, epsilon.
+        One row per window and sensor from the first outage on: start, sensor, machine ("away" or
+        "at work"), state, value, half_width, truth (the result of all samples; NaN
+        where the table lacks some), error, epsilon.
     """
     (directory / "incoming").mkdir(parents=True)
     # the plan's guard learned the very windows that are streamed, so the stream begins without
     promise = Promise.from_plan(plan.write(directory / "plan.json"), learned=None)
     window = pd.Timedelta(promise.width, "us")
-    recent = last_windows(samples, window, LEARNING + OUTAGES * APART)
+    samples = pd.DataFrame(table.values, table.time, [*table.names])
+    recent = last_windows(samples, window, BEFORE + OUTAGES * APART)
     long = recent.rename_axis("time").reset_index()
     long = long.melt("time", var_name="sensor", value_name="value").dropna()
     start = long["time"].dt.floor(window)
@@ -62,12 +64,12 @@ def follow_plan(
     number = (rows["start"] - start.min()) // window
     lost = is_away(number) & rows["sensor"].isin(machine)
     limits = dict(zip(promise.sensors, promise.limits, strict=True))
-    table = rows.assign(
+    rows = rows.assign(
         machine=np.where(lost, "away", "at work"),
         error=(rows["value"] - rows["truth"]).abs(),
         epsilon=rows["sensor"].map(limits),
     )
-    return table[number >= LEARNING].sort_values(["start", "sensor"], ignore_index=True)
+    return rows[number >= BEFORE].sort_values(["start", "sensor"], ignore_index=True)
 
 
 def last_windows(samples: pd.DataFrame, window: pd.Timedelta, count: int) -> pd.DataFrame:
@@ -81,7 +83,7 @@ def last_windows(samples: pd.DataFrame, window: pd.Timedelta, count: int) -> pd.
 
 def is_away(number: pd.Series) -> pd.Series:
     """Whether the machine is away in each window, by its number from the first one on."""
-    since = number - LEARNING
+    since = number - BEFORE
     return (since >= 0) & (since < OUTAGES * APART) & (since % APART < OUTAGE)
 
 

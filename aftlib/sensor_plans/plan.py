@@ -18,11 +18,10 @@ from aftlib.sensor_plans.backtest import (
     OnSegment,
     Walk,
     compare,
-    numbers_or_none,
-    or_none,
-    shares,
+    no_progress,
+    walk_forward,
 )
-from aftlib.sensor_plans.cautions import data_cautions, fails, guarantee_cautions
+from aftlib.sensor_plans.cautions import data_cautions, guarantee_cautions
 from aftlib.sensor_plans.question import Question, group_sensors
 from aftlib.sensor_plans.recovery import Failure, find_criteria, plan_recovery, weigh_costs
 from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
@@ -36,6 +35,8 @@ from aftlib.sensor_plans.sensor_plan import (
     Segment,
     SensorPlan,
     SensorRow,
+    numbers_or_none,
+    or_none,
 )
 from aftlib.sensor_plans.window_results import Survey
 
@@ -55,7 +56,7 @@ def plan(
     *,
     assignment: Mapping[str, Any] | Sequence[Sequence[str]] | None = None,
     name: str = "sensors",
-    on_segment: OnSegment = lambda done, of: None,
+    on_segment: OnSegment = no_progress,
 ) -> SensorPlan:
     """Plan which sensors may be lost, and test whether the guarantee would have held.
 
@@ -101,13 +102,14 @@ def plan(
     given = assignment
     if given is None:
         given = assign_sensors(survey, survey.question.workers or len(names))
-    machines, workers = group_sensors(given, names)
-    walk = survey.walk(workers, on_segment)
+    machine_names, workers = group_sensors(given, names)
+    walk = walk_forward(survey, workers, on_segment)
     recovery = plan_recovery(survey)
     backtest = walk.totals(names)
     failure = None
     if survey.step_s is not None:
-        certified = 0.0 if fails(walk) else backtest.score.certified
+        # estimates of a guard that missed its guarantee are worth nothing: exact recovery is taken
+        certified = 0.0 if walk.missed_guarantee else backtest.score.certified
         sizes = [len(keys) for keys in workers]
         failure = Failure(survey.question, sizes, survey.width, survey.step_s, certified)
     made = SensorPlan(
@@ -121,7 +123,7 @@ def plan(
             step_seconds=survey.step_s,
             seasons_in_windows=tuple(survey.seasons),
         ),
-        machines=describe_machines(walk, workers, machines, names),
+        machines=describe_machines(walk, workers, machine_names, names),
         regrouping=None if assignment is None else regroup(survey, len(workers)),
         checkpoints=recovery.checkpoints,
         replay=recovery.replay,
@@ -153,14 +155,14 @@ def learn(made: SensorPlan, survey: Survey, walk: Walk) -> str:
 
 def assign_sensors(survey: Survey, workers: int) -> list[list[str]]:
     """Assign sensors to workers so that others predict them; sizes differ by at most one."""
-    best = assign_best(survey.model, workers, survey.unit, uneven=True)
+    best = assign_best(survey.model, workers, survey.scaled_requirement, uneven=True)
     return [[survey.names[i] for i in keys] for keys in sorted(map(sorted, best.workers))]
 
 
 def regroup(survey: Survey, workers: int) -> Regrouping:
     """Find the best assignment to as many machines as given, and back-test it."""
     groups = assign_sensors(survey, workers)
-    walk = survey.walk(group_sensors(groups, survey.names)[1], lambda done, of: None)
+    walk = walk_forward(survey, group_sensors(groups, survey.names)[1])
     return Regrouping(tuple(map(tuple, groups)), walk.score().certified)
 
 
@@ -192,8 +194,8 @@ def describe_sensors(
     left = residual_variance(survey.model, workers) / np.diag(survey.model.covariance)
     windows = len(survey.values) // 2
     if windows > 2 * len(survey.names):  # else shrinkage takes out what a fit to few rows promises
-        own = np.array([len(workers[worker_of[i]]) for i in range(len(left))])
-        left *= (windows - 1) / (windows - 1 - (len(left) - own))
+        alike = np.array([len(workers[worker_of[i]]) for i in range(len(left))])  # on its machine
+        left *= (windows - 1) / (windows - 1 - (len(left) - alike))  # the adjusted R²
     certified, within = walk.shares
     return tuple(
         SensorRow(
@@ -204,7 +206,7 @@ def describe_sensors(
             certified=tuple(certified[:, i].tolist()),
             within=numbers_or_none(within[:, i]),
             longest=int(np.cumprod(certified[:, i] >= 0.5).sum()),
-            N=int(walk.outcomes[0, i, 0]),
+            N=int(walk.guarantees[0, i]),
             least_epsilon=or_none(walk.least_epsilon[i]),
         )
         for i, name in enumerate(survey.names)
@@ -217,7 +219,7 @@ def describe_machines(
     """Return what is certified one window after a failure, and which sensors hardly are."""
     rows = []
     for machine, keys in zip(machines, workers, strict=True):
-        certified = pd.Series(walk.shares[0][0, keys], [names[i] for i in keys])
+        certified = pd.Series(walk.certified_next[keys], [names[i] for i in keys])
         worst = certified[certified < 0.5].sort_values()
         problems = {str(sensor): float(share) for sensor, share in worst.items()}
         rows.append(Machine(machine, tuple(certified.index), float(certified.mean()), problems))
@@ -226,7 +228,7 @@ def describe_machines(
 
 def describe_segments(survey: Survey, walk: Walk) -> tuple[Segment, ...]:
     """Return the share certified, and the share of these within ε, in each segment of time."""
-    certified, within = shares(walk.weighted_counts().sum(axis=1))
+    certified, within = walk.weighted_counts().sum(1).shares
     rows = zip(walk.edges[:-1], certified.tolist(), numbers_or_none(within), strict=True)
     return tuple(Segment(survey.at(begin), share, right) for begin, share, right in rows)
 
@@ -237,7 +239,7 @@ def show_outage(survey: Survey, walk: Walk, workers: Sequence[list[int]]) -> Out
     The machine is the one whose certified share is nearest to that of all; H windows are lost.
     """
     values = survey.values
-    certified = walk.shares[0][0]
+    certified = walk.certified_next
     typical = [abs(certified[keys].mean() - certified.mean()) for keys in workers]
     machine = int(np.argmin(typical))
     keys = workers[machine]

@@ -16,7 +16,7 @@ from aftlib.core.windows import AGGREGATES
 from aftlib.documents.checkpoint_planning.plan import DOCUMENT_RECOVERY_TIME, RecoveryTime
 from aftlib.guard.estimator import limits_of
 from aftlib.notebook.parameters import ParameterModel, parameter
-from aftlib.sensor_plans.sensor_checks import as_duration
+from aftlib.sensor_plans.sensor_times import as_duration
 
 #: Fewest windows of a plan, four in each half; ours: fewer show nothing.
 LEAST_WINDOWS = 8

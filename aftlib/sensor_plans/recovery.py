@@ -3,12 +3,12 @@
 `plan_recovery` is for a failure of all machines. `find_criteria` and `weigh_costs` are for a
 failure of one, whose input is read again at a limited rate: exact recovery reads all samples of the
 machine's open windows; the guard reads the sensors that it did not certify, and estimates the rest.
-Their cost model is `aftlib.core.recovery_costs`, as in notebook 07.
+Their cost model is `aftlib.core.recovery_costs`, as in notebook 07. Its start and its time per
+sample are document D2's measurement where the user gives none.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,17 +24,25 @@ from aftlib.core.recovery_costs import (
     Scheme,
     monthly_costs,
 )
-from aftlib.documents.checkpoint_planning.plan import plan_checkpoints, squared_divisor
+from aftlib.documents.checkpoint_planning.plan import (
+    EXACTLY_ONCE,
+    plan_checkpoints,
+    squared_divisor,
+)
 from aftlib.notebook.texts import percent
+from aftlib.sensor_plans.backtest import GUARD
 from aftlib.sensor_plans.question import DOCUMENT_RECOVERY_TIME, Question
-from aftlib.sensor_plans.sensor_plan import Criteria, ReplayPart, SchemeCosts, Worth
-from aftlib.sensor_plans.window_results import Survey
+from aftlib.sensor_plans.sensor_plan import (
+    LEAST_SAVING,
+    Criteria,
+    ReplayPart,
+    SchemeCosts,
+    Worth,
+    or_none,
+)
+from aftlib.sensor_plans.window_results import Survey, aggregate
 
 EXACT = "exact recovery"
-GUARD = "guard"
-#: Least share of the longest recovery that the guard must save to be recommended.
-#: Ours: for less, an operator does not accept estimates.
-LEAST_SAVING = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Recovery:
     """Checkpoints and replay sets of a window, and the back-test of the latter."""
 
     replay: tuple[ReplayPart, ...]
-    #: Share of the estimates within ε; None where nothing is estimated.
+    #: Share of the estimates within ε with the worst set; None where nothing is estimated.
     within: float | None
     #: Why every sensor is read again; empty otherwise.
     read_everything: str
@@ -56,50 +64,54 @@ class Recovery:
 def plan_recovery(survey: Survey) -> Recovery:
     """Plan checkpoints and replay sets of a window, for a failure of all machines (D2).
 
-    The sets are tested on the second half. A set that fails is not offered: then every sensor is
-    read again, and `read_everything` says why.
+    Every set is tested on the second half. If one fails, none is offered: then every sensor is read
+    again, and `read_everything` says why.
 
-    The planner assumes independent steps. The covariance of a step is w times the covariance of
-    window means, not that of single samples. So the variance of a whole window is correct even if
-    samples are correlated in time.
+    The planner assumes independent steps, and needs only their covariance. That is w times the
+    covariance of window means (that of window sums over w), not that of single samples. So the
+    variance of a whole window is correct even if samples are correlated in time.
     """
     model = survey.model
     question = survey.question
     scale = squared_divisor(question.query, survey.width) / survey.width
-    step = GaussianModel(model.mean * scale, model.covariance * scale, model.names)
     choose = partial(
         plan_checkpoints,
-        step,
+        GaussianModel(np.zeros(model.size), model.covariance * scale, model.names),
         survey.width,
-        survey.unit,
+        survey.scaled_requirement,
         survey.recovery_time,
         question.t_sla_ms,
         query=question.query,
     )
+    one_step_ms = survey.recovery_time(model.size)
+
+    def read_everything(reason: str) -> Recovery:
+        if question.t_sla_ms >= one_step_ms:
+            times = choose(method=EXACTLY_ONCE).times
+        else:
+            times = (0, survey.width)
+            reason += (
+                f" No checkpoints keep T_SLA = {question.t_sla}: reading one step of all sensors "
+                f"again takes {one_step_ms / 1e3:.3g} s."
+            )
+        all_sensors = [range(model.size)] * (len(times) - 1)
+        return Recovery(describe_replay(survey, times, all_sensors), None, reason.strip())
+
     try:
         chosen = choose()
     except ValueError:
-        one_step_ms = survey.recovery_time(model.size)
         if question.t_sla_ms >= one_step_ms:
             raise  # the reason is another one than a T_SLA that is too short for one step
-        reason = (
-            f"No checkpoints keep T_SLA = {question.t_sla}: reading one step of all sensors again "
-            f"takes {one_step_ms / 1e3:.3g} s."
-        )
-        everything = describe_replay(survey, (0, survey.width), [range(model.size)])
-        return Recovery(everything, None, reason)
-    second_half = survey.values[len(survey.values) // 2 :] / survey.limits
-    within = score_replay(model, chosen.replay[0].sensors, second_half)
-    reason = ""
+        return read_everything("")
+    sets = [part.sensors for part in chosen.replay]
+    tested = [score_replay(survey, *each) for each in zip(chosen.times, sets, strict=False)]
+    within = min((share for share in tested if share is not None), default=None)
     if within is not None and within < 1 - question.delta:
-        reason = (
+        return read_everything(
             f"Replay: read everything again. With the planned sets {percent(within, 1)} of the "
             f"estimates were within ε in the back-test (guaranteed: {percent(1 - question.delta)})."
         )
-        within = None
-        chosen = choose(method="exactly-once")
-    sets = [part.sensors for part in chosen.replay]
-    return Recovery(describe_replay(survey, chosen.times, sets), within, reason)
+    return Recovery(describe_replay(survey, chosen.times, sets), within, "")
 
 
 def describe_replay(
@@ -114,14 +126,24 @@ def describe_replay(
     return tuple(parts)
 
 
-def score_replay(model: GaussianModel, read: Sequence[int], scaled: np.ndarray) -> float | None:
-    """Share of the estimates within ε where only the sensors `read` are read again.
+def score_replay(survey: Survey, begin: int, read: Sequence[int]) -> float | None:
+    """Share of the estimates within ε in the second half, if only the sensors `read` are read.
 
-    `scaled` are window results in units of ε, (N, n). None where nothing is estimated.
+    A set must suffice from its checkpoint `begin` to the end of the window, because all later
+    intervals may fail, too. So the other sensors' results of that part are estimated; before it,
+    they are known. None where nothing is estimated.
     """
+    model = survey.model
+    read = list(read)
     others = np.setdiff1d(np.arange(model.size), read)
-    off = scaled[:, list(read)] - model.mean[list(read)]
-    errors = np.abs(scaled[:, others] - model.mean[others] - off @ model.gain(list(read), others).T)
+    left = 1 - begin / survey.width
+    samples = survey.table.values[len(survey.values) // 2 * survey.width :]
+    part = aggregate(samples, survey.width, survey.question.query, begin) / survey.limits
+    if survey.question.query == "sum":
+        part = part / left  # the sum of a whole window of such steps; a mean is that already
+    off = part[:, read] - model.mean[read]
+    estimates = model.mean[others] + off @ model.gain(read, others).T
+    errors = left * np.abs(part[:, others] - estimates)
     known = np.isfinite(errors)
     return float((errors <= 1).sum() / known.sum()) if known.any() else None
 
@@ -146,13 +168,20 @@ class Failure:
 
     @property
     def costs(self) -> RecoveryCosts:
-        """The plan's recovery time as constants of the cost model."""
-        per_sample_s = DOCUMENT_RECOVERY_TIME.per_tuple_ms / 1e3
-        return RecoveryCosts(self.question.fixed_ms / 1e3, per_sample_s, 0.0, 0.0)
+        """The plan's recovery time as constants of the cost model, the same for both recoveries.
+
+        So the guard is faster wherever it reads less; `LEAST_SAVING` asks for more than that.
+        """
+        return RecoveryCosts(
+            start_s=self.question.fixed_ms / 1e3,
+            sample_s=DOCUMENT_RECOVERY_TIME.per_tuple_ms / 1e3,
+            estimate_s=0.0,
+            checkpoint_s=0.0,
+        )
 
     @property
-    def longest(self) -> Alternatives:
-        """Both recoveries of the largest machine."""
+    def largest_machine(self) -> Alternatives:
+        """Both recoveries of the machine with most sensors, which takes longest."""
         lost = float(max(self.sizes) * self.width)
         return Alternatives(self.costs, self.costs, lost=lost, again=(1 - self.certified) * lost)
 
@@ -162,13 +191,11 @@ def find_criteria(failure: Failure) -> Criteria:
 
     The guard is faster if it saves at least `LEAST_SAVING` of the longest recovery.
     """
-    keeps = failure.live + failure.longest.keeps_from(failure.question.t_sla_ms / 1e3)
-    saving = failure.longest.faster_below(LEAST_SAVING)
+    choice = failure.largest_machine
+    keeps = failure.live + choice.keeps_from(failure.question.t_sla_ms / 1e3)
+    saving = choice.faster_below(LEAST_SAVING)
     faster = failure.live + saving if saving else 0.0
-    return Criteria(
-        keeps_t_sla=keeps if math.isfinite(keeps) else None,
-        is_faster=faster if math.isfinite(faster) else None,
-    )
+    return Criteria(keeps_t_sla=or_none(keeps), is_faster=or_none(faster))
 
 
 def weigh_costs(failure: Failure) -> Worth | None:
@@ -188,27 +215,21 @@ def weigh_costs(failure: Failure) -> Worth | None:
         failures_per_month=question.failures_per_month,
     )
     share = 1 / len(failure.sizes)
-    monthly = monthly_costs(
-        operation,
-        [
-            Scheme(EXACT, failure.costs, share, replayed=1),
-            Scheme(GUARD, failure.costs, share, 1 - failure.certified, skips_input=True),
-        ],
-    ).to_dict("index")
+    replayed = 1 - failure.certified
+    exact = Scheme(EXACT, failure.costs, share, replayed=1)
+    guard = Scheme(GUARD, failure.costs, share, replayed, skips_input=True)
+    monthly = monthly_costs(operation, [exact, guard])
     spare = question.read_rate - failure.live
-    choice = failure.longest
+    choice = failure.largest_machine
     longest = {
         EXACT: choice.exact.recovery_s(choice.lost, False, spare),
         GUARD: choice.approximate.recovery_s(choice.again, True, spare),
     }
     schemes = tuple(
-        SchemeCosts(
-            scheme,
-            longest[scheme],
-            monthly[scheme]["outage_minutes"],
-            monthly[scheme]["estimated_results"],
-        )
-        for scheme in (EXACT, GUARD)
+        SchemeCosts(scheme, longest[scheme], float(minutes), float(estimated))
+        for scheme, minutes, estimated in monthly[
+            ["outage_minutes", "estimated_results"]
+        ].itertuples()
     )
     below = find_criteria(failure).pays_below
     pays = below is None or question.read_rate < below

@@ -1,15 +1,13 @@
 """Checks that a table of sensors holds measurements: each refuses what it finds, with a fix.
 
-Texts, dots that may group thousands, fill values, counters and clocks, and times that repeat or lie
-off the even grid. Two of them also convert: `require_numbers` returns texts as numbers, and
-`put_on_grid` the samples on an even grid.
+Texts, dots that may group thousands, fill values, counters and clocks, samples recorded when the
+value changed, and sensors that never vary. `require_numbers` also returns texts as numbers.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from shlex import quote
 from typing import Any
 
@@ -34,8 +32,6 @@ MASS = 5  # how much more often a fill value occurs than any measured number
 FAR = 3  # distance of a repeated fill value from the other samples, in their 90 % ranges
 #: Words for 0 and 1 that are read as such.
 SWITCHES = (("false", "true"), ("off", "on"), ("no", "yes"))
-#: Steps that messages offer for --resample.
-STEPS = ("10ms", "100ms", "1s", "10s", "1min", "10min", "1h", "1D")
 STATES = 7  # with fewer distinct numbers between its ends, a column may have states
 RISES = 8  # least rises of a counter
 _PARTS = re.compile(r"(day.?of.?)?(year|month|week)|(week)?day|hour|jahr|monat|wochentag", re.I)
@@ -255,56 +251,6 @@ def note(notes: list[str], flags: Any, text: str) -> None:
     """Add how many flags are true to the notes, if any is."""
     if count := int(np.sum(flags)):
         notes.append(f"{text}: {count:,}")
-
-
-def as_duration(name: str, text: str) -> pd.Timedelta:
-    """Return a duration such as "2s" or "10min"; ValueError, with `name`, for another text."""
-    with suppress(ValueError, TypeError):
-        length = pd.Timedelta(text)
-        if re.search(r"[a-zµ:]", str(text), re.I) and length > pd.Timedelta(0):
-            return length.as_unit("ns")
-    raise ValueError(f"{name} must be a duration such as '2s', '500ms' or '10min', got {text!r}")
-
-
-def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> pd.DataFrame:
-    """Samples at times in order, on an even grid; missing steps are NaN."""
-    times = pd.DatetimeIndex(frame.index).as_unit("ns")
-    if resample is None:
-        period = pd.Series(times).diff().mode()[0]
-    else:
-        period = as_duration("--resample", resample)
-        # rows in the middle of steps, such as 00:30 and 01:30 for hours, belong to the step before
-        phase = (times.asi8 % period.value) / period.value
-        middle = np.cos(2 * np.pi * phase).mean() < -0.5
-        times = (times if middle else times + period / 2).floor(period)
-        require_polled(frame)
-        notes.append(f"rows averaged into steps of {resample}: {len(frame):,}")
-    away = times.asi8 - times.asi8[0]
-    steps = away // period.value
-    off = int(np.sum(away % period.value != 0))
-    samples = frame
-    frame = frame.groupby(steps).mean()
-    share = frame.notna().sum().max() / (steps[-1] + 1)
-    if off or share < 1 - MOST_MISSING:
-        raise ValueError(
-            f"rows must lie on even steps, and on half of them, got {off:,} off the steps of "
-            f"{period} and samples at {100 * share:.0f} % of these; average the rows of longer "
-            f"steps, such as --resample {offer_step(samples)}; if they are recorded when the value "
-            "changes, hold the last in Python: plan(frame.resample('1min').ffill()); or plan the "
-            "rows after a long gap: plan(frame.loc['2026-07':])"
-        )
-    frame = frame.reindex(np.arange(steps[-1] + 1))
-    return frame.set_axis(pd.date_range(times[0], periods=len(frame), freq=period), axis=0)
-
-
-def offer_step(samples: pd.DataFrame) -> str:
-    """The shortest of the usual `STEPS` that is not shorter than the typical one of a sensor."""
-    times = pd.DatetimeIndex(samples.index).as_unit("ns").asi8
-    of_sensors = [np.diff(np.unique(times[column.notna()])) for _, column in samples.items()]
-    medians = [np.median(distances) for distances in of_sensors if len(distances)]
-    typical = 0.9 * np.median(medians) if medians else 0.0
-    longer = [step for step in STEPS if pd.Timedelta(step).value >= typical]
-    return longer[0] if longer else STEPS[-1]
 
 
 def require_usable(frame: pd.DataFrame) -> None:

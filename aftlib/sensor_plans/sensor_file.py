@@ -26,6 +26,7 @@ from aftlib.sensor_plans.sensor_times import (
     DATE,
     columns_like_times,
     localize,
+    put_on_grid,
     read_times,
     require_distinct,
     require_ns,
@@ -106,7 +107,8 @@ def read_sensors(
     drop : sequence of str
         Columns to leave out; in long tables, sensors.
     missing : sequence of float, optional
-        Numbers that stand for missing samples. Empty: every number is measured.
+        Numbers that stand for missing samples; other suspicious numbers are refused. Empty: every
+        number is measured, and neither fill values nor counters are looked for.
     csv : mapping, optional
         Arguments of `pandas.read_csv`, such as ``{"sep": ";", "decimal": ","}``.
 
@@ -119,6 +121,7 @@ def read_sensors(
     notes = list[str]()
     options = csv or {}
     frame = _tidy(data) if isinstance(data, pd.DataFrame) else _read_files(Path(data), options)
+    # 1. columns: which are read, and which one has the times
     if long is None:
         frame = _leave_out(frame, drop)
     sensor_checks.require_cells(frame)
@@ -127,6 +130,7 @@ def read_sensors(
     frame, time = _choose_columns(frame, time, long)
     if time is None and (resample or tz):
         raise ValueError("--time must name a column for --resample and --tz, got none")
+    # 2. times, which become the index
     if time is not None:
         frame = _leave_out_repeated(frame, notes)
         ids = None if long is None else _read_ids(frame.pop(long[1]))
@@ -144,6 +148,7 @@ def read_sensors(
                 joined=joined,
                 zoned=tz is not None,
             )
+    # 3. numbers, in one column per sensor and one row per step
     if not {"decimal", "thousands"} & {*options}:
         sensor_checks.require_plain_dots(frame, options.get("sep", ","))
     frame = sensor_checks.require_numbers(frame, options)
@@ -159,7 +164,7 @@ def read_sensors(
         sensor_checks.require_fill_values_marked(frame, missing or ())
         sensor_checks.require_no_counters(frame)
     if time is not None:
-        frame = sensor_checks.put_on_grid(frame, resample, notes)
+        frame = put_on_grid(frame, resample, notes)
     sensor_checks.require_usable(frame)
     grid = pd.DatetimeIndex(frame.index) if time is not None else None
     return SensorTable(frame.to_numpy(), tuple(frame.columns), grid, tuple(notes))
@@ -200,43 +205,32 @@ def _read_file(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:
         start = file.read(4)
     if start in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
         raise ValueError(f"{path.name!r} is a spreadsheet or an archive: save it as CSV")
+    fix = IN_PYTHON
     try:
         if start == b"PAR1":
             return _read_parquet(path)
+        fix = (
+            "give options of pandas.read_csv, such as --csv 'sep=;', --csv encoding=cp1252, --csv "
+            "encoding=utf-16, --csv compression=gzip, --csv header=None, or for other names --csv "
+            f"header=0 --csv \"names=['time', 'a']\"; {SKIP_LINES}; or {IN_PYTHON}"
+        )
         with warnings.catch_warnings():  # pandas warns where it leaves out cells
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return _read_csv(path, options)
-    except ParquetError:
-        raise
-    except Exception as error:  # whatever pandas, an option or a damaged file raises
-        raise ValueError(
-            f"{path.name!r} cannot be read: {str(error).strip()}; give options of pandas.read_csv, "
-            "such as --csv 'sep=;', --csv encoding=cp1252, --csv encoding=utf-16, --csv "
-            "compression=gzip, --csv header=None, or for other names --csv header=0 --csv "
-            f"\"names=['time', 'a']\"; {SKIP_LINES}; or {IN_PYTHON}"
-        ) from error
-
-
-class ParquetError(ValueError):
-    """A Parquet file that cannot be read; options of `pandas.read_csv` do not help."""
+    except Exception as error:  # whatever pandas, Arrow, an option or a damaged file raises
+        raise ValueError(f"{path.name!r} cannot be read: {str(error).strip()}; {fix}") from error
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    """Read a Parquet file; ParquetError for columns of one name, and for damaged files."""
-    try:
-        names = [str(name) for name in pyarrow.parquet.read_schema(path).names]
-        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-            raise ParquetError(
-                f"{path.name!r} must have columns of different names, got {listed(twice)} more "
-                "than once; write it with others, such as "
-                f"pyarrow.parquet.ParquetFile({path.name!r}).read().rename_columns([…])"
-            )
-        return _tidy(pd.read_parquet(path))
-    except ParquetError:
-        raise
-    except Exception as error:  # whatever pandas and Arrow raise for a damaged file
-        reason = str(error).strip()
-        raise ParquetError(f"{path.name!r} cannot be read: {reason}; or {IN_PYTHON}") from error
+    """Read a Parquet file; ValueError for columns of one name."""
+    names = [str(name) for name in pyarrow.parquet.read_schema(path).names]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(
+            f"it must have columns of different names, got {listed(twice)} more than once; write "
+            f"it with others, such as pyarrow.parquet.ParquetFile({path.name!r}).read()."
+            "rename_columns([…])"
+        )
+    return _tidy(pd.read_parquet(path))
 
 
 def _read_csv(path: Path, options: Mapping[str, Any]) -> pd.DataFrame:

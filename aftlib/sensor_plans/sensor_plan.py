@@ -1,4 +1,4 @@
-"""The plan as a value: what plan.json holds, and what texts and figures show.
+"""The plan as a value, which plan.json holds, and as the text that `aft plan` prints.
 
 `SensorPlan` extends `StreamPlan`, the part that a stream needs. A share is between 0 and 1. Values
 by horizon have one entry per window since the loss, 1 … H.
@@ -8,11 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from aftlib.core.planfile import StreamData, StreamPlan, StreamQuestion
+from aftlib.notebook.texts import render
 
+#: Least share of the longest recovery that the guard must save to be recommended.
+#: Ours: for less, an operator does not accept estimates.
+LEAST_SAVING = 0.05
+#: Most names in a line, and sensors in the table, of which those below half are always shown.
+LISTED = 12
 #: Shares or other numbers; None where one is unknown.
 Shares = tuple[float | None, ...]
+
+
+def or_none(number: float) -> float | None:
+    """Return a number as plan.json has it: None where it is unknown or infinite."""
+    return float(number) if np.isfinite(number) else None
+
+
+def numbers_or_none(numbers: np.ndarray) -> Shares:
+    """Return numbers as plan.json has them."""
+    return tuple(map(or_none, numbers))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +62,11 @@ class PlanQuestion(StreamQuestion):
 
 @dataclass(frozen=True)
 class Machine:
-    """A worker: its sensors, and what is certified one window after its failure."""
+    """A worker, under the user's name for it: its sensors, and how far these may be lost."""
 
     name: str
     sensors: tuple[str, ...]
+    #: Share certified one window after its failure, unlike that of `Regrouping` and `Score`.
     certified: float
     #: Certified shares of the sensors below one half, the worst first.
     problems: Mapping[str, float]
@@ -56,6 +77,7 @@ class Regrouping:
     """The best assignment that was found to as many machines as the user's."""
 
     assignment: tuple[tuple[str, ...], ...]
+    #: As in `Score`, so that both groupings compare.
     certified: float
 
 
@@ -92,9 +114,9 @@ class Backtest:
     #: The sensor with the lowest share within ε, of those with enough certified windows.
     worst_sensor: str | None
     worst_within: float | None
-    #: Guarantees one window ahead in all windows that the guard saw.
+    #: Guarantees one window ahead in all `fed` windows, of which `windows` is a part.
     N: int
-    #: Windows that the guard saw.
+    #: Windows that the guard saw: the warm-up, which is not scored, and the `windows`.
     fed: int
     #: Wrong guarantees that the theorem permits beyond δN.
     slack_errors: float
@@ -107,13 +129,13 @@ class SensorRow:
     name: str
     worker: int
     epsilon: float
-    #: Share of the variance that other machines' sensors explain.
+    #: Share of the variance that other machines' sensors explain: the adjusted R².
     explained: float
     certified: tuple[float, ...]
     within: Shares
     #: Horizons, from the first one on, at which at least half of the windows are certified.
     longest: int
-    #: Guarantees one window ahead.
+    #: Guarantees one window ahead in all windows that the guard saw, the warm-up included.
     N: int
     #: The smallest useful ε.
     least_epsilon: float | None
@@ -155,14 +177,16 @@ class Outage:
 class Criteria:
     """Read rates, samples per second with the live ones, that decide whether estimating pays."""
 
-    #: From this rate on exact recovery of the largest machine keeps T_SLA; None: at no rate.
+    #: From this rate on exact recovery of the largest machine keeps T_SLA; None is infinite, so
+    #: that it keeps T_SLA at no rate.
     keeps_t_sla: float | None
-    #: Below this rate the guard is clearly faster; None: at any rate, 0: at no rate.
+    #: Below this rate the guard saves at least `LEAST_SAVING`; None is infinite, so that it does at
+    #: any rate.
     is_faster: float | None
 
     @property
     def pays_below(self) -> float | None:
-        """The rate below which both criteria speak for the guard; None: at any rate."""
+        """The rate below which both criteria speak for the guard; None is infinite."""
         finite = [rate for rate in (self.keeps_t_sla, self.is_faster) if rate is not None]
         return min(finite, default=None)
 
@@ -189,7 +213,11 @@ class Worth:
 
 @dataclass(frozen=True, kw_only=True)
 class SensorPlan(StreamPlan):
-    """What `aft plan` makes."""
+    """What `aft plan` makes.
+
+    `StreamPlan` has its `assignment`, what its guard `learned`, the windows as a stream has them
+    (`terms`), and `write` and `read`.
+    """
 
     question: PlanQuestion
     data: PlanData
@@ -199,9 +227,9 @@ class SensorPlan(StreamPlan):
     #: Steps since the start of a window.
     checkpoints: tuple[int, ...]
     replay: tuple[ReplayPart, ...]
-    #: Share of the estimates within ε in the back-test of the replay sets.
+    #: Share of the estimates within ε in the back-test of the replay sets, with the worst set.
     replay_within: float | None
-    #: Why every sensor is read again; empty otherwise.
+    #: Why every sensor is read again, as a sentence; empty otherwise.
     read_everything: str
     backtest: Backtest
     #: Every method on the same windows.
@@ -214,3 +242,39 @@ class SensorPlan(StreamPlan):
     #: None without a read rate.
     worth: Worth | None
     cautions: tuple[str, ...]
+
+
+def spaced(value: Any, form: str) -> str:
+    """Return the value in a format of Python, with a blank before the sign of a percentage.
+
+    >>> spaced(0.978, ".1%"), spaced(12, "4.0f")
+    ('97.8 %', '  12')
+    """
+    return format(value, form).replace("%", " %")
+
+
+def show_rate(rate: float) -> str:
+    """Return a read rate with three digits.
+
+    >>> show_rate(5.0834), show_rate(19234.0)
+    ('5.08', '19,200')
+    """
+    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 1000 else f"{rate:.3g}"
+
+
+def report_text(plan: SensorPlan) -> str:
+    """Return the plan as text; control characters of names in the file appear as escapes."""
+    problems = [sensor for sensor in plan.sensors if sensor.certified[0] < 0.5]
+    others = [sensor for sensor in plan.sensors if sensor.certified[0] >= 0.5]
+    return render(
+        Path(__file__).with_name("templates"),
+        "plan.txt.j2",
+        plan=plan,
+        question=plan.question,
+        test=plan.backtest,
+        shown=problems + others[:LISTED],
+        most=LISTED,
+        least_saving=LEAST_SAVING,
+        f=spaced,
+        rate=show_rate,
+    )

@@ -1,4 +1,4 @@
-"""Times of a user's table: texts, numbers and local times become an index of times.
+"""Times of a user's table: texts, numbers and local times become an index, then an even grid.
 
 What is not certain is refused with the options of `aft plan` that read it.
 """
@@ -15,7 +15,13 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_datetime64_any_dtype
 
-from aftlib.sensor_plans.sensor_checks import IN_PYTHON, SKIP_LINES, as_texts
+from aftlib.sensor_plans.sensor_checks import (
+    IN_PYTHON,
+    MOST_MISSING,
+    SKIP_LINES,
+    as_texts,
+    require_polled,
+)
 
 #: Units of times that are numbers: how many are a day, and the day from 1970 that is number 0.
 TIME_UNITS = {
@@ -29,6 +35,8 @@ TIME_UNITS = {
 }
 #: Most decimals of a day number whose time is rounded to a second.
 DAY_DIGITS = 6
+#: Steps that messages offer for --resample.
+STEPS = ("10ms", "100ms", "1s", "10s", "1min", "10min", "1h", "1D")
 _CLOCK = re.compile(r"date|date.?time|time|time.?stamp|ts|datum|zeit|zeitstempel|epoch", re.I)
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}\b.*|\d{1,2}[- ][A-Za-z]{3,}[- ]\d{2,4}.*")
 
@@ -198,3 +206,53 @@ def require_ns(times: pd.DatetimeIndex, name: object, csv: bool) -> None:
             f"column {name!r} must hold times from 1678 to 2261, got {times[bad][0]} in row {row} "
             f"({bad.sum():,} such); {fix}, or {IN_PYTHON}"
         )
+
+
+def as_duration(name: str, text: str) -> pd.Timedelta:
+    """Return a duration such as "2s" or "10min"; ValueError, with `name`, for another text."""
+    with suppress(ValueError, TypeError):
+        length = pd.Timedelta(text)
+        if re.search(r"[a-zµ:]", str(text), re.I) and length > pd.Timedelta(0):
+            return length.as_unit("ns")
+    raise ValueError(f"{name} must be a duration such as '2s', '500ms' or '10min', got {text!r}")
+
+
+def put_on_grid(frame: pd.DataFrame, resample: str | None, notes: list[str]) -> pd.DataFrame:
+    """Samples at times in order, on an even grid; missing steps are NaN."""
+    times = pd.DatetimeIndex(frame.index).as_unit("ns")
+    if resample is None:
+        period = pd.Series(times).diff().mode()[0]
+    else:
+        period = as_duration("--resample", resample)
+        # rows in the middle of steps, such as 00:30 and 01:30 for hours, belong to the step before
+        phase = (times.asi8 % period.value) / period.value
+        middle = np.cos(2 * np.pi * phase).mean() < -0.5
+        times = (times if middle else times + period / 2).floor(period)
+        require_polled(frame)
+        notes.append(f"rows averaged into steps of {resample}: {len(frame):,}")
+    away = times.asi8 - times.asi8[0]
+    steps = away // period.value
+    off = int(np.sum(away % period.value != 0))
+    samples = frame
+    frame = frame.groupby(steps).mean()
+    share = frame.notna().sum().max() / (steps[-1] + 1)
+    if off or share < 1 - MOST_MISSING:
+        raise ValueError(
+            f"rows must lie on even steps, and on half of them, got {off:,} off the steps of "
+            f"{period} and samples at {100 * share:.0f} % of these; average the rows of longer "
+            f"steps, such as --resample {offer_step(samples)}; if they are recorded when the value "
+            "changes, hold the last in Python: plan(frame.resample('1min').ffill()); or plan the "
+            "rows after a long gap: plan(frame.loc['2026-07':])"
+        )
+    frame = frame.reindex(np.arange(steps[-1] + 1))
+    return frame.set_axis(pd.date_range(times[0], periods=len(frame), freq=period), axis=0)
+
+
+def offer_step(samples: pd.DataFrame) -> str:
+    """The shortest of the usual `STEPS` that is not shorter than the typical one of a sensor."""
+    times = pd.DatetimeIndex(samples.index).as_unit("ns").asi8
+    of_sensors = [np.diff(np.unique(times[column.notna()])) for _, column in samples.items()]
+    medians = [np.median(distances) for distances in of_sensors if len(distances)]
+    typical = 0.9 * np.median(medians) if medians else 0.0
+    longer = [step for step in STEPS if pd.Timedelta(step).value >= typical]
+    return longer[0] if longer else STEPS[-1]

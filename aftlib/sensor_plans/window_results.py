@@ -13,7 +13,6 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import results_of
 from aftlib.documents.checkpoint_planning.plan import RecoveryTime
-from aftlib.sensor_plans.backtest import OnSegment, Walk, walk_forward
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.sensor_checks import refuse_sensors
 from aftlib.sensor_plans.sensor_file import SensorTable
@@ -79,36 +78,25 @@ class Survey:
         return self.table.names
 
     @property
-    def unit(self) -> Requirement:
-        """The requirement in units of ε: one is enough for all sensors."""
+    def scaled_requirement(self) -> Requirement:
+        """The requirement of results in units of ε: one is enough for all sensors."""
         return Requirement(1.0, self.question.delta)
 
     def at(self, window: int) -> str:
         """Start of a window."""
         return str(self.table.at(int(window) * self.width))
 
-    def walk(self, workers: Sequence[Sequence[int]], on_segment: OnSegment) -> Walk:
-        """Back-test an assignment of the sensors to workers."""
-        return walk_forward(
-            self.values,
-            workers,
-            self.limits,
-            self.question.delta,
-            self.baseline,
-            seasons=self.seasons,
-            on_segment=on_segment,
-        )
 
-
-def aggregate(samples: np.ndarray, width: int, query: str) -> np.ndarray:
-    """Results of tumbling windows, shape (N, n), of samples (steps, n).
+def aggregate(samples: np.ndarray, width: int, query: str, begin: int = 0) -> np.ndarray:
+    """Results of tumbling windows from their step `begin` on, shape (N, n), of samples (steps, n).
 
     NaN where too many samples are missing: more than half for a mean, any for a sum.
     """
     whole = samples[: len(samples) // width * width].reshape(-1, width, samples.shape[1])
-    counts = np.isfinite(whole).sum(axis=1)
-    sums = np.nansum(whole, axis=1)
-    enough = counts == width if query == "sum" else 2 * counts >= width
+    part = whole[:, begin:]
+    counts = np.isfinite(part).sum(axis=1)
+    sums = np.nansum(part, axis=1)
+    enough = counts == part.shape[1] if query == "sum" else 2 * counts >= part.shape[1]
     return np.where(enough, results_of(query, sums, counts), np.nan)
 
 

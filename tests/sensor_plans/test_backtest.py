@@ -1,9 +1,10 @@
 """The walk forward counts as documented, and the guard has the expected shares."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from aftlib.core.gaussian import GaussianModel
 from aftlib.guard import Guard
 from aftlib.guard.accounts import slack
 from aftlib.sensor_plans import backtest
@@ -12,17 +13,20 @@ from aftlib.sensor_plans.backtest import (
     BASELINE,
     GUARD,
     HINDSIGHT,
-    PAIRS,
+    HORIZONS,
+    Counts,
     Walk,
     compare,
     hindsight,
     interval,
     walk_forward,
 )
+from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.sensor_plan import Score
-from aftlib.sensor_plans.window_results import fit_model
+from aftlib.sensor_plans.window_results import Survey
 
-WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, 3
+WORKERS, LIMITS, DELTA, H = [[0, 3], [1, 4], [2, 5]], np.linspace(0.6, 0.9, 6), 0.05, HORIZONS
 
 
 def stream(rounds=900, gaps=0.03, seed=1):
@@ -36,28 +40,37 @@ def stream(rounds=900, gaps=0.03, seed=1):
     return values
 
 
+def survey_of(values):
+    names = tuple(f"s{i}" for i in range(6))
+    limits = dict(zip(names, LIMITS.tolist(), strict=True))
+    return Survey.of(
+        SensorTable(values, names, time=None), Question(epsilon=limits, delta=DELTA, window=1)
+    )
+
+
 @pytest.fixture(scope="module")
 def example():
-    values = stream()
-    baseline = fit_model(values[:450], [f"s{i}" for i in range(6)])
-    return values, baseline, walk_forward(values, WORKERS, LIMITS, DELTA, baseline, horizons=H)
+    survey = survey_of(stream())
+    return survey, walk_forward(survey, WORKERS)
 
 
 def count_slowly(values, certifies, estimate):
     """Count pairs, guarantees and wrong ones, window by window."""
-    counts = np.zeros((H, 6, 3), int)
+    counts = np.zeros((3, H, 6), int)
     for t in range(450, 900):
         for h in range(H):
             for i in range(6):
                 truth, guess = values[t, i], estimate(t, h, i)
                 certified = certifies(t, h, i) and np.isfinite(truth - guess)
                 wrong = certified and abs(truth - guess) > LIMITS[i]
-                counts[h, i] += [np.isfinite(truth), certified, wrong]
+                counts[:, h, i] += [np.isfinite(truth), certified, wrong]
     return counts
 
 
 def test_every_method_is_counted_as_it_is_defined(example):
-    values, baseline, walk = example
+    survey, walk = example
+    values = survey.values
+    baseline = survey.baseline
     guard = Guard(WORKERS, LIMITS, DELTA, H)
     history = guard.replay(values)
 
@@ -78,49 +91,51 @@ def test_every_method_is_counted_as_it_is_defined(example):
         ALWAYS: count_slowly(values, yes, conditional),
     }
     for method, counts in expected.items():
-        actual = walk.counts[method].sum(axis=0)
+        actual = walk.counts[method].sum(0)
         np.testing.assert_array_equal(actual, counts, err_msg=method)
     guarantees, wrong, _ = guard.outcomes
-    np.testing.assert_array_equal(walk.outcomes, np.stack([guarantees, wrong], axis=-1))
+    np.testing.assert_array_equal(walk.guarantees, guarantees)
+    np.testing.assert_array_equal(walk.wrong, wrong)
     assert walk.rounds == guard.rounds == 900
 
 
 def test_the_baseline_model_certifies_by_its_variance(example):
-    _, baseline, walk = example
-    counts = walk.counts[BASELINE].sum(axis=0)[0]
+    survey, walk = example
+    baseline = survey.baseline
+    certified = walk.counts[BASELINE].certified.sum(axis=0)[0]
     estimable = [
         float(baseline.block_variance(keys)[k]) <= (LIMITS[i] / 1.95996) ** 2
         for keys in WORKERS
         for k, i in enumerate(keys)
     ]
     placed = [i for keys in WORKERS for i in keys]
-    assert [bool(counts[i, 1]) for i in placed] == estimable
+    assert [bool(certified[i]) for i in placed] == estimable
     assert 0 < sum(estimable) < 6
 
 
 def test_a_walk_is_the_same_with_a_short_warm_up_and_over_the_last_windows(example, monkeypatch):
-    values, baseline, whole = example
+    survey, whole = example
 
     def walk(name, value):
         with monkeypatch.context() as patch:
             patch.setattr(backtest, name, value)
-            return walk_forward(values, WORKERS, LIMITS, DELTA, baseline, horizons=H)
+            return walk_forward(survey, WORKERS)
 
     short = walk("WARM_UP", 300)
     assert short.rounds == 750
-    np.testing.assert_array_equal(short.counts[GUARD][..., PAIRS], whole.counts[GUARD][..., PAIRS])
+    np.testing.assert_array_equal(short.counts[GUARD].known, whole.counts[GUARD].known)
     last = walk("MOST_SCORED", 6 * 200)
     assert (last.edges[0], last.edges[-1], last.rounds) == (700, 900, 900)
-    np.testing.assert_array_equal(last.outcomes, whole.outcomes)
-    assert last.counts[GUARD][..., PAIRS].sum() < 0.5 * whole.counts[GUARD][..., PAIRS].sum()
+    np.testing.assert_array_equal(last.guarantees, whole.guarantees)
+    assert last.counts[GUARD].known.sum() < 0.5 * whole.counts[GUARD].known.sum()
 
 
 def test_the_summary_weighs_horizons(example):
-    walk = example[2]
-    counts = walk.counts[GUARD].sum(axis=(0, 2))
-    pairs, certified, wrong = np.array([3, 2, 1]) / 6 @ counts
+    walk = example[1]
+    counts = walk.counts[GUARD].sum(0, 2)
+    known, certified, wrong = (np.array([5, 4, 3, 2, 1]) / 15 @ each for each in counts)
     score = walk.score(GUARD)
-    assert score.certified == pytest.approx(certified / pairs)
+    assert score.certified == pytest.approx(certified / known)
     assert score.within == pytest.approx(1 - wrong / certified)
     assert score.interval[0] <= score.within <= score.interval[1]
     assert walk.used <= 1
@@ -134,31 +149,31 @@ def test_a_guard_that_certifies_every_sensor_exceeds_the_bound(monkeypatch):
             return history
 
     monkeypatch.setattr(backtest, "Guard", Gullible)
-    rng = np.random.default_rng(1)
-    values = rng.normal(size=(900, 6))
-    baseline = GaussianModel(np.zeros(6), np.eye(6))
-    walk = walk_forward(values, WORKERS, LIMITS, DELTA, baseline, horizons=H)
+    walk = walk_forward(survey_of(np.random.default_rng(1).normal(size=(900, 6))), WORKERS)
     assert walk.used > 3
 
 
-def test_one_sensor_alone_can_exceed_the_bound():
-    outcomes = np.zeros((1, 100, 2))
-    outcomes[..., 0] = 1000  # of each sensor 50 may be wrong, and as many as the slack allows
-    outcomes[0, 7, 1] = 200
+def test_one_sensor_alone_can_exceed_the_bound_and_all_together():
+    guarantees = np.full((1, 100), 1000)  # 50 of each may be wrong, and what the slack allows
+    wrong = np.zeros((1, 100))
+    wrong[0, 7] = 200
     guard = Guard([[0]], 1.0, DELTA)
-    walk = Walk({}, np.zeros(0), outcomes, 1000, np.zeros(0), DELTA, guard)
-    assert walk.used == pytest.approx(200 / (50 + slack(1000, DELTA, 1))) and walk.used > 1
+    walk = Walk({}, np.zeros(0), guarantees, wrong, 1000, np.zeros(0), DELTA, guard)
+    own = slack(1000, DELTA, 1)
+    assert walk.used == pytest.approx(200 / (50 + own)) and walk.used > 1
+    each_within_its_own = replace(walk, wrong=np.full((1, 100), 50 + 0.9 * own))
+    assert each_within_its_own.used > 1
 
 
 def test_intervals_hold_the_share_and_are_cautious_without_errors():
     rng = np.random.default_rng(3)
     held = []
     for _ in range(200):
-        counts = np.column_stack([np.full(40, 30), np.full(40, 20), rng.binomial(20, 0.05, 40)])
+        counts = Counts(np.full(40, 30), np.full(40, 20), rng.binomial(20, 0.05, 40))
         low, high = interval(counts)
         held.append(low <= 0.95 <= high)
     assert np.mean(held) > 0.88
-    low, high = interval(np.tile([30, 20, 0], (50, 1)))
+    low, high = interval(Counts(np.full(50, 30), np.full(50, 20), np.zeros(50)))
     assert (round(low, 3), high) == (0.929, 1.0)
 
 
@@ -166,11 +181,11 @@ def test_intervals_hold_the_share_and_are_cautious_without_errors():
 
 
 def walk_with_errors(wrong):
-    counts = {method: np.zeros((2, 1, 4, 3), int) for method in backtest.METHODS}
-    counts[ALWAYS][..., :2] = 100
-    counts[ALWAYS][..., 2] = wrong
-    nothing = np.zeros((1, 4, 2), int)
-    return Walk(counts, np.arange(3), nothing, 0, np.zeros((1, 4)), 0.05, Guard([[0]], 1.0, 0.05))
+    nothing = np.zeros((2, 1, 4))
+    counts = dict.fromkeys(backtest.METHODS, Counts(nothing, nothing, nothing))
+    counts[ALWAYS] = Counts(nothing + 100, nothing + 100, nothing + wrong)
+    guard = Guard([[0]], 1.0, 0.05)
+    return Walk(counts, np.arange(3), nothing[0], nothing[0], 0, np.zeros((1, 4)), 0.05, guard)
 
 
 @pytest.mark.parametrize(

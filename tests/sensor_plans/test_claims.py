@@ -24,17 +24,13 @@ from tests import judging
 DELTA = 0.05
 
 
-def run_backtests():
+@pytest.fixture(scope="module")
+def backtests():
     return {
         "sets": backtest_sets(DELTA),
         "small_windows": backtest_sets(DELTA, SAMPLES // 2),
         "walks": troubles(1200, DELTA, 1),
     }
-
-
-@pytest.fixture(scope="module")
-def backtests():
-    return run_backtests()
 
 
 def judge(backtests):

@@ -12,6 +12,7 @@ from aftlib.sensor_plans.experiments import (
     draw_trouble,
     over_time,
     plan_sensors,
+    read_table,
     stored_peers,
     troubles,
 )
@@ -27,20 +28,25 @@ test_parameters_that_cannot_be_run_are_refused = refused(
 )
 
 
+def shown(**given):
+    p = NotebookParameters(**given)
+    return plan_sensors(p, read_table(p))
+
+
 def test_a_file_alone_and_a_plan_alone(tmp_path):
     rng = np.random.default_rng(1)
     values = rng.normal(size=(2000, 1)) + 0.2 * rng.normal(size=(2000, 4))
     frame = pd.DataFrame(values, pd.date_range("2026-01-01", periods=2000, freq="h"), [*"abcd"])
     frame.to_csv(tmp_path / "one.csv", index_label="time")
-    made = plan_sensors(NotebookParameters(data=str(tmp_path / "one.csv")))
+    made = shown(data=str(tmp_path / "one.csv"))
     made.write(tmp_path / "plan.json")
-    stored = plan_sensors(NotebookParameters(plan=str(tmp_path / "plan.json")))
+    stored = shown(plan=str(tmp_path / "plan.json"))
     assert stored == made and stored.data.name == "one.csv"
     assert made.backtest == plan(frame).backtest
 
 
 def test_without_a_file_the_plan_is_for_beijings_stations():
-    made = plan_sensors(NotebookParameters(window=50))
+    made = shown(window=50)
     assert (made.data.name, made.data.steps) == (BEIJING, 35_064)
     assert made.sensors[0].name == "Aotizhongxin"
 

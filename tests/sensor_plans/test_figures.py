@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from aftlib.sensor_plans import figures
-from aftlib.sensor_plans.experiments import backtest_set, over_time, troubles
+from aftlib.sensor_plans.experiments import TROUBLES, backtest_set, over_time, troubles
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question
 
@@ -38,6 +38,11 @@ def test_the_table_and_the_text_escape_names(plan):
     table, text = figures.details(plan, "°C").to_html(), figures.text(plan).data
     assert "<img" not in table + text and table.count("<tr>") == 4
     assert "Your grouping, certified" in text and "Does it pay to estimate?" in text
+
+
+def test_the_table_says_that_n_is_of_both_halves(plan):
+    assert "N, both halves" in figures.details(plan, "°C").to_html()
+    assert min(sensor.N for sensor in plan.sensors) > 1.2 * plan.backtest.windows
 
 
 def test_sentences_escape_names(plan):
@@ -73,7 +78,9 @@ def test_many_sensors_are_cut_off(plan):
 
 def test_troubles_are_drawn_with_and_without_the_guard():
     table = over_time(troubles(600, 0.05, 1))
-    assert len(figures.troubles(table, 0.05).data) == 3 * 2 * 2
+    drawn = figures.troubles(table, 0.05)
+    assert len(drawn.data) == 3 * 2 * 2
+    assert {*TROUBLES} <= {note.text for note in drawn.layout.annotations}  # no "trouble=drift"
 
 
 def test_the_caption_of_troubles_follows_from_the_streams():

@@ -7,6 +7,7 @@ import pytest
 from aftlib.sensor_plans import followed
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question
+from aftlib.sensor_plans.sensor_file import read_sensors
 
 
 def draw_samples():
@@ -18,7 +19,7 @@ def draw_samples():
 
 @pytest.fixture(scope="module")
 def rows(spark, tmp_path_factory):
-    samples = draw_samples()
+    samples = read_sensors(draw_samples())
     made = make_plan(samples, Question(epsilon_sd=1.0))
     directory = tmp_path_factory.mktemp("followed") / "stream"
     table = followed.follow_plan(spark, made, samples, directory)
@@ -68,4 +69,4 @@ def test_outages_begin_after_the_guard_has_learned():
     numbers = pd.Series(range(500))
     away = followed.is_away(numbers)
     assert away.sum() == followed.OUTAGES * followed.OUTAGE
-    assert numbers[away].min() == followed.LEARNING
+    assert numbers[away].min() == followed.BEFORE

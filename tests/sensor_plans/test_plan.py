@@ -7,14 +7,11 @@ import pandas as pd
 import pytest
 from threadpoolctl import threadpool_info
 
-from aftlib.core.gaussian import GaussianModel
 from aftlib.sensor_plans.cautions import data_cautions
 from aftlib.sensor_plans.plan import plan as make_plan
-from aftlib.sensor_plans.plan_text import report_text
 from aftlib.sensor_plans.question import Question
-from aftlib.sensor_plans.recovery import score_replay
 from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
-from aftlib.sensor_plans.sensor_plan import SensorPlan
+from aftlib.sensor_plans.sensor_plan import SensorPlan, report_text
 from aftlib.sensor_plans.window_results import aggregate, find_seasons
 from aftlib.streaming.promise import Promise
 
@@ -140,13 +137,6 @@ def test_days_are_seasonal_periods_and_noise_has_none():
     assert find_seasons(daily, 5, pd.Timedelta("1h"))[0] == pytest.approx(24 / 5)
     assert find_seasons(daily, 5, None) == []
     assert find_seasons(aggregate(noise, 5, "mean"), 5, pd.Timedelta("1h")) == []
-
-
-def test_a_replay_set_is_scored_by_the_windows_within_epsilon_of_its_estimates():
-    model = GaussianModel(np.zeros(3), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
-    scaled = np.array([[0, 0.5, 0.2], [0, 1.5, 0.1], [2, 1.5, 0], [np.nan, 0, 9], [2, np.nan, 1]])
-    assert score_replay(model, (0,), scaled) == 6 / 7
-    assert score_replay(model, (0, 1, 2), scaled) is None
 
 
 def test_a_replay_set_that_fails_its_back_test_is_not_offered():
@@ -315,19 +305,16 @@ def test_a_fall_of_all_sensors_makes_no_copies(rows):
     assert not any(line.startswith("Near-copies") for line in cautions), cautions
 
 
-@pytest.mark.parametrize("height", [3, 30])
-def test_two_sensors_that_shift_together_are_both_named(height):
-    """Unlike the others, and like each other, they were compared with nobody."""
-    frame = sensors(change=lambda v: v[3000:, 1:3].__iadd__(height))
+@pytest.mark.parametrize(
+    ("n", "shifted", "height"), [(7, ["s1", "s2"], 3), (7, ["s1", "s2"], 30), (3, ["s1"], 3)]
+)
+def test_all_sensors_that_shift_are_named(n, shifted, height):
+    """Two that shift together were, like each other and unlike the others, compared with nobody."""
+    frame = sensors(n=n)
+    frame.loc[frame.index[3000:], shifted] += height
     cautions = cautions_of(frame)
     named = [line.split()[2] for line in cautions if line.startswith("Level shift")]
-    assert sorted(named) == ["s1", "s2"], cautions
-
-
-def test_of_three_sensors_the_one_that_shifts_is_named():
-    cautions = cautions_of(sensors(n=3, change=lambda v: v[3000:, 1].__iadd__(3)))
-    named = [line.split()[2] for line in cautions if line.startswith("Level shift")]
-    assert named == ["s1"]
+    assert sorted(named) == shifted, cautions
 
 
 def test_sensors_that_wander_together_do_not_shift():

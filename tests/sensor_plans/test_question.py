@@ -70,24 +70,19 @@ test_limits_that_do_not_fit_are_refused = refused(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("e.csv", "a,1\nb,2\na,3\n", "each sensor once, got 'a' twice"),
-        ("e.json", '{"a": 1, "a": 3}', "each sensor once, got 'a' twice"),
-        ("e.csv", "a\n", "must be a file with a JSON object by sensor or CSV"),
-        ("e.json", "[1, 2]", "must be a file with a JSON object by sensor or CSV"),
-        (
-            "e.csv",
-            "a,x\n",
-            "epsilon must be a file .*could not convert string to float: 'x'",
-        ),
-    ],
-)
-def test_another_file_of_epsilon_is_refused(tmp_path, name, text, message):
+def read_epsilon(name, text, tmp_path):
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_by_sensor("epsilon", str(tmp_path / name), float)
+    return read_by_sensor("epsilon", str(tmp_path / name), float)
+
+
+test_another_file_of_epsilon_is_refused = refused(
+    read_epsilon,
+    ("e.csv", "a,1\nb,2\na,3\n", "each sensor once, got 'a' twice"),
+    ("e.json", '{"a": 1, "a": 3}', "each sensor once, got 'a' twice"),
+    ("e.csv", "a\n", "must be a file with a JSON object by sensor or CSV"),
+    ("e.json", "[1, 2]", "must be a file with a JSON object by sensor or CSV"),
+    ("e.csv", "a,x\n", "epsilon must be a file .*could not convert string to float: 'x'"),
+)
 
 
 def test_a_grouping_is_read_as_texts(tmp_path):

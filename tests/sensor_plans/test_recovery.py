@@ -1,9 +1,12 @@
 """Whether approximate recovery pays, by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from aftlib.core.gaussian import GaussianModel
 from aftlib.sensor_plans import recovery
 from aftlib.sensor_plans.question import Question
 from aftlib.sensor_plans.recovery import (
@@ -12,6 +15,7 @@ from aftlib.sensor_plans.recovery import (
     Failure,
     find_criteria,
     plan_recovery,
+    score_replay,
     weigh_costs,
 )
 from aftlib.sensor_plans.sensor_file import read_sensors
@@ -102,10 +106,59 @@ def test_failures_are_those_of_the_whole_job():
     assert minutes == [about((1 + 10) / 60), about(2 * (1 + 5) / 60)]
 
 
-def survey_of(t_sla):
-    values = np.random.default_rng(1).normal(size=(400, 3))
-    frame = pd.DataFrame(values, pd.date_range("2026-01-01", periods=400, freq="min"), [*"abc"])
-    return Survey.of(read_sensors(frame), Question(t_sla=t_sla, fixed_ms=100.0, window=4))
+def survey_of(t_sla="2s", values=None, **question):
+    if values is None:
+        values = np.random.default_rng(1).normal(size=(400, 3))
+    times = pd.date_range("2026-01-01", periods=len(values), freq="min")
+    frame = pd.DataFrame(values, times, [f"s{i}" for i in range(values.shape[1])])
+    question = {"fixed_ms": 100.0, "window": 4} | question
+    return Survey.of(read_sensors(frame), Question(t_sla=t_sla, **question))
+
+
+@pytest.mark.parametrize("query", ["mean", "sum"])
+def test_a_replay_set_is_scored_on_the_part_of_a_window_that_it_must_estimate(query):
+    """Sensor s0 is read from step 1 of 4 on; the result of s1 errs by what was not read of it."""
+    model = GaussianModel(np.zeros(3), [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]])
+    rng = np.random.default_rng(1)
+    survey = replace(survey_of(values=rng.normal(size=(400, 3)), query=query), model=model)
+    samples = survey.table.values[200:].reshape(50, 4, 3) / survey.limits
+    for begin in (0, 1, 3):
+        parts = samples[:, begin:].sum(axis=1) / (4 if query == "mean" else 1)
+        errors = [parts[:, 1] - 0.5 * parts[:, 0], parts[:, 2]]
+        assert score_replay(survey, begin, (0,)) == (np.abs(errors) <= 1).mean()
+        assert score_replay(survey, begin, (0, 1, 2)) is None
+
+
+def plan_pair(apart, **question):
+    """Plan two sensors, of which the second one repeats the other until the second half."""
+    common, own = np.random.default_rng(1).normal(size=(2, 4000))
+    other = common + 0.2 * own
+    if apart:
+        other[2000:] = 3 * own[2000:]
+    given = {"fixed_ms": 0.0, "read_rate": 1.0, "window": 10}
+    return plan_recovery(survey_of(values=np.column_stack([common, other]), **given | question))
+
+
+def test_a_set_of_a_later_checkpoint_is_tested_too():
+    """The first set reads both sensors, so that only the last one can fail."""
+    calm = plan_pair(False, epsilon=0.1, t_sla="8s")
+    assert [len(part.sensors) for part in calm.replay] == [2, 2, 1]
+    assert calm.within >= 0.95 and not calm.read_everything
+    apart = plan_pair(True, epsilon=0.1, t_sla="8s")
+    assert apart.read_everything.startswith("Replay: read everything again.")
+    assert {len(part.sensors) for part in apart.replay} == {2} and apart.within is None
+    # nine sets hold; the last one, which reads nothing, does not
+    one = plan_pair(False, epsilon=0.2, t_sla="1.5s")
+    assert "With the planned sets 94.8 % of" in one.read_everything
+
+
+def test_a_failed_set_without_time_for_another_is_said_with_both_reasons():
+    calm = plan_pair(False, epsilon=0.16, t_sla="1.5s")
+    assert [len(part.sensors) for part in calm.replay] == [1] * 10
+    apart = plan_pair(True, epsilon=0.16, t_sla="1.5s")
+    assert apart.read_everything.startswith("Replay: read everything again.")
+    assert ". No checkpoints keep T_SLA = 1.5s: reading one step of all" in apart.read_everything
+    assert [(part.until, len(part.sensors)) for part in apart.replay] == [(10, 2)]
 
 
 def test_a_t_sla_that_is_too_short_for_one_step_is_the_reason_of_reading_everything():
