@@ -63,32 +63,36 @@ def compare_with_model(
     by_point = recoveries.groupby(["scheme", "width", "rate"], sort=False)["seconds"]
     points = by_point.agg(["median", "min", "max", "size"]).reset_index()
     points = points.rename(columns={"median": "seconds", "size": "kills"})
-    for i, scheme, width, rate in points[["scheme", "width", "rate"]].itertuples():
-        again = expected_again(recoveries, scheme, width)
-        points.loc[i, "predicted_s"] = costs[scheme].recovery_s(
-            again, exact_of(scheme) is not None, rate
+    predicted = [
+        costs[scheme].recovery_s(
+            expected_again(recoveries, scheme, width), exact_of(scheme) is not None, rate
         )
-    return points
+        for scheme, width, rate in points[["scheme", "width", "rate"]].itertuples(index=False)
+    ]
+    return points.assign(predicted_s=predicted)
 
 
-def compare_with_exact(recoveries: pd.DataFrame) -> pd.DataFrame:
+def compare_with_exact(recoveries: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """Return the time of each approximate recovery over that of the exact one, by window and rate.
 
-    Columns: scheme, width, rate; kills: of each; ratio of the mean times, with its 95 % interval
-    low, high, NaN below five kills.
+    `points` are those of `compare_with_model`. Columns: scheme, width, rate; kills: of each; ratio
+    of the mean times, with its 95 % interval low, high, NaN below five kills; predicted.
     """
     by_point = recoveries.groupby(["scheme", "width", "rate"], sort=False)["seconds"]
     seconds = {point: times.to_numpy() for point, times in by_point}
+    predicted = points.set_index(["scheme", "width", "rate"])["predicted_s"].to_dict()
     rows = []
-    for (scheme, width, rate), times in seconds.items():
+    for point, times in seconds.items():
+        scheme, width, rate = point
         exact = exact_of(str(scheme))
         if exact is None:
             continue
-        ratio, interval = ratio_interval(times, seconds[exact, width, rate])
+        same = (exact, width, rate)
+        ratio, interval = ratio_interval(times, seconds[same])
         if len(times) < FEWEST:
             interval = (np.nan, np.nan)
-        rows.append((scheme, width, rate, len(times), ratio, *interval))
-    columns = ["scheme", "width", "rate", "kills", "ratio", "low", "high"]
+        rows.append((*point, len(times), ratio, *interval, predicted[point] / predicted[same]))
+    columns = ["scheme", "width", "rate", "kills", "ratio", "low", "high", "predicted"]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from aftlib.core.recovery_costs import IS_FASTER, KEEPS_T_SLA
+from aftlib.notebook.texts import short_percent as percent
 from aftlib.notebook.texts import shown
 from aftlib.recovery_comparison.experiments import Measurements, NotebookParameters
-from aftlib.recovery_comparison.figures import percent
+from aftlib.recovery_comparison.figures import own_costs, summarize_operation
 from aftlib.recovery_comparison.normal import checkpoints_name
 from aftlib.recovery_comparison.schemes import EXACT, LAST, MODEL, NOTHING, PARTIAL
-from aftlib.recovery_comparison.tables import normal_table, own_alternatives, own_numbers
 
 LARGE = 0.5
 """Share of a recovery without a read limit that D1 must save to be worth its estimates; ours."""
@@ -123,7 +123,7 @@ def describe_thresholds(measured: Measurements) -> str:
 
 def describe_operation(measured: Measurements) -> str:
     """Compare the speeds while nothing fails, here and in the stored runs on Spark."""
-    table = normal_table(measured)
+    table = summarize_operation(measured)
     most = max(int(count) for count in measured.normal["checkpoints"])
     often = checkpoints_name(most)
     outages = table["outage_s"]
@@ -145,31 +145,24 @@ def describe_operation(measured: Measurements) -> str:
 def answer_own(measured: Measurements, p: NotebookParameters) -> str:
     """Return whether estimating pays for the user's numbers, by both criteria, by name."""
     operation = p.operation
-    choice = own_alternatives(measured, operation)[MODEL]
     live = operation.samples_per_s
     if operation.read_rate < live:
         return (
             f"Your source hands out {operation.read_rate:,g} samples/s, fewer than the {live:,g} "
             "that come live, so no recovery ends."
         )
-    keeps = live + choice.keeps_from(p.own_t_sla_s)
-    faster = live + choice.faster_below()
+    costs = own_costs(measured, operation, p.own_t_sla_s)
+    outages = costs["outage_minutes"]
+    keeps = float(costs["keeps_from"][MODEL])
+    faster = float(costs["faster_below"][MODEL])
     misses = operation.read_rate < keeps
     is_faster = operation.read_rate < faster
-    outages = own_numbers(measured, operation)["outage_minutes"]
-    if np.isinf(faster):
-        faster_where = "is faster at any rate"
-    elif faster <= live:
-        faster_where = "is faster at no rate"
-    elif is_faster:
-        faster_where = f"is faster, as it is below {shown(faster)} samples/s"
-    else:
-        faster_where = f"is not faster; it is below {shown(faster)} samples/s"
+    where = "at no rate" if faster <= live else f"below {shown(faster)} samples/s"
     verdict = "plain checkpoints suffice"
-    if misses:
-        verdict = (
-            "estimating pays" if is_faster else "neither exact replay nor D1 by model suffices"
-        )
+    if misses and is_faster:
+        verdict = "estimating pays"
+    elif misses:
+        verdict = "neither exact replay nor D1 by model suffices"
     reason = "no rate is enough"
     if np.isfinite(keeps):
         reason = f"keeping it takes {shown(keeps)} samples/s"
@@ -177,7 +170,7 @@ def answer_own(measured: Measurements, p: NotebookParameters) -> str:
         f"At your {operation.read_rate:,g} samples/s {verdict}. "
         f"*{KEEPS_T_SLA}*: exact replay {'misses' if misses else 'keeps'} "
         f"{p.own_t_sla_s:,g} s, because {reason}. "
-        f"*{IS_FASTER}*: D1 by model {faster_where}. "
+        f"*{IS_FASTER}*: D1 by model is {'' if is_faster else 'not '}faster; it is {where}. "
         f"Per month outages last {shown(outages[EXACT])} min with exact replay and "
         f"{shown(outages[MODEL])} min with D1 by model."
     )

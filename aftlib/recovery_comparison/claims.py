@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -151,10 +152,13 @@ def saves_checkpoints(measured: Measurements) -> Finding:
     guard, _ = compare_speeds(measured, GUARD, checkpoints_name(closest))
     bare, _ = compare_speeds(measured, MODEL, UNPROTECTED)
     latencies = measured.normal.groupby("method")["latency_s"].median() * 1e3
+    mine = latencies[MODEL]
+    other = latencies[checkpoints_name(closest)]
     sentences = [
         f"A checkpoint of all workers delays the stream by {checkpoint_ms(measured):.2g} ms, and "
         "depends on the disk.",
-        compare_latencies(latencies[MODEL], latencies[checkpoints_name(closest)]),
+        f"Latency {'is lower' if mine < other else 'is not improved'}: {mine:.2f} against "
+        f"{other:.2f} ms.",
         f"{others}. {bare:.2f} of no fault tolerance. The guard: {guard:.2f} against {closest}.",
         spark_sentence(measured.spark),
     ]
@@ -166,12 +170,6 @@ def saves_checkpoints(measured: Measurements) -> Finding:
         text=f"{value:.2f}{bounds} times the throughput with {checkpoints_name(closest)}",
         sensitivity=" ".join(filter(None, sentences)),
     )
-
-
-def compare_latencies(mine: float, other: float) -> str:
-    """Return the sentence on D1-7 of the latencies of D1 and of checkpoints, in ms."""
-    word = "is lower" if mine < other else "is not improved"
-    return f"Latency {word}: {mine:.2f} against {other:.2f} ms."
 
 
 def checkpoint_ms(measured: Measurements) -> float:
@@ -316,17 +314,13 @@ def answer_for(parameters: NotebookParameters) -> str:
     limit_s = parameters.own_t_sla_s
     if spare < 0:
         return "The given source hands out fewer samples than come live, so no recovery ends."
-    if spare == 0:
-        return (
-            "The given stream leaves no rate for reading again: plain checkpoints do not suffice."
-        )
-    wait_s = lost / spare
-    if wait_s > limit_s:
-        return (
-            f"Exact recovery of the given stream takes {shown(wait_s)} s, over the limit of "
-            f"{limit_s:,g} s, so plain checkpoints do not suffice."
-        )
+    wait_s = lost / spare if spare else math.inf
+    takes = f"{shown(wait_s)} s, over"
+    answer = "do not suffice"
+    if wait_s <= limit_s:
+        takes = f"at most {shown(wait_s)} s, within"
+        answer = "suffice"
     return (
-        f"Exact recovery of the given stream takes at most {shown(wait_s)} s, within the limit of "
-        f"{limit_s:,g} s, so plain checkpoints suffice."
+        f"Exact recovery of the given stream takes {takes} the limit of {limit_s:,g} s, so plain "
+        f"checkpoints {answer}."
     )

@@ -19,26 +19,30 @@ from aftlib.core.recovery_costs import Operation, RecoveryCosts
 from aftlib.core.requirement import Requirement
 from aftlib.core.windows import Windows
 from aftlib.notebook.parameters import ParameterModel, parameter
-from aftlib.recovery_comparison.accuracy import score_schemes
+from aftlib.recovery_comparison.accuracy import score_schemes, score_thresholds
 from aftlib.recovery_comparison.break_even import (
     break_evens,
     compare_with_exact,
     compare_with_model,
     measured_costs,
 )
-from aftlib.recovery_comparison.cases import Case, Kill, draw_schedule, streamed_windows
 from aftlib.recovery_comparison.normal import StoredSpark, normal_operation
-from aftlib.recovery_comparison.partial import recover_partially, replay_query
+from aftlib.recovery_comparison.recoveries import (
+    Kill,
+    draw_schedule,
+    recover_partially,
+    recover_workers,
+    replay_query,
+    streamed_windows,
+)
 from aftlib.recovery_comparison.schemes import (
     BY_PROCESS,
     EXACT_PROCESS,
     NOTHING,
     SCHEMES,
+    Case,
     all_schemes,
-    exact_of,
 )
-from aftlib.recovery_comparison.thresholds import score_thresholds
-from aftlib.recovery_comparison.workers import recover_workers
 
 SENSORS = 12
 """Stations in Beijing."""
@@ -153,12 +157,12 @@ class Measurements:
     """All schemes under the same kills, and without any.
 
     Each frame has the columns scheme and width, the hours of a window. `recoveries` has one row per
-    kill before a window's end: rate and the columns of `workers.Coordinator.process`. `outcomes`
+    kill before a window's end: rate and the columns of `recoveries.Coordinator.process`. `outcomes`
     has one row per scheme and width: kills; lost, doubled; wrong: results that are not exact and
     not marked as estimates; estimated; within: the share of the estimates within ε; added_ms: the
     mean time that the scheme adds to a window while nothing fails; additions: the checkpoints or
     updates in it, for that time. `accuracy` has the rows of `accuracy.score_schemes`, `thresholds`
-    those of `thresholds.score_thresholds`, and `normal` those of `normal.normal_operation` in the
+    those of `accuracy.score_thresholds`, and `normal` those of `normal.normal_operation` in the
     longest windows.
     """
 
@@ -184,13 +188,7 @@ class Measurements:
     @cached_property
     def ratios(self) -> pd.DataFrame:
         """Time of each approximate recovery over that of the exact one; predicted, too."""
-        points = self.points.set_index(["scheme", "width", "rate"])["predicted_s"]
-        ratios = compare_with_exact(self.recoveries)
-        predicted = [
-            points[scheme, width, rate] / points[str(exact_of(scheme)), width, rate]
-            for scheme, width, rate in ratios[["scheme", "width", "rate"]].itertuples(index=False)
-        ]
-        return ratios.assign(predicted=predicted)
+        return compare_with_exact(self.recoveries, self.points)
 
     @cached_property
     def break_even(self) -> pd.DataFrame:
@@ -259,7 +257,7 @@ def stream_case(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Stream a case by one of `all_schemes` under a schedule of kills; `directory` must be new.
 
-    Return the frames of `workers.recover_workers`.
+    Return the frames of `recoveries.recover_workers`.
     """
     if scheme in BY_PROCESS:
         replays_all = scheme == EXACT_PROCESS

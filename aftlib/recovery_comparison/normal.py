@@ -19,9 +19,8 @@ import numpy as np
 import pandas as pd
 
 from aftlib.core.paths import project_root
-from aftlib.recovery_comparison.cases import Case
-from aftlib.recovery_comparison.schemes import SCHEMES, SchemeEstimator
-from aftlib.recovery_comparison.workers import Coordinator, Sink
+from aftlib.recovery_comparison.recoveries import Coordinator, Sink
+from aftlib.recovery_comparison.schemes import SCHEMES, Case, SchemeEstimator
 
 UNPROTECTED = "no fault tolerance"
 SHARES = (1, 4)

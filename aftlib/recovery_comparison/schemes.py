@@ -1,4 +1,4 @@
-"""The schemes of recovery, by name; `SCHEMES` takes further ones.
+"""The schemes of recovery, by name, and the `Case` that each gets; `SCHEMES` takes further ones.
 
 D1's workers recover nothing, replay exactly, or estimate by one of `SCHEMES`. D2's process reads
 few sensors again; the exact process takes the same checkpoints, but reads all sensors again.
@@ -7,13 +7,20 @@ few sensors again; the exact process takes the same checkpoints, but reads all s
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from aftlib.core.gaussian import GaussianModel
+from aftlib.core.requirement import Requirement
+from aftlib.core.sensorlog import SensorLog
+from aftlib.core.windows import Windows
+from aftlib.documents.approximately_once.assignment import Assignment, assign_spread
 from aftlib.guard import Guard
 from aftlib.guard.known import KnownModel
-from aftlib.recovery_comparison.cases import Case
 
 NOTHING = "nothing"
 EXACT = "exact replay"
@@ -24,6 +31,43 @@ EXACT_PROCESS = "exact replay, D2's checkpoints"
 PARTIAL = "D2"
 BY_PROCESS = (EXACT_PROCESS, PARTIAL)
 """Schemes of D2's process; the others run in D1's workers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One stream of sensors, its workers, and the guarantee of its estimates."""
+
+    values: np.ndarray  # samples, shape (steps, n); after the learned windows none is missing
+    model: GaussianModel  # of the windows' means
+    windows: Windows  # tumbling
+    workers: int
+    requirement: Requirement
+    learned: int  # windows before the first one that is streamed
+    budget: float  # share of a window's samples that D2 may read again
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Sensors of each worker."""
+        return assign_spread(self.model, self.workers, self.requirement)
+
+    @property
+    def streamed(self) -> np.ndarray:
+        """Samples of the streamed windows, shape (steps, n)."""
+        return self.values[self.learned * self.windows.width :]
+
+    @cached_property
+    def history(self) -> np.ndarray:
+        """Means of the learned windows, shape (learned, n), NaN where all samples are missing."""
+        return self.windows.aggregate(self.values, 0, range(self.learned))[0]
+
+    @cached_property
+    def truth(self) -> np.ndarray:
+        """Means of the streamed windows, shape (windows, n)."""
+        return self.streamed.reshape(-1, self.windows.width, self.model.size).mean(axis=1)
+
+    def write_log(self, directory: Path) -> SensorLog:
+        """Write the samples of the streamed windows, from which replacements read again."""
+        return SensorLog.write(directory, self.streamed, self.model.names)
 
 
 class SchemeEstimator(Protocol):

@@ -13,8 +13,12 @@ from tests import judging
 from tests.recovery_comparison.tables import WINDOWS, measurements
 
 
+def record(id, measured):
+    return judging.judge(CLAIMS, {"measured": measured}, id)[id]
+
+
 def verdict(id, measured):
-    return judging.verdict(CLAIMS, {"measured": measured}, id)
+    return record(id, measured).verdict
 
 
 def test_all_claims_are_as_recorded_where_the_cost_model_holds():
@@ -34,22 +38,21 @@ def test_p1_is_open_if_no_kill_can_lose_anything():
     assert verdict("P-1", measured) == "open"
 
 
-def slower(scheme, seconds, column="seconds"):
+def slower(scheme, seconds):
     """Return measurements in which a scheme's limited recoveries of long windows take longer."""
     measured = measurements()
     rows = measured.recoveries
     here = (rows["scheme"] == scheme) & (rows["width"] == WINDOWS[-1]) & np.isfinite(rows["rate"])
-    rows.loc[here, column] += seconds
+    rows.loc[here, "seconds"] += seconds
     return measured
 
 
 def test_p1_bounds_the_harm_only_if_there_was_none():
     measured = measurements()
-    record = judging.judge(CLAIMS, {"measured": measured}, "P-1")["P-1"]
-    assert "At most one kill in" in record.sensitivity
+    assert "At most one kill in" in record("P-1", measured).sensitivity
     measured.outcomes.loc[measured.outcomes["scheme"] == GUARD, "lost"] = 2
-    record = judging.judge(CLAIMS, {"measured": measured}, "P-1")["P-1"]
-    assert "At most" not in record.sensitivity and "4 lost" in record.sensitivity
+    found = record("P-1", measured).sensitivity
+    assert "At most" not in found and "4 lost" in found
 
 
 def faster_checkpoints(count, factor):
@@ -70,26 +73,21 @@ def test_d1_7_is_decided_by_the_closest_interval():
     assert verdict("D1-7", uneven) == "open"
 
 
-def d1_7(measured):
-    return judging.judge(CLAIMS, {"measured": measured}, "D1-7")["D1-7"]
-
-
 def test_d1_7_names_its_interval_and_the_stored_runs_on_spark():
     measured = measurements()
-    assert "with checkpoints, 1 per window" in d1_7(measured).text
+    assert "with checkpoints, 1 per window" in record("D1-7", measured).text
     measured.__dict__["spark"] = None
-    assert "Spark" not in d1_7(measured).sensitivity
+    assert "Spark" not in record("D1-7", measured).sensitivity
     measured.__dict__["spark"] = StoredSpark("2026-01-02", (0.5,))
-    assert "Reversed on Spark" in d1_7(measured).sensitivity
-    assert "0.50 of the speed" in d1_7(measured).sensitivity
+    assert "Reversed on Spark" in record("D1-7", measured).sensitivity
+    assert "0.50 of the speed" in record("D1-7", measured).sensitivity
     measured.__dict__["spark"] = StoredSpark("2026-01-02", (1.5,))
-    assert "Reversed" not in d1_7(measured).sensitivity
+    assert "Reversed" not in record("D1-7", measured).sensitivity
 
 
 def test_d1_6_names_the_rate_that_decides():
-    measured = slower(MODEL, 0.0)
-    record = judging.judge(CLAIMS, {"measured": measured}, "D1-6")["D1-6"]
-    assert "of exact replay's time at 1,600 samples/s" in record.text
+    found = record("D1-6", measurements()).text
+    assert "of exact replay's time at 1,600 samples/s" in found
 
 
 @pytest.mark.parametrize("scheme", [MODEL, PARTIAL])
@@ -130,12 +128,9 @@ def test_an_expensive_checkpoint_turns_p4_and_many_cheap_ones_do_not():
 
 
 def test_too_few_kills_give_no_interval():
-    measured = measurements(kills=3)
-    records = judging.judge(CLAIMS, {"measured": measured}, "P-2", "D1-6")
-    assert [record.interval for record in records.values()] == [None, None]
-    assert (
-        judging.judge(CLAIMS, {"measured": measurements(turns=3)}, "D1-7")["D1-7"].interval is None
-    )
+    for id in ("P-2", "D1-6"):
+        assert record(id, measurements(kills=3)).interval is None
+    assert record("D1-7", measurements(turns=3)).interval is None
 
 
 def test_the_box_follows_the_verdicts_and_the_readers_own_numbers():
@@ -152,7 +147,7 @@ def test_the_box_follows_the_verdicts_and_the_readers_own_numbers():
     ("rate", "words"),
     [
         (19.0, "fewer samples than come live, so no recovery ends"),
-        (20.0, "leaves no rate for reading again: plain checkpoints do not suffice"),
+        (20.0, "takes ∞ s, over the limit of 60 s, so plain checkpoints do not suffice"),
         (21.0, "36,000 s, over the limit of 60 s, so plain checkpoints do not suffice"),
         (3620.0, "at most 10 s, within the limit of 60 s, so plain checkpoints suffice"),
     ],

@@ -10,17 +10,21 @@ import pytest
 from aftlib.recovery_comparison import captions, figures
 from aftlib.recovery_comparison.claims import CLAIMS
 from aftlib.recovery_comparison.experiments import NotebookParameters
+from aftlib.recovery_comparison.figures import (
+    own_costs,
+    own_numbers,
+    summarize_operation,
+    summarize_schemes,
+)
 from aftlib.recovery_comparison.normal import UNPROTECTED, checkpoints_name
 from aftlib.recovery_comparison.schemes import (
     EXACT,
-    EXACT_PROCESS,
     LAST,
     MODEL,
     NOTHING,
     all_schemes,
     exact_of,
 )
-from aftlib.recovery_comparison.tables import normal_table, own_numbers, own_table, scheme_table
 from tests.recovery_comparison.tables import RATES, WINDOWS, measurements
 from tests.refusals import refused
 
@@ -38,15 +42,8 @@ def test_the_main_figure_has_a_mark_for_each_approximate_scheme_window_and_rate(
     assert sum(bool(axis.title.text) for axis in panels) == 1  # titles of panels would overlap
 
 
-def test_exact_recoveries_rise_to_the_left_and_d1_by_model_does_not():
-    points = measurements().points.set_index(["scheme", "width", "rate"])["seconds"]
-    for exact in (EXACT, EXACT_PROCESS):
-        assert points[exact, WINDOWS[-1], RATES[0]] > 5 * points[exact, WINDOWS[-1], np.inf]
-    assert points[MODEL, WINDOWS[-1], RATES[0]] < 1.1 * points[MODEL, WINDOWS[-1], np.inf]
-
-
 def test_the_table_has_a_row_per_scheme_with_fixed_and_reading_time():
-    table = scheme_table(measurements())
+    table = summarize_schemes(measurements())
     assert [*table.index] == all_schemes()
     assert np.allclose(table["fixed_ms"] / 1e3 + table["reading_s"], table["recovery_s"])
     assert table.loc[NOTHING, "lost"] == 100 and table.drop(NOTHING)["lost"].sum() == 0
@@ -115,7 +112,7 @@ def test_the_caption_says_where_a_model_estimates_nothing(widths, words):
 
 def test_outages_in_normal_operation_are_those_of_the_cost_model():
     measured = measurements()
-    outages = normal_table(measured)["outage_s"]
+    outages = summarize_operation(measured)["outage_s"]
     points = measured.points.set_index(["scheme", "width", "rate"])["predicted_s"]
     assert outages[checkpoints_name(1)] == pytest.approx(points[EXACT, WINDOWS[-1], RATES[0]])
     assert outages[MODEL] == pytest.approx(points[MODEL, WINDOWS[-1], RATES[0]])
@@ -128,7 +125,7 @@ def test_a_share_of_the_speed_is_the_claims_ratio():
     """Medians of turns that one turn upsets have another ratio than their means."""
     measured = measurements()
     measured.normal.loc[measured.normal["turn"] == 0, "per_s"] *= [1, 3, 1, 1, 2, 1, 1]
-    speeds = normal_table(measured)["speed"]
+    speeds = summarize_operation(measured)["speed"]
     bare = f"{speeds[MODEL]:.2f} of no fault tolerance"
     (d1_7,) = (claim for claim in CLAIMS if claim.id == "D1-7")
     assert bare in d1_7.judge(measured).sensitivity
@@ -158,7 +155,11 @@ def test_plain_checkpoints_suffice_unless_much_time_is_saved_without_a_limit():
     ("rate", "limit_s", "words"),
     [
         (100.0, 60.0, ["estimating pays", "misses 60 s"]),
-        (100.0, 1e5, ["plain checkpoints suffice", "keeps 100,000 s", "D1 by model is faster, as"]),
+        (
+            100.0,
+            1e5,
+            ["plain checkpoints suffice", "keeps 100,000 s", "model is faster; it is below"],
+        ),
         (
             1e8,
             0.001,
@@ -184,7 +185,7 @@ def test_a_scheme_that_reads_nothing_has_costs_of_its_own():
     measured = measurements()
     mine = measured.recoveries[measured.recoveries["scheme"] == LAST].assign(scheme="mine")
     measured.__dict__["recoveries"] = pd.concat([measured.recoveries, mine], ignore_index=True)
-    table = own_table(measured, NotebookParameters().operation, 60.0)
+    table = own_costs(measured, NotebookParameters().operation, 60.0)
     assert table.loc["mine", "gb_read_again"] == 0
     assert table.loc["mine", "keeps_from"] == table.loc[LAST, "keeps_from"] > 600
     assert np.isnan(table.loc[EXACT, "keeps_from"])

@@ -12,10 +12,9 @@ import pytest
 
 from aftlib.recovery_comparison import experiments, figures
 from aftlib.recovery_comparison.accuracy import score_schemes
-from aftlib.recovery_comparison.cases import Kill
 from aftlib.recovery_comparison.experiments import NotebookParameters
+from aftlib.recovery_comparison.recoveries import Kill
 from aftlib.recovery_comparison.schemes import EXACT, SCHEMES
-from aftlib.recovery_comparison.tables import own_table
 from tests.recovery_comparison.tables import measurements
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "scheme.md").read_text()
@@ -57,7 +56,7 @@ def test_the_pages_scheme_recovers_from_kills_and_is_costed(mine, tmp_path):
     rows = [measured.recoveries, several, several.assign(width=6)]
     outcomes = pd.concat([measured.outcomes, pd.DataFrame([outcome])], ignore_index=True)
     both = replace(measured, recoveries=pd.concat(rows, ignore_index=True), outcomes=outcomes)
-    table = own_table(both, p.operation, p.own_t_sla_s)
+    table = figures.own_costs(both, p.operation, p.own_t_sla_s)
     assert table.loc[MINE, "gb_read_again"] == 0 < table.loc[EXACT, "gb_read_again"]
     assert np.isfinite(table.loc[MINE, "recovery_s"])
     assert MINE in figures.own_table(both, p.operation, p.own_t_sla_s).to_html()

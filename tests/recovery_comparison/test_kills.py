@@ -4,14 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aftlib.recovery_comparison import experiments, workers
-from aftlib.recovery_comparison.cases import Kill, draw_schedule
+from aftlib.recovery_comparison import experiments, recoveries
 from aftlib.recovery_comparison.experiments import (
     NotebookParameters,
     score_results,
     stream_case,
 )
-from aftlib.recovery_comparison.partial import replay_query
+from aftlib.recovery_comparison.recoveries import Kill, draw_schedule, replay_query
 from aftlib.recovery_comparison.schemes import (
     EXACT,
     EXACT_PROCESS,
@@ -85,7 +84,7 @@ def test_the_planned_samples_are_read_again(case, streamed, scheme):
 def test_a_limited_read_takes_its_time_and_parts_add_up(streamed, scheme):
     rows, _, _ = streamed[scheme]
     assert (rows["read_s"] >= rows["again"] / rows["rate"]).all()
-    assert np.allclose(rows[workers.PARTS].sum(axis=1), rows["seconds"])
+    assert np.allclose(rows[recoveries.PARTS].sum(axis=1), rows["seconds"])
 
 
 def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch):
@@ -107,8 +106,8 @@ def test_guard_reads_again_what_it_has_not_certified(case, tmp_path, monkeypatch
 
 
 def test_a_crash_without_a_kill_is_recovered_too(case, tmp_path):
-    log, sink = case.write_log(tmp_path / "log"), workers.Sink(tmp_path / "results.sqlite")
-    with workers.Coordinator(case, log, sink) as coordinator:
+    log, sink = case.write_log(tmp_path / "log"), recoveries.Sink(tmp_path / "results.sqlite")
+    with recoveries.Coordinator(case, log, sink) as coordinator:
         for worker in coordinator.workers:  # both crash, and both are replaced
             worker.kill()
         assert coordinator.process(0)["again"] == WIDTH * 12
@@ -134,20 +133,20 @@ def test_checkpoints_are_those_of_the_longest_windows_in_any_order(tmp_path, mon
 def test_control_a_replacement_that_repeats_an_emitted_window_doubles_it(
     case, tmp_path, monkeypatch
 ):
-    process = workers.Coordinator.process
+    process = recoveries.Coordinator.process
 
     def twice(self, window, kill=None):
         if kill and kill.emitted:
             self.sink.commit(window, case.truth[window], np.zeros(12, bool))
         return process(self, window, kill)
 
-    monkeypatch.setattr(workers.Coordinator, "process", twice)
+    monkeypatch.setattr(recoveries.Coordinator, "process", twice)
     _, results = stream_case(case, EXACT, SCHEDULE, tmp_path / "twice")
     assert score_results(case, results)["doubled"] == 12
 
 
 def test_a_repeated_result_replaces_the_first_one_and_is_counted(tmp_path):
-    sink = workers.Sink(tmp_path / "results.sqlite")
+    sink = recoveries.Sink(tmp_path / "results.sqlite")
     sink.commit(3, np.array([1.0, np.nan]), np.array([True, False]))
     sink.commit(3, np.array([2.0, 5.0]), np.array([False, False]))
     results = sink.results().set_index("sensor")
@@ -170,7 +169,7 @@ def test_a_worker_that_is_not_estimable_is_replayed_exactly(tmp_path):
 
 def test_control_a_lost_replay_is_counted(case, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        workers.Coordinator, "_replace", lambda self, crashed, *_: _resume(self, crashed)
+        recoveries.Coordinator, "_replace", lambda self, crashed, *_: _resume(self, crashed)
     )
     _, results = stream_case(case, EXACT, SCHEDULE[:1], tmp_path / "lost")
     assert score_results(case, results)["lost"] >= 6
@@ -180,7 +179,7 @@ def _resume(coordinator, crashed):
     for index in crashed:
         sensors = coordinator.workers[index].sensors
         begin = WIDTH
-        worker = workers.Worker(coordinator.log, sensors, coordinator.case.windows, begin)
+        worker = recoveries.Worker(coordinator.log, sensors, coordinator.case.windows, begin)
         worker.wait()
         coordinator.workers[index] = worker
     return []

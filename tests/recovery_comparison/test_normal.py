@@ -17,8 +17,8 @@ from aftlib.recovery_comparison.normal import (
     normal_operation,
     protections,
 )
+from aftlib.recovery_comparison.recoveries import Coordinator, Sink
 from aftlib.recovery_comparison.schemes import MODEL
-from aftlib.recovery_comparison.workers import Coordinator, Sink
 
 WIDTH = 6
 

@@ -1,8 +1,11 @@
-"""D1's worker processes under kills, with their coordinator and the database of the results.
+"""Recoveries of killed processes: D1's workers with their coordinator, and D2's process.
+
+A schedule has the kills of a stream, the same for every scheme.
 
 The coordinator lets all workers read one window after the other, notices a crash because the
 worker's pipe closes, starts a replacement, and commits each window's results. It is plain Python:
-no Spark, and so no micro-batch and no watermark.
+no Spark, and so no micro-batch and no watermark. D2's process reads few sensors again or, for
+comparison, all.
 """
 
 from __future__ import annotations
@@ -17,16 +20,52 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from aftlib.core.processes import preload
+from aftlib.core.gaussian import GaussianModel
 from aftlib.core.sensorlog import SensorLog
 from aftlib.core.storage import open_database, transaction
 from aftlib.documents.approximately_once.worker import Checkpoints, Worker
-from aftlib.recovery_comparison.cases import Case, Kill
-from aftlib.recovery_comparison.schemes import SchemeEstimator
+from aftlib.documents.checkpoint_planning.drivers import DriverRun, run_driver
+from aftlib.documents.checkpoint_planning.operator import ReplayQuery
+from aftlib.documents.checkpoint_planning.plan import RecoveryTime
+from aftlib.documents.checkpoint_planning.state import CheckpointStore
+from aftlib.recovery_comparison.schemes import Case, SchemeEstimator
 
-preload(__name__)
 PARTS = ["start_s", "read_s", "estimate_s", "commit_s"]
 """Parts of a recovery: until the replacement works, reading again, estimating, committing."""
+SAMPLES = RecoveryTime(0, 1)
+"""Counts samples instead of milliseconds: T_SLA is then the number that may be read again."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """One SIGKILL in a window, and the rate at which the replacement reads again."""
+
+    window: int
+    worker: int
+    rate: float  # samples per second; infinite if reading is not limited
+    emitted: bool = False  # whether it hits after the window is emitted, or just before its end
+
+
+def draw_schedule(rates: Sequence[float], kills: int, workers: int, seed: int) -> list[Kill]:
+    """Draw the kills of a stream: `kills` per rate and without a limit, in random order.
+
+    As many more hit after their window is emitted. Every second window has a kill; the first kill,
+    which no result counts, warms up.
+    """
+    rng = np.random.default_rng(seed)
+    points = [(rate, False) for rate in (*rates, np.inf)] + [(np.inf, True)]
+    drawn = [(np.inf, False)]
+    for _ in range(kills):
+        drawn += [points[i] for i in rng.permutation(len(points))]
+    return [
+        Kill(2 * number, int(rng.integers(workers)), rate, emitted)
+        for number, (rate, emitted) in enumerate(drawn)
+    ]
+
+
+def streamed_windows(schedule: Sequence[Kill]) -> int:
+    """Return how many windows a schedule needs: one without a kill follows the last."""
+    return schedule[-1].window + 2
 
 
 class Sink:
@@ -222,3 +261,71 @@ def recover_workers(
             about = {"window": window, "rate": kill.rate if kill else np.nan}
             rows.append(about | {"emitted": bool(kill and kill.emitted)} | times)
     return pd.DataFrame(rows), sink.results()
+
+
+def replay_query(case: Case) -> ReplayQuery:
+    """Return D2's query.
+
+    Its model is one of steps: the mean of `width` independent ones has the case's covariance. So
+    windows have the case's model, even if the real steps depend on each other.
+    """
+    width = case.windows.width
+    model = case.model
+    step = GaussianModel(model.mean, model.covariance * width, model.names)
+    budget = max(model.size, int(case.budget * width * model.size))
+    return ReplayQuery(step, width, case.requirement, SAMPLES, budget)
+
+
+def recover_partially(
+    case: Case, directory: Path, schedule: Sequence[Kill], *, replays_all: bool
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Stream a case by D2's process under a schedule of kills; the frames of `recover_workers`.
+
+    It is killed in the interval with most samples to read again, when the interval is read but not
+    committed, or after the commit. Each process but the first recovers from the kill of the one
+    before it, at that kill's rate. It reads its replay set, or all sensors if `replays_all`.
+    """
+    query = replay_query(case)
+    width = case.windows.width
+    log = case.write_log(directory / "log")
+    state = directory / "state"
+    worst = query.first_plan.times[int(np.argmax(query.first_plan.tuples))]
+    runs = list[DriverRun]()
+    rate = np.inf
+    for kill in schedule:
+        point = "committed" if kill.emitted else "replayed"
+        place = (point, kill.window * width + worst)
+        runs.append(run_driver(state, query, log, place, rate, replays_all=replays_all))
+        rate = kill.rate
+    runs.append(run_driver(state, query, log, None, rate, replays_all=replays_all))
+
+    with CheckpointStore(state) as store:
+        rows = recovery_rows(runs, schedule, store.records())
+        results = store.results()
+    # a process's first commit ends the recovery
+    commits = [batch.committed - batch.estimated for run in runs for batch in run.batches[1:]]
+    calm = pd.DataFrame({"rate": np.nan, "emitted": False, "commit_s": commits})
+    emitted = results[["value"]].assign(
+        window=results["start"] // width,
+        sensor=results["key"].map(case.model.names.index),
+        estimated=results["half_width"] > 0,
+        writes=1,
+    )
+    return pd.concat([rows, calm], ignore_index=True), emitted
+
+
+def recovery_rows(
+    runs: Sequence[DriverRun], schedule: Sequence[Kill], records: pd.DataFrame
+) -> pd.DataFrame:
+    """Return one row per kill with its times: the columns of `Coordinator.process`.
+
+    Each process but the first recovers from the kill of the one before it.
+    """
+    batches = pd.DataFrame([vars(run.recovered) for run in runs[1:]])
+    at = batches.merge(records, on="batch")
+    at["killed"] = [run.killed for run in runs[:-1]]
+    rows = pd.DataFrame(map(vars, schedule))
+    rows[PARTS] = np.diff(at[["killed", "restored", "replayed", "estimated", "committed"]])
+    rows["seconds"] = at["committed"] - at["killed"]
+    rows["again"] = at["tuples"].where(~rows["emitted"], 0)
+    return rows
