@@ -102,6 +102,17 @@ def test_a_full_run_stores_records_with_their_texts_and_origin(home):
     assert "| D1-1 | Workers &lt;scale>. (6.1) | ✔ holds | 4 (bound ours) |" in card
 
 
+def test_a_notebook_that_failed_or_has_another_profile_is_no_full_run():
+    def run(profile, error=""):
+        return SimpleNamespace(record={"profile": profile}, error=error)
+
+    notebooks = [document.notebook for document in front.DOCUMENTS]
+    reports = {notebook: run("full") for notebook in notebooks}
+    assert front.is_full_run(reports)
+    assert not front.is_full_run(reports | {notebooks[0]: run("full", "m / 0")})
+    assert not front.is_full_run(reports | {notebooks[0]: run("quick")})
+
+
 def test_claims_of_notebooks_that_have_not_run_are_no_full_run(home):
     assert front.keep_full_run(home, {}, collect_claims({})) is None
     assert not (home / "README.md").exists()

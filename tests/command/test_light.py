@@ -30,6 +30,7 @@ def test_pages_of_a_full_run_have_pictures_and_no_script(home, browser):
     page = (index.parent / "01_tiny.html").read_text()
     assert "<script" not in page
     assert '<img alt="&lt;/script&gt; squares" loading="lazy" src="01_tiny-1.svg"/>' in page
+    assert "Figure 1.</a> &lt;/script&gt; squares</p>" in page
     assert "There are" in page
     picture = ET.parse(index.parent / "01_tiny-1.svg").getroot()
     assert picture[0].attrib == {"d": "M1.23,2"}
