@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -40,10 +41,17 @@ def write_formula(writer: Any, node: nodes.math | nodes.math_block) -> None:
 
 
 def add_reports(app: Sphinx, failure: Exception | None) -> None:
-    """Copy the reports of the last full run into the site, as they are."""
+    """Copy the reports of the last full run into the site, with links to its pages."""
     stored = Path(__file__).parents[1] / "reports" / "full"
     if failure is None and app.builder.format == "html" and stored.is_dir():
         shutil.copytree(stored, app.outdir / "reports", dirs_exist_ok=True)
+        for report in stored.glob("*.html"):
+            (app.outdir / "reports" / report.name).write_text(link_site(report.read_text()))
+
+
+def link_site(page: str) -> str:
+    """Return a stored report whose links to docs in the checkout lead to pages of the site."""
+    return re.sub(r'href="\.\./\.\./docs/([^"]*)\.md', r'href="../\1.html', page)
 
 
 def setup(app: Sphinx) -> None:

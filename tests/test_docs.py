@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 from importlib import import_module
 from pathlib import Path
 
@@ -45,6 +46,13 @@ def test_examples_run_and_print_what_the_page_says(name, tmp_path, monkeypatch, 
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(code, names)
         assert printed.getvalue() == output
+
+
+def test_a_reports_link_to_docs_leads_to_the_sites_page():
+    pytest.importorskip("sphinx")
+    link_site = runpy.run_path(str(DOCS / "conf.py"))["link_site"]
+    stored = '<a href="../../docs/documents/p.md#flink">'
+    assert link_site(stored) == '<a href="../documents/p.html#flink">'
 
 
 @pytest.mark.parametrize("name", PAGES)

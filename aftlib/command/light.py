@@ -93,8 +93,17 @@ def write_light(folder: Path, target: Path) -> Path:
         for number, picture in enumerate(draw_pictures(figures), 1):
             write_whole(target / picture_name(document.notebook, number), picture)
         page = render_report(executed, document, LightReport())
-        write_whole(target / f"{document.notebook}.html", page)
+        write_whole(target / f"{document.notebook}.html", deepen_links(page))
     return write_whole(target / "index.html", render_index(reports, collect_claims(reports)))
+
+
+def deepen_links(page: str) -> str:
+    """Return a page whose links to docs start one folder deeper than those of its notebook.
+
+    >>> deepen_links('<a href="../docs/limits.md">')
+    '<a href="../../docs/limits.md">'
+    """
+    return page.replace('href="../docs/', 'href="../../docs/')
 
 
 def picture_name(notebook: str, number: int) -> str:

@@ -17,6 +17,7 @@ from aftlib.notebook.claims import not_run
 from aftlib.notebook.scorecard import ClaimRecord
 
 ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "reports" / "full"
 CLAIMS = [claim for document in DOCUMENTS for claim in document.claims]
 FULL = json.loads((ROOT / "reports" / STORED).read_text())
 LINES = {line["id"]: line for line in FULL["claims"]}
@@ -56,6 +57,13 @@ def test_the_static_part_of_a_computed_condition_is_compared():
 
 def test_the_stored_records_are_those_of_all_claims():
     assert {*LINES} == {claim.id for claim in CLAIMS}
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.html")), ids=lambda page: page.name)
+def test_links_and_pictures_of_stored_reports_lead_to_files(page):
+    links = re.findall(r'(?:href|src)="([^"#]+)', page.read_text())
+    files = [link for link in links if not link.startswith("http")]
+    assert [file for file in files if not (page.parent / file).exists()] == []
 
 
 NUMBER = re.compile(r"(?<![\w.,-])[−-]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?![\w-])")
