@@ -16,7 +16,7 @@ import pandas as pd
 
 from aftlib import GaussianModel, Guard, Promise
 from aftlib.core.paths import data_dir
-from aftlib.streaming.coordinator import rows_by_model
+from aftlib.streaming.coordinator import coordinate
 from aftlib.streaming.rows import Rounds, arrange, rows_of, used_results
 from benchmarks.timing import say
 
@@ -172,7 +172,7 @@ def replay(whole: np.ndarray, known: bool) -> dict[str, list[bool]]:
             rows[np.ix_(keep[many:], mine)] = np.nan
         window = frame(rows, names, t * promise.step).assign(key="")
         if guard is None:
-            (columns,) = rows_by_model([window], promise.content)
+            (columns,) = coordinate([window], promise.content)
         else:
             columns = rows_of(promise, answered(guard, promise, window))
         if kind:
@@ -196,7 +196,7 @@ def answered(guard: Guard, promise: Promise, windows: pd.DataFrame) -> Rounds:
         arranged.samples,
         arranged.variance,
         **vars(recovered),
-        lasting=np.zeros(window.shape),
+        recoverable=np.zeros(window.shape),
     )
 
 

@@ -71,6 +71,18 @@ def column_of(stream: DataFrame, argument: str, name: str) -> str:
     return columns[0].name
 
 
+def columns_of(frame: DataFrame, **names: str | None) -> dict[str, str]:
+    """Return the columns by their argument, as `column_of`; a name None is left out."""
+    given = {argument: name for argument, name in names.items() if name is not None}
+    return {argument: column_of(frame, argument, name) for argument, name in given.items()}
+
+
+def require_promise(promise: Promise) -> None:
+    """Refuse what is no promise."""
+    if not isinstance(promise, Promise):
+        raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
+
+
 def require_query(frame: DataFrame, promise: Promise) -> None:
     """Refuse a query that Spark does not read as an aggregate of the value, and a number."""
     if promise.query in AGGREGATES:

@@ -1,11 +1,11 @@
 """Guards between two micro-batches, in memory that the Python processes of an executor share.
 
-Spark gives a bucket's task to any of its Python processes. So the rows of a bucket's guards lie in
-memory that all of them can map, and a small file, named by the token of the state in that memory,
-leads there. A process claims the memory by renaming the file, which only one can do. While it
-changes the rows no token leads to them, so nobody finds rows that a crash left half changed; the
-bucket is restored from Spark's state instead. The memory has no name on a disk, so it is free once
-all processes have ended.
+Spark gives a bucket's task to any of its Python processes. So the states of a bucket's guards lie
+in memory that all of them can map, and a small file, named by the token of the states in that
+memory, leads there. A process claims the memory by renaming the file, which only one can do. While
+it changes the states no token leads to them, so nobody finds states that a crash left half changed;
+the bucket is restored from Spark's state instead. The memory has no name on a disk, so it is free
+once all processes have ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aftlib.streaming.promise import Promise
 
 CACHE_BYTES = max(2**29, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
 """Most memory of the guards that an executor keeps from one micro-batch to the next: a quarter of
-the machine's."""
+the machine's, but at least 512 MiB."""
 
 
 class Memory:
@@ -111,28 +111,32 @@ class GuardCache:
         if memory is None:
             return None
         keyed = KeyedGuards(promise)
-        rows = np.frombuffer(memory.block, keyed.rows.dtype)
-        keyed.hold(rows)
+        states = np.frombuffer(memory.block, keyed.states.dtype)
+        keyed.hold(states)
         keyed.token = token
-        self._claimed = memory, rows
+        self._claimed = memory, states
         return keyed
 
     def keep(self, keyed: KeyedGuards) -> None:
-        """Store guards if they fit; the caller must not change them any more."""
+        """Store guards if they fit.
+
+        From then on their memory may be another process's, so the caller must not use them. A read
+        may end the process by SIGBUS, because the other one may have freed the memory.
+        """
         if keyed.promise.predictor is not None:
             self._keep_own(keyed)
             return
         for name in [name for name in self._held if not (self._folder / name).exists()]:
             self._held.pop(name).close()  # another process has claimed it
-        if self._claimed is not None and self._claimed[1] is keyed.rows:
+        if self._claimed is not None and self._claimed[1] is keyed.states:
             memory = self._claimed[0]
             self._claimed = None
         else:
             self._forget_claim()
-            if not self._make_room(keyed.rows.nbytes):
+            if not self._make_room(keyed.states.nbytes):
                 return
-            memory = Memory.allocate(keyed.rows.nbytes)
-            np.frombuffer(memory.block, keyed.rows.dtype)[:] = keyed.rows
+            memory = Memory.allocate(keyed.states.nbytes)
+            np.frombuffer(memory.block, keyed.states.dtype)[:] = keyed.states
         self._publish(keyed.token.hex(), memory)
 
     def _keep_own(self, keyed: KeyedGuards) -> None:

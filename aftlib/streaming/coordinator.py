@@ -12,21 +12,21 @@ import numpy as np
 import pandas as pd
 
 from aftlib.guard.known import KnownModel
-from aftlib.streaming.groups import AUDIT, promise_of
-from aftlib.streaming.rows import Rounds, arrange, frame_of, rows_of, used_results
+from aftlib.streaming.groups import promise_of
+from aftlib.streaming.rows import SHADOW_AUDIT, Rounds, arrange, frame_of_rounds, used_results
 
 
-def rows_by_model(parts: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
-    """Yield the rows of all windows of some groups, with the audit of the model's estimates.
+def coordinate(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
+    """Yield the rows of all windows of some groups, with the audit of shadow predictions.
 
-    `content` is that of the promise. Columns of `parts`: key, start (µs), sensor, value, samples,
+    `content` is that of the promise. Columns of `frames`: key, start (µs), sensor, value, samples,
     variance. Each sensor's first row has its outcomes of all windows, as in `groups`.
     """
     promise = promise_of(content, None)
-    frames = list(parts)
-    if not frames:  # a partition without any group
+    given = list(frames)
+    if not given:  # a partition without any group
         return
-    windows = arrange(pd.concat(frames, ignore_index=True), promise.sensors)
+    windows = arrange(pd.concat(given, ignore_index=True), promise.sensors)
     if not windows.start.size:
         return
     table = promise.gain_table
@@ -41,12 +41,9 @@ def rows_by_model(parts: Iterable[pd.DataFrame], content: str) -> Iterator[pd.Da
         estimate=recovered.estimate,
         half_width=recovered.half_width,
         certified=recovered.certified,
-        lasting=promise.horizons * table.recoverable_after(np.isnan(window)),
+        recoverable=promise.horizons * table.recoverable_after(np.isnan(window)),
     )
-    columns = rows_of(promise, rounds)
-    n = len(promise.sensors)
-    audit = np.zeros((len(AUDIT), len(columns["start"])))
+    audit = np.zeros((len(SHADOW_AUDIT), *window.shape))
     number, wrong, _ = known.outcomes[:, 0]
-    audit[:, :n] = number, wrong, promise.delta * number
-    both = {"start": columns.pop("start"), "key": np.repeat(windows.key, n), **columns}
-    yield frame_of(both | dict(zip(AUDIT, audit, strict=True)))
+    audit[:, 0] = number, wrong, promise.delta * number
+    yield frame_of_rounds(promise, rounds, windows.key, audit)

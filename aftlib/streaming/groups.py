@@ -17,14 +17,10 @@ from aftlib.guard.guard import VERSION
 from aftlib.streaming.cache import GuardCache
 from aftlib.streaming.keyed import KeyedGuards, hash_of
 from aftlib.streaming.promise import Promise
-from aftlib.streaming.rows import arrange, frame_of, rows_of
+from aftlib.streaming.rows import SHADOW_AUDIT, arrange, frame_of_rounds
 
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
-AUDIT = ("audited", "wrong", "allowed")
-"""Columns for a micro-batch's additions to a group's part of `KeyedGuards.audit`: each sensor's
-first row has its additions, the other rows have zeros."""
-
 
 _guards = GuardCache()
 promise_of = cache(Promise.from_content)
@@ -34,12 +30,15 @@ promise_of = cache(Promise.from_content)
 class StoredGuards:
     """The guards of the groups of a bucket, whose state is in `operator.Variables`.
 
-    `bucket` has the format, a hash of the promise, the token of the guards, and the numbers of
-    parts of the log and of snapshots. `groups` has the groups' keys in the order of their places.
-    `log` gains a part per micro-batch: the token before it, and the windows. Snapshots of groups,
-    in `chunks`, replace the log from time to time; then later parts overwrite the old ones.
-    `origin` has the promise whose guards wrote the log. If the promise has changed and its sensors
-    have not, all groups go on with what they learned, else they begin anew.
+    Its variable `bucket` has the format, a hash of the promise, the token of the guards, and the
+    numbers of parts of the log and of snapshots. `groups` has the groups' keys in the order of
+    their places. `log` gains a part per micro-batch: the token before it, and the windows.
+    Snapshots of groups, in `chunks`, replace the log from time to time; then later parts overwrite
+    the old ones. `origin` has the promise whose guards wrote the log.
+
+    If the promise has changed and its sensors have not, all groups go on with what they learned,
+    else they begin anew. So the constructor may write the state: that of a new bucket, or of a
+    changed promise.
     """
 
     def __init__(self, content: str, learned: str | None, variables: Any) -> None:
@@ -49,25 +48,27 @@ class StoredGuards:
         self.variables = variables
         self.digest = hash_of(content.encode())
         stored = variables.bucket.get() or (VERSION, b"", b"", 0, 0)
-        version = stored[0]
+        self.log_parts: int
+        self.snapshots: int
+        version, digest, token, self.log_parts, self.snapshots = stored
         if version != VERSION:
             raise ValueError(
                 f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
                 "version of aftlib that wrote it, or choose another checkpointLocation"
             )
-        _, digest, token, *numbers = stored
-        self.parts: int = numbers[0]
-        self.snapshots: int = numbers[1]
         self.token = bytes(token)
         (keys,) = variables.groups.get() or ([],)
         # Spark 4.0 returns bytes within an array as a bytearray, which is no key of a dictionary
         keys = [bytes(key) if isinstance(key, bytearray) else key for key in keys]
         self.places = {key: place for place, key in enumerate(keys)}
         if bytes(digest) != self.digest:
-            self._change_promise()
+            self._begin_or_change()
 
-    def _change_promise(self) -> None:
-        """Replace the state of another promise; Spark has refused one with other windows before."""
+    def _begin_or_change(self) -> None:
+        """Replace the state of another promise; Spark has refused one with other windows before.
+
+        A new bucket comes here as well. It then only records its promise.
+        """
         variables = self.variables
         content, learned = variables.origin.get() or (self.content, None)
         keyed = KeyedGuards(self.promise)
@@ -85,34 +86,33 @@ class StoredGuards:
     def _write_bucket(self, token: bytes) -> None:
         """Record the token of the guards; then the log and the snapshots are theirs."""
         self.token = token
-        state = (VERSION, self.digest, token, self.parts, self.snapshots)
+        state = (VERSION, self.digest, token, self.log_parts, self.snapshots)
         self.variables.bucket.update(state)
 
-    def process(self, parts: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    def process(self, frames: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch; yield their rows, if there are any."""
         # windows of a sensor that left the promise may still have been open
-        windows = arrange(pd.concat(parts, ignore_index=True), self.promise.sensors)
+        windows = arrange(pd.concat(frames, ignore_index=True), self.promise.sensors)
         if not windows.start.size:
             return
         keyed = self.stored()
-        token = keyed.token
-        before = keyed.audit
-        group = [self.places.setdefault(key, len(self.places)) for key in windows.key]
-        if len(self.places) > before.shape[1]:
+        earlier_token = keyed.token
+        earlier_audit = keyed.audit
+        earlier_groups = keyed.states.size
+        place_of_window = [self.places.setdefault(key, len(self.places)) for key in windows.key]
+        if len(self.places) > earlier_groups:
             self.variables.groups.update((list(self.places),))
-        places, rounds, log = keyed.process(windows, np.array(group))
+        place_of_round, rounds, log_part = keyed.process(windows, np.array(place_of_window))
         added = keyed.audit
-        added[:, : before.shape[1]] -= before
-        self._store(keyed, token, log)
+        added[:, :earlier_groups] -= earlier_audit
+        places, first_rounds = np.unique(place_of_round, return_index=True)
+        audit = np.zeros((len(SHADOW_AUDIT), *rounds.window.shape))
+        audit[:, first_rounds] = added[:, places]
+        self._store(keyed, earlier_token, log_part)
         _guards.keep(keyed)
-        columns = rows_of(self.promise, rounds)
+        del keyed  # from here on its memory may be another process's
         keys = np.array([*self.places, None], object)[:-1]  # no array of what a key may contain
-        groups, first = np.unique(places, return_index=True)
-        audit = np.zeros((len(AUDIT), *rounds.window.shape))
-        audit[:, first] = added[:, groups]
-        both = {"start": columns.pop("start"), "key": keys[places].repeat(audit.shape[2])}
-        both |= columns | dict(zip(AUDIT, audit.reshape(len(AUDIT), -1), strict=True))
-        yield frame_of(both)
+        yield frame_of_rounds(self.promise, rounds, keys[place_of_round], audit)
 
     def stored(self) -> KeyedGuards:
         """Return the stored guards, or new ones.
@@ -126,45 +126,45 @@ class StoredGuards:
         missed: list[bytes] = []
         token = self.token
         keyed = _guards.take(token, self.promise)
-        part = self.parts
+        part = self.log_parts
         while keyed is None and part:
             part -= 1
-            before, windows = self.variables.log.getValue((part,)) or (b"", b"")
+            token_before, windows = self.variables.log.getValue((part,)) or (b"", b"")
             missed.append(bytes(windows))
-            token = bytes(before)
+            token = bytes(token_before)
             keyed = _guards.take(token, self.promise)
         missed.reverse()
         if keyed is None:
             keyed = KeyedGuards(self.promise)
-            snapshots = [self._snapshot(group) for group in range(self.snapshots)]
+            snapshots = [self._snapshot(place) for place in range(self.snapshots)]
             keyed.restore(snapshots, token, missed, self.token)
         else:
             keyed.replay(missed, self.token)
         return keyed
 
-    def _snapshot(self, group: int) -> bytes:
-        """Return the snapshot of a group; the first part that is not full is the last one."""
-        parts: list[bytes] = []
-        while not parts or len(parts[-1]) == CHUNK:
-            (content,) = self.variables.chunks.getValue((group, len(parts))) or (b"",)
-            parts.append(bytes(content))
-        return b"".join(parts)
+    def _snapshot(self, place: int) -> bytes:
+        """Return the snapshot of a group; the first chunk that is not full is the last one."""
+        chunks: list[bytes] = []
+        while not chunks or len(chunks[-1]) == CHUNK:
+            (chunk,) = self.variables.chunks.getValue((place, len(chunks))) or (b"",)
+            chunks.append(bytes(chunk))
+        return b"".join(chunks)
 
-    def _store(self, keyed: KeyedGuards, before: bytes, log: bytes) -> None:
+    def _store(self, keyed: KeyedGuards, token_before: bytes, windows: bytes) -> None:
         """Record the guards' new state: their windows in the log, or snapshots if they are due."""
         if keyed.is_due:
             self._write_snapshots(keyed)
         else:
-            self.variables.log.updateValue((self.parts,), (before, log))
-            self.parts += 1
+            self.variables.log.updateValue((self.log_parts,), (token_before, windows))
+            self.log_parts += 1
         self._write_bucket(keyed.token)
 
     def _write_snapshots(self, keyed: KeyedGuards) -> None:
         """Record in place of the log the whole state of the groups that have windows in it."""
-        for group in np.flatnonzero(keyed.rows["logged"]).tolist():
-            snapshot = keyed.snapshot(group)
-            for part, cut in enumerate(range(0, len(snapshot) + 1, CHUNK)):
-                content = snapshot[cut : cut + CHUNK]
-                self.variables.chunks.updateValue((group, part), (content,))
-        self.parts = 0
-        self.snapshots = keyed.rows.size
+        for place in np.flatnonzero(keyed.states["logged"]).tolist():
+            snapshot = keyed.snapshot(place)
+            for number, cut in enumerate(range(0, len(snapshot) + 1, CHUNK)):
+                chunk = snapshot[cut : cut + CHUNK]
+                self.variables.chunks.updateValue((place, number), (chunk,))
+        self.log_parts = 0
+        self.snapshots = keyed.states.size

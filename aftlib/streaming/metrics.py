@@ -103,6 +103,11 @@ def read_records(directory: Path | str) -> list[dict[str, Any]]:
 def metrics_table(directory: Path | str) -> pd.DataFrame:
     """Return the totals of each query, one column per query.
 
+    `estimated` counts windows that were estimated. `certified` counts windows after which a loss of
+    the sensor could have been estimated, those with `recoverable` above 0. `audited` counts shadow
+    predictions of windows that came, as if they had been lost, one per horizon, and `wrong` those
+    with an error above ε.
+
     `waiting` counts the micro-batches with rows since the last window. It grows for ever when the
     windows wait for a watermark that never comes, such as that of a second `withWatermark`.
 
@@ -130,7 +135,7 @@ def micro_batches_waiting(records: pd.DataFrame) -> int:
 
 
 def sensor_table(directory: Path | str) -> pd.DataFrame:
-    """Return windows, estimated ones, audited estimates and wrong ones, by query and sensor."""
+    """Return windows, estimated ones, audited predictions and wrong ones, by query and sensor."""
     records = read_records(directory)
     parts = [pd.DataFrame(record["sensors"]).T.rename_axis("sensor") for record in records]
     table = pd.concat(parts, keys=[record["query"] for record in records], names=["query"])

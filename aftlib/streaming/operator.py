@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Variables(NamedTuple):
-    """The variables of Spark's state of a bucket."""
+    """The variables of Spark's state of a bucket; `StoredGuards` says what each has."""
 
     origin: Any
     bucket: Any
@@ -33,8 +33,8 @@ class GuardProcessor(StatefulProcessor):
     """The guards of a bucket of groups, whose state `groups.StoredGuards` has in `Variables`.
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
-    `Promise.content`, with the name of the groups' column as `group` if there is one, and `key` the
-    type of a group's key in Spark's SQL. `learned` is the promise's.
+    that of the query: `Promise.content`, with the name of the groups' column as `group` if there is
+    one. `key` is the type of a group's key in Spark's SQL. `learned` is the promise's.
     """
 
     def __init__(self, content: str, key: str, learned: str | None = None) -> None:

@@ -31,11 +31,11 @@ from aftlib.guard.predictor import new_predictor
 
 _OF_INPUT = ("watermark", "ahead", "behind")
 """Parameters that decide which rows enter a window, and may change between runs of a query."""
+_OF_GUARDS = ("workers", "epsilon", "delta", "model", "predictor", "learned")
+"""Parameters that may change as well. If the sensors stay, each guard keeps what it learned."""
 MOST_LEARNED = 900_000
 """Longest text of what was learned with which a stream begins. Spark broadcasts code of 1 MB, which
 its keyed state in Python then cannot load (BROADCAST_VARIABLE_NOT_LOADED, pyspark 4.3)."""
-_OF_GUARDS = ("workers", "epsilon", "delta", "model", "predictor", "learned")
-"""Parameters that may change as well. If the sensors stay, each guard keeps what it learned."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Promise:
         microseconds("ahead", self.ahead)
         self.earliest  # noqa: B018 - refuses a `behind` that is no point in time
         self._require_one_source()
-        # either refuses the other parameters
+        # made only to refuse the other parameters
         self.guard() if self.model is None else self.gain_table
 
     def _require_aggregate(self) -> None:
@@ -303,16 +303,16 @@ class Promise:
                 "one of them out"
             )
 
-    def goes_on(self, before: str) -> bool:
-        """Whether guards of a promise with the content `before` learned what ours can use."""
-        fields = json.loads(before)
+    def goes_on(self, content: str) -> bool:
+        """Whether guards of a former promise with this `content` learned what ours can use."""
+        fields = json.loads(content)
         own = (fields["model"], fields["predictor"], self.model, self.predictor)
         sensors = [name for worker in fields["workers"] for name in worker]
         return sorted(sensors) == sorted(self.sensors) and all(each is None for each in own)
 
-    def follow(self, guard: Guards, before: Promise) -> Guards:
-        """Return a guard of the promise before this one, with our parameters."""
-        return change_rules(guard, before.sensors, self.rules, self.sensors)
+    def follow(self, guards: Guards, former: Promise) -> Guards:
+        """Return guards of a former promise, with our parameters."""
+        return change_rules(guards, former.sensors, self.rules, self.sensors)
 
     @cached_property
     def _learned(self) -> Learned:

@@ -19,19 +19,23 @@ from aftlib.core.intervals import clustered_share_interval
 from aftlib.core.storage import CURRENT, new_version
 from aftlib.streaming.aggregation import (
     ROWS,
-    column_of,
+    columns_of,
     quoted,
     read_samples,
+    require_promise,
     require_query,
     results_of_windows,
 )
 from aftlib.streaming.promise import Promise
-from aftlib.streaming.rows import sampling_half_width, used_results
+from aftlib.streaming.rows import states_of, used_results
 
 _REPLACED = ("state", "value", "half_width", "samples")
 """Columns of a window that the archive may put right."""
-AUDIT = ("estimated", "compared", "outages", "wrong", "share", "low", "high", "largest_error")
-"""Columns of the audit."""
+REPAIR_AUDIT = (
+    *("estimated", "compared", "outages", "wrong"),
+    *("share", "low", "high", "largest_error"),
+)
+"""Columns of the audit of the estimates that were made; a stream's metrics audit predictions."""
 ALL = "(all)"
 """Row of the audit for all sensors."""
 
@@ -117,16 +121,14 @@ def repair(
     >>> archive = spark.read.parquet("archive")  # doctest: +SKIP
     >>> table, audit = repair(windows, archive, promise, into="repaired")  # doctest: +SKIP
     """
-    require_tables(windows, archive, promise)
+    require_tables(windows, archive)
+    require_promise(promise)
     if re.match(r"[A-Za-z][\w+.-]+:", str(into)):
         raise ValueError(
             f"into must be a folder of this machine, got {str(into)!r}: leave it out, and write "
             "the table yourself, to a new place"
         )
-    roles = {"time": time, "sensor": sensor, "value": value, "group": group}
-    columns = {
-        role: column_of(archive, role, name) for role, name in roles.items() if name is not None
-    }
+    columns = columns_of(archive, time=time, sensor=sensor, value=value, group=group)
     needed = ["start", "sensor", *_REPLACED, *(columns[role] for role in ("group",) if group)]
     if missing := [name for name in needed if name not in windows.columns]:
         raise ValueError(
@@ -156,16 +158,14 @@ def repair(
     return Repair(table, audit_of(estimates_of(table, columns.get("group")), promise))
 
 
-def require_tables(windows: DataFrame, archive: DataFrame, promise: Promise) -> None:
-    """Refuse what is no table or no promise."""
+def require_tables(windows: DataFrame, archive: DataFrame) -> None:
+    """Refuse what is no table."""
     for name, frame in {"windows": windows, "archive": archive}.items():
         if not isinstance(frame, DataFrame) or frame.isStreaming:
             raise ValueError(
                 f"{name} must be a Spark DataFrame and no stream, got a {type(frame).__name__}: "
                 "give spark.read.parquet(…) or another table"
             )
-    if not isinstance(promise, Promise):
-        raise ValueError(f"promise must be a Promise, got {promise!r}: give that of the stream")
 
 
 def range_of(windows: DataFrame, group: str | None) -> tuple[int, int]:
@@ -191,7 +191,7 @@ def key_of(group: str | None) -> Column:
     return F.lit("") if group is None else quoted(group)
 
 
-def row_of(prefix: str) -> Column:
+def replaced_part_of(prefix: str) -> Column:
     """Return what the archive may put right of a row, as one column."""
     return F.struct(*(F.col(prefix + name).cast(ROWS[name]).alias(name) for name in _REPLACED))
 
@@ -217,24 +217,18 @@ def windows_of_archive(
     return results.mapInPandas(partial(rows_of_results, content=content), schema)
 
 
-def rows_of_results(parts: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
-    """Yield windows with their states, as `KeyedGuards` has them of windows that came."""
+def rows_of_results(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
+    """Yield windows with their states, as `rows_of` has them of windows that came."""
     promise = Promise.from_content(content)
     limits = dict(zip(promise.sensors, promise.limits, strict=True))
-    for part in parts:
-        samples = part["samples"].to_numpy(float)
-        value = used_results(promise, part["value"].to_numpy(float), samples)
-        own = sampling_half_width(promise, samples, part["variance"].to_numpy(float))
-        whole = samples >= promise.samples
-        within = own <= part["sensor"].map(limits).to_numpy(float)
-        states = np.where(whole, "exact", np.where(within, "estimated", "lost"))
-        columns = {
-            "state": np.where(np.isnan(value), "lost", states),
-            "value": value,
-            "half_width": np.where(whole | np.isnan(value), np.nan, own),
-        }
-        part = part.assign(**columns)
-        yield part[["key", "start", "sensor", *_REPLACED]]
+    for frame in frames:
+        samples = frame["samples"].to_numpy(float)
+        variance = frame["variance"].to_numpy(float)
+        value = used_results(promise, frame["value"].to_numpy(float), samples)
+        own_limits = frame["sensor"].map(limits).to_numpy(float)
+        state, half_width = states_of(promise, value, samples, variance, own_limits)
+        frame = frame.assign(state=state, value=value, half_width=half_width)
+        yield frame[["key", "start", "sensor", *_REPLACED]]
 
 
 def merged(windows: DataFrame, again: DataFrame, promise: Promise, group: str | None) -> DataFrame:
@@ -271,14 +265,14 @@ def merged(windows: DataFrame, again: DataFrame, promise: Promise, group: str | 
         elif name in _REPLACED:
             kept = F.when(F.col("repaired"), F.col("new")[name]).otherwise(kept)
         columns.append(kept.alias(name))
-    before = F.when(F.col("repaired") & F.col("old").isNotNull(), row_of("old."))
+    before = F.when(F.col("repaired") & F.col("old").isNotNull(), replaced_part_of("old."))
     rows = rows.where(F.col("repaired") | F.col("old").isNotNull())
     return rows.select(*columns, "repaired", before.alias("before"))
 
 
 def estimates_of(table: DataFrame, group: str | None) -> pd.DataFrame:
     """Return the estimates that were made: key, start, sensor, samples, and error if known."""
-    before = F.when(F.col("repaired"), F.col("before")).otherwise(row_of(""))
+    before = F.when(F.col("repaired"), F.col("before")).otherwise(replaced_part_of(""))
     known = F.col("repaired") & (F.col("state") == "exact")
     estimated = table.withColumn("was", before).where("was.state = 'estimated'")
     return estimated.select(
@@ -305,7 +299,9 @@ def audit_of(estimates: pd.DataFrame, promise: Promise) -> pd.DataFrame:
         rows.append({"kind": name, "sensor": ALL} | audit_row(of_kind))
         for sensor, own in of_kind.groupby("sensor"):
             rows.append({"kind": name, "sensor": sensor} | audit_row(own))
-    return pd.DataFrame(rows, columns=["kind", "sensor", *AUDIT]).set_index(["kind", "sensor"])
+    return pd.DataFrame(rows, columns=["kind", "sensor", *REPAIR_AUDIT]).set_index(
+        ["kind", "sensor"]
+    )
 
 
 def audit_row(estimates: pd.DataFrame) -> dict[str, Any]:

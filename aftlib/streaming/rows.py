@@ -6,6 +6,7 @@ They follow from what came of the windows and from an estimator's answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,17 @@ from aftlib.core.windows import divisor
 from aftlib.guard.estimator import LARGEST
 from aftlib.streaming.promise import Promise
 
-_STATES = np.array(["exact", "estimated", "lost"], object)
+SHADOW_AUDIT = ("audited", "wrong", "allowed")
+"""Columns of what a micro-batch adds to the audit of a group: of predictions of windows that came,
+as if they had been lost. Each sensor's first row has its additions, the other rows have zeros."""
 
 
-class Rounds(NamedTuple):
-    """Windows as they came, and an estimator's answers; arrays have shape (rounds, n)."""
+@dataclass(frozen=True)
+class Rounds:
+    """Windows as they came, and an estimator's answers; arrays have shape (rounds, n).
+
+    `KeyedGuards` fills the arrays of the answers in place.
+    """
 
     start: Any  # (rounds,)
     window: np.ndarray  # NaN where missing
@@ -29,7 +36,7 @@ class Rounds(NamedTuple):
     estimate: np.ndarray
     half_width: np.ndarray
     certified: np.ndarray
-    lasting: np.ndarray  # the longest loss, in windows, that may begin then
+    recoverable: np.ndarray  # the longest loss, in windows, that may begin then
 
 
 class Arranged(NamedTuple):
@@ -63,24 +70,54 @@ def arrange(windows: pd.DataFrame, sensors: list[str]) -> Arranged:
 def rows_of(promise: Promise, rounds: Rounds) -> dict[str, np.ndarray]:
     """Return one row per round and sensor, as columns."""
     samples = np.nan_to_num(rounds.samples).astype(np.int64)
-    missing = np.isnan(rounds.window)
-    partial = ~missing & (samples < promise.samples)
-    own = np.full(samples.shape, np.nan)
-    own[partial] = sampling_half_width(promise, samples[partial], rounds.variance[partial])
-    estimated = np.where(missing, rounds.certified, partial & (own <= np.array(promise.limits)))
-    state = np.where(missing | partial, np.where(estimated, *_STATES[1:]), _STATES[0])
-    half_width = np.where(missing & rounds.certified, rounds.half_width, np.nan)
-    value = np.where(missing & rounds.certified, rounds.estimate, rounds.window)
+    limits = np.array(promise.limits)
+    state, half_width = states_of(promise, rounds.window, samples, rounds.variance, limits)
+    estimated = np.isnan(rounds.window) & rounds.certified
+    state[estimated] = "estimated"
+    half_width[estimated] = rounds.half_width[estimated]
+    value = np.where(estimated, rounds.estimate, rounds.window)
     names = np.array(promise.sensors, object)
     return {
         "start": np.repeat(rounds.start, names.size),
         "sensor": np.tile(names, len(rounds.start)),
         "state": state.ravel(),
         "value": value.ravel(),
-        "half_width": np.where(partial, own, half_width).ravel(),
+        "half_width": half_width.ravel(),
         "samples": samples.ravel(),
-        "recoverable": rounds.lasting.astype(np.int32).ravel(),
+        "recoverable": rounds.recoverable.astype(np.int32).ravel(),
     }
+
+
+def frame_of_rounds(
+    promise: Promise, rounds: Rounds, key: np.ndarray, audit: np.ndarray
+) -> pd.DataFrame:
+    """Return the rows of rounds with each round's key, and the audit, (3, rounds, n)."""
+    columns = rows_of(promise, rounds)
+    start = columns.pop("start")
+    audits = dict(zip(SHADOW_AUDIT, audit.reshape(len(SHADOW_AUDIT), -1), strict=True))
+    keys = np.repeat(key, len(promise.sensors))
+    return frame_of({"start": start, "key": keys, **columns, **audits})
+
+
+def states_of(
+    promise: Promise,
+    result: np.ndarray,
+    samples: np.ndarray,
+    variance: np.ndarray,
+    limits: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return state and half-width of windows as they came; a missing one (NaN) is lost.
+
+    `limits` has the ε of each window.
+    """
+    missing = np.isnan(result)
+    partial = ~missing & (samples < promise.samples)
+    half_width = np.full(result.shape, np.nan)
+    half_width[partial] = sampling_half_width(promise, samples[partial], variance[partial])
+    state = np.full(result.shape, "exact", object)
+    state[missing | partial] = "lost"
+    state[half_width <= limits] = "estimated"
+    return state, half_width
 
 
 def used_results(promise: Promise, value: np.ndarray, samples: np.ndarray) -> np.ndarray:

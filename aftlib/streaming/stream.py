@@ -26,17 +26,18 @@ from aftlib.streaming.aggregation import (
     OF_WINDOWS,
     ROWS,
     WATERMARK,
-    column_of,
+    columns_of,
     read_samples,
     reasons_to_reject,
+    require_promise,
     require_query,
     results_of_windows,
     setting_of,
 )
-from aftlib.streaming.coordinator import rows_by_model
-from aftlib.streaming.groups import AUDIT
+from aftlib.streaming.coordinator import coordinate
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise, fixed_part, microseconds
+from aftlib.streaming.rows import SHADOW_AUDIT
 
 import_module("google.protobuf")  # Spark's keyed state needs it in each worker
 
@@ -134,21 +135,19 @@ def recoverable(
     >>> writer = windows.writeStream.option("checkpointLocation", "state")  # doctest: +SKIP
     >>> writer.start("windows")  # doctest: +SKIP
     """
-    require_arguments(stream, promise)
-    roles = {"time": time, "sensor": sensor, "value": value, "group": group}
-    columns = {
-        role: column_of(stream, role, name) for role, name in roles.items() if name is not None
-    }
+    require_stream(stream)
+    require_promise(promise)
+    columns = columns_of(stream, time=time, sensor=sensor, value=value, group=group)
     require_settings(stream)
     require_query(stream, promise)
     named = {role: name for role, name in columns.items() if role == "group"}
-    content = json.dumps(json.loads(promise.content) | named)
+    query_content = json.dumps(json.loads(promise.content) | named)
     samples = samples_of_stream(stream, promise, columns, now)
     if promise.model is None:
         windows = results_of_windows(samples, promise)
-        rows = rows_by_guards(windows, content, promise.learned)
+        rows = rows_by_guards(windows, query_content, promise.learned)
     else:
-        rows = rows_by_known_model(samples, promise, content)
+        rows = rows_by_known_model(samples, promise, query_content)
     rows = rows.observe("windows", *window_metrics(promise))
     if len(promise.sensors) <= MOST_SENSORS:
         rows = rows.observe("sensors", *(sensor_metrics(name) for name in promise.sensors))
@@ -160,37 +159,39 @@ def recoverable(
     return rows.select(start, *of_group, *ROWS, last)
 
 
-def rows_by_guards(windows: DataFrame, content: str, learned: str | None) -> DataFrame:
+def rows_by_guards(windows: DataFrame, query_content: str, learned: str | None) -> DataFrame:
     """Return the rows of windows by the guards in Spark's state."""
     number = F.pmod(F.xxhash64("key"), F.lit(BUCKETS))
-    buckets = windows.withColumn("bucket", key_of_state(content, number)).groupBy("bucket")
+    buckets = windows.withColumn("bucket", key_of_state(query_content, number)).groupBy("bucket")
     require_keyed_state(buckets)
     key = windows.schema["key"].dataType.simpleString()
-    processor = GuardProcessor(content, key, learned)
+    processor = GuardProcessor(query_content, key, learned)
     schema = schema_of_rows(windows)
     return buckets.transformWithStateInPandas(processor, schema, "append", "none")
 
 
-def rows_by_known_model(samples: DataFrame, promise: Promise, content: str) -> DataFrame:
+def rows_by_known_model(samples: DataFrame, promise: Promise, query_content: str) -> DataFrame:
     """Return the rows of windows by the known model, which needs no state.
 
     Only Spark's aggregation has one, so its key must differ when a fixed parameter does.
     """
+    # null in every row, as no sample has such a value; only its type matters
     never = F.col("value") < -LARGEST
-    fixed = F.when(never, key_of_state(content, F.lit(0))).alias("fixed")
+    fixed = F.when(never, key_of_state(query_content, F.lit(0))).alias("fixed")
     windows = results_of_windows(samples, promise, fixed)
-    work = partial(rows_by_model, content=promise.content)
+    # the group's column concerns the key alone
+    work = partial(coordinate, content=promise.content)
     return windows.repartition("key").mapInPandas(work, schema_of_rows(windows))
 
 
 def schema_of_rows(windows: DataFrame) -> str:
     """Return the columns of rows with key and audit, as Spark's DDL."""
     key = windows.schema["key"].dataType.simpleString()
-    columns = {"start": "bigint", "key": key} | ROWS | dict.fromkeys(AUDIT, "double")
+    columns = {"start": "bigint", "key": key} | ROWS | dict.fromkeys(SHADOW_AUDIT, "double")
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
-def key_of_state(content: str, number: Column) -> Column:
+def key_of_state(query_content: str, number: Column) -> Column:
     """Return a key of state, whose type differs when a fixed parameter of the query differs.
 
     Spark compares the types of a checkpoint's keys with those of the query before it reads a
@@ -198,7 +199,7 @@ def key_of_state(content: str, number: Column) -> Column:
     are not compared; so precision and scale of decimals have 48 bits of a hash. These fields are
     null, but depend on a column, because Spark removes constants from a key.
     """
-    fixed = json.loads(fixed_part(content))
+    fixed = json.loads(fixed_part(query_content))
     words = ", ".join(f"{name} {value}" for name, value in sorted(fixed.items()))
     nothing = F.when(number < 0, number)
     digest = blake2b(words.encode(), digest_size=6).digest()
@@ -211,15 +212,13 @@ def key_of_state(content: str, number: Column) -> Column:
     return F.struct(number.alias(readable), *hashed)
 
 
-def require_arguments(stream: DataFrame, promise: Promise) -> None:
-    """Refuse what is no stream or no promise for it."""
+def require_stream(stream: DataFrame) -> None:
+    """Refuse what is no stream."""
     if not isinstance(stream, DataFrame) or not stream.isStreaming:
         raise ValueError(
             f"stream must be streaming (spark.readStream), got a {type(stream).__name__} that is "
             "not: for a table use Guard.replay"
         )
-    if not isinstance(promise, Promise):
-        raise ValueError(f"promise must be a Promise, got {promise!r}: give Promise(…)")
 
 
 def require_settings(stream: DataFrame) -> None:
@@ -279,8 +278,8 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
     """Whether the stream has a watermark on its column `time`; ValueError if on another one only.
 
     Spark permits one watermark in a chain of operators. Its mark on a column is the only public
-    sign of one. The mark of `OF_WINDOWS` comes from a table, because `aggregate` has refused a
-    stream of windows before.
+    sign of one. The mark of `OF_WINDOWS` comes from a table, because `samples_of_stream` has
+    refused a stream of windows, which has metrics named "rejected" already.
     """
     marks = {column.name: column.metadata.get(WATERMARK) for column in stream.schema.fields}
     marked = [name for name, delay in marks.items() if delay not in (None, OF_WINDOWS)]
@@ -296,21 +295,26 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
 
 
 def window_metrics(promise: Promise) -> list[Column]:
-    """Return the counts of a micro-batch's windows for Spark's progress."""
+    """Return the counts of a micro-batch's windows for Spark's progress.
+
+    "certified" counts the windows after which a loss of the sensor could have been estimated, and
+    "estimated" those that were. "audited" and "wrong" count shadow predictions of windows that
+    came, not estimates of lost ones.
+    """
     counts = {state: F.col("state") == state for state in ("exact", "estimated", "lost")}
     counts |= {"empty": F.col("samples") == 0, "certified": F.col("recoverable") > 0}
     return [
         *(F.count(F.when(test, 1)).alias(name) for name, test in counts.items()),
-        *(F.sum(name).alias(name) for name in AUDIT),
+        *(F.sum(name).alias(name) for name in SHADOW_AUDIT),
         (F.max("start") + promise.width).alias("end"),
     ]
 
 
 def sensor_metrics(sensor: str) -> Column:
-    """Return one sensor's windows, estimated ones, audited estimates, and of these the wrong."""
+    """Return one sensor's windows, estimated ones, audited predictions, of these the wrong."""
     own = F.col("sensor") == sensor
     return F.struct(
         F.count(F.when(own, 1)).alias("windows"),
         F.count(F.when(own & (F.col("state") == "estimated"), 1)).alias("estimated"),
-        *(F.sum(F.when(own, F.col(name))).alias(name) for name in AUDIT[:2]),
+        *(F.sum(F.when(own, F.col(name))).alias(name) for name in SHADOW_AUDIT[:2]),
     ).alias(sensor)

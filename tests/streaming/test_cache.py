@@ -30,7 +30,7 @@ def later(keyed):
     return keyed
 
 
-SIZE = guards_of(1).rows.nbytes
+SIZE = guards_of(1).states.nbytes
 
 
 class Process:
@@ -80,7 +80,7 @@ def test_the_next_process_goes_on_where_the_last_one_was_and_there_is_one_copy(t
         expected = later(guards_of(10))
         assert cache.nbytes == SIZE
         keyed = take(cache, expected)
-        assert keyed.rows.tobytes() == expected.rows.tobytes()
+        assert keyed.states.tobytes() == expected.states.tobytes()
         assert keyed.token == expected.token
         cache.keep(keyed)
         assert other.do("assert take(cache, later(guards_of(10))) is not None")
@@ -100,12 +100,12 @@ def test_rows_that_a_crash_left_half_changed_are_not_found(tmp_path, broken):
     with Process(tmp_path) as other:
         if broken:
             assert other.do("GuardCache._claim = careless_claim")
-        assert other.do("keyed = take(cache, guards_of(10)); keyed.rows['next'] = -7")
+        assert other.do("keyed = take(cache, guards_of(10)); keyed.states['next'] = -7")
         os.kill(other.child.pid, signal.SIGKILL)
         other.child.wait()
         left = take(cache, guards_of(10))
     assert (left is None) != broken
-    assert not broken or left.rows["next"].tolist() == [-7]
+    assert not broken or left.states["next"].tolist() == [-7]
 
 
 def test_guards_of_a_process_that_has_ended_are_not_found_and_take_no_room(tmp_path):
@@ -149,7 +149,7 @@ def test_buckets_in_turn_stay_in_memory_if_they_fit(tmp_path):
     for _ in range(20):
         for keyed in guards:
             taken = take(cache, keyed)
-            np.testing.assert_array_equal(taken.rows["next"], keyed.rows["next"])
+            np.testing.assert_array_equal(taken.states["next"], keyed.states["next"])
             cache.keep(taken)
     assert len(os.listdir("/proc/self/fd")) <= files
 

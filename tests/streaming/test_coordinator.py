@@ -6,8 +6,8 @@ import pytest
 
 from aftlib import GaussianModel, Promise
 from aftlib.guard.known import KnownModel
-from aftlib.streaming.coordinator import rows_by_model
-from aftlib.streaming.groups import AUDIT
+from aftlib.streaming.coordinator import coordinate
+from aftlib.streaming.rows import SHADOW_AUDIT
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
@@ -68,7 +68,7 @@ def rows(groups):
     """Windows of all groups in any order, in two parts; a sensor has left the promise."""
     mixed = pd.concat(groups.values()).sample(frac=1, random_state=1)
     left = mixed[:5].assign(sensor="e")
-    return pd.concat(rows_by_model([mixed[:100], left, mixed[100:]], PROMISE.content))
+    return pd.concat(coordinate([mixed[:100], left, mixed[100:]], PROMISE.content))
 
 
 def test_rows_are_those_of_each_window_alone(groups, rows):
@@ -90,9 +90,11 @@ def test_each_sensors_first_row_has_the_outcomes_of_all_whole_windows(groups, ro
         known.update(whole.to_numpy())
     number, wrong, _ = known.outcomes[:, 0]
     assert 0 < wrong.sum() < number.sum()
-    np.testing.assert_allclose(rows[[*AUDIT]][:4].T, [number, wrong, 0.05 * number])
-    assert (rows[[*AUDIT]][4:] == 0).all(axis=None)
+    np.testing.assert_allclose(rows[[*SHADOW_AUDIT]][:4].T, [number, wrong, 0.05 * number])
+    assert (rows[[*SHADOW_AUDIT]][4:] == 0).all(axis=None)
 
 
 def test_a_partition_without_windows_has_no_rows(groups):
-    assert list(rows_by_model([groups["g"][:0]], PROMISE.content)) == []
+    """Spark gives it no frame at all, or an empty one."""
+    assert list(coordinate([], PROMISE.content)) == []
+    assert list(coordinate([groups["g"][:0]], PROMISE.content)) == []

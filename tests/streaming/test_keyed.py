@@ -13,7 +13,7 @@ from aftlib.core.planfile import StreamPlan
 from aftlib.streaming import keyed
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.promise import fixed_part
-from aftlib.streaming.rows import arrange, frame_of, rows_of
+from aftlib.streaming.rows import Arranged, arrange, frame_of, rows_of
 from tests.plans import write_plan
 
 NAMES = ["a", "b", "c", "d"]
@@ -99,11 +99,11 @@ def test_restarts_from_snapshot_and_log_change_nothing(often):
         rows, part = processed(guard, long(values[cut], cut[0]))
         parts.append(rows)
         log, token = [*log, part], guard.token
-        if guard.rows["logged"][0] >= often:
+        if guard.states["logged"][0] >= often:
             snapshots, before, log = [guard.snapshot(0)], token, []
     pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
     assert bool(snapshots) == (often == 100)
-    assert guard.rows["guard"].tobytes() == whole.rows["guard"].tobytes()
+    assert guard.states["guard"].tobytes() == whole.states["guard"].tobytes()
     with pytest.raises(ValueError, match="the guards' state must be .* is damaged"):
         KeyedGuards(PROMISE).restore(snapshots, before, log[:-1], token)
     with pytest.raises(ValueError, match="snapshot must have at least .* is damaged"):
@@ -166,7 +166,7 @@ def test_the_half_width_of_partial_windows_holds_as_often_as_it_says(there):
 def test_bytes_written_per_window_are_bounded(n, most):
     """On average, snapshots included; a snapshot has no more than the arrays in memory."""
     guards = KeyedGuards(Promise([[str(i)] for i in range(n)], 0.5, 0.05, "5min"))
-    snapshot = guards.rows.dtype.itemsize
+    snapshot = guards.states.dtype.itemsize
     windows = max(keyed.LEAST_LOG, n // 3)
     assert (snapshot + windows * (16 + 8 * n)) / windows <= most
 
@@ -180,8 +180,27 @@ def test_a_long_gap_costs_no_more_than_a_short_one():
     })  # fmt: skip
     table, _ = processed(guard, rows)
     assert len(table) == 4 * (2 + guard.promise.horizons)
-    assert guard.rows["logged"].tolist() == [2]
+    assert guard.states["logged"].tolist() == [2]
     assert guard.guards.state.rounds.tolist() == [50 * 365 * 86_400_000 + 1]
+
+
+@pytest.mark.parametrize("starts", [[2, 3], [1, 3], [3, 3], [4, 3]])
+def test_a_window_before_the_due_one_is_refused_and_changes_no_state(starts):
+    """Spark ends windows in order, so it shows that state and windows do not belong together."""
+    guard = KeyedGuards(PROMISE)
+    processed(guard, long(windows_of()[:3]))
+    token = guard.token
+    states = guard.states.tobytes()
+    windows = Arranged(
+        key=np.full(2, "g", object),
+        start=np.array(starts) * PROMISE.step,
+        value=np.zeros((2, 4)),
+        samples=np.full((2, 4), 5),
+        variance=np.zeros((2, 4)),
+    )
+    with pytest.raises(ValueError, match="must come in the order of time, got .* is damaged"):
+        guard.process(windows, np.zeros(2, int))
+    assert (guard.token, guard.states.tobytes()) == (token, states)
 
 
 def test_sensors_may_have_any_name_and_times_lie_before_1970():

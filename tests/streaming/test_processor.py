@@ -12,10 +12,10 @@ import pytest
 from aftlib.guard.guard import VERSION
 from aftlib.streaming import groups, keyed
 from aftlib.streaming.cache import GuardCache
-from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise
+from aftlib.streaming.rows import SHADOW_AUDIT
 from tests.streaming.test_keyed import (
     PROMISE,
     TERMS,
@@ -86,7 +86,7 @@ def states_of(handle, promise):
     stored = processor_of(handle, promise).guards()
     keyed = stored.stored()
     groups._guards.keep(keyed)
-    return {key: keyed.rows["guard"][place].tobytes() for key, place in stored.places.items()}
+    return {key: keyed.states["guard"][place].tobytes() for key, place in stored.places.items()}
 
 
 def process(handle, promise, rows):
@@ -114,7 +114,7 @@ def test_a_changed_promise_begins_anew(handle, first):
     expected = KeyedGuards(AFTER)
     table, _ = processed(expected, rest)
     pd.testing.assert_frame_equal(changed[table.columns], table)
-    audit = changed[list(AUDIT)]
+    audit = changed[list(SHADOW_AUDIT)]
     np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit[:, 0])
     assert (audit[4:] == 0).all(axis=None)
     assert handle.token == expected.token
@@ -153,9 +153,9 @@ def test_a_changed_promise_keeps_what_its_guards_learned(handle, first, warm):
         (table,) = process(handle, after, rows)
         pd.testing.assert_frame_equal(table[expected.columns], expected)
         audit = alone[key].audit[:, 0] - audits[key]
-        np.testing.assert_array_equal(table[list(AUDIT)].iloc[:4].T, audit)
+        np.testing.assert_array_equal(table[list(SHADOW_AUDIT)].iloc[:4].T, audit)
     assert states_of(handle, after) == {
-        key: keyed.rows["guard"].tobytes() for key, keyed in alone.items()
+        key: keyed.states["guard"].tobytes() for key, keyed in alone.items()
     }
     assert handle.variables["origin"].value == (after.content, after.learned)
 
@@ -219,7 +219,7 @@ def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
         for part in parts:
             group = part["key"].iloc[0]
             expected.append(processed(alone[group], part)[0].assign(key=group))
-    states = {group: guard.rows["guard"].tobytes() for group, guard in alone.items()}
+    states = {group: guard.states["guard"].tobytes() for group, guard in alone.items()}
     assert states_of(handle, PROMISE) == states
     both = [pd.concat(each).sort_values(["key", "start", "sensor"]) for each in (tables, expected)]
     columns = both[1].columns

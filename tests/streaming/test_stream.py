@@ -18,7 +18,6 @@ from aftlib.core.windows import AGGREGATES
 from aftlib.guard.known import KnownModel
 from aftlib.sensor_plans.plan import plan
 from aftlib.sensor_plans.question import Question
-from aftlib.streaming.groups import AUDIT
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.metrics import (
     metrics_table,
@@ -27,6 +26,7 @@ from aftlib.streaming.metrics import (
     record_of,
     sensor_table,
 )
+from aftlib.streaming.rows import SHADOW_AUDIT
 from aftlib.streaming.stream import PROVIDER, REUSE, ROCKSDB, WATERMARK
 from tests.core.test_windows import TWINS
 from tests.plans import write_plan
@@ -228,7 +228,7 @@ def test_a_known_models_rows_are_those_of_each_window_alone(rocksdb, tmp_path):
     known.update(pd.concat(whole).to_numpy())
     number, wrong, _ = known.outcomes[:, 0]
     metrics = [p["observedMetrics"].get("windows", {}) for p in first + second]
-    audit = pd.DataFrame(metrics)[[*AUDIT]].sum()
+    audit = pd.DataFrame(metrics)[[*SHADOW_AUDIT]].sum()
     expected_audit = [number.sum(), wrong.sum(), 0.05 * number.sum()]
     np.testing.assert_allclose(audit, expected_audit, rtol=1e-12)
     assert number.sum() == 4 * 87
@@ -310,7 +310,7 @@ def test_metrics_on_disk_are_those_of_the_rows_and_of_the_guards(rocksdb, tmp_pa
         processed(guard, in_microseconds(complete_windows(sites[site], promise)))
     audit = sum(guard.audit[:, 0] for guard in guards.values())
     assert audit[0].sum() > 500
-    np.testing.assert_allclose(table[list(AUDIT)].astype(float), audit.sum(1), rtol=1e-12)
+    np.testing.assert_allclose(table[list(SHADOW_AUDIT)].astype(float), audit.sum(1), rtol=1e-12)
     states = output["state"].value_counts().to_dict()
     assert table[[*states]].to_dict() == states
     assert table["empty"] == (output["samples"] == 0).sum() > 0
