@@ -16,7 +16,8 @@ round and this one cost at most 1 − δ, so W ≥ −J − (h − 1)(1 − δ) 
 certified leave W unchanged. A certified one raises it by at most δ − x, where x is 1 for an
 error, else 0. So the sum of x − δ over an interval is at most W at its beginning less W at its end.
 W is c₀ in the beginning and at most C later; the end adds at most J + (h − 1)(1 − δ). Credit j + 1
-takes m·2ʲ blocked rounds, which limits J. With u in place of 1 and n errors per round, 3 follows. ∎
+takes m·2ʲ blocked rounds, which limits J. A pool certifies from U ≥ −uj on, and a round may have n
+errors. So with u in place of 1 the last term becomes hn(1 − δ), and 3 follows. ∎
 
 **Gaps.** A certified round whose outcome is never known leaves W and U unchanged, as if not
 certified. The proof holds for any set of such rounds, even if an adversary chooses it, because
@@ -51,6 +52,8 @@ POOL_CAP = 32.0
 QUARANTINE = 30
 """m: blocked rounds for the first credit; each further credit takes twice as many."""
 MOST_CREDITS = 8
+RESERVE = 0.6
+"""Budget, in units of c₀, with which a sensor is certified although its pool is low."""
 ACCOUNT = np.dtype([(name, float) for name in ("budget", "credits", "run", "bad")])
 """U, j, and the rounds and errors of the current quarantine."""
 NOT_PROPOSED, BLOCKED, CERTIFIED = range(3)
@@ -61,7 +64,7 @@ NOT_PROPOSED, BLOCKED, CERTIFIED = range(3)
 class Accounts:
     """One account per horizon and sensor, and for each horizon a pool over all n sensors.
 
-    The arrays and the arguments may have axes before H, such as the one of guards.
+    The arrays and the arguments may have axes before H: in `Guards` both have the axis of guards.
     A share `delta` of the certified rounds may be wrong. The outcomes of a horizon h are known
     h rounds after their decisions, and must be booked in the order of the decisions.
 
@@ -116,7 +119,7 @@ class Accounts:
         # a low pool permits only sensors with large accounts
         unit = pool_unit(budget.shape[-1])
         free = (self.pools["budget"] + unit * self.pools["credits"])[..., np.newaxis]
-        permitted = (free >= 0) & ((free >= unit) | (budget >= 0.6 * START))
+        permitted = (free >= 0) & ((free >= unit) | (budget >= RESERVE * START))
         return np.where(proposed, np.where(is_open & permitted, CERTIFIED, BLOCKED), NOT_PROPOSED)
 
     def book(self, decisions: np.ndarray, wrong: np.ndarray) -> None:
@@ -142,15 +145,16 @@ class Accounts:
             )
 
     def _settled(
-        self, accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, cap: float, unit: float
+        self, accounts: np.ndarray, rounds: np.ndarray, bad: np.ndarray, cap: float, unit: float
     ) -> np.ndarray:
-        """Return accounts after `number` guarantees each, of which `bad` were wrong.
+        """Return accounts after `rounds` guarantees each, of which `bad` were wrong.
 
-        Credits that an account no longer needs are repaid.
+        A mask of `rounds` counts as one round each. Credits that an account no longer needs are
+        repaid.
         """
         accounts = accounts.copy()
-        booked = number > 0
-        raised = np.minimum(cap, accounts["budget"] + self.delta * number - bad)
+        booked = rounds > 0
+        raised = np.minimum(cap, accounts["budget"] + self.delta * rounds - bad)
         accounts["budget"][booked] = raised[booked]
         credits = accounts["credits"]
         while credits.any():
@@ -163,16 +167,16 @@ class Accounts:
         return accounts
 
     def _credited(
-        self, accounts: np.ndarray, number: np.ndarray, bad: np.ndarray, size: int
+        self, accounts: np.ndarray, rounds: np.ndarray, bad: np.ndarray, size: int
     ) -> np.ndarray:
-        """Return accounts after `number` blocked proposals each, of which `bad` were wrong.
+        """Return accounts after `rounds` blocked proposals each, of which `bad` were wrong.
 
-        A run with few enough errors earns a credit. `size` is how many sensors share an account,
-        which lengthens the run.
+        A mask of `rounds` counts as one round each. A run with few enough errors earns a credit.
+        `size` is how many sensors share an account, which lengthens the run.
         """
         accounts = accounts.copy()
-        counted = (number > 0) & (accounts["credits"] < MOST_CREDITS)
-        accounts["run"] += np.where(counted, number, 0)
+        counted = (rounds > 0) & (accounts["credits"] < MOST_CREDITS)
+        accounts["run"] += np.where(counted, rounds, 0)
         accounts["bad"] += np.where(counted, bad, 0)
         wanted = QUARANTINE * 2.0 ** accounts["credits"] * size
         failed = counted & (accounts["bad"] > np.floor(self.delta * wanted))

@@ -30,7 +30,9 @@ class Recovered:
     Attributes
     ----------
     estimate : ndarray, shape (rounds, n)
-        Estimates of the missing windows; NaN for the others, or where nothing is known yet.
+        Estimates of the missing windows; NaN for the others, before there are enough windows, and
+        once no sensor has come for H windows. A guard may estimate 0 of a sensor that never came;
+        it certifies neither.
     half_width : ndarray, shape (rounds, n)
         Half-width of this one estimate, within which about a share 1 − δ of the last comparable
         errors were. Of T shadow predictions, a guard's half-widths miss at most δT + 200 δ + 1,
@@ -43,6 +45,11 @@ class Recovered:
     estimate: np.ndarray
     half_width: np.ndarray
     certified: np.ndarray
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...]) -> Self:
+        """Return arrays in which nothing is estimated yet."""
+        return cls(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, bool))
 
 
 @dataclass(frozen=True)

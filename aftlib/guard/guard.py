@@ -152,10 +152,16 @@ class Guard:
         Raises
         ------
         ValueError
-            When shape or labels do not fit, or a value is infinite or too large. The state stays as
-            it was.
+            When shape or labels do not fit, or a value is infinite or too large; then the state
+            stays as it was. An error of a predictor leaves the windows before it processed.
         """
-        recovered, _ = self._advance(windows, trace=False)
+        rows = self._arranged(windows)
+        recovered = Recovered.empty(rows.shape)
+        for r, row in enumerate(rows):
+            part, _ = self._guards.advance(row[np.newaxis])
+            recovered.estimate[r] = part.estimate[0]
+            recovered.half_width[r] = part.half_width[0]
+            recovered.certified[r] = part.certified[0]
         return recovered
 
     def skip(self, rounds: int) -> None:
@@ -169,27 +175,14 @@ class Guard:
 
     def replay(self, windows: Any) -> History:
         """Process many windows; return decisions and predictions as if each had been lost."""
-        _, history = self._advance(windows, trace=True)
-        return history
-
-    def _advance(self, windows: Any, trace: bool) -> tuple[Recovered, History]:
-        """Process windows; with `trace`, also return their history."""
         rows = self._arranged(windows)
-        estimate = np.full(rows.shape, np.nan)
-        half_width = np.full(rows.shape, np.nan)
-        certified = np.zeros(rows.shape, bool)
-        shape = len(rows) if trace else 0, self.horizons, self._size
-        decisions = np.zeros(shape, np.int64)
-        shadow = np.full(shape, np.nan)
+        shape = (len(rows), self.horizons, self._size)
+        history = History(np.zeros(shape, np.int64), np.full(shape, np.nan))
         for r, row in enumerate(rows):
-            recovered, history = self._guards.advance(row[np.newaxis])
-            estimate[r] = recovered.estimate[0]
-            half_width[r] = recovered.half_width[0]
-            certified[r] = recovered.certified[0]
-            if trace:
-                decisions[r] = history.decisions[0]
-                shadow[r] = history.estimate[0]
-        return Recovered(estimate, half_width, certified), History(decisions, shadow)
+            _, part = self._guards.advance(row[np.newaxis])
+            history.decisions[r] = part.decisions[0]
+            history.estimate[r] = part.estimate[0]
+        return history
 
     def _arranged(self, windows: Any) -> np.ndarray:
         """Return windows in the order of the sensors, (rounds, n); ValueError if they do not fit.

@@ -8,12 +8,11 @@ window's estimate is the prediction for the round of its loss. Then the round le
 looks ahead: it decides which sensors may be lost from now on.
 
 Gaps are normal. A window is predicted from the sensors that are there, in a real outage and in the
-shadow prediction alike, so that an account counts errors under the gaps that occur. The inflation
-is the factor by which gaps raise the standard deviation of an error. A guarantee covers gaps whose
-inflation is at most a limit. This limit follows the inflations so that a share `RARE` of the rounds
-is above it. A round above the limit is withdrawn. So guarantees cover the kind of gaps under which
-errors were counted. Two workers that fail at once are not covered unless one of them is often
-missing.
+shadow prediction alike. The inflation is the factor by which gaps raise the standard deviation of
+an error. A guarantee covers gaps whose inflation is at most ρ*, which follows the inflations so
+that a share `RARE` of the rounds is above it. Such a round is withdrawn, as the theorem of
+`accounts` permits. So guarantees cover the kind of gaps under which errors were counted. Two
+workers that fail at once are not covered unless one of them is often missing.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ UNCOVERED = -1
 """Decision whose guarantee does not cover the gaps that came."""
 RARE = 0.01
 """Share of the rounds whose gaps no guarantee covers."""
-STEP = 0.1
-"""How fast the limit on the inflation follows."""
+INFLATION_STEP = 0.1
+"""How fast log ρ* follows the inflations."""
 HARMLESS = 0.01
 """Logarithm of an inflation that is always covered."""
-GAIN = 0.005
+WIDTH_STEP = 0.005
 """γ of the half-widths. After each error that one misses, the next ones leave out a share γ(1 − δ)
 less of the last errors, and γδ more after each that one covers. Where nothing may be left out, a
 half-width is infinite. So at most δT + δ/γ + 1 of T errors are missed, whatever the data."""
@@ -57,7 +56,7 @@ TOGETHER = 16
 class Lookback:
     """Predictions of a window as if each sensor had been lost 1 … H rounds ago, shape (G, H, n).
 
-    Both arrays are NaN for losses before the first round.
+    Both arrays are NaN for losses before the first round, and when no sensor has come for H rounds.
     """
 
     shadow: np.ndarray  # the shadow predictions
@@ -83,7 +82,7 @@ class Guards:
         self.risk = Risk(**views_of(rows["risk"]))
 
     def __getstate__(self) -> tuple[Rules, np.ndarray, Sequence[Predictor]]:
-        """Return all but the views, because a copy has its own."""
+        """Return all but the views, which a copy makes again; a shallow copy shares the rows."""
         return self.rules, self.rows, self.predictors
 
     def __setstate__(self, state: tuple[Rules, np.ndarray, Sequence[Predictor]]) -> None:
@@ -115,11 +114,7 @@ class Guards:
 
     def update(self, windows: np.ndarray, members: np.ndarray) -> Recovered:
         """Process a window (m, n) of each of the guards at the ascending places `members` (m,)."""
-        recovered = Recovered(
-            np.full(windows.shape, np.nan),
-            np.full(windows.shape, np.nan),
-            np.zeros(windows.shape, bool),
-        )
+        recovered = Recovered.empty(windows.shape)
         empty = np.isnan(windows).all(1)
         for alike in (np.flatnonzero(empty), np.flatnonzero(~empty)):
             for first in range(0, alike.size, TOGETHER):
@@ -142,18 +137,19 @@ class Guards:
             self.update(np.full((here.size, self.rules.workers.size), np.nan), here)
         rest = np.maximum(rounds - most, 0)
         self.state.rounds[members] += rest
-        self.state.missing[members] += rest[:, np.newaxis]
+        self.state.away[members] += rest[:, np.newaxis]
 
     @property
     def recoverable(self) -> np.ndarray:
         """Whether window h from now would be recovered if the loss begins now, (G, H, n)."""
         state = self.state
         horizons = self.rules.horizons
-        missing = state.missing[:, np.newaxis]
-        ahead = np.arange(horizons)[:, np.newaxis] + missing
+        away = state.away[:, np.newaxis]
+        ahead = np.arange(horizons)[:, np.newaxis] + away
         g, _, i = np.ogrid[: len(ahead), :1, : self.rules.workers.size]
         within = np.minimum(ahead, horizons - 1)
-        decisions = state.decisions[g, np.minimum(missing, horizons - 1), within, i]
+        # between two rounds, index k of the ring is k rounds old
+        decisions = state.decisions[g, np.minimum(away, horizons - 1), within, i]
         return np.asarray((ahead < horizons) & (decisions == CERTIFIED))
 
     @property
@@ -168,6 +164,8 @@ class Guards:
     def advance(self, now: np.ndarray) -> tuple[Recovered, History]:
         """Process a window of each guard, (G, n): either all are empty, or none is.
 
+        Each step reads the rings as of the round before. So outcomes are booked before `away`
+        changes, estimates read the decisions before these move on, and the windows move on last.
         Returns the estimates of missing sensors and what is known of a loss of each, by guard.
         """
         state = self.state
@@ -176,10 +174,10 @@ class Guards:
         waves = self._harmonics()
         past = np.minimum(self.rules.horizons, state.rounds)
         if empty:
-            past[state.missing.min(1) >= self.rules.horizons] = 0  # nothing is due
+            past[state.away.min(1) >= self.rules.horizons] = 0  # nothing is due
         look = self._look_back(now, waves, past)
         history = History(self._book_outcomes(now, look), look.shadow)
-        state.missing[...] = np.where(absent, state.missing + 1, 0)
+        state.away[...] = np.where(absent, state.away + 1, 0)
         recovered = self._recover(absent, look)  # if the decisions cover the gaps
         filled = self._forget(now) if empty else self._learn(now, absent, waves)
         self._look_ahead(now, absent, waves)
@@ -228,7 +226,7 @@ class Guards:
         error = np.abs(now[:, np.newaxis] - look.shadow)
         wrong = np.where(error > self.rules.epsilon, 1.0, 0.0 * error)  # NaN where unknown
 
-        rare = log_inflation > at_horizons(state.allowed) + HARMLESS
+        rare = log_inflation > at_horizons(state.log_covered_then) + HARMLESS
         decisions[(decisions > 0) & rare] = UNCOVERED
         counted = ~np.isnan(error) & (decisions == CERTIFIED)
         state.number[...] += counted
@@ -240,31 +238,30 @@ class Guards:
         y = log_ratio(error, scale * look.inflation)
         features = self.risk.due
         missed = self.risk.learn(features, scored, y, state.outside)
-        state.outside[...] += np.nan_to_num(GAIN * (self.rules.delta - missed))
-        limit = state.tolerance
-        lower = np.maximum(limit - STEP * RARE, 0.0)
-        higher = np.minimum(limit + STEP * (1 - RARE), log_inflation)
-        followed = np.where(log_inflation <= limit + HARMLESS, lower, higher)
-        limit[...] = np.where(scored & (features[..., USABLE] == 1), followed, limit)
+        state.outside[...] += np.nan_to_num(WIDTH_STEP * (self.rules.delta - missed))
+        covered = state.log_covered
+        lower = np.maximum(covered - INFLATION_STEP * RARE, 0.0)
+        higher = np.minimum(covered + INFLATION_STEP * (1 - RARE), log_inflation)
+        followed = np.where(log_inflation <= covered + HARMLESS, lower, higher)
+        covered[...] = np.where(scored & (features[..., USABLE] == 1), followed, covered)
         return decisions.copy()
 
     def _recover(self, absent: np.ndarray, look: Lookback) -> Recovered:
         """Return the estimates of the sensors `absent`, from the horizons of their losses."""
         state = self.state
         horizons = self.rules.horizons
-        value = np.full(absent.shape, np.nan)
-        half_width = value.copy()
-        certified = np.zeros(absent.shape, bool)
-        there = absent & (state.rounds[:, np.newaxis] >= np.minimum(state.missing, horizons))
+        recovered = Recovered.empty(absent.shape)
+        there = absent & (state.rounds[:, np.newaxis] >= np.minimum(state.away, horizons))
         g, i = np.nonzero(there)
-        value[g, i] = look.shadow[g, np.minimum(state.missing[g, i], horizons) - 1, i]
-        g, i = np.nonzero(there & (state.missing <= horizons))
+        recovered.estimate[g, i] = look.shadow[g, np.minimum(state.away[g, i], horizons) - 1, i]
+        g, i = np.nonzero(there & (state.away <= horizons))
         if g.size:
-            h = state.missing[g, i] - 1
-            width = self.risk.half_widths(g, h, i, state.outside[g, h, i])
-            half_width[g, i] = self.model.scale[g, i] * look.inflation[g, h, i] * width
-            certified[g, i] = state.decisions[g, h, h, i] == CERTIFIED
-        return Recovered(value, half_width, certified)
+            at = state.away[g, i] - 1
+            width = self.risk.half_widths(g, at, i, state.outside[g, at, i])
+            scale = self.model.scale[g, i] * look.inflation[g, at, i]
+            recovered.half_width[g, i] = scale * width
+            recovered.certified[g, i] = state.decisions[g, at, at, i] == CERTIFIED
+        return recovered
 
     def _learn(self, now: np.ndarray, absent: np.ndarray, waves: np.ndarray) -> np.ndarray:
         """Put the window into means and moments; return it with its gaps filled by the model."""
@@ -283,8 +280,9 @@ class Guards:
         filled = np.where(np.isnan(filled), state.level, filled)
         before = state.filled[:, : model.weight.shape[1]]
         z = model.rows_of(filled, before, state.level[:, np.newaxis], waves)
-        seen = ~np.isnan(before[..., 0])  # else the model learns no pair of it
-        model.learn_rows(state.seen - state.fitted, z, seen)
+        # a row of `filled` has all sensors or none, so one of them tells
+        paired = ~np.isnan(before[..., 0])
+        model.learn_rows(state.seen - state.absorbed, z, paired)
         if not model.joint:
             last = state.levels[:, :1]
             z = model.rows_of(now, now[:, np.newaxis], last, waves)
@@ -323,14 +321,14 @@ class Guards:
         with np.errstate(divide="ignore", invalid="ignore"):  # such sensors are not usable
             level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
         common, own = self.risk.features_of(usable, change, level, waves)
-        limit = log_ratio(self.rules.epsilon, scale)
+        log_epsilon = log_ratio(self.rules.epsilon, scale)
         budget = self.accounts.relative_budget()
         features = joined(common[:, np.newaxis], own)
-        proposed = self.risk.propose(features, limit, budget, self.rules.delta)
+        proposed = self.risk.propose(features, log_epsilon, budget, self.rules.delta)
         self.risk.common[...] = pushed(self.risk.common, common)
         self.risk.own[...] = pushed(self.risk.own, own)
         state.decisions[...] = pushed(state.decisions, self.accounts.certify(proposed))
-        state.allowed[...] = pushed(state.allowed, state.tolerance)
+        state.log_covered_then[...] = pushed(state.log_covered_then, state.log_covered)
 
     def _remember(self, now: np.ndarray, filled: np.ndarray) -> None:
         """Put the window, with and without its gaps, and the levels into their rings."""
@@ -354,21 +352,22 @@ class Guards:
         """
         state = self.state
         seen = state.seen
-        since = seen - state.fitted
-        every = most_between_fits(self.rules)
-        later = np.minimum(every, np.maximum(self.rules.horizons, state.fitted // 2))
+        since = seen - state.absorbed
+        most = most_between_fits(self.rules)
+        later = np.minimum(most, np.maximum(self.rules.horizons, state.absorbed // 2))
         early = seen <= FIRST_FIT
-        due = np.where(early, (seen == FIRST_FIT) | (since >= every), since >= later)
+        due = np.where(early, (seen == FIRST_FIT) | (since >= most), since >= later)
         if not due.any():
             return
+        # the number of rows, and whether there are enough windows to fit, as one number
         kind = 2 * since + (seen >= FIRST_FIT)
         for each in np.unique(kind[due]):
             with self.select(np.flatnonzero(due & (kind == each))) as guards:
-                guards.refit(int(each) // 2)
+                guards.absorb_and_fit(int(each) // 2)
 
-    def refit(self, count: int) -> None:
-        """Fit all guards of the set, each of which learned `count` windows since its last fit."""
-        self.state.fitted[...] = self.state.seen
+    def absorb_and_fit(self, count: int) -> None:
+        """Absorb the last `count` windows of each guard of the set; from `FIRST_FIT` on, fit it."""
+        self.state.absorbed[...] = self.state.seen
         if self.state.seen[0] < FIRST_FIT:
             self.model.absorb(count)
             return
@@ -385,10 +384,11 @@ def row_type(rules: Rules) -> np.dtype:
     sizes = {
         "n": n,
         "H": rules.horizons,
+        "age": rules.horizons,
         "H+1": rules.horizons + 1,
         "models": rules.horizons if joint else 1,
         "d": (2 if joint else 1) * n + harmonics,
-        "every": most_between_fits(rules),
+        "kept": most_between_fits(rules),
         "F": FEATURES,
         "F-3": FEATURES - 3,
         "3": 3,

@@ -39,7 +39,7 @@ class Learned:
     phase: float  # of the seasons at the next window, in windows
     level: np.ndarray
     level_weight: np.ndarray
-    tolerance: np.ndarray
+    tolerance: np.ndarray  # `log_covered`, under its name in stored plans
     moments: np.ndarray
     weight: np.ndarray
     products: np.ndarray
@@ -57,7 +57,7 @@ class Learned:
         state = guards.state
         model = guards.model
         risk = guards.risk
-        model.absorb(int(state.seen[0] - state.fitted[0]))
+        model.absorb(int(state.seen[0] - state.absorbed[0]))
         return cls(
             names=list(names),
             terms=terms,
@@ -65,7 +65,7 @@ class Learned:
             phase=float(state.rounds[0] + state.phase[0]),
             level=state.level[0],
             level_weight=state.level_weight[0],
-            tolerance=state.tolerance[0],
+            tolerance=state.log_covered[0],
             moments=model.moments[0],
             weight=model.weight[0],
             products=model.products[0],
@@ -86,26 +86,26 @@ class Learned:
         risk = guards.risk
         place = np.array(places_of("workers", self.names, names))
         n = place.size
-        h = min(rules.horizons, len(self.fast))
+        count = min(rules.horizons, len(self.fast))
         models = min(model.weight.shape[1], len(self.moments))
         before = n + place if model.joint else place[:0]
         of_sensors = np.concatenate([place, before])
         columns = np.append(of_sensors, np.arange(of_sensors.size, self.moments.shape[1]))
         state.seen[...] = self.seen
-        state.fitted[...] = self.seen
+        state.absorbed[...] = self.seen
         state.phase[...] = self.phase
         state.level[...] = self.level[place]
         state.level_weight[...] = self.level_weight[place]
         state.levels[...] = state.level
-        state.missing[...] = rules.horizons  # no window of before is there
-        state.tolerance[:, :h] = self.tolerance[:h, place]
+        state.away[...] = rules.horizons  # no window of before is there
+        state.log_covered[:, :count] = self.tolerance[:count, place]
         model.moments[:, :models] = self.moments[:models][:, columns][:, :, columns]
         model.weight[:, :models] = self.weight[:models]
-        model.products[:, : h + 1] = self.products[: h + 1, place]
+        model.products[:, : count + 1] = self.products[: count + 1, place]
         one, other = pairs_of(risk.normal.shape[-1])
-        risk.normal[:, :h] = self.normal[:h, place][..., one, other]
+        risk.normal[:, :count] = self.normal[:count, place][..., one, other]
         for name in _OF_RISK:
-            getattr(risk, name)[:, :h] = getattr(self, name)[:h, place]
+            getattr(risk, name)[:, :count] = getattr(self, name)[:count, place]
         if self.seen >= FIRST_FIT:
             model.last_weight[...] = model.weight
             model.last_echo[...] = model.products
@@ -158,41 +158,46 @@ def change_rules(
 
     A sensor's accounts go on if δ, its ε and the sensors of its worker are the same. The others
     begin anew, and then their slack is counted once more. The pools go on unless all begin anew,
-    and the half-widths' shares if δ is the same.
+    and the half-widths' shares if δ is the same. ValueError when horizons or seasons change, or
+    when the guard has a predictor, because nothing tells a predictor about other rules.
     """
-    own = vars(guards.rules).values()
-    if [*names] == [*new_names] and all(map(np.array_equal, vars(rules).values(), own)):
+    own = vars(guards.rules)
+    same = map(np.array_equal, vars(rules).values(), own.values())
+    if [*names] == [*new_names] and all(same):
         return guards
-    after = Learned.of(guards, names, {}).begin(rules, new_names)
+    for name in ("horizons", "seasons"):
+        value = getattr(rules, name)
+        if not np.array_equal(value, own[name]):
+            raise ValueError(
+                f"{name} must stay {own[name]}, got {value}: leave them, or begin a new guard"
+            )
+    if guards.predictors:
+        raise ValueError(
+            f"predictor must be None when rules change, got {type(guards.predictors[0]).__name__}: "
+            "begin a new guard with it"
+        )
+    changed = Learned.of(guards, names, {}).begin(rules, new_names)
     place = np.array(places_of("workers", names, new_names))
-    before = guards.state
-    now = after.state
+    old_state = guards.state
+    new_state = changed.state
     if rules.delta != guards.rules.delta:
-        return after
-    now.outside[...] = before.outside[..., place]
-    old = _workers_of(guards.rules, names)
-    new = _workers_of(rules, new_names)
-    alike = np.array([old[name] == new[name] for name in new_names])
+        return changed
+    new_state.outside[...] = old_state.outside[..., place]
+    old_workers = guards.rules.workers[place]
+    same_then = np.equal.outer(old_workers, old_workers)
+    same_now = np.equal.outer(rules.workers, rules.workers)
+    alike = (same_then == same_now).all(axis=1)  # a sensor's worker has the same sensors
     alike &= rules.epsilon == guards.rules.epsilon[place]
     if alike.any():
-        here = np.flatnonzero(alike)
-        there = place[here]
-        after.accounts.single[..., here] = guards.accounts.single[..., there]
-        after.accounts.pools[...] = guards.accounts.pools
-        now.number[..., here] = before.number[..., there]
-        now.errors[..., here] = before.errors[..., there]
-        now.rounds[...] = before.rounds  # they bound the credits
-        now.phase[...] -= before.rounds
-    return after
-
-
-def _workers_of(rules: Rules, names: Sequence[str]) -> dict[str, set[str]]:
-    """Return, by sensor, the sensors of its worker."""
-    workers = rules.workers
-    return {
-        name: {other for other, same in zip(names, workers == workers[i], strict=True) if same}
-        for i, name in enumerate(names)
-    }
+        kept_new = np.flatnonzero(alike)
+        kept_old = place[kept_new]
+        changed.accounts.single[..., kept_new] = guards.accounts.single[..., kept_old]
+        changed.accounts.pools[...] = guards.accounts.pools
+        new_state.number[..., kept_new] = old_state.number[..., kept_old]
+        new_state.errors[..., kept_new] = old_state.errors[..., kept_old]
+        new_state.rounds[...] = old_state.rounds  # they bound the credits
+        new_state.phase[...] -= old_state.rounds
+    return changed
 
 
 def _digest_of(data: bytes) -> bytes:

@@ -30,8 +30,9 @@ LOADING = 0.01
 LEAST_VARIANCE = 1e-200
 """Variance from which on a column is no constant."""
 FIRST_FIT = 60
-"""Rounds before the first fit."""
-FORGET = 1 / 600
+"""Windows that came before the first fit. Predictions begin with the second one, because the last
+but one is in use."""
+MODEL_FORGET = 1 / 600
 """Share of its memory that the model forgets per window: it remembers about 600."""
 MOST_INFLATION = 1e6
 """Largest factor by which gaps may raise an error; an unknown factor is set to it."""
@@ -43,23 +44,24 @@ class Model:
 
     The axis `models` has a model per horizon h at index h − 1; beyond `JOINT` sensors it has one
     for all horizons. The axis d has the columns of a row z: the n windows now; up to `JOINT`
-    sensors the n windows h rounds ago; 2k sines and cosines of the k seasons.
+    sensors the n windows h rounds ago; 2k sines and cosines of the k seasons. The axis `kept` has
+    the rows z between two fits.
     """
 
     moments: np.ndarray = axes("models d d")  # forgetting sums of z zᵀ up to the last fit
-    rows: np.ndarray = axes("models every d")  # since then
+    recent: np.ndarray = axes("models kept d")  # since then
     weight: np.ndarray = axes("models")
     # the fit in use
     precision: np.ndarray = axes("models d d")
     gain: np.ndarray = axes("models n d")
     variance: np.ndarray = axes("models n")  # of each sensor, given all outside its worker
-    scale: np.ndarray = axes("n")  # standard deviations; 0 before the first fit
+    scale: np.ndarray = axes("n")  # standard deviations; 0 before a fit is in use
     echo: np.ndarray = axes("H+1 n")  # `products` of this fit
     # the last fit, which replaces it at the next one; `moments` are still those of this fit
     last_weight: np.ndarray = axes("models")  # infinite before the first fit
     last_echo: np.ndarray = axes("H+1 n")
     # of the AR(1) beyond `JOINT` sensors
-    residual: np.ndarray = axes("H n")  # ring of what other workers' windows do not explain
+    residual: np.ndarray = axes("age n")  # ring of what other workers' windows do not explain
     products: np.ndarray = axes("H+1 n")  # forgetting sums of r_t r_{t−h} at index h
 
     def begin(self) -> None:
@@ -93,32 +95,32 @@ class Model:
         z[..., z.shape[-1] - waves.shape[-1] :] = waves[:, np.newaxis]
         return z
 
-    def learn_rows(self, place: np.ndarray, z: np.ndarray, seen: np.ndarray) -> None:
+    def learn_rows(self, place: np.ndarray, z: np.ndarray, paired: np.ndarray) -> None:
         """Store a row z (G, models, d) of each model at each guard's `place`.
 
-        A model that has not `seen` it only forgets. `absorb` adds the stored rows to the moments,
-        many at once.
+        Without `paired` windows now and before, a model only forgets. `absorb` adds the stored rows
+        to the moments, many at once.
         """
-        g, model = np.nonzero(seen)
-        self.rows[g, model, place[g]] = z[seen]
-        self.weight[...] = (1 - FORGET) * self.weight + seen
+        g, model = np.nonzero(paired)
+        self.recent[g, model, place[g]] = z[paired]
+        self.weight[...] = (1 - MODEL_FORGET) * self.weight + paired
 
     def learn_residual(self, residual: np.ndarray) -> None:
         """Learn the AR(1) from a round's residual, shape (G, n); NaN is not learned."""
         ages = np.concatenate([residual[:, np.newaxis], self.residual], axis=1)
         with np.errstate(over="ignore"):  # a product that is too large is not added
             product = residual[:, np.newaxis] * ages
-        faded = (1 - FORGET) * self.products + product
+        faded = (1 - MODEL_FORGET) * self.products + product
         self.products[...] = np.where(np.isfinite(product), faded, self.products)
         self.residual[...] = ages[:, :-1]
 
     def absorb(self, count: int) -> None:
         """Add the `count` stored rows to the moments; older rows weigh less."""
-        rows = self.rows[:, :, :count]
-        faded = rows * ((1 - FORGET) ** np.arange(count - 1, -1, -1))[:, np.newaxis]
+        rows = self.recent[:, :, :count]
+        faded = rows * ((1 - MODEL_FORGET) ** np.arange(count - 1, -1, -1))[:, np.newaxis]
         products = faded.swapaxes(-1, -2) @ rows
-        self.moments[...] = (1 - FORGET) ** count * self.moments + products
-        self.rows[...] = 0.0
+        self.moments[...] = (1 - MODEL_FORGET) ** count * self.moments + products
+        self.recent[...] = 0.0
 
     @np.errstate(divide="ignore", invalid="ignore")  # a model that has seen no row has weight 0
     def refit(self, count: int, workers: np.ndarray) -> None:
@@ -192,7 +194,8 @@ class Model:
         # rounding may make the ratio less than 1; it is NaN if nothing is known
         bounded = np.sqrt(np.maximum(ratio, 1.0))
         inflation = np.where(ratio < MOST_INFLATION**2, bounded, MOST_INFLATION)
-        # equal bit for bit to the shadow prediction, without the failed worker's values
+        # If only sensors of the predicted worker are missing, the prediction is the one without
+        # gaps, bit for bit, because that never uses them.
         failed = np.unique(workers[missing[0, :n]])
         usual = ~missing[:, n:].any(1)[:, np.newaxis] & (failed.size <= 1)
         usual = usual & (np.isin(workers, failed) | (failed.size == 0))
@@ -261,12 +264,12 @@ def predict_among_gaps(
     """
     horizons = len(z)
     n = workers.size
-    every = np.arange(horizons)[:, np.newaxis]
+    horizon = np.arange(horizons)[:, np.newaxis]
     number = missing.sum(1)
     at = np.argsort(~missing, axis=1, kind="stable")[:, : number.max()]  # the gaps come first
     padding = np.arange(at.shape[1]) >= number[:, np.newaxis]
     precision = np.broadcast_to(precision, (horizons, *precision.shape[1:]))
-    rows = np.where(padding[..., np.newaxis], 0.0, precision[every, at])  # Λ_M·
+    rows = np.where(padding[..., np.newaxis], 0.0, precision[horizon, at])  # Λ_M·
     among = np.take_along_axis(rows, at[:, np.newaxis], 2)
     among = np.where(padding[:, np.newaxis] | padding[..., np.newaxis], 0.0, among)
     diagonal = np.arange(at.shape[1])

@@ -28,7 +28,8 @@ FEATURES = SEASONS + 4
 RESIDUALS = 400
 """Residuals of a (horizon, sensor) that are remembered."""
 LEAST_RESIDUALS = 50
-FORGET = 0.002
+RISK_FORGET = 0.002
+"""Share of its memory that the regression forgets per round: it remembers about 500."""
 PRIOR = 30.0
 """Weight, in rounds, that the regression of one sensor gives to the regression of all sensors."""
 LEAST_RISK = 0.9
@@ -52,8 +53,8 @@ class Risk:
     weights: np.ndarray = axes("H n F")
     residuals: np.ndarray = axes("H n residuals", np.float32)  # ring, −∞ where none is yet
     residual_count: np.ndarray = axes("H n", np.int64)
-    common: np.ndarray = axes("H n F-3")  # ring of the features that all horizons share
-    own: np.ndarray = axes("H H n 3")  # ring of a horizon's `FAST`, `SLOW` and `MEAN`
+    common: np.ndarray = axes("age n F-3")  # ring of the features that all horizons share
+    own: np.ndarray = axes("age H n 3")  # ring of a horizon's `FAST`, `SLOW` and `MEAN`
 
     def begin(self) -> None:
         """Bring arrays of zeros to the state before the first round."""
@@ -83,7 +84,10 @@ class Risk:
 
     @property
     def due(self) -> np.ndarray:
-        """The features that horizon h had h rounds ago, (G, H, n, F)."""
+        """The features that horizon h had h rounds ago, (G, H, n, F).
+
+        Horizon h has the features of age h, so the ages of `common` are read as horizons.
+        """
         return joined(self.common, at_horizons(self.own))
 
     def learn(
@@ -105,7 +109,7 @@ class Risk:
         at = np.nonzero(used)
         self.residuals[(*at, self.residual_count[at] % RESIDUALS)] = residual[at]
         self.residual_count[...] = self.residual_count + used
-        faded = np.where(used, 1 - FORGET, 1.0)[..., np.newaxis]
+        faded = np.where(used, 1 - RISK_FORGET, 1.0)[..., np.newaxis]
         new = features * used[..., np.newaxis]
         self.moment[...] = faded * self.moment + new * y[..., np.newaxis]
         normal = self.normal
@@ -138,13 +142,13 @@ class Risk:
         self.weights[...] = np.linalg.solve(left, right)[..., 0]
 
     def propose(
-        self, features: np.ndarray, limit: np.ndarray, budget: np.ndarray, delta: float
+        self, features: np.ndarray, log_epsilon: np.ndarray, budget: np.ndarray, delta: float
     ) -> np.ndarray:
         """Return the proposed sensors, (G, H, n), by the features of this round, (G, H, n, F).
 
-        `limit` is log(ε/σ + 0.03), shape (G, n); `budget` (G, H, n) is in units of the first one.
+        `log_epsilon` is log(ε/σ + 0.03), (G, n); `budget` (G, H, n) is in units of the first one.
         """
-        bound = limit[:, np.newaxis] - np.einsum("ghnf,ghnf->ghn", features, self.weights)
+        bound = log_epsilon[:, np.newaxis] - np.einsum("ghnf,ghnf->ghn", features, self.weights)
         above = count_true(self.residuals > bound.astype(np.float32)[..., np.newaxis])
         count = np.minimum(self.residual_count, RESIDUALS)
         risk = (above + 0.5) / (count + 1)
@@ -152,19 +156,19 @@ class Risk:
         return np.asarray(known & (risk <= allowed_risk(budget, delta)))
 
     def half_widths(
-        self, g: np.ndarray, h: np.ndarray, i: np.ndarray, outside: np.ndarray
+        self, g: np.ndarray, at: np.ndarray, i: np.ndarray, outside: np.ndarray
     ) -> np.ndarray:
         """Return half-widths in σ above which a share `outside` of the last residuals lies.
 
         NaN if too few are known, infinite if no error may lie outside. The arguments are guards,
         horizons less 1, sensors and shares, one of each per estimate.
         """
-        count = np.minimum(self.residual_count[g, h, i], RESIDUALS)
-        features = joined(self.common[g, h, i], self.own[g, h, h, i])
+        count = np.minimum(self.residual_count[g, at, i], RESIDUALS)
+        features = joined(self.common[g, at, i], self.own[g, at, at, i])
         rank = np.clip(np.ceil((1 - outside) * (count + 1)).astype(np.int64), 1, count) - 1
-        ordered = np.sort(self.residuals[g, h, i], axis=-1)  # those that are there come last
+        ordered = np.sort(self.residuals[g, at, i], axis=-1)  # those that are there come last
         residual = ordered[np.arange(len(rank)), RESIDUALS - count + rank]
-        expected = np.einsum("rf,rf->r", features, self.weights[g, h, i])
+        expected = np.einsum("rf,rf->r", features, self.weights[g, at, i])
         with np.errstate(over="ignore"):  # after values of 1e90, a width may be infinite
             width = np.maximum(np.exp(expected + residual) - FLOOR, 0.0)
         width[outside <= 0] = np.inf

@@ -35,10 +35,10 @@ class State:
     """The state of G guards, besides their accounts, models and risks.
 
     All four have arrays with the same axes. The first one of each array is G, and its index is a
-    guard; the others are named here. Index i of the axis n is a sensor; index h − 1 of an axis H is
-    horizon h. A ring has what the next rounds need of the last ones: its first axis H has at index
-    k − 1 what is k rounds old. So of a ring with two axes H, the diagonal is what was known or
-    decided for horizon h, h rounds ago.
+    guard; the others are named here. Index i of the axis n is a sensor, and index h − 1 of the axis
+    H is horizon h. A ring has what the next rounds need of the last H ones, along the axis `age`.
+    While a round runs, index k − 1 is k rounds old; after its end, index k is. So of a ring with
+    the axes `age` and H, the diagonal is what was known or decided for horizon h, h rounds ago.
 
     The arrays are views of the guards' rows (`guard.guards.Guards`), so they are changed in place.
     """
@@ -46,16 +46,17 @@ class State:
     rounds: np.ndarray = axes("", np.int64)  # so far
     phase: np.ndarray = axes("")  # of the seasons at round 0, in rounds
     seen: np.ndarray = axes("", np.int64)  # rounds in which a window came
-    fitted: np.ndarray = axes("", np.int64)  # of these, those that had come at the last fit
+    absorbed: np.ndarray = axes("", np.int64)  # of these, those that are in the model's moments
     level: np.ndarray = axes("n")  # forgetting mean of each sensor
     level_weight: np.ndarray = axes("n")  # and its weight
-    windows: np.ndarray = axes("H n")  # ring; NaN where missing
-    filled: np.ndarray = axes("H n")  # ring; the same with the model's values in the gaps
-    levels: np.ndarray = axes("H n")  # ring; means as they were after each round
-    missing: np.ndarray = axes("n", np.int64)  # rounds since each sensor was last there
-    decisions: np.ndarray = axes("H H n", np.int64)  # ring
-    allowed: np.ndarray = axes("H H n")  # ring; `tolerance` at these decisions
-    tolerance: np.ndarray = axes("H n")  # log inflation by gaps that a guarantee covers
+    windows: np.ndarray = axes("age n")  # ring; NaN where missing
+    filled: np.ndarray = axes("age n")  # ring; the same with the model's values in the gaps
+    levels: np.ndarray = axes("age n")  # ring; means as they were after each round
+    away: np.ndarray = axes("n", np.int64)  # rounds since each sensor was there; 0 if it is
+    decisions: np.ndarray = axes("age H n", np.int64)  # ring
+    log_covered_then: np.ndarray = axes("age H n")  # ring; `log_covered` at these decisions
+    # log ρ*, the largest log inflation by gaps that a guarantee given now covers; no error as ε is
+    log_covered: np.ndarray = axes("H n")
     number: np.ndarray = axes("H n")  # certified rounds with known outcome
     errors: np.ndarray = axes("H n")  # of these, the wrong ones
     outside: np.ndarray = axes("H n")  # share of the last errors above a half-width
@@ -68,7 +69,7 @@ class State:
 
 
 def at_horizons(ring: np.ndarray) -> np.ndarray:
-    """Return the view (G, H, …) of what a ring (G, H, H, …) has for horizon h, h rounds ago."""
+    """Return the view (G, H, …) of what a ring (G, age, H, …) has for horizon h, h rounds ago."""
     return np.asarray(np.einsum("ghh...->gh...", ring))
 
 

@@ -12,7 +12,7 @@ from aftlib.guard import guards
 from aftlib.guard.accounts import CAP, START, slack
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
-from aftlib.guard.guards import GAIN, Guards
+from aftlib.guard.guards import WIDTH_STEP, Guards
 
 WORKERS = [[0, 3], [1, 4], [2, 5]]
 
@@ -202,12 +202,12 @@ def missed_half_widths(windows):
 def test_half_widths_miss_few_errors_even_if_an_adversary_chooses_these(monkeypatch):
     known, missed, guard = missed_half_widths(stream(900, n=3))
     assert known > 700
-    assert 0.05 * known < missed <= 0.05 * known + 0.05 / GAIN + 1
-    share = 0.05 + GAIN * (0.05 * known - missed)
+    assert 0.05 * known < missed <= 0.05 * known + 0.05 / WIDTH_STEP + 1
+    share = 0.05 + WIDTH_STEP * (0.05 * known - missed)
     np.testing.assert_allclose(guard._guards.state.outside[0, 0, 0], share, rtol=1e-9)
-    monkeypatch.setattr(guards, "GAIN", 0.0)  # the control
+    monkeypatch.setattr(guards, "WIDTH_STEP", 0.0)  # the control
     known, missed, _ = missed_half_widths(stream(900, n=3))
-    assert missed > 0.05 * known + 0.05 / GAIN + 1
+    assert missed > 0.05 * known + 0.05 / WIDTH_STEP + 1
 
 
 def test_the_bound_holds_when_gaps_and_errors_come_together():
@@ -316,6 +316,14 @@ def test_a_missing_sensor_is_recoverable_as_long_as_it_was_from_its_last_window(
         guard.update(lost)
         assert guard.recoverable[:, 0].tolist() == [True] * (5 - away) + [False] * away
         assert guard.recoverable[0, 1:].all()
+
+
+def test_in_a_gap_of_all_sensors_as_many_windows_are_estimated_as_a_guarantee_covers():
+    guard = Guard(WORKERS, 0.9, 0.05, horizons=2)
+    guard.update(stream(100))
+    estimate = guard.update(np.full((4, 6), np.nan)).estimate
+    assert np.isfinite(estimate).all(1).tolist() == [True, True, False, False]
+    assert np.isnan(estimate[2:]).all()
 
 
 def test_two_workers_lost_at_once_are_estimated_but_not_certified():

@@ -9,6 +9,7 @@ from aftlib.guard.guard import Guard
 from aftlib.guard.guards import Guards
 from aftlib.guard.learned import Learned, change_rules
 from tests.guard.test_guard import stream, with_gaps
+from tests.guard.test_predictor import Others
 
 NAMES = list("abcdef")
 WORKERS = [[0, 3], [1, 4], [2, 5]]
@@ -51,7 +52,7 @@ def test_a_guard_begins_with_what_another_learned_and_certifies_its_first_window
     assert (np.abs(recovered.estimate - windows[301])[0, WORKERS[0]] < 1.2).all()
     assert (recovered.half_width[0, WORKERS[0]] < 1.5).all()
     warm.update(windows[302:])
-    fits = warm._guards.state.fitted
+    fits = warm._guards.state.absorbed
     assert fits > 400  # its own windows enter the model, too
 
 
@@ -199,3 +200,26 @@ def test_unchanged_rules_change_nothing():
     guards = guard._guards
     assert change_rules(guards, NAMES, rules_of(), NAMES) is guards
     assert change_rules(guards, NAMES, rules_of(epsilon=1.4), NAMES) is not guards
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "message"),
+    [
+        (1, {"horizons": 7}, "horizons must stay 1, got 7: leave them, or begin a new guard"),
+        (5, {"horizons": 1}, "horizons must stay 5, got 1: leave them"),
+        (5, {"seasons": [24]}, r"seasons must stay \[\], got \[24.\]: leave them"),
+    ],
+)
+def test_changed_horizons_and_seasons_are_refused(before, change, message):
+    """Accounts of one horizon would otherwise be copied to seven."""
+    guard = trained(stream(80), horizons=before)
+    with pytest.raises(ValueError, match=message):
+        changed(guard, rules_of(**{"horizons": before} | change))
+
+
+def test_changed_rules_are_refused_with_a_predictor():
+    predictor = Others()
+    guard = Guard.of_guards(Guards.begin(rules_of(), predictors=[predictor]), NAMES)
+    with pytest.raises(ValueError, match="predictor must be None when rules change, got Others: b"):
+        changed(guard, rules_of(epsilon=1.4))
+    assert change_rules(guard._guards, NAMES, rules_of(), NAMES).predictors == [predictor]
