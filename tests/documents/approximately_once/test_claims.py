@@ -107,6 +107,7 @@ def test_all_claims_come_out_as_recorded(grid, verdicts):
         (partial(scaled, method="greedy", factor=0.5), {"D1-4": DOES_NOT_HOLD}),
         (partial(scaled, method=RANDOM, factor=3), {"D1-5": HOLDS}),
     ],
+    ids=lambda value: "-".join(sorted(value)) if isinstance(value, dict) else "",
 )
 def test_a_change_turns_its_verdicts(grid, change, turns, verdicts):
     changed = verdicts(change(grid))

@@ -217,6 +217,7 @@ def test_the_documents_numbers(tmp_path):
         (lambda method: method.replace("no-relaxation", "exactly-once"), {"D2-2", "D2-13"}),
         (lambda method: method.replace("exactly-once", "proposed"), {"D2-1"}),
     ],
+    ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else "",
 )
 def test_other_plans_turn_the_claims_on_counts(case, monkeypatch, change, claims):
     def planner(*given):
