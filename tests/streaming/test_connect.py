@@ -25,15 +25,16 @@ place = Path(sys.argv[1])
 spark = connected("local[2]")
 rows = long(minutes(rounds=60))
 put(place / "in", [rows[:400], rows[400:800], rows[800:]])
-record_metrics(spark, place / "metrics")
-output, _ = run(recoverable(reader(spark, place / "in"), Promise(**TERMS), now=now()), place)
-require_equal(in_order(output), in_order(expected_rows(rows, Promise(**TERMS))))
-table_of(place / "metrics", len(output))
+recoverable(reader(spark, place / "in"), Promise(**TERMS))  # refused without keyed state
 site = known_sites()["north"]
 put(place / "site", [site[:400], site[400:800], site[800:]])
 known = Promise(**TERMS | {"epsilon": 0.55, "share": 1}, model=MODEL)
 output, _ = run(recoverable(reader(spark, place / "site"), known, now=now()), place / "known")
 require_equal(in_order(output), in_order(rows_one_by_one(complete_windows(site, known), known)))
+record_metrics(spark, place / "metrics")
+output, _ = run(recoverable(reader(spark, place / "in"), Promise(**TERMS), now=now()), place)
+require_equal(in_order(output), in_order(expected_rows(rows, Promise(**TERMS))))
+table_of(place / "metrics", len(output))
 """
 
 
