@@ -57,6 +57,7 @@ def set_and_singles(rules, warm):
         (20, 0.05, [24, 7.5], True, "all", 3),
         (6, 0.3, [], True, "subsets", 16),
         (1, 0.0, [], False, "late", 1),
+        (27, 0.0, [], False, "late", 16),  # one fits for the first time as another fits again
     ],
 )
 def test_a_set_of_guards_has_the_bits_of_single_ones(
