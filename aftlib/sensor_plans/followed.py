@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from aftlib.core.windows import results_of
 from aftlib.sensor_plans.sensor_file import SensorTable
 from aftlib.sensor_plans.sensor_plan import SensorPlan
 from aftlib.streaming.promise import Promise
@@ -58,7 +59,9 @@ def follow_plan(
     rows = run_query(spark, promise, directory)
 
     aggregated = long.assign(start=start).groupby(["start", "sensor"])["value"]
-    truth = aggregated.agg(promise.query).where(aggregated.size() == promise.samples)
+    sizes = aggregated.size()
+    results = results_of(promise.query, aggregated.sum().to_numpy(), sizes.to_numpy())
+    truth = pd.Series(results, sizes.index).where(sizes == promise.samples)
     rows = rows.assign(start=pd.DatetimeIndex(rows["start"]).tz_localize("UTC"))
     rows = rows.merge(truth.rename("truth").reset_index(), how="left", on=["start", "sensor"])
     number = (rows["start"] - start.min()) // window
