@@ -14,8 +14,8 @@ guard learned, with which another one begins.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aftlib.guard.estimator import Estimator, Recovered
-    from aftlib.guard.guard import Guard, History
+    from aftlib.guard.estimator import Estimator, History, Recovered
+    from aftlib.guard.guard import Guard
 
 __all__ = ["Estimator", "Guard", "History", "Recovered"]
 
@@ -26,4 +26,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'aftlib.guard' has no attribute {name!r}")
     from aftlib.guard import estimator, guard
 
-    return getattr(guard, name, None) or getattr(estimator, name)
+    return getattr(guard if name == "Guard" else estimator, name)

@@ -1,5 +1,13 @@
 """Accounts, which decide from the outcomes of earlier guarantees whether to certify again.
 
+**Rule.** Each horizon h and sensor has an account, whose budget U begins with c₀. A proposal is
+certified if U plus the account's credits j is at least 1 − δ; otherwise it is blocked. Its outcome
+is known h rounds later. Of a certified round, a right outcome raises U by δ, up to C, and a wrong
+one lowers it by 1 − δ. A run of m·2ʲ blocked rounds, of which at most a share δ was wrong, earns a
+credit. A credit is repaid when U is at least 2 − j. Each horizon also has a pool, an account of all
+its sensors together: its budget begins with 2u, and its credits are u each. A round is certified
+only if the pool permits it, too.
+
 **Theorem.** Take any data, any predictor and any proposal rule, also adversarial ones. Let N be the
 certified rounds of an account with a known outcome, and E the errors among them. c₀, C and m are
 constants of this module. Then
@@ -7,7 +15,9 @@ constants of this module. Then
 1. from the beginning up to any time T: E ≤ δN + c₀ + J + (h − 1)(1 − δ), where J is the largest
    number of credits at one time, at most min(8, log₂(1 + T/m));
 2. in any interval: E ≤ δN + C + J + (h − 1)(1 − δ);
-3. of n sensors together, up to any time: E ≤ δN + 2u + uJ + hn(1 − δ), u = max(2, 0.3 n).
+3. of n sensors together at one horizon h, up to any time: E ≤ δN + 2u + uJ + hn(1 − δ), where
+   u = max(2, 0.3 n), and N, E and J are those of the pool;
+4. of n sensors together at one horizon h, in any interval: E ≤ δN + 32u + uJ + hn(1 − δ).
 
 *Proof.* Let W be the budget after the outcomes of all certified rounds, in order. An outcome is
 known h rounds after its decision. So the budget U at a decision is W without the pending rounds,
@@ -17,7 +27,8 @@ certified leave W unchanged. A certified one raises it by at most δ − x, wher
 error, else 0. So the sum of x − δ over an interval is at most W at its beginning less W at its end.
 W is c₀ in the beginning and at most C later; the end adds at most J + (h − 1)(1 − δ). Credit j + 1
 takes m·2ʲ blocked rounds, which limits J. A pool certifies from U ≥ −uj on, and a round may have n
-errors. So with u in place of 1 the last term becomes hn(1 − δ), and 3 follows. ∎
+errors. So with u in place of 1 the last term becomes hn(1 − δ). A pool's W is 2u in the beginning
+and at most 32u later, so 3 and 4 follow. ∎
 
 **Gaps.** A certified round whose outcome is never known leaves W and U unchanged, as if not
 certified. The proof holds for any set of such rounds, even if an adversary chooses it, because
@@ -145,16 +156,16 @@ class Accounts:
             )
 
     def _settled(
-        self, accounts: np.ndarray, rounds: np.ndarray, bad: np.ndarray, cap: float, unit: float
+        self, accounts: np.ndarray, guarantees: np.ndarray, bad: np.ndarray, cap: float, unit: float
     ) -> np.ndarray:
-        """Return accounts after `rounds` guarantees each, of which `bad` were wrong.
+        """Return accounts after `guarantees` each, of which `bad` were wrong.
 
-        A mask of `rounds` counts as one round each. Credits that an account no longer needs are
-        repaid.
+        Those of a pool are its sensors' together; a mask counts as one each. A credit is repaid
+        when the account could still certify without it, and a pool could still permit every sensor.
         """
         accounts = accounts.copy()
-        booked = rounds > 0
-        raised = np.minimum(cap, accounts["budget"] + self.delta * rounds - bad)
+        booked = guarantees > 0
+        raised = np.minimum(cap, accounts["budget"] + self.delta * guarantees - bad)
         accounts["budget"][booked] = raised[booked]
         credits = accounts["credits"]
         while credits.any():
@@ -167,16 +178,16 @@ class Accounts:
         return accounts
 
     def _credited(
-        self, accounts: np.ndarray, rounds: np.ndarray, bad: np.ndarray, size: int
+        self, accounts: np.ndarray, proposals: np.ndarray, bad: np.ndarray, size: int
     ) -> np.ndarray:
-        """Return accounts after `rounds` blocked proposals each, of which `bad` were wrong.
+        """Return accounts after blocked `proposals` each, of which `bad` were wrong.
 
-        A mask of `rounds` counts as one round each. A run with few enough errors earns a credit.
-        `size` is how many sensors share an account, which lengthens the run.
+        Those of a pool are its sensors' together; a mask counts as one each. A run with few enough
+        errors earns a credit. `size` is how many sensors share an account, which lengthens the run.
         """
         accounts = accounts.copy()
-        counted = (rounds > 0) & (accounts["credits"] < MOST_CREDITS)
-        accounts["run"] += np.where(counted, rounds, 0)
+        counted = (proposals > 0) & (accounts["credits"] < MOST_CREDITS)
+        accounts["run"] += np.where(counted, proposals, 0)
         accounts["bad"] += np.where(counted, bad, 0)
         wanted = QUARANTINE * 2.0 ** accounts["credits"] * size
         failed = counted & (accounts["bad"] > np.floor(self.delta * wanted))

@@ -2,7 +2,8 @@
 
 `Guard` learns from the windows and `KnownModel` knows their distribution. Both are created from the
 same `Rules` and answer by the methods of `Estimator`. A guard has a state besides, which a stream
-stores; a known model has none that an answer depends on.
+stores. A known model keeps the gaps of its last window for `recoverable`, and counts for
+`outcomes`. No estimate depends on them.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class Estimator(Protocol):
     def outcomes(self) -> np.ndarray:
         """Guarantees with a known outcome, the wrong ones, and a slack, (3, H, n) or (3, 1, n).
 
-        At most δ times the first and the slack are wrong.
+        Of a guard, the second is at most δ times the first, plus the slack. A known model has no
+        such bound.
         """
 
     def update(self, windows: ArrayLike, /) -> Recovered:

@@ -124,7 +124,7 @@ class Guard:
 
     @property
     def recoverable(self) -> np.ndarray:
-        """Whether window h from now would be recovered if the loss begins now, shape (H, n).
+        """Whether window h from now would be certified if the loss begins now, shape (H, n).
 
         For a sensor that has been missing for r windows, it is the window h + r after its last one.
         The guarantee covers the usual gaps of other sensors, not rarer ones.

@@ -1,11 +1,12 @@
-"""The rounds of many guards; windows one by one or many at once give the same state.
+"""The rounds of many guards: one per group of a stream, or that of a `Guard` alone.
 
 The arrays have a leading axis of guards, so a round has NumPy's cost per call once for all of them.
 
-A round has four steps (`Guards.advance`). It looks back: it predicts the window as if each sensor
-had been lost 1 … H rounds ago, and books the outcomes of the decisions of those rounds. A missing
-window's estimate is the prediction for the round of its loss. Then the round learns the window, and
-looks ahead: it decides which sensors may be lost from now on.
+A round looks back, learns and looks ahead (`Guards.advance`). Looking back, it predicts the window
+as if each sensor had been lost 1 … H rounds ago, and books the outcomes of those rounds' decisions.
+A missing sensor's estimate is the prediction for the round of its loss; beyond H rounds it is that
+of horizon H, never certified. Then the round learns the window. Looking ahead, it decides which
+sensors may be lost from now on. At last the window enters the rings, and due models are fitted.
 
 Gaps are normal. A window is predicted from the sensors that are there, in a real outage and in the
 shadow prediction alike. The inflation is the factor by which gaps raise the standard deviation of
@@ -32,8 +33,7 @@ from aftlib.guard.proposal import FEATURES, RESIDUALS, SEASONS, USABLE, Risk, jo
 from aftlib.guard.state import State, at_horizons, pushed, type_of, views_of
 
 HIGHEST = 100.0
-"""Largest deviation, in standard deviations, that enters the regression of the risk, so that one
-extreme value does not dominate it."""
+"""Largest deviation, in σ, in the regression of the risk, so that no extreme value dominates it."""
 UNCOVERED = -1
 """Decision whose guarantee does not cover the gaps that came."""
 RARE = 0.01
@@ -43,8 +43,8 @@ INFLATION_STEP = 0.1
 HARMLESS = 0.01
 """Logarithm of an inflation that is always covered."""
 WIDTH_STEP = 0.005
-"""γ of the half-widths. After each error that one misses, the next ones leave out a share γ(1 − δ)
-less of the last errors, and γδ more after each that one covers. Where nothing may be left out, a
+"""γ of the half-widths. A half-width leaves out the share `State.outside` of the last errors. An
+error above it lowers the share by γ(1 − δ); any other raises it by γδ. Without a share above 0 the
 half-width is infinite. So at most δT + δ/γ + 1 of T errors are missed, whatever the data."""
 LEVEL_FORGET = 1 / 100
 """The levels forget faster than the model, so that they follow a drift."""
@@ -141,7 +141,7 @@ class Guards:
 
     @property
     def recoverable(self) -> np.ndarray:
-        """Whether window h from now would be recovered if the loss begins now, (G, H, n)."""
+        """Whether window h from now would be certified if the loss begins now, (G, H, n)."""
         state = self.state
         horizons = self.rules.horizons
         away = state.away[:, np.newaxis]
@@ -162,7 +162,7 @@ class Guards:
         return np.stack([state.number, state.errors, np.broadcast_to(bounds, state.number.shape)])
 
     def advance(self, now: np.ndarray) -> tuple[Recovered, History]:
-        """Process a window of each guard, (G, n): either all are empty, or none is.
+        """Process a window of each guard, (G, n). Either every window has a value, or none has one.
 
         Each step reads the rings as of the round before. So outcomes are booked before `away`
         changes, estimates read the decisions before these move on, and the windows move on last.
@@ -178,7 +178,7 @@ class Guards:
         look = self._look_back(now, waves, past)
         history = History(self._book_outcomes(now, look), look.shadow)
         state.away[...] = np.where(absent, state.away + 1, 0)
-        recovered = self._recover(absent, look)  # if the decisions cover the gaps
+        recovered = self._recover(absent, look)  # UNCOVERED decisions certify nothing
         filled = self._forget(now) if empty else self._learn(now, absent, waves)
         self._look_ahead(now, absent, waves)
         self._teach()
@@ -218,23 +218,24 @@ class Guards:
     def _book_outcomes(self, now: np.ndarray, look: Lookback) -> np.ndarray:
         """Learn the errors of the shadow predictions; return the decisions on them, (G, H, n).
 
-        A decision becomes `UNCOVERED`, and is not counted, if it does not cover the actual gaps.
+        A decision that does not cover the actual gaps becomes `UNCOVERED`, and is not counted.
         """
         state = self.state
-        decisions = at_horizons(state.decisions)
-        log_inflation = np.log(look.inflation)
         error = np.abs(now[:, np.newaxis] - look.shadow)
-        wrong = np.where(error > self.rules.epsilon, 1.0, 0.0 * error)  # NaN where unknown
+        known = ~np.isnan(error)
+        wrong = np.where(known, error > self.rules.epsilon, np.nan)
 
-        rare = log_inflation > at_horizons(state.log_covered_then) + HARMLESS
-        decisions[(decisions > 0) & rare] = UNCOVERED
-        counted = ~np.isnan(error) & (decisions == CERTIFIED)
+        decisions = at_horizons(state.decisions)  # a view, so `_recover` sees UNCOVERED in the ring
+        log_inflation = np.log(look.inflation)
+        uncovered = log_inflation > at_horizons(state.log_covered_then) + HARMLESS
+        decisions[(decisions > 0) & uncovered] = UNCOVERED
+        counted = known & (decisions == CERTIFIED)
         state.number[...] += counted
         state.errors[...] += np.where(counted, wrong, 0.0)
         self.accounts.book(decisions, wrong)
 
         scale = self.model.scale[:, np.newaxis]
-        scored = ~np.isnan(error) & (scale > 0)
+        scored = known & (scale > 0)
         y = log_ratio(error, scale * look.inflation)
         features = self.risk.due
         missed = self.risk.learn(features, scored, y, state.outside)
@@ -251,10 +252,10 @@ class Guards:
         state = self.state
         horizons = self.rules.horizons
         recovered = Recovered.empty(absent.shape)
-        there = absent & (state.rounds[:, np.newaxis] >= np.minimum(state.away, horizons))
-        g, i = np.nonzero(there)
+        predicted = absent & (state.rounds[:, np.newaxis] >= np.minimum(state.away, horizons))
+        g, i = np.nonzero(predicted)
         recovered.estimate[g, i] = look.shadow[g, np.minimum(state.away[g, i], horizons) - 1, i]
-        g, i = np.nonzero(there & (state.away <= horizons))
+        g, i = np.nonzero(predicted & (state.away <= horizons))
         if g.size:
             at = state.away[g, i] - 1
             width = self.risk.half_widths(g, at, i, state.outside[g, at, i])
@@ -319,8 +320,8 @@ class Guards:
         usable = (scale > 0) & ~absent
         change = log_ratio(np.abs(now - state.windows[:, 0]), scale)
         with np.errstate(divide="ignore", invalid="ignore"):  # such sensors are not usable
-            level = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
-        common, own = self.risk.features_of(usable, change, level, waves)
+            deviation = np.clip((now - state.level) / scale, -HIGHEST, HIGHEST)
+        common, own = self.risk.features_of(usable, change, deviation, waves)
         log_epsilon = log_ratio(self.rules.epsilon, scale)
         budget = self.accounts.relative_budget()
         features = joined(common[:, np.newaxis], own)

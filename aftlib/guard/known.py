@@ -14,11 +14,11 @@ from aftlib.core.requirement import Requirement
 from aftlib.guard.estimator import Recovered, Rules, require_measured
 
 MOST_BYTES = 2**26
-"""Memory for the solved sets of missing sensors of a promise: some 800 of them with n = 200."""
+"""Memory for the solved sets of missing sensors: some 800 of them with n = 200."""
 
 
 class GainTable:
-    """The gains and half-widths of a model, which all groups of a promise share.
+    """The gains and half-widths of a model, which several estimators may share.
 
     It solves D1 eqs (1) and (2) for a set of missing sensors, and keeps the results in at most
     `MOST_BYTES`; the set that was not needed for the longest time goes first. Nothing else in it
@@ -62,7 +62,7 @@ class GainTable:
         return 2 * self.model.covariance.nbytes + self.shadow_gain.nbytes + self._bytes
 
     def recoverable_after(self, missing: np.ndarray) -> np.ndarray:
-        """Return whether a sensor's loss is estimated while those are missing, (rounds, n).
+        """Return whether a loss of each sensor is certified while those are missing, (rounds, n).
 
         Its worker must be estimable, and no other worker may be away.
         """
@@ -108,10 +108,11 @@ class GainTable:
 class KnownModel:
     """Estimate missing windows from the others by D1 eqs (1) and (2); nothing is learned.
 
-    A missing sensor is certified if all missing sensors belong to one worker A_i and that worker's
-    reliability R(A_i), the least P(|error| ≤ ε) of its sensors given all other workers' (D1 eqs (3)
-    and (7)), is at least 1 − δ. The length of the outage does not matter. An estimate's half-width
-    is z·sqrt(variance) with z = Φ⁻¹(1 − δ/2). All this holds if the model does.
+    Each missing sensor is estimated, certified or not. It is certified if all missing sensors
+    belong to one worker A_i and that worker's reliability R(A_i), the least P(|error| ≤ ε) of its
+    sensors given all other workers' (D1 eqs (3) and (7)), is at least 1 − δ. The length of the
+    outage does not matter. An estimate's half-width is z·sqrt(variance) with z = Φ⁻¹(1 − δ/2). All
+    this holds if the model does.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ class KnownModel:
 
     @property
     def recoverable(self) -> np.ndarray:
-        """Whether a loss that begins now would be estimated, shape (H, n); any length is the same.
+        """Whether a loss that begins now would be certified, shape (H, n); any length is the same.
 
         A sensor is not recoverable while another worker is away.
         """

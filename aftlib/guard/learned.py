@@ -109,7 +109,8 @@ class Learned:
         if self.seen >= FIRST_FIT:
             model.last_weight[...] = model.weight
             model.last_echo[...] = model.products
-            model.refit(0, rules.workers)  # the fit in use, which is the last but one
+            # what was learned is both the fit in use and the last one
+            model.refit(0, rules.workers)
             risk.refit()
         return guards
 
@@ -195,7 +196,7 @@ def change_rules(
         changed.accounts.pools[...] = guards.accounts.pools
         new_state.number[..., kept_new] = old_state.number[..., kept_old]
         new_state.errors[..., kept_new] = old_state.errors[..., kept_old]
-        new_state.rounds[...] = old_state.rounds  # they bound the credits
+        new_state.rounds[...] = old_state.rounds  # `slack` computes the most credits from them
         new_state.phase[...] -= old_state.rounds
     return changed
 

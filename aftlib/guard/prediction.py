@@ -57,7 +57,7 @@ class Model:
     variance: np.ndarray = axes("models n")  # of each sensor, given all outside its worker
     scale: np.ndarray = axes("n")  # standard deviations; 0 before a fit is in use
     echo: np.ndarray = axes("H+1 n")  # `products` of this fit
-    # the last fit, which replaces it at the next one; `moments` are still those of this fit
+    # the last fit: so far only `moments`, weights and products; the next refit inverts and uses it
     last_weight: np.ndarray = axes("models")  # infinite before the first fit
     last_echo: np.ndarray = axes("H+1 n")
     # of the AR(1) beyond `JOINT` sensors
@@ -85,7 +85,7 @@ class Model:
         """Return rows z (G, k, d): windows now and before, less level, and the seasons.
 
         `now` is (G, n), `before` (G, k, n), `level` (G, k, n) or (G, 1, n), and `waves` (G, 2k).
-        Models that are not joint have no windows before; then only their number counts.
+        Models that are not joint use only the number k of rows of `before`.
         """
         n = now.shape[-1]
         z = np.empty((*before.shape[:2], self.moments.shape[-1]))
@@ -124,9 +124,9 @@ class Model:
 
     @np.errstate(divide="ignore", invalid="ignore")  # a model that has seen no row has weight 0
     def refit(self, count: int, workers: np.ndarray) -> None:
-        """Use the last fit; then make the next one, with the `count` rows since then.
+        """Invert the moments of the last fit and use it; then absorb the `count` rows since then.
 
-        `workers` has each sensor's worker.
+        That makes a new last fit. `workers` has each sensor's worker.
         """
         moments = self.moments / self.last_weight[..., np.newaxis, np.newaxis]
         variances = np.diagonal(moments[:, 0], axis1=-2, axis2=-1)
@@ -157,10 +157,11 @@ class Model:
     def predict(
         self, z: np.ndarray, past: np.ndarray, workers: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict each sensor's value from other workers' sensors; 0 before a fit.
+        """Predict each sensor's deviation from its level by other workers' sensors; 0 before a fit.
 
-        `z` is (G, horizons, d), of which a guard has the first `past` (G,). Returns the values
-        (G, horizons, n), and the factors by which gaps raise each error's standard deviation.
+        `z` is (G, horizons, d), of which a guard has the first `past` (G,). Returns the
+        deviations (G, horizons, n), and the factors by which gaps raise each error's standard
+        deviation.
         """
         horizons = z.shape[1]
         missing = np.isnan(z)
@@ -180,7 +181,7 @@ class Model:
     def _predict_among_gaps(
         self, guard: int, z: np.ndarray, alone: np.ndarray, workers: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict a guard's values, (horizons, n), where some of z (horizons, d) are missing.
+        """Predict a guard's deviations, (horizons, n), where some of z (horizons, d) are missing.
 
         `alone` are the predictions with 0 in place of what is missing.
         """

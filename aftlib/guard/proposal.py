@@ -20,7 +20,7 @@ from aftlib.guard.state import at_horizons, axes
 
 FLOOR = 0.03
 """Added to |error|/σ before its logarithm, so that tiny errors do not dominate the regression."""
-USABLE, FAST, SLOW, MEAN, CHANGE, LEVEL, SIZE, SEASONS = range(8)
+USABLE, FAST, SLOW, MEAN, CHANGE, DEVIATION, SIZE, SEASONS = range(8)
 """Columns of the features: 1 where a window came after a fit, else all are ignored; fast and slow
 average of y; mean of the fast ones over all sensors; last change; deviation from the level, and its
 size; from `SEASONS` on the harmonics of the two most important seasons."""
@@ -62,18 +62,19 @@ class Risk:
         self.residuals[...] = -np.inf
 
     def features_of(
-        self, usable: np.ndarray, change: np.ndarray, level: np.ndarray, waves: np.ndarray
+        self, usable: np.ndarray, change: np.ndarray, deviation: np.ndarray, waves: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the features of a round: common ones (G, n, F − 3) and own ones (G, H, n, 3).
 
-        `waves` has shape (G, 2k) for k seasons, the other arguments (G, n).
+        `waves` has shape (G, 2k) for k seasons, the other arguments (G, n). `deviation` is that
+        from the level, in σ.
         """
         common = np.zeros((*usable.shape, FEATURES - 3))
         count = min(waves.shape[1], FEATURES - SEASONS)
         common[..., USABLE] = 1.0
         common[..., CHANGE - 3] = np.where(np.isnan(change), 0.0, change)
-        common[..., LEVEL - 3] = level
-        common[..., SIZE - 3] = np.abs(level)
+        common[..., DEVIATION - 3] = deviation
+        common[..., SIZE - 3] = np.abs(deviation)
         common[..., SEASONS - 3 : SEASONS - 3 + count] = waves[:, np.newaxis, :count]
         common[~usable] = 0.0
         own = np.empty((*self.fast.shape, 3))

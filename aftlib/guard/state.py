@@ -37,8 +37,9 @@ class State:
     All four have arrays with the same axes. The first one of each array is G, and its index is a
     guard; the others are named here. Index i of the axis n is a sensor, and index h − 1 of the axis
     H is horizon h. A ring has what the next rounds need of the last H ones, along the axis `age`.
-    While a round runs, index k − 1 is k rounds old; after its end, index k is. So of a ring with
-    the axes `age` and H, the diagonal is what was known or decided for horizon h, h rounds ago.
+    Index 0 is the newest entry. Until a round puts its own entry in, index k − 1 is k rounds old;
+    so of a ring with the axes `age` and H, the diagonal is what was known or decided for horizon h,
+    h rounds ago. Between two rounds, index k is k rounds old.
 
     The arrays are views of the guards' rows (`guard.guards.Guards`), so they are changed in place.
     """
@@ -55,9 +56,9 @@ class State:
     away: np.ndarray = axes("n", np.int64)  # rounds since each sensor was there; 0 if it is
     decisions: np.ndarray = axes("age H n", np.int64)  # ring
     log_covered_then: np.ndarray = axes("age H n")  # ring; `log_covered` at these decisions
-    # log ρ*, the largest log inflation by gaps that a guarantee given now covers; no error as ε is
+    # log ρ*: the largest log inflation by gaps that a guarantee given now covers
     log_covered: np.ndarray = axes("H n")
-    number: np.ndarray = axes("H n")  # certified rounds with known outcome
+    number: np.ndarray = axes("H n")  # guarantees with a known outcome
     errors: np.ndarray = axes("H n")  # of these, the wrong ones
     outside: np.ndarray = axes("H n")  # share of the last errors above a half-width
 

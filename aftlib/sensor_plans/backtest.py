@@ -1,4 +1,4 @@
-"""Back-test on the second half: shares of windows certified, and of these within ε."""
+"""Back-test on the second half, or its last part: shares certified, and of these within ε."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 from aftlib.core.intervals import LEVELS, bootstrap_share
 from aftlib.documents.approximately_once.assignment import residual_variance, residuals
 from aftlib.guard import Guard, accounts
-from aftlib.guard.guard import History
+from aftlib.guard.estimator import History
 from aftlib.sensor_plans.sensor_plan import Backtest, Score, or_none
 from aftlib.sensor_plans.window_results import Survey
 
@@ -32,7 +32,8 @@ LEAST_SEGMENT = 10
 WARM_UP = 5000
 #: Most pairs (sensor, window) that are scored, the last ones, so that it takes about a minute.
 MOST_SCORED = 2_000_000
-#: Fewest certified windows for which a share within ε is judged: 20 wrong ones at δ = .05.
+#: Fewest certified estimates, of all horizons, for which a share within ε is judged: 20 wrong ones
+#: at δ = .05.
 MANY = 400
 
 
@@ -89,7 +90,7 @@ class Walk:
         return self.shares[0][0]
 
     @property
-    def used(self) -> float:
+    def share_of_bound(self) -> float:
         """Largest share of the permitted wrong guarantees that were wrong, of a sensor or of all.
 
         Permitted are δN and the slack, at each horizon. By the theorem the result is at most 1.
@@ -163,12 +164,12 @@ def interval(segments: Counts) -> tuple[float, float]:
 def walk_forward(
     survey: Survey, workers: Sequence[Sequence[int]], on_segment: OnSegment = no_progress
 ) -> Walk:
-    """Feed the first half; then score each window of the second half as if its worker was lost.
+    """Feed the last windows before the scored ones; then score each as if its worker was lost.
 
     `Guard.replay` predicts each window from the windows before it and from the other workers'
     sensors, once for each number of windows 1 … H since a loss, and only then learns it. So a
     window is scored H times, although none is lost. If the second half has more than `MOST_SCORED`
-    pairs (sensor, window), the last ones are scored.
+    pairs (sensor, window), the last ones are scored. At most `WARM_UP` windows before are fed.
 
     `workers` have the sensors' numbers. `on_segment` is called with the number of processed windows
     and the total number.

@@ -136,8 +136,9 @@ def _shifts(table: SensorTable, values: np.ndarray, width: int) -> Iterator[str]
         return _fit_shift(difference) if enough else None
 
     heights = {i: abs(shift[1]) for i in range(len(table.names)) if (shift := fit(i))}
+    # the largest shift first; a sensor that was named is no neighbour of the others any more
     for i in sorted(heights, key=lambda i: -heights[i]):
-        if (shift := fit(i)) is None:  # it was a neighbour that moved
+        if (shift := fit(i)) is None:  # without the named neighbours no shift is left
             continue
         related.loc[i] = np.nan
         begin, height = shift

@@ -36,23 +36,26 @@ def keeps_guarantee(sets: Mapping[str, SetBacktest], walks: Mapping[str, Walk]) 
     certified = sum(each.guarantees for each in sets.values())
     if certified < MANY:
         return not_run(f"fewer than {MANY} windows of the real sets were certified")
-    real = {each.title: each.walk.used for each in sets.values()}
-    used = real | {f"the stream with {trouble}": walk.used for trouble, walk in walks.items()}
+    real = {each.title: each.walk.share_of_bound for each in sets.values()}
+    shares = dict(real)
+    for trouble, walk in walks.items():
+        shares[f"the stream with {trouble}"] = walk.share_of_bound
     for attacked in (1, SENSORS):
         stream = f"the stream whose adversary attacks {attacked} of {SENSORS} sensors"
-        used[stream] = against_adversary(delta, attacked)
-    closest, nearest = (max(some, key=lambda name: some[name]) for some in (used, real))
+        shares[stream] = against_adversary(delta, attacked)
+    worst_stream = max(shares, key=lambda name: shares[name])
+    worst_set = max(real, key=lambda name: real[name])
     alone = "; ".join(
         f"{each.title}, {percent(each.within_below, 1)} of {each.guarantees:,} certified"
         for each in sets.values()
         if each.within_below is not None
     )
     return Finding(
-        used[closest],
-        n=len(used),
+        shares[worst_stream],
+        n=len(shares),
         counted="streams",
-        text=f"{percent(used[closest])} of the wrong estimates that the bound permits ({closest}); "
-        f"of the real sets at most {percent(real[nearest])} ({nearest})",
+        text=f"{percent(shares[worst_stream])} of the wrong estimates that the bound permits "
+        f"({worst_stream}); of the real sets at most {percent(real[worst_set])} ({worst_set})",
         sensitivity=f"Reversed without the slack for {alone}." if alone else "",
     )
 
@@ -65,9 +68,9 @@ def price(sets: Mapping[str, SetBacktest], small_windows: Mapping[str, SetBackte
     every = [*sets.values(), *small_windows.values()]
     worst = max(every, key=lambda each: each.price)
     by_segment, _ = worst.walk.weighted_counts(GUARD).sum(1).shares
-    level = worst.price + by_segment.mean()
+    hindsight_share = worst.price + by_segment.mean()
     ends = bootstrap_share(by_segment, np.ones(by_segment.size), np.random.default_rng(1))
-    low, high = sorted(float(level - end) for end in ends)
+    low, high = sorted(float(hindsight_share - end) for end in ends)
     largest = max(sets.values(), key=lambda each: each.price)
     shares_of_sets = ", ".join(percent(each.lines[GUARD].certified) for each in sets.values())
     gains = sum(each.price < 0 for each in sets.values())

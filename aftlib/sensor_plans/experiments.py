@@ -178,7 +178,7 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
     The adversary sees the certified sensors. In the first half every estimate is right, so that the
     budgets are as large as they can be. In the second half each certified estimate of the
     `attacked` sensors is wrong, and each blocked one would have been right, which earns credit. By
-    part 2 of the theorem, for each sensor and for all together, the result is at most 1.
+    parts 2 and 4 of the theorem, for each sensor and for all together, the result is at most 1.
     """
     accounts = Accounts.open(SENSORS, delta)
     counts = np.zeros((SENSORS, 2))
@@ -197,7 +197,7 @@ def against_adversary(delta: float, attacked: int, rounds: int = 4000) -> float:
     return float(max((wrong_ones / single).max(), wrong_ones.sum() / together))
 
 
-def over_time(walks: dict[str, Walk]) -> pd.DataFrame:
+def trouble_shares(walks: dict[str, Walk]) -> pd.DataFrame:
     """Shares certified, and of these within ε, in each segment of time, with and without the guard.
 
     Columns: trouble, method, window, certified, within (NaN where nothing was certified).

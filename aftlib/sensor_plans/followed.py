@@ -22,7 +22,7 @@ BEFORE = 350
 #: Outages of one machine.
 OUTAGES = 10
 #: Windows of an outage.
-OUTAGE = 3
+OUTAGE_WINDOWS = 3
 #: Windows from the start of an outage to the start of the next one.
 APART = 10
 SCHEMA = "time timestamp, sensor string, value double"
@@ -87,7 +87,7 @@ def last_windows(samples: pd.DataFrame, window: pd.Timedelta, count: int) -> pd.
 def is_away(number: pd.Series) -> pd.Series:
     """Whether the machine is away in each window, by its number from the first one on."""
     since = number - BEFORE
-    return (since >= 0) & (since < OUTAGES * APART) & (since % APART < OUTAGE)
+    return (since >= 0) & (since < OUTAGES * APART) & (since % APART < OUTAGE_WINDOWS)
 
 
 def run_query(spark: SparkSession, promise: Promise, directory: Path) -> pd.DataFrame:

@@ -99,10 +99,10 @@ def plan(
     table = sensors if isinstance(sensors, SensorTable) else read_sensors(sensors)
     survey = Survey.of(table, question or Question())
     names = survey.names
-    given = assignment
-    if given is None:
-        given = assign_sensors(survey, survey.question.workers or len(names))
-    machine_names, workers = group_sensors(given, names)
+    groups = assignment
+    if groups is None:
+        groups = assign_sensors(survey, survey.question.workers or len(names))
+    machine_names, workers = group_sensors(groups, names)
     walk = walk_forward(survey, workers, on_segment)
     recovery = plan_recovery(survey)
     backtest = walk.totals(names)

@@ -46,7 +46,9 @@ class Question(ParameterModel):
     read_rate: float | None = parameter(
         None, "samples per second that can be read in all, live ones included", above=0
     )
-    failures_per_month: float = parameter(1.0, "failures of the whole job per month", least=0)
+    failures_per_month: float = parameter(
+        1.0, "machine failures per month, counted over all machines", least=0
+    )
 
     @model_validator(mode="after")
     def require_limits(self) -> Self:

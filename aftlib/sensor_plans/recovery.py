@@ -3,8 +3,8 @@
 `plan_recovery` is for a failure of all machines. `find_criteria` and `weigh_costs` are for a
 failure of one, whose input is read again at a limited rate: exact recovery reads all samples of the
 machine's open windows; the guard reads the sensors that it did not certify, and estimates the rest.
-Their cost model is `aftlib.core.recovery_costs`, as in notebook 07. Its start and its time per
-sample are document D2's measurement where the user gives none.
+Their cost model is `aftlib.core.recovery_costs`, as in notebook 07. Its start is the user's, by
+default document D2's measurement. Its processing time per sample is always D2's.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def plan_recovery(survey: Survey) -> Recovery:
     Every set is tested on the second half. If one fails, none is offered: then every sensor is read
     again, and `read_everything` says why.
 
-    The planner assumes independent steps, and needs only their covariance. That is w times the
-    covariance of window means (that of window sums over w), not that of single samples. So the
-    variance of a whole window is correct even if samples are correlated in time.
+    The planner assumes independent steps and takes the covariance of one. It gets w times the
+    covariance of window means, or that of window sums divided by w. So the variance of a whole
+    window is correct even if samples are correlated in time.
     """
     model = survey.model
     question = survey.question
@@ -86,7 +86,8 @@ def plan_recovery(survey: Survey) -> Recovery:
     )
     one_step_ms = survey.recovery_time(model.size)
 
-    def read_everything(reason: str) -> Recovery:
+    def without_sets(reason: str) -> Recovery:
+        """Read every sensor again, for a reason."""
         if question.t_sla_ms >= one_step_ms:
             times = choose(method=EXACTLY_ONCE).times
         else:
@@ -103,12 +104,12 @@ def plan_recovery(survey: Survey) -> Recovery:
     except ValueError:
         if question.t_sla_ms >= one_step_ms:
             raise  # the reason is another one than a T_SLA that is too short for one step
-        return read_everything("")
+        return without_sets("")
     sets = [part.sensors for part in chosen.replay]
     tested = [score_replay(survey, *each) for each in zip(chosen.times, sets, strict=False)]
     within = min((share for share in tested if share is not None), default=None)
     if within is not None and within < 1 - question.delta:
-        return read_everything(
+        return without_sets(
             f"Replay: read everything again. With the planned sets {percent(within, 1)} of the "
             f"estimates were within ε in the back-test (guaranteed: {percent(1 - question.delta)})."
         )
@@ -171,7 +172,7 @@ class Failure:
 
     @property
     def costs(self) -> RecoveryCosts:
-        """The plan's recovery time as constants of the cost model, the same for both recoveries.
+        """Constants of the cost model, the same for both recoveries; reading comes on top.
 
         So the guard is faster wherever it reads less; `LEAST_SAVING` asks for more than that.
         """

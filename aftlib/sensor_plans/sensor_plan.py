@@ -21,8 +21,8 @@ from aftlib.notebook.texts import render
 LEAST_SAVING = 0.05
 #: Most names in a line, and sensors in the table, of which those below half are always shown.
 LISTED = 12
-#: Shares or other numbers; None where one is unknown.
-Shares = tuple[float | None, ...]
+#: Numbers; None where one is unknown.
+Numbers = tuple[float | None, ...]
 
 
 def or_none(number: float) -> float | None:
@@ -30,7 +30,7 @@ def or_none(number: float) -> float | None:
     return float(number) if np.isfinite(number) else None
 
 
-def numbers_or_none(numbers: np.ndarray) -> Shares:
+def numbers_or_none(numbers: np.ndarray) -> Numbers:
     """Return numbers as plan.json has them."""
     return tuple(map(or_none, numbers))
 
@@ -54,7 +54,7 @@ class PlanQuestion(StreamQuestion):
     t_sla: str
     workers: int
     fixed_ms: float
-    #: Reading and processing of one sample in a recovery.
+    #: Processing of one sample in a recovery, and its reading if there is a read rate.
     per_tuple_ms: float
     read_rate: float | None
     failures_per_month: float
@@ -111,7 +111,7 @@ class Backtest:
     #: Windows of the second half, each judged as if it was lost.
     windows: int
     score: Score
-    #: The sensor with the lowest share within ε, of those with enough certified windows.
+    #: The sensor with the lowest share within ε, of those with enough certified estimates.
     worst_sensor: str | None
     worst_within: float | None
     #: Guarantees one window ahead in all `fed` windows, of which `windows` is a part.
@@ -132,7 +132,7 @@ class SensorRow:
     #: Share of the variance that other machines' sensors explain: the adjusted R².
     explained: float
     certified: tuple[float, ...]
-    within: Shares
+    within: Numbers
     #: Horizons, from the first one on, at which at least half of the windows are certified.
     longest: int
     #: Guarantees one window ahead in all windows that the guard saw, the warm-up included.
@@ -155,9 +155,9 @@ class DrawnSensor:
     """One sensor of an outage; `truth` by drawn window, the others by lost window."""
 
     name: str
-    truth: Shares
-    estimate: Shares
-    half_width: Shares
+    truth: Numbers
+    estimate: Numbers
+    half_width: Numbers
     certified: tuple[bool, ...]
 
 
@@ -177,11 +177,10 @@ class Outage:
 class Criteria:
     """Read rates, samples per second with the live ones, that decide whether estimating pays."""
 
-    #: From this rate on exact recovery of the largest machine keeps T_SLA; None is infinite, so
-    #: that it keeps T_SLA at no rate.
+    #: A rate, not a flag: from it on exact recovery of the largest machine keeps T_SLA. None: at no
+    #: rate.
     keeps_t_sla: float | None
-    #: Below this rate the guard saves at least `LEAST_SAVING`; None is infinite, so that it does at
-    #: any rate.
+    #: A rate, not a flag: below it the guard saves at least `LEAST_SAVING`. None: at any rate.
     is_faster: float | None
 
     @property

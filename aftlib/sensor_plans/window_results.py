@@ -18,7 +18,7 @@ from aftlib.sensor_plans.sensor_checks import refuse_sensors
 from aftlib.sensor_plans.sensor_file import SensorTable
 
 #: Share of the variance that a seasonal period must explain to be given to the guard; ours.
-LEAST_PERIOD = 0.02
+LEAST_EXPLAINED = 0.02
 #: Interquartile ranges beyond the quartiles from which a number is an outlier.
 #: Ours: no window of Beijing's stations and none of a Gaussian lies so far; a typing error does.
 OUTLIER = 10
@@ -148,4 +148,4 @@ def find_seasons(first: np.ndarray, width: int, step: pd.Timedelta | None) -> li
             wave = np.exp(2j * np.pi * np.arange(len(first)) / period)
             explained[period] = float(2 * (np.abs(wave @ z / len(z)) ** 2).mean())
     strongest = sorted(explained, key=lambda period: -explained[period])
-    return [period for period in strongest if explained[period] >= LEAST_PERIOD][:4]
+    return [period for period in strongest if explained[period] >= LEAST_EXPLAINED][:4]

@@ -54,7 +54,7 @@ def test_there_is_an_option_for_each_field_of_the_question():
     for name in Question.model_fields:
         assert f"--{name.replace('_', '-')}" in options
     assert len(set(options)) <= 25
-    assert "failures of the whole job per month" in " ".join(text.split())
+    assert "machine failures per month, counted over all machines" in " ".join(text.split())
 
 
 def test_a_long_file_an_epsilon_a_sensor_and_a_grouping(there):
@@ -74,7 +74,7 @@ def test_a_long_file_an_epsilon_a_sensor_and_a_grouping(there):
     assert plan["assignment"] == [["a", "b"], ["c"]]
     assert "  north " in done.output and "The best regrouping that was found" in done.output
     assert "If one machine fails, at 0.01 samples per second" in done.output
-    assert "1 failures of the whole job per month" in done.output
+    assert "1 machine failures per month, counted over all machines" in done.output
 
 
 @pytest.mark.parametrize(

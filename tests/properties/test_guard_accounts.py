@@ -6,7 +6,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aftlib.guard.accounts import CAP, START, Accounts, most_credits, pooled_slack, slack
+from aftlib.guard.accounts import (
+    CAP,
+    POOL_CAP,
+    POOL_START,
+    START,
+    Accounts,
+    most_credits,
+    pool_unit,
+    pooled_slack,
+    slack,
+)
 from aftlib.guard.estimator import Rules
 from aftlib.guard.guard import Guard
 from aftlib.guard.learned import change_rules
@@ -41,16 +51,24 @@ def excess(certified, wrong, delta):
 
 
 def check(certified, wrong, delta, h):
-    """Compare the errors with the theorem's three parts; return errors minus δN."""
+    """Compare the errors with the theorem's four parts; return errors minus δN."""
     n = certified.shape[2]
     sums = excess(certified, wrong, delta)
     bound = np.array([[[slack(t + 1, delta, h)]] for t in range(len(sums))])
     assert (sums <= bound + 1e-9).all()
-    least = np.minimum.accumulate(np.vstack([0 * sums[:1], sums[:-1]]), axis=0)
-    assert (sums - least <= bound - 5 + CAP + 1e-9).all()
+    assert (most_in_an_interval(sums) <= bound - START + CAP + 1e-9).all()
     pooled = np.array([[pooled_slack(t + 1, delta, n, h)] for t in range(len(sums))])
-    assert (sums.sum(axis=2) <= pooled + 1e-9).all()
+    together = sums.sum(axis=2)
+    assert (together <= pooled + 1e-9).all()
+    higher = (POOL_CAP - POOL_START) * pool_unit(n)
+    assert (most_in_an_interval(together) <= pooled + higher + 1e-9).all()
     return sums
+
+
+def most_in_an_interval(sums):
+    """The most that cumulative sums rise in an interval that ends at each round."""
+    before = np.vstack([0 * sums[:1], sums[:-1]])
+    return sums - np.minimum.accumulate(before, axis=0)
 
 
 @settings(max_examples=100 // STREAMS)
@@ -147,6 +165,15 @@ def test_the_bound_is_reached():
         certified, wrong = play(accounts, horizon, lambda t: np.ones((1, 20), bool), errs, 29)
         sums = check(certified, wrong, 1e-6, horizon)
         assert sums[-1, 0, 0] > slack(29, 1e-6, horizon) - 0.001
+
+
+def test_sensors_that_saved_together_err_as_often_as_their_pool_permits():
+    """Right for long, then always wrong: the pool's cap ends it before the accounts do."""
+    accounts = Accounts.open(20, 0.5)
+    errs = lambda t, decisions: np.full((1, 20), t >= 200)  # noqa: E731
+    certified, wrong = play(accounts, 1, lambda t: np.ones((1, 20), bool), errs, 400)
+    sums = check(certified, wrong, 0.5, 1)
+    assert most_in_an_interval(sums.sum(axis=2))[-1, 0] > POOL_CAP * pool_unit(20)
 
 
 def test_without_the_account_the_bound_is_passed():

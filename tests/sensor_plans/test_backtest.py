@@ -138,7 +138,7 @@ def test_the_summary_weighs_horizons(example):
     assert score.certified == pytest.approx(certified / known)
     assert score.within == pytest.approx(1 - wrong / certified)
     assert score.interval[0] <= score.within <= score.interval[1]
-    assert walk.used <= 1
+    assert walk.share_of_bound <= 1
 
 
 def test_a_guard_that_certifies_every_sensor_exceeds_the_bound(monkeypatch):
@@ -150,7 +150,7 @@ def test_a_guard_that_certifies_every_sensor_exceeds_the_bound(monkeypatch):
 
     monkeypatch.setattr(backtest, "Guard", Gullible)
     walk = walk_forward(survey_of(np.random.default_rng(1).normal(size=(900, 6))), WORKERS)
-    assert walk.used > 3
+    assert walk.share_of_bound > 3
 
 
 def test_one_sensor_alone_can_exceed_the_bound_and_all_together():
@@ -160,9 +160,9 @@ def test_one_sensor_alone_can_exceed_the_bound_and_all_together():
     guard = Guard([[0]], 1.0, DELTA)
     walk = Walk({}, np.zeros(0), guarantees, wrong, 1000, np.zeros(0), DELTA, guard)
     own = slack(1000, DELTA, 1)
-    assert walk.used == pytest.approx(200 / (50 + own)) and walk.used > 1
+    assert walk.share_of_bound == pytest.approx(200 / (50 + own)) and walk.share_of_bound > 1
     each_within_its_own = replace(walk, wrong=np.full((1, 100), 50 + 0.9 * own))
-    assert each_within_its_own.used > 1
+    assert each_within_its_own.share_of_bound > 1
 
 
 def test_intervals_hold_the_share_and_are_cautious_without_errors():

@@ -10,10 +10,10 @@ from aftlib.sensor_plans.experiments import (
     TROUBLES,
     NotebookParameters,
     draw_trouble,
-    over_time,
     plan_sensors,
     read_table,
     stored_peers,
+    trouble_shares,
     troubles,
 )
 from aftlib.sensor_plans.plan import plan
@@ -65,13 +65,13 @@ def test_troubles_begin_in_the_middle():
 
 def test_the_guard_withdraws_where_the_baseline_model_goes_on():
     walks = troubles(1200, 0.05, 1)
-    parts = over_time(walks)
+    parts = trouble_shares(walks)
     assert set(parts["trouble"]) == set(TROUBLES) and parts["window"].min() == 600
     late = parts[parts["window"] > 700].drop(columns="window")
     late = late.groupby(["trouble", "method"]).mean()
     for trouble in TROUBLES:
         assert late.loc[(trouble, BASELINE), "within"] < 0.75
-        assert walks[trouble].used <= 1
+        assert walks[trouble].share_of_bound <= 1
     assert late.loc[("drift", "guard"), "within"] > 0.95
     assert late.loc[("change of regime", "guard"), "certified"] < 0.1
 

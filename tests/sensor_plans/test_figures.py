@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from aftlib.sensor_plans import figures
-from aftlib.sensor_plans.experiments import TROUBLES, backtest_set, over_time, troubles
+from aftlib.sensor_plans.experiments import TROUBLES, backtest_set, trouble_shares, troubles
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question
 
@@ -73,7 +73,7 @@ def test_many_sensors_are_cut_off(plan):
 
 
 def test_troubles_are_drawn_with_and_without_the_guard():
-    table = over_time(troubles(600, 0.05, 1))
+    table = trouble_shares(troubles(600, 0.05, 1))
     drawn = figures.troubles(table, 0.05)
     assert len(drawn.data) == 3 * 2 * 2
     assert {*TROUBLES} <= {note.text for note in drawn.layout.annotations}  # no "trouble=drift"

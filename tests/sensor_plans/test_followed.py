@@ -29,7 +29,7 @@ def rows(spark, tmp_path_factory):
 def test_only_the_machine_that_is_away_has_estimated_and_lost_rows(rows):
     made, table, _ = rows
     away = table[table["machine"] == "away"]
-    assert len(away) == followed.OUTAGES * followed.OUTAGE
+    assert len(away) == followed.OUTAGES * followed.OUTAGE_WINDOWS
     assert {*away["sensor"]} == {*made.assignment[made.outage.machine]}
     assert {*away["state"]} <= {"estimated", "lost"} and (away["state"] == "estimated").sum() > 20
     at_work = table[(table["machine"] == "at work") & table["truth"].notna()]
@@ -68,5 +68,5 @@ def test_windows_whose_truth_is_unknown_are_not_compared(rows):
 def test_outages_begin_after_the_guard_has_learned():
     numbers = pd.Series(range(500))
     away = followed.is_away(numbers)
-    assert away.sum() == followed.OUTAGES * followed.OUTAGE
+    assert away.sum() == followed.OUTAGES * followed.OUTAGE_WINDOWS
     assert numbers[away].min() == followed.BEFORE
