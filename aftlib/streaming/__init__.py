@@ -6,9 +6,9 @@ share for them, and `groups` has them in Spark's state; `coordinator` has D1's k
 place. `operator` is Spark's view of the guards, `stream` has the function `recoverable`, `repair`
 puts its windows right from an archive, and `metrics` has the table of what a stream did.
 
-A bucket is one `GuardProcessor`, as Spark sees it. That has `StoredGuards`, its state variables;
-these have `KeyedGuards`, the guards of its groups with their token; and these have `guard.Guards`,
-the arrays.
+A bucket is one `GuardProcessor`, as Spark sees it. That has `StoredGuards`, the
+records in Spark's state; these have `KeyedGuards`, the guards of its groups with their token; and
+these have `guard.Guards`, the arrays.
 
 Words
 -----
@@ -24,6 +24,10 @@ round
     A window of a group, of all its sensors, as a guard receives it, also if nothing came.
 content
     A promise as JSON. A query's content has the name of the group's column as well.
+record
+    An entry of a bucket's state: a part of its log, say.
+tally
+    The counts of a frame's rows, so that Spark need not count them.
 token
     A hash of the promise and of all windows of a bucket so far. It identifies the guards' state.
 log part, snapshot, chunk

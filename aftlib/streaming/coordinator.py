@@ -13,14 +13,14 @@ import pandas as pd
 
 from aftlib.guard.known import KnownModel
 from aftlib.streaming.groups import promise_of
-from aftlib.streaming.rows import SHADOW_AUDIT, Rounds, arrange, frame_of_rounds, used_results
+from aftlib.streaming.rows import Rounds, arrange, frame_of_rounds, used_results
 
 
 def coordinate(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd.DataFrame]:
     """Yield the rows of all windows of some groups, with the audit of shadow predictions.
 
     `content` is that of the promise. Columns of `frames`: key, start (µs), sensor, value, samples,
-    variance. Each sensor's first row has its outcomes of all windows, as in `groups`.
+    variance.
     """
     promise = promise_of(content, None)
     given = list(frames)
@@ -43,7 +43,6 @@ def coordinate(frames: Iterable[pd.DataFrame], content: str) -> Iterator[pd.Data
         certified=recovered.certified,
         recoverable=promise.horizons * table.recoverable_after(np.isnan(window)),
     )
-    audit = np.zeros((len(SHADOW_AUDIT), *window.shape))
     number, wrong, _ = known.outcomes[:, 0]
-    audit[:, 0] = number, wrong, promise.delta * number
+    audit = np.stack([number, wrong, promise.delta * number])
     yield frame_of_rounds(promise, rounds, windows.key, audit)

@@ -6,6 +6,7 @@ of groups.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -17,77 +18,90 @@ from aftlib.guard.guard import VERSION
 from aftlib.streaming.cache import GuardCache
 from aftlib.streaming.keyed import KeyedGuards, hash_of
 from aftlib.streaming.promise import Promise
-from aftlib.streaming.rows import SHADOW_AUDIT, arrange, frame_of_rounds
+from aftlib.streaming.rows import arrange, frame_of_rounds
 
 CHUNK = 2**20
 """Bytes of a part of a snapshot in the state store."""
 
+NO_RECORD = b"", b"", None
+NEW_BUCKET = json.dumps({"format": VERSION, "promise": "", "log_parts": 0, "snapshots": 0}).encode()
 _guards = GuardCache()
 promise_of = cache(Promise.from_content)
 """Return the promise that a `content` describes; a process has few."""
 
 
 class StoredGuards:
-    """The guards of the groups of a bucket, whose state is in `operator.Variables`.
+    """The guards of the groups of a bucket in Spark's state, which are records by name.
 
-    Its variable `bucket` has the format, a hash of the promise, the token of the guards, and the
-    numbers of parts of the log and of snapshots. `groups` has the groups' keys in the order of
-    their places. `log` gains a part per micro-batch: the token before it, and the windows.
-    Snapshots of groups, in `chunks`, replace the log from time to time; then later parts overwrite
-    the old ones. `origin` has the promise whose guards wrote the log.
+    A record has a token, a content and keys, of which it uses some. "bucket" has the token of the
+    guards, the groups' keys in the order of their places, and as JSON the format, a hash of the
+    promise, and the numbers of parts of the log and of snapshots. A "log" part, one per
+    micro-batch, has the token before it and the windows. Snapshots of groups, in "chunk" records,
+    replace the log from time to time; then later parts overwrite the old ones. "origin" has as JSON
+    the promise whose guards wrote the log.
 
     If the promise has changed and its sensors have not, all groups go on with what they learned,
     else they begin anew. So the constructor may write the state: that of a new bucket, or of a
     changed promise.
     """
 
-    def __init__(self, content: str, learned: str | None, variables: Any) -> None:
+    def __init__(self, content: str, learned: str | None, records: Any) -> None:
         self.content = content
         self.learned = learned
         self.promise = promise_of(content, learned)
-        self.variables = variables
-        self.digest = hash_of(content.encode())
-        stored = variables.bucket.get() or (VERSION, b"", b"", 0, 0)
-        self.log_parts: int
-        self.snapshots: int
-        version, digest, token, self.log_parts, self.snapshots = stored
-        if version != VERSION:
+        self.records = records
+        self.digest = hash_of(content.encode()).hex()
+        token, about, keys = records.getValue(("bucket",)) or (b"", NEW_BUCKET, [])
+        stored = json.loads(bytes(about))
+        if stored["format"] != VERSION:
             raise ValueError(
-                f"the checkpoint must be of format {VERSION}, got {version}: go on with the "
-                "version of aftlib that wrote it, or choose another checkpointLocation"
+                f"the checkpoint must be of format {VERSION}, got {stored['format']}: go on with "
+                "the version of aftlib that wrote it, or choose another checkpointLocation"
             )
         self.token = bytes(token)
-        (keys,) = variables.groups.get() or ([],)
+        self.log_parts: int = stored["log_parts"]
+        self.snapshots: int = stored["snapshots"]
         # Spark 4.0 returns bytes within an array as a bytearray, which is no key of a dictionary
         keys = [bytes(key) if isinstance(key, bytearray) else key for key in keys]
         self.places = {key: place for place, key in enumerate(keys)}
-        if bytes(digest) != self.digest:
+        if stored["promise"] != self.digest:
             self._begin_or_change()
+
+    def _write(
+        self, name: str, token: bytes | None, content: bytes, keys: list[Any] | None = None
+    ) -> None:
+        """Write a record."""
+        self.records.updateValue((name,), (token, content, keys))
 
     def _begin_or_change(self) -> None:
         """Replace the state of another promise; Spark has refused one with other windows before.
 
         A new bucket comes here as well. It then only records its promise.
         """
-        variables = self.variables
-        content, learned = variables.origin.get() or (self.content, None)
+        origin = {"content": self.content, "learned": self.learned}
+        _, written, _ = self.records.getValue(("origin",)) or (None, json.dumps(origin), None)
+        before = json.loads(written)
         keyed = KeyedGuards(self.promise)
-        if self.places and self.promise.goes_on(content):
-            keyed = StoredGuards(content, learned, variables).stored().under(self.promise)
+        if self.places and self.promise.goes_on(before["content"]):
+            earlier = StoredGuards(before["content"], before["learned"], self.records)
+            keyed = earlier.stored().under(self.promise)
         else:
             self.places = {}
-        variables.log.clear()
-        variables.chunks.clear()
-        variables.origin.update((self.content, self.learned))
-        variables.groups.update((list(self.places),))
+        self.records.clear()
+        self._write("origin", None, json.dumps(origin).encode())
         self._write_snapshots(keyed)
         self._write_bucket(keyed.token)
 
     def _write_bucket(self, token: bytes) -> None:
         """Record the token of the guards; then the log and the snapshots are theirs."""
         self.token = token
-        state = (VERSION, self.digest, token, self.log_parts, self.snapshots)
-        self.variables.bucket.update(state)
+        about = {
+            "format": VERSION,
+            "promise": self.digest,
+            "log_parts": self.log_parts,
+            "snapshots": self.snapshots,
+        }
+        self._write("bucket", token, json.dumps(about).encode(), list(self.places))
 
     def process(self, frames: Sequence[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch; yield their rows, if there are any."""
@@ -97,17 +111,10 @@ class StoredGuards:
             return
         keyed = self.stored()
         earlier_token = keyed.token
-        earlier_audit = keyed.audit
-        earlier_groups = keyed.states.size
+        earlier_audit = keyed.audit.sum(1)
         place_of_window = [self.places.setdefault(key, len(self.places)) for key in windows.key]
-        if len(self.places) > earlier_groups:
-            self.variables.groups.update((list(self.places),))
         place_of_round, rounds, log_part = keyed.process(windows, np.array(place_of_window))
-        added = keyed.audit
-        added[:, :earlier_groups] -= earlier_audit
-        places, first_rounds = np.unique(place_of_round, return_index=True)
-        audit = np.zeros((len(SHADOW_AUDIT), *rounds.window.shape))
-        audit[:, first_rounds] = added[:, places]
+        audit = keyed.audit.sum(1) - earlier_audit
         self._store(keyed, earlier_token, log_part)
         _guards.keep(keyed)
         del keyed  # from here on its memory may be another process's
@@ -129,7 +136,7 @@ class StoredGuards:
         part = self.log_parts
         while keyed is None and part:
             part -= 1
-            token_before, windows = self.variables.log.getValue((part,)) or (b"", b"")
+            token_before, windows, _ = self.records.getValue((f"log {part}",)) or NO_RECORD
             missed.append(bytes(windows))
             token = bytes(token_before)
             keyed = _guards.take(token, self.promise)
@@ -146,7 +153,8 @@ class StoredGuards:
         """Return the snapshot of a group; the first chunk that is not full is the last one."""
         chunks: list[bytes] = []
         while not chunks or len(chunks[-1]) == CHUNK:
-            (chunk,) = self.variables.chunks.getValue((place, len(chunks))) or (b"",)
+            name = f"chunk {place} {len(chunks)}"
+            _, chunk, _ = self.records.getValue((name,)) or NO_RECORD
             chunks.append(bytes(chunk))
         return b"".join(chunks)
 
@@ -155,7 +163,7 @@ class StoredGuards:
         if keyed.is_due:
             self._write_snapshots(keyed)
         else:
-            self.variables.log.updateValue((self.log_parts,), (token_before, windows))
+            self._write(f"log {self.log_parts}", token_before, windows)
             self.log_parts += 1
         self._write_bucket(keyed.token)
 
@@ -164,7 +172,6 @@ class StoredGuards:
         for place in np.flatnonzero(keyed.states["logged"]).tolist():
             snapshot = keyed.snapshot(place)
             for number, cut in enumerate(range(0, len(snapshot) + 1, CHUNK)):
-                chunk = snapshot[cut : cut + CHUNK]
-                self.variables.chunks.updateValue((place, number), (chunk,))
+                self._write(f"chunk {place} {number}", None, snapshot[cut : cut + CHUNK])
         self.log_parts = 0
         self.snapshots = keyed.states.size

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from aftlib.streaming.rows import SENSOR_TALLY
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQueryListener
@@ -63,6 +65,8 @@ def record_of(progress: dict[str, Any]) -> dict[str, Any]:
     seconds = progress["durationMs"]["triggerExecution"] / 1e3
     committed = pd.Timestamp(progress["timestamp"]) + pd.Timedelta(seconds=seconds)
     end = observed["windows"].get("end")
+    counts = observed["windows"]["counts"]
+    by_sensor = counts.pop("sensors", {})
     return {
         "query": progress.get("name") or progress["id"][:8],
         "batch": progress["batchId"],
@@ -73,8 +77,11 @@ def record_of(progress: dict[str, Any]) -> dict[str, Any]:
         "rows": progress["numInputRows"],
         "late": sum(each["numRowsDroppedByWatermark"] for each in operators),
         "rejected": observed["rejected"],
-        "windows": {k: v for k, v in observed["windows"].items() if k != "end"},
-        "sensors": observed.get("sensors", {}),
+        "windows": counts,
+        "sensors": {
+            name: dict(zip(SENSOR_TALLY, numbers, strict=True))
+            for name, numbers in by_sensor.items()
+        },
     }
 
 

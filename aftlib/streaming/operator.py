@@ -1,6 +1,6 @@
 """The stateful processor by which Spark runs the guards; this module loads fast.
 
-In every micro-batch Spark starts a process that only asks the processor for its variables. So the
+In every micro-batch Spark starts a process that only asks the processor for its variable. So the
 guard, and with it pandas and scipy, is imported where rows are processed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -19,18 +19,8 @@ if TYPE_CHECKING:
     from aftlib.streaming.groups import StoredGuards
 
 
-class Variables(NamedTuple):
-    """The variables of Spark's state of a bucket; `StoredGuards` says what each has."""
-
-    origin: Any
-    bucket: Any
-    groups: Any
-    log: Any
-    chunks: Any
-
-
 class GuardProcessor(StatefulProcessor):
-    """The guards of a bucket of groups, whose state `groups.StoredGuards` has in `Variables`.
+    """The guards of a bucket of groups, whose state is the records of `groups.StoredGuards`.
 
     A bucket has many groups, because a call per group takes longer than the guards do. `content` is
     that of the query: `Promise.content`, with the name of the groups' column as `group` if there is
@@ -43,28 +33,26 @@ class GuardProcessor(StatefulProcessor):
         self.learned = learned
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Let the process that only asks for the variables print no more: it prints each step."""
+        """Let the process that only asks for the variable print no more: it prints each step."""
         vars(self).update(state)
         if "transform_with_state_driver_worker" in sys.argv[0]:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the state variables."""
-        bucket = "format int, promise binary, token binary, parts int, snapshots int"
-        self.variables = Variables(
-            origin=handle.getValueState("origin", "content string, learned string"),
-            bucket=handle.getValueState("bucket", bucket),
-            groups=handle.getValueState("groups", f"keys array<{self.key}>"),
-            log=handle.getMapState("log", "part int", "token binary, windows binary"),
-            chunks=handle.getMapState("chunks", "group int, part int", "content binary"),
-        )
+        """Open the state variable.
+
+        There is only one, because Spark prepares each of them in each task of each micro-batch,
+        which takes longer than the guards of a bucket do.
+        """
+        value = f"token binary, content binary, keys array<{self.key}>"
+        self.records = handle.getMapState("records", "name string", value)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Process a bucket's windows of a micro-batch."""
         return self.guards().process(list(rows))
 
     def guards(self) -> StoredGuards:
-        """Return the guards that Spark's state variables hold for the current bucket of groups."""
+        """Return the guards that Spark's state holds for the current bucket of groups."""
         from aftlib.streaming.groups import StoredGuards
 
-        return StoredGuards(self.content, self.learned, self.variables)
+        return StoredGuards(self.content, self.learned, self.records)

@@ -13,13 +13,22 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from aftlib.core.windows import result_per_mean
+from aftlib.core.windows import divisor
 from aftlib.guard.estimator import LARGEST
 from aftlib.streaming.promise import Promise
 
+STATES = ("exact", "estimated", "lost")
+"""States of a row."""
 SHADOW_AUDIT = ("audited", "wrong", "allowed")
-"""Columns of what a micro-batch adds to the audit of a group: of predictions of windows that came,
-as if they had been lost. Each sensor's first row has its additions, the other rows have zeros."""
+"""Counts of predictions of windows that came, as if they had been lost: those with a known outcome,
+the wrong ones, and the bound on these."""
+TALLY = (*STATES, "empty", "certified", *SHADOW_AUDIT)
+"""Counts over all rows of a frame. "certified" counts the windows after which a loss of the sensor
+could have been estimated, and "estimated" those that were."""
+SENSOR_TALLY = ("windows", "estimated", *SHADOW_AUDIT[:2])
+"""Counts over the rows of one sensor."""
+MOST_SENSORS = 200
+"""Sensors up to which each has a tally of its own; those of more would take too long."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +100,34 @@ def rows_of(promise: Promise, rounds: Rounds) -> dict[str, np.ndarray]:
 def frame_of_rounds(
     promise: Promise, rounds: Rounds, key: np.ndarray, audit: np.ndarray
 ) -> pd.DataFrame:
-    """Return the rows of rounds with each round's key, and the audit, (3, rounds, n)."""
+    """Return the rows of rounds with each round's key.
+
+    The first row has the tally of all, so that Spark need not count them, which takes longer.
+    `audit`, (3, n), is what they add to the counts of `SHADOW_AUDIT`.
+    """
     columns = rows_of(promise, rounds)
     start = columns.pop("start")
-    audits = dict(zip(SHADOW_AUDIT, audit.reshape(len(SHADOW_AUDIT), -1), strict=True))
     keys = np.repeat(key, len(promise.sensors))
-    return frame_of({"start": start, "key": keys, **columns, **audits})
+    tally = np.full(start.size, None, object)
+    tally[0] = tally_of(columns, audit)
+    return frame_of({"start": start, "key": keys, **columns, "tally": tally})
+
+
+def tally_of(columns: Mapping[str, np.ndarray], audit: np.ndarray) -> np.ndarray:
+    """Return the counts of `TALLY`, then those of `SENSOR_TALLY` for each of few sensors.
+
+    `columns` are those of `rows_of`, in which the sensors take turns.
+    """
+    sensors = audit.shape[1]
+    state = columns["state"].reshape(-1, sensors)
+    counts = {name: (state == name).sum(0) for name in STATES}
+    counts["empty"] = (columns["samples"].reshape(state.shape) == 0).sum(0)
+    counts["certified"] = (columns["recoverable"].reshape(state.shape) > 0).sum(0)
+    counts |= dict(zip(SHADOW_AUDIT, audit, strict=True))
+    counts["windows"] = np.full(sensors, len(state))
+    totals = [counts[name].sum() for name in TALLY]
+    by_sensor = np.transpose([counts[name] for name in SENSOR_TALLY])
+    return np.append(totals, by_sensor if sensors <= MOST_SENSORS else [])
 
 
 def states_of(
@@ -129,8 +160,7 @@ def used_results(promise: Promise, value: np.ndarray, samples: np.ndarray) -> np
     number = np.nan_to_num(samples)
     enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
     present = np.clip(number, 1, promise.samples)
-    of_all = result_per_mean(promise.query, promise.samples)
-    whole = value * (of_all / result_per_mean(promise.query, present))
+    whole = value * (result_per_mean(promise) * divisor(promise.query, present) / present)
     return np.where(enough, whole, np.nan)
 
 
@@ -142,7 +172,12 @@ def sampling_half_width(promise: Promise, samples: np.ndarray, variance: np.ndar
     quantile = stdtrit(np.maximum(samples - 1, 1), 1 - promise.delta / 2)
     left = np.maximum(1 / np.maximum(samples, 1) - 1 / promise.samples, 0)
     half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
-    return half_width * result_per_mean(promise.query, promise.samples)
+    return half_width * result_per_mean(promise)
+
+
+def result_per_mean(promise: Promise) -> float:
+    """Return the result of a whole window whose samples have the mean 1."""
+    return float(promise.samples / divisor(promise.query, promise.samples))
 
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:

@@ -37,14 +37,12 @@ from aftlib.streaming.aggregation import (
 from aftlib.streaming.coordinator import coordinate
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise, fixed_part, microseconds
-from aftlib.streaming.rows import SHADOW_AUDIT
+from aftlib.streaming.rows import MOST_SENSORS, SENSOR_TALLY, TALLY
 
 import_module("google.protobuf")  # Spark's keyed state needs it in each worker
 
-BUCKETS = 64
+BUCKETS = 16
 """Keys of the guards' state, each of many groups; so many tasks can run guards at once."""
-MOST_SENSORS = 200
-"""Sensors up to which each has metrics of its own; those of more would take too long."""
 ONE_QUERY = (
     "unite the streams of samples before it, with a column for group, or write its windows to a "
     "table, and read that in a second query"
@@ -148,9 +146,7 @@ def recoverable(
         rows = rows_by_guards(windows, query_content, promise.learned)
     else:
         rows = rows_by_known_model(samples, promise, query_content)
-    rows = rows.observe("windows", *window_metrics(promise))
-    if len(promise.sensors) <= MOST_SENSORS:
-        rows = rows.observe("sensors", *(sensor_metrics(name) for name in promise.sensors))
+    rows = rows.observe("windows", counts_of_windows(promise), last_end(promise))
     start = F.timestamp_micros(F.col("start")).alias("start")
     of_group = [F.col("key").alias(columns["group"])] if "group" in columns else []
     # the watermark passes it when the row comes, so that Spark may aggregate and join by it
@@ -185,9 +181,9 @@ def rows_by_known_model(samples: DataFrame, promise: Promise, query_content: str
 
 
 def schema_of_rows(windows: DataFrame) -> str:
-    """Return the columns of rows with key and audit, as Spark's DDL."""
+    """Return the columns of rows with key and tally, as Spark's DDL."""
     key = windows.schema["key"].dataType.simpleString()
-    columns = {"start": "bigint", "key": key} | ROWS | dict.fromkeys(SHADOW_AUDIT, "double")
+    columns = {"start": "bigint", "key": key} | ROWS | {"tally": "array<double>"}
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
@@ -294,27 +290,29 @@ def has_watermark(stream: DataFrame, time: str) -> bool:
     return bool(marked)
 
 
-def window_metrics(promise: Promise) -> list[Column]:
-    """Return the counts of a micro-batch's windows for Spark's progress.
+def counts_of_windows(promise: Promise) -> Column:
+    """Return the sums of the tallies of a micro-batch for Spark's progress.
 
-    "certified" counts the windows after which a loss of the sensor could have been estimated, and
-    "estimated" those that were. "audited" and "wrong" count shadow predictions of windows that
-    came, not estimates of lost ones.
+    Of each sensor, `sensors` has the numbers of `SENSOR_TALLY`. It is one aggregate, because Spark
+    prepares each of them in each task of each micro-batch.
     """
-    counts = {state: F.col("state") == state for state in ("exact", "estimated", "lost")}
-    counts |= {"empty": F.col("samples") == 0, "certified": F.col("recoverable") > 0}
-    return [
-        *(F.count(F.when(test, 1)).alias(name) for name, test in counts.items()),
-        *(F.sum(name).alias(name) for name in SHADOW_AUDIT),
-        (F.max("start") + promise.width).alias("end"),
-    ]
+    names = promise.sensors if len(promise.sensors) <= MOST_SENSORS else []
+    size = len(TALLY) + len(names) * len(SENSOR_TALLY)
+
+    def add(one: Column, other: Column) -> Column:
+        return F.zip_with(one, other, lambda x, y: x + y)
+
+    def named(sums: Column) -> Column:
+        totals = [sums[place].alias(name) for place, name in enumerate(TALLY)]
+        starts = range(len(TALLY) + 1, size, len(SENSOR_TALLY))  # SQL counts from 1
+        of_sensors = [F.slice(sums, start, len(SENSOR_TALLY)) for start in starts]
+        by_sensor = F.map_from_arrays(F.lit(names), F.array(*of_sensors))
+        return F.struct(*totals, by_sensor.alias("sensors"))
+
+    zeros = F.array_repeat(F.lit(0.0), size)
+    return F.aggregate(F.collect_list("tally"), zeros, add, named).alias("counts")
 
 
-def sensor_metrics(sensor: str) -> Column:
-    """Return one sensor's windows, estimated ones, audited predictions, of these the wrong."""
-    own = F.col("sensor") == sensor
-    return F.struct(
-        F.count(F.when(own, 1)).alias("windows"),
-        F.count(F.when(own & (F.col("state") == "estimated"), 1)).alias("estimated"),
-        *(F.sum(F.when(own, F.col(name))).alias(name) for name in SHADOW_AUDIT[:2]),
-    ).alias(sensor)
+def last_end(promise: Promise) -> Column:
+    """Return the end of a micro-batch's last window, in µs since 1970."""
+    return (F.max("start") + promise.width).alias("end")

@@ -7,7 +7,7 @@ import pytest
 from aftlib import GaussianModel, Promise
 from aftlib.guard.known import KnownModel
 from aftlib.streaming.coordinator import coordinate
-from aftlib.streaming.rows import SHADOW_AUDIT
+from aftlib.streaming.rows import SENSOR_TALLY, TALLY
 
 NAMES = ["a", "b", "c", "d"]
 WORKERS = [["a"], ["b"], ["c", "d"]]
@@ -83,15 +83,18 @@ def test_rows_are_those_of_each_window_alone(groups, rows):
         assert each["start"].is_monotonic_increasing
 
 
-def test_each_sensors_first_row_has_the_outcomes_of_all_whole_windows(groups, rows):
+def test_the_first_row_has_the_outcomes_of_all_whole_windows(groups, rows):
     known = KnownModel(MODEL, [[0], [1], [2, 3]], 0.55, 0.05)
     for each in groups.values():
         whole = each[each["samples"] == 5].pivot(index="start", columns="sensor", values="value")
         known.update(whole.to_numpy())
     number, wrong, _ = known.outcomes[:, 0]
     assert 0 < wrong.sum() < number.sum()
-    np.testing.assert_allclose(rows[[*SHADOW_AUDIT]][:4].T, [number, wrong, 0.05 * number])
-    assert (rows[[*SHADOW_AUDIT]][4:] == 0).all(axis=None)
+    tally, *others = rows["tally"]
+    assert not any(others)
+    by_sensor = tally[len(TALLY) :].reshape(4, len(SENSOR_TALLY))
+    np.testing.assert_array_equal(by_sensor[:, 2:].T, [number, wrong])
+    np.testing.assert_allclose(tally[TALLY.index("allowed")], 0.05 * number.sum())
 
 
 def test_a_partition_without_windows_has_no_rows(groups):

@@ -1,5 +1,6 @@
-"""The processor of keyed state without Spark: its variables, changed promises, old formats."""
+"""The processor of keyed state without Spark: its records, changed promises, old formats."""
 
+import json
 import pickle
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from aftlib.streaming.cache import GuardCache
 from aftlib.streaming.keyed import KeyedGuards
 from aftlib.streaming.operator import GuardProcessor
 from aftlib.streaming.promise import Promise
-from aftlib.streaming.rows import SHADOW_AUDIT
+from aftlib.streaming.rows import SENSOR_TALLY, TALLY
 from tests.streaming.test_keyed import (
     PROMISE,
     TERMS,
@@ -28,51 +29,36 @@ from tests.streaming.test_keyed import (
 AFTER = Promise(**TERMS | {"workers": [["a"], ["b"], ["c", "e"]], "delta": 0.1}, samples=5)
 
 
-class MapState(dict):
-    """A map of Spark's state."""
+class Handle(dict):
+    """A bucket's state, which is a map of records by name."""
+
+    def getMapState(self, name, *schema):
+        return self
 
     def getValue(self, key):
-        return self.get(key)
+        return self.get(*key)
 
     def updateValue(self, key, value):
-        self[key] = value
-
-    def removeKey(self, key):
-        del self[key]
-
-
-class ValueState:
-    """A variable of Spark's state; it is given as a list, as by Spark."""
-
-    value = None
-
-    def get(self):
-        return self.value
-
-    def update(self, value):
-        self.value = value
-
-
-class Handle:
-    """A bucket's variables by name."""
-
-    def __init__(self):
-        self.variables = {}
+        (name,) = key
+        self[name] = value
 
     @property
     def token(self):
-        return self.variables["bucket"].value[2]
+        return self["bucket"][0]
+
+    def about(self, name):
+        """The content of a record in JSON."""
+        return json.loads(self[name][1])
+
+    def named(self, kind):
+        """The names of the parts of the log, or of the chunks of snapshots."""
+        return [name for name in self if name.startswith(kind)]
 
     def stored_parts(self):
-        """How many snapshots and parts of the log are there, and how many the bucket counts."""
-        *_, parts, snapshots = self.variables["bucket"].value
-        return [len(self.variables[name]) for name in ("log", "chunks")], [parts, snapshots]
-
-    def getValueState(self, name, schema):
-        return self.variables.setdefault(name, ValueState())
-
-    def getMapState(self, name, *schema):
-        return self.variables.setdefault(name, MapState())
+        """How many parts of the log and snapshots are there, and how many the bucket counts."""
+        about = self.about("bucket")
+        counted = [about["log_parts"], about["snapshots"]]
+        return [len(self.named(kind)) for kind in ("log", "chunk")], counted
 
 
 def processor_of(handle, promise):
@@ -87,6 +73,21 @@ def states_of(handle, promise):
     keyed = stored.stored()
     groups._guards.keep(keyed)
     return {key: keyed.states["guard"][place].tobytes() for key, place in stored.places.items()}
+
+
+def audit_of(table, sensors=4):
+    """What the tally of a table has for `SHADOW_AUDIT`: two counts by sensor, the third in all."""
+    tally, *others = table["tally"]
+    assert not any(others)
+    by_sensor = tally[len(TALLY) :].reshape(sensors, len(SENSOR_TALLY))
+    return *by_sensor[:, 2:].T, tally[TALLY.index("allowed")]
+
+
+def require_audit(table, expected):
+    """Compare the tally of a table with (audited, wrong, allowed) by sensor."""
+    audited, wrong, allowed = audit_of(table)
+    np.testing.assert_array_equal([audited, wrong], expected[:2])
+    np.testing.assert_allclose(allowed, expected[2].sum(), rtol=1e-12)
 
 
 def process(handle, promise, rows):
@@ -114,9 +115,7 @@ def test_a_changed_promise_begins_anew(handle, first):
     expected = KeyedGuards(AFTER)
     table, _ = processed(expected, rest)
     pd.testing.assert_frame_equal(changed[table.columns], table)
-    audit = changed[list(SHADOW_AUDIT)]
-    np.testing.assert_array_equal(audit.iloc[:4].T, expected.audit[:, 0])
-    assert (audit[4:] == 0).all(axis=None)
+    require_audit(changed, expected.audit[:, 0])
     assert handle.token == expected.token
     stored, counted = handle.stored_parts()
     assert stored == counted and sum(stored) == 1  # nothing of the former guard stays
@@ -152,12 +151,11 @@ def test_a_changed_promise_keeps_what_its_guards_learned(handle, first, warm):
         rows = long(sites[key][first : first + 3], first).assign(key=key)
         (table,) = process(handle, after, rows)
         pd.testing.assert_frame_equal(table[expected.columns], expected)
-        audit = alone[key].audit[:, 0] - audits[key]
-        np.testing.assert_array_equal(table[list(SHADOW_AUDIT)].iloc[:4].T, audit)
+        require_audit(table, alone[key].audit[:, 0] - audits[key])
     assert states_of(handle, after) == {
         key: keyed.states["guard"].tobytes() for key, keyed in alone.items()
     }
-    assert handle.variables["origin"].value == (after.content, after.learned)
+    assert handle.about("origin") == {"content": after.content, "learned": after.learned}
 
 
 @pytest.mark.parametrize("first", [30, 300])
@@ -184,16 +182,16 @@ def test_a_guard_that_has_no_use_for_what_was_learned_begins_anew(handle):
     values = windows_of()
     one = Promise(**TERMS, samples=5, predictor="tests.guard.test_predictor:Others")
     for before, after in ((one, PROMISE), (PROMISE, one)):
-        variables = Handle()
-        process(variables, before, long(values[:200]))
-        content = variables.variables["origin"].value[0].replace(":Others", ":Gone")
-        variables.variables["origin"].update((content, None))
-        (table,) = process(variables, after, long(values[200:220], 200))
+        state = Handle()
+        process(state, before, long(values[:200]))
+        _, content, _ = state["origin"]
+        state["origin"] = None, content.replace(b":Others", b":Gone"), None
+        (table,) = process(state, after, long(values[200:220], 200))
         expected, _ = processed(KeyedGuards(after), long(values[200:220], 200))
         pd.testing.assert_frame_equal(table[expected.columns], expected)
 
 
-def test_the_process_that_asks_for_the_variables_prints_no_more(monkeypatch, capsys):
+def test_the_process_that_asks_for_the_variable_prints_no_more(monkeypatch, capsys):
     """Spark starts it when a query starts, also in a session of the user's own."""
     for program, printed in (("worker.py", "x"), ("transform_with_state_driver_worker.py", "")):
         monkeypatch.setattr(sys, "argv", [program])
@@ -232,10 +230,10 @@ def test_the_groups_of_a_bucket_do_not_touch_each_other(handle):
 
 def test_windows_of_sensors_that_left_change_nothing(handle):
     process(handle, AFTER, long(windows_of(20)).replace({"sensor": {"d": "e"}}))
-    before = handle.variables["bucket"].value
+    before = handle["bucket"]
     rows = long(np.ones((1, 4)), 20)
     assert process(handle, AFTER, rows[rows["sensor"] == "d"]) == []
-    assert handle.variables["bucket"].value is before
+    assert handle["bucket"] is before
     (table,) = process(handle, AFTER, rows)
     assert table["sensor"].tolist() == ["a", "b", "c", "e"]
     assert np.isnan(table["value"].iloc[3])
@@ -243,8 +241,8 @@ def test_windows_of_sensors_that_left_change_nothing(handle):
 
 def test_the_state_of_another_format_is_refused(handle):
     process(handle, PROMISE, long(windows_of(20)))
-    _, *rest = handle.variables["bucket"].value
-    handle.variables["bucket"].update((6, *rest))
+    token, content, keys = handle["bucket"]
+    handle["bucket"] = token, json.dumps(json.loads(content) | {"format": 6}).encode(), keys
     with pytest.raises(
         ValueError, match=f"must be of format {VERSION}, got 6: go on with the version of"
     ):
@@ -261,9 +259,9 @@ def test_the_log_of_a_group_stays_short_and_a_silent_group_costs_nothing(handle,
     for start, window in enumerate(values):
         if not np.isnan(window).all():
             process(handle, PROMISE, long(window[np.newaxis], start))
-        first = first or handle.variables["chunks"].get((0, 0))
-    assert 20 < len(handle.variables["log"]) <= 41
-    assert len(first[0]) > 1000 and handle.variables["chunks"][0, 0] is first
+        first = first or handle.get("chunk 0 0")
+    assert 20 < len(handle.named("log")) <= 41
+    assert len(first[1]) > 1000 and handle["chunk 0 0"] is first
     rows = pd.concat([long(values[:1], 999).assign(key=key) for key in ("g", "silent")])
     (table,) = process(handle, PROMISE, rows)
     alone = KeyedGuards(PROMISE)
@@ -301,21 +299,22 @@ def test_processes_that_take_turns_have_the_state_of_one(monkeypatch, tmp_path, 
             assert one == other
         else:
             pd.testing.assert_frame_equal(one, other)
-    assert sum(table["audited"].sum() for table in results if not isinstance(table, dict)) > 1000
+    tables = [table for table in results if not isinstance(table, dict)]
+    audited = [table["tally"].iloc[0][TALLY.index("audited")] for table in tables]
+    assert sum(audited) > 1000
     if often == 10_000:
         assert len(read) == 2  # two processes when they began; all others read the log
     assert not (shared and read)
 
 
-@pytest.mark.parametrize("part", ["log", "chunks"])
+@pytest.mark.parametrize("part", ["log", "chunk"])
 def test_a_damaged_checkpoint_is_refused(monkeypatch, tmp_path, part):
     """A part of the state is missing when the process starts again."""
     monkeypatch.setattr(groups, "_guards", GuardCache(0, tmp_path))
     handle, values = Handle(), windows_of(300)
     process(handle, PROMISE, long(values[:290]))
     process(handle, PROMISE, long(values[290:299], 290))
-    variable = handle.variables[part]
-    variable.removeKey(list(variable)[-1])
+    del handle[handle.named(part)[-1]]
     with pytest.raises(ValueError, match="the checkpoint is damaged; restore it from a copy"):
         process(handle, PROMISE, long(values[299:], 299))
 

@@ -227,7 +227,7 @@ def test_a_known_models_rows_are_those_of_each_window_alone(rocksdb, tmp_path):
     known = KnownModel(MODEL, [[0], [1], [2, 3]], 0.55, 0.05)
     known.update(pd.concat(whole).to_numpy())
     number, wrong, _ = known.outcomes[:, 0]
-    metrics = [p["observedMetrics"].get("windows", {}) for p in first + second]
+    metrics = [p["observedMetrics"]["windows"]["counts"] for p in first + second]
     audit = pd.DataFrame(metrics)[[*SHADOW_AUDIT]].sum()
     expected_audit = [number.sum(), wrong.sum(), 0.05 * number.sum()]
     np.testing.assert_allclose(audit, expected_audit, rtol=1e-12)
@@ -615,7 +615,7 @@ def test_an_input_without_rows_stops_the_windows_unless_the_fastest_ends_them(
         assert query.awaitTermination(300)
     finally:
         rocksdb.conf.unset(setting)
-    metrics = [each["observedMetrics"]["windows"] for each in progress_of(query)]
+    metrics = [each["observedMetrics"]["windows"]["counts"] for each in progress_of(query)]
     assert sum(each["exact"] for each in metrics) == {"min": 0, "max": 4 * 19}[policy]
 
 
