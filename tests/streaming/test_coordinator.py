@@ -83,7 +83,7 @@ def test_rows_are_those_of_each_window_alone(groups, rows):
         assert each["start"].is_monotonic_increasing
 
 
-def test_the_first_row_has_the_outcomes_of_all_whole_windows(groups, rows):
+def test_the_first_row_has_the_tally_of_all(groups, rows):
     known = KnownModel(MODEL, [[0], [1], [2, 3]], 0.55, 0.05)
     for each in groups.values():
         whole = each[each["samples"] == 5].pivot(index="start", columns="sensor", values="value")
@@ -93,6 +93,9 @@ def test_the_first_row_has_the_outcomes_of_all_whole_windows(groups, rows):
     tally, *others = rows["tally"]
     assert not any(others)
     by_sensor = tally[len(TALLY) :].reshape(4, len(SENSOR_TALLY))
+    counts = dict(zip(TALLY, tally[: len(TALLY)], strict=True))
+    for state, rows_of_state in rows["state"].value_counts().items():
+        assert counts[state] == rows_of_state > 20
     np.testing.assert_array_equal(by_sensor[:, 2:].T, [number, wrong])
     np.testing.assert_allclose(tally[TALLY.index("allowed")], 0.05 * number.sum())
 
