@@ -36,7 +36,8 @@ def grid(spark):
 def test_rates_are_those_of_equation_2_and_sampled_ones_are_counted(grid):
     model, sample = PARAMETERS.model, draw(PARAMETERS.model, 300, 1)
     assert PARAMETERS.settings == ([3, 6], [0.5, 0.75])
-    assert len(grid) == 2 * 2 * (3 + 2 + experiments.TIES)
+    drawn = {experiments.RANDOM: PARAMETERS.draws, experiments.CHANCE: experiments.TIES}
+    assert len(grid) == 2 * 2 * sum(drawn.get(name, 1) for name in experiments.ASSIGN)
     for epsilon in (0.5, 0.75):
         assignment = assign_greedy(model, 3, Requirement(epsilon, 0.05))
         rates, wrong = np.empty(12), np.zeros((300, 12), dtype=bool)
