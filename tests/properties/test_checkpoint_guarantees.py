@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import AGGREGATES
 from aftlib.documents.checkpoint_planning.plan import (
     ADAPTIVE,
     METHODS,
@@ -15,8 +16,10 @@ from aftlib.documents.checkpoint_planning.plan import (
     plan_checkpoints,
 )
 from aftlib.documents.checkpoint_planning.replay import select_replay
+from tests.core.test_windows import TWINS
 from tests.properties.test_replay_rule import models
 
+QUERIES = st.sampled_from([*AGGREGATES])
 ROUNDING = 1 + 1e-9
 
 
@@ -58,12 +61,10 @@ def test_epsilon_is_met_in_the_worst_case_after_every_checkpoint(task, method):
 
 
 @settings(deadline=None)
-@given(
-    tasks(), st.sampled_from([*METHODS[:2], ADAPTIVE]), st.sampled_from(["mean", "sum"]), st.data()
-)
+@given(tasks(), st.sampled_from([*METHODS[:2], ADAPTIVE]), QUERIES, st.data())
 def test_epsilon_is_met_whatever_fails_when_planned_again(task, method, query, data):
     model, window, epsilon, *_ = task
-    scale = 1 if query == "mean" else window
+    scale = TWINS[query](np.ones(window), axis=0)
     spent, start, restored = np.zeros(model.size), 0, None
     while start < window:
         plan = planned(
@@ -116,10 +117,10 @@ def test_an_adaptive_plan_keeps_its_guarantee_for_every_pattern_of_failures(task
 
 
 @settings(deadline=None)
-@given(tasks(), st.sampled_from(["mean", "sum"]))
+@given(tasks(), QUERIES)
 def test_an_adaptive_plan_has_the_fewest_equal_intervals(task, query):
     model, window, epsilon, *_ = task
-    scale = 1 if query == "mean" else window
+    scale = TWINS[query](np.ones(window), axis=0)
     plan = planned(task, ADAPTIVE, query=query, epsilon=epsilon * scale)
     lengths = np.diff(plan.times)
     assert lengths.max() - lengths.min() <= 1

@@ -181,9 +181,9 @@ class CheckpointPlan:
         return squared_divisor(self.query, self.times[0]) * self.checkpoint_variance
 
 
-def squared_divisor(query: str, steps: int) -> int:
+def squared_divisor(query: str, steps: int) -> float:
     """Return the square of the number that divides a sum over `steps` steps (D2 eq. (16))."""
-    return int(divisor(query, steps) ** 2)
+    return float(divisor(query, steps)) ** 2
 
 
 def plan_checkpoints(
@@ -333,7 +333,7 @@ def _equal_intervals(
 
 
 def _target(
-    model: GaussianModel, requirement: Requirement, debt: np.ndarray, squared: int, steps: int
+    model: GaussianModel, requirement: Requirement, debt: np.ndarray, squared: float, steps: int
 ) -> np.ndarray:
     """Return the target: the permitted variance of a step of each sensor in the first interval.
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
+from aftlib.core.windows import AGGREGATES
 from aftlib.documents.checkpoint_planning.experiments import FIGURE_1_QUERY
 from aftlib.documents.checkpoint_planning.plan import (
     ADAPTIVE,
@@ -21,6 +22,7 @@ from aftlib.documents.checkpoint_planning.plan import (
     RecoveryTime,
     plan_checkpoints,
 )
+from tests.core.test_windows import TWINS
 from tests.refusals import refused
 
 WINDOW = 10_000
@@ -94,12 +96,11 @@ def test_worst_case_variance_is_equation_16(start, restored):
     np.testing.assert_allclose(result.worst_case_variance[1], expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("query", ["mean", "sum"])
+@pytest.mark.parametrize("query", AGGREGATES)
 def test_restored_variance_is_that_of_the_aggregate_so_far(query):
-    epsilon = 0.12 if query == "mean" else 1200
-    result = plan(epsilon, query=query)
+    result = plan(0.12 * TWINS[query](np.ones(WINDOW), axis=0), query=query)
     estimated = GROUPS.aggregate(3483 - 1161, "sum").posterior_variance(result.replay[1].sensors)
-    expected = estimated / 3483**2 if query == "mean" else estimated
+    expected = estimated * (TWINS[query](np.ones(3483), axis=0) / 3483) ** 2
     np.testing.assert_allclose(result.restored_variance(1), expected, rtol=1e-12)
 
 
