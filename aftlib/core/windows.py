@@ -18,6 +18,11 @@ def divisor(query: str, samples: np.ndarray | int) -> np.ndarray | int:
     return samples if query == "mean" else 1
 
 
+def result_per_mean(query: str, samples: np.ndarray | int) -> np.ndarray | float:
+    """Return the result of `samples` samples whose mean is 1."""
+    return samples / divisor(query, samples)
+
+
 def results_of(query: str, sums: np.ndarray, samples: np.ndarray) -> np.ndarray:
     """Return windows' results from the sums and numbers of their samples; NaN without a sample.
 

@@ -24,6 +24,7 @@ from aftlib.core.recovery_costs import (
     Scheme,
     monthly_costs,
 )
+from aftlib.core.windows import result_per_mean
 from aftlib.documents.checkpoint_planning.plan import (
     EXACTLY_ONCE,
     plan_checkpoints,
@@ -137,11 +138,13 @@ def score_replay(survey: Survey, begin: int, read: Sequence[int]) -> float | Non
     model = survey.model
     read = list(read)
     others = np.setdiff1d(np.arange(model.size), read)
-    left = 1 - begin / survey.width
+    query = survey.question.query
+    steps = survey.width - begin
+    left = steps / survey.width
     samples = survey.table.values[len(survey.values) // 2 * survey.width :]
-    part = aggregate(samples, survey.width, survey.question.query, begin) / survey.limits
-    if survey.question.query == "sum":
-        part = part / left  # the sum of a whole window of such steps; a mean is that already
+    part = aggregate(samples, survey.width, query, begin) / survey.limits
+    # the result of a whole window of such steps; a mean is that already
+    part *= result_per_mean(query, survey.width) / result_per_mean(query, steps)
     off = part[:, read] - model.mean[read]
     estimates = model.mean[others] + off @ model.gain(read, others).T
     errors = left * np.abs(part[:, others] - estimates)

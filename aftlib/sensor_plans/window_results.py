@@ -90,13 +90,14 @@ class Survey:
 def aggregate(samples: np.ndarray, width: int, query: str, begin: int = 0) -> np.ndarray:
     """Results of tumbling windows from their step `begin` on, shape (N, n), of samples (steps, n).
 
-    NaN where too many samples are missing: more than half for a mean, any for a sum.
+    NaN where too many samples are missing: more than half for a mean, any for another query, whose
+    result grows with the number of samples.
     """
     whole = samples[: len(samples) // width * width].reshape(-1, width, samples.shape[1])
     part = whole[:, begin:]
     counts = np.isfinite(part).sum(axis=1)
     sums = np.nansum(part, axis=1)
-    enough = counts == part.shape[1] if query == "sum" else 2 * counts >= part.shape[1]
+    enough = 2 * counts >= part.shape[1] if query == "mean" else counts == part.shape[1]
     return np.where(enough, results_of(query, sums, counts), np.nan)
 
 

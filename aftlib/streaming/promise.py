@@ -198,7 +198,7 @@ class Promise:
             "slide": f"{terms['slide']}us",
             "query": question.query,
             "samples": question.window,
-            "share": 1.0 if question.query == "sum" else None,
+            "share": None if question.query == "mean" else 1.0,  # as in the plan
             "horizons": question.horizons,
             "seasons": [f"{season}us" for season in terms["seasons"]],
         }

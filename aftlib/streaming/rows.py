@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit
 
-from aftlib.core.windows import divisor
+from aftlib.core.windows import result_per_mean
 from aftlib.guard.estimator import LARGEST
 from aftlib.streaming.promise import Promise
 
@@ -160,7 +160,8 @@ def used_results(promise: Promise, value: np.ndarray, samples: np.ndarray) -> np
     number = np.nan_to_num(samples)
     enough = (number >= promise.share * promise.samples) & (np.abs(value) < LARGEST)
     present = np.clip(number, 1, promise.samples)
-    whole = value * (result_per_mean(promise) * divisor(promise.query, present) / present)
+    of_all = result_per_mean(promise.query, promise.samples)
+    whole = value * (of_all / result_per_mean(promise.query, present))
     return np.where(enough, whole, np.nan)
 
 
@@ -172,12 +173,7 @@ def sampling_half_width(promise: Promise, samples: np.ndarray, variance: np.ndar
     quantile = stdtrit(np.maximum(samples - 1, 1), 1 - promise.delta / 2)
     left = np.maximum(1 / np.maximum(samples, 1) - 1 / promise.samples, 0)
     half_width = np.where(samples > 1, quantile * np.sqrt(variance * left), np.nan)
-    return half_width * result_per_mean(promise)
-
-
-def result_per_mean(promise: Promise) -> float:
-    """Return the result of a whole window whose samples have the mean 1."""
-    return float(promise.samples / divisor(promise.query, promise.samples))
+    return half_width * result_per_mean(promise.query, promise.samples)
 
 
 def frame_of(columns: Mapping[str, np.ndarray]) -> pd.DataFrame:

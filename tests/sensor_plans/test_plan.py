@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from threadpoolctl import threadpool_info
 
+from aftlib.core.windows import AGGREGATES
 from aftlib.sensor_plans.cautions import data_cautions
 from aftlib.sensor_plans.plan import plan as make_plan
 from aftlib.sensor_plans.question import Question
@@ -14,6 +15,7 @@ from aftlib.sensor_plans.sensor_file import SensorTable, read_sensors
 from aftlib.sensor_plans.sensor_plan import SensorPlan, report_text
 from aftlib.sensor_plans.window_results import aggregate, find_seasons
 from aftlib.streaming.promise import Promise
+from tests.core.test_windows import TWINS
 
 
 def plan(frame, assignment=None, on_segment=lambda done, of: None, **question):
@@ -118,7 +120,8 @@ def test_progress_is_reported_while_one_thread_computes_the_small_products():
 
 
 @pytest.mark.parametrize(
-    ("query", "missing", "known"), [("mean", 2, 1), ("mean", 3, 0), ("sum", 1, 0)]
+    ("query", "missing", "known"),
+    [("mean", 2, 1), ("mean", 3, 0), *((query, 1, query == "mean") for query in AGGREGATES)],
 )
 def test_windows_with_too_few_samples_are_left_out(query, missing, known):
     values = np.random.default_rng(1).normal(size=(60, 3))
@@ -126,8 +129,7 @@ def test_windows_with_too_few_samples_are_left_out(query, missing, known):
     results = aggregate(values, 4, query)
     assert np.isfinite(results).sum() == 45 - 1 + known
     assert np.isfinite(results[2, 1]) == known
-    whole = values[12:16].mean(axis=0) if query == "mean" else values[12:16].sum(axis=0)
-    np.testing.assert_allclose(results[3], whole)
+    np.testing.assert_allclose(results[3], TWINS[query](values[12:16], axis=0))
 
 
 def test_days_are_seasonal_periods_and_noise_has_none():
