@@ -29,7 +29,6 @@ from aftlib.documents.approximately_once.assignment import (
 from aftlib.documents.approximately_once.error_rates import (
     ASSIGN,
     CHANCE,
-    DOCUMENT,
     DOCUMENT_ROWS,
     RANDOM,
     ErrorRates,
@@ -54,7 +53,8 @@ COUNTED = "sample covariance"
 """Name of the sample's covariance."""
 SHRUNK = "shrunk"
 """Name of the covariance with correlations shrunk as `GaussianModel.fit` does."""
-REAL_METHODS = (*DOCUMENT, RANDOM)
+REAL_METHODS = tuple(method for method in ASSIGN if method != CHANCE)
+"""Methods on real sensors: all but ties by chance, because no two of them are equally reliable."""
 REAL_WORKERS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24)
 REAL_FRACTIONS = (0.3, 0.4, 0.5, 0.7, 1.0, 1.3)
 """Settings on real sensors: workers, and ε in standard deviations of the median sensor."""

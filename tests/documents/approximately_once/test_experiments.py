@@ -18,7 +18,12 @@ from aftlib.documents.approximately_once.assignment import (
     residual_variance,
 )
 from aftlib.documents.approximately_once.claims import CLAIMS, summarize
-from aftlib.documents.approximately_once.error_rates import ErrorRates, standard_error
+from aftlib.documents.approximately_once.error_rates import (
+    ASSIGN,
+    CHANCE,
+    ErrorRates,
+    standard_error,
+)
 from aftlib.documents.approximately_once.experiments import NotebookParameters
 from aftlib.sensor_plans.sensor_file import read_sensors
 from tests.judging import judge
@@ -142,7 +147,8 @@ def test_rates_are_compared_where_each_method_has_estimable_workers():
     means = real.groupby(["workers", "epsilon", "method"])["rate"].mean().unstack()
     assert means.isna().any().any()
     common = means.dropna()
-    assert summary["common"].tolist() == [len(common)] * 4
+    assert {*summary.index} == {*ASSIGN} - {CHANCE}
+    assert summary["common"].tolist() == [len(common)] * len(summary)
     for method in common:
         assert summary.loc[method, "rate"] == pytest.approx(common[method].mean())
 

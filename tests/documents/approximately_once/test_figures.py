@@ -6,6 +6,7 @@ import pytest
 
 from aftlib.core.gaussian import GaussianModel
 from aftlib.documents.approximately_once import figures
+from aftlib.documents.approximately_once.error_rates import ASSIGN
 
 
 def test_densities_by_hand():
@@ -25,6 +26,10 @@ def some_grid():
                 row = {"method": method, "workers": m, "epsilon": epsilon, "rate": rate}
                 rows.append(row | {"estimable": m - missing, "measured": rate, "error": 0.001})
     return pd.DataFrame(rows)
+
+
+def test_every_assignment_has_a_look_without_which_figures_of_real_sensors_omit_it():
+    assert [*figures.LOOKS] == [*ASSIGN]
 
 
 def test_missing_workers_are_counted_from_h_best():
