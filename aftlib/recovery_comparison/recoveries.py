@@ -321,9 +321,9 @@ def recovery_rows(
 
     Each process but the first recovers from the kill of the one before it.
     """
-    batches = pd.DataFrame([vars(run.recovered) for run in runs[1:]])
+    batches = pd.DataFrame([vars(run.first_batch) for run in runs[1:]])
     at = batches.merge(records, on="batch")
-    at["killed"] = [run.killed for run in runs[:-1]]
+    at["killed"] = [run.killed_at for run in runs[:-1]]
     rows = pd.DataFrame(map(vars, schedule))
     rows[PARTS] = np.diff(at[["killed", "restored", "replayed", "estimated", "committed"]])
     rows["seconds"] = at["committed"] - at["killed"]

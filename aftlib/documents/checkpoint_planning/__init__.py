@@ -7,8 +7,9 @@ of them may err more and fewer sensors are replayed.
 
 An *interval* lies between two checkpoints, and is one *batch* of the stream. It *fails* if the
 process that began it is killed; a process that ends otherwise, also by an error, withdraws its
-batch, which is then read from all sensors. Variances are of a value at one step in `replay`, of a
-running sum in `state` and `operator`, and of a mean (or sum) in `plan`.
+batch, which is then read from all sensors. Variances are of a value at one step in `replay` and
+where a name has "step", of a running sum in `state` and `operator`, and of a mean (or sum) in a
+plan's public attributes.
 
 In the order in which data pass through the modules:
 

@@ -130,7 +130,7 @@ def recovery_times(times: pd.DataFrame) -> str:
 
 
 def solving_times(times: pd.DataFrame) -> str:
-    """Say how T_est grows with n if the gain is solved at recovery (fig. 5)."""
+    """Say how T_est grows with n if (6) is solved at recovery (fig. 5)."""
     median = times.groupby(["n", "sensors"])["solve_ms"].median()
     sizes = sorted(times["n"].unique())
     half = {n: median[n, round(n / 2)] for n in (sizes[0], sizes[-1])}

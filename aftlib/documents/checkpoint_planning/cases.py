@@ -28,6 +28,8 @@ WINDOWS = 10
 """Disjoint windows of a data set: the document has 10⁵ rows and windows of 10⁴ steps."""
 LEAST_WINDOWS = 3
 """Fewest windows of a file's second half."""
+SLIDES = 10
+"""Slides in the width of a window: the document's windows begin every 10³ of their 10⁴ steps."""
 SPARED = "exactly-once without T_est"
 """Exactly-once if only recoveries that estimate pay T_est; the document does not say."""
 AXES = ["epsilon", "delta", "t_sla_ms"]
@@ -152,7 +154,7 @@ def split_samples(
     half = len(whole) // 2
     longest = (len(whole) - half) // LEAST_WINDOWS
     if window > longest or half <= n:
-        fix = f"give -p window={longest}" if longest >= WINDOWS else "give more rows"
+        fix = f"give -p window={longest}" if longest >= SLIDES else "give more rows"
         if half <= n:
             fix = "give more rows, or fewer sensors"
         raise ValueError(

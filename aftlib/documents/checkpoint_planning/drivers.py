@@ -23,7 +23,7 @@ from aftlib.documents.checkpoint_planning.plan import RecoveryTime
 from aftlib.documents.checkpoint_planning.state import CheckpointStore
 
 IN_TIME = 0.95
-"""Share of the recoveries for which T_SLA is planned in D2-8."""
+"""Share of the recoveries that the factor of D2-8 shall cover."""
 LEAST_KILLS = math.ceil(math.log(LEVELS[0]) / math.log(IN_TIME))
 """The slowest of so many recoveries exceeds `IN_TIME` of them with a confidence of 97.5 %."""
 MARGIN = 1.5
@@ -60,10 +60,10 @@ class DriverRun:
     """The batches that a driver process committed, and the time of its kill, NaN without one."""
 
     batches: tuple[CommittedBatch, ...]
-    killed: float
+    killed_at: float
 
     @property
-    def recovered(self) -> CommittedBatch:
+    def first_batch(self) -> CommittedBatch:
         """The first batch, which the driver before may have lost; ValueError without one."""
         if not self.batches:
             raise ValueError("a driver must commit a batch, got none: kill it later")
@@ -87,7 +87,9 @@ def drive(
     read = bare_read(log)
     times = dict[str, float]()
 
-    def read_slowly(sensors: Sequence[int], start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+    def read_at_rate(
+        sensors: Sequence[int], start: int, stop: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         sums = read(sensors, start, stop)
         time.sleep(len(sensors) * (stop - start) / rate)
         return sums
@@ -105,7 +107,7 @@ def drive(
                 pipe.recv()
 
     with driver(query, log, directory, passes, replays_all=replays_all) as operator:
-        operator.recover(read_slowly)
+        operator.recover(read_at_rate)
         operator.finish(read)
 
 
@@ -126,15 +128,15 @@ def run_driver(
     a standby process would be. RuntimeError when the driver ends otherwise.
     """
     batches = list[CommittedBatch]()
-    killed = np.nan
+    killed_at = np.nan
     with ChildProcess(drive, directory, query, log, kill, rate, replays_all) as child:
         with suppress(EOFError):  # it has ended
-            while np.isnan(killed):
+            while np.isnan(killed_at):
                 message = child.receive()
                 if isinstance(message, CommittedBatch):
                     batches.append(message)
                 else:
-                    killed = message
+                    killed_at = message
                     child.kill()
         status = child.wait_for_end()
     expected = 0 if kill is None else -signal.SIGKILL
@@ -143,7 +145,7 @@ def run_driver(
             f"driver must end with exit status {expected} (kill at {kill}), got {status}: see its "
             "error above"
         )
-    return DriverRun(tuple(batches), killed)
+    return DriverRun(tuple(batches), killed_at)
 
 
 def kill_drivers(
@@ -155,12 +157,12 @@ def kill_drivers(
     next driver starts at once, so the time to detect a failure is not measured. It recovers the
     interval, continues and is killed in the next window. After the log's last window a new stream
     begins. Only intervals are hit in which the plan estimates some sensors (0 < |O| < n), and
-    which T_SLA ends before their window ends; without such an interval the frame is empty.
+    which are not the last of their window; without such an interval the frame is empty.
 
     One row per kill, about the batch that the replacement process recovers: the columns of
-    `CheckpointStore.records`; t_sla_ms; and fitted_ms, the query's recovery time of its tuples
-    without the `MARGIN` that `query_from_pilots` puts on the fitted time. RuntimeError when a
-    process does not end by its SIGKILL.
+    `CheckpointStore.records`; t_sla_ms; and fitted_ms, the time that `query_from_pilots` fitted for
+    its tuples, which has no meaning in a pilot. RuntimeError when a process does not end by its
+    SIGKILL.
     """
     plan = query.first_plan
     rng = np.random.default_rng(seed)
@@ -177,7 +179,8 @@ def kill_drivers(
         directory = scratch / str(len(frames))
         taus = rng.choice(partial, min(windows, left)).tolist()
         kills = [("replayed", query.window * number + tau) for number, tau in enumerate(taus)]
-        kills.append(("planned", kills[-1][1]))  # the last process recovers the last interval
+        # the last process is killed when it has recovered the last interval that was hit
+        kills.append(("planned", kills[-1][1]))
         for kill in kills:
             run_driver(directory, query, log, kill)
         with CheckpointStore(directory) as store:

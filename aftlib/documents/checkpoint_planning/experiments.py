@@ -16,7 +16,13 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import block_model
 from aftlib.core.requirement import Requirement
 from aftlib.core.sensorlog import SensorLog
-from aftlib.documents.checkpoint_planning.cases import AXES, WINDOWS, PlanningCase, split_samples
+from aftlib.documents.checkpoint_planning.cases import (
+    AXES,
+    SLIDES,
+    WINDOWS,
+    PlanningCase,
+    split_samples,
+)
 from aftlib.documents.checkpoint_planning.drivers import run_driver, window_outcomes
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery, bare_read, open_operator
 from aftlib.documents.checkpoint_planning.pipeline import replay_stream
@@ -69,7 +75,7 @@ class NotebookParameters(ParameterModel):
     sensors: int = parameter(100, "n of the generated data", least=1, most=10_000)
     groups: int = parameter(5, "equally large groups of correlated sensors", least=1)
     data: str | None = parameter(None, "a CSV or Parquet file of sensors; null: generated data")
-    window: int = parameter(10_000, "steps w", least=WINDOWS)
+    window: int = parameter(10_000, "steps w", least=SLIDES)
     replications: int = parameter(
         10, "further data sets of ten windows", smoke=4, full=200, least=1
     )
@@ -170,8 +176,8 @@ def recover_on_spark(
     starts, as `replay_stream` does always, and streams the rest in micro-batches that end at the
     plan's τ.
 
-    Return the rows of `window_outcomes`, with the columns intervals, of the window; and on_spark:
-    those of them that were Spark's micro-batches.
+    Return the rows of `window_outcomes` with two more columns: intervals, their number in the
+    window; and on_spark, how many of them were Spark's micro-batches.
     """
     number = min(SPARK_WINDOWS, log.steps // query.window)
     windows = replace(log, steps=number * query.window)

@@ -238,7 +238,10 @@ def _if_restored(case: PlanningCase, parameters: NotebookParameters) -> str:
 def adaptive_keeps_epsilon(
     counts: pd.DataFrame, adaptive: pd.DataFrame, parameters: NotebookParameters
 ) -> Finding:
-    """D2-14: the largest failure probability of a result of adaptive after kills, over δ."""
+    """D2-14: the largest failure probability of a result of adaptive after kills, over δ.
+
+    It fails if adaptive needs more checkpoints than proposed at some point.
+    """
     wide = _by_method(counts)
     saved = wide[PROPOSED] - wide[ADAPTIVE]
     more = int((saved < 0).sum())

@@ -85,8 +85,9 @@ class ReplayQuery:
 class PartialReplay:
     """The stream's operator: it aggregates one batch after another, and recovers failed batches.
 
-    A batch is recovered if another process than `process_id` began it. Whenever a batch passes a
-    point, `passes` is called: "begun", "restored", "replayed", "estimated", "committed", "planned".
+    A batch is recovered if another process than `process_id` began it, unless `replays_all`.
+    Whenever a batch passes a point, `passes` is called: "begun", "restored", "replayed",
+    "estimated", "committed", "planned".
     """
 
     query: ReplayQuery
@@ -131,7 +132,7 @@ class PartialReplay:
 
         ValueError when the prepared replay sets are gone.
         """
-        clock = [time.perf_counter()]  # T_res restores the checkpoint, too (24)
+        clock = [time.perf_counter()]  # T_res begins before the checkpoint is restored (24)
         if self.store.committed(batch):
             return  # the process crashed after its commit, before Spark recorded the batch
         checkpoint = self.last_checkpoint()

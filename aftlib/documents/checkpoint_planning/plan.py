@@ -27,7 +27,7 @@ ADAPTIVE = "adaptive"
 METHODS = (PROPOSED, NO_RELAXATION, EXACTLY_ONCE, ADAPTIVE)
 
 _ROUNDED = 1e-9
-"""Share of ε² by which rounding in several recoveries may exceed it."""
+"""Share of the permitted variance by which rounding in several recoveries may exceed it."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class RecoveryTime:
         """Return the most tuples that can be replayed within T_SLA (D2 eq. (25)).
 
         It is the largest m ≤ 2⁵³ whose recovery time is at most `t_sla_ms` in floating-point
-        numbers, so that T_SLA = rt(m) permits m tuples. ValueError when T_SLA is too short for
-        `least` tuples.
+        numbers. So a T_SLA that equals the recovery time of m tuples permits m. ValueError when
+        T_SLA is too short for `least` tuples.
         """
         require_plain("t_sla_ms", t_sla_ms, "float")
         shortest = self(least)
@@ -90,11 +90,11 @@ RECOVERY_TIME_WITHOUT_T_EST = RecoveryTime(fixed_ms=2.0, per_tuple_ms=9.332e-4)
 class CheckpointPlan:
     """Checkpoint times of a window, and the sensors to replay after a failure in each interval.
 
-    Set k suffices if every interval from k on fails. A plan is valid until the first approximate
-    recovery, because its later replay sets assume exact checkpoints. After a failure in interval k
-    before the last, plan again with `start` = times[k + 1] and `checkpoint_variance` =
-    restored_variance(k). An "adaptive" plan guarantees the result if one interval fails; the next
-    plan covers later ones.
+    Set k suffices if every interval from k on fails, in an "adaptive" plan if no other interval
+    fails. A plan is valid until the first approximate recovery, because its later replay sets
+    assume exact checkpoints. After a failure in interval k before the last, plan again with
+    `start` = times[k + 1] and `checkpoint_variance` = restored_variance(k). The next plan covers
+    later failures.
 
         R(c^k, O) = min_i ``P(|Y_i − y_i| ≤ ε | c^k, o)``     (D2 eq. (12))
 
@@ -308,7 +308,8 @@ def _latest_checkpoints(
         times.append(min(window, reached))
         if times[-1] == window:
             return times, replay
-        ratio = (window - start) / (window - times[-1])  # of the target (20) to the first one
+        # of the permitted variance of a step to that at the start
+        ratio = (window - start) / (window - times[-1])
         replay.append(first_set.loosened(ratio) if relaxes else first_set)
 
 

@@ -82,13 +82,13 @@ class ReplaySet:
         rest = self.factor[:, self.estimated]
         return np.asarray(solve_triangular(replayed, rest, check_finite=False)).T
 
-    def loosened(self, times: float) -> ReplaySet:
-        """Return the set that suffices if every target is multiplied by `times` ≥ 1.
+    def loosened(self, ratio: float) -> ReplaySet:
+        """Return the set that suffices if every target is multiplied by `ratio` ≥ 1.
 
         A common factor keeps the order of choice, so the result is a prefix of this set. It costs
         O(n) per sensor left out instead of a new selection.
         """
-        size = int(np.argmax(self.excess <= times * (1 + COMPARED_TO)))
+        size = int(np.argmax(self.excess <= ratio * (1 + COMPARED_TO)))
         if size == len(self.sensors):
             return self
         dropped = self.factor[size:]

@@ -61,11 +61,11 @@ class IntervalRecord:
     batch: int  # its number in the stream, which is Spark's id of the micro-batch
     start: int
     stop: int
-    recovered: bool  # whether a process that crashed had begun it
+    recovered: bool  # a process that crashed had begun it; always false with `replays_all`
     sensors: int  # number of sensors that were read
-    res_ms: float
-    rep_ms: float
-    est_ms: float
+    res_ms: float  # restore the checkpoint, record the beginning, load O and its gain
+    rep_ms: float  # read the samples and add them up
+    est_ms: float  # estimate the other sensors; the commit that follows is not timed
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,10 @@ class CheckpointStore:
         return self._rows("SELECT process FROM begun WHERE start = ?", start) != [(process_id,)]
 
     def unfinished(self, start: int) -> bool:
-        """Return whether a process has begun the batch at this step."""
+        """Return whether a process has begun the batch at `start`, the last checkpoint's step.
+
+        That batch is unfinished. Batches that are committed may still be recorded as begun.
+        """
         return bool(self._rows("SELECT 1 FROM begun WHERE start = ?", start))
 
     def withdraw(self, process_id: str) -> None:
@@ -265,9 +268,9 @@ class CheckpointStore:
                     prepared.save(scratch / f"{k}.npy")
         return folder.name
 
-    def load_prepared(self, plan: str, interval: int) -> PreparedReplay:
+    def load_prepared(self, plan_name: str, interval: int) -> PreparedReplay:
         """Load the preparation of a plan's interval; ValueError when it is gone or damaged."""
-        return PreparedReplay.load(self.prepared / plan / f"{interval}.npy")
+        return PreparedReplay.load(self.prepared / plan_name / f"{interval}.npy")
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, values).fetchall()

@@ -16,7 +16,7 @@ from aftlib.core.gaussian import GaussianModel
 from aftlib.core.generators import draw
 from aftlib.core.paths import beijing_pm25
 from aftlib.core.requirement import Requirement
-from aftlib.documents.checkpoint_planning.cases import AXES, WINDOWS, PlanningCase, Point
+from aftlib.documents.checkpoint_planning.cases import AXES, SLIDES, PlanningCase, Point
 from aftlib.documents.checkpoint_planning.operator import ReplayQuery
 from aftlib.documents.checkpoint_planning.plan import CheckpointPlan
 from aftlib.documents.checkpoint_planning.replay import ReplaySet, select_replay
@@ -41,8 +41,9 @@ def failure_rates(case: PlanningCase) -> pd.DataFrame:
     sensor i, 1 − erf(ε / √(2 v_i)) with v_i = (w − τ_k) Var(X_i | O_k) / w².
 
     One row per point of the grid whose plan estimates something: epsilon, delta, t_sla_ms,
-    checkpoints: those with estimates; failed: the mean over sensors and checkpoints, a point of
-    fig. 7; hardest: the largest of any sensor and checkpoint.
+    checkpoints: those from which a sensor is estimated, the window's beginning included; failed:
+    the mean over sensors and checkpoints, a point of fig. 7; hardest: the largest of any sensor and
+    checkpoint.
     """
     rows = []
     for point in case.points:
@@ -87,7 +88,8 @@ def sampled_failures(spark: SparkSession, case: PlanningCase, rates: pd.DataFram
     points = list(rates[AXES].itertuples(index=False, name=None))
     fail = partial(draw_failures, case, points)
     failed = np.stack(sweep(spark, fail, range(1 + case.replications)))
-    apart = -(-case.window // max(1, case.window // WINDOWS))  # begins between disjoint windows
+    # so many begins later a window shares no step
+    apart = -(-case.window // max(1, case.window // SLIDES))
     disjoint = failed[:, ::apart].reshape(-1, len(points))
     spread = disjoint.std(axis=0, ddof=1)
     exact = rates["failed"].to_numpy()
@@ -116,7 +118,7 @@ def draw_failures(case: PlanningCase, points: Sequence[Point], part: int) -> np.
     totals = np.zeros((rows + 1, n))  # any interval's sum is a difference
     drawn = draw(case.model, rows, case.seed, part * rows)
     np.cumsum(drawn - case.model.mean, axis=0, out=totals[1:])
-    starts = np.arange(0, rows - window + 1, max(1, window // WINDOWS))
+    starts = np.arange(0, rows - window + 1, max(1, window // SLIDES))
     failed = np.empty((len(starts), len(points)))
     for i, point in enumerate(points):
         plan = case.query(*point).plan()

@@ -39,7 +39,7 @@ MOST_FIXED = 0.5
 NEAR = 0.2
 """Deviation from proportionality in the condition of D2-7."""
 LARGEST_FACTOR = 5.0
-"""Largest multiple of the fitted time that D2-8 plans T_SLA with."""
+"""Largest ratio of a recovery's time to the fitted time with which D2-8 holds."""
 LATEST = 20_000
 """Largest n from which on D2-12 may begin: the document's 10⁴, within a factor of two."""
 IN_PROPORTION = (
@@ -61,7 +61,7 @@ LEAST_REPLAY = 0.5
 
 
 Estimate = tuple[float, tuple[float, float] | None]
-"""A mean over turns and its interval, as `mean_ratio` returns them."""
+"""A geometric mean over turns and its interval, as `mean_ratio` returns them."""
 
 
 def _over_full_replay(times: pd.DataFrame, part: str, of: str) -> pd.DataFrame:
@@ -103,7 +103,7 @@ def _counted(times: pd.DataFrame) -> str:
 
 
 def beats_full_replay(times: pd.DataFrame) -> Finding:
-    """D2-6: the largest ratio of T_rec to a full replay's in the same turn, over n and |O| < n."""
+    """D2-6: over n and |O| < n, the largest mean ratio of T_rec to a full replay's in its turn."""
     small = times[times["n"] <= SOME]
     if small.empty:
         return not_run(f"It needs times of at most {SOME:,} sensors.")
@@ -134,6 +134,8 @@ def replays_in_proportion(times: pd.DataFrame) -> Finding:
 
     With T_rep = fixed + proportional and a fixed share φ of a full replay's, the deviation from
     proportionality at ``|O| = s·n`` is φ(1 − s)/s, at n/2 it is φ.
+
+    It also fails if the median T_res of any n, also above 1,000, is above 2 ms.
     """
     large = times[times["n"].between(FEW, SOME)]
     if large.empty:
@@ -257,19 +259,19 @@ def raises_throughput(rates: pd.DataFrame, parameters: NotebookParameters) -> Fi
 
 
 def solving_is_as_slow(times: pd.DataFrame) -> Finding:
-    """D2-12: the n from which on T_est, solved at recovery, takes as long as the spared replay."""
+    """D2-12: the n from which on T_est, solved at recovery, takes as long as the avoided replay."""
     sizes = sorted(int(n) for n in times["n"].unique())
     largest = sizes[-1]
     if largest < MANY or len(sizes) < 2:
         return not_run(f"It needs times of at least {MANY:,} sensors, and of fewer.")
     most = max(SHARES)
-    ratios = _solving_over_spared(times, most)
+    ratios = _solving_over_avoided(times, most)
     crossover, interval = _mean_crossover(ratios)
     growth = np.log(ratios).mean()
     grows = growth.iloc[-1] > growth.iloc[-2]
     others = ", ".join(
         f"at .{10 * share:.0f} n "
-        + _from_on(_mean_crossover(_solving_over_spared(times, share))[0], None, largest)
+        + _from_on(_mean_crossover(_solving_over_avoided(times, share))[0], None, largest)
         for share in sorted(SHARES, reverse=True)
         if HALF <= share < most
     )
@@ -291,12 +293,12 @@ def solving_is_as_slow(times: pd.DataFrame) -> Finding:
     )
 
 
-def _solving_over_spared(times: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Ratio of T_est, solved at recovery, to the replay that is spared: rows turns, columns n.
+def _solving_over_avoided(times: pd.DataFrame, share: float) -> pd.DataFrame:
+    """Ratio of T_est, solved at recovery, to the replay that is avoided: rows turns, columns n.
 
-    The spared replay is n − |O| times what a sensor takes, the slope of a line through T_rep of
+    The avoided replay is n − |O| times what a sensor takes, the slope of a line through T_rep of
     all |O|, because a difference of two T_rep is lost in their noise. The ratio is infinite where
-    nothing is spared. Turns that lack an n are left out.
+    nothing is avoided. Turns that lack an n are left out.
     """
     solve = times.pivot_table(index="turn", columns=["n", "sensors"], values="solve_ms")
     replay = times.pivot_table(index="turn", columns=["n", "sensors"], values="rep_ms")
@@ -305,13 +307,13 @@ def _solving_over_spared(times: pd.DataFrame, share: float) -> pd.DataFrame:
         of_n = pd.DataFrame(replay[n]).dropna()
         size = max(1, round(share * n))
         of_one = np.polyfit(of_n.columns.to_numpy(float), of_n.to_numpy(float).T, 1)[0]
-        spared = pd.Series(of_one * (n - size), of_n.index)
-        ratios[n] = (solve[n, size] / spared).where(spared > 0, np.inf).where(spared.notna())
+        avoided = pd.Series(of_one * (n - size), of_n.index)
+        ratios[n] = (solve[n, size] / avoided).where(avoided > 0, np.inf).where(avoided.notna())
     return pd.DataFrame(ratios).dropna()
 
 
 def _mean_crossover(ratios: pd.DataFrame) -> Estimate:
-    """Return the mean over turns of the n from which on the ratio is at least 1."""
+    """Return the geometric mean over turns of the n from which on the ratio is at least 1."""
     return mean_ratio([_crossover(turn) for _, turn in ratios.iterrows()])
 
 

@@ -76,13 +76,13 @@ def recovery_times(
     T_res is split: `state_ms` restores a checkpoint of n sensors from the store, `gain_ms` loads
     the gain matrix that was prepared with the plan. T_rep reads and adds up O over a whole
     `wide_log`; it is scaled to `rows` rows if the log has fewer. `est_ms` estimates the others by
-    the prepared gain, and `solve_ms` if the gain is solved at recovery. Sizes take turns, so that
+    the prepared gain, and `solve_ms` solves (6) at recovery instead. Sizes take turns, so that
     other work on the machine slows all of them; up to `FEWER_TURNS_ABOVE` sensors one more turn
     warms up. One thread does all of it, as in the document. 10⁴ sensors take 1 GB.
 
     One row per recovery: n, sensors: |O|, tuples: |O| · rows, turn, state_ms, gain_ms, rep_ms,
-    est_ms, solve_ms; total_ms: T_rec with the gain prepared, and solved_ms: T_rec with the gain
-    solved at recovery. |O| = n is a full replay without estimates.
+    est_ms, solve_ms; total_ms: T_rec with the gain prepared, and solved_ms: T_rec with (6) solved
+    at recovery. |O| = n is a full replay without estimates.
     """
     measured = list[dict[str, float]]()
     scratch.mkdir(parents=True, exist_ok=True)
@@ -167,7 +167,8 @@ def _reading_ms(read: Read, replay: PreparedReplay, log: SensorLog) -> float:
 def solving_ms(n: int, size: int) -> float:
     """Measure T_est if it is solved at recovery, Σ_YO Σ_OO⁻¹ (o − μ_O) (eq. (6)), in ms.
 
-    Σ_OO and Σ_YO of n equally correlated sensors, of which `size` are in O, stand in memory.
+    Σ_OO and Σ_YO of n equally correlated sensors, of which `size` are in O, stand in memory. One
+    right-hand side is solved; the gain matrix is never formed.
     """
     within = np.full((size, size), CORRELATION, order="F")
     np.fill_diagonal(within, 1)

@@ -289,7 +289,7 @@ def test_the_rows_of_times_name_n_and_o_and_what_reverses_them():
     )
     assert "slower above |O| = 0.70 n" in records["D2-6"].sensitivity
     many = records["D2-12"]
-    # T_est / spared: .171 at 1,000 and 1.71 at 10,000, so 1 at 1,000 / .171
+    # T_est / avoided: .171 at 1,000 and 1.71 at 10,000, so 1 at 1,000 / .171
     assert many.measured == pytest.approx(1000 / 0.171)
     assert many.number == (
         "recovery is no faster from n = 5,850 [5,850, 5,850] on, at |O| = .9 n (document: 10⁴)"
@@ -318,12 +318,12 @@ def test_an_extrapolated_start_is_open_where_its_interval_crosses_20_000():
     assert record.verdict == "open" and verdict_of("D2-12", times=times(3)) == "holds if"
 
 
-def test_where_nothing_is_spared_a_recovery_is_slower_at_once():
+def test_where_no_replay_is_avoided_a_recovery_is_slower_at_once():
     times = times_of(lambda m: 2000.0 - 0.1 * m, solve=slow_solver, ns=(1000, 10_000))
     assert judge_one("D2-12", times=times).measured == pytest.approx(1000)
 
 
-def test_one_late_read_hardly_changes_what_is_spared():
+def test_one_late_read_hardly_changes_the_avoided_replay():
     late = times_of(lambda m: m + 110 * (m == 900), solve=slow_solver, ns=(1000, 10_000))
     even = judge_one("D2-12", times=times_of(solve=slow_solver, ns=(1000, 10_000)))
     found = judge_one("D2-12", times=late)

@@ -114,11 +114,11 @@ def test_a_driver_that_ends_otherwise_is_an_error(tmp_path):
 def test_a_driver_reports_the_batches_that_it_committed_and_its_kill(tmp_path):
     log = SensorLog.write(tmp_path / "log", draw(query().model, 48, 1), query().model.names)
     first = drivers.run_driver(tmp_path / "task", query(), log, ("replayed", 0))
-    assert first.batches == () and first.killed > 0
+    assert first.batches == () and first.killed_at > 0
     with pytest.raises(ValueError, match="a driver must commit a batch, got none: kill it later"):
-        first.recovered  # noqa: B018
+        first.first_batch  # noqa: B018
     second = drivers.run_driver(tmp_path / "task", query(), log, None)
-    assert np.isnan(second.killed)
+    assert np.isnan(second.killed_at)
     assert [batch.batch for batch in second.batches] == [*range(len(second.batches))]
-    number, *times = vars(second.recovered).values()
-    assert number == 0 and times == sorted(times) and times[0] > first.killed
+    number, *times = vars(second.first_batch).values()
+    assert number == 0 and times == sorted(times) and times[0] > first.killed_at
